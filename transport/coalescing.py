@@ -13,7 +13,11 @@ The load is the share of the time that ticks take. A pause is useful between its
     a half      wake-ups take most of the core that events leave free      the longest one
     near 1      further connections become ready during each tick          short: nothing sleeps beside a backlog
 
-The product of the busy and the idle share has this form: load * (1 - load). The load counts the work of the events and
+The product of the busy and the idle share has this form: load * (1 - load). And where events arrive in bursts, one tick
+finds many of them without any pause. So the loop pauses only when wake-ups take more than their share of the core: an
+account gains this share of the time, and each tick costs it one wake-up.
+
+The load counts the work of the events and
 not the wake-ups, so a pause hardly changes it, and the rule does not swing. It is a share of time and not a number of
 connections, so it holds on a slow machine, too, and for a program whose callbacks take long.
 """
@@ -31,28 +35,45 @@ LEAST_GATHERED: float = 1.5
 an event and saves no wake-up, because the pause ends with a wake-up of its own."""
 
 
+WAKE_UP: float = 0.00006
+"""The assumed cost of one wake-up, in seconds."""
+
+WAKE_UP_SHARE: float = 0.1
+"""The share of the core that wake-ups may take before the loop pauses."""
+
+ACCOUNT_LIMIT: float = 0.001
+"""The most that the account of wake-ups saves or owes, in seconds: about 16 wake-ups."""
+
+
 class Coalescing:
-    """The rule, for one loop.
+    """The rule, for one loop."""
 
-    pause: the seconds to wait after a tick before the next one; 0: no pause, wait for a connection.
-    """
-
-    __slots__ = ("_busy", "_served", "_window_start", "pause")
+    __slots__ = ("_account", "_busy", "_latest", "_pause", "_served", "_window_start")
 
     def __init__(self) -> None:
-        self.pause: float = 0.0
+        self._pause = 0.0  # by the load of the latest window
+        self._account = 0.0
+        self._latest = 0.0  # the end of the latest tick
         self._window_start = 0.0
         self._busy = 0.0
         self._served = 0
 
+    @property
+    def pause(self) -> float:
+        """The seconds to wait after a tick before the next one; 0: no pause, wait for a connection."""
+        return self._pause if self._account < 0 else 0.0
+
     def record(self, started: float, ended: float, served: int) -> None:
-        """Count a tick, and set `pause` at the end of a window.
+        """Count a tick.
 
         A quiet time makes its window long and the load small. So the first events after it are not delayed.
 
         started, ended: the times of the tick, in seconds.
         served: the number of connections that were ready.
         """
+        account = self._account + (ended - self._latest) * WAKE_UP_SHARE - WAKE_UP
+        self._account = max(-ACCOUNT_LIMIT, min(ACCOUNT_LIMIT, account))
+        self._latest = ended
         self._busy += ended - started
         self._served += served
         elapsed = ended - self._window_start
@@ -60,7 +81,7 @@ class Coalescing:
             return
         load = min(1.0, self._busy / elapsed)
         pause = 4.0 * LONGEST_PAUSE * load * (1.0 - load)
-        self.pause = pause if self._served * pause >= LEAST_GATHERED * elapsed else 0.0
+        self._pause = pause if self._served * pause >= LEAST_GATHERED * elapsed else 0.0
         self._window_start = ended
         self._busy = 0.0
         self._served = 0
