@@ -11,14 +11,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from manystream.simulator import Simulator, open_simulator
-from tests.ray.test_cluster import processes_below, raylet, send
+from manystream.simulator import Simulator
+
+from .nodes import processes_below, raylet, send
 
 pytest.importorskip("ray.data", reason="needs Ray: make ray")
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -30,26 +30,6 @@ BLOCKS = 60
 CONCURRENCY = 450
 WAIT = 300.0
 GAINED = {"text", "error", "usage", "finish_reason"}
-
-
-@pytest.fixture(scope="module")
-def simulator() -> Iterator[Simulator]:
-    with open_simulator("events=2", limits=["requests-per-minute=1000000000"]) as simulator:
-        yield simulator
-
-
-@pytest.fixture
-def cluster() -> Iterator[Any]:
-    """Start a head without CPUs, where the program is, and three nodes of two CPUs."""
-    from ray.cluster_utils import Cluster
-
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-    try:
-        for _ in range(3):
-            cluster.add_node(num_cpus=2)
-        yield cluster
-    finally:
-        cluster.shutdown()
 
 
 class Run:

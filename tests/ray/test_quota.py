@@ -18,8 +18,8 @@ import trio
 
 from tests.support.peers import Line, answer, chat_answer, open_peer
 
-from .test_cluster import Fault, Run
-from .test_cluster import cluster as cluster
+from .batch_run import Run
+from .nodes import Fault
 
 pytest.importorskip("ray", reason="needs Ray: make ray")
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
