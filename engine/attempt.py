@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ..providers.errors import ProviderError, malformed
 from ..providers.events import Event
@@ -17,6 +16,7 @@ from ..providers.response import Response
 from ..transport.errors import Phase, TransportError
 from ..transport.exchange import Exchange, RawHeaders
 from ..transport.headers import headers_to_mapping
+from ..transport.http1 import Connection
 from .body import AnswerBody, Body, BodyOwner, ErrorBody, StreamBody, content_coding
 from .error_answer import EVENT_STREAM
 from .errors import hide_words, redacted, redacted_headers, transport_error
@@ -24,9 +24,6 @@ from .fast_path import FastPath
 from .listener import Listener, Progress, Recorder, Tap
 from .prepared import Prepared
 from .steps import Action, Steps
-
-if TYPE_CHECKING:
-    from ..transport.http1 import Connection
 
 JSON_TYPES = ("application/json", "text/json")
 NO_ANSWER_TYPES = ("text/html", "application/xhtml+xml", "image/", "audio/", "video/")

@@ -25,10 +25,12 @@ from ..providers.request import Request
 from ..providers.response import Response
 from ..providers.structured import add_parsed, schema_of
 from ..transport.backend import Backend
+from ..transport.dial import Connect, dial, dial_options
 from ..transport.errors import Phase
 from ..transport.loop import Loop
 from ..transport.pool import Pool
 from ..transport.proxy import ProxyConfig
+from ..transport.resolve import Resolver
 from ..transport.timers import Timers
 from ..transport.tls import TLSConfig
 from ..transport.tls_socket import TLSSocket
@@ -47,8 +49,6 @@ from .runtime import Runtime
 from .services import Services
 
 if TYPE_CHECKING:
-    from ..transport.dial import Connect
-    from ..transport.resolve import Resolver
     from .admission import Admission
     from .dispatcher import Dispatcher
     from .observe import GuardedObserver, Observer
@@ -110,7 +110,7 @@ class Calls:
         self._proxy = proxy
         self._connect = connect
         self._environment = environment
-        self._resolver: Resolver | None = None  # until the first dial
+        self._resolver = Resolver()
         self._token = trio.lowlevel.current_trio_token()
         self._process = os.getpid()
         self._calls: dict[RunningCall, None] = {}
@@ -267,11 +267,6 @@ class Calls:
             self._watch.call_ended(call, completion)
 
     async def _dial(self, origin: Origin, on_phase: Callable[[Phase], None]) -> socket.socket | TLSSocket:
-        from ..transport.dial import dial, dial_options
-        from ..transport.resolve import Resolver
-
-        if self._resolver is None:
-            self._resolver = Resolver()
         context, proxy = dial_options(origin, self._tls, self._proxy, self._environment)
         return await dial(
             origin,

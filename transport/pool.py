@@ -17,19 +17,16 @@ import socket
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from .backend import Backend
 from .errors import Phase, TransportError
+from .http1 import Connection
 from .loop import Loop
 from .timers import Timer, Timers
 from .tls_socket import TLSSocket
 from .url import Origin
 from .waiting import DIALLING, QUEUED, Host, Ticket, Waiter, report_failure
-
-if TYPE_CHECKING:
-    from .http1 import Connection
 
 logger: logging.Logger = logging.getLogger("manystream.transport.pool")
 
@@ -249,7 +246,6 @@ class Pool:
                         ticket.host.dialling -= 1
                         self._free_place(ticket.host)
                 await self._backend.checkpoint()
-                import_module(".http1", __package__)  # now, because the first dials wait for the network
         except Exception:
             logger.exception("beginning a dial raised: a defect in manystream")
         finally:
@@ -302,8 +298,6 @@ class Pool:
 
     def _open(self, ticket: Ticket, sock: socket.socket | TLSSocket, waiter: Waiter | None) -> None:
         """Create a connection on the socket. Assign it to the ticket's waiter; if the waiter is None, keep it idle."""
-        from .http1 import Connection
-
         host, origin = ticket.host, ticket.host.name
         try:
             connection = Connection(

@@ -9,14 +9,12 @@ import enum
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from .backend import Cancellable
 from .errors import Phase, TransportError
+from .http1 import Connection
 from .url import Origin
-
-if TYPE_CHECKING:
-    from .http1 import Connection
 
 logger: logging.Logger = logging.getLogger("manystream.transport.pool")
 
