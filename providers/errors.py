@@ -60,7 +60,9 @@ class ManystreamError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the error as it is. By default Python calls `__init__` again, with the message alone."""
-        return _restored, (type(self), self.args), self.__dict__
+        slots = [name for kind in type(self).__mro__ for name in getattr(kind, "__slots__", ())]
+        state = self.__dict__ | {name: getattr(self, name) for name in slots}
+        return _restored, (type(self), self.args), state
 
 
 def _restored(kind: type[ManystreamError], arguments: tuple[object, ...]) -> ManystreamError:

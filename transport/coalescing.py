@@ -17,9 +17,9 @@ The product of the busy and the idle share has this form: load * (1 - load). And
 finds many of them without any pause. So the loop pauses only when wake-ups take more than their share of the core: an
 account gains this share of the time, and each tick costs it one wake-up.
 
-The load counts the work of the events and
-not the wake-ups, so a pause hardly changes it, and the rule does not swing. It is a share of time and not a number of
-connections, so it holds on a slow machine, too, and for a program whose callbacks take long.
+The load counts the work of the events and not the wake-ups, so a pause hardly changes it, and the rule does not swing.
+It is a share of time and not a number of connections, so it holds on a slow machine, too, and for a program whose
+callbacks take long.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ WINDOW: float = 0.05
 LEAST_GATHERED: float = 1.5
 """The number of connections that must be expected to become ready during a pause. With one or none, the pause delays
 an event and saves no wake-up, because the pause ends with a wake-up of its own."""
-
 
 WAKE_UP: float = 0.00006
 """The assumed cost of one wake-up, in seconds."""

@@ -142,7 +142,8 @@ async def test_an_engine_uses_the_fast_path_and_ends_normally() -> None:
     async def script(line: Line) -> None:
         for _ in range(3):
             await line.request()
-            for piece in wire(case, (delta(case, f"{number} ") for number in range(40))):
+            *pieces, last, end = wire(case, (delta(case, f"{number} ") for number in range(40)))
+            for piece in (*pieces, last + end):  # the call ends with `last`; the connection is free after `end`
                 await line.send(piece)
 
     async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:

@@ -43,6 +43,7 @@ DEFAULTS: dict[str, dict[str, object]] = {
         "concurrency": 100,
         "max_rps": None,
         "max_tpm": None,
+        "budget": None,
         "attempts": 6,
         "stream": False,
         "retry_failed": False,
