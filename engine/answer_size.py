@@ -26,6 +26,11 @@ class AnswerSize:
         self._next_look = min(STEP_BYTES, limit)
         self.bytes_left: int = self._next_look
 
+    def count(self, size: int) -> bool:
+        """Count `size` more bytes. Returns whether the check is due."""
+        self.bytes_left -= size
+        return self.bytes_left < 0
+
     @property
     def received(self) -> int:
         """The number of body bytes so far."""

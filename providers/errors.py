@@ -115,15 +115,15 @@ class ProviderError(ManystreamError):
         context_overflow: bool = False,
     ) -> None:
         super().__init__(message)
-        self.message = message
-        self.category = category
-        self.http_status = http_status
-        self.provider_code = provider_code
-        self.retry_after_ms = retry_after_ms
+        self.message: str = message
+        self.category: ErrorCategory = category
+        self.http_status: int = http_status
+        self.provider_code: str | None = provider_code
+        self.retry_after_ms: int = retry_after_ms
         self.retryable: bool = category in RETRYABLE if retryable is None else retryable
-        self.request_id = request_id
+        self.request_id: str | None = request_id
         self.body: bytes = body[:BODY_LIMIT]
-        self.context_overflow = context_overflow
+        self.context_overflow: bool = context_overflow
         self.provider: str = ""
         self.model: str = ""
         self.host: str = ""

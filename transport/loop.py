@@ -85,7 +85,7 @@ class Loop(abc.ABC):
     def __init__(self, current_time: CurrentTime) -> None:
         self._current_time = current_time
         self.now: float = 0.0
-        self.ticks: int = 0
+        self.ticks = 0
         self.bytes_received = 0
         self.bytes_sent = 0
         self._slowest = 0.0

@@ -31,12 +31,12 @@ class AnswerBody(Body):
         if self._is_page and data.lstrip()[:1] in (b"{", b"["):
             self._is_page = False  # JSON, despite its content type
         self._pieces.append(data)
-        self.bytes_left -= len(data)
+        is_due = self.count(len(data))
         if self._is_page:
             if self.received >= self._attempt.prepared.limits.max_error_bytes:
                 self._attempt.close()
                 self.end()
-        elif self.bytes_left < 0:
+        elif is_due:
             self._may_grow()
 
     def end(self) -> None:

@@ -24,7 +24,7 @@ class ErrorBody(Body):
 
     def feed(self, data: bytes) -> None:
         self._pieces.append(data)
-        self.bytes_left -= len(data)
+        self.count(len(data))
         if self.received >= self._attempt.prepared.limits.max_error_bytes:
             self._attempt.close()
             self.end()

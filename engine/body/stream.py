@@ -47,8 +47,7 @@ class StreamBody(Body):
             if taken == len(data):
                 return fast_path
             data = data[taken:]
-        self.bytes_left -= len(data)
-        if self.bytes_left < 0 and not self._may_grow():
+        if self.count(len(data)) and not self._may_grow():
             return None
         try:
             wire_events = sse.feed(data)

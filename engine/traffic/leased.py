@@ -79,8 +79,8 @@ class LeasedBucket(Bucket):
 
     def _change(self, rate: float) -> None:
         self.rate = rate
-        self.capacity = max(rate * self._burst, self._cost) if rate > 0 else 0.0
-        self.level = min(self.level, self.capacity)
+        self.capacity: float = max(rate * self._burst, self._cost) if rate > 0 else 0.0
+        self.level: float = min(self.level, self.capacity)
 
 
 class RateLease:
