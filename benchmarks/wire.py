@@ -299,10 +299,10 @@ FORMS: dict[str, Wire] = {
 def chunks_of(wire: Wire, events: int) -> list[bytes]:
     """Return a stream's body with this many deltas, one server-sent event per chunk."""
     first, before, after, last, _ = wire.parts()
-    deltas = [
-        b"%b%d%b" % (before, number, after.replace(COUNT.encode(), b"%d" % (FIRST_COUNT + number)))
-        for number in range(events)
-    ]
+    deltas = [b"%b%d%b" % (before, number, after) for number in range(events)]
+    count = COUNT.encode()
+    if count in after:
+        deltas = [delta.replace(count, b"%d" % (FIRST_COUNT + number)) for number, delta in enumerate(deltas)]
     return [part for part in (first, *deltas, last) if part]
 
 

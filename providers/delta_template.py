@@ -51,8 +51,6 @@ MOST_SEARCHED = 8
 ZERO = ord("0")
 """The first character of a counter that does not match: a JSON number of several digits does not begin with 0."""
 
-_LF, _CR = 10, 13
-
 
 class VolatileMembers:
     """The members of one dialect's deltas, besides the text, whose values differ from delta to delta.
@@ -184,8 +182,8 @@ class ValuesTemplate:
         if len(rest) == len(data):
             return None
         last = rest.removesuffix(self.end)
-        # A line end is white space in JSON, but ends a line of a server-sent event.
-        if len(last) == len(rest) or _LF in last or _CR in last:
+        # A line end (10 or 13) is white space in JSON, but ends a line of a server-sent event.
+        if len(last) == len(rest) or 10 in last or 13 in last:
             return None
         raw: list[bytes] = []
         for piece in self.between:
@@ -193,7 +191,7 @@ class ValuesTemplate:
             raw.append(value)
         raw.append(last)
         try:
-            values = list(map(strict_loads, raw))
+            values = [*map(strict_loads, raw)]
         except ValueError:
             return None
         text = values[self.text]
