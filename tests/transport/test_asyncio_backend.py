@@ -199,7 +199,7 @@ def test_a_cancelled_dial_has_closed_its_socket_after_one_tick(
     run(main())
 
 
-def test_a_cancelled_dial_closes_the_sockets_of_all_its_attempts_in_one_tick(
+def test_a_cancelled_dial_closes_all_its_sockets_in_one_tick(
     run: Callable[..., None], made: list[socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("manystream.transport.dial.ATTEMPT_DELAY", 0.001)

@@ -459,7 +459,7 @@ ANTHROPIC_EVENTS = (
 )
 
 
-async def test_a_declared_output_limit_counts_what_a_gateway_to_anthropic_produces(
+async def test_a_gateways_declared_output_limit_counts_what_is_produced(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     """`max_output_tokens` is no charge: 600 a minute are 120 answers of 5 tokens, not two of 300."""

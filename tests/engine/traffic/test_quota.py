@@ -240,7 +240,7 @@ def test_the_window_of_a_fast_server_with_a_known_rate_stays_small() -> None:
 
 
 @pytest.mark.parametrize("limit", [None, 1e6], ids=["no limit", "a limit per day"])
-def test_without_a_known_rate_the_window_is_at_most_a_twentieth_of_the_accepted_calls(limit: float | None) -> None:
+def test_a_window_without_a_known_rate_stays_small(limit: float | None) -> None:
     quota = Quota(PLAIN, declared=declared_buckets(RateLimit(requests_per_day=limit)) if limit else ())
     accepted, sizes = 0, dict[int, int]()
     for now in range(100):
@@ -365,7 +365,7 @@ def test_a_refusal_is_attributed_to_one_limit() -> None:
     assert list(neither.learned) == [REQUESTS]
 
 
-def test_the_next_scarce_limit_is_blamed_if_the_first_was_limited_in_vain() -> None:
+def test_the_next_scarce_limit_is_blamed_after_the_first() -> None:
     """The server refuses by its requests and does not name them; its tokens look scarcer."""
     quota = a_quota(requests_per_minute=60, tokens_per_minute=600)
     for now in (0, 10, 20):

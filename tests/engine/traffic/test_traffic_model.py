@@ -27,7 +27,7 @@ def test_random_servers_with_quotas_are_used_and_seldom_refuse() -> None:
 
 
 @pytest.mark.parametrize("round_trip", [0.002, 0.02, 0.1])
-def test_2000_calls_at_once_to_a_server_that_reports_no_limit_are_seldom_refused(round_trip: float) -> None:
+def test_2000_calls_without_reported_limits_are_seldom_refused(round_trip: float) -> None:
     """Gemini has no headers about limits: only its refusals tell of them."""
     form = FORMS["gemini"]
     outcome = FormRun(form, 2000, round_trip).run()

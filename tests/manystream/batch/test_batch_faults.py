@@ -155,7 +155,7 @@ async def test_too_many_calls_end_the_batch_without_failed_lines(tmp_path: Path)
     [(1, "cannot write {answers}: No space left on device"), (2, "cannot write {errors}: No space left on device")],
     ids=["answers", "failures"],
 )
-def test_lines_that_do_not_reach_the_disk_are_an_error_that_names_the_file(
+def test_a_failed_write_is_an_error_that_names_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int, words: str
 ) -> None:
     answers, errors = tmp_path / "a.jsonl", tmp_path / "a.errors.jsonl"

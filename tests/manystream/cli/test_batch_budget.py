@@ -185,9 +185,7 @@ def test_a_line_that_does_not_fit_leaves_the_budget_to_others(
     assert not Path("a.errors.jsonl").exists()
 
 
-def test_a_line_without_a_limit_for_its_output_is_invalid_where_the_largest_output_is_unknown(
-    simulator: Simulator, folder: Path
-) -> None:
+def test_a_line_whose_largest_output_is_unknown_is_invalid(simulator: Simulator, folder: Path) -> None:
     write(folder / "p.jsonl", [line("a"), line("b", max_output_tokens=50)])
     assert batch(simulator, "--budget", "1") == 1
     (failure,) = records("a.errors.jsonl")

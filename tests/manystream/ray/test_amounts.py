@@ -64,7 +64,7 @@ def test_late_reports_lower_no_total() -> None:
     assert keeper.free == 80
 
 
-def test_all_that_a_dead_holder_was_given_counts_until_its_answers_are_known() -> None:
+def test_the_amount_of_a_dead_holder_counts_as_spent() -> None:
     keeper = AmountKeeper(100)
     keeper.report(AmountReport("a", 0, 0, 0, 60))
     assert keeper.free == 40

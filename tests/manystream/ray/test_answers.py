@@ -29,7 +29,7 @@ def keeper(folder: Path, *, retry_failed: bool = False) -> Iterator[AnswerKeeper
         yield opened
 
 
-def test_records_are_returned_by_the_run_that_wrote_them_and_by_later_ones(tmp_path: Path) -> None:
+def test_records_are_returned_by_this_run_and_later_ones(tmp_path: Path) -> None:
     records = [answer("a"), failure("b"), answer(3, "x" * 10_000), answer("ü", "zwölf")]
     expected = {each.id: each.record for each in records}
     with keeper(tmp_path) as first:
@@ -66,7 +66,7 @@ def test_a_batch_goes_on_with_the_files_and_the_other_way_round(tmp_path: Path) 
         assert json.loads(one.lookup(["b"])["b"])["text"] == "now"
 
 
-def test_failures_of_earlier_runs_are_asked_again_if_the_program_wants_it(tmp_path: Path) -> None:
+def test_earlier_failures_are_asked_again_with_retry_failed(tmp_path: Path) -> None:
     with keeper(tmp_path) as one:
         one.record([answer("a"), failure("b"), failure("c")])
     with keeper(tmp_path, retry_failed=True) as one:

@@ -109,7 +109,7 @@ def missing(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
         monkeypatch.setitem(__import__("sys").modules, name, None)
 
 
-def test_what_is_not_installed_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named_with_its_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     missing(monkeypatch, "ray", "ray.data", "pyarrow")
     start: list[Callable[[], object]] = [options, import_pyarrow]

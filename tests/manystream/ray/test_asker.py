@@ -145,7 +145,7 @@ class Slow:
         return {"a": b'{"id": "a", "text": "from another actor", "error": null}'}
 
 
-def test_a_block_ends_when_its_answers_are_recorded_and_has_what_the_journal_has(sim: ms.Provider) -> None:
+def test_a_block_has_what_the_journal_has_recorded(sim: ms.Provider) -> None:
     journal = Slow()
     asked = rows("one", "two", ids=["a", "b"])
     with asker(sim, journal=journal) as one:

@@ -50,7 +50,7 @@ def test_a_second_holder_gets_its_share_when_the_first_has_confirmed() -> None:
     assert renew(keeper, second, 2.5) == 50
 
 
-def test_a_reduction_whose_reply_is_lost_frees_nothing_before_the_older_lease_ends() -> None:
+def test_a_reduction_frees_nothing_before_it_is_confirmed() -> None:
     keeper, first, second = Keeper(100, 0.0), Holder("a", 0.0), Holder("b", 0.0)
     renew(keeper, first, 0.0)
     renew(keeper, second, 0.5)
@@ -181,7 +181,7 @@ def test_many_slow_holders_do_not_send_on_credit() -> None:
     assert holder.bucket.ready_at(3, 1.9) == math.inf, "the lease ends before"
 
 
-def test_a_holder_that_asked_for_a_rate_below_zero_gets_its_part_of_the_rest() -> None:
+def test_a_holder_with_a_negative_wish_gets_its_part_of_the_rest() -> None:
     assert renew(Keeper(100, 0.0), Holder("a", 0.0), 0.0, wanted=-5.0) == 100
 
 
