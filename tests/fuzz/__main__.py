@@ -108,6 +108,8 @@ def main() -> int:
     parser.add_argument("targets", nargs="*", help=f"of {', '.join(SEEDS)}; default: all")
     options = parser.parse_args()
     names: list[str] = options.targets or list(SEEDS)
+    if unknown := [name for name in names if name not in SEEDS]:
+        parser.error(f"no target is named {', '.join(unknown)}; there are {', '.join(SEEDS)}")
     FOUND.mkdir(parents=True, exist_ok=True)
     lanes = max(1, (os.cpu_count() or 2) // 2)
     seconds = max(5, round(options.minutes * 60 * lanes / len(names) / 2))
