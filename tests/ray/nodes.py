@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import time
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -54,18 +54,21 @@ FAULTS = {"killed": (signal.SIGKILL, 0.0), "frozen": (signal.SIGSTOP, 0.0), "fro
 
 
 class Fault:
-    """A node that fails. At the end of the block it goes on, so that it can be ended."""
+    """A node that fails, and comes back after some seconds or at the end of the block, so that it can be ended."""
 
     def __init__(self, cluster: Any, kind: str) -> None:
         number, seconds = FAULTS[kind]
         self.node = busy_node(cluster)
         send(self.node, number)
-        if seconds:
-            time.sleep(seconds)
-            send(self.node, signal.SIGCONT)
+        self._back = threading.Timer(seconds, send, (self.node, signal.SIGCONT)) if seconds else None
+        if self._back is not None:
+            self._back.start()
 
     def __enter__(self) -> Fault:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._back is not None:
+            self._back.cancel()
+            self._back.join()
         send(self.node, signal.SIGCONT)
