@@ -111,11 +111,15 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
 
 
 def asks_for_probabilities(body: JSONObject) -> bool:
-    """Return whether a body asks for log probabilities.
+    """Return whether a body, or an object in it, asks for log probabilities.
 
-    OpenAI's members are `logprobs` and `top_logprobs`, and servers have others (`return_logprob`, `n_probs`).
+    OpenAI's members are `logprobs` and `top_logprobs`, and servers have others (`return_logprob`, `n_probs`), some of
+    them in an object of their own (`sampling_params`).
     """
-    return any("prob" in name and value for name, value in body.items())
+    return any(
+        asks_for_probabilities(value) if type(value) is dict else "prob" in name and value
+        for name, value in body.items()
+    )
 
 
 def _messages(request: Request, system: list[Text], profile: Profile, warnings: list[str]) -> JSON:

@@ -48,6 +48,21 @@ def test_the_key_is_in_the_profiles_header() -> None:
     assert DIALECT.auth_headers(SERVER, "") == []
 
 
+@pytest.mark.parametrize(
+    ("extra", "unasked"),
+    [
+        ({}, {"logprobs"}),
+        ({"logprobs": False, "sampling_params": {"n_probs": 0}}, {"logprobs"}),
+        ({"logprobs": True}, set()),
+        ({"top_logprobs": 3}, set()),
+        ({"sampling_params": {"return_logprob": True}}, set()),  # a gateway passes an object on
+    ],
+)
+def test_log_probabilities_are_asked_for_anywhere_in_the_body(extra: JSONObject, unasked: set[str]) -> None:
+    wire = DIALECT.encode(Request("gpt-4o", HELLO, extra_body=extra), "gpt-4o", SERVER, stream=True)
+    assert wire.unasked == unasked
+
+
 def test_headers_of_the_request_replace_the_profiles() -> None:
     copilot = known("github-copilot")
     request = Request("gpt-4o", HELLO, extra_headers={"Editor-Version": "mine/1"})
