@@ -16,7 +16,7 @@ from manystream.transport.tls import TLSConfig
 from .common import Recorder, Task, read_task
 
 if TYPE_CHECKING:
-    from manystream.engine import aio  # not loaded by the other modes
+    from manystream import aio  # not loaded by the other modes
 
 PROVIDERS: dict[str, type[ms.Provider]] = {
     "chat": ms.OpenAIChat,

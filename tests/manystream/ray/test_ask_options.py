@@ -133,6 +133,9 @@ def test_an_engine_actor_makes_calls(provider: ms.Provider) -> None:
     assert "key" not in repr(actor)
 
 
+ERROR = [name for name in dir(ms.ProviderError) if not name.startswith("_") and not hasattr(Exception, name)]
+
+
 def test_errors_reach_another_process_as_they_are(provider: ms.Provider) -> None:
     actor = EngineActor([provider])
     request = ms.Request("sim/sim-text", "simulate: fail=400")
@@ -145,3 +148,6 @@ def test_errors_reach_another_process_as_they_are(provider: ms.Provider) -> None
     for error in (caught.value, invalid.value, completion.error):
         again = pickle.loads(pickle.dumps(error))
         assert (type(again), str(again), again.__dict__) == (type(error), str(error), error.__dict__)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert [getattr(again, name) for name in ERROR] == [getattr(caught.value, name) for name in ERROR]
+    assert (again.http_status, again.category, again.provider) == (400, ms.ErrorCategory.INVALID_ARG, "sim")
