@@ -191,6 +191,7 @@ class Attempt(BodyOwner):
             self._body.fail(error)
 
     def on_defect(self, error: Exception) -> None:
+        self.connection = None  # it is closed, or carries the exchange of another call
         self._listener.on_defect(error)
 
     # --- as the holder of received bytes ---

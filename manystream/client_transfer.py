@@ -303,7 +303,11 @@ class Transfer:
         self.fail(_translated(error))
 
     def on_defect(self, error: Exception) -> None:
-        """Fail after a defect in this library."""
+        """Fail after a defect in this library. The connection is closed, or carries the exchange of another request."""
+        self._connection = None
+        self._defect(error)
+
+    def _defect(self, error: Exception) -> None:
         self.fail(ClientTransportError(Fault.DEFECT, f"internal error: {type(error).__name__}: {error}"))
 
     def fail(self, error: ClientTransportError) -> None:
@@ -365,7 +369,7 @@ class Transfer:
         if deadline != math.inf and (timer is None or timer.when > deadline):
             if timer is not None:
                 timer.cancel()
-            self._timer = self._timers.at(deadline, self._expired, self.on_defect)
+            self._timer = self._timers.at(deadline, self._expired, self._defect)
 
     def _expired(self) -> None:
         self._timer = None
@@ -376,7 +380,7 @@ class Transfer:
         if connection is not None:
             due = max(due, connection.last_activity + self._seconds)
         if due > self._clock():
-            self._timer = self._timers.at(due, self._expired, self.on_defect)
+            self._timer = self._timers.at(due, self._expired, self._defect)
         else:
             self._give_up_acquiring()
             self.fail(ClientTransportError(self._fault, f"{self._fault.value} after {self._seconds:g} s"))

@@ -127,6 +127,7 @@ class Exchange(Protocol):
     def on_defect(self, error: Exception) -> None:
         """End the exchange after a defect in this library: another method, or the connection's own code, raised.
 
+        The connection is closed, or it has been released and may carry another exchange: it must not be closed here.
         Must not call the code that raised, and must not raise. May be called more than once.
         """
         ...

@@ -76,15 +76,21 @@ def _is_trio(module: object) -> bool:
 
 @dataclass
 class Injector:
-    """A hook that raises `kind` at the `at`-th Python call, counted while it is armed. If `at` is 0, it only counts."""
+    """A hook that raises `kind` at the `at`-th Python call, counted while it is armed. If `at` is 0, it only counts.
+
+    function: the qualified name of the only function whose calls count; empty: the calls of all functions.
+    """
 
     at: int = 0
     kind: type[Exception] = ValueError
+    function: str = ""
     seen: int = 0
     raised_in: str = ""
 
     def hook(self, frame: FrameType, event: str, _: object) -> None:
         if event != "call":  # most events are returns and C calls
+            return
+        if self.function and frame.f_code.co_qualname != self.function:
             return
         caller = frame.f_back
         if frame.f_code.co_flags & inspect.CO_GENERATOR:
@@ -275,3 +281,37 @@ def test_a_defect_anywhere_ends_one_call_at_most(
             others = [outcome.name for outcome in outcomes if described(outcome) != undisturbed.whole[outcome.name]]
             assert len(others) <= 1, (injector, others, [o.completions[0].error for o in outcomes if o.name in others])
             caplog.clear()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(
+    "function",
+    [
+        "Attempt.on_connection",
+        "Attempt.on_head",
+        "Attempt.on_body",
+        "Attempt.on_end",
+        "Attempt.on_failure",
+        "Connection._message_end",
+        "Connection._retire",
+        "Connection._broken",
+        "Connection.close",
+        "Pool._on_idle",
+    ],
+)
+def test_a_defect_where_a_connection_changes_hands(
+    function: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each call of the functions between which a connection passes from one call to the next raises once."""
+    undisturbed = run_undisturbed(monkeypatch, DIALECTS)
+    for at in range(1, 200):
+        injector = Injector(at, KINDS[at % len(KINDS)], function)
+        outcomes = run_with(injector, monkeypatch, DIALECTS)
+        assert [len(outcome.completions) for outcome in outcomes] == [1] * len(outcomes), injector
+        if not injector.raised_in:
+            break
+        others = [outcome.name for outcome in outcomes if described(outcome) != undisturbed.whole[outcome.name]]
+        assert len(others) <= 1, (injector, others, [o.completions[0].error for o in outcomes if o.name in others])
+        caplog.clear()
+    assert not injector.raised_in
+    assert at > 1, f"{function} is not called"

@@ -10,11 +10,13 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any
 
+import anyio
 import pytest
 import trio
 import trustme
 
 import manystream as ms
+from manystream.client_transfer import Transfer
 from tests.support.threaded_server import (
     CHUNKED,
     OK,
@@ -265,6 +267,39 @@ def test_each_phase_has_its_timeout(run: Run, package: Module, adapter: Module) 
                     await client.get(server.url, timeout=package.Timeout(None, pool=0.05))
 
     run(main)
+
+
+def test_a_defect_at_the_end_of_one_response_leaves_the_next_request_alone(
+    run: Run, package: Module, adapter: Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection already belongs to the second request when the end of the first response is delivered."""
+    on_end, defects = Transfer.on_end, [ValueError("injected")]
+
+    def fails_once(transfer: Transfer) -> None:
+        if defects:
+            raise defects.pop()
+        on_end(transfer)
+
+    monkeypatch.setattr(Transfer, "on_end", fails_once)
+    outcomes: list[object] = []
+
+    async def main() -> None:
+        async def request(client: Module, url: str) -> None:
+            try:
+                outcomes.append((await client.post(url, content=b"hello")).content)
+            except package.TransportError as error:
+                outcomes.append(str(error))
+
+        with serving(always_ok) as server:
+            transport = adapter.Transport(limits=ms.PoolLimits(max_per_origin=1))
+            async with package.AsyncClient(transport=transport) as client, anyio.create_task_group() as group:
+                group.start_soon(request, client, server.url)
+                group.start_soon(request, client, server.url)
+            assert server.connections == 1
+
+    run(main)
+    assert [outcome for outcome in outcomes if outcome == b"ok"] == [b"ok"]
+    assert [outcome for outcome in outcomes if outcome != b"ok"] == ["internal error: ValueError: injected"]
 
 
 # --- cancellation ---
