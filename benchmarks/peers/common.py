@@ -69,7 +69,7 @@ class Task:
     size: int
     ca: str
     delay: int = 0
-    form: str = ""
+    form: str = "plain"
 
     @property
     def base_url(self) -> str:
