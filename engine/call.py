@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("manystream.engine")
 
-Deliver: TypeAlias = "Callable[[Sequence[Event]], None]"
+Deliver: TypeAlias = Callable[[Sequence[Event]], None]
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias
 from ..providers.errors import ErrorCategory
 from ..providers.events import Event, EventType, Start
 
-OnEvent: TypeAlias = "Callable[[Event], object]"
+OnEvent: TypeAlias = Callable[[Event], object]
 """A callback for the events of a stream. What it returns is ignored."""
 
 

@@ -22,7 +22,7 @@ from .runtime import Due, Runtime
 
 logger: logging.Logger = logging.getLogger("manystream.engine")
 
-OnCompletion: TypeAlias = "Callable[[Completion], object]"
+OnCompletion: TypeAlias = Callable[[Completion], object]
 """A callback for the end of a call. What it returns is ignored."""
 
 

@@ -28,7 +28,7 @@ from ..transport.chunked import CHUNK_END, SIZES, size_line_length
 from ..transport.sse import ServerSentEvent, usual_framing
 from .answer_size import AnswerSize
 
-DeliverEach: TypeAlias = "Callable[[Iterable[Event]], None]"
+DeliverEach: TypeAlias = Callable[[Iterable[Event]], None]
 """Delivers the events of a lazy iterable. It takes each event after it delivered the previous one, and takes none after
 the call has ended."""
 

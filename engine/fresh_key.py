@@ -14,7 +14,7 @@ from ..transport.exchange import WireHead
 from .credentials import ask_key
 from .redaction import Redaction
 
-WriteHead: TypeAlias = "Callable[[str], tuple[WireHead, Redaction]]"
+WriteHead: TypeAlias = Callable[[str], tuple[WireHead, Redaction]]
 """Encodes a request's head with the key that it is given. Raises `InvalidRequestError`."""
 
 

@@ -39,7 +39,7 @@ MOST_RINGS = 1_000
 
 PRIORITIES = tuple(Priority)
 
-Group: TypeAlias = "tuple[int, frozenset[int]]"
+Group: TypeAlias = tuple[int, frozenset[int]]
 """Calls that wait for the same targets: their priority, from 0, and the targets that they cannot use."""
 
 

@@ -25,8 +25,8 @@ from .errors import TooManyCallsError
 
 Key = TypeVar("Key")
 
-Requests: TypeAlias = "Iterable[Request] | AsyncIterable[Request]"
-KeyedRequests: TypeAlias = "Iterable[tuple[Key, Request]] | AsyncIterable[tuple[Key, Request]]"
+Requests: TypeAlias = Iterable[Request] | AsyncIterable[Request]
+KeyedRequests: TypeAlias = Iterable[tuple[Key, Request]] | AsyncIterable[tuple[Key, Request]]
 
 STARTS_AT_ONCE = 16
 """The number of calls started in a row before the event loop runs again. A start takes tens of microseconds."""
@@ -40,7 +40,7 @@ class Cancellable(Protocol):
     def cancel(self) -> None: ...
 
 
-Start: TypeAlias = "Callable[[Request, OnCompletion], Cancellable]"
+Start: TypeAlias = Callable[[Request, OnCompletion], Cancellable]
 
 
 class _Entry(Generic[Key]):

@@ -40,7 +40,7 @@ HEADS_KEPT = 256
 """The number of checked heads that an engine caches. A larger cache does not help requests with an id in a header."""
 
 
-Head: TypeAlias = "tuple[WireHead, Redaction, FreshKey | None]"
+Head: TypeAlias = tuple[WireHead, Redaction, FreshKey | None]
 """A checked head, its secrets, and the object that writes the key into it if the key comes from a function."""
 
 

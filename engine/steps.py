@@ -17,7 +17,7 @@ from ..providers.events import Event
 STEP_EVENTS = 64
 """The number of events of one step: the number that may wait for a consumer before its stream is paused."""
 
-Action: TypeAlias = "Callable[[], None]"
+Action: TypeAlias = Callable[[], None]
 
 
 class Stepping(Protocol):

@@ -33,5 +33,5 @@ class Stop:
     need: Need | None = None
 
 
-MakeStop: TypeAlias = "Callable[[Request, Preparer], Stop]"
+MakeStop: TypeAlias = Callable[[Request, Preparer], Stop]
 """Prepares a request for a target. Raises `InvalidRequestError`."""

@@ -27,8 +27,8 @@ from .transport.asyncio_backend import UnsupportedEventLoopError, serve
 from .transport.backend import WAIT, Cancellable
 from .transport.trio_backend import TrioBackend
 
-MakeBackend: TypeAlias = "Callable[[trio.Nursery], TrioBackend]"
-OpenNative: TypeAlias = "Callable[[MakeBackend], AbstractAsyncContextManager[core.Engine]]"
+MakeBackend: TypeAlias = Callable[[trio.Nursery], TrioBackend]
+OpenNative: TypeAlias = Callable[[MakeBackend], AbstractAsyncContextManager[core.Engine]]
 
 
 class EventLoopError(ManystreamError, RuntimeError):

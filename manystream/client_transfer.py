@@ -28,7 +28,7 @@ from .transport.timers import Timer, Timers
 from .transport.tls_socket import TLSSocket
 from .transport.url import Origin
 
-Trace: TypeAlias = "Callable[[str, Mapping[str, object]], Awaitable[None]]"
+Trace: TypeAlias = Callable[[str, Mapping[str, object]], Awaitable[None]]
 """The client's `trace` extension: receives the name of an event and what belongs to it."""
 
 BUFFERED_BYTES: Final = 256 * 1024

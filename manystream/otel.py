@@ -32,7 +32,7 @@ from .providers.provider import Provider
 from .providers.request import Request
 from .providers.usage import Usage
 
-Value: TypeAlias = "str | bool | int | float | Sequence[str]"
+Value: TypeAlias = str | bool | int | float | Sequence[str]
 
 INSTRUMENTATION = "manystream"
 

@@ -22,7 +22,7 @@ MOST_RECORDS = 1_000
 """The scopes, routes and budgets whose figures are kept, of each kind. Above this number, the one that was seen first
 is dropped."""
 
-Labels: TypeAlias = "dict[str, str | float]"
+Labels: TypeAlias = dict[str, str | float]
 """The attributes of one observation."""
 
 Record = TypeVar("Record")

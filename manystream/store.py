@@ -37,7 +37,7 @@ from .providers.messages import Message
 from .providers.rows import Row, rows_from_message
 
 Result = TypeVar("Result")
-Work: TypeAlias = "Callable[[sqlite3.Connection], Result]"
+Work: TypeAlias = Callable[[sqlite3.Connection], Result]
 """A function that runs in one transaction. It may run again after a rollback."""
 
 SCHEMA_VERSION = 1

@@ -185,7 +185,7 @@ class Placed:
         return self.value
 
 
-InProgress: TypeAlias = "TextInProgress | ThinkingInProgress | ToolCallInProgress | Placed"
+InProgress: TypeAlias = TextInProgress | ThinkingInProgress | ToolCallInProgress | Placed
 
 
 class Accumulator:

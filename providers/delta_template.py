@@ -33,7 +33,7 @@ from .json_values import JSON, MalformedJSONError, ascii_dumps, dumps, loads, st
 
 Pattern: TypeAlias = "re.Pattern[bytes]"
 
-Path: TypeAlias = "tuple[str | int, ...]"
+Path: TypeAlias = tuple[str | int, ...]
 """Members and positions that lead from the top of an event to its text."""
 
 PROBE = "\x01 another value \x02"
@@ -81,13 +81,13 @@ def _member_pattern(names: Sequence[str], value: bytes) -> Pattern:
 NOTHING_VOLATILE = VolatileMembers()
 
 
-Delta: TypeAlias = "tuple[str, list[JSON], list[bytes]]"
+Delta: TypeAlias = tuple[str, list[JSON], list[bytes]]
 """What a `ValuesTemplate` has found: the text, the parsed values, and their JSON texts.
 
 It is made per event. To make a dataclass would take a tenth of the time of matching.
 """
 
-Match: TypeAlias = "str | Delta"
+Match: TypeAlias = str | Delta
 """A delta that matched: its text, with the values of the volatile members if there are any."""
 
 
@@ -198,7 +198,7 @@ class ValuesTemplate:
         return (text, values, raw) if type(text) is str and text else None
 
 
-Template: TypeAlias = "DeltaTemplate | ValuesTemplate"
+Template: TypeAlias = DeltaTemplate | ValuesTemplate
 
 
 def learn(

@@ -36,10 +36,10 @@ from .response import Response
 from .rules import described
 from .wire_head import AUTHORIZATION, key_headers
 
-MakeId: TypeAlias = "Callable[[], str]"
+MakeId: TypeAlias = Callable[[], str]
 """Returns a new id of 22 base64url characters, from a cryptographic source, at each call."""
 
-Headers: TypeAlias = "Mapping[str, str]"
+Headers: TypeAlias = Mapping[str, str]
 """Response headers, names in lower case. The values of a repeated header are joined with `, `."""
 
 
@@ -74,12 +74,12 @@ MAX_SHARED_TEMPLATES = 8
 evict what other streams use.
 """
 
-Accept: TypeAlias = "Callable[[Match], Event]"
+Accept: TypeAlias = Callable[[Match], Event]
 """Records a delta that matched, and returns its event."""
 
 NOTHING_UNASKED: frozenset[str] = frozenset()
 
-TakeValue: TypeAlias = "Callable[[str, JSON, bytes], None]"
+TakeValue: TypeAlias = Callable[[str, JSON, bytes], None]
 """Reads the value of a volatile member of a delta that matched: the member's name, the parsed value, its JSON text."""
 
 

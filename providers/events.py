@@ -144,4 +144,4 @@ class Error:
     error: ProviderError
 
 
-Event: TypeAlias = "Start | TextDelta | ThinkingDelta | ToolCallStart | ToolCallDelta | ToolCallDone | Done | Error"
+Event: TypeAlias = Start | TextDelta | ThinkingDelta | ToolCallStart | ToolCallDelta | ToolCallDone | Done | Error

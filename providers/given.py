@@ -22,7 +22,7 @@ from .json_values import JSON, JSONObject
 from .messages import Message
 from .snapshot import Snapshot
 
-Sources: TypeAlias = "Mapping[str, tuple[str, ...]]"
+Sources: TypeAlias = Mapping[str, tuple[str, ...]]
 """Maps a member of the body, or its path with dots, to the fields of `Request` from which it is written."""
 
 MESSAGES = "messages"

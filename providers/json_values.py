@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import orjson
 
@@ -27,10 +27,14 @@ from .exact_numbers import (
     whole_number,
 )
 
-JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
-"""A value that JSON can represent."""
+if TYPE_CHECKING:
+    JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
+else:
+    JSON = object
+"""A value that JSON can represent. At run time it is `object`: before Python 3.12, a type that contains itself can be
+written for type checkers only, and text would break `JSON | None` and the libraries that read annotations."""
 
-JSONObject: TypeAlias = "dict[str, JSON]"
+JSONObject: TypeAlias = dict[str, JSON]
 """A JSON object."""
 
 SHOWN_BYTES = 200
@@ -92,7 +96,7 @@ strict_loads: Callable[[bytes | str], JSON] = orjson.loads
 """Parse JSON with orjson alone, without the lenient parser. Raises `ValueError`."""
 
 
-NoteHalf: TypeAlias = "Callable[[str, str], None]"
+NoteHalf: TypeAlias = Callable[[str, str], None]
 """Receives a string with half a surrogate pair, and the same string with U+FFFD for each half."""
 
 

@@ -234,10 +234,10 @@ class ProviderBlock:
         return kind if isinstance(kind, str) else ""
 
 
-Block: TypeAlias = "Text | Thinking | RedactedThinking | ToolCall | ToolResult | Image | File | ProviderBlock"
+Block: TypeAlias = Text | Thinking | RedactedThinking | ToolCall | ToolResult | Image | File | ProviderBlock
 BLOCK_TYPES = (Text, Thinking, RedactedThinking, ToolCall, ToolResult, Image, File, ProviderBlock)
 
-Content: TypeAlias = "str | Block | Iterable[Block]"
+Content: TypeAlias = str | Block | Iterable[Block]
 
 
 def blocks_of(content: Content) -> list[Block]:

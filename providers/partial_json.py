@@ -19,8 +19,8 @@ from .events import Event, ToolCallDelta, ToolCallDone, ToolCallStart
 from .exact_numbers import has_odd_numbers
 from .json_values import JSON, representable_loads, shown, strict_loads
 
-Path: TypeAlias = "tuple[str | int, ...]"
-Container: TypeAlias = "dict[str, JSON] | list[JSON]"
+Path: TypeAlias = tuple[str | int, ...]
+Container: TypeAlias = dict[str, JSON] | list[JSON]
 
 DEEPEST = 1024
 """The most containers inside each other: as many as the parser of whole texts accepts."""

@@ -18,7 +18,7 @@ from .openai.chat.converter import ChatConverter
 from .request import Tool
 from .sdk_arguments import plain, read_conversation
 
-System: TypeAlias = "str | Sequence[Text] | None"
+System: TypeAlias = str | Sequence[Text] | None
 
 
 def read_messages(given: object, system: System) -> tuple[Sequence[Message], System]:

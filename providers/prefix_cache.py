@@ -55,7 +55,7 @@ class Segment(Generic[WriterState]):
     unanswered: list[str] = field(default_factory=lambda: [])
 
 
-Write: TypeAlias = "Callable[[Sequence[Message], int, WriterState | None], Segment[WriterState] | None]"
+Write: TypeAlias = Callable[[Sequence[Message], int, WriterState | None], Segment[WriterState] | None]
 """A dialect's writer: messages, the position of the first, and the state that earlier ones left (None: there are none).
 
 Returns their segment, or None where these messages cannot be written apart from the earlier ones."""

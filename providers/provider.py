@@ -14,7 +14,7 @@ from .profile import Profile
 from .profiles import DEFAULT_PROFILES, profile_by_host, profile_by_name
 from .rules import Checker, Rule, instance, members, optional, text
 
-APIKey: TypeAlias = "str | Callable[[], str]"
+APIKey: TypeAlias = str | Callable[[], str]
 """A key, or a plain function that returns one."""
 
 

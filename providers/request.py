@@ -69,10 +69,10 @@ class Tool:
     cache_control: CacheControl | None = None
 
 
-Messages: TypeAlias = "str | Message | Sequence[Message | Mapping[str, object]]"
+Messages: TypeAlias = str | Message | Sequence[Message | Mapping[str, object]]
 """Messages as a caller may write them: a text is one user's message, and a dict is one in OpenAI's chat form."""
 
-Tools: TypeAlias = "Sequence[Tool | Mapping[str, object]]"
+Tools: TypeAlias = Sequence[Tool | Mapping[str, object]]
 """Tools as a caller may write them: a dict is one in OpenAI's form, `{"type": "function", "function": {…}}` or flat."""
 
 _READY = frozenset({Message})

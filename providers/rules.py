@@ -16,7 +16,7 @@ from typing import TypeAlias, cast
 
 from .errors import InvalidRequestError
 
-Fits: TypeAlias = "Callable[..., bool]"
+Fits: TypeAlias = Callable[..., bool]
 """Returns whether a value, of a type that its rule accepts, is in range."""
 
 LONGEST_SHOWN = 60

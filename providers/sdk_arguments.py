@@ -42,7 +42,7 @@ CALL_OPTIONS = ("extra_headers", "extra_query", "extra_body", "timeout", "stream
 DEEPEST = 200
 """The largest number of levels of an argument. A deeper one is an error, such as a list that contains itself."""
 
-System: TypeAlias = "list[str]"
+System: TypeAlias = list[str]
 
 
 @runtime_checkable

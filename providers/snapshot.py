@@ -36,7 +36,7 @@ from .messages import (
     ToolResult,
 )
 
-Look: TypeAlias = "Callable[[Block], object]"
+Look: TypeAlias = Callable[[Block], object]
 """Returns the values of a block, in a form that can be compared later."""
 
 MEMBERS: dict[type[Block], tuple[str, ...]] = {

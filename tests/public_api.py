@@ -13,6 +13,7 @@ import inspect
 import re
 import typing
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 WIDTH = 120
@@ -91,8 +92,28 @@ def _exported(home: str) -> list[str]:
     return sorted({name for name, _ in re.findall(r"^from \.[\w.]* import (\w+) as (\1)$", source, re.MULTILINE)})
 
 
+@cache
+def _aliases(folder: str) -> dict[str, str]:
+    """Return the type aliases of the sources below a folder: name → what it stands for, as it is written."""
+    found: dict[str, str] = {}
+    for path in sorted((Path(__file__).resolve().parent.parent / folder).rglob("*.py")):
+        for name, text in re.findall(r"^ *(\w+): TypeAlias = (.+)$", path.read_text("utf-8"), re.MULTILINE):
+            found[name] = text.strip('"')
+    return found
+
+
+def _alias(name: str) -> str:
+    """Return what the type alias of this full name stands for; empty if there is none."""
+    home, _, last = name.rpartition(".")
+    folders = ("engine", "providers") if home == "manystream" else (home.replace(".", "/"),)
+    return next((_aliases(folder)[last] for folder in folders if last in _aliases(folder)), "")
+
+
 def _described(name: str, value: object) -> Iterator[str]:
-    if isinstance(value, type):
+    alias = "" if isinstance(value, type) and value is not object else _alias(name)
+    if alias:
+        yield f"{name}: {alias}"
+    elif isinstance(value, type):
         yield from _class(name, value)
     elif (callable(value) and hasattr(value, "__wrapped__")) or inspect.isfunction(value):
         yield from _signature(name, value)

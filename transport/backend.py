@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypeAlias, TypeVarTuple
 
 Parameters = TypeVarTuple("Parameters")
 
-AddressInfo: TypeAlias = "tuple[int, int, int, str, Sequence[object]]"
+AddressInfo: TypeAlias = tuple[int, int, int, str, Sequence[object]]
 """One result of getaddrinfo: family, type, protocol, canonical name, socket address."""
 
 WAIT: Final = -1.0

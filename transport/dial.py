@@ -29,7 +29,7 @@ from .trio_backend import TRIO
 from .tunnel import open_tunnel
 from .url import Origin
 
-Connect: TypeAlias = "Callable[[str, int], Awaitable[socket.socket | trio.socket.SocketType]]"
+Connect: TypeAlias = Callable[[str, int], Awaitable[socket.socket | trio.socket.SocketType]]
 """A function that opens a stream socket to a host and a port, in place of DNS and TCP.
 
 It can use a Unix socket, a SOCKS proxy, or a socket pair in a test."""

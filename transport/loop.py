@@ -22,7 +22,7 @@ from typing import Protocol, TypeAlias
 from .backend import WAIT, Backend, Cancellable
 from .coalescing import Coalescing
 
-CurrentTime: TypeAlias = "Callable[[], float]"
+CurrentTime: TypeAlias = Callable[[], float]
 """A clock: returns seconds since an arbitrary start."""
 
 logger: logging.Logger = logging.getLogger("manystream.transport.loop")

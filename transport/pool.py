@@ -30,7 +30,7 @@ from .waiting import DIALLING, QUEUED, Host, Ticket, Waiter, report_failure
 
 logger: logging.Logger = logging.getLogger("manystream.transport.pool")
 
-Dial: TypeAlias = "Callable[[Origin, Callable[[Phase], None]], Awaitable[socket.socket | TLSSocket]]"
+Dial: TypeAlias = Callable[[Origin, Callable[[Phase], None]], Awaitable[socket.socket | TLSSocket]]
 """A function that opens a connected non-blocking socket and reports its phases. Raises `TransportError`."""
 
 

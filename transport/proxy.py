@@ -31,7 +31,7 @@ ENVIRONMENT_VARIABLES: Final = {
 }
 """Scheme of the origin → variable names. The first variable that is set decides."""
 
-_Address: TypeAlias = "ipaddress.IPv4Address | ipaddress.IPv6Address"
+_Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from .backend import Backend, Event
 from .errors import Phase, TransportError
 from .trio_backend import TRIO
 
-SocketAddress: TypeAlias = "tuple[str, int] | tuple[str, int, int, int]"
+SocketAddress: TypeAlias = tuple[str, int] | tuple[str, int, int, int]
 
 PERMANENT_DNS_ERRORS: Final = frozenset(
     getattr(socket, name)

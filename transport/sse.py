@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-ServerSentEvent: TypeAlias = "tuple[str, bytes]"
+ServerSentEvent: TypeAlias = tuple[str, bytes]
 """The event's name (empty if it has none) and its data."""
 
 MAX_EVENT_BYTES = 32 * 1024 * 1024

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from ...providers.errors import InvalidRequestError
 from ...providers.rules import described
 
-Allowance: TypeAlias = "float | Callable[[str | None], float]"
+Allowance: TypeAlias = float | Callable[[str | None], float]
 """An amount, or a function that takes a tenant and returns the tenant's amount."""
 
 

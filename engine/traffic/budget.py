@@ -160,7 +160,7 @@ class Holding:
         self.amounts: Amounts = amounts
 
 
-Outcome: TypeAlias = "Holding | BudgetRefusal | InvalidRequestError"
+Outcome: TypeAlias = Holding | BudgetRefusal | InvalidRequestError
 """What became of a claim. The error is that of a function of the budget."""
 
 

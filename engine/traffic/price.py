@@ -15,7 +15,7 @@ from ...providers.rules import described
 from ...providers.usage import Usage
 from .amounts import amount_of
 
-Price: TypeAlias = "Callable[[Provider, str, Usage], float | None]"
+Price: TypeAlias = Callable[[Provider, str, Usage], float | None]
 """A function that takes a provider, the model's name there and the tokens, and returns US dollars, or None if it knows
 no price."""
 

@@ -20,7 +20,7 @@ from ..engine import private_file
 from ..providers.errors import ManystreamError
 from ..providers.json_values import JSON, JSONObject, MalformedJSONError, dumps, items, loads_object
 
-OnRecord: TypeAlias = "Callable[[int, JSONObject], str | None]"
+OnRecord: TypeAlias = Callable[[int, JSONObject], str | None]
 """A callback for each line that the file holds when it is opened.
 
 It receives the line's position in bytes and its object. It returns why a batch cannot have written the line, or None.

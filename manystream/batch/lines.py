@@ -35,8 +35,8 @@ from ..providers.plain_forms import function_tool
 from ..providers.request import Request, RequestOptions, ThinkingConfig, ThinkingLevel
 from ..providers.sdk_arguments import CallOptions
 
-LineId: TypeAlias = "str | int"
-ChooseModel: TypeAlias = "Callable[[str | None], str | None]"
+LineId: TypeAlias = str | int
+ChooseModel: TypeAlias = Callable[[str | None], str | None]
 """Maps the model that a line names (or None) to the model that the request is sent to; None: there is none."""
 
 ID_NAMES = ("id", "custom_id")

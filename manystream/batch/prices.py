@@ -13,7 +13,7 @@ from ..providers.provider import Provider
 from ..providers.request import Request
 from ..providers.response import Response
 
-Price: TypeAlias = "Callable[[Request, Response], Cost | Unpriced]"
+Price: TypeAlias = Callable[[Request, Response], Cost | Unpriced]
 """Returns the cost of a response to a request (see `manystream/cost.py`). The request's model is the one that answered.
 """
 

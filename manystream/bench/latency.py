@@ -19,7 +19,7 @@ SHIFT = 14
 LAST = 1 << 18
 """The last bucket, for all latencies above about 4.3 s. It bounds the memory if latencies are very long."""
 
-Counts: TypeAlias = "defaultdict[int, int]"
+Counts: TypeAlias = defaultdict[int, int]
 """Bucket → number of latencies."""
 
 

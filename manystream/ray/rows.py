@@ -38,7 +38,7 @@ LARGEST = 2**63 - 1
 
 NO_ID = "is missing; a row needs one where there is a journal, to find its answer in it"
 
-MakeRequest: TypeAlias = "Callable[[object], Request]"
+MakeRequest: TypeAlias = Callable[[object], Request]
 """Makes the request of a row's messages or prompt. Raises `InvalidRequestError`."""
 
 

@@ -17,7 +17,7 @@ from .knobs import Knobs
 from .limits.limiter import Ticket, Usage
 from .scenario import STAMP_MARK, STAMP_WIDTH
 
-Headers: TypeAlias = "Sequence[tuple[str, str]]"
+Headers: TypeAlias = Sequence[tuple[str, str]]
 
 LAST_CHUNK = b"0\r\n\r\n"
 FRAMES_PER_SEND = 64

@@ -45,7 +45,7 @@ RESET_NOW = Program([b""], ending=Ending.RESET_NOW, counted=False)
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _WOULD_BLOCK = (BlockingIOError, InterruptedError)
 
-OnReady: TypeAlias = "Callable[[int], None]"
+OnReady: TypeAlias = Callable[[int], None]
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

@@ -93,7 +93,7 @@ class ProviderBlockInProgress:
             self.data["input"] = _parsed(text)
 
 
-Opened: TypeAlias = "TextInProgress | ThinkingInProgress | CallInProgress | ProviderBlockInProgress | Placed"
+Opened: TypeAlias = TextInProgress | ThinkingInProgress | CallInProgress | ProviderBlockInProgress | Placed
 
 
 class BlockReader:

@@ -41,7 +41,7 @@ from ..profile import Profile
 from ..tool_names import named_call
 from .block_writer import wire_call_id, wire_part_of, wire_text, wire_thinking_block, wire_tool_call, wire_tool_result
 
-Place: TypeAlias = "tuple[int, int]"
+Place: TypeAlias = tuple[int, int]
 """The position of a block in the conversation: of its message, and within the message."""
 
 UNSENT_THINKING = ("thinking", "redacted_thinking")

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from ..json_values import JSON, JSONObject, arguments_text, string
 
-Path: TypeAlias = "tuple[str | int, ...]"
+Path: TypeAlias = tuple[str | int, ...]
 
 SCALARS = ("stringValue", "numberValue", "boolValue", "nullValue")
 """The members for a piece's value. A piece has one of them."""

@@ -49,10 +49,10 @@ class Dumpable(Protocol):
         ...
 
 
-Chunk: TypeAlias = "JSONObject | Dumpable"
+Chunk: TypeAlias = JSONObject | Dumpable
 """One event of a stream, or a whole answer, as JSON or as an object of a client library."""
 
-Read: TypeAlias = "Message | str"
+Read: TypeAlias = Message | str
 """A message, or a text of the system prompt."""
 
 

@@ -225,7 +225,7 @@ class OtherPart:
     block: Block
 
 
-Part: TypeAlias = "TextPart | ToolCallPart | ToolResultPart | UsagePart | FinishReasonPart | OtherPart"
+Part: TypeAlias = TextPart | ToolCallPart | ToolResultPart | UsagePart | FinishReasonPart | OtherPart
 PART_TYPES = (TextPart, ToolCallPart, ToolResultPart, UsagePart, FinishReasonPart, OtherPart)
 
 

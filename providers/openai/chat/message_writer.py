@@ -44,7 +44,7 @@ from ...tool_names import named_call
 from .block_writer import BlockWriter, plain_text
 from .reasoning import DETAILS, STATE_MEMBER, TEXT_MEMBERS, state_members
 
-Place: TypeAlias = "tuple[int, int]"
+Place: TypeAlias = tuple[int, int]
 """The position of a block in the conversation: of its message, and within the message."""
 
 _ALPHANUMERICS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

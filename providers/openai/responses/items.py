@@ -366,7 +366,7 @@ class ProviderItem:
         return self.open(item)
 
 
-Item: TypeAlias = "MessageItem | ReasoningItem | CallItem | ProviderItem"
+Item: TypeAlias = MessageItem | ReasoningItem | CallItem | ProviderItem
 
 
 class CustomTools:

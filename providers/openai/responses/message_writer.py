@@ -64,7 +64,7 @@ ANSWERS = frozenset(OUTPUT_KIND.values())
 NAMES_ITS_CALL = ("call_id", "approval_request_id", "id")
 """Members of an output item that may contain the call's id."""
 
-Place: TypeAlias = "tuple[int, int]"
+Place: TypeAlias = tuple[int, int]
 """The position of a block in the conversation: of its message, and within the message."""
 
 
