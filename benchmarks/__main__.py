@@ -20,6 +20,7 @@ from . import (
     memory,
     report,
     scaling,
+    sdk_streams,
     sdk_transports,
     serialise,
     start_latency,
@@ -45,13 +46,14 @@ QUESTIONS: dict[str, Callable[[Run], Answer]] = {
     "cold_tls": cold_tls.answer,
     "unstreamed": unstreamed.answer,
     "sdk_transports": sdk_transports.answer,
+    "sdk_streams": sdk_streams.answer,
     "bridges": bridges.answer,
     "extremes": extremes.answer,
     "import_time": import_time.answer,
     "hold": hold.answer,
     "instructions": instructions.answer,
 }
-NOT_QUICK = ("hold", "instructions", "sdk_transports", "wire_forms")
+NOT_QUICK = ("hold", "instructions", "sdk_transports", "sdk_streams", "wire_forms")
 """Questions that `--quick` omits: streams held for five minutes, the emulated processor, calls that take seconds,
 many forms."""
 

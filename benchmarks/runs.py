@@ -118,8 +118,12 @@ def measure(
     size: int = 0,
     delay: int = 0,
     form: str = "plain",
+    behind: float = 0.0,
 ) -> Measured:
-    """Run one client once. Repeats the run if other work on the machine disturbs it. Raises `RunError`."""
+    """Run one client once. Repeats the run if other work on the machine disturbs it. Raises `RunError`.
+
+    behind: how many seconds the client may need in addition, because it reads more slowly than the source sends.
+    """
     arguments = {
         "url": run.source.origin(tls=tls),
         "streams": streams,
@@ -142,7 +146,7 @@ def measure(
             run,
             f"benchmarks.peers.{client.module}",
             *(f"--{name}={value}" for name, value in arguments.items()),
-            seconds=expected * 2 + 10 + streams / 200,
+            seconds=expected * 2 + 10 + streams / 200 + behind,
         )
         found.append(Measured(json.loads(output), run.source.reset()))
     return min(found, key=lambda measured: measured.result["waited"] + measured.source["waited"])

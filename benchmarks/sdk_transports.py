@@ -1,8 +1,8 @@
 """What does OpenAI's library cost over our transport, over its own ones, and over one that answers at once?
 
-Measured: CPU of the client's process per unstreamed call, with thousands of calls in flight and two seconds of latency;
-events per CPU second with 1,000 streams, which is more than the library can read; delivery with 200 streams. The
-transports take turns for five rounds, and the median counts. With few calls in flight, each worker makes ten calls.
+Measured: CPU of the client's process per unstreamed call, with thousands of calls in flight and two seconds of latency.
+The transports take turns for five rounds, and the median counts. With few calls in flight, each worker makes ten calls.
+`sdk_streams.py` has the streams.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ IN_FLIGHT = (4096, 2000, 256)
 WAVES = {256: 10}
 """Number of calls in flight → calls of each worker, if it is not one."""
 DELAY_MS = 2000
-RATE = 20.0
 
 OURS = Client("openai-ours", "openai_ours", "over manystream", OPENAI.guess)
 AIOHTTP = Client("openai-aiohttp", "openai_aiohttp", "over aiohttp", OPENAI.guess)
@@ -30,15 +29,13 @@ DEFAULT_SHARE = 0.4
 AIOHTTP_SHARE = 0.7
 SPREAD_2000 = 1.15
 SPREAD_256 = 1.25
-EVENTS_FACTOR = 1.4
-DELAY_MORE_MS = 5.0
 
 Found = dict[Client, list[Measured]]
 
 
 def answer(run: Run) -> Answer:
-    """Measure calls, then streams."""
-    result = Answer("OpenAI's library over four transports")
+    """Measure the calls, most first."""
+    result = Answer("Calls of OpenAI's library over four transports")
     rounds = 1 if run.quick else ROUNDS
     if rounds > 1:
         result.notes.append(f"medians of {rounds} rounds, in which the transports take turns")
@@ -47,11 +44,10 @@ def answer(run: Run) -> Answer:
         add_calls(result, count, cost)
     if not run.quick:
         add_spread(result, {count: cost[OURS] for count, cost in costs.items()})
-    add_streams(result, run, rounds)
     return result
 
 
-def take_turns(run: Run, clients: tuple[Client, ...], rounds: int, **load: int | float | str) -> Found:
+def take_turns(run: Run, clients: tuple[Client, ...], rounds: int, **load: float | str) -> Found:
     """Run each client once per round. Raises `RunError` for a run that lost a call or a stream."""
     found: Found = {client: [] for client in clients}
     for _ in range(rounds):
@@ -111,39 +107,6 @@ def add_spread(result: Answer, ours: dict[int, float]) -> None:
             against=f"{most:,} in flight",
             target=f"≤ {limit:g} × {most:,} in flight",
             met=ratio <= limit,
-        )
-
-
-def add_streams(result: Answer, run: Run, rounds: int) -> None:
-    """Measure 1,000 streams by CPU, and 200 by their delay."""
-    many, few = (100, 20) if run.quick else (1000, 200)
-    events = 40 if run.quick else 100
-    found = take_turns(run, (DEFAULT, AIOHTTP, OURS), rounds, streams=many, events=events, rate=RATE)
-    speeds = {
-        client: statistics.median(1e6 / one.result["cpu_us_per_event"] for one in runs)
-        for client, runs in found.items()
-    }
-    for client, speed in speeds.items():
-        ratio, ours = speed / speeds[DEFAULT], client is OURS
-        result.add(
-            f"{many:,} streams at {RATE:g} events/s, {client.label}",
-            speed,
-            "events/s of CPU",
-            ratio=ratio,
-            against=DEFAULT.label,
-            target=f"≥ {EVENTS_FACTOR:g} × default, ≥ aiohttp" if ours else "",
-            met=ratio >= EVENTS_FACTOR and speed >= speeds[AIOHTTP] if ours else None,
-        )
-    found = take_turns(run, (AIOHTTP, OURS), rounds, streams=few, events=events, rate=RATE)
-    delays = {client: statistics.median(one.result["later_p99_ms"] for one in runs) for client, runs in found.items()}
-    for client, delay in delays.items():
-        ours = client is OURS
-        result.add(
-            f"{few:,} streams, p99 of delivery after the first second, {client.label}",
-            delay,
-            "ms",
-            target=f"≤ aiohttp + {DELAY_MORE_MS:g} ms" if ours else "",
-            met=delay <= delays[AIOHTTP] + DELAY_MORE_MS if ours else None,
         )
 
 
