@@ -373,13 +373,8 @@ class RunningCall(Directed):
         self._runtime.retried += 1
         self._enter(CallState.BACKOFF)
         self._disarm()
-        loop = self._runtime.loop
-        when = loop.clock() + delay
-        deadline, clock = self._deadline()
-        if deadline < when:
-            self._timer = self._runtime.timers.at(deadline, lambda: self._expired(clock), self.on_defect)
-        else:
-            self._timer = self._runtime.timers.at(when, self._set_out_again, self.on_defect)
+        when = self._runtime.loop.clock() + delay
+        self._timer = self._runtime.timers.notify(min(when, self._deadline()[0]), self)
 
     def _timed_out(self, error: ProviderError) -> None:
         self._fail(error)

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
-from ..providers.delta_template import Match, Template
+from ..providers.delta_template import Match, Template, shared_bytes
 from ..providers.dialect import StreamMachine
 from ..providers.events import Event
 from ..transport.chunked import CHUNK_END, SIZES, size_line_length
@@ -47,14 +47,13 @@ class FastPath:
     """
 
     __slots__ = (
-        "_chunk_form",
+        "_chunk_end",
         "_closing",
         "_deliver",
-        "_event_form",
         "_line",
         "_machine",
-        "_opening",
         "_size",
+        "_start",
         "_template",
         "one_event",
     )
@@ -63,9 +62,9 @@ class FastPath:
         self._machine = machine
         self._size = size
         self._template: Template | None = None  # the machine's template, while its framing is known
-        self._opening = self._closing = b""  # the framing
-        self._chunk_form: Template | None = None  # the template of a whole chunk from its data on; made at first use
-        self._event_form: Template | None = None  # the template of an event without `_closing`; made at first use
+        self._closing = b""  # the bytes after an event's data
+        self._start = b""  # the template's first bytes, behind those before an event's data
+        self._chunk_end = b""  # its last bytes, before those up to the end of a chunk
         self._line = 0  # bytes of the latest size line; the next size line mostly has the same length
         self._deliver: DeliverEach = _deliver_nothing
         self.one_event: bool = False
@@ -83,8 +82,9 @@ class FastPath:
             if template is None or framing is None:
                 self._template = None
                 return None
-            self._opening, self._closing = framing
-            self._template, self._chunk_form, self._event_form = template, None, None
+            opening, self._closing = framing
+            self._template, self._start = template, opening + template.start
+            self._chunk_end = shared_bytes(template.end + self._closing + CHUNK_END, template.shared)
         self._deliver, self.one_event = deliver, len(events) == 1
         return self
 
@@ -93,9 +93,10 @@ class FastPath:
 
         data: received bytes that begin with a chunk's size line.
         """
-        template, size = self._chunk_form, self._size
+        template, size = self._template, self._size
         if template is None:
-            template = self._chunk_form = self._framed(self._closing + CHUNK_END)
+            return 0
+        before, after = self._start, self._chunk_end
         bytes_left, line = size.bytes_left, self._line
         matches: list[Match] = []
         position, length = 0, len(data)
@@ -111,7 +112,7 @@ class FastPath:
                 if not chunk_size:
                     break
             end = start + chunk_size + 2  # the framing holds the chunk's end
-            match = template.match(data[start:end]) if end <= length else None
+            match = template.match(data[start:end], before, after) if end <= length else None
             if not match:
                 break
             matches.append(match)
@@ -127,17 +128,16 @@ class FastPath:
 
         data: bytes of the body that begin with an event.
         """
-        template, closing, size = self._event_form, self._closing, self._size
-        if self._template is None or self._template is not self._machine.template or len(data) > size.bytes_left:
+        template, closing, size = self._template, self._closing, self._size
+        if template is None or template is not self._machine.template or len(data) > size.bytes_left:
             return 0
-        if template is None:
-            template = self._event_form = self._framed(b"")
+        before, after = self._start, template.end
         matches: list[Match] = []
         position = 0
         pieces = data.split(closing)
         pieces.pop()  # the beginning of an incomplete event
         for piece in pieces:
-            match = template.match(piece)
+            match = template.match(piece, before, after)
             if not match:
                 break
             matches.append(match)
@@ -147,8 +147,3 @@ class FastPath:
             size.bytes_left -= position
             self._deliver(map(self._machine.accept, matches))
         return position
-
-    def _framed(self, closing: bytes) -> Template:
-        """Return the template with the framing's bytes around it."""
-        assert self._template is not None, "`follow` has found the framing"
-        return self._template.framed(self._opening, closing)

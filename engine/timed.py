@@ -10,7 +10,7 @@ import math
 
 from ..providers.errors import ProviderError
 from ..transport.errors import Phase
-from ..transport.timers import Timer
+from ..transport.timers import Deadline
 from .attempt import Attempt
 from .clocks import (
     ERROR_BODY_SECONDS,
@@ -52,7 +52,8 @@ class Timed(Ending):
     _queued_since: float
     """The time at which the current wait began; `math.inf` if the call does not wait."""
     _state: CallState
-    _timer: Timer | None
+    _timer: Deadline | None
+    """The deadline of which the timers notify the call. (A `Timer` would be one more object of each live stream.)"""
 
     def on_defect(self, error: Exception) -> None:
         """End the call after a defect in this library."""
@@ -60,6 +61,10 @@ class Timed(Ending):
 
     def _timed_out(self, error: ProviderError) -> None:
         """Process a timeout while no attempt is running."""
+        raise NotImplementedError
+
+    def _set_out_again(self) -> None:
+        """Make another attempt after the delay."""
         raise NotImplementedError
 
     # --- states ---
@@ -135,19 +140,22 @@ class Timed(Ending):
             deadline = min(deadline, self._runtime.loop.now + self._clocks.first_byte)
         if deadline == math.inf:
             return  # the timer is set; when it fires, it computes this deadline
-        if self._timer is not None:
-            if self._timer.pending and self._timer.when <= deadline:
+        timers, timer = self._runtime.timers, self._timer
+        if timer is not None:
+            if timer[0] <= deadline and timers.pending(timer):
                 return
-            self._timer.cancel()
-        self._timer = self._runtime.timers.notify(deadline, self)
+            timers.cancel(timer)
+        self._timer = timers.notify(deadline, self)
 
     def on_timer(self) -> None:
-        """End the call if a timeout has expired; else set the timer to the next deadline."""
+        """End the call if a timeout has expired. Else make the next attempt, or set the timer to the next deadline."""
         if self._step is not OPEN:
             return
         deadline, clock = self._deadline()
         if deadline <= self._runtime.loop.clock():
             self._expired(clock)
+        elif self._state is CallState.BACKOFF:
+            self._set_out_again()
         else:
             self._timer = None
             self._arm()
@@ -178,5 +186,5 @@ class Timed(Ending):
 
     def _disarm(self) -> None:
         if self._timer is not None:
-            self._timer.cancel()
+            self._runtime.timers.cancel(self._timer)
             self._timer = None

@@ -15,7 +15,7 @@ padding after it, and members with any value, such as token counts and log proba
 
 Knows where the places are in the bytes of one JSON object. Must not know any dialect: a dialect's machine names the
 path to its text and its volatile members, and guarantees that the event contained nothing else. Must not know the
-framing of server-sent events or chunks, which it gets as bytes (`framed`).
+framing of server-sent events or chunks, which it gets as bytes (`match`).
 
 Matching takes a third to a half of the time of parsing the whole event (`benchmarks/decode.py`).
 """
@@ -97,42 +97,39 @@ class DeltaTemplate:
 
     event: name of the server-sent event.
     shared: whether its bytes may be kept for all streams.
-    to_counter: bytes up to the counter; empty where there is none.
-    to_text: bytes from after the counter (or from the beginning) to the text's first quote.
+    start: bytes up to the counter, or up to the text's first quote where there is no counter.
+    to_text: bytes from after the counter to the text's first quote; empty where there is no counter.
     to_padding: bytes from after the text's last quote to the padding; empty where there is none.
-    to_end: bytes from there (or from after the text) to the end.
+    end: bytes from there (or from after the text) to the end.
     """
 
     event: str
     shared: bool
-    to_counter: bytes
+    start: bytes
     to_text: bytes
     to_padding: bytes
-    to_end: bytes
+    end: bytes
 
-    def framed(self, opening: bytes, closing: bytes) -> DeltaTemplate:
-        """Return the template of the same delta between these bytes."""
-        to_end = _shared(self.to_end + closing, self.shared)
-        to_counter = opening + self.to_counter if self.to_counter else b""
-        to_text = self.to_text if self.to_counter else opening + self.to_text
-        return DeltaTemplate(self.event, self.shared, to_counter, to_text, self.to_padding, to_end)
+    def match(self, data: bytes, start: bytes, end: bytes) -> str | None:
+        """Return the text of a delta, or None or an empty text if it does not match. Ignores the event's name.
 
-    def match(self, data: bytes) -> str | None:
-        """Return the text of a delta, or None or an empty text if it does not match. Ignores the event's name."""
+        start: the template's `start`, behind the bytes that frame the delta in `data`.
+        end: the template's `end`, before the bytes that frame it.
+        """
         # `removeprefix` returns bytes of the same length where there was no such prefix. (To compare slices takes a
         # quarter longer: CPython 3.11 makes a slice object for each.)
-        to_counter, to_padding = self.to_counter, self.to_padding
-        if to_counter:
-            rest = data.removeprefix(to_counter)
-            if len(rest) == len(data):
-                return None
+        rest = data.removeprefix(start)
+        if len(rest) == len(data):
+            return None
+        to_text, to_padding = self.to_text, self.to_padding
+        if to_text:
             counter, _, data = rest.partition(b",")
             if not counter.isdigit() or counter[0] == ZERO:
                 return None
-        rest = data.removeprefix(self.to_text)
-        if len(rest) == len(data):
-            return None
-        quoted = rest.removesuffix(self.to_end)
+            rest = data.removeprefix(to_text)
+            if len(rest) == len(data):
+                return None
+        quoted = rest.removesuffix(end)
         if len(quoted) == len(rest):
             return None
         if to_padding:
@@ -170,18 +167,15 @@ class ValuesTemplate:
     text: int
     read: tuple[tuple[int, str], ...]
 
-    def framed(self, opening: bytes, closing: bytes) -> ValuesTemplate:
-        """Return the template of the same delta between these bytes."""
-        between = tuple(_shared(piece, self.shared) for piece in self.between)
-        end = _shared(self.end + closing, self.shared)
-        return ValuesTemplate(self.event, self.shared, opening + self.start, between, end, self.text, self.read)
+    def match(self, data: bytes, start: bytes, end: bytes) -> Delta | None:
+        """Return the text and the values of a delta, or None if it does not match. Ignores the event's name.
 
-    def match(self, data: bytes) -> Delta | None:
-        """Return the text and the values of a delta, or None if it does not match. Ignores the event's name."""
-        rest = data.removeprefix(self.start)
+        start, end: as in `DeltaTemplate.match`.
+        """
+        rest = data.removeprefix(start)
         if len(rest) == len(data):
             return None
-        last = rest.removesuffix(self.end)
+        last = rest.removesuffix(end)
         # A line end (10 or 13) is white space in JSON, but ends a line of a server-sent event.
         if len(last) == len(rest) or 10 in last or 13 in last:
             return None
@@ -237,7 +231,10 @@ def learn(
     padding = volatile.padding.search(after) if volatile.padding is not None else None
     if padding is not None:
         to_padding, after = after[: padding.start(1)], after[padding.end(1) :]
-    return DeltaTemplate(event, shared, to_counter, to_text, to_padding, after)
+    end = shared_bytes(after, shared)
+    if not to_counter:
+        return DeltaTemplate(event, shared, to_text, b"", to_padding, end)
+    return DeltaTemplate(event, shared, to_counter, to_text, to_padding, end)
 
 
 def _learn_values(
@@ -263,7 +260,9 @@ def _learn_values(
         return None  # two places overlap or touch
     paths = [each for _, _, each in places]
     read = tuple((position, str(each[-1])) for position, each in enumerate(paths) if each in values)
-    return ValuesTemplate(event, shared, pieces[0], tuple(pieces[1:-1]), pieces[-1], paths.index(path), read)
+    between = tuple(shared_bytes(piece, shared) for piece in pieces[1:-1])
+    end = shared_bytes(pieces[-1], shared)
+    return ValuesTemplate(event, shared, pieces[0], between, end, paths.index(path), read)
 
 
 def _start_of(place: tuple[int, int, Path]) -> int:
@@ -308,7 +307,7 @@ def _is_place(before: bytes, after: bytes, path: Path) -> bool:
         return False
 
 
-def _shared(piece: bytes, shared: bool) -> bytes:
+def shared_bytes(piece: bytes, shared: bool) -> bytes:
     """Return these bytes; equal bytes as one object for all streams if they may be kept."""
     return _kept_for_all(piece) if shared and len(piece) <= LARGEST_SHARED else piece
 

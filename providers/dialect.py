@@ -69,9 +69,9 @@ class WireRequest:
 MAX_UNMATCHED_TEMPLATES = 8
 """After this many templates of one stream that matched no delta, no more templates are made."""
 
-MAX_SHARED_TEMPLATES = 8
-"""Templates of one stream that may add to the bytes kept for all streams. A stream whose deltas always differ must not
-evict what other streams use.
+MAX_SHARED_TEMPLATES = 4
+"""Templates of one stream that may add to the bytes kept for all streams, each a few pieces. A stream whose deltas
+always differ must not evict what other streams use.
 """
 
 Accept: TypeAlias = Callable[[Match], Event]
@@ -145,7 +145,7 @@ class StreamMachine(abc.ABC):
         template = self.template
         if template is not None:
             if event == template.event and len(data) <= LARGEST_DELTA:
-                found = template.match(data)
+                found = template.match(data, template.start, template.end)
                 if found:
                     return (self.accept(found),)
             if self.matched:

@@ -6,25 +6,33 @@ the alarm; no task is started or woken for it.
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import logging
 import math
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from .backend import Alarm, Backend
 
 logger: logging.Logger = logging.getLogger("manystream.transport.timers")
 
 _STALE_KEPT = 64
-"""Cancelled timers that stay in the heap before it is rebuilt."""
+"""Cancelled deadlines that stay in the heap before it is rebuilt."""
+
+
+Deadline: TypeAlias = "tuple[float, int]"
+"""A time in seconds on the backend's clock, and a number that no other deadline has.
+
+A plain tuple of numbers: the garbage collector does not visit it, however many calls wait.
+"""
 
 
 class TimerOwner(Protocol):
-    """An object whose methods a timer calls.
+    """An object whose methods the timers call.
 
-    A call is the owner of its timer. With two functions in place of the owner, each of thousands of calls would need
-    two more objects: its bound methods.
+    A call is the owner of its deadline. With functions in place of the owner, each of thousands of calls would need
+    three more objects: its bound methods and a `Timer`.
     """
 
     def on_timer(self) -> None:
@@ -36,84 +44,72 @@ class TimerOwner(Protocol):
         ...
 
 
-class _Functions:
-    """The owner of a timer that calls a function."""
+class Timer:
+    """A function that is called at a deadline. `cancel` can be called at any time, any number of times.
 
-    __slots__ = ("_callback", "_on_defect")
+    when: the deadline, in seconds on the backend's clock.
+    """
 
-    def __init__(self, callback: Callable[[], None], on_defect: Callable[[Exception], None] | None) -> None:
-        self._callback = callback
+    __slots__ = ("_callback", "_deadline", "_on_defect", "_timers")
+
+    def __init__(
+        self,
+        timers: Timers,
+        when: float,
+        callback: Callable[[], None],
+        on_defect: Callable[[Exception], None] | None,
+    ) -> None:
+        self._timers = timers
+        self._callback: Callable[[], None] | None = callback
         self._on_defect = on_defect
+        self._deadline = timers.notify(when, self)
+
+    @property
+    def when(self) -> float:
+        return self._deadline[0]
+
+    @property
+    def pending(self) -> bool:
+        """Whether the function is still to be called."""
+        return self._timers.pending(self._deadline)
+
+    def cancel(self) -> None:
+        """Do not call the function."""
+        self._timers.cancel(self._deadline)
+        self._callback = self._on_defect = None
 
     def on_timer(self) -> None:
-        self._callback()
+        if self._callback is not None:
+            self._callback()
+        self._callback = self._on_defect = None  # they may refer to the holder of this timer
 
     def on_defect(self, error: Exception) -> None:
         if self._on_defect is not None:
             self._on_defect(error)
 
 
-class Timer:
-    """One deadline. `cancel` can be called at any time, any number of times.
-
-    owner: the object that is notified; None after that or after `cancel`.
-    when: the deadline, in seconds on the backend's clock.
-    """
-
-    __slots__ = ("_timers", "owner", "when")
-
-    def __init__(self, timers: Timers, when: float, owner: TimerOwner) -> None:
-        self._timers = timers
-        self.owner: TimerOwner | None = owner
-        self.when: float = when
-
-    def cancel(self) -> None:
-        """Drop the owner. The heap entry is removed later, at no cost now."""
-        if self.owner is not None:
-            self.owner = None
-            self._timers.timer_cancelled()
-
-    def fire(self) -> None:
-        """Notify the owner, unless the timer was cancelled.
-
-        An exception that the owner raises is logged and passed to its `on_defect`; the other timers are not affected.
-        """
-        owner, self.owner = self.owner, None
-        if owner is None:
-            return
-        try:
-            owner.on_timer()
-        except Exception as error:
-            logger.exception("a timer's callback raised: a defect in manystream")
-            owner.on_defect(error)
-
-    @property
-    def pending(self) -> bool:
-        """Whether the owner is still to be notified."""
-        return self.owner is not None
-
-
 class Timers:
-    """A heap of timers, and the alarm that fires them in order of their deadlines (seconds on the backend's clock)."""
+    """A heap of deadlines, and the alarm that notifies their owners in order (seconds on the backend's clock)."""
 
-    __slots__ = ("_alarm", "_clock", "_heap", "_sequence", "_stale", "_wakes")
+    __slots__ = ("_alarm", "_clock", "_heap", "_owners", "_sequence", "_wakes")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Timer]] = []
+        self._heap: list[Deadline] = []
+        self._owners: dict[int, TimerOwner] = {}
+        """The number of each pending deadline → its owner. Other deadlines in the heap were cancelled."""
         self._sequence = 0
-        self._stale = 0
         self._alarm: Alarm | None = None
         self._clock: Callable[[], float] = _not_started
         self._wakes = math.inf  # the alarm's deadline
 
     def start(self, backend: Backend) -> None:
-        """Fire timers from now on, until `close`."""
+        """Notify owners from now on, until `close`."""
         self._clock = backend.clock
         self._alarm = backend.alarm(self._ring)
         self._set_alarm()
 
     def close(self) -> None:
-        """Fire no more timers."""
+        """Notify no more owners."""
         if self._alarm is not None:
             self._alarm.cancel()
 
@@ -125,32 +121,35 @@ class Timers:
         on_defect: called with the exception that `callback` raised, so that the code which depends on this timer can
             end instead of waiting forever.
         """
-        return self.notify(when, _Functions(callback, on_defect))
+        return Timer(self, when, callback, on_defect)
 
-    def notify(self, when: float, owner: TimerOwner) -> Timer:
+    def notify(self, when: float, owner: TimerOwner) -> Deadline:
         """Call `owner.on_timer` when the backend's clock has reached `when`; never, if `when` is `math.inf`."""
-        timer = Timer(self, when, owner)
+        self._sequence += 1
+        deadline = (when, self._sequence)
         if when != math.inf:
-            self._push(timer)
+            self._owners[self._sequence] = owner
+            heapq.heappush(self._heap, deadline)
             if when < self._wakes and self._alarm is not None:
                 self._wakes = when
                 self._alarm.set(when)
-        return timer
+        return deadline
 
-    def _push(self, timer: Timer) -> None:
-        self._sequence += 1
-        heapq.heappush(self._heap, (timer.when, self._sequence, timer))
+    def pending(self, deadline: Deadline) -> bool:
+        """Return whether the owner is still to be notified of this deadline."""
+        return deadline[1] in self._owners
 
-    def timer_cancelled(self) -> None:
-        """Count a cancelled timer; rebuild the heap once most of its timers are cancelled (amortised O(1))."""
-        self._stale += 1
-        if self._stale > _STALE_KEPT and self._stale * 2 > len(self._heap):
-            self._heap = [entry for entry in self._heap if entry[2].pending]
+    def cancel(self, deadline: Deadline) -> None:
+        """Drop the owner, if it was not notified yet. The heap's entry is removed later (amortised O(1))."""
+        if self._owners.pop(deadline[1], None) is None:
+            return
+        heap, pending = self._heap, self._owners
+        if len(heap) - len(pending) > max(_STALE_KEPT, len(pending)):
+            self._heap = [entry for entry in heap if entry[1] in pending]
             heapq.heapify(self._heap)
-            self._stale = 0
 
     def _ring(self) -> None:
-        """Fire the timers that are due, and set the alarm for the next one."""
+        """Notify the owners whose deadline has passed, and set the alarm for the next one."""
         self._wakes = math.inf
         try:
             self._fire(self._clock())
@@ -165,17 +164,20 @@ class Timers:
             self._alarm.set(self._wakes)
 
     def _fire(self, now: float) -> None:
+        """Notify the owners whose deadline has passed. An exception of one does not stop the others."""
         while self._heap and self._heap[0][0] <= now:
-            timer = heapq.heappop(self._heap)[2]
-            if timer.owner is None:
-                self._stale = max(0, self._stale - 1)
-                continue
+            owner = self._owners.pop(heapq.heappop(self._heap)[1], None)
+            if owner is None:
+                continue  # it was cancelled
             try:
-                timer.fire()
-            except Exception:
-                logger.exception("firing a timer raised: a defect in manystream")
-                if timer.pending:  # the owner was not notified
-                    self._push(timer)
+                owner.on_timer()
+            except Exception as error:
+                with contextlib.suppress(Exception):
+                    logger.exception("a timer's callback raised: a defect in manystream")
+                try:
+                    owner.on_defect(error)
+                except Exception:
+                    logger.exception("ending the owner of a timer raised: a defect in manystream")
 
 
 def _not_started() -> float:

@@ -47,6 +47,7 @@ async def test_a_cancelled_timer_does_not_fire_and_leaves_the_heap(autojump_cloc
             timer.cancel()
             timer.cancel()
         assert len(timers._heap) < 200
+        assert len(timers._owners) == 1
         await trio.sleep(100_000)
         nursery.cancel_scope.cancel()
     assert fired == [1]
