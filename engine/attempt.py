@@ -42,8 +42,8 @@ class Attempt(BodyOwner):
     connection: the connection in use; None before there is one, and after the response has ended or was given up.
     paused: True while the consumer wants no events.
     steps: events of one wire event that are being delivered a few at a time; None: there are none.
-    deliver: delivers a sequence of events. The listener may replace it at any time.
-    deliver_each: delivers the events of a lazy iterable. The listener may replace it at any time.
+    receiver: receives the events: the listener, until it gives the attempt another receiver.
+    fast_receiver: receives the events of the fast path, which is used once the listener has set this.
     """
 
     __slots__ = (
@@ -63,10 +63,9 @@ class Attempt(BodyOwner):
         self,
         prepared: Prepared,
         listener: Listener,
-        deliver: Callable[[Sequence[Event]], None],
         recorder: Recorder | None = None,
     ) -> None:
-        super().__init__(prepared, deliver)
+        super().__init__(prepared, listener)
         self._recorder = recorder
         self._tap: Tap | None = None
         self._listener = listener
@@ -108,10 +107,9 @@ class Attempt(BodyOwner):
                 hide_words(error, self.prepared.secrets)
                 self._listener.on_attempt_failure(error, unread=False)
 
-    def hand_over(self, listener: Listener, deliver: Callable[[Sequence[Event]], None]) -> None:
-        """Report to another listener from now on, and deliver its events there."""
-        self._listener = listener
-        self.deliver: Callable[[Sequence[Event]], None] = deliver
+    def hand_over(self, listener: Listener) -> None:
+        """Report to another listener from now on, and deliver the events there."""
+        self._listener = self.receiver = listener
 
     # --- as the pool's waiter ---
 
@@ -223,7 +221,7 @@ class Attempt(BodyOwner):
 
     def deliver_step(self, events: Sequence[Event]) -> None:
         """Deliver the events of one step."""
-        self.deliver(events)
+        self.receiver.deliver(events)
 
     def stepped(self, then: Callable[[], object]) -> None:
         """Call `then` after the last step, and continue reading."""

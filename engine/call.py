@@ -10,7 +10,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from ..providers.errors import ProviderError
 from ..providers.events import Error, Event
@@ -19,7 +19,7 @@ from ..providers.response import Response
 from .attempt import Attempt
 from .clocks import ENDED, LEAST_WAIT, QUEUED, SENDING, CallState, Clocks
 from .completion import Completion
-from .delivery import Counters, Delivery, OnEvent
+from .delivery import Counters, Delivery, OnEvent, Receiver
 from .directed import Directed
 from .ending import OPEN, STOPPED, OnCompletion
 from .errors import callback_failed, cancelled, hide_words, internal, redacted
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("manystream.engine")
 
-Deliver: TypeAlias = Callable[[Sequence[Event]], None]
-
 
 @dataclass(slots=True)
 class CallHooks:
@@ -45,14 +43,14 @@ class CallHooks:
     ended: called with the call and its completion, before `on_completion`; called again if it raised.
     attempt_started: called with the call and the attempt's number, counted from 1; None: not called.
     first_token: called with the call after the first content was delivered to `on_event`; None: not called.
-    observed: takes the function that delivers the events after the first content, and returns the function to use
-        in its place; None: no observer sees these events.
+    observed: takes the receiver of the events after the first content, and returns the one to use in its place; None:
+        no observer sees these events.
     """
 
     ended: Callable[[RunningCall, Completion], None]
     attempt_started: Callable[[RunningCall, int], None] | None = None
     first_token: Callable[[RunningCall], None] | None = None
-    observed: Callable[[RunningCall, Deliver], Deliver] | None = None
+    observed: Callable[[RunningCall, Receiver], Receiver] | None = None
 
 
 class RunningCall(Directed):
@@ -247,7 +245,7 @@ class RunningCall(Directed):
         self._attempts += 1
         if self._state is not QUEUED:
             self._enter_queue()
-        self._attempt = Attempt(self._prepared, self, self.deliver_first, self._runtime.recorder)
+        self._attempt = Attempt(self._prepared, self, self._runtime.recorder)
         attempt_started = self._hooks.attempt_started
         if attempt_started is not None:
             attempt_started(self, self._attempts)
@@ -296,26 +294,27 @@ class RunningCall(Directed):
         runtime = self._runtime
         runtime.timers.at(runtime.loop.clock(), callback, self.on_defect)
 
-    def deliver_first(self, events: Sequence[Event]) -> None:
+    def deliver(self, events: Sequence[Event]) -> None:
         """Deliver events up to the first content, and record the time of the first content."""
         delivery = self._delivery
         if delivery.delivered and self._attempt is not None:
-            self._attempt.deliver(events)  # from the same read as the first
+            self._attempt.receiver.deliver(events)  # from the same read as the first
             return
         delivery.deliver_first(events)
         attempt = self._attempt
         if delivery.delivered and attempt is not None:
             self._timings.first_token = self._runtime.loop.now - self._started
-            deliver = attempt.deliver = delivery.deliver  # one bound method for both names
+            attempt.receiver = delivery
+            attempt.prepared.body = b""  # no attempt follows; a conversation may be many times as large as its answer
             if self._admission is not None:
                 self._admission.first_token()
             hooks = self._hooks
             if hooks.first_token is not None:
                 hooks.first_token(self)  # the observer may end the call
             if hooks.observed is not None:
-                attempt.deliver = hooks.observed(self, deliver)
+                attempt.receiver = hooks.observed(self, delivery)
             else:
-                attempt.deliver_each = deliver
+                attempt.fast_receiver = delivery
 
     def on_answer(self, response: Response, terminal: Event | None) -> None:
         attempt = self._attempt

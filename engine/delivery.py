@@ -29,6 +29,25 @@ class Counters:
         self.failures: Counter[ErrorCategory] = Counter()
 
 
+class Receiver(Protocol):
+    """Receives the events of an attempt."""
+
+    def deliver(self, events: Sequence[Event]) -> None:
+        """Deliver events, none of them terminal."""
+        ...
+
+
+class FastReceiver(Protocol):
+    """Receives the events of a fast path, which creates each on demand."""
+
+    def deliver(self, events: Iterable[Event]) -> None:
+        """Deliver events, none of them terminal.
+
+        events: the receiver takes each after it delivered the previous one, and none after the call has ended.
+        """
+        ...
+
+
 class CallbackOwner(Protocol):
     """The call to which a callback belongs."""
 

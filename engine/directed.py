@@ -52,7 +52,7 @@ class Directed(Timed):
         """Notify the observer of the attempt that begins."""
         raise NotImplementedError
 
-    def deliver_first(self, events: Sequence[Event]) -> None:
+    def deliver(self, events: Sequence[Event]) -> None:
         """Deliver events up to the first content, and record the time of the first content."""
         raise NotImplementedError
 
@@ -144,10 +144,10 @@ class Directed(Timed):
     def started_at(self) -> float:
         return self._started
 
-    def make_beside(self, stop: Stop, listener: Listener, deliver: Callable[[Sequence[Event]], None]) -> Attempt:
+    def make_beside(self, stop: Stop, listener: Listener) -> Attempt:
         """Return a second attempt, which counts as one. `begin_beside` begins it."""
         self._attempts += 1
-        return Attempt(stop.prepared, listener, deliver, self._runtime.recorder)
+        return Attempt(stop.prepared, listener, self._runtime.recorder)
 
     def begin_beside(self, attempt: Attempt, *, fresh: bool = False) -> None:
         """Begin a second attempt. `fresh`: on a connection that no request has used."""
@@ -198,7 +198,7 @@ class Directed(Timed):
         self._state = state
         timings = self._timings
         timings.queued, timings.connected, timings.first_byte = queued, connected, first_byte
-        attempt.hand_over(self, self.deliver_first)
+        attempt.hand_over(self)
         self._arm()
 
     # --- as the listener of attempts: `RunningCall` implements it ---

@@ -18,26 +18,16 @@ everything while the chunk decoder or the SSE parser holds buffered bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
 
 from ..providers.delta_template import Match, Template, shared_bytes
 from ..providers.dialect import StreamMachine
-from ..providers.events import Event
 from ..transport.chunked import CHUNK_END, SIZES, size_line_length
 from ..transport.sse import ServerSentEvent, usual_framing
 from .answer_size import AnswerSize
-
-DeliverEach: TypeAlias = Callable[[Iterable[Event]], None]
-"""Delivers the events of a lazy iterable. It takes each event after it delivered the previous one, and takes none after
-the call has ended."""
-
+from .delivery import FastReceiver
 
 size_of: Callable[[bytes], int | None] = SIZES.get
-
-
-def _deliver_nothing(events: Iterable[Event]) -> None:
-    """Do nothing: the placeholder for the delivering function until `follow` sets it."""
 
 
 class FastPath:
@@ -49,9 +39,9 @@ class FastPath:
     __slots__ = (
         "_chunk_end",
         "_closing",
-        "_deliver",
         "_line",
         "_machine",
+        "_receiver",
         "_size",
         "_start",
         "_template",
@@ -66,15 +56,17 @@ class FastPath:
         self._start = b""  # the template's first bytes, behind those before an event's data
         self._chunk_end = b""  # its last bytes, before those up to the end of a chunk
         self._line = 0  # bytes of the latest size line; the next size line mostly has the same length
-        self._deliver: DeliverEach = _deliver_nothing
         self.one_event: bool = False
 
-    def follow(self, events: Sequence[ServerSentEvent], wire: bytes, deliver: DeliverEach) -> FastPath | None:
+    _receiver: FastReceiver
+    """Receives the events. Set by `follow`."""
+
+    def follow(self, events: Sequence[ServerSentEvent], wire: bytes, receiver: FastReceiver) -> FastPath | None:
         """Find the framing of the machine's template. Return this object if the framing is known; else None.
 
         events: the server-sent events parsed from `wire`.
         wire: the latest bytes of the body.
-        deliver: the function that delivers the events that this object finds.
+        receiver: receives the events that this object finds.
         """
         template = self._machine.template
         if template is None or template is not self._template:
@@ -85,7 +77,7 @@ class FastPath:
             opening, self._closing = framing
             self._template, self._start = template, opening + template.start
             self._chunk_end = shared_bytes(template.end + self._closing + CHUNK_END, template.shared)
-        self._deliver, self.one_event = deliver, len(events) == 1
+        self._receiver, self.one_event = receiver, len(events) == 1
         return self
 
     def read(self, data: bytes) -> int:
@@ -120,7 +112,7 @@ class FastPath:
             position = end
         if matches:
             size.bytes_left = bytes_left
-            self._deliver(map(self._machine.accept, matches))
+            self._receiver.deliver(map(self._machine.accept, matches))
         return position
 
     def read_events(self, data: bytes) -> int:
@@ -145,5 +137,5 @@ class FastPath:
         self.one_event = len(matches) == 1
         if matches:
             size.bytes_left -= position
-            self._deliver(map(self._machine.accept, matches))
+            self._receiver.deliver(map(self._machine.accept, matches))
         return position

@@ -6,6 +6,7 @@ Knows an attempt's outcomes. Must not know how an attempt works.
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from typing import Protocol
 
 from ..providers.errors import ProviderError
@@ -33,6 +34,10 @@ class Listener(Protocol):
         ...
 
     def on_progress(self, progress: Progress) -> None: ...
+
+    def deliver(self, events: Sequence[Event]) -> None:
+        """Receive events, none of them terminal, until the attempt has another receiver."""
+        ...
 
     def on_reading(self) -> None:
         """Receive the report that the attempt reads again, after it has delivered the many events of one wire event."""

@@ -20,9 +20,10 @@ from ..providers.events import Event
 from ..providers.provider import Provider
 from ..providers.request import Request
 from ..providers.rules import Rule, instance
-from .call import CallHooks, Deliver, RunningCall
+from .call import CallHooks, RunningCall
 from .callbacks import check_callback
 from .completion import Completion
+from .delivery import Receiver
 from .handle import Call
 from .prepared import Prepared
 from .traffic.statistics import BudgetStatistics, RouteStatistics, ScopeStatistics
@@ -175,15 +176,12 @@ class GuardedObserver:
     def budget_changed(self, statistics: BudgetStatistics) -> None:
         self._notify("budget_changed", statistics)
 
-    def observed(self, running: RunningCall, deliver: Deliver) -> Deliver:
-        """Return a function that notifies the observer of events and then delivers them with `deliver`."""
-        call = self._calls[running]
+    def observed(self, running: RunningCall, receiver: Receiver) -> Receiver:
+        """Return a receiver that notifies the observer of events and then passes them to `receiver`."""
+        return _ObservedReceiver(self, self._calls[running], receiver)
 
-        def deliver_observed(events: Sequence[Event]) -> None:
-            self._notify("events_received", call, events)
-            deliver(events)
-
-        return deliver_observed
+    def events_received(self, call: Call, events: Sequence[Event]) -> None:
+        self._notify("events_received", call, events)
 
     def _notify(self, hook: str, *arguments: object) -> None:
         try:
@@ -191,3 +189,18 @@ class GuardedObserver:
         except BaseException as error:
             logger.exception("the observer's %s raised", hook)
             self._on_raise(error)
+
+
+class _ObservedReceiver:
+    """Notifies the observer of a call's events before they are delivered."""
+
+    __slots__ = ("_call", "_observer", "_receiver")
+
+    def __init__(self, observer: GuardedObserver, call: Call, receiver: Receiver) -> None:
+        self._observer = observer
+        self._call = call
+        self._receiver = receiver
+
+    def deliver(self, events: Sequence[Event]) -> None:
+        self._observer.events_received(self._call, events)
+        self._receiver.deliver(events)

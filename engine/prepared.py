@@ -18,6 +18,7 @@ from .redaction import Redaction
 class Prepared:
     """A prepared request: its destination, its head and body, and the decoder of its answer.
 
+    body: the request's body; empty once the call has delivered an event, because no attempt follows.
     fresh_key: called before each attempt if the provider's key is a function. Until then `head` has no key.
     unasked: names of members of `Response.provider_data` that the request did not ask for; they are not kept.
     """

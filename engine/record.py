@@ -141,11 +141,12 @@ class Recording:
 class Tap:
     """An exchange that records what it receives from the connection, and forwards it to the attempt."""
 
-    __slots__ = ("_chunks", "_ended", "_exchange", "_head", "_prepared", "_recording", "_started")
+    __slots__ = ("_chunks", "_ended", "_exchange", "_head", "_prepared", "_recording", "_request_body", "_started")
 
     def __init__(self, recording: RecordingFile, prepared: Prepared, exchange: Exchange) -> None:
         self._recording = recording
         self._prepared = prepared
+        self._request_body = prepared.body  # the call drops it once it can make no other attempt
         self._exchange = exchange
         self._started = recording.elapsed()
         self._head: JSON = None
@@ -201,7 +202,7 @@ class Tap:
                 "method": head.method.decode(),
                 "target": self._clean(_known_query(head.target.decode())),
                 "headers": self._clean_headers(headers),
-                "body": _text(self._clean_bytes(prepared.body)),
+                "body": _text(self._clean_bytes(self._request_body)),
             },
             "response": self._head,
             "chunks": [[at, _text(data)] for at, data in self._clean_chunks()],

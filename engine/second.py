@@ -37,7 +37,7 @@ class First(Listener, Protocol):
         """The time at which the call was started."""
         ...
 
-    def make_beside(self, stop: Stop, listener: Listener, deliver: Deliver) -> Attempt:
+    def make_beside(self, stop: Stop, listener: Listener) -> Attempt:
         """Return a second attempt."""
         ...
 
@@ -53,7 +53,7 @@ class First(Listener, Protocol):
         """End the call's own attempt."""
         ...
 
-    def deliver_first(self, events: Sequence[Event]) -> None:
+    def deliver(self, events: Sequence[Event]) -> None:
         """Deliver events up to the first content."""
         ...
 
@@ -69,12 +69,6 @@ class First(Listener, Protocol):
     ) -> None:
         """Go on with a second attempt as the call's only one."""
         ...
-
-
-class Deliver(Protocol):
-    """Delivers a sequence of events."""
-
-    def __call__(self, events: Sequence[Event], /) -> None: ...
 
 
 class Outcomes(Protocol):
@@ -147,7 +141,7 @@ class Second(Listener):
         self._is_resent = False
         self._since = self.began
         self._timer: Timer | None = None
-        self.attempt: Attempt = call.make_beside(stop, self, self.deliver)
+        self.attempt: Attempt = call.make_beside(stop, self)
 
     def begin(self) -> None:
         """Send it."""
@@ -161,7 +155,7 @@ class Second(Listener):
         call.take_over(self.attempt, self.stop, self.state, queued=times[0], connected=times[1], first_byte=times[2])
         held, self._held = self._held, None
         if held is not None:
-            call.deliver_first([held])
+            call.deliver([held])
 
     def abort(self) -> tuple[bool, Response | None]:
         """End it without a report. Returns whether its request may have reached the server, and what it received."""
@@ -187,7 +181,7 @@ class Second(Listener):
 
     def deliver(self, events: Sequence[Event]) -> None:
         if self.taken:
-            self.attempt.deliver(events)  # from the same read as the first
+            self.attempt.receiver.deliver(events)  # from the same read as the first
             return
         if self._held is None and events and isinstance(events[0], Start):
             self._held = events[0]
@@ -195,7 +189,7 @@ class Second(Listener):
         if events:
             self._outcomes.second_answers(self)
             if self.taken:
-                self._call.deliver_first(events)
+                self._call.deliver(events)
 
     def on_progress(self, progress: Progress) -> None:
         now = self._runtime.loop.clock()
@@ -231,7 +225,7 @@ class Second(Listener):
             self._is_resent = True
             self._outcomes.second_resent()
             self.state, self._held = CallState.QUEUED, None
-            self.attempt = self._call.make_beside(self.stop, self, self.deliver)
+            self.attempt = self._call.make_beside(self.stop, self)
             self._call.begin_beside(self.attempt, fresh=True)
             return
         self._disarm()

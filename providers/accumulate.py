@@ -188,14 +188,12 @@ class Placed:
 InProgress: TypeAlias = TextInProgress | ThinkingInProgress | ToolCallInProgress | Placed
 
 
-class Accumulator:
+class Accumulator(AnswerCount):
     """One answer under construction. A block gets its index when it first appears, and keeps it.
 
     Thousands of answers are under construction at the same time, and most are plain text. So what few answers have is
-    None before the first.
+    None before the first, and an answer counts its own parts (`AnswerCount`).
 
-    count: counts the answer's parts, those of its other choices included. A block beyond the limits raises
-        `ProviderError`.
     call_ids: the ids of its tool calls; None before the first, and if they need not be unique.
     usage: the token counts; None before the first report.
     refusal_pieces: the texts of a refusal; None before the first.
@@ -203,9 +201,9 @@ class Accumulator:
     """
 
     __slots__ = (
+        "_counted_in",
         "blocks",
         "call_ids",
-        "count",
         "finish_reason",
         "id",
         "keep_ids",
@@ -226,8 +224,9 @@ class Accumulator:
         count: a counter that several choices of one answer share.
         keep_ids: let two calls have one id, because their results, outside this answer, have it as well.
         """
+        super().__init__(limits)
+        self._counted_in = count  # None: in this object. To refer to itself would be a reference cycle.
         self.blocks: list[InProgress] = []
-        self.count: AnswerCount = count if count is not None else AnswerCount(limits)
         self.keep_ids: bool = keep_ids
         self.call_ids: TakenIds | None = None
         self.model: str | None = None
@@ -238,6 +237,12 @@ class Accumulator:
         self.refusal_pieces: list[str] | None = None
         self.warnings: dict[str, None] = {}  # untracked by the garbage collector, unlike a list
         self.provider_data: dict[str, JSON] = {}
+
+    @property
+    def count(self) -> AnswerCount:
+        """Counts the answer's parts, those of its other choices included. A block beyond the limits raises
+        `ProviderError`."""
+        return self if self._counted_in is None else self._counted_in
 
     def warn(self, warning: str) -> None:
         """Add a warning to the response, once."""

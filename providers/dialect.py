@@ -170,7 +170,13 @@ class StreamMachine(abc.ABC):
         """
 
     def expect_more(
-        self, event: str, data: bytes, value: JSON, path: Path, delta: Event, take_value: TakeValue | None = None
+        self,
+        event: str,
+        data: bytes,
+        value: JSON,
+        path: Path,
+        delta: Event,
+        reader_of_values: Callable[[], TakeValue] | None = None,
     ) -> None:
         """Make a template of a wire event that contained one delta and nothing else.
 
@@ -182,7 +188,8 @@ class StreamMachine(abc.ABC):
         value: its data, parsed.
         path: the path to the text in `value`.
         delta: the event that was returned for it.
-        take_value: reads the volatile values. Not a method of this machine: that would be a reference cycle.
+        reader_of_values: returns the function that reads the volatile values, if the event has any. That must not be
+            a method of this machine, which would be a reference cycle.
         """
         if not self._templates_left or len(data) > LARGEST_DELTA:
             return
@@ -198,8 +205,8 @@ class StreamMachine(abc.ABC):
         template = self.template = learn(event, data, value, path, text, self.volatile, shared=shared)
         accept = block.more if isinstance(block, ToolCallInProgress) else block.delta
         if isinstance(template, ValuesTemplate):
-            assert take_value is not None, "a dialect with volatile values reads them"
-            self.accept = cast("Accept", partial(_accept_delta, accept, take_value, template.read))
+            assert reader_of_values is not None, "a dialect with volatile values reads them"
+            self.accept = cast("Accept", partial(_accept_delta, accept, reader_of_values(), template.read))
         else:
             self.accept = cast("Accept", accept)
         self._pieces, self._learned_at = block.pieces, len(block.pieces)

@@ -282,6 +282,21 @@ def objects(value: JSONObject, key: str) -> list[JSONObject]:
     return [member for member in items(value, key) if type(member) is dict]
 
 
+def required_objects(value: JSON, name: str) -> list[JSONObject]:
+    """Return an array of objects: empty if it is absent. Raises `MalformedJSONError` for any other value."""
+    if not value:
+        return []
+    if type(value) is not list:
+        raise MalformedJSONError(f"{name} is no array")
+    found: list[JSONObject] = []
+    for item in value:
+        if type(item) is dict:
+            found.append(item)
+        elif item is not None:
+            raise MalformedJSONError(f"{name} contains a value that is no object")
+    return found
+
+
 def without_nulls(value: JSONObject) -> JSONObject:
     """Return the object without its null members, which mean the same as absent ones. Nested objects are unchanged."""
     if None not in value.values():

@@ -434,7 +434,16 @@ def profile_by_host(base_url: str, dialect: str) -> Profile | None:
 def _fits(pattern: str, host: str, path: str) -> bool:
     """Return whether a pattern matches an address. Host and path are matched separately: a `*` matches in one only."""
     host_pattern, slash, path_pattern = pattern.partition("/")
-    return fnmatchcase(host, host_pattern) and (not slash or fnmatchcase(path, f"/{path_pattern}"))
+    return _matches(host, host_pattern) and (not slash or _matches(path, f"/{path_pattern}"))
+
+
+def _matches(text: str, pattern: str) -> bool:
+    """Return whether a text matches a pattern of `fnmatch`.
+
+    The literal ends of the pattern are compared first: to compile a pattern takes 0.1 ms, and few fit.
+    """
+    start, end = pattern.partition("*")[0].partition("[")[0], pattern.rpartition("*")[2].rpartition("]")[2]
+    return text.startswith(start) and text.endswith(end) and fnmatchcase(text, pattern)
 
 
 def _address(base_url: str) -> tuple[str, str]:

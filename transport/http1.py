@@ -27,7 +27,7 @@ from .exchange import EventReader, Exchange, FastReader, Reader, WireHead
 from .framing import BodyEnd, framing
 from .liveness import is_quiet
 from .loop import Loop
-from .outgoing import Outgoing, Upload
+from .outgoing import ALL_SENT, Outgoing, Upload
 from .response_head import HeadError, HeadReader
 from .tls_socket import TLSSocket
 
@@ -157,7 +157,7 @@ class Connection(_HotSlots):
         self._stale_seconds = stale_seconds(connect_seconds)
         self._removed = False  # all steps of `close` are done
         self._method = b""
-        self._outgoing = Outgoing(sock, loop)
+        self._outgoing = ALL_SENT
         self.paused: bool = False
         self._receive_bytes = RECEIVE_BYTES
         loop.add(self)
@@ -170,13 +170,13 @@ class Connection(_HotSlots):
     def send(self, head: WireHead, body: bytes, exchange: Exchange, label: str = "") -> None:
         """Begin an exchange on an idle connection. Calls no method of `exchange` before it returns."""
         self._begin_exchange(head, exchange, label)
-        self._outgoing.begin(head.encode(len(body)), body)
+        self._outgoing = Outgoing(head.encode(len(body)), body)
         self._flush()
 
     def send_streamed(self, head: WireHead, size: int | None, exchange: Exchange, label: str = "") -> Upload:
         """Begin an exchange whose body follows in pieces. `size`: its length; None to send it in chunks."""
         self._begin_exchange(head, exchange, label)
-        self._outgoing.begin(head.encode_streamed(size), b"", more=True)
+        self._outgoing = Outgoing(head.encode_streamed(size), b"", more=True)
         self._flush()
         return Upload(self._outgoing, self._flush, chunked=size is None)
 
@@ -201,13 +201,15 @@ class Connection(_HotSlots):
 
     def _flush(self) -> None:
         outgoing = self._outgoing
-        done = outgoing.flush()
+        done = outgoing.flush(self.sock, self._loop)
         if done or outgoing.broken:
             now = self._loop.clock()
             if not outgoing.open:
                 self.sent_at = now
             if not outgoing.broken:
                 self.last_activity = now
+                if not outgoing.open:
+                    self._outgoing = ALL_SENT
         if not done:
             self._loop.watch(self, read=not self.paused, write=True)
 

@@ -29,13 +29,13 @@ class Outgoing:
     error: the system's message, if the write failed although the peer has not ended the connection; else empty.
     """
 
-    __slots__ = ("_loop", "_pieces", "_sock", "broken", "error", "on_sent", "open")
+    __slots__ = ("_pieces", "broken", "error", "on_sent", "open")
 
-    def __init__(self, sock: socket.socket | TLSSocket, loop: Loop) -> None:
-        self._sock = sock
-        self._loop = loop
-        self._pieces: list[bytes | memoryview] | None = None  # None: nothing is held
-        self.open: bool = False
+    def __init__(self, head: bytes, body: bytes, *, more: bool = False) -> None:
+        """Hold the bytes of a request. `flush` sends them. `more`: more bytes will follow (`append`)."""
+        # A small body is sent in the head's segment; a large one is not copied. None: nothing is held.
+        self._pieces: list[bytes | memoryview] | None = [head + body] if len(body) <= JOINED_BYTES else [head, body]
+        self.open: bool = more
         self.on_sent: Callable[[], None] | None = None
         self.broken: bool = False
         self.error: str = ""
@@ -54,13 +54,6 @@ class Outgoing:
         """Whether the whole request was sent, so that another one may follow it."""
         return not self.unfinished and not self.broken
 
-    def begin(self, head: bytes, body: bytes, *, more: bool = False) -> None:
-        """Hold the bytes of the next request. `flush` sends them. `more`: more bytes will follow (`append`)."""
-        # A small body is sent in the head's segment; a large one is not copied.
-        self._pieces = [head + body] if len(body) <= JOINED_BYTES else [head, body]
-        self.broken = False
-        self.open = more
-
     def append(self, data: bytes) -> None:
         """Hold the next bytes of the body. They are dropped if the body has ended, or if no more can be sent."""
         if self.open:
@@ -68,8 +61,8 @@ class Outgoing:
                 self._pieces = []
             self._pieces.append(data)
 
-    def flush(self) -> bool:
-        """Send what the kernel accepts, at most `SEND_BYTES`.
+    def flush(self, sock: socket.socket | TLSSocket, loop: Loop) -> bool:
+        """Send what the kernel accepts, at most `SEND_BYTES`. `loop` counts the bytes.
 
         Returns False if bytes are left, or if `error` is set. The caller then waits until the socket is writable. A
         write that fails because the peer has ended the connection is no error yet: its response may have arrived.
@@ -81,7 +74,7 @@ class Outgoing:
                 return False
             first = pieces[0]
             try:
-                count = self._sock.send(first if len(first) <= share else memoryview(first)[:share])
+                count = sock.send(first if len(first) <= share else memoryview(first)[:share])
             except (BlockingIOError, InterruptedError):
                 return False
             except OSError as error:
@@ -90,7 +83,7 @@ class Outgoing:
                     return True
                 self.error = error_text(error)
                 return False
-            self._loop.bytes_sent += count
+            loop.bytes_sent += count
             share -= count
             if count == len(first):
                 del pieces[0]
@@ -114,6 +107,11 @@ class Outgoing:
         on_sent, self.on_sent = self.on_sent, None
         if on_sent is not None:
             on_sent()
+
+
+ALL_SENT = Outgoing(b"", b"")
+"""What a connection has whose request was sent completely, and an idle one: nothing. One object for all."""
+ALL_SENT.clear()
 
 
 class Upload:

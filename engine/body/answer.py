@@ -61,5 +61,5 @@ class AnswerBody(Body):
         if len(events) > STEP_EVENTS:
             attempt.deliver_in_steps(events, partial(attempt.answered, response, done))
             return
-        attempt.deliver(events)
+        attempt.receiver.deliver(events)
         attempt.answered(response, done)

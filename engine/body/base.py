@@ -15,8 +15,9 @@ from ...providers.response import Response
 from ...transport.errors import TransportError
 from ..answer_size import AnswerSize
 from ..buffered import Holder
+from ..delivery import FastReceiver, Receiver
 from ..errors import transport_error
-from ..fast_path import DeliverEach, FastPath
+from ..fast_path import FastPath
 from ..prepared import Prepared
 
 
@@ -33,16 +34,16 @@ class BodyOwner(Holder, abc.ABC):
     status: the response's status.
     headers: the response's headers.
     over: the attempt has ended; nothing more may be reported.
-    deliver: delivers a stream's events, none of them terminal. If the attempt is `over` afterwards, deliver no more.
-    deliver_each: like `deliver`, for an iterable that creates each event on demand; None if there is no fast path.
+    receiver: receives a stream's events, none of them terminal. If the attempt is `over` afterwards, deliver no more.
+    fast_receiver: receives the events that the fast path finds; None if there is no fast path.
     """
 
-    __slots__ = ("deliver", "deliver_each", "headers", "over", "prepared", "status")
+    __slots__ = ("fast_receiver", "headers", "over", "prepared", "receiver", "status")
 
-    def __init__(self, prepared: Prepared, deliver: Callable[[Sequence[Event]], None]) -> None:
+    def __init__(self, prepared: Prepared, receiver: Receiver) -> None:
         self.prepared: Prepared = prepared
-        self.deliver: Callable[[Sequence[Event]], None] = deliver
-        self.deliver_each: DeliverEach | None = None
+        self.receiver: Receiver = receiver
+        self.fast_receiver: FastReceiver | None = None
         self.status: int = 0
         self.headers: dict[str, str] = {}
         self.over: bool = False

@@ -1,4 +1,4 @@
-"""Read a streamed answer: body bytes → SSE parser → stream machine → `deliver`.
+"""Read a streamed answer: body bytes → SSE parser → stream machine → receiver.
 
 This is the general case. The fast path reads the events that match the machine's delta template (`fast_path.py`).
 `feed` may return it; it then reads the chunks that follow as well.
@@ -54,14 +54,14 @@ class StreamBody(Body):
         except SSEOverflowError as error:
             attempt.give_up(malformed(f"{error} (limits.max_event_bytes)"))
             return None
-        if not self._take(iter(wire_events)) or attempt.deliver_each is None or not sse.at_boundary:
+        if not self._take(iter(wire_events)) or attempt.fast_receiver is None or not sse.at_boundary:
             return None
-        return fast_path.follow(wire_events, data, attempt.deliver_each)
+        return fast_path.follow(wire_events, data, attempt.fast_receiver)
 
     def _take(self, wire_events: Iterator[ServerSentEvent]) -> bool:
         """Decode and deliver events. Returns False if the attempt has ended, or if delivery needs more ticks."""
         attempt, machine = self._attempt, self._machine
-        deliver = attempt.deliver
+        receiver = attempt.receiver
         for name, payload in wire_events:
             if not payload:
                 continue
@@ -73,7 +73,7 @@ class StreamBody(Body):
                 if len(events) > STEP_EVENTS:
                     attempt.deliver_in_steps(events, partial(self._take, wire_events))
                     return False
-                deliver(events)
+                receiver.deliver(events)
                 if attempt.over:
                     return False
         return True
@@ -97,7 +97,7 @@ class StreamBody(Body):
                 attempt.deliver_in_steps(events, partial(self._end, broken))  # by then it holds no more
                 return
             if events:
-                attempt.deliver(events)
+                attempt.receiver.deliver(events)
                 if attempt.over:
                     return
         events = machine.end(sse.stray)
@@ -115,7 +115,7 @@ class StreamBody(Body):
             self._attempt.deliver_in_steps(before, partial(self._finish, terminal))
             return
         if before:
-            self._attempt.deliver(before)
+            self._attempt.receiver.deliver(before)
         self._finish(terminal)
 
     def _finish(self, terminal: Event) -> None:

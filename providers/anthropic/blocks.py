@@ -102,18 +102,27 @@ class BlockReader:
     answer: the answer.
     provider: the name of the profile.
     make_id: makes an id for a call without one.
-    maker: the state that attributes thinking to the provider.
-    tag: the state of signed thinking. None for Anthropic's own, which the signature alone attributes.
     """
 
-    __slots__ = ("answer", "make_id", "maker", "provider", "tag")
+    __slots__ = ("_maker", "answer", "make_id", "provider")
 
     def __init__(self, answer: Accumulator, provider: str, make_id: MakeId) -> None:
         self.answer: Accumulator = answer
         self.provider: str = provider
         self.make_id: MakeId = make_id
-        self.maker: ProviderState = ProviderState(provider, {})
-        self.tag: ProviderState | None = None if provider == FIRST_PARTY else self.maker
+        self._maker: ProviderState | None = None
+
+    @property
+    def maker(self) -> ProviderState:
+        """The state that attributes thinking to the provider: one object for all blocks of the answer."""
+        if self._maker is None:
+            self._maker = ProviderState(self.provider, {})
+        return self._maker
+
+    @property
+    def tag(self) -> ProviderState | None:
+        """The state of signed thinking. None for Anthropic's own, which the signature alone attributes."""
+        return None if self.provider == FIRST_PARTY else self.maker
 
     def open(self, wire: JSONObject, events: list[Event]) -> Opened:
         """Begin a block with the content of its start. Adds the events for that content to `events`."""

@@ -51,7 +51,7 @@ class MessagesStream(StreamMachine):
     thinkings: the wire's index → the thinking block that has it.
     calls: the wire's index → the tool call that has it.
     others: the wire's index → the provider's own block that has it.
-    stopped: calls whose stop event has come, but whose end is not delivered yet.
+    stopped: calls whose stop event has come, but whose end is not delivered yet; None for none.
     latest: the index of the block that began last.
     started: whether `Start` was returned.
     stop_reason: the wire's stop reason so far.
@@ -79,7 +79,7 @@ class MessagesStream(StreamMachine):
         self.thinkings: dict[int, ThinkingInProgress] = {}
         self.calls: dict[int, CallInProgress] = {}
         self.others: dict[int, ProviderBlockInProgress] = {}
-        self.stopped: list[CallInProgress] = []
+        self.stopped: list[CallInProgress] | None = None
         self.latest: int = -1
         self.started: bool = False
         self.stop_reason: str | None = None
@@ -286,16 +286,18 @@ class MessagesStream(StreamMachine):
         if call is None or call.stopped:
             return ()
         call.stopped = True
+        if self.stopped is None:
+            self.stopped = []
         self.stopped.append(call)
         return call.settle()
 
     def _finish_stopped(self, *, last_is_cut: bool = False) -> list[Event]:
         """Return the end events of the calls that have stopped."""
         events: list[Event] = []
-        for block in self.stopped:
+        stopped, self.stopped = self.stopped, None
+        for block in stopped or ():
             cut = last_is_cut and block.call is self.answer.blocks[-1]
             events.extend(block.call.finish(complete=not cut))
-        self.stopped.clear()
         return events
 
     def _finish(self) -> Sequence[Event]:

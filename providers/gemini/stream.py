@@ -18,7 +18,7 @@ from typing import ClassVar
 from ..accumulate import CUT_SHORT, TextInProgress, ThinkingInProgress, ToolCallInProgress
 from ..answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..delta_template import Path, VolatileMembers
-from ..dialect import MakeId, StreamMachine
+from ..dialect import MakeId, StreamMachine, TakeValue
 from ..error_bodies import ERROR, reported_error, reported_in_text
 from ..errors import ProviderError, malformed, truncated
 from ..events import Error, Event, Start
@@ -94,7 +94,7 @@ class GeminiStream(StreamMachine):
         self._text: TextInProgress | None = None  # the block that the next text part continues
         self._thinking: ThinkingInProgress | None = None  # likewise for thought parts; at most one of both is open
         self._call: ToolCallInProgress | None = None  # the call whose arguments are still arriving
-        self._partial = PartialArguments()
+        self._partial: PartialArguments | None = None  # of `_call`, from its first piece on
         self._finish: str | None = None
         self._extras = Extras()
 
@@ -114,8 +114,11 @@ class GeminiStream(StreamMachine):
         events = self.take(exactly(chunk, data) if CALL in data else chunk, data)
         one = len(events) == 1 or (len(events) == 2 and type(events[0]) is Start)
         if one and type(chunk) is dict and has_only_text(chunk):
-            self.expect_more(event, data, chunk, TEXT, events[-1], self._extras.take_usage)
+            self.expect_more(event, data, chunk, TEXT, events[-1], self._reader_of_values)
         return events
+
+    def _reader_of_values(self) -> TakeValue:
+        return self._extras.take_usage
 
     def take(self, value: JSON, data: bytes) -> list[Event]:
         """Read one parsed chunk, or an array of chunks. `data`: the bytes that an error quotes."""
@@ -311,7 +314,7 @@ class GeminiStream(StreamMachine):
         pieces = objects(call, "partialArgs")
         self.answer.count.check_parts(len(pieces))
         for piece in pieces:
-            events.extend(block.delta(self._partial.add(piece)))
+            events.extend(block.delta(self._arguments().add(piece)))
         if call.get("willContinue") is not True:
             events.extend(self._close_call(complete=True))
 
@@ -326,7 +329,7 @@ class GeminiStream(StreamMachine):
         block = self.answer.tool_call()
         wire_id = string(call, "id")
         events.extend(block.start(wire_id or self.make_id(), name))
-        self._call, self._partial = block, PartialArguments()
+        self._call, self._partial = block, None
         self._sign_call(part, wire_id)
         if call.get("willContinue") is True or call.get("partialArgs") is not None:
             return
@@ -357,8 +360,15 @@ class GeminiStream(StreamMachine):
         block, self._call = self._call, None
         if block is None:
             return []
-        rest = block.delta(self._partial.close()) if complete else ()
-        return [*rest, *block.finish(complete=complete and not self._partial.lost)]
+        arguments, self._partial = self._arguments(), None
+        rest = block.delta(arguments.close()) if complete else ()
+        return [*rest, *block.finish(complete=complete and not arguments.lost)]
+
+    def _arguments(self) -> PartialArguments:
+        """Return the open call's arguments that arrive in pieces. The first piece makes the object."""
+        if self._partial is None:
+            self._partial = PartialArguments()
+        return self._partial
 
     def inline_data_part(self, part: JSONObject, events: list[Event]) -> None:
         """Read an image or another file that the model made."""

@@ -187,7 +187,7 @@ class Stream:
             wall_clock=lambda: 0.0,
         )
         self.delivery = Delivery(self._on_event, self._on_failure, Counters())
-        self.attempt = Attempt(prepared, self, self._deliver)
+        self.attempt = Attempt(prepared, self)
         connection = Connection(
             cast("socket.socket", ScriptedSocket(pieces)),
             "http://127.0.0.1",
@@ -234,12 +234,12 @@ class Stream:
 
     # --- as the call ---
 
-    def _deliver(self, events: Sequence[ms.Event]) -> None:
+    def deliver(self, events: Sequence[ms.Event]) -> None:
         self.delivery.deliver_first(events)
         if self.delivery.delivered:
-            self.attempt.deliver = self.delivery.deliver
+            self.attempt.receiver = self.delivery
             if self.fast:
-                self.attempt.deliver_each = self.delivery.deliver
+                self.attempt.fast_receiver = self.delivery
 
     def _on_event(self, event: ms.Event) -> None:
         self.events.append(str(event))

@@ -174,7 +174,7 @@ async def test_chunks_cost_nothing_without_events_received() -> None:
         await engine.start_stream(hello(), on_event).wait()
     assert ends.ends == 1
     assert "deliver" in seen
-    assert "deliver_watched" not in seen
+    assert "events_received" not in seen
     await trio.lowlevel.checkpoint()
 
 

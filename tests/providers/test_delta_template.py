@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 from hypothesis import given
@@ -394,12 +394,17 @@ def test_one_stream_does_not_evict_what_others_share(dialect: str) -> None:
         "openai-chat": '{"id":"c","choices":[{"index":0,"delta":{"content":"%s"}}],"model":"%d"}',
         "gemini": '{"candidates":[{"content":{"parts":[{"text":"%s"}]}}],"modelVersion":"m","responseId":"%d"}',
     }
+
+    class Nobody:
+        def deliver(self, events: Iterable[ms.Event]) -> None:
+            pass
+
     fast_path = FastPath(machine, AnswerSize(2**30))
     for number in range(600):
         data = (frames[dialect] % ("x", number // 2)).encode()
         wire = b"data: %b\n\n" % data
         machine.feed("", data)
-        if fast_path.follow([("", data)], wire, lambda events: None) is not None:
+        if fast_path.follow([("", data)], wire, Nobody()) is not None:
             fast_path.read(b"0\r\n")
     assert kept.cache_info().misses - before <= 2 * MAX_SHARED_TEMPLATES, "the ends of an event and of a chunk"
     assert machine.response().text == "x" * 600

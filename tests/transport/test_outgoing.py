@@ -29,7 +29,7 @@ async def test_a_write_that_fails_later_ends_the_exchange() -> None:
     async with open_rig() as rig:
         sock = FailingSocket(fileno=rig.connection.sock.detach())  # type: ignore[union-attr]
         sock.setblocking(False)
-        rig.connection._outgoing._sock = rig.connection.sock = sock  # type: ignore[attr-defined]
+        rig.connection.sock = sock
         exchange = rig.start(body=b"x" * (4 * SEND_BYTES))
         assert exchange.error is None
         sock.failure = OSError(errno.ENOBUFS, "No buffer space available")

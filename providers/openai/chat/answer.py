@@ -24,6 +24,7 @@ from ...json_values import (
     integer,
     mapping,
     objects,
+    required_objects,
     string,
 )
 from ...messages import ProviderBlock, ProviderState
@@ -31,8 +32,8 @@ from ...tool_calls import LEGACY_INDEX, ToolCallMatcher
 from .audio import AudioInProgress
 from .images import image_of_url
 from .reasoning import DETAILS, STATE_MEMBER, TEXT_MEMBERS, ReasoningDetails, details_text, plain_text
-from .usage import ABORTED, finish_reason_of
-from .values import LOGPROBS, ChunkValues
+from .usage import ABORTED, finish_reason_of, read_usage
+from .values import LOGPROBS, ChunkValues, usage_report
 
 CHUNK_MEMBERS = frozenset({"id", "object", "model", "choices", "usage", "error", "obfuscation", "p"})
 """Members of a chunk that are read or are padding. All others are kept in `provider_data`."""
@@ -51,7 +52,7 @@ class ChatAnswer:
     """The answer to one request, and the state that its parts are built from.
 
     whole: whether the chunk is an unstreamed body; its tool calls are then a list of whole calls.
-    values: its token report and its log probabilities.
+    keeps_logprobs: whether log probabilities are kept.
     """
 
     __slots__ = (
@@ -64,23 +65,25 @@ class ChatAnswer:
         "_others",
         "_sources",
         "_tools",
+        "_values",
         "_whole",
         "answer",
         "choice_index",
         "finish",
+        "keeps_logprobs",
         "provider",
         "reasoning_member",
         "started",
         "text",
         "thinking",
-        "values",
     )
 
     def __init__(self, answer: Accumulator, provider: str, make_id: Callable[[], str], *, whole: bool = False) -> None:
         self.answer: Accumulator = answer
         self.provider: str = provider
         self.started: bool = False
-        self.values: ChunkValues = ChunkValues(answer)
+        self.keeps_logprobs: bool = True
+        self._values: ChunkValues | None = None  # until the first log probabilities, or template with values
         self.choice_index: int | None = None
         self.finish: str | None = None
         self.text: TextInProgress | None = None
@@ -109,16 +112,30 @@ class ChatAnswer:
         # Azure's first chunk has neither model nor id, and ids may change within a stream: the first of each is kept.
         answer.model = answer.model or string(chunk, "model") or None
         answer.id = answer.id or string(chunk, "id") or None
-        self.values.take_usage(chunk)
+        self.take_usage(chunk)
         for name, value in chunk.items():
             if name not in CHUNK_MEMBERS and value:
                 answer.provider_data[name] = value
         try:
-            for position, choice in enumerate(_objects_in(chunk.get("choices"), "choices")):
+            for position, choice in enumerate(required_objects(chunk.get("choices"), "choices")):
                 # The choices of a whole body need no index, and not every server sends one.
                 self._choice(choice, position if self._whole else integer(choice, "index") or 0, events)
         finally:
             self._begin(events)
+
+    def take_usage(self, chunk: JSONObject) -> None:
+        """Read a chunk's token report, if it has one. Reports are totals, so the last one counts."""
+        report = usage_report(chunk)
+        if report:
+            self.answer.usage = read_usage(report)
+            if self._values is not None:
+                self._values.forget_report()
+
+    def values(self) -> ChunkValues:
+        """Return the values that are kept as text. The first call makes the object: most answers have none."""
+        if self._values is None:
+            self._values = ChunkValues(self.answer, keeps_logprobs=self.keeps_logprobs)
+        return self._values
 
     def aborted(self, body: bytes) -> ProviderError | None:
         """Return the error of an answer that the server stopped before its end; None for any other answer."""
@@ -135,7 +152,8 @@ class ChatAnswer:
 
     def done(self) -> list[Event]:
         """Read the terminal marker. Returns the last events."""
-        self.values.settle_usage()
+        if self._values is not None:
+            self._values.settle_usage()
         events = self.answer.done(finish_reason_of(self.finish), self.finish)
         self._begin(events)
         # After `done`: a block that is placed earlier would hide which one the length limit cut off.
@@ -147,15 +165,16 @@ class ChatAnswer:
 
     def settle(self) -> None:
         """Move what was collected besides the blocks into the answer. May be called any number of times."""
-        answer = self.answer
-        self.values.settle_usage()
+        answer, values = self.answer, self._values
+        if values is not None:
+            values.settle_usage()
+            logprobs = values.logprobs()
+            if logprobs:
+                answer.provider_data[LOGPROBS] = logprobs
         if self._details is not None or self._message_state or self.thinking is not None:
             self._settle_thinking()
         if self._audio is not None and self._audio_place is not None:
             self._audio_place.value = self._audio.file(self.provider)
-        logprobs = self.values.logprobs()
-        if logprobs:
-            answer.provider_data[LOGPROBS] = logprobs
         if self._others:
             answer.provider_data["choices"] = [other.as_choice(index) for index, other in sorted(self._others.items())]
         self._cite()
@@ -205,8 +224,8 @@ class ChatAnswer:
             for name, value in choice.items():
                 if name not in CHOICE_MEMBERS and value:
                     self._keep(name, value)
-        if choice.get(LOGPROBS):
-            self.values.add_logprobs(choice[LOGPROBS])
+        if choice.get(LOGPROBS) and self.keeps_logprobs:
+            self.values().add_logprobs(choice[LOGPROBS])
         message = self._message_of(choice)
         if message:
             if self._whole and message.get("content") == {}:
@@ -220,7 +239,7 @@ class ChatAnswer:
             count.check_choices(len(self._others) + 2)  # with the answer's own
             part = Accumulator(count=count)
             other = self._others[index] = ChatAnswer(part, self.provider, self._make_id, whole=self._whole)
-            other.values.keeps_logprobs = self.values.keeps_logprobs
+            other.keeps_logprobs = self.keeps_logprobs
         return other
 
     def _message_of(self, choice: JSONObject) -> JSONObject:
@@ -356,7 +375,7 @@ class ChatAnswer:
     # --- tool calls ---
 
     def _calls(self, value: JSON, events: list[Event]) -> None:
-        calls = _objects_in(value, "tool_calls")
+        calls = required_objects(value, "tool_calls")
         if not calls or not self._is_source("calls", "tool_calls"):
             return
         self.answer.count.check_call_pieces(len(calls))
@@ -477,18 +496,3 @@ def _as_text(value: JSON, name: str) -> str:
         return arguments_text(value)
     except TypeError:
         raise MalformedJSONError(f"{name} cannot be written as JSON text") from None
-
-
-def _objects_in(value: JSON, name: str) -> list[JSONObject]:
-    """Return an array of objects: empty if it is absent. Raises `MalformedJSONError` for any other value."""
-    if not value:
-        return []
-    if type(value) is not list:
-        raise MalformedJSONError(f"{name} is no array")
-    found: list[JSONObject] = []
-    for item in value:
-        if type(item) is dict:
-            found.append(item)
-        elif item is not None:
-            raise MalformedJSONError(f"{name} contains a value that is no object")
-    return found

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from ...answer_limits import ANSWER_LIMITS, AnswerLimits
 from ...delta_template import Path, VolatileMembers
-from ...dialect import MakeId, StreamMachine
+from ...dialect import MakeId, StreamMachine, TakeValue
 from ...error_bodies import error_from_object, reported_error, reported_in_text
 from ...errors import ProviderError, malformed, truncated
 from ...events import Event, Start
@@ -111,10 +111,10 @@ class ChatStream(StreamMachine):
             return self.fail(malformed("malformed event: a chat chunk must be a JSON object", data))
         self.answer.count.check_choices(len(items(chunk, "choices")))  # before any choice is read
         if error is not None:
-            self._content.values.take_usage(chunk)
+            self._content.take_usage(chunk)
             return self.fail(error_from_object(error, http_status=STREAM_STATUS, body=data))
         events: list[Event] = []
-        self._content.values.keeps_logprobs = LOGPROBS not in self.unasked
+        self._content.keeps_logprobs = LOGPROBS not in self.unasked
         try:
             self._content.take(chunk, events, data)
         except MalformedJSONError as shape:
@@ -124,8 +124,11 @@ class ChatStream(StreamMachine):
         if len(events) == 1 or (len(events) == 2 and type(events[0]) is Start):
             path = self._repeated_path(chunk)
             if path is not None:
-                self.expect_more(event, data, chunk, path, events[-1], self._content.values.take)
+                self.expect_more(event, data, chunk, path, events[-1], self._reader_of_values)
         return events
+
+    def _reader_of_values(self) -> TakeValue:
+        return self._content.values().take
 
     def _repeated_path(self, chunk: JSONObject) -> Path | None:
         """Return the path to a chunk's text, or None unless it is one text of the answer's choice and nothing else."""

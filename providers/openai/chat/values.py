@@ -14,17 +14,26 @@ USAGE, LOGPROBS = "usage", "logprobs"
 """Members whose values differ from chunk to chunk. Without their values, two deltas differ in their text only."""
 
 
+def usage_report(chunk: JSONObject) -> JSONObject:
+    """Return the token report of a chunk, wherever the chunk has it; empty if it has none."""
+    report = mapping(chunk, USAGE) or mapping(mapping(chunk, "x_groq"), USAGE)
+    if not report:
+        for choice in objects(chunk, "choices"):
+            report = mapping(choice, USAGE) or report
+    return report
+
+
 class ChunkValues:
-    """The token report and the log probabilities of one choice.
+    """The values of one choice that are kept as text: the latest token report, and log probabilities.
 
     keeps_logprobs: whether log probabilities are kept.
     """
 
     __slots__ = ("_answer", "_report", "_tokens", "_unread", "keeps_logprobs")
 
-    def __init__(self, answer: Accumulator) -> None:
+    def __init__(self, answer: Accumulator, *, keeps_logprobs: bool) -> None:
         self._answer = answer
-        self.keeps_logprobs: bool = True
+        self.keeps_logprobs: bool = keeps_logprobs
         self._report = b""  # JSON text of the latest token report, if no other report came after it
         self._tokens: dict[str, list[JSON]] | None = None
         self._unread: list[bytes] | None = None  # JSON text of log probabilities that come after `_tokens`
@@ -40,15 +49,9 @@ class ChunkValues:
                 self._unread = []
             self._unread.append(text)
 
-    def take_usage(self, chunk: JSONObject) -> None:
-        """Read the token report, wherever the chunk has it. Reports are totals, so the last one counts."""
-        report = mapping(chunk, USAGE) or mapping(mapping(chunk, "x_groq"), USAGE)
-        if not report:
-            for choice in objects(chunk, "choices"):
-                report = mapping(choice, USAGE) or report
-        if report:
-            self._answer.usage = read_usage(report)
-            self._report = b""
+    def forget_report(self) -> None:
+        """Drop the token report that was kept as text: a later one was read."""
+        self._report = b""
 
     def settle_usage(self) -> None:
         """Read the token report that was kept as text into the answer."""

@@ -382,16 +382,9 @@ class CustomTools:
 
     __slots__ = ("known", "names")
 
-    def __init__(self) -> None:
-        self.known: bool = False
-        self.names: set[str] = set()
-
-    def learn(self, response: JSONObject) -> None:
-        """Read the request's tools from a response."""
-        tools = objects(response, "tools")
-        if tools:
-            self.known = not any(string(tool, "type") == "tool_search" for tool in tools)
-            self.names = set(self._custom(tools))
+    def __init__(self, tools: Sequence[JSONObject]) -> None:
+        self.known: bool = not any(string(tool, "type") == "tool_search" for tool in tools)
+        self.names: frozenset[str] = frozenset(self._custom(tools))
 
     def callers(self, name: str | None) -> bool:
         """Return whether the caller executes calls of this custom tool."""

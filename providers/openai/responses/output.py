@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from ...accumulate import Accumulator
 from ...dialect import MakeId
 from ...events import Event
-from ...json_values import JSON, JSONObject, integer, string
+from ...json_values import JSON, JSONObject, integer, objects, string
 from .items import (
     CALL_ARGUMENTS,
     CallItem,
@@ -43,11 +43,17 @@ class Output:
         self.name: str = name
         self.is_history: bool = is_history
         self.make_id: MakeId = make_id
-        self.custom_tools: CustomTools = CustomTools()
+        self.custom_tools: CustomTools | None = None  # until a response repeats the request's tools
         self.items: list[Item] = []
         self.at_index: dict[int, Item] = {}
         self.open_calls: dict[str, CallItem] = {}  # by call id, because another item may take over the index of a call
         self.audio: dict[str, list[str]] = {}  # sound, which belongs to no item: pieces of `data` and `transcript`
+
+    def learn_tools(self, response: JSONObject) -> None:
+        """Read the request's tools from a response."""
+        tools = objects(response, "tools")
+        if tools:
+            self.custom_tools = CustomTools(tools)
 
     def open(self, index: int, item: JSONObject) -> Sequence[Event]:
         """Begin an item at an index. Returns its events."""
@@ -158,12 +164,16 @@ class Output:
             slot = MessageItem(self.answer, self.name, last if isinstance(last, MessageItem) else None)
         elif kind == "reasoning":
             slot = ReasoningItem(self.answer, self.name)
-        elif kind in CALL_ARGUMENTS and (kind == "function_call" or self.custom_tools.callers(string(item, "name"))):
+        elif kind in CALL_ARGUMENTS and (kind == "function_call" or self._is_callers(string(item, "name"))):
             slot = CallItem(self.answer, self.name, kind, self.make_id)
         else:
             slot = ProviderItem(self.answer, self.name, item)
         self._add(slot)
         return slot
+
+    def _is_callers(self, tool: str | None) -> bool:
+        """Return whether the caller executes calls of this custom tool."""
+        return self.custom_tools is None or self.custom_tools.callers(tool)
 
     def _add(self, slot: Item) -> None:
         self.items.append(slot)

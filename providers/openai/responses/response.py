@@ -86,7 +86,7 @@ def conclude(output: Output, response: JSONObject, status: str | None, body: byt
     """
     answer = output.answer
     describe(answer, response)
-    output.custom_tools.learn(response)
+    output.learn_tools(response)
     events: list[Event] = []
     try:
         output.take_all(items(response, "output"), events)

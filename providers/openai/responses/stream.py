@@ -132,7 +132,7 @@ class ResponsesStream(StreamMachine):
     def response_started(self, value: JSONObject, data: bytes) -> Sequence[Event]:
         """Read `created`, `queued` or `in_progress`, whichever comes first: a resumed stream has no first ones."""
         response = _object(value, "response")
-        self.output.custom_tools.learn(response)
+        self.output.learn_tools(response)
         describe(self.answer, response)
         if self.started:
             return ()
