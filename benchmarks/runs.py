@@ -33,6 +33,8 @@ Result = TypedDict(
         "rss_before": int,
         "rss_live": int,
         "peak_rss": int,
+        "collect_before_ms": float,
+        "collect_live_ms": float,
         "failures": list[str],
     },
 )
@@ -119,10 +121,12 @@ def measure(
     delay: int = 0,
     form: str = "plain",
     behind: float = 0.0,
+    collect: bool = False,
 ) -> Measured:
     """Run one client once. Repeats the run if other work on the machine disturbs it. Raises `RunError`.
 
     behind: how many seconds the client may need in addition, because it reads more slowly than the source sends.
+    collect: whether the client times full collections of the garbage collector.
     """
     arguments = {
         "url": run.source.origin(tls=tls),
@@ -135,6 +139,7 @@ def measure(
         "size": size,
         "delay": delay,
         "form": form,
+        "collect": int(collect),
     }
     if tls:
         arguments["ca"] = str(run.source.certificate)

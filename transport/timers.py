@@ -21,7 +21,7 @@ _STALE_KEPT = 64
 """Cancelled deadlines that stay in the heap before it is rebuilt."""
 
 
-Deadline: TypeAlias = "tuple[float, int]"
+Deadline: TypeAlias = tuple[float, int]
 """A time in seconds on the backend's clock, and a number that no other deadline has.
 
 A plain tuple of numbers: the garbage collector does not visit it, however many calls wait.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import array
+import gc
 import json
 import math
 import os
@@ -57,6 +58,7 @@ class Task:
     ca: the certificate of the authority, for TLS.
     delay: milliseconds from an unstreamed request to its response.
     form: the wire form of a chat stream.
+    collect: time full collections of the garbage collector, at the start and half-way.
     """
 
     url: str
@@ -70,6 +72,7 @@ class Task:
     ca: str
     delay: int = 0
     form: str = "plain"
+    collect: bool = False
 
     @property
     def base_url(self) -> str:
@@ -129,6 +132,7 @@ def read_task() -> Task:
     parser.add_argument("--ca", default="")
     parser.add_argument("--delay", type=int, default=0)
     parser.add_argument("--form", choices=tuple(FORMS), default="plain")
+    parser.add_argument("--collect", type=int, choices=(0, 1), default=0)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     raise_priority()
@@ -164,6 +168,16 @@ def memory(field: str) -> int:
     return 0
 
 
+def collection_ms() -> float:
+    """Return the milliseconds of a full collection of the garbage collector: the quickest of several."""
+    times: list[float] = []
+    for _ in range(5):
+        begin = time.process_time()
+        gc.collect()
+        times.append((time.process_time() - begin) * 1000)
+    return min(times)
+
+
 class Recorder:
     """Latencies (ns) and counters of one run.
 
@@ -179,6 +193,8 @@ class Recorder:
         self.rss_before = memory("VmRSS")
         self.latencies = array.array("q")
         self._rss_live = 0
+        self._collect_before = collection_ms() if task.collect else math.nan
+        self._collect_live = math.nan
         self._setup = time.process_time()
         self._cpu = self._wall = self._waited = 0.0
         self._steady: list[float] = []
@@ -211,6 +227,8 @@ class Recorder:
 
     def _mark_memory(self) -> None:
         self._rss_live = memory("VmRSS")
+        if self.task.collect:
+            self._collect_live = collection_ms()
 
     def _begin(self) -> None:
         self._wall, self._cpu, self._waited = time.perf_counter(), time.process_time(), waited()
@@ -248,6 +266,8 @@ class Recorder:
             "rss_before": self.rss_before,
             "rss_live": self._rss_live,
             "peak_rss": memory("VmHWM"),
+            "collect_before_ms": self._collect_before,
+            "collect_live_ms": self._collect_live,
             "failures": self.failures,
         }
         print(json.dumps(result), flush=True)
