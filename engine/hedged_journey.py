@@ -27,6 +27,7 @@ from .spending import Reservation, Spending, Spent, spent_by
 from .stop import MakeStop
 from .traffic.failover import is_keys_fault, is_targets_fault, moves_on
 from .traffic.hedge import HedgeState
+from .traffic.ticket import NEVER
 from .wait import Rooms, Wait, Waiting
 
 
@@ -47,7 +48,7 @@ class HedgedJourney(Journey):
         model: str = "",
     ) -> None:
         """Choose the first target, as `Journey` does."""
-        self._first_at = -math.inf  # the time of its first attempt
+        self._first_at = NEVER  # the time of its first attempt
         self._hedge_timer: Timer | None = None
         self._pause = 0.0  # seconds until it looks again whether a second attempt can be made
         self._is_admitted = False  # the second attempt, by its lane
@@ -77,7 +78,7 @@ class HedgedJourney(Journey):
     def begin(self, now: float) -> None:
         super().begin(now)
         self._was_beside = False
-        again = self._first_at > -math.inf
+        again = self._first_at > NEVER
         if not again:
             self._first_at = now
         due = self._state.begin(now, again=again)

@@ -162,8 +162,10 @@ class Timed(Ending):
 
     def _longest_wait(self, now: float) -> float:
         """Return the deadline of a call that begins to wait now."""
-        left = self._clocks.queue - self._queued_before
-        return min(self._started + self._clocks.total, now + left)
+        clocks = self._clocks
+        if clocks.queue == clocks.total == math.inf:
+            return math.inf  # the same object for all calls that wait
+        return min(self._started + clocks.total, now + clocks.queue - self._queued_before)
 
     def _expired(self, clock: Clock, where: str = "") -> None:
         attempt = self._attempt

@@ -133,13 +133,13 @@ class FairQueue:
         return highest
 
     def _enter(self, ticket: Ticket, *, at_head: bool) -> None:
-        self._sequence += 1
         self.length += 1
-        ticket.sequence = self._sequence
         ticket.state = TicketState.QUEUED
         self._classes[ticket.priority].add(ticket, at_head=at_head)
         if ticket.deadline < math.inf:
             self._with_deadline += 1
+            self._sequence += 1
+            ticket.sequence = self._sequence
             heapq.heappush(self._deadlines, (ticket.deadline, ticket.sequence, ticket))
 
     def _drop(self, ticket: Ticket) -> None:

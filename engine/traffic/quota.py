@@ -208,7 +208,7 @@ class Quota:
         """
         tokens, output = ticket.input_tokens, ticket.max_output
         sure = self.charger.least(tokens * LEAST_OF_ESTIMATE, output)
-        return self.impossible(ticket.cost, now, self.charger.least(tokens, output), sure)
+        return self.impossible(self.charger.estimate(tokens, output), now, self.charger.least(tokens, output), sure)
 
     def impossible(
         self, cost: Cost, now: float, least: Cost | None = None, sure: Cost | None = None

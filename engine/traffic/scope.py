@@ -60,15 +60,18 @@ class Scope:
 
     def add(self, ticket: Ticket, now: float, *, at_head: bool = False) -> None:
         """Add a call to the queue. `at_head`: before the other calls of its tenant, because it waited before."""
-        ticket.cost = self.quota.charger.estimate(ticket.input_tokens, ticket.max_output)
-        ticket.service = max(1.0, ticket.cost.input_tokens + ticket.cost.output_tokens)
+        ticket.service = service_of(self._cost(ticket))
         self.queue.add(ticket, at_head=at_head)
 
     def admit(self, now: float) -> Ticket | None:
         """Take the next call out of the queue and reserve its cost; None if no call may be sent now."""
         ticket = self.queue.first(now)
-        if ticket is None or self._ready_at(ticket, now) > now:
+        if ticket is None:
             return None
+        cost = self._cost(ticket)
+        if self._ready_at(cost, now) > now:
+            return None
+        ticket.cost = cost
         self.queue.take(now)
         self.quota.reserve(ticket, now)
         for limit in self.limits:
@@ -82,7 +85,7 @@ class Scope:
         """Return whether a call that is not in the queue could be sent now. Changes nothing."""
         if self.queue.length or self.never(ticket, now) is not None:
             return False
-        ticket.cost = cost = self.quota.charger.estimate(ticket.input_tokens, ticket.max_output)
+        cost = self._cost(ticket)
         if self.quota.own_ready_at(cost, now) > now:
             return False
         if self.concurrency is not None and self.concurrency.ready_at(now) > now:
@@ -91,17 +94,14 @@ class Scope:
 
     def room(self, ticket: Ticket, now: float) -> float:
         """Return about how many calls like this one could be sent now, less those that run where no limit is known."""
-        cost = self.quota.charger.estimate(ticket.input_tokens, ticket.max_output)
+        cost = self._cost(ticket)
         levels = (self.quota.level(unit, now) / cost[unit] for unit in Unit if cost[unit] > 0)
         room = min(levels, default=math.inf)
         return room if room < math.inf else MUCH_ROOM - self.quota.running
 
     def never(self, ticket: Ticket, now: float) -> Impossible | None:
         """Return why a call can never be sent; None if it can be."""
-        if self.quota.is_unlimited(now):
-            return None
-        ticket.cost = self.quota.charger.estimate(ticket.input_tokens, ticket.max_output)
-        return self.quota.never(ticket, now)
+        return None if self.quota.is_unlimited(now) else self.quota.never(ticket, now)
 
     def next_time(self, now: float) -> float:
         """Return the time at which to call `admit` again, unless a call ends earlier; `math.inf`: at no set time.
@@ -111,7 +111,7 @@ class Scope:
         ticket = self.queue.first(now)
         if ticket is None:
             return math.inf
-        return min(self._ready_at(ticket, now), self.queue.next_deadline())
+        return min(self._ready_at(self._cost(ticket), now), self.queue.next_deadline())
 
     def is_hopeless(self, ticket: Ticket, now: float) -> bool:
         """Return True if a waiting call will miss its deadline by a wide margin. False if no rate is known."""
@@ -124,10 +124,10 @@ class Scope:
         calls, tokens = self.queue.place(ticket)
         if calls < 1:
             return 0.0
-        seconds = 0.0
+        seconds, own = 0.0, self._cost(ticket)
         for unit in Unit:
             rate, level = self.quota.believed_rate(unit), self.quota.level(unit, now)
-            cost = calls if unit is Unit.REQUESTS else tokens * ticket.cost[unit] / ticket.service
+            cost = calls if unit is Unit.REQUESTS else tokens * own[unit] / service_of(own)
             if 0 < rate < math.inf:
                 seconds = max(seconds, (cost - max(0.0, level)) / rate)
         return seconds
@@ -140,13 +140,15 @@ class Scope:
         assert first is not None
         what = self.reason(first, now)
         ahead = int(self.queue.place(ticket)[0])
-        seconds = max(self.seconds_ahead(ticket, now), self._ready_at(first, now) - now)
+        seconds = max(self.seconds_ahead(ticket, now), self._ready_at(self._cost(first), now) - now)
         about = f", about {seconds:.0f} s" if 1 <= seconds < math.inf else ""
         return f"{what}, {ahead} ahead{about}"
 
     def slot_seconds(self, now: float) -> float:
         """Return the total seconds for which the next call waited for a running call to end."""
-        return self._slot_seconds + max(0.0, now - self._no_slot_since)
+        if self._no_slot_since >= now:
+            return self._slot_seconds  # the same object for all calls that wait
+        return self._slot_seconds + now - self._no_slot_since
 
     # --- after a call was sent ---
 
@@ -251,13 +253,16 @@ class Scope:
 
     # --- shared by the methods above ---
 
-    def _ready_at(self, ticket: Ticket, now: float) -> float:
-        """Return the time at which `ticket`, the next call, may be sent.
+    def _cost(self, ticket: Ticket) -> Cost:
+        """Return the estimated charge of a call. A call that waits does not keep it: thousands may wait."""
+        return self.quota.charger.estimate(ticket.input_tokens, ticket.max_output)
+
+    def _ready_at(self, cost: Cost, now: float) -> float:
+        """Return the time at which the next call, of this cost, may be sent.
 
         If the scope's own limits hold the call back, it is in no line, and nobody wakes the scope. So it looks again at
         the time of its own limits, whatever the declared limits are.
         """
-        ticket.cost = cost = self.quota.charger.estimate(ticket.input_tokens, ticket.max_output)
         at = self.quota.own_ready_at(cost, now)
         slot = now if self.concurrency is None else self.concurrency.ready_at(now)
         own = max(at, slot)
@@ -290,7 +295,7 @@ class Scope:
 
     def reason(self, ticket: Ticket, now: float) -> str:
         """Return what the next call, `ticket`, waits for, in words."""
-        cost = ticket.cost
+        cost = self._cost(ticket)
         full = next((limit for limit in self.limits if limit.is_full), None)
         if full is not None:
             return f"one of {full.concurrent} calls of {full.name} to end"
@@ -317,6 +322,11 @@ class Scope:
         elif self._no_slot_since < math.inf:
             self._slot_seconds += now - self._no_slot_since
             self._no_slot_since = math.inf
+
+
+def service_of(cost: Cost) -> float:
+    """Return the tokens that a call of this cost is charged to its tenant."""
+    return max(1.0, cost.input_tokens + cost.output_tokens)
 
 
 def _figures(bucket: Bucket, now: float) -> LimitStatistics:

@@ -13,6 +13,10 @@ from ...providers.options import Priority
 from .charge import FREE, Cost
 
 
+NEVER = -math.inf
+"""The time of what has not happened. All tickets share it."""
+
+
 class TicketState(enum.IntEnum):
     """The state of a ticket."""
 
@@ -33,7 +37,7 @@ class Ticket:
 
     input_tokens: the estimated tokens of the prompt.
     max_output: the request's limit for output tokens; None if it has none.
-    cost: the current estimate of the charge. It is computed again when the call is the next one.
+    cost: the charge as it was estimated when the call was last sent.
     priority: the priority class.
     tenant: the tenant; None if the request names none.
     deadline: the time at which the call stops waiting; `math.inf`: none.
@@ -44,7 +48,8 @@ class Ticket:
     charged: the cost that was taken from the quota's buckets and not returned.
     sent_at: the time at which the call was last sent.
     sent_before: the total cost that the quota had sent when this call was sent, including this call.
-    sequence: the number of its latest entry in the queue, by which the queue recognizes outdated deadlines.
+    sequence: the number of its latest entry in the queue, by which the queue recognizes outdated deadlines; 0 if it has
+        no deadline.
     place: orders the calls in a tenant's line; the first call has the lowest number.
     line: the tenant's line in which it waits; None: not waiting.
     before: the previous call in the line.
@@ -93,7 +98,7 @@ class Ticket:
         self.refusals: int = 0
         self.state: TicketState = TicketState.NEW
         self.charged: Cost = FREE
-        self.sent_at: float = -math.inf
+        self.sent_at: float = NEVER
         self.sent_before: Cost = FREE
         self.sequence: int = 0
         self.place: int = 0
