@@ -68,7 +68,7 @@ class Ending(Due):
         "_starting",
         "_step",
         "_terminal",
-        "_timings",
+        "_times",
         "completion",
     )
 
@@ -77,7 +77,7 @@ class Ending(Due):
         self._delivery = delivery
         self._on_completion = on_completion
         self._started = runtime.loop.clock()
-        self._timings = Timings()
+        self._times: Timings | None = None
         self._step = OPEN
         self._outcome: Completion | None = None  # what `completion` will be
         self._terminal: Event | None = None  # the event that the stream ends with
@@ -85,6 +85,13 @@ class Ending(Due):
         self._ended: trio.Event | None = None
         self._starting = False  # `start_*` has not returned yet: no callback may run
         self.completion: Completion | None = None
+
+    @property
+    def _timings(self) -> Timings:
+        """The call's timings, made when the first one is known. Thousands of calls may wait, and have none."""
+        if self._times is None:
+            self._times = Timings()
+        return self._times
 
     async def wait(self) -> Completion:
         """Wait for the completion, which the callback (if any) has been given by then. Cancelling the wait leaves the

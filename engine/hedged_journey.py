@@ -201,8 +201,9 @@ class HedgedJourney(Journey):
     def _admit(self, wait: Wait, now: float) -> bool:
         """Reserve the second attempt's limits. Returns False if they have no room."""
         self._is_admitted = False
-        wait.ticket.owner = wait
-        wait.lane.enter(wait.ticket, now, again=False)
+        wait.owner = wait
+        wait.lane.enter(wait, now, again=False)
+        wait.owner = None  # else it refers to itself
         if not self._is_admitted:
             wait.give_up(now)
         return self._is_admitted
@@ -217,7 +218,7 @@ class HedgedJourney(Journey):
 
     def second_connected(self, second: Second) -> None:
         """The head of a successful response came to the second attempt."""
-        lane, ticket, site = second.wait.lane, second.wait.ticket, second.wait.site
+        lane, ticket, site = second.wait.lane, second.wait, second.wait.site
         if ticket.state in UNDER_WAY:
             lane.scope.confirm(ticket, lane.report(second.attempt.headers), lane.now)
             lane.write_news()
@@ -243,7 +244,7 @@ class HedgedJourney(Journey):
         spent = spent_by(self._input_tokens(second), None, error) if sent else Spent()
         self._record_second(second, error, spent)
         self._settle_one(second.reservation, spent, now, sent=sent)
-        refusal = give_back(second.wait.lane, second.wait.ticket, error, second.attempt.headers, sent=sent, again=False)
+        refusal = give_back(second.wait.lane, second.wait, error, second.attempt.headers, sent=sent, again=False)
         if is_keys_fault(error, refusal):
             self._itinerary.failed |= {site}
             if refusal is Refusal.NONE:
@@ -260,7 +261,7 @@ class HedgedJourney(Journey):
         now, wait = self._lane.now, second.wait
         self.left(now)
         self._second = None
-        self._lane, self._ticket = wait.lane, wait.ticket
+        self._lane, self._ticket = wait.lane, wait
         prepared = second.stop.prepared
         self._provider, self._model = prepared.provider.name, prepared.model
         self._site, self._started_at, self._sent, self._answered = wait.site, second.began, second.began, False
@@ -292,7 +293,7 @@ class HedgedJourney(Journey):
         if second is None:
             return
         sent, partial = second.abort()
-        now, lane, ticket = self._lane.now, second.wait.lane, second.wait.ticket
+        now, lane, ticket = self._lane.now, second.wait.lane, second.wait
         lost = _lost()
         spent = spent_by(self._input_tokens(second), partial, lost) if sent else Spent()
         self._record_second(second, lost, spent)
@@ -306,7 +307,7 @@ class HedgedJourney(Journey):
 
     @staticmethod
     def _input_tokens(second: Second) -> int:
-        return math.ceil(second.wait.ticket.input_tokens)
+        return math.ceil(second.wait.input_tokens)
 
     def _settle_one(self, kept: Reservation | None, spent: Spent | None, now: float, *, sent: bool) -> None:
         """Settle what one of two attempts reserved."""

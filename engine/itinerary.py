@@ -7,7 +7,8 @@ Knows the route's targets, the lanes and the call's request. Must not know in wh
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from operator import is_
 from typing import Protocol, cast
 
 from ..providers.errors import ProviderError
@@ -46,6 +47,7 @@ NO_STOPS: dict[Site, Stop] = {}
 class Itinerary:
     """The targets of a route for one call. Thousands of calls wait, so it has no dict unless the call moves on.
 
+    request: as the call was started with it.
     failed: keys that the call cannot use.
     """
 
@@ -58,9 +60,9 @@ class Itinerary:
         "_model",
         "_other_stops",
         "_places",
-        "_request",
         "_waits",
         "failed",
+        "request",
     )
 
     def __init__(
@@ -68,7 +70,7 @@ class Itinerary:
     ) -> None:
         """model: the request's model, for a provider with several keys."""
         self._places = places
-        self._request = request
+        self.request: Request = request
         self._model = model
         self._make_stop = make_stop
         self._lanes = lanes
@@ -78,6 +80,12 @@ class Itinerary:
         self._waits: tuple[Wait, ...] = ()  # at most one for each site
         self._input_tokens = -1.0  # unknown until the request was checked
         self.failed: frozenset[Site] = NO_SITES
+
+    @property
+    def first_stop(self) -> Stop:
+        """The request for the target that was prepared first."""
+        assert self._first_stop is not None
+        return self._first_stop
 
     def stop_at(self, site: Site) -> Stop:
         """Return the request for a target, which is prepared once. Raises `InvalidRequestError`."""
@@ -103,13 +111,12 @@ class Itinerary:
     def second_waits_at(self, call: Waiting, place: int, now: float, input_tokens: float) -> list[Wait]:
         """Return a wait for each key that can be used at a target, with tickets of their own."""
         sites = (Site(place, key) for key in self._usable(place, now))
-        target = self._places[place]
-        waits = [Wait(call, site, self._lane_at(site), self._ticket(target, input_tokens)) for site in sites]
+        waits = [self._make_wait(call, site, input_tokens) for site in sites]
         return [wait for wait in waits if wait.why_never(now) is None]
 
     def _prepare(self, site: Site) -> Stop:
         place = self._places[site.place]
-        access, request = place.accesses[site.key], self._request
+        access, request = place.accesses[site.key], self.request
         model = f"{access.provider.name}/{self._model_at(place)}"
         request = with_model(request, model) if place.target is None else lay_over(place.target, request, model)
         return self._make_stop(request, access.preparer)
@@ -122,17 +129,24 @@ class Itinerary:
         """Return the wait of the call for one key of a target: the same one each time, for one call only."""
         lane = self._lane_at(site)
         if self._input_tokens < 0:
-            return Wait(call, site, lane, Ticket(0.0, None))
+            return Wait(call, site, lane)
         wait = next((wait for wait in self._waits if wait.site == site), None)
         if wait is None:
-            wait = Wait(call, site, lane, self._ticket(self._places[site.place], self._input_tokens))
+            wait = self._make_wait(call, site, self._input_tokens)
             self._waits = (*self._waits, wait)
-        elif wait.lane is not lane and wait.ticket.state in AWAY:
+        elif wait.lane is not lane and wait.state in AWAY:
             wait.lane = lane  # the old one had no calls, and was forgotten
         return wait
 
-    def forget_waits(self) -> None:
-        """The call has ended: it must not refer to itself any longer."""
+    def shared(self, waits: Sequence[Wait]) -> tuple[Wait, ...]:
+        """Return these waits as a tuple: the one of all waits if they are the same, so that no second one is kept."""
+        return self._waits if len(waits) == len(self._waits) and all(map(is_, waits, self._waits)) else tuple(waits)
+
+    def forget_waits(self, latest: Ticket) -> None:
+        """The call has ended: it must not refer to itself any longer. latest: its ticket, that of either attempt."""
+        for wait in (*self._waits, latest):
+            if isinstance(wait, Wait):
+                wait.call = None
         self._waits = ()
 
     def _lane_at(self, site: Site) -> Lane:
@@ -173,9 +187,13 @@ class Itinerary:
     def _model_at(self, place: Place) -> str:
         return place.model or self._model
 
-    def _ticket(self, place: Place, input_tokens: float) -> Ticket:
-        request, options = self._request, NO_OPTIONS if place.target is None else place.target.options
-        return Ticket(
+    def _make_wait(self, call: Waiting, site: Site, input_tokens: float) -> Wait:
+        request, target = self.request, self._places[site.place].target
+        options = NO_OPTIONS if target is None else target.options
+        return Wait(
+            call,
+            site,
+            self._lane_at(site),
             input_tokens,
             cast("int | None", options.get("max_output_tokens", request.max_output_tokens)),
             priority=PRIORITIES[cast("str", options.get("priority", request.priority))],

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import cast
 
 from ..providers.errors import ErrorCategory, InvalidRequestError, ProviderError
 from ..providers.field_rules import REQUEST
@@ -31,14 +30,11 @@ from .token_estimate import estimate_input_tokens
 from .traffic.failover import is_keys_fault, is_targets_fault, moves_on
 from .traffic.route import Balance, Choice
 from .wait import Rooms, Site, Wait, site_at
-from .waiter import Passenger, Waiter
+from .waiter import Waiter
 
 
 class Journey(Waiter, Due):
-    """One call on a route, from its start to its end.
-
-    stop: the request, ready for the target that the call would go to first.
-    """
+    """One call on a route, from its start to its end."""
 
     __slots__ = (
         "_answered",
@@ -53,7 +49,6 @@ class Journey(Waiter, Due):
         "_started_at",
         "_tried",
         "_wanted",
-        "stop",
     )
 
     def __init__(
@@ -77,7 +72,7 @@ class Journey(Waiter, Due):
         REQUEST.rules["session"].check(request.session, "session")
         if route.state.balance is Balance.STICKY and request.session is None:
             raise InvalidRequestError("session", f"the route {route.name!r} is sticky: give the request a session")
-        self._set_up(route, request, Itinerary(route.places, request, model, make_stop, lanes), runtime)
+        self._set_up(route, Itinerary(route.places, request, model, make_stop, lanes), runtime)
         self._site: Site | None = None  # where an attempt is under way
         self._started_at = 0.0  # when that began
         self._answered = False  # whether its first event came
@@ -90,16 +85,20 @@ class Journey(Waiter, Due):
         self._wanted = 0  # the target for which it waits for a budget
         self._is_ended = False
         site, stop = self._plan(runtime.loop.clock())
-        self.stop: Stop = stop
         self._planned: Site | None = site
-        self._itinerary.make_tickets(estimate_input_tokens(request, self.stop.prepared.body))
+        self._itinerary.make_tickets(estimate_input_tokens(request, stop.prepared.body))
         wait = self._itinerary.wait_at(self, site)
-        super().__init__(wait.lane, wait.ticket, "", "", spending, self.stop.need)
+        super().__init__(wait.lane, wait, "", "", spending, stop.need)
 
     def __repr__(self) -> str:
         return f"<Journey on {self._route!r}, {len(self._waits)} queues>"
 
     # --- as the call sees it ---
+
+    @property
+    def stop(self) -> Stop:
+        """The request, ready for the target that the call would go to first."""
+        return self._itinerary.first_stop
 
     @property
     def target(self) -> str:
@@ -110,7 +109,7 @@ class Journey(Waiter, Due):
         return self._refusals
 
     def enter(self, sender: Sender, deadline: float, now: float, *, again: bool) -> None:
-        self._call, self._sender, self._deadline = cast("Passenger", sender), sender, deadline
+        self._sender, self._deadline = sender, deadline
         self._begin_to_wait(now)
         if again:
             self._was_sent = True
@@ -194,14 +193,15 @@ class Journey(Waiter, Due):
                 self._route.complete(self._site.place)
             self._arrive(None if outcome is None else outcome.error, now)
         self._is_ended = True
-        self._call = self._sender = None  # the call refers to its journey
-        self._itinerary.forget_waits()
+        self._sender = None  # the call refers to its journey
+        self._itinerary.forget_waits(self._ticket)
 
     # --- as the route and the runtime see it ---
 
     def look_again(self) -> None:
-        if not self._is_ended:
-            now = self._lane.now
+        now, is_healthy = self._lane.now, self._route.state.is_healthy
+        may_stay = bool(self._waits) and all(is_healthy(wait.site.place, now) for wait in self._waits)
+        if not self._is_ended and not may_stay:
             self._unpark(now)
             self._leave_queues(now)
             self._seek(now)
@@ -239,7 +239,7 @@ class Journey(Waiter, Due):
                 self._seek(now)
             return
         self._leave_queues(now, but=wait)
-        self._lane, self._ticket, self._slot_mark = wait.lane, wait.ticket, wait.slot_mark
+        self._lane, self._ticket, self._slot_mark = wait.lane, wait, wait.slot_mark
         if not self._route.state.is_healthy(site.place, now):
             wait.give_up(now)
             self._seek(now)
@@ -259,8 +259,8 @@ class Journey(Waiter, Due):
         self._provider, self._model = stop.prepared.provider.name, stop.prepared.model
         self._site, self._started_at, self._answered = site, now, False
         self._attempted |= {site.place}
-        self._route.begin(site.place, now, self._request.session)
-        self._itinerary.ring(site.place).begin(site.key, self._request.session, now)
+        self._route.begin(site.place, now, self._itinerary.request.session)
+        self._itinerary.ring(site.place).begin(site.key, self._itinerary.request.session, now)
         self._call.redirect(stop)
         self._call.admitted()
 
@@ -341,7 +341,7 @@ class Journey(Waiter, Due):
         rooms = Rooms(self, now)
         while True:
             excluded = self._tried | self._finished | frozenset(without)
-            choice = self._route.state.choose(now, rooms, tried=excluded, session=self._request.session)
+            choice = self._route.state.choose(now, rooms, tried=excluded, session=self._itinerary.request.session)
             useless = [] if choice.target is not None else [each for each in choice.among if not self.waits_at(each)]
             if not useless:
                 return choice
@@ -370,9 +370,9 @@ class Journey(Waiter, Due):
         if len(waits) == 1:
             return waits[0]
         by_key = {wait.site.key: wait for wait in waits}
-        room = {key: wait.lane.scope.room(wait.ticket, now) for key, wait in by_key.items()}
+        room = {key: wait.lane.scope.room(wait, now) for key, wait in by_key.items()}
         ring = self._itinerary.ring(waits[0].site.place)
-        return by_key[ring.best(list(room), room, self._request.session, now)]
+        return by_key[ring.best(list(room), room, self._itinerary.request.session, now)]
 
     def _verdict(self) -> ProviderError:
         """Return the error that decides about a retry: the last one after which another attempt may succeed."""
@@ -399,7 +399,7 @@ class Journey(Waiter, Due):
         if site is None:
             return
         if error is not None and is_targets_fault(error):
-            session = self._request.session
+            session = self._itinerary.request.session
             self._route.fail(site.place, self._started_at, now, session, error, broke=self._answered)
         self._route.end(site.place, self._started_at)
 

@@ -47,7 +47,7 @@ class Traveller(Protocol):
     """A call that waits for a target."""
 
     def look_again(self) -> None:
-        """Choose a target again: another one may be used, or the one that the call waits for may not."""
+        """Choose a target again, if the call waits for none that may be used, or for one that may not."""
         ...
 
     def on_defect(self, error: Exception) -> None:
@@ -61,16 +61,14 @@ class Place:
     target: its options; None for a provider with several keys, which needs no route.
     model: its name at the provider; empty where each request names its own.
     accesses: one for each key of its provider.
-    waiting: calls that wait for room at this target.
     """
 
-    __slots__ = ("_rings", "accesses", "model", "target", "waiting", "was_reported")
+    __slots__ = ("_rings", "accesses", "model", "target", "was_reported")
 
     def __init__(self, accesses: tuple[Access, ...], model: str = "", target: Target | None = None) -> None:
         self.accesses: tuple[Access, ...] = accesses
         self.model: str = model
         self.target: Target | None = target
-        self.waiting: dict[Traveller, None] = {}
         self.was_reported: bool = False
         self._rings: dict[str, KeyRing] = {}
 
@@ -111,6 +109,7 @@ class LiveRoute(Due):
         "_parked",
         "_runtime",
         "_timer",
+        "_waiting",
         "failover_on",
         "hedging",
         "name",
@@ -132,6 +131,7 @@ class LiveRoute(Due):
         self._runtime = runtime
         self._parked: dict[Group, dict[Traveller, None]] = {}
         self._looking: dict[Traveller, None] = {}
+        self._waiting: dict[Traveller, None] = {}  # for room at a target
         self._timer: Timer | None = None
         self._is_scheduled = False
         self._notice = None if route is None else open_notice(runtime, self._send_notice, self.on_defect)
@@ -179,13 +179,13 @@ class LiveRoute(Due):
                 del self._parked[group]
             self._note()
 
-    def wait_at(self, call: Traveller, place: int) -> None:
-        """A call waits for room at a target."""
-        self.places[place].waiting[call] = None
+    def wait_for_room(self, call: Traveller) -> None:
+        """A call waits for room at one or more targets. May be called again."""
+        self._waiting[call] = None
 
-    def leave(self, call: Traveller, place: int) -> None:
-        """A call waits no longer for room at a target. May be called again."""
-        self.places[place].waiting.pop(call, None)
+    def leave(self, call: Traveller) -> None:
+        """A call waits no longer for room at any target. May be called again."""
+        self._waiting.pop(call, None)
         self._looking.pop(call, None)
 
     def schedule(self) -> None:
@@ -274,7 +274,7 @@ class LiveRoute(Due):
                     error.message,
                 )
             if not self.state.is_healthy(place, now):
-                self._looking.update(self.places[place].waiting)
+                self._looking.update(self._waiting)  # those that wait elsewhere see that when they look
 
     def end(self, place: int, sent_at: float) -> None:
         """A call is no longer under way."""

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from ..providers.errors import ProviderError
+from ..providers.options import Priority
 from .lane import Lane
 from .traffic.ticket import Ticket
 
@@ -52,43 +53,65 @@ class Waiting(Protocol):
         ...
 
 
-class Wait:
-    """A call's place in the queue of one lane. It receives what the lane has for the call."""
+class Wait(Ticket):
+    """A call's ticket in the queue of one lane. It receives what the lane has for the call.
 
-    __slots__ = ("call", "lane", "site", "slot_mark", "ticket")
+    It is the ticket, and not an object beside it: thousands of calls wait, each in several queues.
 
-    def __init__(self, call: Waiting, site: Site, lane: Lane, ticket: Ticket) -> None:
-        self.call: Waiting = call
+    call: the call; None after it has ended.
+    site: the target and the key of the lane.
+    lane: the lane.
+    slot_mark: the lane's `Scope.slot_seconds` when the wait began.
+    """
+
+    __slots__ = ("call", "lane", "site", "slot_mark")
+
+    def __init__(
+        self,
+        call: Waiting,
+        site: Site,
+        lane: Lane,
+        input_tokens: float = 0.0,
+        max_output: float | None = None,
+        *,
+        priority: Priority = Priority.NORMAL,
+        tenant: str | None = None,
+    ) -> None:
+        super().__init__(input_tokens, max_output, priority=priority, tenant=tenant)
+        self.call: Waiting | None = call
         self.site: Site = site
         self.lane: Lane = lane
-        self.ticket: Ticket = ticket
         self.slot_mark: float = lane.scope.slot_seconds(lane.now)
 
     def why_never(self, now: float) -> ProviderError | None:
         """Return why the call can never be sent; None where it can."""
-        why = self.lane.scope.never(self.ticket, now)
+        why = self.lane.scope.never(self, now)
         return None if why is None else self.lane.never_sent(why)
 
     def has_room(self, now: float) -> bool:
         """Return whether the call could be sent now."""
-        return self.lane.scope.has_room(self.ticket, now)
+        return self.lane.scope.has_room(self, now)
 
     def give_up(self, now: float) -> None:
         """Leave the queue, or return what was reserved."""
-        self.lane.scope.cancel(self.ticket, now)
+        self.lane.scope.cancel(self, now)
         self.lane.changed()
 
     def admitted(self) -> None:
-        self.call.admitted_at(self)
+        if self.call is not None:
+            self.call.admitted_at(self)
 
     def rejected(self, error: ProviderError) -> None:
-        self.call.rejected_at(self, error)
+        if self.call is not None:
+            self.call.rejected_at(self, error)
 
     def overdue(self, waiting_for: str) -> None:
-        self.call.overdue_at(self, waiting_for)
+        if self.call is not None:
+            self.call.overdue_at(self, waiting_for)
 
     def on_defect(self, error: Exception) -> None:
-        self.call.on_defect(error)
+        if self.call is not None:
+            self.call.on_defect(error)
 
 
 class Rooms:

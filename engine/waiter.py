@@ -5,9 +5,8 @@ Knows the route, the call's itinerary and the queues. Must not know which target
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, cast
 
-from ..providers.request import Request
 from .admission import Admission
 from .clocks import LEAST_WAIT
 from .itinerary import PRIORITIES, Itinerary
@@ -36,18 +35,21 @@ class Passenger(Sender, Protocol):
 class Waiter(Admission):
     """The waits of one call. `Journey`, a subclass, decides where it waits."""
 
-    __slots__ = ("_call", "_itinerary", "_parking", "_request", "_route", "_runtime", "_waits", "_was_sent")
+    __slots__ = ("_itinerary", "_parking", "_route", "_runtime", "_waits", "_was_sent")
 
-    def _set_up(self, route: LiveRoute, request: Request, itinerary: Itinerary, runtime: Runtime) -> None:
+    def _set_up(self, route: LiveRoute, itinerary: Itinerary, runtime: Runtime) -> None:
         """Set the attributes of this class, before `__init__`: the first wait must be known there."""
         self._route = route
-        self._request = request
         self._itinerary = itinerary
         self._runtime = runtime
-        self._call: Passenger | None = None
         self._waits: tuple[Wait, ...] = ()  # where it waits now; a dict would be larger
         self._parking: Parking | None = None  # until it waits for a target for the first time
         self._was_sent = False
+
+    @property
+    def _call(self) -> Passenger | None:
+        """The call, until it has ended."""
+        return cast("Passenger | None", self._sender)
 
     # --- as the call sees it ---
 
@@ -76,24 +78,24 @@ class Waiter(Admission):
 
     def _wait(self, waits: list[Wait], now: float) -> None:
         """Wait in the queues of lanes, until the first one sends the call."""
-        self._waits = (*self._waits, *waits)
+        self._waits = self._itinerary.shared((*self._waits, *waits))
+        self._route.wait_for_room(self)
         for wait in waits:
             wait.slot_mark = wait.lane.scope.slot_seconds(now)
-            self._route.wait_at(self, wait.site.place)
-            wait.ticket.owner = wait
-            wait.ticket.deadline = min(self._deadline, now + self._itinerary.longest_wait(wait.site.place))
-        self._lane, self._ticket, self._slot_mark = waits[0].lane, waits[0].ticket, waits[0].slot_mark
+            wait.owner = wait
+            wait.deadline = min(self._deadline, now + self._itinerary.longest_wait(wait.site.place))
+        self._lane, self._ticket, self._slot_mark = waits[0].lane, waits[0], waits[0].slot_mark
         for wait in waits:
             # A lane may send the call at once. The call may even have ended and wait again by now.
-            if wait in self._waits and wait.ticket.state is not TicketState.QUEUED:
-                wait.lane.enter(wait.ticket, now, again=self._was_sent, alone=len(waits) == 1)
+            if wait in self._waits and wait.state is not TicketState.QUEUED:
+                wait.lane.enter(wait, now, again=self._was_sent, alone=len(waits) == 1)
 
     def _forget(self, wait: Wait) -> None:
         """The call waits no longer in this queue."""
         self._waits = tuple(other for other in self._waits if other is not wait)
-        wait.ticket.owner = None  # the wait refers to its ticket
-        if all(other.site.place != wait.site.place for other in self._waits):
-            self._route.leave(self, wait.site.place)
+        wait.owner = None  # else it refers to itself
+        if not self._waits:
+            self._route.leave(self)
 
     def _leave_queues(self, now: float, but: Wait | None = None) -> None:
         """Leave all queues. May be called again. but: the one that sends the call."""
@@ -108,7 +110,7 @@ class Waiter(Admission):
         """Wait until a target is used again. excluded: those that the call cannot use."""
         if self.spending is not None:
             self.spending.release(now)
-        priority = PRIORITIES[self._request.priority]
+        priority = PRIORITIES[self._itinerary.request.priority]
         if self._parking is None:
             self._parking = Parking(self._route, self._runtime)
         self._parking.begin(self, priority, excluded, until, now, deadline=self._deadline, overdue=self._overdue)

@@ -244,7 +244,6 @@ class Quota:
         self.sent += 1
         self.running += 1
         self._first_sent_at = min(self._first_sent_at, now)
-        ticket.charged = cost
         ticket.sent_at = now
         ticket.sent_before = self._totals
         ticket.state = TicketState.SENT
@@ -333,9 +332,7 @@ class Quota:
     def _close(self, ticket: Ticket) -> None:
         if ticket.state in (TicketState.SENT, TicketState.CONFIRMED):
             self.running -= 1
-        if ticket.charged is not FREE:
             self.outstanding = self.outstanding.less(ticket.cost)
-        ticket.charged = FREE
         ticket.state = TicketState.ENDED
 
     def _read(self, report: QuotaReport, ticket: Ticket, now: float) -> None:

@@ -12,7 +12,6 @@ import math
 from ...providers.options import Priority
 from .charge import FREE, Cost
 
-
 NEVER = -math.inf
 """The time of what has not happened. All tickets share it."""
 
@@ -45,7 +44,6 @@ class Ticket:
     service: the tokens that are charged to the tenant.
     refusals: the number of times that a limit refused the call.
     state: the current state.
-    charged: the cost that was taken from the quota's buckets and not returned.
     sent_at: the time at which the call was last sent.
     sent_before: the total cost that the quota had sent when this call was sent, including this call.
     sequence: the number of its latest entry in the queue, by which the queue recognizes outdated deadlines; 0 if it has
@@ -59,7 +57,6 @@ class Ticket:
     __slots__ = (
         "after",
         "before",
-        "charged",
         "cost",
         "deadline",
         "input_tokens",
@@ -97,7 +94,6 @@ class Ticket:
         self.service: float = max(1.0, input_tokens + (max_output or 0.0))
         self.refusals: int = 0
         self.state: TicketState = TicketState.NEW
-        self.charged: Cost = FREE
         self.sent_at: float = NEVER
         self.sent_before: Cost = FREE
         self.sequence: int = 0
@@ -105,6 +101,11 @@ class Ticket:
         self.line: TenantLine | None = None
         self.before: Ticket | None = None
         self.after: Ticket | None = None
+
+    @property
+    def charged(self) -> Cost:
+        """The cost that was taken from the quota's buckets and not returned."""
+        return self.cost if self.state in (TicketState.SENT, TicketState.CONFIRMED) else FREE
 
     @property
     def is_first_of_tenant(self) -> bool:
