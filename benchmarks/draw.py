@@ -40,6 +40,7 @@ class Plot:
 
 STREAMS = "live streams"
 BARS = "live streams per client"
+RUN = "requests and levels during a run"
 PLOTS = {
     "p99 over": Plot(STREAMS, "p99 delivery (ms)", "xy", limit=50),
     "median delay": Plot(STREAMS, "median delivery (ms)", "xy"),
@@ -61,6 +62,10 @@ COLOURS = {
     "openai-responses": "#1c7ed6",
     "anthropic": "#7048e8",
     "gemini": "#2f9e44",
+    "received by the server": "#2f9e44",
+    "refused by the server": "#d6336c",
+    "level, reported limit": "#1c7ed6",
+    "level, learned limit": "#e67700",
 }
 """Label → colour. No two labels of one plot share a colour. A label without a colour here is an error."""
 
@@ -108,12 +113,35 @@ def lines(name: str, series: list[Series], file: Path) -> None:
     finish(axes, name, file)
 
 
+def run(name: str, series: list[Series], file: Path) -> None:
+    """Draw the requests of one run over its levels, on the same axis of time."""
+    _, (above, below) = plt.subplots(2, 1, sharex=True, figsize=(8, 6), height_ratios=(3, 2))
+    for line in series:
+        axes = below if line["label"].startswith("level") else above
+        axes.plot(*zip(*line["points"], strict=True), label=line["label"], color=COLOURS[line["label"]])
+    above.set_ylabel("requests, all in all")
+    below.set_ylabel("requests that may be sent now")
+    below.set_yscale("symlog", linthresh=10)
+    below.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    below.set_xlabel("seconds")
+    below.axhline(0, color="#495057", linewidth=0.8)
+    below.spines[["top", "right"]].set_visible(False)
+    for axes in (above, below):
+        axes.legend(frameon=False)
+        axes.set_xlim(left=0)
+    finish(above, name, file)
+
+
 def finish(axes: Axes, name: str, file: Path) -> None:
     """Write the title and the file."""
     axes.set_title(name)
     axes.spines[["top", "right"]].set_visible(False)
     plt.savefig(file, dpi=120, bbox_inches="tight")
     plt.close()
+
+
+FORMS = {BARS: bars, RUN: run}
+"""Name of a plot → the function that draws it. All others are lines."""
 
 
 def main() -> None:
@@ -124,7 +152,7 @@ def main() -> None:
             plots.setdefault(line["plot"], []).append(line)
     for name, series in plots.items():
         file = folder / (name.lower().replace(",", "").replace(" ", "-") + ".png")
-        (bars if name == BARS else lines)(name, series, file)
+        FORMS.get(name, lines)(name, series, file)
         print(f"drew {file.name}")
 
 
