@@ -33,7 +33,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from tests.mutants.equivalents import reason_for
-from tests.mutants.reaching import Reach
+from tests.mutants.reaching import Reach, function_of
 from tests.mutants.recorded import Row, add_empty_rows, digest_of_folders, valid_rows
 from tests.mutants.sites import PACKAGES, Mutant, all_mutants
 from tests.mutants.tables import table_mutants
@@ -92,7 +92,10 @@ def copy_tree(target: Path) -> None:
 
 
 def environment(tree: Path) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(tree), "PYTHONHASHSEED": "0"}
+    """Return the variables of a run in a copy. Bytecode is written: compiling takes longer than most tests."""
+    variables = {**os.environ, "PYTHONPATH": str(tree), "PYTHONHASHSEED": "0"}
+    variables.pop("PYTHONDONTWRITEBYTECODE", None)
+    return variables
 
 
 def up_to_date_recording(trees: list[Path]) -> list[Row]:
@@ -132,6 +135,7 @@ class Lane:
 
     def __init__(self, tree: Path) -> None:
         self.tree = tree
+        self._confirmed: set[str] = set()
         self._process = subprocess.Popen(
             [PYTHON, "-m", "tests.mutants.lane"],
             cwd=tree, env=environment(tree), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -151,25 +155,39 @@ class Lane:
             log = (self.tree / "lane.log").read_text("utf-8", "replace")[-2000:]
             raise SystemExit(f"the unchanged copy {self.tree} fails: {answer}\n{log}")
 
-    def judge(self, mutant: Mutant, reach: Reach) -> dict[str, str]:
-        """Run the tests on the changed copy until one fails. Skip a test that also fails on the unchanged copy."""
+    def judge(self, mutant: Mutant, reach: Reach, most: float) -> dict[str, str]:
+        """Run the tests on the changed copy until one fails. Skip a test that also fails on the unchanged copy.
+
+        All tests passed when they were recorded. So one test of a parametrized function is run again, not each.
+        most: the recorded duration of the tests to run, in seconds; a mutant that passes them has the status `stopped`.
+        """
         while True:
-            answer = self._run_changed(mutant, reach)
+            answer = self._run_changed(mutant, reach, most)
             failed = answer["failed"]
-            if "::" not in failed or self.run([failed], 300)["status"] == "passed":
+            function = function_of(failed)
+            if "::" not in failed or function in self._confirmed or self.run([failed], 300)["status"] == "passed":
+                self._confirmed.add(function)
+                if "::" in failed:
+                    reach.note(mutant, failed)
                 return answer
             print(f"left out, because it fails without a change: {failed}", flush=True)
             reach.leave_out(failed)
 
-    def _run_changed(self, mutant: Mutant, reach: Reach) -> dict[str, str]:
+    def _run_changed(self, mutant: Mutant, reach: Reach, most: float) -> dict[str, str]:
         path = self.tree / mutant.path
         original, times = path.read_bytes(), path.stat()
         path.write_bytes(mutant.apply(original))
+        # Bytecode is valid for a time and a size. A random time keeps that of another change of this file invalid.
+        seconds = random.getrandbits(31)
+        os.utime(path, (seconds, seconds))
         try:
             answer = {"status": "unreached", "failed": ""}
             for tests in reach.tests(mutant):
-                limit = 60 + 6 * sum(reach.seconds[name] for name in tests)
-                answer = self.run(tests, limit)
+                duration = sum(reach.seconds[name] for name in tests)
+                if duration > most:
+                    return {"status": "stopped", "failed": ""}
+                most -= duration
+                answer = self.run(tests, 60 + 6 * duration)
                 if answer["status"] in NOTICED:
                     break
             return answer
@@ -195,7 +213,7 @@ def judged(mutants: list[Mutant], reach: Reach, verdicts: Verdicts, options: arg
     def judge(mutant: Mutant) -> Verdict | None:
         lane = free.get()
         try:
-            return verdicts.of(mutant, lambda: lane.judge(mutant, reach), time.monotonic, until)
+            return verdicts.of(mutant, lambda: lane.judge(mutant, reach, options.most), time.monotonic, until)
         finally:
             free.put(lane)
 
@@ -233,6 +251,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--only", action="append", default=[], metavar="ID", help="judge this mutant; repeatable")
     parser.add_argument("--lanes", type=int, default=1, help="how many mutants are run at a time")
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no mutant after this time")
+    parser.add_argument("--most", type=float, default=math.inf, help="seconds of tests for a mutant; then go on")
     parser.add_argument("--least", type=float, default=97.0, help="percent that must be noticed")
     parser.add_argument("within", nargs="*", default=[""], help="beginnings of paths to change")
     options = parser.parse_args()
@@ -251,6 +270,9 @@ def main() -> int:
     sources, tests = digest_of_folders(ROOT, PACKAGES), digest_of_folders(ROOT, ["tests"])
     verdicts = Verdicts(ROOT, FOLDER / "verdicts.jsonl", sources, tests)
     mutants = drawn(options)
+    for mutant in mutants:
+        if test := verdicts.noticed_by(mutant):
+            reach.note(mutant, test)
     equivalents = [(mutant, reason) for mutant in mutants if (reason := reason_for(mutant))]
     counts = {"noticed": 0, "survived": 0, "equivalent": len(equivalents)}
     if options.only:

@@ -1,7 +1,8 @@
 """One lane: a process that runs selected tests in its copy of the tree, for each request on standard input.
 
-Started as `python -m tests.mutants.lane` with the copy as its working folder. It imports slow third-party modules once
-and forks a child for each run, so that no run has to start an interpreter. A request is one line of JSON on standard
+Started as `python -m tests.mutants.lane` with the copy as its working folder. It imports slow third-party modules and
+pytest's plugins once and forks a child for each run, so that no run has to start an interpreter. A child writes the
+bytecode of the modules that it compiles into the copy, and the next child reads it. A request is one line of JSON on standard
 input, `{"tests": [node ids], "seconds": limit}`. The result is one line on standard output,
 `{"failed": first failing test or "", "status": word}`. The word is `passed`, `failed`, `died` (the process ended before
 its tests did), `hung`, or `empty` (none of the tests exists).
@@ -10,7 +11,9 @@ its tests did), `hung`, or `empty` (none of the tests exists).
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
+import importlib.metadata
 import json
 import os
 import resource
@@ -83,7 +86,6 @@ def run(tests: list[str], answer: int) -> None:
     """Run the tests and write the result. This is the program of the child process."""
     os.setsid()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    sys.dont_write_bytecode = True
     log = os.open(LOG, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for descriptor in (1, 2):
@@ -121,11 +123,25 @@ def fork_and_wait(tests: list[str], seconds: float) -> dict[str, str]:
     return json.loads(result) if result else {"failed": "", "status": "died" if ready else "hung"}
 
 
-def main() -> None:
-    assert Path.cwd() == Path(__file__).resolve().parent.parent.parent
+def preload() -> None:
+    """Import what every run needs, except the package, and exempt all of it from the children's garbage collections."""
     for name in PRELOADED:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    for plugin in importlib.metadata.entry_points(group="pytest11"):
+        with contextlib.suppress(ImportError):
+            plugin.load()
+    # Hypothesis would parse all modules of the package in every run, to draw their constants as examples.
+    providers = importlib.import_module("hypothesis.internal.conjecture.providers")
+    constants = providers._get_local_constants()
+    providers._get_local_constants = lambda: constants
+    gc.collect()
+    gc.freeze()
+
+
+def main() -> None:
+    assert Path.cwd() == Path(__file__).resolve().parent.parent.parent
+    preload()
     assert not any(name.partition(".")[0] == "manystream" for name in sys.modules)
     for line in sys.stdin:
         job = json.loads(line)

@@ -19,12 +19,14 @@ from pathlib import Path
 from tests.mutants.recorded import Row
 from tests.mutants.sites import Mutant, bound_names, sources
 
-FIRST_FILES = 2
-"""The number of files whose tests are run first; they notice most mutants."""
+FIRST_SECONDS = 1.0
+"""The duration of the first part, in seconds. Each later part takes up to three times as long as the one before."""
 
-FIRST_SECONDS = 3
-"""A third of the duration of the second part, in seconds. Each later part takes up to three times as long as the one
-before."""
+FILE_SECONDS = 0.1
+"""The duration of importing and collecting one test file, roughly, in seconds."""
+
+LAST_FUNCTIONS = 3
+"""The number of test functions that are kept for a scope. They noticed its last mutants and are run first."""
 
 
 class Reach:
@@ -43,6 +45,7 @@ class Reach:
                 for line, numbers in lines.items():
                     self._lines[path][int(line)].update(first + number for number in numbers if number not in wrong)
         self._tests = list(self.seconds)
+        self._number = {name: number for number, name in enumerate(self._tests)}
         self._left_out: set[str] = set()
         usable = {number for number, name in enumerate(self._tests) if name not in unusable}
         self._usable = [self._tests[number] for number in sorted(usable)]
@@ -55,9 +58,12 @@ class Reach:
         for number in usable:
             self._by_folder[self._tests[number].partition("::")[0].rpartition("/")[0]].add(number)
         files = {name.partition("::")[0] for name in self._tests}
-        self._words = {
-            file: set(re.findall(r"\w+", (root / file).read_text("utf-8"))) for file in files if (root / file).exists()
-        }
+        self._texts = {file: _text_with_imports(root, file) for file in files if (root / file).exists()}
+        self._words = {file: set(re.findall(r"\w+", (root / file).read_text("utf-8"))) for file in self._texts}
+        self._by_function: dict[str, list[str]] = defaultdict(list)
+        for name in self._usable:
+            self._by_function[function_of(name)].append(name)
+        self._noticed: dict[tuple[str, str], list[str]] = defaultdict(list)
         self._uses, self._users = _index(root)
         self._starts = {
             source.path: sorted({node.lineno for node in ast.walk(source.tree) if isinstance(node, ast.stmt)}) or [1]
@@ -72,32 +78,69 @@ class Reach:
         """Return a sample of the tests, to check that an unchanged copy passes."""
         return sorted(self._usable, key=lambda name: self.seconds[name])[::100]
 
-    def tests(self, mutant: Mutant) -> list[list[str]]:
-        """Return the tests to run, in parts: first those of the likeliest files, then the others in growing parts."""
-        numbers = self._numbers(mutant)
-        likely = {*mutant.names, mutant.scope.rpartition(".")[2], mutant.scope.partition(".")[0]}
-        by_file: dict[str, list[int]] = defaultdict(list)
-        for number in numbers:
-            if self._tests[number] not in self._left_out:
-                by_file[self._tests[number].partition("::")[0]].append(number)
-        order = sorted(by_file, key=lambda file: self._rank(file, by_file[file], likely))
-        parts: list[list[str]] = []
-        part: list[str] = []
-        spent = 0.0
-        for place, file in enumerate(order, 1):
-            names = [self._tests[number] for number in by_file[file]]
-            part += sorted(names, key=lambda name: self.seconds[name])
-            spent += sum(self.seconds[name] for name in names)
-            if place == FIRST_FILES or (place > FIRST_FILES and spent > FIRST_SECONDS * 3 ** len(parts)):
-                parts.append(part)
-                part, spent = [], 0.0
-        return [*parts, part] if part else parts
+    def note(self, mutant: Mutant, test: str) -> None:
+        """Remember that this test noticed the mutant: it is likely to notice other mutants of the same scope."""
+        functions = self._noticed[mutant.path, mutant.scope]
+        functions[:] = list(dict.fromkeys([function_of(test), *functions]))[:LAST_FUNCTIONS]
 
-    def _rank(self, file: str, numbers: list[int], likely: set[str]) -> tuple[bool, float]:
-        mentioned = not likely.isdisjoint(self._words.get(file, set()))
-        cost = sum(self.seconds[self._tests[number]] for number in numbers)
+    def tests(self, mutant: Mutant) -> list[list[str]]:
+        """Return the tests to run, in growing parts: first the quick ones of the likeliest functions and files."""
+        by_file: dict[str, list[str]] = defaultdict(list)
+        for function in self._noticed.get((mutant.path, mutant.scope), ()):
+            for name in self._by_function[function]:
+                by_file[name.partition("::")[0]].append(name)
+        first = {name for names in by_file.values() for name in names}
+        for number in self._numbers(mutant):
+            if self._tests[number] not in first:
+                by_file[self._tests[number].partition("::")[0]].append(self._tests[number])
+        word = mutant.before.rpartition(".")[2].strip("'\"b") or mutant.before
+        order = [
+            (file, sorted(names, key=lambda name: (name not in first, word not in name, self.seconds[name])))
+            for file, names in by_file.items()
+        ]
+        order.sort(key=lambda row: (row[1][0] not in first, *self._rank(*row, mutant, word)))
+        return self._parts(
+            [(file, [name for name in names if name not in self._left_out]) for file, names in order]
+        )
+
+    def _parts(self, order: list[tuple[str, list[str]]]) -> list[list[str]]:
+        """Split the tests of these files into parts. A test that is too slow for a part waits for a later one."""
+        parts: list[list[str]] = []
+        limit = FIRST_SECONDS
+        while order:
+            part: list[str] = []
+            later: list[tuple[str, list[str]]] = []
+            spent = 0.0
+            for file, names in order:
+                spent += FILE_SECONDS
+                rest: list[str] = []
+                for name in names:
+                    if spent + self.seconds[name] <= limit:
+                        part.append(name)
+                        spent += self.seconds[name]
+                    else:
+                        rest.append(name)
+                if rest:
+                    later.append((file, rest))
+            if part:
+                parts.append(part)
+            order, limit = later, 3 * limit
+        return parts
+
+    def _rank(self, file: str, names: list[str], mutant: Mutant, word: str) -> tuple[int, float]:
+        """Return a key that sorts first the files that are likeliest to notice a mutant, and then by their cost.
+
+        Likely are the tests of the changed module, and files that contain the changed word or a name of its scope.
+        """
+        folder, _, module = mutant.path.rpartition("/")
+        own = file.startswith(f"tests/{folder}/test_{module.removesuffix('.py')}")
+        spoken = len(word) > 1 and word in self._texts.get(file, "")
+        scopes = {*mutant.names, mutant.scope.rpartition(".")[2], mutant.scope.partition(".")[0]}
+        mentioned = not scopes.isdisjoint(self._words.get(file, set()))
+        numbers = [self._number[name] for name in names]
+        cost = sum(self.seconds[name] for name in names)
         breadth = sum(self._breadth[number] for number in numbers) / len(numbers)
-        return not mentioned, breadth + 200 * cost
+        return -(2 * own + 2 * spoken + mentioned), breadth + 200 * cost
 
     def _numbers(self, mutant: Mutant) -> set[int]:
         by_name = self._reached_by_name(mutant.names) if mutant.names else set[int]()
@@ -132,6 +175,19 @@ class Reach:
             for number in folder
             if self._tests[number].partition("::")[0] in mentioning
         }
+
+
+def _text_with_imports(root: Path, file: str) -> str:
+    """Return the text of a test file and of the tests' modules that it imports: they may have its expected values."""
+    text = (root / file).read_text("utf-8")
+    modules = dict.fromkeys(re.findall(r"^from (tests\.[\w.]+) import", text, re.MULTILINE))
+    paths = [root / f"{module.replace('.', '/')}.py" for module in modules]
+    return "\n".join([text, *(path.read_text("utf-8") for path in paths if path.exists())])
+
+
+def function_of(test: str) -> str:
+    """Return a test's id without its parameters."""
+    return test.partition("[")[0]
 
 
 def _index(root: Path) -> tuple[dict[str, set[tuple[str, int]]], dict[str, set[str]]]:

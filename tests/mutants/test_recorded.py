@@ -95,10 +95,31 @@ def test_tests_that_reach_a_change_run_quick_ones_first(root: Path) -> None:
     rows = [row(root, name, line2=[0, 1]) for name in ("test_a", "test_b", "test_c")]
     rows.append(row(root, "test_d", line6=[0]))
     reach = Reach(root, rows)
-    files = ("test_a", "test_b", "test_c")
-    expected = [f"tests/{file}.py::{name}" for file in files for name in ("quick", "slow")]
-    assert reach.tests(mutant_of(root, "low")) == [expected[:4], expected[4:]]
+    assert reach.tests(mutant_of(root, "low")) == [
+        ["tests/test_a.py::quick", "tests/test_b.py::quick", "tests/test_c.py::quick"],
+        ["tests/test_a.py::slow"],
+        ["tests/test_b.py::slow", "tests/test_c.py::slow"],
+    ]
     assert reach.tests(mutant_of(root, "high")) == [["tests/test_d.py::slow"]]
+
+
+def test_the_function_that_noticed_the_last_mutant_runs_first(root: Path) -> None:
+    rows = [row(root, name, line2=[0, 1]) for name in ("test_a", "test_b", "test_c")]
+    reach = Reach(root, rows)
+    low = mutant_of(root, "low")
+    reach.note(low, "tests/test_c.py::quick[some parameter]")
+    assert reach.tests(low)[0] == ["tests/test_c.py::quick", "tests/test_a.py::quick", "tests/test_b.py::quick"]
+
+
+def test_a_file_that_contains_the_changed_word_runs_first(root: Path) -> None:
+    (root / "engine" / "part.py").write_text('WORDS = ("ready", "steady")\n', "utf-8")
+    (root / "tests" / "wire.py").write_text('EXPECTED = "steady"\n', "utf-8")
+    (root / "tests" / "test_a.py").write_text("WORDS\n", "utf-8")
+    (root / "tests" / "test_b.py").write_text("ready, WORDS\n", "utf-8")
+    (root / "tests" / "test_c.py").write_text("from tests.wire import EXPECTED, WORDS\n", "utf-8")
+    reach = Reach(root, [row(root, name) for name in ("test_a", "test_b", "test_c")])
+    first = {mutant.before: reach.tests(mutant)[0][0] for mutant in table_mutants(root)}
+    assert first == {'"ready"': "tests/test_b.py::quick", '"steady"': "tests/test_c.py::quick"}
 
 
 def test_tests_of_the_module_s_own_file_are_run(root: Path) -> None:
@@ -119,7 +140,7 @@ def test_an_excluded_or_failing_test_is_not_run(root: Path) -> None:
     failing.unusable.append("tests/test_a.py::slow")
     reach = Reach(root, [failing, row(root, "test_b", line2=[0, 1])])
     reach.leave_out("tests/test_b.py::quick")
-    assert reach.tests(mutant_of(root, "low")) == [["tests/test_a.py::quick", "tests/test_b.py::slow"]]
+    assert reach.tests(mutant_of(root, "low")) == [["tests/test_a.py::quick"], ["tests/test_b.py::slow"]]
 
 
 class Judge:
@@ -162,6 +183,23 @@ def test_a_survivor_is_judged_again_when_any_test_changes(root: Path) -> None:
     assert (verdict(root, judge), judge.asked) == (first, 1)
     (root / "tests" / "test_d.py").write_text("# changed\n", "utf-8")
     assert verdict(root, Judge("failed", "tests/test_d.py::new")) != first
+
+
+def test_a_mutant_whose_tests_were_not_all_run_is_judged_again(root: Path) -> None:
+    judge = Judge("stopped")
+    first = verdict(root, judge)
+    assert first is not None
+    assert first.outcome == "survived"
+    verdict(root, judge)
+    assert judge.asked == 2
+
+
+def test_the_test_that_notices_a_mutant_is_known_from_its_verdict(root: Path) -> None:
+    verdict(root, Judge("failed", "tests/test_a.py::quick"))
+    tests = digest_of_folders(root, ["tests"])
+    verdicts = Verdicts(root, root / "verdicts.jsonl", "s", tests)
+    assert verdicts.noticed_by(mutant_of(root, "low")) == "tests/test_a.py::quick"
+    assert not verdicts.noticed_by(mutant_of(root, "high"))
 
 
 def test_after_the_time_limit_only_known_verdicts_are_returned(root: Path) -> None:

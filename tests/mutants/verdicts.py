@@ -63,6 +63,11 @@ class Verdicts:
             if verdict.sources == sources and verdict.tests == self._depends_on(verdict.status, verdict.detail):
                 self._known[verdict.title] = verdict
 
+    def noticed_by(self, mutant: Mutant) -> str:
+        """Return the test that is known to notice a mutant; empty if none is known."""
+        known = self._known.get(mutant.title)
+        return known.detail if known is not None and "::" in known.detail else ""
+
     def of(
         self, mutant: Mutant, judge: Callable[[], dict[str, str]], clock: Callable[[], float], until: float
     ) -> Verdict | None:
@@ -81,6 +86,8 @@ class Verdicts:
         depends = self._depends_on(status, detail)
         seconds = round(clock() - began, 1)
         verdict = Verdict(mutant.id, mutant.title, mutant.text, status, detail, seconds, self._sources, depends)
+        if status == "stopped":
+            return verdict  # not all tests were run
         with self._file.open("a", encoding="utf-8") as file:
             file.write(json.dumps(dataclasses.asdict(verdict)) + "\n")
         return verdict
