@@ -2,10 +2,11 @@
 
 Started as `python -m tests.mutants.lane` with the copy as its working folder. It imports slow third-party modules and
 pytest's plugins once and forks a child for each run, so that no run has to start an interpreter. A child writes the
-bytecode of the modules that it compiles into the copy, and the next child reads it. A request is one line of JSON on standard
-input, `{"tests": [node ids], "seconds": limit}`. The result is one line on standard output,
-`{"failed": first failing test or "", "status": word}`. The word is `passed`, `failed`, `died` (the process ended before
-its tests did), `hung`, or `empty` (none of the tests exists).
+bytecode of the modules that it compiles into the copy, and the next child reads it.
+
+A request is one line of JSON on standard input, `{"tests": [node ids], "seconds": limit}`. The result is one line on
+standard output, `{"failed": first failing test or "", "status": word}`. The word is `passed`, `failed`, `died` (the
+process ended before its tests did), `hung`, or `empty` (none of the tests exists).
 """
 
 from __future__ import annotations

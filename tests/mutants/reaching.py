@@ -99,9 +99,7 @@ class Reach:
             for file, names in by_file.items()
         ]
         order.sort(key=lambda row: (row[1][0] not in first, *self._rank(*row, mutant, word)))
-        return self._parts(
-            [(file, [name for name in names if name not in self._left_out]) for file, names in order]
-        )
+        return self._parts([(file, [name for name in names if name not in self._left_out]) for file, names in order])
 
     def _parts(self, order: list[tuple[str, list[str]]]) -> list[list[str]]:
         """Split the tests of these files into parts. A test that is too slow for a part waits for a later one."""
