@@ -22,7 +22,7 @@ from tests.mutants.sites import Mutant, bound_names, sources
 FIRST_SECONDS = 1.0
 """The duration of the first part, in seconds. Each later part takes up to three times as long as the one before."""
 
-FILE_SECONDS = 0.1
+FILE_SECONDS = 0.2
 """The duration of importing and collecting one test file, roughly, in seconds."""
 
 LAST_FUNCTIONS = 3
@@ -64,6 +64,7 @@ class Reach:
         for name in self._usable:
             self._by_function[function_of(name)].append(name)
         self._noticed: dict[tuple[str, str], list[str]] = defaultdict(list)
+        self._noticed_before: dict[str, str] = {}
         self._uses, self._users = _index(root)
         self._starts = {
             source.path: sorted({node.lineno for node in ast.walk(source.tree) if isinstance(node, ast.stmt)}) or [1]
@@ -79,7 +80,8 @@ class Reach:
         return sorted(self._usable, key=lambda name: self.seconds[name])[::100]
 
     def note(self, mutant: Mutant, test: str) -> None:
-        """Remember that this test noticed the mutant: it is likely to notice other mutants of the same scope."""
+        """Remember the test that noticed a mutant. It runs first for this one and early for others of its scope."""
+        self._noticed_before[mutant.id] = test
         functions = self._noticed[mutant.path, mutant.scope]
         functions[:] = list(dict.fromkeys([function_of(test), *functions]))[:LAST_FUNCTIONS]
 
@@ -99,7 +101,9 @@ class Reach:
             for file, names in by_file.items()
         ]
         order.sort(key=lambda row: (row[1][0] not in first, *self._rank(*row, mutant, word)))
-        return self._parts([(file, [name for name in names if name not in self._left_out]) for file, names in order])
+        parts = self._parts([(file, [name for name in names if name not in self._left_out]) for file, names in order])
+        before = self._noticed_before.get(mutant.id, "")
+        return [[before], *parts] if before in self._number and before not in self._left_out else parts
 
     def _parts(self, order: list[tuple[str, list[str]]]) -> list[list[str]]:
         """Split the tests of these files into parts. A test that is too slow for a part waits for a later one."""

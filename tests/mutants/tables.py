@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tokenize
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -88,11 +89,23 @@ class _Table:
             self._visit(child)
 
     def _pattern(self, call: ast.AST) -> None:
-        """Add a mutant for each word of a pattern, misspelt."""
+        """Add a mutant for each word of a pattern, misspelt. Comments between its strings are no part of it."""
         for node in ast.walk(call):
             if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
                 start, end = self._source.span(node)
-                text = self._source.text(start, end)
-                for word in _WORD_OF_A_PATTERN.finditer(text):
-                    place = start + len(text[: word.start()].encode())
-                    self._add(place, place + len(word[0]), word[0] + "x", node.lineno)
+                for place, text, line in _strings(self._source.text(start, end)):
+                    for word in _WORD_OF_A_PATTERN.finditer(text):
+                        at = start + place + len(text[: word.start()].encode())
+                        self._add(at, at + len(word[0]), word[0] + "x", node.lineno + line)
+
+
+def _strings(text: str) -> Iterator[tuple[int, str, int]]:
+    """Yield the strings of an expression: offset in bytes, text with its quotes, and number of the line, from 0."""
+    lines = f"({text})".splitlines(keepends=True)
+    begins = [0]
+    for line in lines:
+        begins.append(begins[-1] + len(line.encode()))
+    for token in tokenize.generate_tokens(iter(lines).__next__):
+        if token.type == tokenize.STRING:
+            row, column = token.start
+            yield begins[row - 1] + len(lines[row - 1][:column].encode()) - 1, token.string, row - 1

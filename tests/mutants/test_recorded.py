@@ -106,9 +106,10 @@ def test_tests_that_reach_a_change_run_quick_ones_first(root: Path) -> None:
 def test_the_function_that_noticed_the_last_mutant_runs_first(root: Path) -> None:
     rows = [row(root, name, line2=[0, 1]) for name in ("test_a", "test_b", "test_c")]
     reach = Reach(root, rows)
-    low = mutant_of(root, "low")
-    reach.note(low, "tests/test_c.py::quick[some parameter]")
-    assert reach.tests(low)[0] == ["tests/test_c.py::quick", "tests/test_a.py::quick", "tests/test_b.py::quick"]
+    low, other = [mutant for mutant in all_mutants(root) if mutant.scope == "low"][:2]
+    reach.note(low, "tests/test_c.py::quick")
+    assert reach.tests(low)[0] == ["tests/test_c.py::quick"]
+    assert reach.tests(other)[0] == ["tests/test_c.py::quick", "tests/test_a.py::quick", "tests/test_b.py::quick"]
 
 
 def test_a_file_that_contains_the_changed_word_runs_first(root: Path) -> None:
@@ -200,6 +201,8 @@ def test_the_test_that_notices_a_mutant_is_known_from_its_verdict(root: Path) ->
     verdicts = Verdicts(root, root / "verdicts.jsonl", "s", tests)
     assert verdicts.noticed_by(mutant_of(root, "low")) == "tests/test_a.py::quick"
     assert not verdicts.noticed_by(mutant_of(root, "high"))
+    older = Verdicts(root, root / "verdicts.jsonl", "other sources", tests)
+    assert older.noticed_by(mutant_of(root, "low")) == "tests/test_a.py::quick"
 
 
 def test_after_the_time_limit_only_known_verdicts_are_returned(root: Path) -> None:

@@ -55,18 +55,20 @@ class Verdicts:
         self._sources = sources
         self._tests = tests
         self._known: dict[str, Verdict] = {}
+        self._noticed_by: dict[str, str] = {}
         for line in file.read_text("utf-8").splitlines() if file.exists() else ():
             try:
                 verdict = Verdict(**json.loads(line))
             except (ValueError, TypeError):
                 continue  # a truncated line, or a line of an older version
+            if "::" in verdict.detail:
+                self._noticed_by[verdict.id] = verdict.detail
             if verdict.sources == sources and verdict.tests == self._depends_on(verdict.status, verdict.detail):
                 self._known[verdict.title] = verdict
 
     def noticed_by(self, mutant: Mutant) -> str:
-        """Return the test that is known to notice a mutant; empty if none is known."""
-        known = self._known.get(mutant.title)
-        return known.detail if known is not None and "::" in known.detail else ""
+        """Return the last test that noticed a mutant, perhaps in older sources; empty if none is known."""
+        return self._noticed_by.get(mutant.id, "")
 
     def of(
         self, mutant: Mutant, judge: Callable[[], dict[str, str]], clock: Callable[[], float], until: float
