@@ -21,7 +21,7 @@ _WORDS = (
     r"|input token count[^.]{0,40}exceeds"  # Gemini
     r"|input is too long for requested model"  # Bedrock
     r"|tokens \+ `max_new_tokens` must be"  # Text Generation Inference, Together
-    r"|inputs? must have less than \d+ tokens"  # Text Generation Inference
+    r"|inputs?`? must have less than \d+ tokens"  # Text Generation Inference
 )
 
 ITS_CATEGORIES = frozenset({ErrorCategory.INVALID_ARG, ErrorCategory.UNKNOWN})

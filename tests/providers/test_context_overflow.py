@@ -99,6 +99,34 @@ TOO_LONG: dict[str, tuple[str, int, object]] = {
             "error_type": "validation",
         },
     ),
+    "TGI, the inputs alone": (
+        "openai-chat",
+        422,
+        {
+            "error": "Input validation error: `inputs` must have less than 1024 tokens. Given: 5000",
+            "error_type": "validation",
+        },
+    ),
+    "TGI, the inputs alone, older": (
+        "openai-chat",
+        422,
+        {"error": "Input validation error: inputs must have less than 1024 tokens. Given: 5000"},
+    ),
+    "Mistral": (
+        "openai-chat",
+        400,
+        {
+            "object": "error",
+            "message": "Prompt contains 40000 tokens, too large for model with 32768 maximum context length",
+            "type": "invalid_request_error",
+            "code": "3051",
+        },
+    ),
+    "Bedrock": (
+        "openai-chat",
+        400,
+        {"message": "Input is too long for requested model."},
+    ),
     "xAI": (
         "openai-chat",
         400,
@@ -111,6 +139,11 @@ TOO_LONG: dict[str, tuple[str, int, object]] = {
         "openai-chat",
         200,
         chat("maximum context length is 8192 tokens", code="context_length_exceeded"),
+    ),
+    "an error inside a stream of a server without codes": (
+        "openai-chat",
+        200,
+        {"error": {"message": "the prompt is too long"}},
     ),
 }
 
