@@ -1,0 +1,129 @@
+"""The bounds and words of every field with a range: the last accepted value and the first refused one.
+
+They are those of the documentation. A wrong value that may be a secret is not shown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import manystream as ms
+from manystream.engine import Limits
+from manystream.engine.option_rules import LIMITS, OPTIONS, POOL_LIMITS, TLS
+from manystream.providers.field_rules import PROFILE, QUIRKS, REQUEST, THINKING
+from manystream.providers.message_rules import BLOCKS, IMAGE, MARK, MESSAGE
+from manystream.providers.options import RETRY, TIMEOUTS
+from manystream.providers.profile import Profile, Quirks
+from manystream.providers.provider import MADE_OF, PROVIDER
+from manystream.providers.rules import Checker
+from manystream.transport.pool import PoolLimits
+from manystream.transport.tls import TLSConfig
+
+SMALL = 1e-9
+
+
+def request() -> ms.Request:
+    return ms.Request("gpt-5", [ms.Message.user("hello")])
+
+
+def profile() -> Profile:
+    return Profile(name="p", dialect="openai-chat", base_url="http://127.0.0.1/v1", key_variables=("KEY",))
+
+
+BOUNDS: dict[str, tuple[Checker, Callable[[], object], list[object], list[object]]] = {
+    "temperature": (REQUEST, request, [0, 2.5, None], [-SMALL, math.inf, math.nan]),
+    "top_p": (REQUEST, request, [0, 1, 0.5, None], [-SMALL, 1 + SMALL]),
+    "seed": (REQUEST, request, [-(2**63), 2**63 - 1, 0, None], [-(2**63) - 1, 2**63]),
+    "max_output_tokens": (REQUEST, request, [1, None], [0]),
+    "priority": (REQUEST, request, ["interactive", "normal", "batch"], ["", "high"]),
+    "tool_choice": (REQUEST, request, ["auto", "none", "required", "search"], [""]),
+    "tenant": (REQUEST, request, ["t", None], [""]),
+    "session": (REQUEST, request, ["s", None], [""]),
+    "stop": (REQUEST, request, [["a"], []], [[""]]),
+    "budget_tokens": (THINKING, ms.ThinkingConfig, [-1, 0, None], [-2]),
+    "level": (THINKING, ms.ThinkingConfig, ["none", "low", "med", "high", "medium"], ["max"]),
+    "effort": (THINKING, ms.ThinkingConfig, ["xhigh", None], [""]),
+    "max_tokens_member": (QUIRKS, Quirks, ["max_tokens", "max_completion_tokens", "by_model"], ["max"]),
+    "system_role": (QUIRKS, Quirks, ["system", "developer"], ["user"]),
+    "required_tool_choice": (QUIRKS, Quirks, ["required", "any"], ["auto"]),
+    "structured_output": (QUIRKS, Quirks, ["json_schema", "json_object"], ["json"]),
+    "auth_header": (QUIRKS, Quirks, ["x-key", None], [""]),
+    "name": (PROFILE, profile, ["p"], [""]),
+    "connect": (TIMEOUTS, ms.Timeouts, [SMALL, math.inf, None], [0, -1, math.nan]),
+    "max_attempts": (RETRY, ms.Retry, [1, 100], [0]),
+    "base": (RETRY, ms.Retry, [0, 1.5], [-SMALL, math.inf]),
+    "cap": (RETRY, ms.Retry, [0, math.inf], [-SMALL]),
+    "jitter": (RETRY, ms.Retry, [0, 1.5], [-SMALL, math.inf]),
+    "max_hint": (RETRY, ms.Retry, [0, math.inf], [-SMALL]),
+    "max_connections": (POOL_LIMITS, PoolLimits, [1], [0]),
+    "max_per_origin": (POOL_LIMITS, PoolLimits, [1], [0]),
+    "max_idle": (POOL_LIMITS, PoolLimits, [0], [-1]),
+    "idle_expiry": (POOL_LIMITS, PoolLimits, [0, math.inf], [-SMALL]),
+    "drain_seconds": (POOL_LIMITS, PoolLimits, [0, math.inf], [-SMALL]),
+    "max_age": (POOL_LIMITS, PoolLimits, [0, math.inf], [-SMALL]),
+    "max_event_bytes": (LIMITS, Limits, [1], [0]),
+    "max_response_bytes": (LIMITS, Limits, [1], [0]),
+    "max_error_bytes": (LIMITS, Limits, [0], [-1]),
+    "max_calls": (LIMITS, Limits, [1], [0]),
+    "max_buffered_bytes": (LIMITS, Limits, [1], [0]),
+    "max_choices": (LIMITS, Limits, [1], [0]),
+    "max_blocks": (LIMITS, Limits, [1], [0]),
+    "max_tool_calls": (LIMITS, Limits, [1], [0]),
+    "ttl": (MARK, ms.CacheControl, ["5m", "1h", None], ["1d"]),
+    "detail": (IMAGE, lambda: ms.Image(url="https://host/a.png"), ["auto", "low", "high", None], ["medium"]),
+}
+"""Field → its rules, a function that makes a value with this field, accepted values, refused values."""
+
+
+@pytest.mark.parametrize("field", BOUNDS)
+def test_a_field_takes_its_bounds_and_nothing_beyond(field: str) -> None:
+    checker, make, accepted, refused = BOUNDS[field]
+    for value in accepted:
+        checker.check(changed(make(), field, value), "it")
+    for value in refused:
+        with pytest.raises(ms.InvalidRequestError, match=rf"it\.{field}"):
+            checker.check(changed(make(), field, value), "it")
+
+
+def changed(made: Any, field: str, value: object) -> object:
+    """Return the object with one field set, as an assignment or a cast can set it."""
+    object.__setattr__(made, field, value)
+    return made
+
+
+SECRET = b"sk-canary-0123456789"
+
+SECRETS: dict[str, Callable[[], object]] = {
+    "messages": lambda: REQUEST.check(changed(request(), "messages", SECRET), "it"),
+    "metadata": lambda: REQUEST.check(changed(request(), "metadata", {"user": SECRET}), "it"),
+    "extra_headers": lambda: REQUEST.check(changed(request(), "extra_headers", {"x-key": SECRET}), "it"),
+    "content": lambda: MESSAGE.check(changed(ms.Message.user("x"), "content", SECRET), "it"),
+    "result": lambda: BLOCKS[ms.ToolResult].check(changed(ms.ToolResult("c", "x"), "content", SECRET), "it"),
+    "quirks' headers": lambda: QUIRKS.check(changed(Quirks(), "headers", (("x-key", SECRET),)), "it"),
+    "api_key": lambda: MADE_OF["api_key"].check(SECRET, "it"),
+    "base_url when made": lambda: MADE_OF["base_url"].check(SECRET, "it"),
+    "headers when made": lambda: MADE_OF["headers"].check({"x-key": SECRET}, "it"),
+    "base_url": lambda: PROVIDER.check(changed(ms.OpenAIChat("k"), "base_url", SECRET), "it"),
+    "headers": lambda: PROVIDER.check(changed(ms.OpenAIChat("k"), "headers", {"x-key": SECRET}), "it"),
+    "ca_data": lambda: TLS.check(changed(TLSConfig(), "ca_data", SECRET), "it"),
+    "providers": lambda: OPTIONS["providers"].check(SECRET, "it"),
+    "proxy": lambda: OPTIONS["proxy"].check(SECRET, "it"),
+}
+
+
+@pytest.mark.parametrize("place", SECRETS)
+def test_a_wrong_value_that_may_be_a_secret_is_not_shown(place: str) -> None:
+    with pytest.raises(ms.InvalidRequestError) as caught:
+        SECRETS[place]()
+    assert "canary" not in str(caught.value)
+
+
+def test_a_provider_s_name_is_not_empty() -> None:
+    with pytest.raises(ms.InvalidRequestError, match="not empty"):
+        MADE_OF["name"].check("", "it")
+    with pytest.raises(ms.InvalidRequestError, match="not empty"):
+        PROVIDER.check(changed(ms.OpenAIChat("k"), "name", ""), "it")
