@@ -96,11 +96,18 @@ class Reach:
             if self._tests[number] not in first:
                 by_file[self._tests[number].partition("::")[0]].append(self._tests[number])
         word = mutant.before.rpartition(".")[2].strip("'\"b") or mutant.before
+        by_table = {name for names in by_file.values() for name in names if any(map(name.__contains__, mutant.names))}
         order = [
-            (file, sorted(names, key=lambda name: (name not in first, word not in name, self.seconds[name])))
+            (
+                file,
+                sorted(
+                    names,
+                    key=lambda name: (name not in first, name not in by_table, word not in name, self.seconds[name]),
+                ),
+            )
             for file, names in by_file.items()
         ]
-        order.sort(key=lambda row: (row[1][0] not in first, *self._rank(*row, mutant, word)))
+        order.sort(key=lambda row: (row[1][0] not in first, row[1][0] not in by_table, *self._rank(*row, mutant, word)))
         parts = self._parts([(file, [name for name in names if name not in self._left_out]) for file, names in order])
         before = self._noticed_before.get(mutant.id, "")
         return [[before], *parts] if before in self._number and before not in self._left_out else parts
