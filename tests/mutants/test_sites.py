@@ -98,6 +98,15 @@ def test_every_entry_of_a_table_is_changed(tmp_path: Path) -> None:
     }
 
 
+def test_comments_between_the_strings_of_a_pattern_are_left(tmp_path: Path) -> None:
+    (tmp_path / "engine").mkdir()
+    text = 'import re\n\n_WORDS = re.compile(\n    r"too long"  # Café, Große\n    r"|\\bnever ends"  # others\n)\n'
+    (tmp_path / "engine" / "part.py").write_text(text, "utf-8")
+    mutants = table_mutants(tmp_path)
+    assert [(mutant.line, mutant.before) for mutant in mutants] == [(4, "too"), (4, "long"), (5, "ends")]
+    assert all(b"x" in mutant.apply(text.encode()) for mutant in mutants)
+
+
 @pytest.mark.parametrize("find", [all_mutants, table_mutants])
 def test_every_mutant_compiles_and_keeps_the_lines(find: object) -> None:
     mutants: list[Mutant] = find(ROOT)  # type: ignore[operator]
