@@ -92,6 +92,7 @@ fuzz: $(VENV)/.test ## fuzz every parser, guided by coverage, in its own environ
 
 # COUNT and SEED choose the draw; MUTANTS="--tables providers" changes every entry of the tables there instead,
 # MUTANTS="--tables --count 200 --seed 2 providers" 200 of them, and MUTANTS="--only 1a2b3c4d" one survivor again.
+# --most 10 goes on to the next mutant when tests of ten seconds have passed; the verdict is then left open.
 mutants: $(VENV)/.test ## make 100 random changes of the code; a test must notice each: make mutants SEED=2 COUNT=40
 	@$(BIN)/python -m tests.mutants $(if $(MUTANTS),$(MUTANTS),--count "$(COUNT)" --seed "$(SEED)")
 
