@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import pickle
 import statistics
 import subprocess
 import sys
@@ -30,7 +31,7 @@ import trio
 from manystream.batch import Counters, Journal, read_lines
 from manystream.ray.cluster import Died, Replied, Unreachable
 from manystream.ray.driver import ClusterBatch
-from manystream.ray.exchange import ActorExchange, Answer, Offer
+from manystream.ray.exchange import ActorExchange, Answer, Offer, Reply, Row
 from manystream.ray.leases import RENEW_SECONDS, Holder, Keeper
 from manystream.ray.worker import WorkerReply
 from manystream.simulator import open_simulator
@@ -181,6 +182,21 @@ class InstantCluster:
         return ""
 
 
+def travel_us(rows: int = CONCURRENCY // ACTORS) -> float:
+    """Return the CPU microseconds of each row for pickling an exchange and its reply, and for reading both."""
+    from ray import cloudpickle
+
+    offer = Offer(1, tuple(Row(number, number + 1, b"x" * 80) for number in range(rows)), 0.0)
+    answers = tuple(Answer(number, b"x" * 480, failed=False) for number in range(rows))
+    reply = WorkerReply(Reply(1, answers, 0.0), Counters(), "", False)
+    rounds = max(4, RENEWALS // rows)
+    began = time.process_time()
+    for _ in range(rounds):
+        for message in (offer, reply):
+            pickle.loads(cloudpickle.dumps(message))
+    return (time.process_time() - began) / rounds / rows * 1e6
+
+
 def driver_us(folder: Path, rows: int) -> float:
     """Return the CPU microseconds of the driver for each row: reading, handing out, and writing the answer."""
     prompts = write_prompts(folder, rows)
@@ -214,6 +230,7 @@ def main() -> None:
     print("| what | figure |\n|---|---|")
     for holders in HOLDERS:
         print(f"| a lease with {holders:,} holders | {min(lease_us(holders) for _ in range(5)):.1f} µs of CPU |")
+    print(f"| a row and its answer between processes: pickled and read | {min(travel_us() for _ in range(5)):.1f} µs |")
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     plain: list[float] = []
     actors: list[float] = []

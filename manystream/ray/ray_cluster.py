@@ -46,6 +46,7 @@ ACTOR_OPTIONS: dict[str, object] = {
     "max_task_retries": 0,
     "max_concurrency": 2,  # a repetition of an exchange may run beside the first
     "scheduling_strategy": "SPREAD",
+    "enable_task_events": False,  # Ray's dashboard needs no event of each exchange
 }
 
 

@@ -101,7 +101,11 @@ class Worker:
     def __init__(self, options: WorkerOptions, clock: Callable[[], float] = time.monotonic) -> None:
         self._options = options
         self._clock = clock
-        self._lock = threading.Condition()
+        self._lock = threading.Lock()
+        self._first = threading.Condition(self._lock)
+        """notified of the first answer of an exchange, and of a failure"""
+        self._failed = threading.Condition(self._lock)
+        """notified of a failure only: a thread that woke up for each answer would cost more than the answer"""
         self._exchange = ActorExchange(clock())
         self._rows: deque[Row] = deque()
         self._counters = Counters()
@@ -120,8 +124,8 @@ class Worker:
         with self._lock:
             self._rows += self._exchange.receive(offer, self._clock())
             self._in_trio(lambda: self._go_on(offer.leases))
-            if self._lock.wait_for(self._is_current(offer.seq), FIRST_ANSWER_SECONDS) and not self._failure:
-                self._lock.wait_for(lambda: self._failure != "", COLLECT_SECONDS)
+            if self._first.wait_for(self._need_not_wait, FIRST_ANSWER_SECONDS):
+                self._failed.wait_for(lambda: self._failure != "", COLLECT_SECONDS)
             reply = self._exchange.reply(offer.seq, self._clock())
             counters = replace(self._counters, cost=dict(self._counters.cost), failures={})
             requests = self._rates.ask(reply.sent_at) if self._rates is not None else ()
@@ -134,12 +138,10 @@ class Worker:
             self._in_trio(self._wake)
         self._thread.join()
 
-    def _is_current(self, seq: int) -> Callable[[], bool]:
-        """Return a function that returns whether an exchange need not wait longer for its first answer."""
-        return lambda: self._exchange.has_answers or self._failure != "" or not self._busy()
-
-    def _busy(self) -> bool:
-        return bool(self._rows) or self._counters.running > 0
+    def _need_not_wait(self) -> bool:
+        """Return whether an exchange need not wait longer for its first answer."""
+        busy = bool(self._rows) or self._counters.running > 0
+        return self._exchange.has_answers or self._failure != "" or not busy
 
     def _in_trio(self, function: Callable[[], None]) -> None:
         """Call a function in the batch's thread soon. The lock is held."""
@@ -173,7 +175,8 @@ class Worker:
         with self._lock:
             self._token = None
             self._failure, self._final = failure, final
-            self._lock.notify_all()
+            self._first.notify_all()
+            self._failed.notify_all()
 
     async def _run_batch(self) -> None:
         options = self._options
@@ -223,8 +226,10 @@ class Worker:
 
     def _add(self, answer: Answer) -> None:
         with self._lock:
+            is_first = not self._exchange.has_answers
             self._exchange.add(answer)
-            self._lock.notify_all()
+            if is_first:
+                self._first.notify_all()
         self._wake()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from manystream.ray.exchange import (
@@ -14,6 +16,7 @@ from manystream.ray.exchange import (
     Reply,
     Row,
 )
+from manystream.ray.leases import Lease, LeaseNumber
 from manystream.ray.watch import READY_SECONDS, SILENT_SECONDS, Watch
 
 
@@ -158,3 +161,14 @@ def test_a_pause_of_the_driver_is_no_silence_of_the_actors() -> None:
     assert watch.overdue(3600.0) == []
     assert looked_at(watch, 3600.0 + 3.9, 3600.0) == []
     assert looked_at(watch, 3600.0 + 4.1, 3604.0) == [1], "it was silent for one second of the pause"
+
+
+def test_messages_that_were_pickled_are_equal_to_the_originals() -> None:
+    driver, actor = DriverExchange(), ActorExchange(0.0)
+    offer = driver.offer((row(1), Row(2, 2, b"")), (Lease(LeaseNumber(1, 2), 0.5, 3.0),))
+    actor.receive(offer, 0.0)
+    actor.add(answer(1))
+    actor.add(Answer(2, b"{}", failed=True))
+    reply = actor.reply(1, 0.5)
+    assert pickle.loads(pickle.dumps((offer, reply))) == (offer, reply)
+    assert b"Answer" not in pickle.dumps(reply), "each object of a class costs more than its content"
