@@ -36,6 +36,7 @@ from .stop import MakeStop, Stop
 from .token_estimate import estimate_input_tokens
 from .traffic.coverage import EVERY_CALL, Entry, find_entries
 from .traffic.declared import DeclaredLimit
+from .traffic.leased import LeasedRateLimit
 from .traffic.options import Traffic
 from .traffic.route_options import Route
 from .traffic.scope import Scope
@@ -208,11 +209,12 @@ class Dispatcher:
         return name
 
     def _declared_limit(self, entry: Entry, account: Account) -> DeclaredLimit:
-        key = (entry.key, None if entry.key == EVERY_CALL else account)
+        declared = self._traffic.rates[entry.key]
+        is_one = entry.key == EVERY_CALL or isinstance(declared, LeasedRateLimit)
+        key = (entry.key, None if is_one else account)
         limit = self._declared.get(key)
         if limit is None:
-            now = self._runtime.loop.clock()
-            limit = self._declared[key] = DeclaredLimit(entry.key, self._traffic.rates[entry.key], now)
+            limit = self._declared[key] = DeclaredLimit(entry.key, declared, self._runtime.loop.clock())
             if limit.lease is not None:
                 limit.lease.is_wanted = partial(_has_line, limit)
                 limit.lease.listen(partial(self._next_in_line, limit, None))

@@ -120,7 +120,7 @@ def _never() -> bool:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class LeasedRateLimit(RateLimit):
-    """A limit of which an engine may use what it has leased. In `Traffic.rates` it stands at `"*"`.
+    """A limit of which an engine may use what it has leased. It is one limit for all API keys that its entry covers.
 
     lease: what the engine may use.
     """

@@ -1,8 +1,8 @@
 """manystream on a Ray cluster: answers as columns of a data set, engines as actors, and `manystream batch --ray`.
 
-The modules `exchange`, `ledger`, `watch`, `leases` and `amounts` hold the rules of a batch, `answers`, `rows` and
-`asker` those of a data set. They need no Ray: their callers pass the time and carry the messages. Tests run them with
-messages that are lost, repeated and late.
+The modules `exchange`, `ledger`, `watch`, `leases` and `amounts` hold the rules of a batch, `answers`, `rows`, `asker`
+and `shared_rates` those of a data set. They need no Ray: their callers pass the time and carry the messages. Tests run
+them with messages that are lost, repeated and late.
 
 Each name is imported from its module when it is first used, because a batch needs none of them.
 """
@@ -16,11 +16,20 @@ if TYPE_CHECKING:
     from .ask import Ask as Ask
     from .ask import ask_options as ask_options
     from .engine_actor import EngineActor as EngineActor
+    from .ray_rates import share_rates as share_rates
     from .rows import AskError as AskError
+    from .shared_rates import SharedRates as SharedRates
 
-__all__ = ["Ask", "AskError", "EngineActor", "ask_options"]
+__all__ = ["Ask", "AskError", "EngineActor", "SharedRates", "ask_options", "share_rates"]
 
-HOMES = {"Ask": ".ask", "AskError": ".rows", "EngineActor": ".engine_actor", "ask_options": ".ask"}
+HOMES = {
+    "Ask": ".ask",
+    "AskError": ".rows",
+    "EngineActor": ".engine_actor",
+    "SharedRates": ".shared_rates",
+    "ask_options": ".ask",
+    "share_rates": ".ray_rates",
+}
 
 if not TYPE_CHECKING:
 

@@ -27,6 +27,8 @@ from ..providers.rules import whole
 from .asker import Asker, Journal
 from .divided import divided
 from .ray_answers import compute_strategy, start_journal
+from .ray_rates import start_rates
+from .shared_rates import SharedRates
 from .tables import Tables, import_pyarrow
 
 CALLS_PER_ACTOR = 16
@@ -44,6 +46,7 @@ class Ask:
     providers: the providers, with their keys.
     concurrency: the most calls that run or wait at a time in this actor.
     traffic: the engine's traffic control, or None.
+    shared: limits that the actors share, or None.
     journal: keeps the answers, or None.
     options: the options of each `Request`.
 
@@ -57,6 +60,7 @@ class Ask:
         providers: Sequence[Provider],
         concurrency: int,
         traffic: Traffic | None = None,
+        shared: SharedRates | None = None,
         journal: Journal | None = None,
         options: RequestOptions | None = None,
     ) -> None:
@@ -64,7 +68,7 @@ class Ask:
         self._options: RequestOptions = options or {}
         self._tables = Tables()
         self._has_journal = journal is not None
-        self._asker = Asker(providers, concurrency, journal, {"traffic": traffic})
+        self._asker = Asker(providers, concurrency, journal, {"traffic": traffic}, shared)
 
     def __repr__(self) -> str:
         return f"<Ask {self._model}>"
@@ -103,21 +107,22 @@ def ask_options(
     actors: the number of actors. Each uses one CPU of the cluster.
     concurrency: the most calls that run or wait at a time, of all actors together.
     providers: the providers that the model's name may select. Keys are looked up here, and sent to the actors.
-    traffic: when calls are sent. Each actor uses its part of the declared `rates`. `budgets` are refused.
+    traffic: when calls are sent. The actors share the declared `rates`: each leases what it can use. An entry for
+        several API keys, and the concurrent calls, are divided into equal parts. `budgets` need a single actor.
     journal: a file of answers on this machine. A row whose `id` is in it is not asked again, also in later runs. The
         failures go to a file beside it, such as `answers.errors.jsonl`.
     retry_failed: whether to ask rows again that failed in earlier runs.
     options: the options of each `Request`, such as `system` and `max_output_tokens`.
 
-    A journal starts an actor on this machine, so it connects to Ray if the program has not. Raises
-    `InvalidRequestError`, and `AskError` if Ray is not installed or the journal cannot be used.
+    A journal and shared rates start an actor each on this machine, so they connect to Ray if the program has not.
+    Raises `InvalidRequestError`, and `AskError` if Ray is not installed or the journal cannot be used.
     """
     whole(1).check(actors, "actors")
     whole(1).check(concurrency, "concurrency")
     if concurrency < actors:
         raise InvalidRequestError("concurrency", f"must be at least 1 for each of {actors} actors, not {concurrency}")
     _check(model, providers, traffic, options)
-    part = divided(traffic, actors)
+    part, limits = divided(traffic, providers, actors)
     with_keys = [_with_key(provider) for provider in providers]
     compute = compute_strategy(actors, CALLS_PER_ACTOR)
     import_pyarrow()
@@ -128,6 +133,7 @@ def ask_options(
             "providers": with_keys,
             "concurrency": concurrency // actors,
             "traffic": part,
+            "shared": start_rates(limits) if limits else None,
             "journal": start_journal(path, retry_failed=retry_failed) if path is not None else None,
             "options": options,
         },

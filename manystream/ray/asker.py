@@ -21,13 +21,13 @@ from ..batch.run import answer_record, failure_record
 from ..engine.completion import Completion
 from ..engine.errors import EngineClosedError
 from ..engine.options import EngineOptions
-from ..portal import open_thread
 from ..providers.errors import ErrorCategory, InvalidRequestError, ProviderError
 from ..providers.json_values import JSONObject, loads_object
 from ..providers.provider import Provider
 from ..providers.registry import select
 from .exchange import Answer
 from .rows import AskedRow, AskError, unsent_record
+from .shared_rates import SharedRates, open_sharing_thread
 
 STARTS_AT_ONCE = 64
 """So many calls are started before the streams of others are read again."""
@@ -101,6 +101,7 @@ class Asker:
     concurrency: the most calls that run or wait at a time.
     journal: keeps the answers; None for no journal.
     options: those of the engine.
+    shared: limits that the engine shares with those of other actors; None for none.
 
     running: the number of calls that run or wait now.
 
@@ -108,12 +109,17 @@ class Asker:
     """
 
     def __init__(
-        self, providers: Sequence[Provider], concurrency: int, journal: Journal | None, options: EngineOptions
+        self,
+        providers: Sequence[Provider],
+        concurrency: int,
+        journal: Journal | None,
+        options: EngineOptions,
+        shared: SharedRates | None = None,
     ) -> None:
         self._concurrency = concurrency
         self._journal = journal
         self._open = ExitStack()
-        self._engine, self._thread = self._open.enter_context(open_thread(providers, **options))
+        self._engine, self._thread = self._open.enter_context(open_sharing_thread(providers, shared, **options))
         self._providers = tuple(providers)
         self._names: dict[str, str | None] = {}
         self._waiting: deque[_Block] = deque()

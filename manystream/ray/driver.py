@@ -18,6 +18,7 @@ from ..batch import BatchError, Counters, Journal, JournalError, LineError, Shar
 from ..batch.intake import Intake
 from ..batch.journal import INVALID_LINE
 from ..batch.line_file import encoded
+from ..engine.traffic.coverage import EVERY_CALL
 from ..engine.traffic.rate_limit import RateLimit
 from ..providers.json_values import JSONObject, loads_object, mapping, string
 from .cluster import Cluster, ClusterError, Died, Replied, Unreachable
@@ -173,7 +174,8 @@ class ClusterBatch:
 
     async def _drive(self, input: _Input) -> None:
         watch = Watch(trio.current_time())
-        self._keepers = keepers_of(self._limit, trio.current_time())
+        limits = {EVERY_CALL: self._limit} if self._limit is not None else {}
+        self._keepers = keepers_of(limits, trio.current_time())
         try:
             self._read(input)
             while not self._stopped and not self.ledger.done:

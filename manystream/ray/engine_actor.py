@@ -16,11 +16,12 @@ from typing import TypeVar, Unpack, overload
 from ..engine.completion import Completion
 from ..engine.limits import CONCURRENCY
 from ..engine.options import EngineOptions
-from ..portal import open_portal
+from ..engine.portal import Portal
 from ..providers.events import Event
 from ..providers.provider import Provider
 from ..providers.request import Request
 from ..providers.response import Response
+from .shared_rates import SharedRates, open_sharing_thread
 
 Key = TypeVar("Key")
 
@@ -31,14 +32,19 @@ class EngineActor:
 
     providers: the providers that requests may name. Give them their keys: the actor has the environment of its own
         machine.
+    shared: limits that several actors share, from `share_rates`; None for none. They apply in addition to those of
+        `traffic`.
     options: those of `manystream.open_engine`.
 
     Raises `InvalidRequestError`.
     """
 
-    def __init__(self, providers: Sequence[Provider], **options: Unpack[EngineOptions]) -> None:
+    def __init__(
+        self, providers: Sequence[Provider], *, shared: SharedRates | None = None, **options: Unpack[EngineOptions]
+    ) -> None:
         self._open = ExitStack()
-        self._portal = self._open.enter_context(open_portal(providers, **options))
+        engine, _ = self._open.enter_context(open_sharing_thread(providers, shared, **options))
+        self._portal: Portal = engine.from_thread
 
     def __repr__(self) -> str:
         return f"<EngineActor {self._portal!r}>"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import atexit
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from ..batch.line_file import JournalError
@@ -83,24 +83,30 @@ class RayJournal:
             reason = cause.strerror if isinstance(cause, OSError) else cause
             raise AskError(f"cannot write {self.path}: {reason}") from None
         except ray.exceptions.RayError as error:
-            raise AskError(f"the journal {self.path} cannot be reached: {_first_line(error)}") from None
+            raise AskError(f"the journal {self.path} cannot be reached: {first_line(error)}") from None
 
 
 def start_journal(path: str, *, retry_failed: bool) -> RayJournal:
     """Start the actor of a journal on this node. Raises `AskError` if its files cannot be used."""
+    actor = start_here(AnswerActor, KEEPER_OPTIONS, path, retry_failed)
+    ray = import_ray()
+    try:
+        failure = str(ray.get(actor.failure.remote(), timeout=START_SECONDS + LOCK_SECONDS))
+    except ray.exceptions.RayError as error:
+        raise AskError(f"the journal {path} cannot be opened: {first_line(error)}") from None
+    if failure:
+        raise AskError(failure)
+    return RayJournal(path, actor)
+
+
+def start_here(of: type, options: Mapping[str, object], *arguments: object) -> Any:
+    """Start an actor of a class on this node. Connect to Ray if the program has not. Raises `AskError`."""
     ray = _ray()
     if not ray.is_initialized():
         ray.init()
     strategies: Any = importlib.import_module("ray.util.scheduling_strategies")
     here = strategies.NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    actor = ray.remote(**KEEPER_OPTIONS, scheduling_strategy=here)(AnswerActor).remote(path, retry_failed)
-    try:
-        failure = str(ray.get(actor.failure.remote(), timeout=START_SECONDS + LOCK_SECONDS))
-    except ray.exceptions.RayError as error:
-        raise AskError(f"the journal {path} cannot be opened: {_first_line(error)}") from None
-    if failure:
-        raise AskError(failure)
-    return RayJournal(path, actor)
+    return ray.remote(**options, scheduling_strategy=here)(of).remote(*arguments)
 
 
 def compute_strategy(actors: int, calls: int) -> Any:
@@ -118,7 +124,8 @@ def compute_strategy(actors: int, calls: int) -> Any:
     )
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message."""
     return (str(error).strip() or type(error).__name__).partition("\n")[0]
 
 

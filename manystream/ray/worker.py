@@ -21,6 +21,7 @@ from ..batch.line_file import encoded
 from ..batch.lines import ChooseModel, LineId
 from ..batch.prices import price_list
 from ..engine import open_engine
+from ..engine.traffic.coverage import EVERY_CALL
 from ..engine.traffic.options import Traffic
 from ..engine.traffic.rate_limit import RateLimit
 from ..engine.traffic.route_options import Route
@@ -181,7 +182,8 @@ class Worker:
     async def _run_batch(self) -> None:
         options = self._options
         retry = Retry(max_attempts=options.attempts, cap=60.0)
-        rates = WorkerRates(options.limit, options.concurrency, trio.current_time())
+        limit = options.limit or RateLimit(concurrent=options.concurrency)
+        rates = WorkerRates({EVERY_CALL: limit}, trio.current_time())
         traffic = Traffic(rates=rates.declared, routes=options.routes, adaptive=options.adaptive)
         failure: Exception | None = None
         async with open_engine(

@@ -5,6 +5,7 @@ base_url: the server.
 rows, blocks, actors, concurrency: numbers.
 delay: seconds of each answer.
 journal: the file of answers, or null.
+requests_per_second: the limit of all actors together, or null.
 output: the file that the rows are written to, as JSON lines.
 """
 
@@ -38,6 +39,7 @@ def main() -> None:
     options = {"num_cpus": 4, "include_dashboard": False} if local else {}
     ray.init(settings["address"], log_to_driver=False, logging_level=logging.ERROR, **options)
     ray.data.DataContext.get_current().enable_progress_bars = False
+    rate = settings["requests_per_second"]
     rows = [row(number, settings["delay"]) for number in range(settings["rows"])]
     asked = ray.data.from_items(rows).repartition(settings["blocks"])
     answered = asked.map_batches(
@@ -47,6 +49,7 @@ def main() -> None:
             actors=settings["actors"],
             concurrency=settings["concurrency"],
             providers=[ms.OpenAIChat("5ecret", settings["base_url"], name="sim")],
+            traffic=ms.Traffic(rates={"sim": ms.RateLimit(requests_per_second=rate)}) if rate else None,
             journal=settings["journal"],
         ),
     )

@@ -50,6 +50,23 @@ def is_worker(pid: int) -> bool:
         return False
 
 
+ASKS, KEEPS, RATES = b"MapWorker(MapBatches(Ask))", b"AnswerActor", b"RateActor"
+"""What the titles of processes hold that ask rows, of the one that keeps the journal, and of the keeper of rates."""
+
+
+def titled(pid: int, title: bytes) -> list[int]:
+    """Return the processes below this one whose title holds a text."""
+    found: list[int] = []
+    for process in processes_below(pid):
+        try:
+            has_title = title in Path(f"/proc/{process}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if has_title:
+            found.append(process)
+    return found
+
+
 FAULTS = {"killed": (signal.SIGKILL, 0.0), "frozen": (signal.SIGSTOP, 0.0), "frozen for 8 s": (signal.SIGSTOP, 8.0)}
 
 

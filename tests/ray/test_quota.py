@@ -1,93 +1,27 @@
-"""`manystream batch --ray --max-rps` on three nodes: the limit holds while a node and the driver are killed.
+"""Limits on the rate on three nodes: they hold while nodes, drivers and keepers are killed.
 
 The server runs in this process and notes when each request arrives.
 """
 
 from __future__ import annotations
 
-import threading
+import os
+import signal
 import time
-from bisect import bisect_left
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
-
-from tests.support.peers import Line, answer, chat_answer, open_peer
 
 from .batch_run import Run
-from .nodes import Fault
+from .counting import LIMIT, CountingServer
+from .data_run import DataRun
+from .nodes import ASKS, RATES, Fault, raylet, titled
 
 pytest.importorskip("ray", reason="needs Ray: make ray")
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
-LIMIT = 500
 ROWS = 20_000
-LATE = 0.02
-"""A server that runs later than this cannot tell when requests have arrived."""
-
-CALM = 0.8
-"""The part of the spans in which the server must run all the time, so that the use of the limit is compared. On a busy
-machine, workers stop for longer than they may save up their rate, and use less."""
-
-
-class CountingServer:
-    """A server that notes when each request arrives, and the times at which it did not run itself."""
-
-    def __init__(self) -> None:
-        self.at: list[float] = []
-        self.stalls: list[float] = []
-        self.url = ""
-        self._ready = threading.Event()
-        self._token: trio.lowlevel.TrioToken | None = None
-        self._scope = trio.CancelScope()
-        self._thread = threading.Thread(target=lambda: trio.run(self._run))
-
-    @contextmanager
-    def running(self) -> Iterator[CountingServer]:
-        self._thread.start()
-        self._ready.wait()
-        try:
-            yield self
-        finally:
-            assert self._token is not None
-            self._token.run_sync_soon(self._scope.cancel)
-            self._thread.join()
-
-    async def _run(self) -> None:
-        self._token = trio.lowlevel.current_trio_token()
-        with self._scope:
-            async with open_peer(self._serve) as peer:
-                self.url = peer.url
-                self._ready.set()
-                while True:
-                    asked = time.monotonic()
-                    await trio.sleep(0.01)
-                    if time.monotonic() - asked > 0.01 + LATE:
-                        self.stalls.append(time.monotonic())
-
-    async def _serve(self, line: Line) -> None:
-        while await line.request():
-            self.at.append(time.monotonic())
-            await trio.sleep(0.3)
-            await line.send(answer(chat_answer("fine")))
-
-    @staticmethod
-    def spans(seconds: float, since: float, until: float) -> list[float]:
-        """Return the beginnings of all spans of so many seconds."""
-        count = int((until - since - seconds) / 0.1) + 1
-        return [since + 0.1 * number for number in range(max(0, count))]
-
-    def counts(self, seconds: float, since: float, until: float) -> list[int]:
-        """Return the requests in each span of so many seconds in which the server ran all the time."""
-        return [
-            bisect_left(self.at, begin + seconds) - bisect_left(self.at, begin)
-            for begin in self.spans(seconds, since, until)
-            if bisect_left(self.stalls, begin - LATE) == bisect_left(self.stalls, begin + seconds + LATE)
-        ]
 
 
 def test_the_limit_holds_while_a_worker_and_the_driver_are_killed(cluster: Any, tmp_path: Path) -> None:
@@ -101,12 +35,29 @@ def test_the_limit_holds_while_a_worker_and_the_driver_are_killed(cluster: Any, 
         with Run(tmp_path, cluster.address, server.url, *words, rows=ROWS) as run:
             run.end()
         run.check()
-    first, last = server.at[0], server.at[-1]
-    seconds, tens = server.counts(1.0, first, last), server.counts(10.0, first, last)
-    spans, quiet = server.spans(1.0, first + 5, quiet_until), server.counts(1.0, first + 5, quiet_until)
-    print(f"most in a second {max(seconds)} of {len(seconds)}, in ten {max(tens, default=0)} of {len(tens)}")
-    used = sum(quiet) / max(1, len(quiet)) / LIMIT
-    print(f"used without a fault: {used:.1%} in {len(quiet)} calm spans of {len(spans)}")
-    assert max(seconds) <= 1.05 * LIMIT
-    assert max(tens, default=0) <= 1.01 * 10 * LIMIT
-    assert used >= 0.95 or len(quiet) < CALM * len(spans)
+    server.check(quiet_until)
+
+
+def test_the_limit_of_a_data_set_holds_while_its_keeper_and_an_actor_are_killed(cluster: Any, tmp_path: Path) -> None:
+    with CountingServer().running() as server:
+        run = DataRun(
+            tmp_path,
+            cluster.address,
+            server.url,
+            lambda: len(server.at),
+            rows=ROWS,
+            blocks=200,
+            requests_per_second=LIMIT,
+        )
+        try:
+            run.reach(ROWS // 3)
+            quiet_until = time.monotonic()
+            (keeper,) = titled(raylet(cluster.head_node), RATES)
+            actors = [pid for node in cluster.worker_nodes for pid in titled(raylet(node), ASKS)]
+            os.kill(keeper, signal.SIGKILL)
+            os.kill(actors[0], signal.SIGKILL)
+            run.end()
+        finally:
+            run.kill()
+    assert len(run.output.read_text("utf-8").splitlines()) == ROWS
+    server.check(quiet_until)

@@ -21,13 +21,13 @@ REQUEST = ms.Request("openai/gpt-5", [ms.Message.user("hello")])
 class Leased:
     """A limit with the buckets of its lease. The traffic control of an engine holds it."""
 
-    def __init__(self, *, adaptive: bool = True, **limits: float) -> None:
+    def __init__(self, *, adaptive: bool = True, of: str = "*", **limits: float) -> None:
         whole = ms.RateLimit(**limits)  # type: ignore[arg-type]
         self.buckets = [LeasedBucket(row.window, trio.current_time()) for row in limits_of(whole)]
-        self.lease = RateLease(whole, self.buckets, "*")
+        self.lease = RateLease(whole, self.buckets, of)
         options = {field.name: getattr(whole, field.name) for field in dataclasses.fields(whole)}
         limit = LeasedRateLimit(**options, lease=self.lease)
-        self.traffic = ms.Traffic(rates={"*": limit}, adaptive=adaptive)
+        self.traffic = ms.Traffic(rates={of: limit}, adaptive=adaptive)
 
     def extend(self, seconds: float, *rates: float) -> None:
         """Use these rates for so many seconds."""
@@ -149,3 +149,19 @@ async def test_a_scope_that_the_server_holds_back_is_not_forgotten(autojump_cloc
         leased.extend(1000, 100)
         for call in calls:
             assert (await call.wait()).success
+
+
+@pytest.mark.trio
+async def test_a_leased_limit_is_one_for_all_keys_of_its_entry(autojump_clock: trio.testing.MockClock) -> None:
+    server = Limited(per_minute=1e6, seconds=0)
+    leased = Leased(of="openai", requests_per_second=100)
+    async with open_limited(server) as peer:
+        two = ms.OpenAIChat(["first-secret", "second-secret"], peer.url, name="openai")
+        async with ms.open_engine([two], traffic=leased.traffic) as engine:
+            calls = [engine.start_stream(REQUEST) for _ in range(60)]
+            leased.extend(4, 10)
+            await trio.sleep(20)
+            assert 38 <= server.sent <= 40
+            leased.extend(4, 100)
+            for call in calls:
+                assert (await call.wait()).success

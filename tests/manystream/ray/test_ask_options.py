@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 import manystream as ms
-from manystream.ray import Ask, AskError, EngineActor, ask, ask_options
+from manystream.ray import Ask, AskError, EngineActor, ask, ask_options, share_rates
 from manystream.ray.divided import divided
 from manystream.ray.tables import import_pyarrow
 
@@ -22,6 +23,7 @@ def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace what needs Ray and pyarrow."""
     monkeypatch.setattr(ask, "compute_strategy", lambda actors, calls: (actors, calls))
     monkeypatch.setattr(ask, "start_journal", lambda path, retry_failed: (path, retry_failed))
+    monkeypatch.setattr(ask, "start_rates", lambda limits: ("keeper", limits))
     monkeypatch.setattr(ask, "import_pyarrow", lambda: None)
 
 
@@ -38,6 +40,7 @@ def test_the_arguments_of_map_batches(tmp_path: Any) -> None:
             "providers": [PROVIDER],
             "concurrency": 2,
             "traffic": None,
+            "shared": None,
             "journal": (str(tmp_path / "a.jsonl"), True),
             "options": {"temperature": 0.5, "system": "brief"},
         },
@@ -88,19 +91,40 @@ def test_an_unknown_option_is_named() -> None:
         options(temprature=1)
 
 
-def test_each_actor_has_an_equal_part_of_the_declared_limits() -> None:
-    limit = ms.RateLimit(requests_per_minute=100, tokens_per_minute=10_000, concurrent=9)
-    part = divided(ms.Traffic(rates={"sim": limit}, adaptive=False), 4)
-    assert part == ms.Traffic(
-        rates={"sim": ms.RateLimit(requests_per_minute=25, tokens_per_minute=2500, concurrent=2)}, adaptive=False
-    )
-    assert divided(None, 4) is None
+LIMIT = ms.RateLimit(requests_per_minute=100, tokens_per_minute=10_000, concurrent=9)
+
+
+def test_actors_share_rates_and_divide_what_cannot_be_shared() -> None:
+    rates = {"sim": LIMIT, "*": ms.RateLimit(requests_per_second=5), "sim/m": ms.RateLimit(concurrent=8)}
+    part, shared = divided(ms.Traffic(rates=rates, adaptive=False), [PROVIDER], 4)
+    assert part == ms.Traffic(rates={"sim/m": ms.RateLimit(concurrent=2)}, adaptive=False)
+    assert shared == {"sim": dataclasses.replace(LIMIT, concurrent=2), "*": ms.RateLimit(requests_per_second=5)}
+    found = options(traffic=ms.Traffic(rates=rates))["fn_constructor_kwargs"]
+    assert (found["shared"], set(found["traffic"].rates)) == (("keeper", shared), {"sim/m"})
+
+
+def test_a_limit_for_several_keys_is_divided() -> None:
+    several = ms.OpenAIChat([SECRET, "second"], "http://127.0.0.1:9/v1", name="sim")
+    part, shared = divided(ms.Traffic(rates={"sim": LIMIT}), [several], 4)
+    assert part is not None
+    assert part.rates == {"sim": ms.RateLimit(requests_per_minute=25, tokens_per_minute=2500, concurrent=2)}
+    assert shared == {}
+
+
+def test_limits_that_cannot_be_divided_are_refused() -> None:
+    assert divided(None, [PROVIDER], 4) == (None, {})
     with pytest.raises(ms.InvalidRequestError, match=r"traffic.rates\['sim'\].concurrent: must be at least 1 for each"):
-        divided(ms.Traffic(rates={"sim": limit}), 10)
+        divided(ms.Traffic(rates={"sim": LIMIT}), [PROVIDER], 10)
     budgets = ms.Traffic(budgets=[ms.Budget(calls=5)])
-    assert divided(budgets, 1) is budgets
+    assert divided(budgets, [PROVIDER], 1) == (budgets, {})
     with pytest.raises(ms.InvalidRequestError, match=r"traffic.budgets: cannot be divided among 2 actors"):
-        divided(budgets, 2)
+        divided(budgets, [PROVIDER], 2)
+
+
+@pytest.mark.parametrize("limit", [5, ms.RateLimit(concurrent=3), LIMIT])
+def test_limits_that_cannot_be_shared_are_refused(limit: Any) -> None:
+    with pytest.raises(ms.InvalidRequestError, match=r"rates\['sim'\](.concurrent: cannot be shared|: must be)"):
+        share_rates({"sim": limit})
 
 
 def missing(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:

@@ -57,7 +57,7 @@ class SimulatedWorker:
         """Return the time from `since` on at which the next row may be asked, and use the lease then."""
         if self.rates is None:
             return now
-        bucket = self.rates.lease.buckets[0].bucket
+        bucket = self.rates.declared["*"].lease.buckets[0].bucket
         at = bucket.ready_at(1, since)
         if at <= now:
             bucket.take(1, at)
@@ -82,11 +82,11 @@ class SimulatedCluster:
         return self.clock.current_time()
 
     def start(self, worker: int, concurrency: int, *, instead_of: int | None) -> None:
-        rates = WorkerRates(self.limit, concurrency, self.now) if self.limit is not None else None
+        rates = WorkerRates({"*": self.limit}, self.now) if self.limit is not None else None
         simulated = SimulatedWorker(ActorExchange(self.now), concurrency, rates=rates)
         self.workers[worker] = simulated
         if rates is not None:
-            rates.lease.is_wanted = lambda: bool(simulated.waiting)
+            rates.declared["*"].lease.is_wanted = lambda: bool(simulated.waiting)
         self.instead_of.append(instead_of)
         if len(self.workers) > self.places:
             self.workers[worker].frozen_until = float("inf")

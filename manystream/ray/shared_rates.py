@@ -1,0 +1,149 @@
+"""Rate limits that engines in several processes share. A keeper in another process leases each engine a part.
+
+Each engine asks the keeper once a second. An engine that cannot reach it sends nothing after the end of its lease.
+
+Knows leases, engines and threads. Must not know where the keeper is, or how messages travel.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Protocol, Unpack
+
+import trio
+
+from ..engine.core import Engine
+from ..engine.engine_thread import EngineThread
+from ..engine.options import EngineOptions
+from ..engine.traffic.options import Traffic
+from ..engine.traffic.rate_limit import RateLimit
+from ..portal import open_thread
+from ..providers.errors import InvalidRequestError
+from ..providers.provider import Provider
+from .leases import RENEW_SECONDS, Lease, LeaseRequest
+from .worker_rates import WorkerRates, keepers_of
+
+logger: logging.Logger = logging.getLogger("manystream.ray")
+
+
+class RateKeeper:
+    """The keeper of shared limits. It is not safe for threads.
+
+    limits: the limits of all engines together, by their keys in `Traffic.rates`.
+    now: the current time in seconds.
+    epoch: a number that is higher than that of each earlier keeper of these limits.
+    """
+
+    def __init__(self, limits: Mapping[str, RateLimit], now: float, epoch: int) -> None:
+        self._keepers = keepers_of(limits, now, epoch)
+
+    def renew(self, requests: Sequence[LeaseRequest], now: float) -> tuple[Lease, ...]:
+        """Return a lease for each request of one engine."""
+        return tuple(keeper.grant(request, now) for keeper, request in zip(self._keepers, requests, strict=True))
+
+
+class RateLink(Protocol):
+    """The way to a keeper."""
+
+    def renew(self, requests: Sequence[LeaseRequest]) -> tuple[Lease, ...] | None:
+        """Send requests to the keeper and return its leases; None if it did not answer within a second."""
+        ...
+
+
+@dataclass(slots=True, frozen=True)
+class SharedRates:
+    """Limits that several engines share: `share_rates` returns them. They can be sent to other processes.
+
+    limits: the limits of all engines together, by their keys in `Traffic.rates`.
+    link: the way to the keeper.
+    """
+
+    limits: Mapping[str, RateLimit]
+    link: RateLink
+
+
+class Renewal:
+    """Renews the leases of one engine.
+
+    rates: the leases.
+    link: the way to the keeper.
+    in_engine: calls a function in the engine's thread soon.
+    clock: returns the time in seconds.
+    engine_clock: returns the time by the engine's clock.
+    """
+
+    def __init__(
+        self,
+        rates: WorkerRates,
+        link: RateLink,
+        in_engine: Callable[[Callable[[], None]], None],
+        clock: Callable[[], float] = time.monotonic,
+        engine_clock: Callable[[], float] = trio.current_time,
+    ) -> None:
+        self._rates = rates
+        self._link = link
+        self._in_engine = in_engine
+        self._clock = clock
+        self._engine_clock = engine_clock
+        self._ended = threading.Event()
+
+    def renew(self) -> None:
+        """Ask for new leases, and use them if the keeper has answered."""
+        leases = self._link.renew(self._rates.ask(self._clock()))
+        if leases is not None:
+            self._in_engine(lambda: self._receive(leases))
+
+    def run(self) -> None:
+        """Renew the leases each second until `end` is called."""
+        while True:
+            began = self._clock()
+            try:
+                self.renew()
+            except Exception:  # without renewals, the calls of the engine would wait without an end
+                logger.exception("the leases on rate limits could not be renewed; the next attempt follows in a second")
+            if self._ended.wait(max(0.0, began + RENEW_SECONDS - self._clock())):
+                return
+
+    def end(self) -> None:
+        """Let `run` return."""
+        self._ended.set()
+
+    def _receive(self, leases: tuple[Lease, ...]) -> None:
+        engine_now = self._engine_clock()  # before the other clock: see `WorkerRates.receive`
+        self._rates.receive(leases, float("inf"), self._clock(), engine_now)
+
+
+@contextmanager
+def open_sharing_thread(
+    providers: Sequence[Provider], shared: SharedRates | None, **options: Unpack[EngineOptions]
+) -> Generator[tuple[Engine, EngineThread], None, None]:
+    """Open an engine in a thread of its own until the block is left, as `open_thread` does.
+
+    shared: limits that the engine shares with others; None for none. They apply in addition to those of `traffic`.
+
+    Raises `InvalidRequestError`.
+    """
+    if shared is None:
+        with open_thread(providers, **options) as opened:
+            yield opened
+        return
+    rates = WorkerRates(shared.limits, 0.0)
+    traffic = options.get("traffic") or Traffic()
+    twice = sorted(traffic.rates.keys() & shared.limits.keys())
+    if twice:
+        raise InvalidRequestError(f"traffic.rates[{twice[0]!r}]", "is also a shared limit: leave out one of the two")
+    options["traffic"] = replace(traffic, rates={**traffic.rates, **rates.declared})
+    with open_thread(providers, **options) as (engine, thread):
+        renewal = Renewal(rates, shared.link, thread.soon)
+        renewing = threading.Thread(target=renewal.run, name="manystream leases", daemon=True)
+        renewing.start()
+        try:
+            yield engine, thread
+        finally:
+            renewal.end()
+            renewing.join()
