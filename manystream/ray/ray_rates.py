@@ -28,8 +28,9 @@ class RateActor:
     """The actor: a keeper of rate limits."""
 
     def __init__(self, limits: Mapping[str, RateLimit]) -> None:
-        # An actor that Ray starts again has a later time, so its leases have higher numbers.
-        self._keeper = RateKeeper(limits, time.monotonic(), epoch=time.time_ns())
+        # An actor that Ray starts again is on the same node, where this clock never goes back. So its leases have
+        # higher numbers.
+        self._keeper = RateKeeper(limits, time.monotonic(), epoch=time.monotonic_ns())
 
     def ready(self) -> None:
         """Return when the actor has started."""
