@@ -136,7 +136,7 @@ def representable_loads(data: bytes | str) -> JSON:
     Raises `MalformedJSONError`, which is an `UnrepresentableNumberError` for another number.
     """
     value = exact_loads(data)
-    unrepresentable = find_unrepresentable(value) if has_odd_numbers(data) else None
+    unrepresentable = find_unrepresentable(value) if _has_odd_numbers(data) else None
     if unrepresentable is not None:
         raise UnrepresentableNumberError(*unrepresentable)
     return value
@@ -147,12 +147,20 @@ def exactly(value: JSON, data: bytes | str) -> JSON:
 
     value: the parsed text. It is returned as it is if all its numbers are exact.
     """
-    if not has_odd_numbers(data):
+    if not _has_odd_numbers(data):
         return value
     try:
         return _loads_leniently(data)
     except MalformedJSONError:
         return value  # Python's parser accepts fewer levels than orjson
+
+
+def _has_odd_numbers(data: bytes | str) -> bool:
+    """As `has_odd_numbers`, without the text inside strings: a fifth of all ids of 24 hexadecimal digits look odd."""
+    if not has_odd_numbers(data):
+        return False
+    encoded = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
+    return has_odd_numbers(_STRING.sub(b"", encoded))
 
 
 def exactly_object(value: JSONObject, data: bytes) -> JSONObject:

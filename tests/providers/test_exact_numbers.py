@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from manystream.providers import json_values
 from manystream.providers.conversation import Conversation
 from manystream.providers.errors import InvalidRequestError, ProviderError
 from manystream.providers.exact_numbers import LOOKED_AT, UnrepresentableNumber, has_odd_numbers
@@ -370,3 +371,15 @@ def test_deep_arguments_with_such_numbers_are_read_or_refused(name: str, depth: 
 )
 def test_a_whole_number_of_an_answer_has_at_most_64_bits(number: str, read: int | None) -> None:
     assert integer({"n": json.loads(number)}, "n") == read
+
+
+def test_an_id_that_looks_like_a_number_is_not_parsed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(data: bytes | str, note_half: object = None) -> object:
+        raise AssertionError(data)
+
+    monkeypatch.setattr(json_values, "_loads_leniently", refuse)
+    text = b'{"id": "chatcmpl-7e4124fa", "created": 1, "said": "\\"9e999 12345678901234567890"}'
+    assert json_values.loads_object(text)["id"] == "chatcmpl-7e4124fa"
+    assert json_values.representable_loads(text.decode()) == json_values.loads(text)
+    with pytest.raises(AssertionError):
+        json_values.loads_object(b'{"id": "a", "n": 1e400}')
