@@ -142,7 +142,7 @@ def outcome(build: Build, prompt: str, column: str) -> str:
     try:
         (row,) = build(rows_of(prompt, 1, 1)).take_all()
     except Exception as error:
-        lines = [line for line in str(error).splitlines() if "Error" in line or "retries" in line] or [repr(error)]
+        lines = [line for line in str(error).splitlines() if "Error: " in line] or [repr(error)]
         return f"the data set ends: {lines[-1].strip()[:MOST_SHOWN]}"
     return f"a row, {column}: {str(row[column])[:MOST_SHOWN]}"
 
