@@ -53,16 +53,16 @@ class ChunkDecoder:
 
     at_boundary: no byte is buffered, and the next byte begins a chunk.
     done: the last chunk and its trailers were read.
-    whole: the bytes of the latest `feed` were exactly one chunk.
+    whole_chunks: the number of chunks in the bytes of the latest `feed` if they were whole chunks; else 0.
     rest: the bytes after the trailers; they are not part of this body.
     """
 
-    __slots__ = ("_buffered", "_buffered_bytes", "_remaining", "_state", "at_boundary", "done", "rest", "whole")
+    __slots__ = ("_buffered", "_buffered_bytes", "_remaining", "_state", "at_boundary", "done", "rest", "whole_chunks")
 
     def __init__(self) -> None:
         self.at_boundary: bool = True
         self.done: bool = False
-        self.whole: bool = False
+        self.whole_chunks: int = 0
         self.rest: bytes = b""
         self._remaining = 0  # bytes of the current chunk that are still to be read
         self._state = _SIZE
@@ -79,9 +79,9 @@ class ChunkDecoder:
             start = data.find(b"\n") + 1
             size = SIZES.get(data[:start])
             if size and start + size + 2 == len(data) and data.endswith(b"\r\n"):
-                self.whole = True
+                self.whole_chunks = 1
                 return data[start:-2]
-        self.whole = False
+        self.whole_chunks = whole_chunks = 0
         pieces: list[bytes] = []
         position, length = 0, len(data)
         try:
@@ -100,6 +100,7 @@ class ChunkDecoder:
                     if size and data.startswith(b"\r\n", start + size):
                         pieces.append(data[start : start + size])
                         position = start + size + 2
+                        whole_chunks += 1
                     else:
                         position = self._size(data, position)
                 elif self._state == _DATA_END:
@@ -110,6 +111,8 @@ class ChunkDecoder:
             error.body = b"".join(pieces)
             raise
         self.at_boundary = self._state == _SIZE and not self._buffered
+        if self.at_boundary and whole_chunks == len(pieces):
+            self.whole_chunks = whole_chunks
         if self.done:
             self.rest += data[position:]
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)

@@ -71,12 +71,14 @@ class Reader(Protocol):
 
 
 class FastReader(Reader, Protocol):
-    """Reads the events of a body that it recognises. `read` reads whole chunks, each with one event."""
+    """Reads the events of a body that it recognises. `read` reads whole chunks: one event in each, or in each two.
 
-    @property
-    def one_event(self) -> bool:
-        """Whether the latest body bytes were one whole event."""
-        ...
+    one_event: whether the latest body bytes were one whole event.
+    cut: set by the connection: `read` gets events that are each cut across two chunks.
+    """
+
+    one_event: bool
+    cut: bool
 
     def read_events(self, data: bytes) -> int:
         """Read whole events from the front of body bytes. Returns the number of bytes read."""
@@ -111,8 +113,8 @@ class Exchange(Protocol):
         """Receive the next body bytes; never empty. Returns a reader for the bytes that follow, or None.
 
         A reader is returned only if the next byte begins an event. The connection uses it only until the next `on_body`
-        or the end of the exchange: for chunks where the next byte begins a chunk as well, and if `data` was one chunk
-        with one event; for events in a body that ends with the connection.
+        or the end of the exchange: for chunks where the next byte begins a chunk as well, and if `data` was one event
+        in one or two chunks; for events in a body that ends with the connection.
         """
         ...
 

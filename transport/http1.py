@@ -340,8 +340,9 @@ class Connection(_HotSlots):
         reader = self._deliver(data) if data else None
         if decoder.done and self.state is BODY:
             self._message_end(decoder.rest)
-        if reader is None or not decoder.whole or not reader.one_event or self._exchange is None:
+        if reader is None or not reader.one_event or decoder.whole_chunks not in (1, 2) or self._exchange is None:
             return None
+        reader.cut = decoder.whole_chunks == 2
         return reader
 
     def _unchunked(self, data: bytes) -> Reader | None:

@@ -254,17 +254,21 @@ class SSEParser:
 def usual_framing(name: str, payload: bytes, wire: bytes) -> tuple[bytes, bytes] | None:
     """Return the bytes before and after the data of the last event of `wire`, or None if it has an unusual form.
 
-    The usual form: an `event:` line if the event has a name, one `data:` line, a blank line.
+    The usual form: an `event:` line if the event has a name, one `data:` line, a blank line. If `wire` has only the end
+    of the event, the bytes before its data are not known; then they are those of the usual form.
 
     name: the event's name.
     payload: the event's data.
-    wire: bytes that end with the event.
+    wire: bytes that end with the event, or with its end.
     """
     if not payload:
         return None  # the framing of an event without data does not apply to events with data
     opening = b"event: %b\ndata: " % name.encode() if name else b"data: "
     for closing in CLOSINGS:
-        before = wire.removesuffix(opening + payload + closing)
+        event = opening + payload + closing
+        before = wire.removesuffix(event)
         if len(before) != len(wire):
             return (opening, closing) if not before or before.endswith(CLOSINGS) else None
+        if event.endswith(wire) and len(wire) >= len(closing):
+            return opening, closing
     return None

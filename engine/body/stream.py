@@ -35,18 +35,18 @@ class StreamBody(Body):
         self._machine: StreamMachine = prepared.dialect.machine(prepared.provider, prepared.make_id, prepared.limits)
         self._machine.unasked = prepared.unasked
         self._sse = SSEParser(prepared.limits.max_event_bytes)
-        self._fast_path = FastPath(self._machine, self)
+        self._fast_path = FastPath(self._machine, self, prepared.limits.max_event_bytes)
 
     def feed(self, data: bytes) -> FastPath | None:
         attempt, sse = self._attempt, self._sse
         fast_path = self._fast_path
-        taken = fast_path.read_events(data) if sse.at_boundary else 0
-        if taken:
+        if sse.at_boundary:
+            taken = fast_path.read_events(data)
             if attempt.over:
                 return None
             if taken == len(data):
                 return fast_path
-            data = data[taken:]
+            data = fast_path.take_beginning() + data[taken:]
         if self.count(len(data)) and not self._may_grow():
             return None
         try:
@@ -87,6 +87,7 @@ class StreamBody(Body):
     def _end(self, broken: ProviderError | None) -> None:
         """Process the end, or the break, of a body without a terminal event. Complete events still count."""
         attempt, machine, sse = self._attempt, self._machine, self._sse
+        sse.feed(self._fast_path.take_beginning())  # completes no event
         for name, payload in sse.end():
             # The end of the last event has not arrived: the event counts only if it is complete.
             events = machine.feed_last(name, payload)
@@ -133,7 +134,7 @@ class StreamBody(Body):
         attempt.answered(self._machine.response(), terminal, drain=True)
 
     def kept_bytes(self) -> int:
-        return kept_bytes(self._machine) + self._sse.pending
+        return kept_bytes(self._machine) + self._sse.pending + self._fast_path.beginning_bytes
 
     def partial_response(self) -> Response | None:
         return self._machine.response()

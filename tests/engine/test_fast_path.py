@@ -113,15 +113,20 @@ def test_only_the_usual_framing_is_learned() -> None:
     assert usual_framing("", b"{}", b": a comment\n\ndata: {}\n\n") == (b"data: ", b"\n\n")
     assert usual_framing("", b"{}", b"data: 1\n\ndata: {}\n\n") == (b"data: ", b"\n\n")
     assert usual_framing("e", b"{}", b"event: e\ndata: {}\n\n") == (b"event: e\ndata: ", b"\n\n")
+    # The end of an event that came in pieces.
+    assert usual_framing("", b"{}", b"{}\n\n") == (b"data: ", b"\n\n")
+    assert usual_framing("e", b"{}", b"data: {}\n\n") == (b"event: e\ndata: ", b"\n\n")
+    assert usual_framing("e", b"{}", b"}\r\n\r\n") == (b"event: e\ndata: ", b"\r\n\r\n")
     for name, wire_text in (
         ("", b"data:{}\n\n"),
         ("", b"id: 1\ndata: {}\n\n"),
         ("", b"data: {}\n\n: a comment\n\n"),
         ("", b"id: 1\n\nid: 2\ndata: {}\n\n"),
         ("", b"data: {}\n"),
-        ("", b"{}\n\n"),
+        ("", b"[]\n\n"),
+        ("", b"\n"),
         ("e", b"data: {}\nevent: e\n\n"),
-        ("e", b"data: {}\n\n"),
+        ("e", b"event: f\ndata: {}\n\n"),
     ):
         assert usual_framing(name, b"{}", wire_text) is None
 

@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.engine.one_stream import CASES, END, HEAD, Case, both, cases, chunk, delta, wire
+import manystream as ms
+from manystream.engine.answer_size import AnswerSize
+from manystream.engine.fast_path import FastPath
+from manystream.engine.limits import Limits
+from manystream.providers.registry import DIALECTS
+from tests.engine.one_stream import CASES, END, HEAD, Case, Stream, both, cases, chunk, delta, wire
 
 CLOSING_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
 
@@ -56,12 +61,39 @@ def in_two_chunks(place: int) -> Framing:
     return framed
 
 
+def in_two_reads(place: int) -> Framing:
+    """Return a framing that cuts each event across two chunks, each in a read of its own."""
+
+    def framed(case: Case, deltas: Sequence[bytes]) -> list[bytes]:
+        parts = ((event[:place], event[place:]) for event in events_of(case, deltas))
+        return [HEAD, *(chunk(part) for pair in parts for part in pair if part), END]
+
+    return framed
+
+
+def without_chunks_in_two_reads(case: Case, deltas: Sequence[bytes]) -> list[bytes]:
+    parts = ((event[:60], event[60:]) for event in events_of(case, deltas))
+    return [CLOSING_HEAD, *(part for pair in parts for part in pair)]
+
+
+def ends_shifted(case: Case, deltas: Sequence[bytes]) -> list[bytes]:
+    """Return some events, then chunks of the size of two events that each end inside an event."""
+    events = events_of(case, deltas)
+    first, body = events[: len(case.begin) + 2], b"".join(events[len(case.begin) + 2 :])
+    size = 2 * len(deltas[0])
+    places = range(60, len(body), size)
+    return [HEAD, *map(chunk, first), chunk(body[:60]), *(chunk(body[begin : begin + size]) for begin in places), END]
+
+
 FRAMINGS: dict[str, Framing] = {
     "unchunked": unchunked,
     "with length": with_length,
     "many without chunks": many_without_chunks,
     "two in a chunk": two_in_a_chunk,
     **{f"cut at {place}": in_two_chunks(place) for place in (1, 5, 40, 77, 101, -1, -3)},
+    **{f"two reads, cut at {place}": in_two_reads(place) for place in (1, 5, 40, 77, 101)},
+    "without chunks, two reads": without_chunks_in_two_reads,
+    "ends shifted": ends_shifted,
 }
 
 
@@ -93,7 +125,7 @@ def test_the_framing_may_change(case: Case) -> None:
 
 
 @cases
-@pytest.mark.parametrize("name", ["unchunked", "two in a chunk", "cut at 40"])
+@pytest.mark.parametrize("name", ["unchunked", "two in a chunk", "cut at 40", "two reads, cut at 40"])
 def test_every_cut_of_a_framing_delivers_the_same_events(case: Case, name: str) -> None:
     deltas = [case.delta % text for text in (b'"Once"', b'" upon"', b'" a \\"time\\""', b'"\\n"', b'" w\xc3\xb6"')]
     pieces = FRAMINGS[name](case, deltas)
@@ -105,7 +137,65 @@ def test_every_cut_of_a_framing_delivers_the_same_events(case: Case, name: str) 
 
 
 @cases
-@pytest.mark.parametrize("name", ["many without chunks", "two in a chunk"])
+def test_a_mismatch_inside_a_chunk_is_read_from_its_place(case: Case) -> None:
+    """The chunks of one read: an event cut across two of them, and then an event that differs, whole or cut."""
+    odd = b": a comment\n\n" + (case.delta % b'"odd"').replace(b"data: ", b"data:  ")
+    usual = case.delta % b'"word "'
+    opening = [HEAD, *map(chunk, case.begin), *[chunk(usual[:50]) + chunk(usual[50:])] * 3]
+    closing = [*map(chunk, case.finish), END]
+    whole = usual + odd + usual
+    for place in range(1, len(whole) - 1, 3):
+        for second in (place + 1, len(whole) - 1):
+            pieces = (whole[:place], whole[place:second], whole[second:])
+            both(case, [*opening, b"".join(map(chunk, filter(None, pieces))), *closing])
+
+
+@cases
+@pytest.mark.parametrize("end", [b"", b"\r", b"\n", b"\r\r", b"\n\r", b"\r\n\r"])
+def test_an_event_is_delivered_as_soon_as_it_is_complete(case: Case, end: bytes) -> None:
+    """The beginning of an event is kept only if it contains no event: a CR ends a line as well."""
+    usual = case.delta % b'"word "'
+    event = usual.rstrip(b"\r\n") + end
+    pieces = [HEAD, *map(chunk, [*case.begin, usual, usual]), chunk(usual[:60]) + chunk(usual[60:]), chunk(event)]
+    both(case, pieces, cancel_after=4 + len(case.begin[:1]))
+    both(case, pieces)  # the connection ends here
+
+
+@cases
+@pytest.mark.parametrize("limit", [100, 150, 200, 300, 10_000])
+def test_the_limit_on_an_event_s_size_holds_for_one_in_pieces(case: Case, limit: int) -> None:
+    usual = case.delta % b'"word "'
+    long = case.delta % (b'"%b"' % (b"x" * 500))
+    opening = [HEAD, *map(chunk, [*case.begin, usual, usual]), chunk(usual[:60]) + chunk(usual[60:])]
+    pieces = [*opening, *(chunk(long[begin : begin + 90]) for begin in range(0, len(long), 90))]
+    outcomes = [
+        Stream(case, fast, limits=Limits(max_event_bytes=limit)).read(pieces).delivered for fast in (True, False)
+    ]
+    assert outcomes[0] == outcomes[1]
+
+
+def test_the_beginning_of_an_event_is_kept_once() -> None:
+    case = CASES[0]
+    machine = DIALECTS[case.provider.dialect].machine(case.provider, lambda: "id")
+    usual = case.delta % b'"word "'
+    machine.feed("", usual[6:-2])
+    path, size, delivered = FastPath(machine, AnswerSize(2**30)), len(usual), 0
+
+    def deliver(events: Iterable[ms.Event]) -> None:
+        nonlocal delivered
+        delivered += len(list(events))
+
+    assert path.follow([("", usual[6:-2])], usual, deliver) is path
+    assert path.read_events(usual[:60]) == path.beginning_bytes == 60
+    assert (path.read_events(usual[60:]), path.beginning_bytes, delivered) == (size - 60, 0, 1)
+    assert path.read_events(usual + usual + usual[:9]) == 2 * size + 9
+    assert (path.beginning_bytes, delivered) == (9, 3)
+    assert path.read_events(usual[9:20]) == 0  # not joined a second time: the SSE parser reads it
+    assert (path.take_beginning(), path.beginning_bytes) == (usual[:9], 0)
+
+
+@cases
+@pytest.mark.parametrize("name", ["many without chunks", "two in a chunk", "two reads, cut at 40"])
 @pytest.mark.parametrize("events", range(1, 14, 3))
 def test_a_stream_cancelled_in_any_framing_keeps_what_was_delivered(case: Case, name: str, events: int) -> None:
     pieces = FRAMINGS[name](case, [growing(case, number) for number in range(20)])
