@@ -206,7 +206,10 @@ class StreamMachine(abc.ABC):
         accept = block.more if isinstance(block, ToolCallInProgress) else block.delta
         if isinstance(template, ValuesTemplate):
             assert reader_of_values is not None, "a dialect with volatile values reads them"
-            self.accept = cast("Accept", partial(_accept_delta, accept, reader_of_values(), template.read))
+            accept_delta = partial(_accept_delta, accept, reader_of_values(), template.read)
+            if len(template.read) == 1:
+                accept_delta = partial(_accept_with_value, accept, reader_of_values(), *template.read[0])
+            self.accept = cast("Accept", accept_delta)
         else:
             self.accept = cast("Accept", accept)
         self._pieces, self._learned_at = block.pieces, len(block.pieces)
@@ -280,6 +283,15 @@ def _accept_delta(
     text, values, raw = delta
     for position, member in read:
         take_value(member, values[position], raw[position])
+    return accept(text)
+
+
+def _accept_with_value(
+    accept: Callable[[str], Event], take_value: TakeValue, position: int, member: str, delta: Delta
+) -> Event:
+    """Do what `_accept_delta` does for a single value, which is the usual number."""
+    text, values, raw = delta
+    take_value(member, values[position], raw[position])
     return accept(text)
 
 
