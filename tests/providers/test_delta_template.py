@@ -30,6 +30,18 @@ CHAT = (
 CHAT_PADDED = CHAT[:-1] + b',"obfuscation":"k3J9qLw0"}'
 CHAT_SPACED = b'{"id": "c1", "choices": [{"index": 0, "delta": {"role": "assistant", "content": %b}}]}'
 CHAT_THINKING = b'{"id":"c1","choices":[{"index":0,"delta":{"content":"","reasoning_content":%b}}]}'
+CHAT_CALL = (
+    b'{"id":"c1","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":%b}}]},'
+    b'"finish_reason":null}]}'
+)
+CHAT_CALL_VERBOSE = (  # as vLLM and others send it
+    b'{"id":"c1","choices":[{"index":0,"delta":{"role":null,"content":null,"tool_calls":[{"index":1,"id":"t","type":'
+    b'"function","function":{"name":null,"arguments":%b}}]},"finish_reason":null}],"usage":{"total_tokens":2}}'
+)
+CHAT_CALL_START = (
+    b'{"id":"c1","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"s","function":{"name":"m"}}]}}]}',
+    b'{"id":"c1","choices":[{"index":0,"delta":{"tool_calls":[{"index":1,"id":"t","function":{"name":"n"}}]}}]}',
+)
 MISTRAL = b'{"id":"c1","choices":[{"index":0,"delta":{"content":%b},"finish_reason":null}],"p":"abcdefgh"}'
 VLLM = (
     b'{"id":"c1","object":"chat.completion.chunk","created":1763760000,"model":"m","choices":[{"index":0,"delta":'
@@ -77,6 +89,8 @@ CASES = [
     ("openai-chat", "", (), CHAT_PADDED),
     ("openai-chat", "", (), CHAT_SPACED),
     ("openai-chat", "", (), CHAT_THINKING),
+    ("openai-chat", "", CHAT_CALL_START, CHAT_CALL),
+    ("openai-chat", "", CHAT_CALL_START, CHAT_CALL_VERBOSE),
     ("openai-chat", "", (), MISTRAL),
     ("openai-chat", "", (), VLLM),
     ("openai-chat", "", (), CHAT_LOGPROBS),

@@ -57,8 +57,18 @@ REPEATED = frozenset({"content", "reasoning_content", "reasoning", "reasoning_te
 """Members of a delta with text."""
 
 
-QUIET_DELTA = REPEATED | PADDING
+CALLS = "tool_calls"
+QUIET_DELTA = REPEATED | PADDING | {CALLS}
 """Members that a delta may have to become a template. All others must be empty."""
+
+QUIET_CALL = frozenset({"index", "id", "type", "function"})
+QUIET_FUNCTION = frozenset({"arguments"})
+"""Members that a fragment of a tool call and its function may have to become a template. All others must be empty. A
+name may begin another call, whatever its arguments are.
+"""
+
+ARGUMENTS: Path = (*DELTA, CALLS, 0, "function", "arguments")
+"""The path to the arguments of a delta with one fragment of a tool call."""
 
 
 class ChatStream(StreamMachine):
@@ -131,7 +141,10 @@ class ChatStream(StreamMachine):
         return self._content.values().take
 
     def _repeated_path(self, chunk: JSONObject) -> Path | None:
-        """Return the path to a chunk's text, or None unless it is one text of the answer's choice and nothing else."""
+        """Return the path to a chunk's text, or None unless it is one text of the answer's choice and nothing else.
+
+        The text is one of the answer, of the thinking, or of the arguments of a tool call.
+        """
         choices = objects(chunk, "choices")
         if len(choices) != 1 or (integer(choices[0], "index") or 0) != self._content.choice_index:
             return None
@@ -140,6 +153,9 @@ class ChatStream(StreamMachine):
             if any(map(members.get, members.keys() - quiet)):
                 return None
         texts = [name for name in delta if name in REPEATED and delta[name]]
+        calls = objects(delta, CALLS)
+        if calls:
+            return ARGUMENTS if not texts and _is_fragment(calls) else None
         return (*DELTA, texts[0]) if len(texts) == 1 else None
 
     def _finish(self) -> Sequence[Event]:
@@ -178,6 +194,17 @@ class ChatStream(StreamMachine):
             return self._take("", value, text)
         error = reported_in_text(stray)
         return () if error is None else self.fail(error_from_object(error, http_status=STREAM_STATUS, body=stray))
+
+
+def _is_fragment(calls: Sequence[JSONObject]) -> bool:
+    """Return whether the tool calls of a delta are one fragment of the arguments of a function, and nothing else."""
+    function = mapping(calls[0], "function")
+    return (
+        len(calls) == 1
+        and not any(map(calls[0].get, calls[0].keys() - QUIET_CALL))
+        and not any(map(function.get, function.keys() - QUIET_FUNCTION))
+        and calls[0].get("type") in (None, "", "function")
+    )
 
 
 def error_in(event: str, chunk: JSON) -> JSON:
