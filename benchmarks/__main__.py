@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from . import (
+    agents,
     bridges,
     cold_tls,
     cpu_per_event,
@@ -48,14 +49,15 @@ QUESTIONS: dict[str, Callable[[Run], Answer]] = {
     "sdk_transports": sdk_transports.answer,
     "sdk_streams": sdk_streams.answer,
     "bridges": bridges.answer,
+    "agents": agents.answer,
     "extremes": extremes.answer,
     "import_time": import_time.answer,
     "hold": hold.answer,
     "instructions": instructions.answer,
 }
-NOT_QUICK = ("hold", "instructions", "sdk_transports", "sdk_streams", "wire_forms")
-"""Questions that `--quick` omits: streams held for five minutes, the emulated processor, calls that take seconds,
-many forms."""
+NOT_QUICK = ("agents", "hold", "instructions", "sdk_transports", "sdk_streams", "wire_forms")
+"""Questions that `--quick` omits: a whole application, streams held for five minutes, the emulated processor, calls
+that take seconds, many forms."""
 
 
 def main() -> None:

@@ -296,6 +296,27 @@ FORMS: dict[str, Wire] = {
 """Form of chat's deltas → its text."""
 
 
+def tool_call() -> Wire:
+    """Return a chat stream with one tool call, whose arguments have one member. Each delta is a part of its value."""
+    chat = WIRES["chat"]
+
+    def chunk(delta: object) -> str:
+        return chat.delta.replace(compact({"content": HOLE}), compact(delta))
+
+    def arguments(part: str) -> dict[str, object]:
+        return {"tool_calls": [{"index": 0, "function": {"arguments": part}}]}
+
+    call = {"index": 0, "id": "call_62136354", "type": "function", "function": {"name": "get_weather", "arguments": ""}}
+    return replace(
+        chat,
+        name="chat-tool",
+        match="form=tool",
+        first=chunk({"role": "assistant", "content": None, "tool_calls": [call]}) + chunk(arguments('{"city":"')),
+        delta=chunk(arguments(HOLE)),
+        last=chunk(arguments('"}')) + chat.last.replace('"finish_reason":"stop"', '"finish_reason":"tool_calls"'),
+    )
+
+
 def chunks_of(wire: Wire, events: int) -> list[bytes]:
     """Return a stream's body with this many deltas, one server-sent event per chunk."""
     first, before, after, last, _ = wire.parts()
@@ -309,7 +330,7 @@ def chunks_of(wire: Wire, events: int) -> list[bytes]:
 def template_file() -> bytes:
     """Return all dialects in the form that the load source reads; see `load_templates` in source/template.c."""
     blocks: list[bytes] = []
-    for wire in (*FORMS.values(), *WIRES.values()):  # the first whose `match` is in the path
+    for wire in (*FORMS.values(), tool_call(), *WIRES.values()):  # the first whose `match` is in the path
         parts = wire.parts()
         sizes = " ".join(str(len(part)) for part in parts)
         blocks.append(f"{wire.name} {wire.match} {sizes}\n".encode() + b"".join(parts) + b"\n")

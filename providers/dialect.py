@@ -206,9 +206,10 @@ class StreamMachine(abc.ABC):
         accept = block.more if isinstance(block, ToolCallInProgress) else block.delta
         if isinstance(template, ValuesTemplate):
             assert reader_of_values is not None, "a dialect with volatile values reads them"
-            accept_delta = partial(_accept_delta, accept, reader_of_values(), template.read)
+            take_value = reader_of_values()
+            accept_delta = partial(_accept_delta, accept, take_value, template.read)
             if len(template.read) == 1:
-                accept_delta = partial(_accept_with_value, accept, reader_of_values(), *template.read[0])
+                accept_delta = partial(_accept_with_value, accept, take_value, *template.read[0])
             self.accept = cast("Accept", accept_delta)
         else:
             self.accept = cast("Accept", accept)

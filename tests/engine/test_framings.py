@@ -181,11 +181,12 @@ def test_the_beginning_of_an_event_is_kept_once() -> None:
     machine.feed("", usual[6:-2])
     path, size, delivered = FastPath(machine, AnswerSize(2**30)), len(usual), 0
 
-    def deliver(events: Iterable[ms.Event]) -> None:
-        nonlocal delivered
-        delivered += len(list(events))
+    class Receiver:
+        def deliver(self, events: Iterable[ms.Event]) -> None:
+            nonlocal delivered
+            delivered += len(list(events))
 
-    assert path.follow([("", usual[6:-2])], usual, deliver) is path
+    assert path.follow([("", usual[6:-2])], usual, Receiver()) is path
     assert path.read_events(usual[:60]) == path.beginning_bytes == 60
     assert (path.read_events(usual[60:]), path.beginning_bytes, delivered) == (size - 60, 0, 1)
     assert path.read_events(usual + usual + usual[:9]) == 2 * size + 9
