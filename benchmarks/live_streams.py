@@ -24,6 +24,8 @@ CHAT_FACTORS = {OPENAI: 40.0, AIOHTTP: 3.5, CURL: 1.5}
 CHAT_PEERS = (OPENAI, AIOHTTP, CURL, FLOOR)
 OTHERS = (("chat", True), ("responses", False), ("anthropic", False), ("gemini", False))
 """Dialect, and whether over TLS."""
+TLS_SHARE = 0.9
+"""Our streams over TLS, as a share of those of the floor over a memory BIO."""
 DIALECT_SHARE = 0.6
 DIALECT_FACTOR = 30.0
 
@@ -148,6 +150,21 @@ def others(searches: list[tuple[Search, Search]], answer: Answer, plain: int) ->
         )
 
 
+def over_tls(floor: Search, ours: int, answer: Answer) -> None:
+    """Report TLS against the floor over TLS."""
+    theirs = floor.carried
+    answer.add(f"chat over TLS, {floor.client.label}", theirs, "streams")
+    answer.add(
+        "chat over TLS, manystream beside the floor",
+        ours,
+        "streams",
+        ratio=ours / theirs if theirs else None,
+        against="floor over a memory BIO",
+        target=f"≥ {TLS_SHARE:g} × floor",
+        met=bool(theirs) and ours >= TLS_SHARE * theirs,
+    )
+
+
 def answer(run: Run) -> Answer:
     """Answer the question. A quick run omits TLS and the other dialects, and searches once."""
     result = Answer("Live streams on one core, 50 events/s each, p99 ≤ 50 ms")
@@ -156,7 +173,8 @@ def answer(run: Run) -> Answer:
         (Search(run, SDK_OF[dialect], dialect, tls), Search(run, OURS, dialect, tls))
         for dialect, tls in (() if run.quick else OTHERS)
     ]
-    searches = [*chats.values(), *(found for pair in pairs for found in pair)]
+    floors = [] if run.quick else [Search(run, FLOOR, "chat", True)]
+    searches = [*chats.values(), *(found for pair in pairs for found in pair), *floors]
     for found in searches:
         found.limit(found.client.guess)
     for found in () if run.quick else searches:
@@ -167,6 +185,8 @@ def answer(run: Run) -> Answer:
         found.report(result)
     plain = chat(chats, result)
     others(pairs, result, plain)
+    for floor in floors:
+        over_tls(floor, sum(found.carried for _, found in pairs if found.tls), result)
     return result
 
 

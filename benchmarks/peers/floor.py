@@ -1,7 +1,7 @@
 """The floor: an epoll loop that only receives, splits lines and parses JSON.
 
 It has no dialect, no HTTP (it reads heads and chunk sizes as lines), no timeouts and no errors. No Python client can be
-faster.
+faster. Over TLS, it reads through a memory BIO: one system call receives all records that have arrived.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import select
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,13 +18,74 @@ import orjson
 from .common import TEXT_OF, Recorder, read_task
 
 
-def open_stream(url: str, body: bytes, context: ssl.SSLContext | None) -> socket.socket:
-    """Return a non-blocking socket that has sent its request."""
+class OverTLS:
+    """A connection with TLS over a memory BIO, with the methods of a socket that `read_streams` uses."""
+
+    def __init__(self, connection: socket.socket, context: ssl.SSLContext, host: str | None) -> None:
+        """Make the handshake on a blocking socket."""
+        self.connection = connection
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
+        shaken = False
+        while not shaken:
+            try:
+                self._tls.do_handshake()
+                shaken = True
+            except ssl.SSLWantReadError:
+                connection.sendall(self._outgoing.read())
+                self._incoming.write(connection.recv(16384))
+        self.sendall(b"")
+
+    def sendall(self, data: bytes) -> None:
+        """Send on a blocking socket, with what the handshake has left."""
+        if data:
+            self._tls.write(data)
+        self.connection.sendall(self._outgoing.read())
+
+    def recv(self, size: int) -> bytes:
+        """Return the data of all records that one read of the socket completes."""
+        received = self.connection.recv(size)
+        if not received:
+            return b""
+        self._incoming.write(received)
+        pieces: list[bytes] = []
+        try:
+            while piece := self._tls.read(size):
+                pieces.append(piece)
+        except ssl.SSLWantReadError:
+            if not pieces:
+                raise
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def fileno(self) -> int:
+        """Return the socket's descriptor."""
+        return self.connection.fileno()
+
+    def close(self) -> None:
+        """Close the socket."""
+        self.connection.close()
+
+
+def open_tls_stream(url: str, body: bytes, context: ssl.SSLContext) -> OverTLS:
+    """Return a non-blocking connection with TLS that has sent its request."""
+    connection = connect(url)
+    over = OverTLS(connection, context, urlsplit(url).hostname)
+    over.sendall(request_bytes(url, body))
+    connection.setblocking(False)
+    return over
+
+
+def connect(url: str) -> socket.socket:
+    """Return a connected socket."""
     parts = urlsplit(url)
     connection = socket.create_connection((parts.hostname or "", parts.port or 0))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    if context:
-        connection = context.wrap_socket(connection, server_hostname=parts.hostname)
+    return connection
+
+
+def open_stream(url: str, body: bytes) -> socket.socket:
+    """Return a non-blocking socket that has sent its request."""
+    connection = connect(url)
     connection.sendall(request_bytes(url, body))
     connection.setblocking(False)
     return connection
@@ -39,7 +100,7 @@ def request_bytes(url: str, body: bytes) -> bytes:
 
 
 def read_streams(
-    connections: list[socket.socket],
+    connections: Sequence[socket.socket | OverTLS],
     text_of: Callable[[Any], str | None],
     record: Callable[[str], object],
     complete: Callable[[], object],
@@ -81,7 +142,11 @@ def main() -> None:
     task = read_task()
     context = task.ssl_context()
     recorder = Recorder(task)
-    connections = [open_stream(task.base_url + task.path, task.body, context) for _ in range(task.streams)]
+    url = task.base_url + task.path
+    connections = [
+        open_tls_stream(url, task.body, context) if context else open_stream(url, task.body)
+        for _ in range(task.streams)
+    ]
     read_streams(connections, TEXT_OF[task.dialect], recorder.record, recorder.complete)
     recorder.report()
 

@@ -20,7 +20,7 @@ class Caller:
 
     def __init__(self, probes: Probes) -> None:
         url, body = probes.call.base_url + probes.call.path, probes.call.body
-        self.sock: socket.socket = open_stream(url, body, None)
+        self.sock: socket.socket = open_stream(url, body)
         self.latencies: list[int] = []
         self._request = request_bytes(url, body)
         self._left = probes.calls
@@ -61,7 +61,7 @@ def main() -> None:
     loads, text_of, record = orjson.loads, TEXT_OF["chat"], Recorder(probes.live).record
     epoll = select.epoll()
     live = probes.live
-    streams = (open_stream(live.base_url + live.path, live.body, None) for _ in range(live.streams))
+    streams = (open_stream(live.base_url + live.path, live.body) for _ in range(live.streams))
     sockets = {sock.fileno(): sock for sock in streams}
     rests = dict.fromkeys(sockets, b"")
     for descriptor in sockets:

@@ -19,7 +19,7 @@ from .steps import Steps
 
 def main(steps: Steps) -> None:
     body = json.dumps({"model": "gpt-4o-mini", "messages": [], "stream": True}).encode()
-    streams = [open_stream(steps.base_url + PATHS["chat"], body, None) for _ in range(steps.streams)]
+    streams = [open_stream(steps.base_url + PATHS["chat"], body) for _ in range(steps.streams)]
     for stream in streams:
         select.select([stream], [], [], 30)  # its head has arrived: the source has the request
     per_step = steps.streams * steps.events
