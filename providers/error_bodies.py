@@ -123,27 +123,25 @@ TYPE_CATEGORY: dict[str, ErrorCategory] = {
 }
 """General types and codes, in lower case. They count only if the HTTP status is no error status."""
 
-MESSAGE_CATEGORY: tuple[tuple[str, ErrorCategory], ...] = (
-    (r"content (?:filter|management|policy)|safety system|moderation", ErrorCategory.CONTENT_FILTER),
-    (r"context (?:length|window|size)|maximum context|too many tokens|too long", ErrorCategory.INVALID_ARG),
-    (r"rate.?limit|too many requests", ErrorCategory.RATE_LIMIT),
-    (r"timed? ?out|deadline exceeded", ErrorCategory.TIMEOUT),
-    (r"overloaded|unavailable|at capacity|server (?:had an )?error|disconnect", ErrorCategory.SERVER),
-    (r"api key|unauthori[sz]ed|authenticat|forbidden", ErrorCategory.AUTH),
-    (r"not found|does not exist|no such model", ErrorCategory.NOT_FOUND),
+MESSAGE_CATEGORY: tuple[tuple[re.Pattern[str], ErrorCategory], ...] = (
+    (re.compile(r"content (?:filter|management|policy)|safety system|moderation"), ErrorCategory.CONTENT_FILTER),
+    (re.compile(r"context (?:length|window|size)|maximum context|too many tokens|too long"), ErrorCategory.INVALID_ARG),
+    (re.compile(r"rate.?limit|too many requests"), ErrorCategory.RATE_LIMIT),
+    (re.compile(r"timed? ?out|deadline exceeded"), ErrorCategory.TIMEOUT),
+    (re.compile(r"overloaded|unavailable|at capacity|server (?:had an )?error|disconnect"), ErrorCategory.SERVER),
+    (re.compile(r"api key|unauthori[sz]ed|authenticat|forbidden"), ErrorCategory.AUTH),
+    (re.compile(r"not found|does not exist|no such model"), ErrorCategory.NOT_FOUND),
 )
-"""Patterns for the message of an error without a known code, type or status → category. The last resort.
-
-Patterns of errors are text here: `re` compiles each at its first use, and keeps it. To compile them all would take a
-tenth of the time in which an engine is opened.
-"""
+"""Patterns for the message of an error without a known code, type or status → category. The last resort."""
 
 REQUEST_ID_HEADERS = ("x-request-id", "request-id", "apim-request-id", "x-ms-request-id", "cf-ray")
 
-_QUOTA_WORDS = r"(?i)insufficient (?:balance|credits|quota|funds)|exceeded your current quota|out of credits"
-_TRY_AGAIN = (
-    r"(?i)(?:try again|retry) (?:in|after) "
-    r"((?:\d+(?:\.\d+)?(?:ms|h|m|s))+|\d+(?:\.\d+)?)\s*(seconds?|ms|milliseconds?)?"
+_QUOTA_WORDS = re.compile(
+    r"insufficient (?:balance|credits|quota|funds)|exceeded your current quota|out of credits", re.IGNORECASE
+)
+_TRY_AGAIN = re.compile(
+    r"(?:try again|retry) (?:in|after) ((?:\d+(?:\.\d+)?(?:ms|h|m|s))+|\d+(?:\.\d+)?)\s*(seconds?|ms|milliseconds?)?",
+    re.IGNORECASE,
 )
 _DEEPEST = 6
 """The most levels of errors inside errors that are followed."""
@@ -267,7 +265,7 @@ def error_from_object(error: JSON, *, http_status: int, body: bytes) -> Provider
     """
     facts = _facts(error, 0)
     category = _category(facts, http_status)
-    spent = any(word in SPENT_QUOTA for word in facts.words) or bool(re.search(_QUOTA_WORDS, facts.message))
+    spent = any(word in SPENT_QUOTA for word in facts.words) or bool(_QUOTA_WORDS.search(facts.message))
     if spent and category in (ErrorCategory.UNKNOWN, ErrorCategory.INVALID_ARG):
         category = ErrorCategory.RATE_LIMIT
     # A request that is larger than the whole limit (413) will not succeed later either.
@@ -314,7 +312,7 @@ def _category(facts: _Facts, http_status: int) -> ErrorCategory:
             return TYPE_CATEGORY[word]
     message = facts.message.lower()
     for pattern, category in MESSAGE_CATEGORY:
-        if re.search(pattern, message):
+        if pattern.search(message):
             return category
     return ErrorCategory.SERVER if facts.status >= 500 else ErrorCategory.UNKNOWN
 
@@ -444,7 +442,7 @@ def _hint_member(value: JSONObject, hint: int) -> int:
 
 
 def _hint_in(message: str) -> int:
-    match = re.search(_TRY_AGAIN, message)
+    match = _TRY_AGAIN.search(message)
     if match is None:
         return NO_HINT
     amount = match[1] + ("ms" if (match[2] or "").lower().startswith("m") and match[1][-1].isdigit() else "")

@@ -11,14 +11,14 @@ import re
 LONGEST_TAG = 500
 """Characters between "<" and ">" in a tag. A longer piece is text that contains a "<"."""
 
-_TITLE = r"(?i)<title[^<>]*>([^<]*)</title"
+_TITLE = re.compile(r"<title[^<>]*>([^<]*)</title", re.IGNORECASE)
 _UNSEEN = ("script", "style")
 """Elements whose content a browser does not show."""
 
 
 def page_words(page: str) -> str:
     """Return the page's title, or its text without tags, scripts and styles where it has no title."""
-    title = re.search(_TITLE, page)
+    title = _TITLE.search(page)
     if title is not None and title[1].strip():
         return title[1]
     before, *pieces = page.split("<")

@@ -21,10 +21,9 @@ NO_HINT = -1
 LONGEST_HINT_MS = 31 * 24 * 3600 * 1000
 """Milliseconds. A hint beyond a month is an error of the server and is ignored: monthly quotas are the longest."""
 
-_NUMBER = r"(?a)\d+(?:\.\d*)?(?:[eE][+-]?\d+)?"
-_DURATION_PART = r"(?a:(\d+(?:\.\d+)?)(ms|us|µs|ns|d|h|m|s))"
-_DURATION = rf"(?:{_DURATION_PART})+"
-"""Text, because few programs need them: `re` compiles each pattern at its first use, and keeps it."""
+_NUMBER = re.compile(r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?", re.ASCII)
+_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|us|µs|ns|d|h|m|s)", re.ASCII)
+_DURATION = re.compile(rf"(?:{_DURATION_PART.pattern})+", re.ASCII)
 _UNIT_MS: dict[str, float] = {
     "d": 86_400_000.0,
     "h": 3_600_000.0,
@@ -60,8 +59,8 @@ def duration_ms(text: str) -> float | None:
     Returns None for any other text.
     """
     text = text.strip()
-    if re.fullmatch(_DURATION, text):
-        return sum(float(amount) * _UNIT_MS[unit] for amount, unit in re.findall(_DURATION_PART, text))
+    if _DURATION.fullmatch(text):
+        return sum(float(amount) * _UNIT_MS[unit] for amount, unit in _DURATION_PART.findall(text))
     return _seconds(text)
 
 
@@ -81,7 +80,7 @@ def _bounded(milliseconds: float | None) -> int:
 
 def _milliseconds(text: str) -> float | None:
     text = text.strip()
-    return float(text) if re.fullmatch(_NUMBER, text) else None
+    return float(text) if _NUMBER.fullmatch(text) else None
 
 
 def _seconds(text: str) -> float | None:
@@ -130,9 +129,9 @@ def _reset_duration(text: str, now: float) -> float | None:
     return _reset_moment(text, now) if wait is None or wait >= _UNIX_TIME_FROM * 1000 else wait
 
 
-_BUCKET_HEADERS: tuple[tuple[str, str, Callable[[str, float], float | None]], ...] = (
-    (r"anthropic-ratelimit-(.+)-reset", "anthropic-ratelimit-{}-remaining", _reset_moment),
-    (r"x-ratelimit-reset-(.+)", "x-ratelimit-remaining-{}", _reset_duration),
+_BUCKET_HEADERS: tuple[tuple[re.Pattern[str], str, Callable[[str, float], float | None]], ...] = (
+    (re.compile(r"anthropic-ratelimit-(.+)-reset"), "anthropic-ratelimit-{}-remaining", _reset_moment),
+    (re.compile(r"x-ratelimit-reset-(.+)"), "x-ratelimit-remaining-{}", _reset_duration),
 )
 """The pattern of a bucket's reset header, the name of the header with what is left in it, and the reset's parser."""
 
@@ -142,7 +141,7 @@ def _bucket_reset(headers: Mapping[str, str], now: float, status: int) -> int:
     unknown: list[int] = []
     for name, value in headers.items():
         for pattern, remaining_name, read in _BUCKET_HEADERS:
-            match = re.fullmatch(pattern, name)
+            match = pattern.fullmatch(name)
             if match is None:
                 continue
             wait = _bounded(read(value, now))
