@@ -17,7 +17,7 @@ USAGE, LOGPROBS = "usage", "logprobs"
 def usage_report(chunk: JSONObject) -> JSONObject:
     """Return the token report of a chunk, wherever the chunk has it; empty if it has none."""
     report = mapping(chunk, USAGE) or mapping(mapping(chunk, "x_groq"), USAGE)
-    if not report:
+    if not report and chunk.get("choices"):
         for choice in objects(chunk, "choices"):
             report = mapping(choice, USAGE) or report
     return report
