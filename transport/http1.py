@@ -415,6 +415,8 @@ class Connection(_HotSlots):
     def _eof(self) -> None:
         if self.state is State.BODY and self._body_end is BodyEnd.CLOSE:
             self._message_end(b"")
+        elif self._outgoing.reset is not None:
+            self._broken(broken(self._outgoing.reset))
         elif self.state is State.HEAD and not self.received:
             self._broken(NO_RESPONSE)
         else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 
+from .early_end import EarlyEnd, broken
 from .loop import Loop
 from .socket_errors import PEER_GONE, error_text
 from .tls_socket import TLSSocket
@@ -27,9 +28,10 @@ class Outgoing:
     broken: a write failed, or the rest of the request was dropped. The connection cannot carry another request.
     on_sent: called once, when no byte is held any more.
     error: the system's message, if the write failed although the peer has not ended the connection; else empty.
+    reset: set if a write found the connection reset. The kernel reports a reset once: reading then finds an orderly end.
     """
 
-    __slots__ = ("_pieces", "broken", "error", "on_sent", "open")
+    __slots__ = ("_pieces", "broken", "error", "on_sent", "open", "reset")
 
     def __init__(self, head: bytes, body: bytes, *, more: bool = False) -> None:
         """Hold the bytes of a request. `flush` sends them. `more`: more bytes will follow (`append`)."""
@@ -39,6 +41,7 @@ class Outgoing:
         self.on_sent: Callable[[], None] | None = None
         self.broken: bool = False
         self.error: str = ""
+        self.reset: EarlyEnd | None = None
 
     def __bool__(self) -> bool:
         """Whether bytes wait for the kernel."""
@@ -80,6 +83,7 @@ class Outgoing:
             except OSError as error:
                 self.stop()
                 if isinstance(error, PEER_GONE):
+                    self.reset = broken(error) if isinstance(error, ConnectionResetError) else None
                     return True
                 self.error = error_text(error)
                 return False

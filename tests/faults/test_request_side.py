@@ -271,6 +271,8 @@ async def test_a_reset_without_a_response(big: bool) -> None:
         await ended(peer)
         await until(lambda: open_descriptors() == before)
     assert (completion.error_category, completion.attempts) == (ms.ErrorCategory.NETWORK, 3)
+    assert completion.error is not None
+    assert "Connection reset by peer" in completion.error.message
 
 
 async def test_a_server_that_never_reads(autojump_clock: trio.testing.MockClock) -> None:
