@@ -27,7 +27,7 @@ DIST ?= dist
 SITE ?= site
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench bench-quick instructions interop conformance ray soak defects fuzz mutants audit \
+.PHONY: help demo test lint format bench bench-quick instructions interop clients conformance ray soak defects fuzz mutants audit \
 	docs wheel clean distclean
 
 help: ## print this list
@@ -76,6 +76,15 @@ ray: ## test batches and data sets on a Ray cluster of three nodes, in its own e
 		build/ray/bin/python -m pip -qq --disable-pip-version-check install --constraint constraints.txt \
 		--no-build-isolation --editable .; }
 	@build/ray/bin/python -m pytest -q -s -m cluster -o faulthandler_timeout=0 tests/ray $(TEST)
+
+# The servers and codecs that the suite needs are in an environment of its own.
+clients: ## run the clients' published tests over our transports, in an environment of its own
+	@test -x build/clients/bin/manystream || { $(PYTHON) -m venv build/clients && \
+		build/clients/bin/python -m pip -qq --disable-pip-version-check install --constraint constraints.txt \
+		pip setuptools pytest cryptography click --requirement tests/client_suites/requirements.txt && \
+		build/clients/bin/python -m pip -qq --disable-pip-version-check install --constraint constraints.txt \
+		--no-build-isolation --editable .; }
+	@build/clients/bin/python -m tests.client_suites
 
 conformance: $(VENV)/.test ## decode recorded answers: make conformance CORPUS=folder
 	@$(BIN)/python -m tests.conformance "$(CORPUS)"
