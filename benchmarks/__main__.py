@@ -25,6 +25,7 @@ from . import (
     sdk_transports,
     serialise,
     start_latency,
+    sync_transports,
     unstreamed,
     wire_forms,
 )
@@ -48,6 +49,7 @@ QUESTIONS: dict[str, Callable[[Run], Answer]] = {
     "unstreamed": unstreamed.answer,
     "sdk_transports": sdk_transports.answer,
     "sdk_streams": sdk_streams.answer,
+    "sync_transports": sync_transports.answer,
     "bridges": bridges.answer,
     "agents": agents.answer,
     "extremes": extremes.answer,
@@ -55,9 +57,9 @@ QUESTIONS: dict[str, Callable[[Run], Answer]] = {
     "hold": hold.answer,
     "instructions": instructions.answer,
 }
-NOT_QUICK = ("agents", "hold", "instructions", "sdk_transports", "sdk_streams", "wire_forms")
+NOT_QUICK = ("agents", "hold", "instructions", "sdk_transports", "sdk_streams", "sync_transports", "wire_forms")
 """Questions that `--quick` omits: a whole application, streams held for five minutes, the emulated processor, calls
-that take seconds, many forms."""
+that take seconds, many threads, many forms."""
 
 
 def main() -> None:

@@ -415,12 +415,11 @@ class Connection(_HotSlots):
     def _eof(self) -> None:
         if self.state is State.BODY and self._body_end is BodyEnd.CLOSE:
             self._message_end(b"")
-        elif self._outgoing.reset is not None:
-            self._broken(broken(self._outgoing.reset))
         elif self.state is State.HEAD and not self.received:
-            self._broken(NO_RESPONSE)
+            self._broken(self._outgoing.reset or NO_RESPONSE)
         else:
-            self._broken(cut_off(self._body_end, self._remaining) if self.state is State.BODY else CUT_OFF)
+            end = cut_off(self._body_end, self._remaining) if self.state is State.BODY else CUT_OFF
+            self._broken(self._outgoing.reset or end)
 
     def _broken(self, end: EarlyEnd) -> None:
         """Close the connection and end the exchange with an error."""

@@ -28,7 +28,8 @@ class Outgoing:
     broken: a write failed, or the rest of the request was dropped. The connection cannot carry another request.
     on_sent: called once, when no byte is held any more.
     error: the system's message, if the write failed although the peer has not ended the connection; else empty.
-    reset: set if a write found the connection reset. The kernel reports a reset once: reading then finds an orderly end.
+    reset: set if a write found the connection reset. The kernel reports a reset once: reading then finds an orderly
+        end.
     """
 
     __slots__ = ("_pieces", "broken", "error", "on_sent", "open", "reset")
