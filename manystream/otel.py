@@ -232,7 +232,9 @@ def _all_output(usage: Usage) -> int | None:
 
 def _provider_name(provider: Provider) -> str:
     profile = provider.profile
-    return provider.name if profile.generic else PROVIDER_NAMES.get(profile.name, profile.name)
+    if profile.generic and provider.name != profile.name:
+        return provider.name
+    return PROVIDER_NAMES.get(profile.name, profile.name)
 
 
 def _request_attributes(request: Request, *, stream: bool) -> dict[str, Value]:

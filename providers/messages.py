@@ -31,7 +31,8 @@ ASSISTANT = Role.ASSISTANT
 class ProviderState:
     """What a provider must get back unchanged with a block: signatures, encrypted items.
 
-    provider: the profile that made it (`anthropic`, `openai-responses`, `google`, …). It is sent to no other.
+    provider: the provider that made it, as its `Provider.maker`: mostly the profile's name (`anthropic`,
+        `openai-responses`, `google`, …). It is sent to no other.
     data: the provider's own members, in its wire form.
     """
 
@@ -220,7 +221,7 @@ class ProviderBlock:
     It keeps its position, is kept as received, and is sent back only to its provider. It is never a call for the
     caller.
 
-    provider: the profile that made it.
+    provider: the provider that made it, as its `Provider.maker`, or the name of the profile that it is for.
     data: the block in the provider's wire form.
     """
 

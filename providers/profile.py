@@ -124,14 +124,16 @@ class Quirks:
 class Profile:
     """One provider's row of data.
 
-    name: the row's name, and the tag on state that only this provider gets back. No two rows share a name.
+    name: the row's name, and the tag on state that only this provider gets back (`Provider.maker`). No two rows share a
+        name.
     dialect: the name of one of the four dialects, or a `Dialect` of your own.
     base_url: where the provider is; empty if every customer has an address of their own.
     key_variables: environment variables with the key. The first one that is set is used.
     aliases: other names for `"name/model"`.
     prefixes: beginnings of the names of its models.
     needs_key: False for servers that run without a key.
-    generic: whether the row stands for servers without a row. Aliases and prefixes of known rows take precedence.
+    generic: whether the row stands for servers without a row, which may be of different makers. Then a provider's own
+        name is a part of the tag on state. Aliases and prefixes of known rows take precedence.
     addresses: patterns of `host[:port]` or `host[:port]/path` that belong to the row, besides its base URL's host. `*`
         matches anything.
     quirks: how the server departs from its dialect.

@@ -475,6 +475,7 @@ DEFAULT_PROFILES: dict[str, tuple[Profile, Profile]] = {
         _row("responses-compatible", "openai-responses"),
     ),
     "anthropic": (_row("anthropic", "anthropic"), _row("anthropic-compatible", "anthropic")),
-    "gemini": (_row("google", "gemini"), _row("google", "gemini")),
+    # Compatible servers share Google's row, name and key variables. But they do not get each other's signatures.
+    "gemini": (_row("google", "gemini"), replace(_row("google", "gemini"), generic=True)),
 }
 """Dialect → the row for a provider without a base URL, and the row for a base URL that matches no row."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, TypeAlias, cast
 
 from .errors import InvalidRequestError
+from .messages import ProviderBlock
 from .plain_functions import why_deferred
 from .profile import Profile
 from .profiles import DEFAULT_PROFILES, profile_by_host, profile_by_name
@@ -27,10 +28,12 @@ class Provider:
         with `traffic`. None: the key is looked up in the environment, then in the credentials file, when the first
         request needs it.
     base_url: where the provider is. None: the profile's own URL.
-    name: the name that selects this provider in `"name/model"`. Default: the profile's name.
+    name: the name that selects this provider in `"name/model"`. Default: the profile's name. For a server without a row
+        of its own, the name also tells it from other such servers: see `maker`.
     headers: sent with every request.
     profile: a `Profile`, or the name of a row of `profiles`. Default: the row that `name` or the base URL's host
-        belongs to, else the dialect's generic row.
+        belongs to, else the dialect's generic row. Replicas of one server should have one `Profile` of your own, or a
+        row such as "vllm". With the generic row, each of their names is another `maker`.
     idempotency_header: the name of a header, such as "Idempotency-Key", for servers that execute a request with a known
         key only once. Each call has its own key and sends it with each attempt. Default: no such header.
 
@@ -86,6 +89,19 @@ class Provider:
         first_party, generic = DEFAULT_PROFILES[self.dialect]
         return row or (first_party if base_url is None else generic)
 
+    @property
+    def maker(self) -> str:
+        """The name that thinking, signatures and other state in this provider's answers are attributed to.
+
+        State is sent back only to a provider with the same maker. It is the profile's name, but servers without a row
+        of their own share the generic row. So a generic provider with a name of its own is a maker of its own:
+        `profile:name`. The profile's name in it keeps it apart from rows, and from servers of other dialects.
+        """
+        profile = self.profile
+        if not profile.generic or self.name == profile.name:
+            return profile.name
+        return f"{profile.name}:{self.name}"
+
     def __repr__(self) -> str:
         where, mark, _ = str(self.base_url).partition("?")
         url = where + (mark and "?…")  # the query may contain a key
@@ -109,6 +125,11 @@ def keys_of(provider: Provider) -> tuple[APIKey, ...]:
     """Return a provider's keys, if it has several; else an empty tuple."""
     keys: object = provider.api_key
     return cast("tuple[APIKey, ...]", keys) if isinstance(keys, tuple) else ()
+
+
+def takes_block(provider: Provider, block: ProviderBlock) -> bool:
+    """Return whether a block is sent to a provider: one that it made, or one that a program made for its profile."""
+    return block.provider in (provider.maker, provider.profile.name)
 
 
 def _one_or_several(given: APIKey | Sequence[APIKey] | None) -> APIKey | tuple[APIKey, ...] | None:

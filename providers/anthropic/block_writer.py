@@ -14,7 +14,7 @@ from ..errors import InvalidRequestError
 from ..json_values import JSON, JSONObject, MalformedJSONError, string
 from ..messages import CacheControl, File, Image, RedactedThinking, Text, Thinking, ToolCall, ToolResult
 from ..omission_warnings import foreign_thinking, unsigned_thinking
-from ..profile import Profile
+from ..provider import Provider
 
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 IMAGE_SPELLINGS = {"image/jpg": "image/jpeg"}
@@ -78,29 +78,32 @@ def wire_text(block: Text, *, with_citations: bool = False) -> JSONObject | None
     return wire if block.cache_control is None else marked(wire, block.cache_control)
 
 
-def wire_thinking_block(block: Thinking | RedactedThinking, profile: Profile, warnings: list[str]) -> JSONObject | None:
+def wire_thinking_block(
+    block: Thinking | RedactedThinking, provider: Provider, warnings: list[str]
+) -> JSONObject | None:
     """Return thinking unchanged for the provider that made it; None, with a warning, for any other provider.
 
     A signature without a state is Anthropic's, and any gateway may have passed it on. Anthropic requires the signature.
     A compatible server that signs nothing gets its own thinking back.
     """
+    maker, profile = provider.maker, provider.profile
     if block.state is not None:
-        ours = block.state.provider == profile.name
+        ours = block.state.provider == maker
     else:
         signed = isinstance(block, RedactedThinking) or bool(block.signature)
         ours = signed and (profile.name == FIRST_PARTY or profile.generic)
     if not ours:
-        warnings.append(foreign_thinking(profile.name))
+        warnings.append(foreign_thinking(maker))
         return None
     if isinstance(block, RedactedThinking):
         return {"type": "redacted_thinking", "data": block.data}
     if not block.signature and profile.quirks.signed_thinking_only:
-        warnings.append(unsigned_thinking(profile.name))
+        warnings.append(unsigned_thinking(maker))
         return None
     return {"type": "thinking", "thinking": block.text, "signature": block.signature or ""}
 
 
-def wire_tool_call(block: ToolCall, call_id: str, provider: str, warnings: list[str]) -> JSONObject:
+def wire_tool_call(block: ToolCall, call_id: str, maker: str, warnings: list[str]) -> JSONObject:
     """Return a `tool_use` block. Arguments that are no JSON object are sent as text inside one, in `INVALID_JSON`."""
     try:
         arguments: JSONObject = block.parsed
@@ -108,7 +111,7 @@ def wire_tool_call(block: ToolCall, call_id: str, provider: str, warnings: list[
         arguments = {INVALID_JSON: block.arguments}
         warnings.append(f"messages: the arguments of call {block.id!r} are no JSON object; sent as text inside one")
     wire: dict[str, JSON] = {"type": "tool_use", "id": call_id, "name": block.name, "input": arguments}
-    if block.state is not None and block.state.provider == provider:
+    if block.state is not None and block.state.provider == maker:
         wire.update(block.state.data)
     return wire if block.cache_control is None else marked(wire, block.cache_control)
 

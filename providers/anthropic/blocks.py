@@ -100,7 +100,7 @@ class BlockReader:
     """Reads wire blocks into one answer.
 
     answer: the answer.
-    provider: the name of the profile.
+    provider: the provider's `maker`.
     make_id: makes an id for a call without one.
     """
 

@@ -32,7 +32,7 @@ from ..messages import (
     ToolCall,
     ToolResult,
 )
-from ..provider import Anthropic, Provider
+from ..provider import Anthropic, Provider, takes_block
 from .block_writer import (
     INVALID_JSON,
     wire_call_id,
@@ -107,18 +107,17 @@ class AnthropicConverter(HistoryConverter):
         return wire
 
     def _wire_block(self, block: Block, where: str, warnings: list[str]) -> JSONObject | None:
-        owner = self.provider.profile.name
         if isinstance(block, Text):
             return wire_text(block, with_citations=True)
         if isinstance(block, Thinking | RedactedThinking):
-            return wire_thinking_block(block, self.provider.profile, warnings)
+            return wire_thinking_block(block, self.provider, warnings)
         if isinstance(block, ToolCall):
-            return wire_tool_call(block, wire_call_id(block.id), owner, warnings)
+            return wire_tool_call(block, wire_call_id(block.id), self.provider.maker, warnings)
         if isinstance(block, ToolResult):
             return wire_tool_result(block, wire_call_id(block.tool_call_id), where, warnings)
         if isinstance(block, Image | File):
             return wire_part_of(block, where, warnings)
-        return block.data if block.provider == owner else None
+        return block.data if takes_block(self.provider, block) else None
 
     # --- in ---
 
@@ -147,7 +146,7 @@ class AnthropicConverter(HistoryConverter):
 
     def _answer_blocks(self, wire: Sequence[JSONObject], where: str) -> list[Block]:
         answer = Accumulator(keep_ids=True)
-        reader = BlockReader(answer, self.provider.profile.name, self.make_id)
+        reader = BlockReader(answer, self.provider.maker, self.make_id)
         untold: list[Event] = []
         for position, wire_block in enumerate(wire):
             kind, place = string(wire_block, "type") or "", f"{where}.content[{position}]"
@@ -179,7 +178,7 @@ class AnthropicConverter(HistoryConverter):
             return _part(wire, where)
         if not USER_KINDS.fullmatch(kind):
             raise HistoryError(f"{where}.type", f"unknown block {kind!r} in a user's message")
-        return ProviderBlock(self.provider.profile.name, wire)
+        return ProviderBlock(self.provider.maker, wire)
 
     def _tool_result(self, wire: JSONObject, where: str) -> ToolResult:
         content = wire.get("content")

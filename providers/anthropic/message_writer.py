@@ -37,7 +37,7 @@ from ..messages import (
 )
 from ..omission_warnings import OPENING, foreign_block, opening_added, unanswered_call, unasked_result
 from ..prefix_cache import Segment
-from ..profile import Profile
+from ..provider import Provider, takes_block
 from ..tool_names import named_call
 from .block_writer import wire_call_id, wire_part_of, wire_text, wire_thinking_block, wire_tool_call, wire_tool_result
 
@@ -78,11 +78,11 @@ class WriterState:
 
 
 class MessageWriter:
-    """Writes the messages of one request, or of a segment of it, for the provider of a profile."""
+    """Writes the messages of one request, or of a segment of it, for a provider."""
 
     __slots__ = (
         "call_ids",
-        "profile",
+        "maker",
         "provider",
         "result_calls",
         "taken",
@@ -92,9 +92,9 @@ class MessageWriter:
         "warnings",
     )
 
-    def __init__(self, profile: Profile) -> None:
-        self.profile: Profile = profile
-        self.provider: str = profile.name
+    def __init__(self, provider: Provider) -> None:
+        self.provider: Provider = provider
+        self.maker: str = provider.maker
         self.warnings: list[str] = []
         self.turns: list[Turn] = []
         self.call_ids: dict[Place, str] = {}
@@ -186,8 +186,8 @@ class MessageWriter:
                 call_id = self.call_ids.get((number, position))
                 if call_id is None:
                     continue
-                call = named_call(block, self.profile.quirks.tool_name, self.warnings)
-                wire = wire_tool_call(call, call_id, self.provider, self.warnings)
+                call = named_call(block, self.provider.profile.quirks.tool_name, self.warnings)
+                wire = wire_tool_call(call, call_id, self.maker, self.warnings)
             elif type(block) is ToolResult:
                 self._add_result(block, (number, position))
                 continue
@@ -201,7 +201,7 @@ class MessageWriter:
     def _assistant_wire(self, block: Block) -> JSONObject | None:
         """Return the wire form of an assistant's block other than a text, call or result; None if it is not sent."""
         if isinstance(block, (Thinking, RedactedThinking)):
-            return wire_thinking_block(block, self.profile, self.warnings)
+            return wire_thinking_block(block, self.provider, self.warnings)
         if type(block) is ProviderBlock:
             return self._own(block)
         self.warnings.append(f"messages: an assistant's {type(block).__name__} is not sent; Anthropic takes none")
@@ -228,7 +228,7 @@ class MessageWriter:
 
     def _own(self, block: ProviderBlock) -> JSONObject | None:
         """Return a provider's own block for that provider; None, with a warning, for any other."""
-        if block.provider == self.provider:
+        if takes_block(self.provider, block):
             return block.data
         self.warnings.append(foreign_block(block))
         return None

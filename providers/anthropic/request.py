@@ -108,12 +108,11 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
 
 def _messages(request: Request, provider: Provider, warnings: list[str]) -> JSON:
     """Return the conversation. Raises `InvalidRequestError` if there is nothing to send."""
-    profile = provider.profile
 
     def write(messages: Sequence[Message], first: int, state: WriterState | None) -> Segment[WriterState] | None:
-        return MessageWriter(profile).write(messages, first, state)
+        return MessageWriter(provider).write(messages, first, state)
 
-    key = ("anthropic", profile)
+    key = ("anthropic", provider.profile, provider.maker)
     messages = write_messages(request.messages, prefix_cache_of(request), key, write, warnings)
     if not messages:
         raise InvalidRequestError("messages", "contain nothing that Anthropic accepts: no text, no call, no file")

@@ -74,7 +74,7 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: An
     answer = Accumulator(limits)
     answer.start(string(message, "model"), string(message, "id"))
     try:
-        _read_content(items(message, "content"), BlockReader(answer, provider.profile.name, make_id))
+        _read_content(items(message, "content"), BlockReader(answer, provider.maker, make_id))
     except MalformedJSONError as error:
         raise malformed(f"{error} in {shown(body)}", body) from None
     add_provider_data(answer.provider_data, message, MESSAGE_MEMBERS)

@@ -74,7 +74,7 @@ class MessagesStream(StreamMachine):
 
     def __init__(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> None:
         super().__init__(provider, make_id, limits)
-        self.reader: BlockReader = BlockReader(self.answer, provider.profile.name, make_id)
+        self.reader: BlockReader = BlockReader(self.answer, provider.maker, make_id)
         self.texts: dict[int, TextInProgress] = {}
         self.thinkings: dict[int, ThinkingInProgress] = {}
         self.calls: dict[int, CallInProgress] = {}

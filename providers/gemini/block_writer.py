@@ -24,6 +24,7 @@ from ..messages import (
     ToolResult,
 )
 from ..omission_warnings import foreign_block, foreign_thinking
+from ..provider import Provider, takes_block
 from .path import API_VERSION
 
 MEDIA_TYPES: dict[str, str] = {
@@ -62,17 +63,16 @@ FILES_COLLECTION = "files/"
 class BlockWriter:
     """Writes the parts of one request.
 
-    owner: the name of the profile, and the tag on state that is sent back.
-    base_url: completes the ids of uploaded files.
+    provider: the provider of the request. Its base URL completes the ids of uploaded files.
     warnings: gets a warning for each thing that cannot be sent in full.
     media_in_results: whether the model accepts files inside a function's response.
     """
 
-    __slots__ = ("_base_url", "_owner", "_warnings", "media_in_results")
+    __slots__ = ("_maker", "_provider", "_warnings", "media_in_results")
 
-    def __init__(self, owner: str, base_url: str, warnings: list[str], *, media_in_results: bool) -> None:
-        self._owner = owner
-        self._base_url = base_url
+    def __init__(self, provider: Provider, warnings: list[str], *, media_in_results: bool) -> None:
+        self._provider = provider
+        self._maker = provider.maker
         self._warnings = warnings
         self.media_in_results: bool = media_in_results
 
@@ -87,12 +87,12 @@ class BlockWriter:
         if isinstance(block, Image | File):
             return {**self.media(block, field), **self._state(block.state)}
         if isinstance(block, ProviderBlock):
-            if block.provider == self._owner:
+            if takes_block(self._provider, block):
                 return block.data
             self._warnings.append(foreign_block(block))
             return None
         if isinstance(block, RedactedThinking):
-            self._warnings.append(foreign_thinking(self._owner))
+            self._warnings.append(foreign_thinking(self._maker))
             return None
         raise InvalidRequestError(field, f"unsupported content block {type(block).__name__}")
 
@@ -114,7 +114,7 @@ class BlockWriter:
     def _wire_id(self, block: ToolCall) -> JSONObject:
         """Return the call's id if Gemini gave it one. An id that was made elsewhere is not sent to Gemini."""
         state = block.state
-        wire_id = string(state.data, "id") if state is not None and state.provider == self._owner else None
+        wire_id = string(state.data, "id") if state is not None and state.provider == self._maker else None
         return {"id": wire_id} if wire_id else {}
 
     def result(self, block: ToolResult, call: ToolCall, field: str) -> tuple[JSONObject, list[JSONObject]]:
@@ -163,17 +163,17 @@ class BlockWriter:
 
     def _thinking(self, block: Thinking) -> JSONObject | None:
         """Return thinking as a part for the provider that made it; None, with a warning, for any other."""
-        ours = block.state is not None and block.state.provider == self._owner
+        ours = block.state is not None and block.state.provider == self._maker
         unowned = block.state is None and block.signature is None
         if not ours and not unowned:
-            self._warnings.append(foreign_thinking(self._owner))
+            self._warnings.append(foreign_thinking(self._maker))
             return None
         signed = self._state(block.state)
         return {"text": block.text, "thought": True, **signed} if block.text or signed else None
 
     def _state(self, state: ProviderState | None) -> JSONObject:
         """Return the members that are sent back with a part: its signature, if this provider made it."""
-        if state is None or state.provider != self._owner:
+        if state is None or state.provider != self._maker:
             return {}
         signature = string(state.data, "thoughtSignature")
         return {"thoughtSignature": signature} if signature else {}
@@ -182,7 +182,7 @@ class BlockWriter:
         """Return a file's URL. The files service names files `files/…`, but a part requires the whole URL."""
         if not file_id.startswith(FILES_COLLECTION):
             return file_id
-        base = urlsplit(self._base_url)
+        base = urlsplit(self._provider.base_url)
         return f"{base.scheme}://{base.netloc.rpartition('@')[2]}{API_VERSION}/{file_id}"
 
     def _note_cache_mark(self, mark: object, field: str) -> None:

@@ -64,7 +64,7 @@ class GeminiConverter(HistoryConverter):
     # --- out ---
 
     def _write(self, messages: Sequence[Message], names: Mapping[str, str], warnings: list[str]) -> list[JSONObject]:
-        writer = BlockWriter(self.provider.profile.name, self.provider.base_url, warnings, media_in_results=True)
+        writer = BlockWriter(self.provider, warnings, media_in_results=True)
         calls = {call_id: deque((ToolCall(call_id, name, ""),)) for call_id, name in names.items()}
         contents: list[JSONObject] = []
         for number, message in enumerate(messages):

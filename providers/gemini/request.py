@@ -122,14 +122,13 @@ def _add_system(body: dict[str, JSON], request: Request, warnings: list[str]) ->
 def _contents(request: Request, model: str, provider: Provider, warnings: list[str]) -> JSON:
     """Return the conversation. Raises `InvalidRequestError` if there is nothing to send."""
     modern = needs_signatures(model)
-    owner, base_url = provider.profile.name, provider.base_url
 
     def write(messages: Sequence[Message], first: int, state: WriterState | None) -> Segment[WriterState] | None:
         warned: list[str] = []
-        parts = BlockWriter(owner, base_url, warned, media_in_results=modern)
+        parts = BlockWriter(provider, warned, media_in_results=modern)
         return MessageWriter(parts, warned, sign_calls=modern).write(messages, first, state)
 
-    key = ("gemini", owner, base_url, modern)
+    key = ("gemini", provider.profile.name, provider.maker, provider.base_url, modern)
     contents = write_messages(request.messages, prefix_cache_of(request), key, write, warnings)
     if not contents:
         raise InvalidRequestError("messages", "contain nothing that can be sent to Gemini: no text, no call, no file")

@@ -84,7 +84,7 @@ def has_only_text(chunk: JSONObject) -> bool:
 class GeminiStream(StreamMachine):
     """Converts one stream. `take` reads a chunk; `PARTS` maps each kind of part to its method."""
 
-    __slots__ = ("_call", "_extras", "_finish", "_partial", "_started", "_text", "_thinking")
+    __slots__ = ("_call", "_extras", "_finish", "_maker", "_partial", "_started", "_text", "_thinking")
 
     volatile: ClassVar[VolatileMembers] = VolatileMembers(values=((USAGE,),))
 
@@ -96,6 +96,7 @@ class GeminiStream(StreamMachine):
         self._call: ToolCallInProgress | None = None  # the call whose arguments are still arriving
         self._partial: PartialArguments | None = None  # of `_call`, from its first piece on
         self._finish: str | None = None
+        self._maker = provider.maker
         self._extras = Extras()
 
     # --- input ---
@@ -400,7 +401,7 @@ class GeminiStream(StreamMachine):
 
     def provider_part(self, part: JSONObject, events: list[Event]) -> None:
         """Keep a part that only Gemini understands: server-side code and tools, and unknown kinds of parts."""
-        self._place(ProviderBlock(self.provider.profile.name, part))
+        self._place(ProviderBlock(self._maker, part))
 
     def _place(self, block: Image | File | ProviderBlock) -> None:
         """Add a whole block. The next text or thought begins a new block."""
@@ -409,7 +410,7 @@ class GeminiStream(StreamMachine):
 
     def _state(self, members: JSONObject) -> ProviderState:
         """Return state with these members, for this provider."""
-        return ProviderState(self.provider.profile.name, members)
+        return ProviderState(self._maker, members)
 
     def _state_of(self, part: JSONObject) -> ProviderState | None:
         """Return state with the part's signature, or None if it has none."""

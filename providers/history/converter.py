@@ -116,7 +116,7 @@ class HistoryConverter(abc.ABC):
         # The chunks of a client library do not contain the stream's terminal marker.
         quirks = replace(given.profile.quirks, strict_end=False)
         profile = replace(given.profile, quirks=quirks)
-        self.provider: Provider = self.provider_class(base_url=given.base_url, profile=profile)
+        self.provider: Provider = self.provider_class(base_url=given.base_url, name=given.name, profile=profile)
         count = itertools.count(1)
         self.content_lists = content_lists
         self.make_id: MakeId = make_id if make_id is not None else lambda: f"call_{next(count)}"

@@ -93,7 +93,7 @@ def _rows(dialect: str) -> list[str]:
     found = [row for row in PROFILES if row.dialect_name == dialect]
     names = ", ".join(f"`{row.name}`" for row in found)
     first, generic = DEFAULT_PROFILES[dialect]
-    if generic is first:
+    if generic.name == first.name:
         return [f"There is one row, `{first.name}`. For a compatible server, give its `base_url`."]
     return [f"{names}.", "", f"`{generic.name}` is for a server without a row."]
 

@@ -192,9 +192,8 @@ def test_an_answer_rewritten_by_an_sdk_is_the_same(dialect: str, stream: bool) -
 
 def decode(dialect: str, body: Any) -> Response:
     numbers = itertools.count(1)
-    return DIALECTS[dialect].decode(
-        json.dumps(body).encode(), provider_for(dialect, "openai"), lambda: f"made-{next(numbers)}"
-    )
+    provider = provider_for(dialect, "google" if dialect == "gemini" else "openai")
+    return DIALECTS[dialect].decode(json.dumps(body).encode(), provider, lambda: f"made-{next(numbers)}")
 
 
 def gemini_parts(*parts: Any) -> list[Any]:

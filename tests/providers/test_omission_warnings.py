@@ -85,6 +85,9 @@ def test_thinking_of_a_cut_stream_is_sent_to_no_other_provider(
 OWN = ms.Anthropic(base_url="http://127.0.0.1:8080")
 """A compatible server that signs nothing, such as llama.cpp's `/v1/messages`."""
 
+OTHER = ms.Anthropic(base_url="http://127.0.0.1:8081", name="other")
+"""Another server of this kind. Both have the same profile."""
+
 
 def thought(by: ms.Provider, signature: str = "") -> ms.Message:
     body = {
@@ -109,11 +112,11 @@ def asked(provider: ms.Provider, message: ms.Message) -> tuple[bool, list[str]]:
 def test_unsigned_thinking_is_sent_only_to_its_own_server(own: ms.Provider) -> None:
     assert asked(own, thought(own)) == (True, [])
     assert asked(own, thought(own, "sig")) == (True, [])
-    for other in (ms.Anthropic(), ms.Gemini(), ms.OpenAIChat()):
+    for other in (ms.Anthropic(), OTHER, ms.Gemini(), ms.OpenAIChat()):
         for signature in ("", "sig"):
             sent, warnings = asked(other, thought(own, signature))
             assert not sent
-            assert warnings == [f"messages: thinking that {other.profile.name!r} did not make is not sent to it"]
+            assert warnings == [f"messages: thinking that {other.maker!r} did not make is not sent to it"]
 
 
 def test_anthropic_gets_only_thinking_that_it_signed() -> None:

@@ -110,7 +110,7 @@ class ChatConverter(HistoryConverter):
 
     def _assistant(self, message: Message, parts: BlockWriter, where: str, warnings: list[str]) -> list[JSONObject]:
         """Return one message: content parts, calls, and the reasoning that the server wants back."""
-        writer = MessageWriter(self.provider.profile, parts, warnings)
+        writer = MessageWriter(self.provider, parts, warnings)
         texts = [block for block in message.content if isinstance(block, Text) and block.text]
         thinking = [block for block in message.content if isinstance(block, Thinking | RedactedThinking)]
         form = self.provider.profile.quirks.tool_call_id
@@ -164,7 +164,7 @@ class ChatConverter(HistoryConverter):
         if type(content) is list and all(type(part) is dict and part.get("type") == "text" for part in content):
             # Read here, because the parts of an answer become one text.
             texts, wire = list(_user_blocks(wire, where)), {**wire, "content": None}
-        answer = ChatAnswer(Accumulator(keep_ids=True), self.provider.profile.name, self.make_id, whole=True)
+        answer = ChatAnswer(Accumulator(keep_ids=True), self.provider.maker, self.make_id, whole=True)
         try:
             answer.take({"choices": [{"index": 0, "message": wire}]}, [])
         except MalformedJSONError as error:

@@ -4,7 +4,7 @@ The rules:
 - Each call's result comes directly after the message with the call, wherever the history has it.
 - Every server refuses a call without a result, and a result without a call. Both are left out with a warning.
 - An assistant's text and calls are one message. Adjacent messages of one role are not merged.
-- Reasoning is sent only to the profile that made it, in the member that its quirks name, and only with calls: without
+- Reasoning is sent only to the provider that made it, in the member that its quirks name, and only with calls: without
   calls it is not used, and some servers refuse it. Signed details are sent with every message.
 - If a server accepts only some call ids, others are replaced by the same text in call and result. An id that two calls
   of one message share gets a number.
@@ -39,7 +39,8 @@ from ...messages import (
 )
 from ...omission_warnings import foreign_thinking
 from ...prefix_cache import Segment
-from ...profile import Profile, ToolCallIdForm
+from ...profile import ToolCallIdForm
+from ...provider import Provider
 from ...tool_names import named_call
 from .block_writer import BlockWriter, plain_text
 from .reasoning import DETAILS, STATE_MEMBER, TEXT_MEMBERS, state_members
@@ -88,11 +89,11 @@ NOTHING_LEFT = WriterState(())
 class MessageWriter:
     """Writes the messages of one request, or of a segment of it."""
 
-    __slots__ = ("_answers", "_messages", "_parts", "_profile", "_quirks", "_waiting", "_warnings")
+    __slots__ = ("_answers", "_maker", "_messages", "_parts", "_quirks", "_waiting", "_warnings")
 
-    def __init__(self, profile: Profile, parts: BlockWriter, warnings: list[str]) -> None:
-        self._profile = profile
-        self._quirks = profile.quirks
+    def __init__(self, provider: Provider, parts: BlockWriter, warnings: list[str]) -> None:
+        self._maker = provider.maker
+        self._quirks = provider.profile.quirks
         self._parts = parts
         self._warnings = warnings
         self._messages: list[JSONObject] = []
@@ -261,7 +262,7 @@ class MessageWriter:
         """
         own = [block for block in thinking if isinstance(block, Thinking) and self._is_own(block.state)]
         if len(own) < len(thinking):
-            self._warnings.append(foreign_thinking(self._profile.name))
+            self._warnings.append(foreign_thinking(self._maker))
         for block in own:
             wire.update(self._own_state(block.state))
         member = self._quirks.reasoning_return
@@ -285,10 +286,10 @@ class MessageWriter:
             wire[member] = text
 
     def _is_own(self, state: ProviderState | None) -> bool:
-        return state is not None and state.provider == self._profile.name
+        return state is not None and state.provider == self._maker
 
     def _own(self, state: ProviderState | None) -> JSONObject:
-        return state.data if state is not None and state.provider == self._profile.name else {}
+        return state.data if state is not None and state.provider == self._maker else {}
 
     def _own_state(self, state: ProviderState | None) -> JSONObject:
         return state_members(self._own(state))

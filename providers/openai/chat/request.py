@@ -22,7 +22,7 @@ from ...json_values import JSON, JSONObject, dumps_text, string
 from ...messages import Message, Text
 from ...output_limits import output_limit
 from ...prefix_cache import Segment, serialised, write_messages
-from ...profile import Profile, Quirks
+from ...profile import Quirks
 from ...provider import Provider
 from ...request import TOOL_CHOICE_MODES, Request, Tool, given_of, prefix_cache_of
 from ...structured import schema_of
@@ -81,7 +81,7 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     if request.response_schema is not None:
         schema = schema_of(request.response_schema)
         format_member = _response_format(schema, quirks, system, warnings)
-    body: JSONObject = {"model": model, "messages": _messages(request, system, provider.profile, warnings)}
+    body: JSONObject = {"model": model, "messages": _messages(request, system, provider, warnings)}
     if request.tools or request.parallel_tool_calls is not None:
         _add_tools(body, request, quirks, warnings)
     if request.thinking is not None:
@@ -122,17 +122,17 @@ def asks_for_probabilities(body: JSONObject) -> bool:
     )
 
 
-def _messages(request: Request, system: list[Text], profile: Profile, warnings: list[str]) -> JSON:
+def _messages(request: Request, system: list[Text], provider: Provider, warnings: list[str]) -> JSON:
     """Return system prompt and conversation. Raises `InvalidRequestError` if there is nothing to send."""
+    profile = provider.profile
     lead = _system_messages(system, profile.quirks, warnings) if system else []
 
     def write(messages: Sequence[Message], first: int, state: WriterState | None) -> Segment[WriterState] | None:
         warned: list[str] = []
-        return MessageWriter(profile, BlockWriter(profile.quirks, warned), warned).write(messages, first, state)
+        return MessageWriter(provider, BlockWriter(profile.quirks, warned), warned).write(messages, first, state)
 
-    messages = write_messages(
-        request.messages, prefix_cache_of(request), ("openai-chat", profile), write, warnings, lead
-    )
+    key = ("openai-chat", profile, provider.maker)
+    messages = write_messages(request.messages, prefix_cache_of(request), key, write, warnings, lead)
     if not messages:
         raise InvalidRequestError("messages", "contain nothing that can be sent: no text, no call, no file")
     return messages

@@ -30,7 +30,7 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: An
         raise error_from_object(reported, http_status=BODY_STATUS, body=body)
     if chunk.get("choices") is None:
         raise malformed("malformed answer: a chat completion must have choices", body)
-    content = ChatAnswer(answer, provider.profile.name, make_id, whole=True)
+    content = ChatAnswer(answer, provider.maker, make_id, whole=True)
     try:
         content.take(chunk, [])
     except MalformedJSONError as error:

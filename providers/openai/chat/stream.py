@@ -82,7 +82,7 @@ class ChatStream(StreamMachine):
 
     def __init__(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> None:
         super().__init__(provider, make_id, limits)
-        self._content = ChatAnswer(self.answer, provider.profile.name, make_id)
+        self._content = ChatAnswer(self.answer, provider.maker, make_id)
 
     def take_event(self, event: str, data: bytes) -> Sequence[Event]:
         if data == DONE:

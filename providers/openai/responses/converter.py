@@ -21,7 +21,7 @@ from ...history.view import HistoryError
 from ...json_values import JSON, JSONObject, MalformedJSONError, string
 from ...messages import Block, File, Image, Message, ProviderBlock, ProviderState, Role, Text, Thinking, ToolCall
 from ...messages import ToolResult as Result
-from ...provider import OpenAIResponses, Provider
+from ...provider import OpenAIResponses, Provider, takes_block
 from .block_writer import BlockWriter
 from .dialect import DIALECT
 from .message_writer import OUTPUT_KIND, wire_call_id
@@ -112,11 +112,11 @@ class ResponsesConverter(HistoryConverter):
         if isinstance(block, Thinking):
             state = self._state(block.state)
             return {"type": "reasoning", "summary": [], **state} if state else None
-        return block.data if isinstance(block, ProviderBlock) and block.provider == self.provider.profile.name else None
+        return block.data if isinstance(block, ProviderBlock) and takes_block(self.provider, block) else None
 
     def _state(self, state: ProviderState | None) -> JSONObject:
         """Return the members that are sent back to this provider, or none for state of another one."""
-        return state.data if state is not None and state.provider == self.provider.profile.name else {}
+        return state.data if state is not None and state.provider == self.provider.maker else {}
 
     # --- in ---
 
@@ -138,7 +138,7 @@ class ResponsesConverter(HistoryConverter):
                 else:
                     read.append(Message(Role.TOOL, result))
             elif kind in OUTPUT_KIND.values():
-                read.append(Message.user(ProviderBlock(self.provider.profile.name, item)))
+                read.append(Message.user(ProviderBlock(self.provider.maker, item)))
             elif kind != "message":
                 raise HistoryError(f"{where}.type", f"unknown item {kind!r}")
             elif role in SYSTEM_ROLES:
@@ -155,7 +155,7 @@ class ResponsesConverter(HistoryConverter):
         if not run:
             return
         answer = Accumulator(keep_ids=True)
-        output = Output(answer, self.provider.profile.name, self.make_id, is_history=True)
+        output = Output(answer, self.provider.maker, self.make_id, is_history=True)
         try:
             for index, item in enumerate(run):
                 output.take(index, item if type(item) is dict else {})

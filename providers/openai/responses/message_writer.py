@@ -5,9 +5,9 @@ The rules:
 - The API refuses a call without a result, and a result without a call. They are left out with a warning. A result
   whose call the server keeps (`previous_response_id`, `conversation`) is sent.
 - Call ids are unique and at most 64 characters long. A longer one is replaced by the same text in call and result.
-- Reasoning is sent only to the profile that made it, and only before an item that it led to. It has the item's id.
+- Reasoning is sent only to the provider that made it, and only before an item that it led to. It has the item's id.
   Messages and calls are sent without ids, so that they do not refer to items that were left out of the history.
-- Provider blocks are sent only to the profile that made them; calls among them only together with their outputs.
+- Provider blocks are sent only to the provider that made them; calls among them only together with their outputs.
 - An assistant's text is a message of plain text, with its phase if it had one. Adjacent texts are one message.
 - A failed result has no flag on this wire, so its text has to describe the failure.
 
@@ -40,7 +40,7 @@ from ...messages import (
 )
 from ...omission_warnings import foreign_block, foreign_thinking, unanswered_call, unasked_result
 from ...prefix_cache import Segment
-from ...profile import ToolNameForm
+from ...provider import Provider, takes_block
 from ...tool_names import named_call
 from .block_writer import MARKS_LEFT_OUT, BlockWriter
 
@@ -87,11 +87,10 @@ class WriterState:
 class MessageWriter:
     """Writes the input of one request, or of a segment of its messages.
 
-    name: the name of the profile.
+    provider: the provider of the request.
     parts: writes content parts.
     keeps_calls: whether the server has earlier calls itself.
     stores: whether the server stores this answer's items.
-    tool_name: the form of tool names that the server accepts.
     """
 
     __slots__ = (
@@ -101,24 +100,22 @@ class MessageWriter:
         "items",
         "keeps_calls",
         "loose",
-        "name",
+        "maker",
         "open_calls",
         "open_text",
         "own",
         "parts",
+        "provider",
         "reasons",
         "stores",
         "taken",
-        "tool_name",
         "waiting",
         "warnings",
     )
 
-    def __init__(
-        self, name: str, parts: BlockWriter, *, keeps_calls: bool, stores: bool, tool_name: ToolNameForm = "any"
-    ) -> None:
-        self.name: str = name
-        self.tool_name: ToolNameForm = tool_name
+    def __init__(self, provider: Provider, parts: BlockWriter, *, keeps_calls: bool, stores: bool) -> None:
+        self.provider: Provider = provider
+        self.maker: str = provider.maker
         self.parts: BlockWriter = parts
         self.warnings: list[str] = []
         self.keeps_calls: bool = keeps_calls
@@ -240,7 +237,7 @@ class MessageWriter:
 
     def _add_own(self, block: ProviderBlock) -> None:
         """Add a provider's own item, or a warning if it is another provider's."""
-        if block.provider == self.name:
+        if takes_block(self.provider, block):
             self.own = True
             self.items.append(block.data)
         else:
@@ -266,8 +263,8 @@ class MessageWriter:
         Without ciphertext and text the server could only look it up. So it is sent only to a server that stores items.
         """
         state = self._state(block.state)
-        if block.state is None or block.state.provider != self.name or isinstance(block, RedactedThinking):
-            self.warnings.append(foreign_thinking(self.name))
+        if block.state is None or block.state.provider != self.maker or isinstance(block, RedactedThinking):
+            self.warnings.append(foreign_thinking(self.maker))
         elif (self.stores and state) or state.get("encrypted_content") or state.get("content"):
             self.reasons = True
             self.items.append({"type": "reasoning", "summary": [], **state})
@@ -280,7 +277,7 @@ class MessageWriter:
         if result is None:
             return
         call_id = self.call_ids[place]
-        block = named_call(block, self.tool_name, self.warnings)
+        block = named_call(block, self.provider.profile.quirks.tool_name, self.warnings)
         if block.state is None:
             arguments = block.arguments or "{}"
             self.items.append({"type": "function_call", "call_id": call_id, "name": block.name, "arguments": arguments})
@@ -335,7 +332,7 @@ class MessageWriter:
 
     def _state(self, state: ProviderState | None) -> JSONObject:
         """Return the members that are sent back to this provider, or none for state of another one."""
-        return state.data if state is not None and state.provider == self.name else {}
+        return state.data if state is not None and state.provider == self.maker else {}
 
     def _without_loose_calls(self) -> list[JSONObject]:
         """Return the items without the provider's own calls that have no output."""

@@ -32,7 +32,7 @@ class Output:
     """The items of one answer.
 
     answer: the answer that they build.
-    name: the name of the profile, and the tag on everything that is sent back to it.
+    name: the provider's `maker`, the tag on everything that is sent back to it.
     is_history: whether the items come from a caller's history. There, two equal adjacent messages are two messages.
     """
 

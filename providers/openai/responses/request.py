@@ -129,14 +129,14 @@ def _input(request: Request, model: str, provider: Provider, extra: Mapping[str,
     keeps = any(extra.get(member) is not None for member in KEEPS_CONVERSATION)
     stores = keeps or extra.get("store") is True
     breakpoints = takes_breakpoints(model)
-    name, tool_name = provider.profile.name, provider.profile.quirks.tool_name
+    profile = provider.profile
 
     def write(messages: Sequence[Message], first: int, state: WriterState | None) -> Segment[WriterState] | None:
         parts = BlockWriter(breakpoints=breakpoints)
-        items = MessageWriter(name, parts, keeps_calls=keeps, stores=stores, tool_name=tool_name)
+        items = MessageWriter(provider, parts, keeps_calls=keeps, stores=stores)
         return items.write(messages, first, state)
 
-    key = ("openai-responses", name, tool_name, breakpoints, keeps, stores)
+    key = ("openai-responses", profile.name, provider.maker, profile.quirks.tool_name, breakpoints, keeps, stores)
     items = write_messages(request.messages, prefix_cache_of(request), key, write, warnings)
     marks = [tool.cache_control for tool in request.tools] + [block.cache_control for block in request.system_blocks]
     if any(mark is not None for mark in marks):

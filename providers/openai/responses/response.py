@@ -70,7 +70,7 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: An
         raise errors.malformed(f"the answer is no response object: {shown(body)}", body)
     answer = Accumulator(limits)
     try:
-        end = conclude(Output(answer, provider.profile.name, make_id), response, None, body)[-1]
+        end = conclude(Output(answer, provider.maker, make_id), response, None, body)[-1]
     except MalformedJSONError as error:
         raise errors.malformed(f"{error}: {shown(body)}", body) from None
     if isinstance(end, Error):

@@ -65,7 +65,7 @@ class ResponsesStream(StreamMachine):
 
     def __init__(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> None:
         super().__init__(provider, make_id, limits)
-        self.output: Output = Output(self.answer, provider.profile.name, make_id)
+        self.output: Output = Output(self.answer, provider.maker, make_id)
         self.started: bool = False
         self.done_mark: bool = False
 
