@@ -18,6 +18,7 @@ from ..transport.exchange import Exchange, RawHeaders
 from ..transport.headers import headers_to_mapping
 from ..transport.http1 import Connection
 from .body import AnswerBody, Body, BodyOwner, ErrorBody, StreamBody, content_coding
+from .delivery import Receiver
 from .error_answer import EVENT_STREAM
 from .errors import hide_words, redacted, redacted_headers, transport_error
 from .fast_path import FastPath
@@ -109,7 +110,8 @@ class Attempt(BodyOwner):
 
     def hand_over(self, listener: Listener) -> None:
         """Report to another listener from now on, and deliver the events there."""
-        self._listener = self.receiver = listener
+        self._listener = listener
+        self.receiver: Receiver = listener
 
     # --- as the pool's waiter ---
 
