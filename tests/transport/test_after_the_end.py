@@ -12,8 +12,9 @@ import pytest
 import trio
 import trio.testing
 
+from manystream.transport.connection_state import State
 from manystream.transport.errors import Phase
-from manystream.transport.http1 import Connection, State
+from manystream.transport.http1 import Connection
 from manystream.transport.loop import Loop, Pollable
 from manystream.transport.pool import PoolLimits
 from tests.support.addresses import open_sockets

@@ -11,8 +11,9 @@ import trio
 import trio.testing
 
 from manystream.transport.coalescing import LONGEST_PAUSE
+from manystream.transport.connection_state import State
 from manystream.transport.errors import Phase, TransportError
-from manystream.transport.http1 import Connection, State
+from manystream.transport.http1 import Connection
 from manystream.transport.pool import Pool, PoolLimits
 from manystream.transport.task_loop import make_loop
 from manystream.transport.timers import Timers

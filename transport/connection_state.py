@@ -1,0 +1,21 @@
+"""The states of a connection: to which part of an exchange its next byte belongs.
+
+Must not know how bytes are read or sent.
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class State(enum.Enum):
+    """The part of the exchange to which the next byte belongs."""
+
+    IDLE = "idle"
+    HEAD = "head"
+    BODY = "body"
+    CLOSED = "closed"
+
+
+HEAD, BODY = State.HEAD, State.BODY
+"""Module-level names, because to look up a member of an enumeration takes 0.1 µs (CPython 3.11), twice per chunk."""
