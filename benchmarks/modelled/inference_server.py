@@ -24,6 +24,11 @@ WARM_UP = 0.4
 
 TOKENS_PER_STEP = 8
 
+RETRY_SECONDS = 0.5
+"""The time for which a client with a fixed limit keeps the place of a refused call. It is that of a semaphore around an
+SDK's call: the SDK waits this long before its first retry. A client that sent another call at once would do nothing but
+ask a full server without a pause, and would serve as a measure for nobody."""
+
 
 @dataclass(slots=True, frozen=True)
 class InferencePlan:
@@ -94,6 +99,7 @@ class InferenceServer:
 
     def __init__(self, plan: InferencePlan, fixed: int = 0) -> None:
         self.plan, self.events = plan, Events()
+        self._fixed = fixed > 0
         limited_by = "slots" if plan.kind == "slots" else "concurrency"
         self.scope = Scope(
             "model",
@@ -143,7 +149,8 @@ class InferenceServer:
         if full or (self._used + self._waiting > self.plan.room and len(self._inside) >= self.plan.queue):
             self.refused += 1
             refusal = Refusal.RATE if full else Refusal.OVERLOAD
-            self.events.at(self.events.now + self.plan.round_trip / 2, self._refuse, ticket, refusal)
+            back = self.plan.round_trip / 2 + (RETRY_SECONDS if self._fixed else 0.0)
+            self.events.at(self.events.now + back, self._refuse, ticket, refusal)
             return
         size = ticket.input_tokens + (ticket.max_output or 0.0)
         self._waiting += size
