@@ -100,7 +100,11 @@ def decode_paths() -> list[Measured]:
     ]
     module = "benchmarks.peers.start_ours"
     between = MANY_STARTS - FEW_STARTS
-    return [*decode, Measured("start of a call", (module, str(FEW_STARTS)), (module, str(MANY_STARTS)), between)]
+    starts = [
+        Measured(what, (module, str(FEW_STARTS), *how), (module, str(MANY_STARTS), *how), between)
+        for what, how in {"start of a call": (), "start of a call under a declared limit": ("declared",)}.items()
+    ]
+    return [*decode, *starts]
 
 
 def loop_paths(origin: str) -> list[Measured]:

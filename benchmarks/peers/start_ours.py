@@ -1,15 +1,16 @@
 """manystream's start of a call, without the network. For counting instructions, independent of time.
 
-    python -m benchmarks.peers.start_ours STARTS
+    python -m benchmarks.peers.start_ours STARTS [declared]
 
 Starts calls one after the other in one iteration. Each is checked, encoded, gets its timeouts and waits for a
-connection;
-no connection is opened. Then it cancels them. Prints the number of calls.
+connection; no connection is opened. Then it cancels them. Prints the number of calls. With `declared`, traffic control
+charges each call to a limit that lets it go at once, and gives back what it was charged.
 """
 
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 import trio
 
@@ -33,9 +34,13 @@ def history() -> list[ms.Message]:
     ]
 
 
-async def main(starts: int) -> None:
+LIMIT = ms.RateLimit(requests_per_minute=1e9)
+
+
+async def main(starts: int, *, declared: bool) -> None:
     provider = ms.OpenAIChat("key", NOWHERE, name="bench")
-    async with ms.open_engine([provider]) as engine:
+    traffic = ms.Traffic(rates={"*": LIMIT}, adaptive=False) if declared else None
+    async with ms.open_engine([provider], traffic=traffic) as engine:
         request = ms.Request("bench/gpt-4o-mini", history(), system="Answer in one sentence.", tools=[WEATHER])
         calls = [engine.start_stream(request) for _ in range(starts)]
         for call in calls:
@@ -44,4 +49,4 @@ async def main(starts: int) -> None:
 
 
 if __name__ == "__main__":
-    trio.run(main, int(sys.argv[1]))
+    trio.run(partial(main, int(sys.argv[1]), declared=sys.argv[2:] == ["declared"]))
