@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from ..engine.traffic.rate_limit import RateLimit, limits_of
+from ..engine.traffic.rate_limit import RateLimit
 from ..providers.errors import InvalidRequestError
 from .leases import RENEW_SECONDS, Lease, LeaseRequest
 from .ray_answers import KEEPER_OPTIONS, START_SECONDS, first_line, start_here
@@ -68,7 +68,7 @@ def share_rates(rates: Mapping[str, RateLimit]) -> SharedRates:
     for key, limit in rates.items():
         if not isinstance(limit, RateLimit):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidRequestError(f"rates[{key!r}]", "must be a RateLimit")
-        if limit.concurrent is not None or not limits_of(limit):
+        if limit.concurrent is not None:
             raise InvalidRequestError(
                 f"rates[{key!r}].concurrent", "cannot be shared: give each engine its part in its own `traffic`"
             )
