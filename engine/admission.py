@@ -15,17 +15,15 @@ from .clocks import LEAST_WAIT
 from .completion import AttemptRecord, Completion
 from .lane import Lane, Sender
 from .live_budgets import Need
-from .spending import Spending, Spent, spent_by
+from .spending import NOTHING_SPENT, Spending, Spent, spent_by
 from .traffic.budget import Holding
-from .traffic.ticket import Ticket, TicketState
+from .traffic.ticket import UNDER_WAY, Ticket
 
 OK = "ok"
 """The outcome of an attempt with a complete answer."""
 
 PAUSES = (Refusal.RATE, Refusal.OVERLOAD)
 """Refusals after which the same request can succeed later."""
-
-UNDER_WAY = (TicketState.SENT, TicketState.CONFIRMED)
 
 
 class Admission:
@@ -254,8 +252,9 @@ class Admission:
 
     def resent(self, error: ProviderError) -> None:
         """Report that an attempt failed because its connection was stale, and that the next one begins at once."""
-        self._record(error, Spent())
-        self._sent = self._lane.now
+        now = self._lane.now
+        self._record(error, NOTHING_SPENT, now)
+        self._sent = now
 
     def failed(
         self, error: ProviderError, headers: Mapping[str, str], deadline: float, *, sent: bool
@@ -268,7 +267,7 @@ class Admission:
         deadline: the time at which a new wait must end.
         sent: the request may have reached the server.
         """
-        self._account(error, None, sent=sent)
+        self._account(error, None, self._lane.now, sent=sent)
         if self._ticket.state not in UNDER_WAY:
             return error
         refusal = self._give_back(error, headers, deadline, sent=sent, again=True)
@@ -295,10 +294,10 @@ class Admission:
         outcome: how the call ended.
         sent: the request may have reached the server.
         """
-        response = None if outcome is None else outcome.response
-        self._account(None if outcome is None else outcome.error, response, sent=sent)
         lane, ticket = self._lane, self._ticket
         scope, now = lane.scope, lane.now
+        response = None if outcome is None else outcome.response
+        self._account(None if outcome is None else outcome.error, response, now, sent=sent)
         self.left(now)
         if self.spending is not None:
             self.spending.leave(now)
@@ -325,23 +324,23 @@ class Admission:
         completion.journey = self.journey
         completion.cost = None if self.spending is None else self.spending.cost
 
-    def _account(self, error: ProviderError | None, response: Response | None, *, sent: bool) -> None:
+    def _account(self, error: ProviderError | None, response: Response | None, now: float, *, sent: bool) -> None:
         """Record the attempt that has ended, if there is one, and settle what it reserved."""
         if self._sent is None:
             return
         spending = self.spending
         kept = None if spending is None else spending.reservation
         if spending is None or kept is None:
-            self._record(error, Spent(None if response is None else response.usage))
+            self._record(error, NOTHING_SPENT if response is None else Spent(response.usage), now)
         elif sent:
             spent = spent_by(kept.need.input_tokens, response, error)
-            self._record(error, spent)
-            spending.settle(spent.usage, self._lane.now)
+            self._record(error, spent, now)
+            spending.settle(spent.usage, now)
         else:
-            self._record(error, Spent())
-            spending.release(self._lane.now)
+            self._record(error, NOTHING_SPENT, now)
+            spending.release(now)
 
-    def _record(self, error: ProviderError | None, spent: Spent) -> None:
+    def _record(self, error: ProviderError | None, spent: Spent, now: float) -> None:
         """Add the attempt that has ended, if there is one, to the journey."""
         if self._sent is None:
             return
@@ -349,7 +348,7 @@ class Admission:
         record = AttemptRecord(
             target=self.target,
             started=started - self._began,
-            ended=self._lane.now - self._began,
+            ended=now - self._began,
             outcome=OK if error is None else error.category.value,
             error=error,
             hedged=self.is_beside,

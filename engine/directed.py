@@ -76,8 +76,9 @@ class Directed(Timed):
         if admission is None:
             self.begin()
         elif self._step is OPEN:
-            self._enter_queue()
-            self._disarm()
+            if again:
+                self._enter_queue()
+                self._disarm()
             now = self._runtime.loop.clock() if again else self._started
             admission.enter(self, self._longest_wait(now), now, again=again)
 

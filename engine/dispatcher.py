@@ -101,7 +101,10 @@ class Dispatcher:
             priority=PRIORITIES[request.priority],
             tenant=request.tenant,
         )
-        return Admission(lane, ticket, name, model, self._spending(), self.need(request, prepared, wire))
+        budgets = self._budgets
+        if budgets is None:
+            return Admission(lane, ticket, name, model)
+        return Admission(lane, ticket, name, model, Spending(budgets), budgets.need(request, prepared, wire))
 
     def need(self, request: Request, prepared: Prepared, wire: WireRequest) -> Need | None:
         """Return what an attempt of a call may use; None in an engine without budgets and prices.

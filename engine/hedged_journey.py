@@ -15,7 +15,7 @@ from ..providers.errors import ErrorCategory, InvalidRequestError, ProviderError
 from ..providers.quota_report import Refusal
 from ..providers.request import Request
 from ..transport.timers import Timer
-from .admission import UNDER_WAY, give_back
+from .admission import give_back
 from .completion import AttemptRecord, Completion
 from .itinerary import Lanes
 from .journey import Journey
@@ -23,11 +23,11 @@ from .live_budgets import Need
 from .live_route import LiveRoute
 from .runtime import Runtime
 from .second import First, Second
-from .spending import Reservation, Spending, Spent, spent_by
+from .spending import NOTHING_SPENT, Reservation, Spending, Spent, spent_by
 from .stop import MakeStop
 from .traffic.failover import is_keys_fault, is_targets_fault, moves_on
 from .traffic.hedge import HedgeState
-from .traffic.ticket import NEVER
+from .traffic.ticket import NEVER, UNDER_WAY
 from .wait import Rooms, Wait, Waiting
 
 
@@ -241,7 +241,7 @@ class HedgedJourney(Journey):
             return
         self._second = None
         site, now, sent = second.wait.site, self._lane.now, second.attempt.sent
-        spent = spent_by(self._input_tokens(second), None, error) if sent else Spent()
+        spent = spent_by(self._input_tokens(second), None, error) if sent else NOTHING_SPENT
         self._record_second(second, error, spent)
         self._settle_one(second.reservation, spent, now, sent=sent)
         refusal = give_back(second.wait.lane, second.wait, error, second.attempt.headers, sent=sent, again=False)
@@ -275,8 +275,8 @@ class HedgedJourney(Journey):
         now, scope = self._lane.now, self._lane.scope
         lost = _lost()
         kept = None if self.spending is None else self.spending.reservation
-        spent = spent_by(math.ceil(self._ticket.input_tokens), partial, lost) if sent else Spent()
-        self._record(lost, spent)
+        spent = spent_by(math.ceil(self._ticket.input_tokens), partial, lost) if sent else NOTHING_SPENT
+        self._record(lost, spent, now)
         if self.spending is not None:
             self.spending.reservation = None
         self._settle_one(kept, spent, now, sent=sent)
@@ -295,7 +295,7 @@ class HedgedJourney(Journey):
         sent, partial = second.abort()
         now, lane, ticket = self._lane.now, second.wait.lane, second.wait
         lost = _lost()
-        spent = spent_by(self._input_tokens(second), partial, lost) if sent else Spent()
+        spent = spent_by(self._input_tokens(second), partial, lost) if sent else NOTHING_SPENT
         self._record_second(second, lost, spent)
         self._settle_one(second.reservation, spent, now, sent=sent)
         if ticket.state in UNDER_WAY and sent:

@@ -140,8 +140,8 @@ class Journey(Waiter, Due):
     ) -> ProviderError | None:
         """An attempt failed before the caller received anything. Returns None where the call goes on, else the error
         that decides about a retry."""
-        self._account(error, None, sent=sent)
         site, now = self._site, self._lane.now
+        self._account(error, None, now, sent=sent)
         if site is None:
             return error
         self._deadline = deadline

@@ -119,6 +119,11 @@ class Lane(Due):
             elsewhere, too.
         """
         scope = self.scope
+        if not self._is_pumping and scope.admit_at_once(ticket, now):
+            _notify(ticket, _ADMITTED)
+            if self._notice is not None:
+                self._notice.note()
+            return
         sender = cast("Sender", ticket.owner)
         why = scope.never(ticket, now)
         if why is not None:

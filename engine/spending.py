@@ -41,6 +41,10 @@ class Spent(NamedTuple):
     estimated: bool = False
 
 
+NOTHING_SPENT = Spent()
+"""What an attempt used that did not reach the server, or whose answer says nothing."""
+
+
 class Spending:
     """The spending of one call.
 

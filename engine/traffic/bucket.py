@@ -49,7 +49,9 @@ class Bucket:
 
     def take(self, cost: float, now: float) -> None:
         """Take `cost` out of the bucket. The level may become negative."""
-        self.level = self.fill(now) - cost
+        if now > self.at:
+            self.fill(now)
+        self.level -= cost
 
     def give_back(self, cost: float, now: float) -> None:
         """Return `cost` to the bucket, up to the capacity. A negative cost is taken out."""

@@ -5,6 +5,7 @@ Knows how servers count (`Charging`). Must not know buckets.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ...providers.charging import Charging
@@ -32,12 +33,15 @@ class Cost(NamedTuple):
 
     def plus(self, other: Cost) -> Cost:
         """Return the sum of both, unit by unit."""
-        return Cost(self[0] + other[0], self[1] + other[1], self[2] + other[2], self[3] + other[3])
+        return _new(Cost, (self[0] + other[0], self[1] + other[1], self[2] + other[2], self[3] + other[3]))
 
     def less(self, other: Cost) -> Cost:
         """Return this minus `other`, unit by unit."""
-        return Cost(self[0] - other[0], self[1] - other[1], self[2] - other[2], self[3] - other[3])
+        return _new(Cost, (self[0] - other[0], self[1] - other[1], self[2] - other[2], self[3] - other[3]))
 
+
+_new: Callable[[type[Cost], tuple[float, float, float, float]], Cost] = tuple[float, ...].__new__
+"""Makes a `Cost` of its four numbers, without the call of a Python function that `Cost(…)` costs each time."""
 
 FREE = Cost(0.0, 0.0, 0.0, 0.0)
 
@@ -62,10 +66,10 @@ class Charger:
         input_tokens: the estimated tokens of the prompt.
         max_output: the request's own `max_tokens`; None if it has none.
         """
-        output = self.mean_output if max_output is None else max_output
-        if self.charging.output == "produced":
-            output = min(output, self.mean_output)
-        return self._cost(input_tokens, output)
+        mean = self.mean_output
+        if max_output is None or (self.charging.output == "produced" and max_output > mean):
+            return self._cost(input_tokens, mean)
+        return self._cost(input_tokens, max_output)
 
     def least(self, input_tokens: float, max_output: float | None) -> Cost:
         """Return the smallest charge of a call: its input, and its `max_tokens` if the server reserves output."""
@@ -98,4 +102,4 @@ class Charger:
         if self.charging.output == "free":
             output = 0.0
         combined = max(input_tokens, output) if self.charging.combined == "larger" else input_tokens + output
-        return Cost(1.0, input_tokens, output, combined)
+        return _new(Cost, (1.0, input_tokens, output, combined))

@@ -54,6 +54,15 @@ class DeclaredLimit:
             return math.inf
         return max((reported.bucket.ready_at(cost[reported.unit], now) for reported in self.buckets), default=now)
 
+    def is_open(self, now: float) -> bool:
+        """Return whether nothing but the buckets can hold a call back: no lease, no line and no running call."""
+        lease, concurrent = self.lease, self.concurrent
+        return (
+            not self._line
+            and (concurrent is None or self.running < concurrent)
+            and (lease is None or now < lease.open_until)
+        )
+
     @property
     def is_full(self) -> bool:
         """True if the largest number of calls is running."""

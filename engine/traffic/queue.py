@@ -13,7 +13,7 @@ import math
 
 from ...providers.options import Priority
 from .tenants import TenantClass
-from .ticket import Ticket, TicketState
+from .ticket import ENDED, QUEUED, Ticket
 
 LONGEST_WAIT = 30.0
 """Seconds after which a class that was passed over is served once."""
@@ -50,6 +50,13 @@ class FairQueue:
         """Add a call behind the other calls of its tenant. `at_head`: before them, because it waited before."""
         self._enter(ticket, at_head=at_head)
 
+    def pass_through(self, ticket: Ticket) -> None:
+        """Let a call pass that is sent at once: its tenant is charged as for `add` and `take`. The queue must be
+        empty."""
+        self._classes[ticket.priority].pass_through(ticket.tenant, ticket.service)
+        if self._passed_since:
+            self._passed_since.pop(ticket.priority, None)
+
     def put_back(self, ticket: Ticket) -> None:
         """Add a refused call again, before the other calls of its tenant, and give the tenant its service back."""
         self._classes[ticket.priority].serve(ticket.tenant, -ticket.service)
@@ -78,7 +85,7 @@ class FairQueue:
     def remove(self, ticket: Ticket) -> None:
         """Remove a waiting call that was cancelled. Its tenant is not charged."""
         self._drop(ticket)
-        ticket.state = TicketState.ENDED
+        ticket.state = ENDED
         if not self._classes[ticket.priority].length:
             self._passed_since.pop(ticket.priority, None)
 
@@ -134,7 +141,7 @@ class FairQueue:
 
     def _enter(self, ticket: Ticket, *, at_head: bool) -> None:
         self.length += 1
-        ticket.state = TicketState.QUEUED
+        ticket.state = QUEUED
         self._classes[ticket.priority].add(ticket, at_head=at_head)
         if ticket.deadline < math.inf:
             self._with_deadline += 1

@@ -20,7 +20,7 @@ from .bucket_size import BucketSize
 from .charge import FREE, Charger, Cost
 from .learned import FIRST_BACKOFF, LONGEST_BACKOFF, LearnedBucket, first_rate
 from .rate_limit import RateLimit, limits_of
-from .ticket import Ticket, TicketState
+from .ticket import CONFIRMED, ENDED, SENT, UNDER_WAY, Ticket
 from .window import Window
 
 HOLD = 0.125
@@ -181,6 +181,25 @@ class Quota:
             at = max(at, self.window.ready_at(now))
         return at
 
+    def fits_at_once(self, cost: Cost, now: float) -> bool:
+        """Return True if a call of this cost may be sent now and is larger than no whole limit.
+
+        It costs a part of what `never` and `ready_at` cost. False proves nothing: those two decide then.
+        """
+        if now < self.hold_until or now < self.spent_until:
+            return False
+        for reported in self.reported.values():
+            amount = cost[reported.unit]
+            if amount > reported.bucket.fill(now) or amount > reported.limit:
+                return False
+        if self.adaptive:
+            for unit, learned in self.learned.items():
+                if cost[unit] > learned.bucket.fill(now):
+                    return False
+            self._confirm_overdue(now)
+            return self.window.ready_at(now) <= now
+        return True
+
     def waits_for(self, cost: Cost, now: float) -> str:
         """Return what a call of this cost waits for, in words; "" if it may be sent now."""
         at = self.ready_at(cost, now)
@@ -246,7 +265,7 @@ class Quota:
         self._first_sent_at = min(self._first_sent_at, now)
         ticket.sent_at = now
         ticket.sent_before = self._totals
-        ticket.state = TicketState.SENT
+        ticket.state = SENT
 
     # --- after a call was sent ---
 
@@ -277,7 +296,7 @@ class Quota:
 
     def settle(self, ticket: Ticket, usage: Cost | None, now: float) -> None:
         """Record that a call ended. `usage`: its real charge (`Charger.settled`); None keeps the estimate."""
-        if ticket.state is TicketState.SENT:
+        if ticket.state is SENT:
             self._accept(ticket, now)
         if usage is not None:
             self._change(ticket, ticket.charged.less(usage), now)
@@ -287,8 +306,9 @@ class Quota:
         """Return the whole cost of a call that was given up before its request was sent."""
         self.sent -= 1
         self.window.remove(ticket)
-        self._change(ticket, ticket.charged, now)
-        self._totals = self._totals.less(ticket.charged)
+        charged = ticket.charged
+        self._change(ticket, charged, now)
+        self._totals = self._totals.less(charged)
         self._close(ticket)
 
     def believed_rate(self, unit: Unit) -> float:
@@ -312,7 +332,7 @@ class Quota:
     def _accept(self, ticket: Ticket, now: float) -> None:
         if not self.window.confirm(ticket, self._calls_per_second(ticket.cost), now):
             return
-        ticket.state = TicketState.CONFIRMED
+        ticket.state = CONFIRMED
         self._backoff = FIRST_BACKOFF
         for unit, learned in self.learned.items():
             learned.accept(ticket.cost[unit], self._reported_rate(unit), now)
@@ -330,10 +350,10 @@ class Quota:
                 learned.give_back(refund[unit], now)
 
     def _close(self, ticket: Ticket) -> None:
-        if ticket.state in (TicketState.SENT, TicketState.CONFIRMED):
+        if ticket.state in UNDER_WAY:
             self.running -= 1
             self.outstanding = self.outstanding.less(ticket.cost)
-        ticket.state = TicketState.ENDED
+        ticket.state = ENDED
 
     def _read(self, report: QuotaReport, ticket: Ticket, now: float) -> None:
         """Learn the limits that a response reports."""

@@ -20,7 +20,7 @@ from .declared import DeclaredLimit
 from .queue import HOPELESS, FairQueue
 from .quota import Impossible, Quota
 from .statistics import LimitStatistics, ScopeStatistics
-from .ticket import Ticket, TicketState
+from .ticket import QUEUED, UNDER_WAY, Ticket
 
 MUCH_ROOM = 1e12
 """The room of a scope without a known limit."""
@@ -63,6 +63,29 @@ class Scope:
         ticket.service = service_of(self._cost(ticket))
         self.queue.add(ticket, at_head=at_head)
 
+    def admit_at_once(self, ticket: Ticket, now: float) -> bool:
+        """Reserve the cost of a call that no other call waits before, if every limit lets it go now.
+
+        The effect is that of `add` and `admit`, for a part of their cost. Returns False and changes nothing if another
+        call waits, or if it takes those two, and `never`, to decide.
+        """
+        if self.queue.length:
+            return False
+        cost = self._cost(ticket)
+        if not self.quota.fits_at_once(cost, now):
+            return False
+        for limit in self.limits:
+            if not limit.is_open(now):
+                return False
+        if self.concurrency is not None and self.concurrency.ready_at(now) > now:
+            return False
+        if self._no_slot_since < math.inf:
+            self._note_slot(False, now)
+        ticket.service = service_of(cost)
+        self.queue.pass_through(ticket)
+        self._reserve(ticket, cost, now)
+        return True
+
     def admit(self, now: float) -> Ticket | None:
         """Take the next call out of the queue and reserve its cost; None if no call may be sent now."""
         ticket = self.queue.first(now)
@@ -71,14 +94,9 @@ class Scope:
         cost = self._cost(ticket)
         if self._ready_at(cost, now) > now:
             return None
-        ticket.cost = cost
         self.queue.take(now)
-        self.quota.reserve(ticket, now)
-        for limit in self.limits:
-            limit.running += 1
-            limit.leave_line(self)
-        if self.concurrency is not None:
-            self.concurrency.start(ticket, now)
+        self.leave_lines()
+        self._reserve(ticket, cost, now)
         return ticket
 
     def has_room(self, ticket: Ticket, now: float) -> bool:
@@ -134,7 +152,7 @@ class Scope:
 
     def waiting_for(self, ticket: Ticket, now: float) -> str:
         """Return what a call waits for, such as `requests of openai/gpt-5, 12 ahead, about 3 s`; "" if for nothing."""
-        if ticket.state is not TicketState.QUEUED:
+        if ticket.state is not QUEUED:
             return ""
         first = self.queue.first(now)
         assert first is not None
@@ -206,11 +224,11 @@ class Scope:
 
     def cancel(self, ticket: Ticket, now: float) -> None:
         """Remove a call that is given up before its request was sent, and release all that it reserved."""
-        if ticket.state is TicketState.QUEUED:
+        if ticket.state is QUEUED:
             self.queue.remove(ticket)
             if not self.queue.length:
                 self.leave_lines()
-        elif ticket.state in (TicketState.SENT, TicketState.CONFIRMED):
+        elif ticket.state in UNDER_WAY:
             self._release(ticket)
             if self.concurrency is not None:
                 self.concurrency.leave(ticket)
@@ -304,9 +322,18 @@ class Scope:
         what = self.quota.waits_for(cost, now)
         return what if what.startswith("declared ") else f"{what or 'its turn'} of {self.name}"
 
+    def _reserve(self, ticket: Ticket, cost: Cost, now: float) -> None:
+        """Take the cost of a call that is sent out of every limit."""
+        ticket.cost = cost
+        self.quota.reserve(ticket, now)
+        for limit in self.limits:
+            limit.running += 1
+        if self.concurrency is not None:
+            self.concurrency.start(ticket, now)
+
     def _release(self, ticket: Ticket) -> None:
         """Stop counting a sent call as running in the declared limits."""
-        if ticket.state in (TicketState.SENT, TicketState.CONFIRMED):
+        if ticket.state in UNDER_WAY:
             for limit in self.limits:
                 limit.running -= 1
 

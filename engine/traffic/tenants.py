@@ -82,6 +82,16 @@ class TenantClass:
         else:
             self._rest(line)
 
+    def pass_through(self, tenant: str | None, tokens: float) -> None:
+        """Serve a tenant's call that waits for nothing. No call of the class may be waiting.
+
+        The tenant's service becomes the same as if the call had been added, taken and removed.
+        """
+        line = self._away.get(tenant) or TenantLine(tenant)
+        self._floor = max(self._floor, line.service)
+        line.service = self._floor + tokens
+        self._rest(line)
+
     def ahead(self, ticket: Ticket) -> float:
         """Estimate the tokens that are served before a call at the end of its tenant's line.
 

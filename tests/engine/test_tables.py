@@ -11,7 +11,6 @@ from tests.support.tables import table
 
 TABLES: dict[str, object] = {
     "admission.PAUSES": ("Refusal.RATE", "Refusal.OVERLOAD"),
-    "admission.UNDER_WAY": ("TicketState.SENT", "TicketState.CONFIRMED"),
     "attempt.JSON_TYPES": ("application/json", "text/json"),
     "attempt.NO_ANSWER_TYPES": ("text/html", "application/xhtml+xml", "image/", "audio/", "video/"),
     "attempt.NO_CONTENT": {204, 205},
@@ -114,6 +113,7 @@ TABLES: dict[str, object] = {
     "traffic.failover.CALL_CLOCKS": {"queue", "total"},
     "traffic.failover.KEY_STATUSES": {401, 403},
     "traffic.failover.OTHERS_MAY_TAKE": {"Refusal.SPENT", "Refusal.TOO_LARGE"},
+    "traffic.ticket.UNDER_WAY": ("TicketState.SENT", "TicketState.CONFIRMED"),
     "traffic.rate_limit._LIMITS": (
         ("requests_per_second", "Unit.REQUESTS", 1.0),
         ("requests_per_minute", "Unit.REQUESTS", 60.0),

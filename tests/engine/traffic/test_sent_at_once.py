@@ -1,0 +1,166 @@
+"""A call that waits for nothing skips the queue: the traces that it leaves are those of a call that was queued."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from manystream.engine.traffic.charge import FREE
+from manystream.engine.traffic.declared import DeclaredLimit
+from manystream.engine.traffic.rate_limit import RateLimit
+from manystream.engine.traffic.scope import Scope
+from manystream.engine.traffic.ticket import Ticket, TicketState
+from manystream.providers.charging import CHARGING, charging_of
+from manystream.providers.options import Priority
+from manystream.providers.quota_report import MINUTE, NOTHING, QuotaReport, Refusal, ReportedLimit, Unit
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["start", "start", "start", "confirm", "refuse", "settle", "cancel", "wait"]),
+        st.integers(0, 1000),
+        st.floats(0.001, 3.0),
+    ),
+    max_size=120,
+)
+
+REPORT = QuotaReport(
+    (ReportedLimit("requests", Unit.REQUESTS, MINUTE, 90, 40), ReportedLimit("tokens", Unit.TOKENS, MINUTE, 9000, 8000))
+)
+
+
+class Way:
+    """Calls that are sent in one way: at once where that is possible, or always through the queue."""
+
+    def __init__(self, provider: str, *, at_once: bool) -> None:
+        self.declared = DeclaredLimit("", RateLimit(requests_per_minute=300, concurrent=9), 0.0)
+        self.scope = Scope("one", charging_of(provider), limits=[self.declared])
+        self.at_once = at_once
+        self.running: list[Ticket] = []
+        self.names: dict[Ticket, int] = {}
+        self.went: list[int] = []
+
+    def start(self, number: int, now: float) -> None:
+        ticket = Ticket(1.0 + number, number % 300, priority=list(Priority)[number % 3], tenant=str(number % 4))
+        self.names[ticket] = len(self.names)
+        if self.at_once and self.scope.admit_at_once(ticket, now):
+            self.sent(ticket)
+        elif self.scope.never(ticket, now) is None:
+            self.scope.add(ticket, now)
+            self.send(now)
+
+    def send(self, now: float) -> None:
+        while (first := self.scope.queue.first(now)) is not None:
+            if self.scope.never(first, now) is not None:
+                self.scope.cancel(first, now)
+            elif self.scope.admit(now) is None:
+                return
+            else:
+                self.sent(first)
+        self.scope.leave_lines()
+
+    def sent(self, ticket: Ticket) -> None:
+        self.running.append(ticket)
+        self.went.append(self.names[ticket])
+
+    def end(self, action: str, number: int, now: float) -> None:
+        if not self.running:
+            return
+        if action == "confirm":
+            self.scope.confirm(self.running[number % len(self.running)], REPORT if number % 3 else NOTHING, now)
+            return
+        ticket = self.running.pop(number % len(self.running))
+        if action == "refuse":
+            self.scope.refuse(ticket, QuotaReport(refusal=Refusal.RATE), now)
+        elif action == "settle":
+            usage = self.scope.quota.charger.settled(ticket.cost, number, 0, number)
+            self.scope.settle(ticket, usage, now, tokens=2.0 * number)
+        else:
+            self.scope.cancel(ticket, now)
+
+    def play(self, steps: list[tuple[str, int, float]]) -> None:
+        now = 0.0
+        for action, number, seconds in steps:
+            if action == "start":
+                self.start(number, now)
+            elif action == "wait":
+                now += seconds
+            else:
+                self.end(action, number, now)
+            self.send(now)
+        self.now = now
+
+    def traces(self) -> dict[str, object]:
+        quota = self.scope.quota
+        return {
+            "order": self.went,
+            "waiting": len(self.scope.queue),
+            "running": (quota.running, self.declared.running),
+            "window": (quota.window.size, len(quota.window)),
+            "levels": {name: reported.bucket.fill(self.now) for name, reported in quota.reported.items()},
+            "learned": {unit: learned.bucket.fill(self.now) for unit, learned in quota.learned.items()},
+            "outstanding": quota.outstanding,
+            "news": quota.news,
+        }
+
+
+def taken(scope: Scope, count: int) -> list[Ticket]:
+    """Return the next calls of the queue, in their order."""
+    return [scope.queue.take(0.0) for _ in range(count)]
+
+
+@settings(derandomize=True, max_examples=150)
+@given(st.sampled_from(sorted(CHARGING)), STEPS)
+def test_calls_at_once_go_in_the_order_of_queued_calls(provider: str, steps: list[tuple[str, int, float]]) -> None:
+    ways = [Way(provider, at_once=at_once) for at_once in (True, False)]
+    for way in ways:
+        way.play(steps)
+    assert ways[0].traces() == ways[1].traces()
+
+
+def test_the_service_of_a_call_at_once_is_charged_to_its_tenant() -> None:
+    """A tenant whose calls went at once is behind another one as soon as calls wait."""
+    scope = Scope("one", charging_of("openai-chat"), limits=[DeclaredLimit("", RateLimit(concurrent=3), 0.0)])
+    for _ in range(3):
+        assert scope.admit_at_once(Ticket(1000.0, 10, tenant="busy"), 0.0)
+    waiting = {name: Ticket(10.0, 10, tenant=name.split()[0]) for name in ("quiet 1", "busy", "quiet 2")}
+    for ticket in waiting.values():
+        assert not scope.admit_at_once(ticket, 0.0)
+        scope.add(ticket, 0.0)
+    assert [name for ticket in taken(scope, 3) for name, one in waiting.items() if one is ticket] == [
+        "quiet 1",
+        "quiet 2",
+        "busy",
+    ]
+
+
+@pytest.mark.parametrize("tokens", [601.0, 1e9])
+def test_a_call_that_is_larger_than_a_limit_does_not_go_at_once(tokens: float) -> None:
+    limits = [DeclaredLimit("", RateLimit(input_tokens_per_minute=600), 0.0)]
+    scope = Scope("one", charging_of("anthropic"), limits=limits)
+    ticket = Ticket(tokens, 10)
+    assert not scope.admit_at_once(ticket, 0.0)
+    assert scope.never(ticket, 0.0) is not None
+    assert (ticket.state, ticket.charged, scope.running) == (TicketState.NEW, FREE, 0)
+
+
+def test_a_call_does_not_go_at_once_before_one_that_waits() -> None:
+    """Not even a small one, which would fit beside the large one that waits."""
+    limits = [DeclaredLimit("", RateLimit(input_tokens_per_minute=600), 0.0)]
+    scope = Scope("one", charging_of("anthropic"), limits=limits)
+    assert scope.admit_at_once(Ticket(500.0, 10), 0.0)
+    scope.add(Ticket(500.0, 10), 0.0)
+    assert scope.admit(0.0) is None
+    assert not scope.admit_at_once(Ticket(1.0, 10), 0.0)
+
+
+def test_a_call_does_not_go_at_once_past_another_scope_in_the_line() -> None:
+    """The next call of another scope waits for the shared limit: a small call of this scope waits behind it."""
+    shared = DeclaredLimit("*", RateLimit(tokens_per_minute=600), 0.0)
+    first, second = (Scope(name, charging_of("groq"), limits=[shared]) for name in ("first", "second"))
+    assert first.admit_at_once(Ticket(500.0, 0), 0.0)
+    first.add(Ticket(500.0, 0), 0.0)
+    assert first.admit(0.0) is None
+    assert not second.admit_at_once(Ticket(1.0, 0), 0.0)
+    second.add(Ticket(1.0, 0), 0.0)
+    assert second.admit(0.0) is None
