@@ -10,6 +10,7 @@ its sockets and begins anew on the loop of the next request.
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import re
@@ -46,10 +47,17 @@ REFUSED_OPTIONS: Final = {
 """Option of httpx2's and httpx's own transports → what to do instead."""
 
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, 5.6.2
-_BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # RFC 9110, 5.5; bytes above 0x7f are allowed
+_BAD_VALUE = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")  # RFC 9110, 5.5, without LF; bytes above 0x7f are allowed
+_OUTER = (b"\n ", b"\n\t", b" \n", b"\t\n")
+"""White space at the beginning or the end of a value, where each value is a line."""
+_SPECIAL = frozenset({b"host", b"content-length", b"transfer-encoding", b"upgrade"})
+"""The headers that are not sent as they are given."""
 _TARGET = re.compile(rb"[!-~]+")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _SHOWN_NAME = 60
+
+_NO_TIMEOUTS: Final[Mapping[str, object]] = {}
+"""The `timeout` extension of a client that gives none."""
 
 
 @dataclass(slots=True)
@@ -257,32 +265,52 @@ def _wire(request: ClientRequest) -> _Wire:
 
 def _headers(headers: Sequence[tuple[bytes, bytes]], origin: Origin) -> tuple[list[tuple[bytes, bytes]], int | None]:
     """Check the headers. Returns them without those of the body's length, Host first, and the length or None."""
-    first: list[tuple[bytes, bytes]] = []
+    host: tuple[bytes, bytes] | None = None
     rest: list[tuple[bytes, bytes]] = []
     size: int | None = None
+    _check_values(headers)
+    for header in headers:
+        special = _special(header[0])
+        if not special:
+            rest.append(header)
+        elif special == b"content-length":
+            size = _content_length(header[1], size)
+        elif special == b"upgrade":
+            raise ClientTransportError(Fault.LOCAL, "Upgrade is not supported: this transport speaks HTTP/1.1 only")
+        elif special == b"transfer-encoding":
+            if header[1].lower() != b"chunked":
+                raise ClientTransportError(Fault.LOCAL, "Transfer-Encoding is not supported, except for chunked")
+        elif host is None:
+            host = header
+        else:
+            raise ClientTransportError(Fault.LOCAL, "the request has more than one Host header")
+    return [host or (b"Host", origin.host_header.encode("ascii")), *rest], size
+
+
+@functools.lru_cache(maxsize=1024)
+def _special(name: bytes) -> bytes:
+    """Return the lower-case name of a header that is not sent as it is given; empty for all others.
+
+    Raises `ClientTransportError` for a name that HTTP forbids.
+    """
+    if not _TOKEN.fullmatch(name):
+        raise ClientTransportError(Fault.LOCAL, f"illegal header name {name[:_SHOWN_NAME]!r}")
+    lowered = name.lower()
+    return lowered if lowered in _SPECIAL else b""
+
+
+def _check_values(headers: Sequence[tuple[bytes, bytes]]) -> None:
+    """Raise `ClientTransportError` for a value that HTTP forbids. All values are checked in one text, as its lines."""
+    lines = b"\n".join((b"", *[value for _, value in headers], b""))
+    if lines.count(b"\n") == len(headers) + 1 and not _BAD_VALUE.search(lines) and not any(map(lines.count, _OUTER)):
+        return
     for name, value in headers:
-        lowered = name.lower()
-        if not _TOKEN.fullmatch(name):
-            raise ClientTransportError(Fault.LOCAL, f"illegal header name {name[:_SHOWN_NAME]!r}")
-        if _BAD_VALUE.search(value) or value != value.strip(b" \t"):
-            shown = name[:_SHOWN_NAME].decode("ascii")
+        if b"\n" in value or _BAD_VALUE.search(value) or value != value.strip(b" \t"):
+            shown = name[:_SHOWN_NAME].decode("ascii", "replace")
             raise ClientTransportError(
                 Fault.LOCAL,
                 f"illegal value of the header {shown!r}: it has a line break, a control character or outer white space",
             )
-        if lowered == b"upgrade":
-            raise ClientTransportError(Fault.LOCAL, "Upgrade is not supported: this transport speaks HTTP/1.1 only")
-        if lowered == b"content-length":
-            size = _content_length(value, size)
-        elif lowered == b"host":
-            first.append((name, value))
-        elif lowered != b"transfer-encoding":
-            rest.append((name, value))
-        elif value.lower() != b"chunked":
-            raise ClientTransportError(Fault.LOCAL, "Transfer-Encoding is not supported, except for chunked")
-    if len(first) > 1:
-        raise ClientTransportError(Fault.LOCAL, "the request has more than one Host header")
-    return [*(first or [(b"Host", origin.host_header.encode("ascii"))]), *rest], size
 
 
 def _content_length(value: bytes, before: int | None) -> int:
@@ -294,13 +322,18 @@ def _content_length(value: bytes, before: int | None) -> int:
 
 def _timeouts(extensions: Mapping[str, object]) -> Timeouts:
     given = extensions.get("timeout")
-    values: Mapping[str, object] = cast("Mapping[str, object]", given) if isinstance(given, Mapping) else {}
+    values = cast("Mapping[str, object]", given) if isinstance(given, Mapping) else _NO_TIMEOUTS
+    get = values.get
+    return Timeouts(
+        pool=_seconds(get("pool")),
+        connect=_seconds(get("connect")),
+        read=_seconds(get("read")),
+        write=_seconds(get("write")),
+    )
 
-    def seconds(name: str) -> float:
-        value = values.get(name)
-        return float(value) if isinstance(value, (int, float)) else math.inf
 
-    return Timeouts(pool=seconds("pool"), connect=seconds("connect"), read=seconds("read"), write=seconds("write"))
+def _seconds(value: object) -> float:
+    return float(value) if isinstance(value, (int, float)) else math.inf
 
 
 def _trace(extensions: Mapping[str, object]) -> Trace | None:

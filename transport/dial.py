@@ -230,9 +230,7 @@ async def _connect_one(address: Address, backend: Backend) -> socket.socket:
     sock = socket.socket(address.family, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
-        for level, option, value in SOCKET_OPTIONS:
-            with contextlib.suppress(OSError):  # the options are not essential, and some sandboxes refuse them
-                sock.setsockopt(level, option, value)
+        _set_options(sock)
         code = sock.connect_ex(address.sockaddr)
         if code in _IN_PROGRESS:
             await backend.wait_writable(sock.fileno())
@@ -243,6 +241,17 @@ async def _connect_one(address: Address, backend: Backend) -> socket.socket:
         sock.close()
         raise
     return sock
+
+
+def _set_options(sock: socket.socket) -> None:
+    """Set the options that the system accepts: they are not essential, and some sandboxes refuse them."""
+    try:
+        for level, option, value in SOCKET_OPTIONS:
+            sock.setsockopt(level, option, value)
+    except OSError:
+        for level, option, value in SOCKET_OPTIONS:
+            with contextlib.suppress(OSError):
+                sock.setsockopt(level, option, value)
 
 
 def _ignore_phase(_: Phase) -> None:

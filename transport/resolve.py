@@ -10,6 +10,7 @@ and programs on trio can replace the resolver with `trio.socket.set_custom_hostn
 from __future__ import annotations
 
 import errno
+import functools
 import ipaddress
 import socket
 from collections.abc import Sequence
@@ -106,6 +107,7 @@ class Resolver:
         return lookup.addresses
 
 
+@functools.lru_cache(maxsize=1024)
 def literal_address(host: str, port: int) -> Address | None:
     """Return the address of a host that is written as an IP address; None for a name."""
     try:
