@@ -1,10 +1,10 @@
-"""Find the response head in a server's bytes, check its size, and parse it with h11.
+"""Find the response head in a server's bytes, check its size, split it into lines, and let h11 check their content.
 
-Knows where a head ends and how large a head and its parts may be. Must not know sockets or bodies.
+Knows where a head ends, how large a head and its parts may be, and how a line is divided. Must not know sockets or
+bodies, nor which names and values are legal: h11's `Response` decides that.
 
-h11 receives a head only if it is complete and within the bounds. h11's pattern for a header line backtracks over the
-white space at the beginning of a value: without a bound, 120 KB of white space took two minutes, during which no stream
-was read.
+h11's `Connection` would do the splitting, too. It keeps the state of both sides of a connection and copies the head
+into a buffer of its own, which takes as many instructions as all checks.
 """
 
 from __future__ import annotations
@@ -17,25 +17,22 @@ import h11
 MAX_HEAD_BYTES: Final = 256 * 1024
 MAX_HEAD_LINES: Final = 4096
 """The limits of `MAX_HEAD_BYTES` and `MAX_HEAD_LINES` apply to all heads of one response together, informational ones
-included. h11 needs microseconds and hundreds of bytes for each line, however short it is."""
+included. A line needs microseconds and hundreds of bytes, however short it is."""
 MAX_HEADER_LINE_BYTES: Final = 96 * 1024
 """The longest line of a head, including its LF. Servers and proxies allow 8 to 64 KiB."""
-MAX_PADDING: Final = 64
-"""Characters of white space, folded lines included, that a header's value may begin with. One space is usual."""
 MAX_INFORMATIONAL: Final = 1000
 """Informational (1xx) responses before the final one."""
 
 HEAD_TOO_LARGE: Final = f"the response head is larger than {MAX_HEAD_BYTES} bytes"
 TOO_MANY_LINES: Final = f"the response head has more than {MAX_HEAD_LINES} lines"
 LINE_TOO_LONG: Final = f"a response header line is longer than {MAX_HEADER_LINE_BYTES} bytes"
-TOO_MUCH_PADDING: Final = f"a response header's value begins with more than {MAX_PADDING} characters of white space"
-
-_ANY_REQUEST = h11.Request(method="POST", target="/", headers=[("Host", "any"), ("Content-Length", "0")])
-"""Puts an h11 parser into the state in which it expects a response head. This request is never sent."""
 
 _PROTOCOL = b"HTTP/1."
 _HEAD_END = re.compile(rb"\n\r?\n")
-_PADDED = re.compile(rb":[ \t\r\n]{%d}" % (MAX_PADDING + 1))
+_STATUS_LINE = re.compile(rb"HTTP/([0-9]\.[0-9]) ([0-9]{3})(?: ([^\x00\n\r\f\v]*))?")  # RFC 9112, 4
+_FOLDS = (b"\n ", b"\n\t")
+"""What a head with a folded line contains (RFC 9112, 5.2)."""
+_SWITCHING_PROTOCOLS = 101
 _SHOWN_BYTES = 60
 _SHOWN_CHARACTERS = 200
 
@@ -57,7 +54,7 @@ class HeadReader:
     rest: the bytes after the final head; empty before that head is complete.
     """
 
-    __slots__ = ("_data", "_informational", "_line_start", "_lines", "_parser", "_searched", "_size", "rest")
+    __slots__ = ("_data", "_informational", "_line_start", "_lines", "_searched", "_size", "rest")
 
     def __init__(self) -> None:
         self.rest: bytes = b""
@@ -66,8 +63,6 @@ class HeadReader:
         self._line_start = 0  # offset at which the last line begins
         self._informational = 0
         self._size = self._lines = 0  # bytes and lines of the heads parsed so far
-        self._parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES)
-        self._parser.send(_ANY_REQUEST)
 
     def feed(self, data: bytes) -> h11.Response | None:
         """Read the next bytes, cut anywhere. Returns the final head once it is complete.
@@ -113,24 +108,63 @@ class HeadReader:
             return 0
         return match.end()
 
-    def _parse(self, head: bytes) -> object:
+    def _parse(self, head: bytes) -> h11.InformationalResponse | h11.Response:
         self._size += len(head)
         self._lines += head.count(b"\n")
         if self._size > MAX_HEAD_BYTES:
             raise HeadError(HEAD_TOO_LARGE)
         if len(head) > MAX_HEADER_LINE_BYTES and max(map(len, head.split(b"\n"))) >= MAX_HEADER_LINE_BYTES:
             raise HeadError(LINE_TOO_LONG)
-        if _PADDED.search(head):
-            raise HeadError(TOO_MUCH_PADDING)
         if self._lines > MAX_HEAD_LINES:
             raise HeadError(TOO_MANY_LINES)
-        self._parser.receive_data(head)
         try:
-            return self._parser.next_event()
-        except h11.RemoteProtocolError as error:
-            # h11's message quotes at most one line of the response, and nothing of the request.
-            reason = str(error)[:_SHOWN_CHARACTERS]
-        raise HeadError(f"malformed response: {reason}", quotes=True)
+            return parse_head(head)
+        except (h11.LocalProtocolError, ValueError) as error:  # "local", because the event is made here
+            reason = str(error)
+        # The message quotes at most one line of the response, and nothing of the request.
+        raise HeadError(f"malformed response: {reason[:_SHOWN_CHARACTERS]}", quotes=True)
+
+
+def parse_head(head: bytes) -> h11.InformationalResponse | h11.Response:
+    """Return a complete head, with its blank line, as h11's event.
+
+    Raises `ValueError` for lines that are no head, and `h11.LocalProtocolError` for a name, a value or a length that
+    HTTP forbids.
+    """
+    lines = [line.removesuffix(b"\r") for line in head.split(b"\n")[:-2]]
+    status_line = lines.pop(0) if lines else b""
+    if not status_line:
+        raise ValueError("no response line received")
+    matched = _STATUS_LINE.fullmatch(status_line)
+    if matched is None:
+        raise ValueError(f"illegal status line: {status_line!r}")
+    if any(fold in head for fold in _FOLDS):
+        lines = _unfolded(lines)
+    headers: list[tuple[bytes, bytes]] = []
+    for line in lines:
+        name, colon, value = line.partition(b":")
+        if not colon:
+            raise ValueError(f"illegal header line: {line!r}")
+        headers.append((name, value.strip(b" \t")))
+    version, status, reason = matched.groups(b"")
+    code = int(status)
+    if code == _SWITCHING_PROTOCOLS:
+        raise ValueError("the server switches to another protocol, which was not asked for")
+    kind = h11.InformationalResponse if code < 200 else h11.Response
+    return kind(status_code=code, headers=headers, http_version=version, reason=reason)
+
+
+def _unfolded(lines: list[bytes]) -> list[bytes]:
+    """Return the header lines with each folded line in one: a line break and its white space are one space."""
+    whole: list[list[bytes]] = []
+    for line in lines:
+        if not line.startswith((b" ", b"\t")):
+            whole.append([line])
+        elif whole:
+            whole[-1].append(line.lstrip(b" \t"))
+        else:
+            raise ValueError("continuation line at start of headers")
+    return [b" ".join(parts) for parts in whole]
 
 
 def _check_protocol(data: bytearray) -> None:
