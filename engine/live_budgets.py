@@ -23,8 +23,9 @@ from .notice import open_notice
 from .prepared import Prepared
 from .runtime import Due, Runtime, TrafficWatch
 from .token_estimate import estimate_input_tokens, largest_input_tokens
-from .traffic.amounts import Amounts
+from .traffic.amounts import Amounts, Budget
 from .traffic.budget import Account, BudgetRefusal, Budgets, Claim, Holding
+from .traffic.leased_budget import LeasedBudget
 from .traffic.options import Traffic
 from .traffic.price import Price, ask_price
 from .traffic.statistics import BudgetStatistics
@@ -110,6 +111,9 @@ class LiveBudgets(Due):
         self._notice = open_notice(runtime, self._send_notice, self.on_defect)
         self._noted: dict[Account, None] = {}  # changed since the observer was notified of them
         self._sending: list[Account] = []  # the observer is notified of them now
+        for budget in budgets:
+            if isinstance(budget, LeasedBudget):
+                budget.lease.listen(partial(self._lease_changed, budget))
 
     # --- what a call may use, and what it used ---
 
@@ -231,6 +235,10 @@ class LiveBudgets(Due):
         return bool(self._sending)
 
     # --- waiting calls ---
+
+    def _lease_changed(self, budget: Budget) -> None:
+        self._budgets.lease_changed(budget)
+        self.changed()
 
     def changed(self) -> None:
         """Look at the waiting calls at the next tick, if something changed for one of them."""

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from ...providers.errors import InvalidRequestError
 from .amounts import MEMBERS, NOTHING, Amounts, Budget, limits_of
+from .leased_budget import UNITS_PER_USD, AmountLease, LeasedBudget
 from .queue import FairQueue
 from .statistics import BudgetStatistics
 from .ticket import Ticket, TicketState
@@ -28,6 +29,7 @@ class Account:
 
     budget: the budget that it counts for.
     tenant: the tenant; None for the whole engine and for calls without a tenant.
+    lease: what this engine may use of a shared budget; None: the budget is its own.
     limits: the largest amounts of a window; `math.inf` for no limit.
     began: the time at which the current window began.
     spent: the amounts that ended calls used in this window.
@@ -36,11 +38,12 @@ class Account:
     line: the calls that wait for this account; None while none does.
     """
 
-    __slots__ = ("began", "budget", "holdings", "limits", "line", "reserved", "spent", "tenant")
+    __slots__ = ("began", "budget", "holdings", "lease", "limits", "line", "reserved", "spent", "tenant")
 
     def __init__(self, budget: Budget, tenant: str | None, now: float) -> None:
         self.budget: Budget = budget
         self.tenant: str | None = tenant
+        self.lease: AmountLease | None = budget.lease if isinstance(budget, LeasedBudget) else None
         self.limits: Amounts = limits_of(budget, tenant)
         self.began: float = now
         self.spent: Amounts = NOTHING
@@ -84,9 +87,12 @@ class Account:
     def lacking(self, amounts: Amounts, *, with_reserved: bool) -> str:
         """Return the name of the first member of `amounts` that exceeds its limit; "" if all fit.
 
-        with_reserved: count reserved amounts as spent.
+        with_reserved: count reserved amounts as spent. Without them, a shared budget allows what it may ever allow.
         """
         taken = self.spent.plus(self.reserved) if with_reserved else self.spent
+        if self.lease is not None:
+            lacks = amounts.usd > 0 and self.lease.lacks(taken.usd + amounts.usd, ever=not with_reserved)
+            return "usd" if lacks else ""
         for name, limit, used, more in zip(MEMBERS, self.limits, taken, amounts, strict=True):
             if more > 0 and used + more > limit * (1 + _ROUNDING):
                 return name
@@ -96,6 +102,9 @@ class Account:
         """Reserve the amounts of one call."""
         self.reserved = self.reserved.plus(amounts)
         self.holdings += 1
+        if self.lease is not None:
+            self.lease.count(self.spent.usd, self.reserved.usd)
+            self.lease.satisfy()
 
     def settle(self, reserved: Amounts, used: Amounts) -> None:
         """Replace the reservation of one call by what it used."""
@@ -103,6 +112,15 @@ class Account:
         self.holdings -= 1
         # Exactly nothing remains of the last one, whatever was rounded.
         self.reserved = self.reserved.less(reserved) if self.holdings else NOTHING
+        if self.lease is not None:
+            self.lease.count(self.spent.usd, self.reserved.usd)
+
+    def keep_waiting(self, now: float) -> None:
+        """Note that the next call of the line does not fit now."""
+        ticket = None if self.line is None or self.lease is None else self.line.first(now)
+        if ticket is not None and self.lease is not None:
+            needed = _claim_of(ticket).amounts.usd
+            self.lease.need(self.spent.usd + self.reserved.usd + needed, self.waiting)
 
 
 class BudgetRefusal:
@@ -125,7 +143,7 @@ class BudgetRefusal:
         self.member: str = member
         self.budget: Budget = account.budget
         self.tenant: str | None = account.tenant
-        self.limit: float = account.limits[place]
+        self.limit: float = account.limits[place] if account.lease is None else account.lease.most / UNITS_PER_USD
         self.spent: float = account.spent[place]
         self.reserved: float = account.reserved[place]
         self.needed: float = amounts[place]
@@ -189,7 +207,8 @@ class Claim:
         if account is None:
             return ""
         member = account.lacking(self.amounts, with_reserved=True) or "its turn"
-        return f"{member} of {whose(account.budget, account.tenant)}, reserved by {account.holdings} calls"
+        shared = "" if account.lease is None else "a part of "
+        return f"{member} of {shared}{whose(account.budget, account.tenant)}, reserved by {account.holdings} calls"
 
     @property
     def waiting_for(self) -> str:
@@ -253,6 +272,7 @@ class Budgets:
         self._stand(claim, found, at_head=False)
         if not found.lacking(claim.amounts, with_reserved=True):
             self._changed[found] = None  # it waits only for its turn, and may be the next one
+        found.keep_waiting(now)
         return None
 
     def leave(self, claim: Claim) -> None:
@@ -268,6 +288,8 @@ class Budgets:
             self._changed[account] = None
         else:
             account.line = None
+            if account.lease is not None:
+                account.lease.satisfy()
             self._waiting.pop(account, None)
             self._changed.pop(account, None)
 
@@ -287,6 +309,7 @@ class Budgets:
                 return claim, error
             if found is account:
                 del self._changed[account]
+                account.keep_waiting(now)
                 continue
             if isinstance(found, Holding):
                 assert account.line is not None
@@ -296,7 +319,16 @@ class Budgets:
             if not isinstance(found, Account):
                 return claim, found
             self._stand(claim, found, at_head=True)
+            found.keep_waiting(now)
         return None
+
+    def lease_changed(self, budget: Budget) -> None:
+        """Note that an engine may use another part of a shared budget."""
+        for account in self._accounts.values():
+            if account.budget is budget:
+                account.ask_again()
+                if account.line is not None:
+                    self._changed[account] = None
 
     def expired(self, now: float) -> list[tuple[Claim, str]]:
         """Remove and return the calls whose time to wait is over, and what each waited for."""

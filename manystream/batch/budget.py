@@ -27,6 +27,12 @@ from ..providers.provider import Provider
 from ..providers.usage import Usage
 from .lines import LineId
 
+UNPAID_IN_A_ROW = 10
+"""The number of lines that the budget refuses, without an answer between them, after which no further line is read.
+
+A single line may have a larger cost than the others.
+"""
+
 SPENT = "spent_usd"
 """The member of a record that holds the US dollars of all attempts of its line."""
 
@@ -39,12 +45,16 @@ class BatchBudget:
     providers: the providers of this run. Answers that were recorded without their cost have these providers' prices.
 
     uncounted: number of answers of earlier runs whose cost is not known.
+    unrecorded: US dollars of earlier runs that no record has.
+    unpaid_in_a_row: so many refused lines, without an answer between them, end the intake of lines.
     """
 
     def __init__(self, usd: float, price: TokenPrice, providers: Iterable[Provider]) -> None:
         self.usd: float = usd
         self.price: TokenPrice = price
         self.uncounted: int = 0
+        self.unrecorded: float = 0.0
+        self.unpaid_in_a_row: float = UNPAID_IN_A_ROW
         self._providers = {provider.name: provider for provider in providers}
         self._answers = 0.0  # US dollars of lines that earlier runs have answered
         self._failures: dict[LineId, float] = {}  # of lines that have failed in earlier runs
@@ -52,7 +62,7 @@ class BatchBudget:
     @property
     def spent_before(self) -> float:
         """The US dollars of earlier runs."""
-        return self._answers + math.fsum(self._failures.values())
+        return self.unrecorded + self._answers + math.fsum(self._failures.values())
 
     def for_engine(self) -> Budget:
         """Return a budget of what the earlier runs left. Call this after the journal was opened."""
@@ -79,7 +89,11 @@ class BatchBudget:
         """Count a failure of a line without an answer. It includes earlier failures of the line, and replaces them."""
         spent = _dollars(record, SPENT)
         if spent:
-            self._failures[id] = spent
+            self.note_line(id, spent)
+
+    def note_line(self, id: LineId, dollars: float) -> None:
+        """Note the US dollars of the attempts of a line without an answer, in all earlier runs."""
+        self._failures[id] = dollars
 
     def _cost(self, record: JSONObject) -> float | None:
         cost = mapping(record, "cost")

@@ -42,6 +42,7 @@ class Counters:
     spent: US dollars that count in the budget, those of earlier runs included.
     unpaid: lines that were not sent because the budget did not allow it. They are not recorded.
     lost: workers on a cluster that were given up after they had started.
+    lost_usd: US dollars of `spent` that these workers may have spent, and that no record has.
     asked_again: lines that were taken from such a worker and sent by another.
     late: answers that were dropped because their line had an answer of another worker.
     """
@@ -65,6 +66,7 @@ class Counters:
     spent: float = 0.0
     unpaid: int = 0
     lost: int = 0
+    lost_usd: float = 0.0
     asked_again: int = 0
     late: int = 0
 

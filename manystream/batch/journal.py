@@ -20,6 +20,7 @@ from ..providers.json_values import JSON, JSONObject, mapping, string
 from .budget import BatchBudget
 from .line_file import JournalError, LineFile
 from .lines import LineId
+from .unrecorded import read_unrecorded
 
 INVALID_LINE = "invalid_line"
 """The category of a line that was not sent. Every run checks such a line again, since this costs nothing."""
@@ -58,6 +59,10 @@ class Records(Protocol):
         """Record a failure. Raises `OSError` or `JournalError`."""
         ...
 
+    def leave_unpaid(self, id: LineId) -> None:
+        """Note that the budget did not allow a line. It has no record, so a later run sends it."""
+        ...
+
 
 class Journal:
     """The file of answers and the file of failures, open for one run.
@@ -86,6 +91,8 @@ class Journal:
     def __enter__(self) -> Journal:
         try:
             self._answers = LineFile(self.answers_path, self._read_answer)
+            if self._budget is not None:
+                self._budget.unrecorded = read_unrecorded(self.answers_path)
             if self._is_one_file(self._answers):
                 raise JournalError(f"{self.errors_path} is {self.answers_path}: answers and failures need two files")
             if self.errors_path.exists():
@@ -133,6 +140,9 @@ class Journal:
     def record_failure(self, record: JSONObject) -> None:
         """Write a failure. Raises `OSError`, and `JournalError` after the journal was closed."""
         self._opened_errors().append(record)
+
+    def leave_unpaid(self, id: LineId) -> None:
+        """Write nothing: a later run sends the line."""
 
     def _opened_errors(self) -> LineFile:
         self._opened(self._answers)

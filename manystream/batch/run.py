@@ -42,12 +42,6 @@ SPENT_IN_A_ROW = 10
 A single refusal may be caused by its line.
 """
 
-UNPAID_IN_A_ROW = 10
-"""The number of lines that the budget refuses, without an answer between them, after which no further line is read.
-
-A single line may have a larger cost than the others.
-"""
-
 TOO_LARGE = REFUSAL_CODES[Refusal.TOO_LARGE]
 """The code of a request that is larger than a whole limit. The next line may be smaller."""
 
@@ -255,7 +249,7 @@ class Batch:
             if not self._stopped:
                 self._fail(BatchError(f"line {item.number} was not answered: {error.message}"))
         elif error.provider_code == BUDGET_SPENT and self._budget is not None:
-            self._leave_unpaid()
+            self._leave_unpaid(item, self._budget)
         elif (hopeless := self._hopeless(item, error)) is not None:
             # Every further line would fail for this reason. It is not recorded, so a later run sends the line.
             self._fail(BatchError(f"{hopeless}: {error.message}"))
@@ -273,11 +267,12 @@ class Batch:
                 return "the quota is exhausted"
         return None
 
-    def _leave_unpaid(self) -> None:
+    def _leave_unpaid(self, item: Item, budget: BatchBudget) -> None:
         """Count a line that the budget refused. After several in a row, read no further line; running calls go on."""
         self.counters.unpaid += 1
+        self._journal.leave_unpaid(item.id)
         self._budget_refusals += 1
-        if self._budget_refusals >= UNPAID_IN_A_ROW:
+        if self._budget_refusals >= budget.unpaid_in_a_row:
             self._scope.cancel()
 
     def _count_spent(self, item: Item, completion: Completion) -> float | None:

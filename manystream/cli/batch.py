@@ -232,7 +232,7 @@ def _read_options(arguments: argparse.Namespace) -> BatchOptions:
         if value is not None and not (math.isfinite(value) and value > 0):
             raise CommandError(f"{name} must be above 0, not {value:g}", status=2)
     if options.ray is not None or options.actors is not None:
-        check_ray(options.ray, options.targets, options.budget)
+        check_ray(options.ray, options.targets)
     if options.budget is not None:
         check_budget(simulated=options.targets.simulated)
     _check_input(options)
@@ -299,7 +299,7 @@ async def _batch(options: BatchOptions, destination: Destination) -> int:
     try:
         with journal:
             _check_makers(journal, destination.name)
-            if budget is not None and (notice := budget_notice(budget, str(options.output))):
+            if budget is not None and (notice := budget_notice(budget, options.output)):
                 print(notice, file=sys.stderr)
             await _ask(options, destination, journal, budget, run)
     except (BatchError, JournalError, CommandError) as error:
@@ -369,9 +369,16 @@ async def _open_batch(
             proxy,
             options.monitor,
             priced=not simulated,
+            budgeted=budget is not None,
         )
         with open_cluster_batch(
-            options.ray, options.actors, workers, journal, retry_failed=options.retry_failed, shard=options.shard
+            options.ray,
+            options.actors,
+            workers,
+            journal,
+            retry_failed=options.retry_failed,
+            shard=options.shard,
+            budget=budget,
         ) as cluster_batch:
             yield cluster_batch
         return

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
+from pathlib import Path
 
 from ..batch import BatchBudget, Counters
+from ..batch.unrecorded import unrecorded_path
 from ..cost import CURRENCY, CostExtraError, Unpriced, check_installed, price, price_usage
 from ..providers.usage import Usage
 from .batch_targets import Destination
@@ -54,18 +56,21 @@ def _targets(destination: Destination) -> Sequence[str]:
     return () if model is None else (model,)
 
 
-def budget_notice(budget: BatchBudget, file: str) -> str:
-    """Return a line about what the file of answers already holds; empty if it holds nothing.
+def budget_notice(budget: BatchBudget, answers: Path) -> str:
+    """Return a line about what the files already hold; empty if they hold nothing.
 
-    file: its name.
+    answers: the file of answers.
     """
     parts: list[str] = []
     if budget.spent_before:
         parts.append(f"{dollars(budget.spent_before)} of {dollars(budget.usd)} are spent")
+    if budget.unrecorded:
+        file = harmless(unrecorded_path(answers).name)
+        parts.append(f"{dollars(budget.unrecorded)} of that is for calls whose end is not known ({file})")
     if budget.uncounted:
         what = "answer without a known cost is" if budget.uncounted == 1 else "answers without a known cost are"
         parts.append(f"{budget.uncounted:,} {what} not counted")
-    return f"Budget: {', and '.join(parts)} ({harmless(file)})" if parts else ""
+    return f"Budget: {', and '.join(parts)} ({harmless(str(answers))})" if parts else ""
 
 
 def budget_report(counters: Counters, total: int | None) -> str:

@@ -80,8 +80,9 @@ shards:
 
 a Ray cluster:
   --ray 10.0.0.5:6379 --actors 16 divides the calls among 16 workers on a
-  cluster, with the same files. --concurrency, --max-rps and --max-tpm are for
-  all workers together. No worker begins with saved-up tokens.
+  cluster, with the same files. --concurrency, --max-rps, --max-tpm and --budget
+  are for all workers together. No worker begins with saved-up tokens. What a
+  lost worker may have spent counts as spent: answers.budget.json has it.
   Needs the extra `ray` (pip install 'manystream[ray]').
 
 With the extra `cost` (pip install 'manystream[cost]'), the progress, the

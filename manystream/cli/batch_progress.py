@@ -14,7 +14,7 @@ from collections import deque
 from pathlib import Path
 
 from ..batch import Counters
-from .batch_budget import spent_text
+from .batch_budget import dollars, spent_text
 from .terminal import Paint, harmless, money
 
 LOOK_SECONDS = 0.25
@@ -200,6 +200,8 @@ def summary(counters: Counters, elapsed: float, answers: Path, errors: Path, pai
         lost = "worker was" if counters.lost == 1 else "workers were"
         late = f"; {counters.late:,} late answers were dropped" if counters.late else ""
         lines.append(f"{counters.lost:,} {lost} lost: {counters.asked_again:,} lines were given to others{late}")
+    if counters.lost_usd:
+        lines.append(f"{dollars(counters.lost_usd)} that lost workers may have spent count as spent")
     if counters.failed:
         kinds = ", ".join(f"{count:,} {category}" for category, count in sorted(counters.failures.items()))
         lines.append(paint(f"{counters.failed:,} failed", "red") + f" ({kinds}) → {shown}")

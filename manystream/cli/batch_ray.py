@@ -10,7 +10,7 @@ import copy
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
-from ..batch import Journal, Shard
+from ..batch import BatchBudget, Journal, Shard
 from ..engine.credentials import find_key
 from ..providers.provider import Provider
 from ..ray.cluster import ClusterError
@@ -29,12 +29,11 @@ def add_ray_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check_ray(address: str | None, targets: TargetOptions, budget: float | None) -> None:
+def check_ray(address: str | None, targets: TargetOptions) -> None:
     """Raise `CommandError` for options that do not fit together.
 
     address: the value of `--ray`.
     targets: where the lines are sent. Only processes of this machine can reach the simulator.
-    budget: the value of `--budget`, which a single process must count.
     """
     if address is None:
         raise CommandError("--actors is the number of workers on a Ray cluster: name the cluster with --ray", status=2)
@@ -44,8 +43,6 @@ def check_ray(address: str | None, targets: TargetOptions, budget: float | None)
             " use --ray local",
             status=2,
         )
-    if budget is not None:
-        raise CommandError("--budget is not supported with --ray: divide the batch with --shard instead", status=2)
 
 
 def with_key(provider: Provider, environment: Mapping[str, str]) -> Provider:
@@ -67,10 +64,12 @@ def open_cluster_batch(
     *,
     retry_failed: bool,
     shard: Shard | None,
+    budget: BatchBudget | None,
 ) -> Generator[ClusterBatch, None, None]:
     """Connect to the cluster and yield a batch over it. Raises `CommandError`.
 
     options: the options of the workers; its concurrency is that of all workers together.
+    budget: the budget of all workers together; None for no budget.
     """
     try:
         with connect(address, actors) as free:
@@ -83,6 +82,7 @@ def open_cluster_batch(
                 source=options.source,
                 shard=shard,
                 limit=options.limit,
+                budget=budget,
             )
     except ClusterError as error:
         raise CommandError(str(error), status=2) from None

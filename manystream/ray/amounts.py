@@ -4,8 +4,11 @@ A holder may use what it was given, and asks for more before that is used up. Bo
 what the keeper gave, what the holder used, and what it returned. So a message that is lost, repeated or late does no
 harm: the highest total is the current one.
 
-The keeper's caller writes each gift down before it sends it. After a restart, the keeper counts what was written down
-as given. It counts what a dead holder was given as used, until all answers of that holder are known.
+The keeper's caller writes down what is given before it sends it. After a restart, a new keeper counts what was written
+down as used. A keeper counts what a dead holder was given as used, until all answers of that holder are known.
+
+When less is free than a holder needs, the keeper asks the other holders to return what no call has reserved, and gives
+it to the holder that has waited longest. So the rest of a budget is never left in parts that are too small for a call.
 
 Knows amounts and names. Must not know prices, calls, time, or how messages travel. Rates, which can be used again each
 second, are in `leases.py`.
@@ -13,24 +16,29 @@ second, are in `leases.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ..engine.traffic.leased_budget import AmountLease
+
 PARTS_PER_HOLDER = 2
-"""A gift is at most the free amount, divided by so many times the number of holders. So the last part of a budget is
-given in small amounts, and little of it lies unused at holders."""
+"""A gift is at most the free amount, divided by so many times the number of holders, unless a single call needs more.
+So the last part of a budget is given in small amounts, and little of it lies unused at holders."""
 
 
 @dataclass(slots=True, frozen=True)
 class Gift:
-    """What the keeper writes down and then sends.
+    """What the keeper sends to a holder.
 
     holder: the holder's name.
-    total: all that the holder was given so far, this gift included.
+    total: all that the holder was given so far.
+    most: the most that the holder may ever use: the limit without what others have used.
+    recalled: whether the holder returns what no call has reserved, because others wait for it. Never with a new amount.
     """
 
     holder: str
     total: int
+    most: int
+    recalled: bool = False
 
 
 @dataclass(slots=True, frozen=True)
@@ -42,13 +50,15 @@ class AmountReport:
     used: all that it has used so far.
     returned: all that it has returned so far.
     needed: the amount that its next call needs beyond what it has; 0 if it needs none.
+    wanted: about the amount that all its waiting calls need; at least `needed`.
     """
 
     holder: str
-    given: int
-    used: int
-    returned: int
-    needed: int
+    given: int = 0
+    used: int = 0
+    returned: int = 0
+    needed: int = 0
+    wanted: int = 0
 
 
 @dataclass(slots=True)
@@ -58,122 +68,140 @@ class _Account:
     returned: int = 0
 
     @property
-    def held(self) -> int:
+    def counted(self) -> int:
         """What counts against the budget: all that was given and not returned, the used part included."""
-        return self.given - self.returned
+        return max(self.given - self.returned, self.used)
 
 
 class AmountKeeper:
-    """The keeper of one budget. Amounts are whole numbers of a unit that the caller chooses, such as micro-dollars.
+    """The keeper of one budget. Amounts are whole numbers of a unit that the caller chooses, such as nano-dollars.
 
     limit: the largest amount that all holders together may use.
-    used: what was used by holders that are not in `gifts`.
-    gifts: what an earlier keeper has written down.
+    used: what was used before.
+
+    counted: what was used, given to holders, or lost with them. The caller writes it down before it sends a gift.
+    used: what was used, as far as holders have reported it, and what was lost with holders.
+    lost: what was given to holders that have died, and not reported as used.
     """
 
-    def __init__(self, limit: int, used: int = 0, gifts: Iterable[Gift] = ()) -> None:
+    def __init__(self, limit: int, used: int = 0) -> None:
         self.limit = limit
-        self._committed = used
+        self.counted: int = used
+        self.used: int = used
+        self.lost: int = 0
         self._accounts: dict[str, _Account] = {}
-        self._settled: set[str] = set()
-        for gift in gifts:
-            self._give(gift)
+        self._dead: dict[str, _Account] = {}
+        self._ended: set[str] = set()
+        self._needs: dict[str, None] = {}
+        """the holders that need more than is free, the one that has waited longest first"""
 
     def __repr__(self) -> str:
-        return f"<AmountKeeper {self._committed:,} of {self.limit:,} given or used>"
+        return f"<AmountKeeper {self.used:,} used, {self.counted:,} counted of {self.limit:,}>"
 
     @property
     def free(self) -> int:
         """The amount that was not given to any holder."""
-        return self.limit - self._committed
+        return self.limit - self.counted
 
     def report(self, report: AmountReport) -> Gift | None:
-        """Note a holder's totals, and return what to write down and then to send; None if there is nothing to send.
-
-        A call that needs more than is free gets nothing. It may fit after other holders have returned something.
-        """
-        if report.holder in self._settled:
+        """Note a holder's totals, and return what to send; None for a holder that has died or ended."""
+        account, holder = self.note(report), report.holder
+        if account is None:
             return None
-        account = self._accounts.setdefault(report.holder, _Account())
-        returned = min(max(report.returned, account.returned), account.given)
-        self._committed -= returned - account.returned
-        account.returned, account.used = returned, max(report.used, account.used)
-        gift = Gift(report.holder, account.given)
-        if report.given < account.given:
-            return gift  # the holder has not received it yet
-        if not 0 < report.needed <= self.free:
+        if report.needed > 0:
+            self._needs.setdefault(holder)
+        else:
+            self._needs.pop(holder, None)
+        if report.given == account.given and self._is_next(holder) and report.needed <= self.free:
+            self._needs.pop(holder, None)
+            part = self.free // (PARTS_PER_HOLDER * len(self._accounts))
+            before = account.counted
+            account.given += max(report.needed, min(report.wanted, part))
+            self.counted += account.counted - before
+        knows_all = report.given == account.given
+        return self._gift(holder, account, recalled=knows_all and bool(self._needs) and not self._is_next(holder))
+
+    def note(self, report: AmountReport) -> _Account | None:
+        """Note a holder's totals, and give nothing. Returns None for a holder that has died or ended."""
+        holder = report.holder
+        if holder in self._dead or holder in self._ended:
             return None
-        part = self.free // (PARTS_PER_HOLDER * len(self._accounts))
-        gift = Gift(report.holder, account.given + max(report.needed, part))
-        self._give(gift)
-        return gift
+        account = self._accounts.setdefault(holder, _Account())
+        before, used_before = account.counted, account.used
+        account.returned = min(max(report.returned, account.returned), account.given)
+        account.used = max(report.used, account.used)
+        self.counted += account.counted - before
+        self.used += account.used - used_before
+        return account
 
-    def settle(self, holder: str, used: int) -> None:
-        """Note what a holder that has ended has used in all: every answer of it is known. The rest is free again.
-
-        Until then, all that it was given counts as used.
-        """
+    def lose(self, holder: str) -> None:
+        """Note that a holder has died: what it was given counts as used."""
+        self._needs.pop(holder, None)
         account = self._accounts.pop(holder, None)
         if account is not None:
-            self._committed -= account.held - max(used, account.used)
-        self._settled.add(holder)
+            self._dead[holder] = account
+            self.used += account.counted - account.used
+            self.lost += account.counted - account.used
 
-    def _give(self, gift: Gift) -> None:
-        account = self._accounts.setdefault(gift.holder, _Account())
-        more = max(0, gift.total - account.given)
-        account.given += more
-        self._committed += more
+    def settle(self, holder: str, used: int) -> None:
+        """Note what a holder has used in all: every answer of it is known, and it makes no more calls. The rest of what
+        it was given is free again. The holder may have died before."""
+        self._needs.pop(holder, None)
+        account = self._dead.pop(holder, None)
+        if account is not None:
+            self.used -= account.counted - account.used
+            self.lost -= account.counted - account.used
+        else:
+            account = self._accounts.pop(holder, None)
+        if account is not None:
+            used = max(used, account.used)
+            self.used += used - account.used
+            self.counted += used - account.counted
+        self._ended.add(holder)
+
+    def recall(self, holder: str) -> Gift | None:
+        """Return what to send to a holder that is going to end, so that it returns what no call has reserved."""
+        account = self._accounts.get(holder)
+        return None if account is None else self._gift(holder, account, recalled=True)
+
+    def _is_next(self, holder: str) -> bool:
+        """Return whether the holder needs more and has waited longest."""
+        return next(iter(self._needs), None) == holder
+
+    def _gift(self, holder: str, account: _Account, *, recalled: bool) -> Gift:
+        return Gift(holder, account.given, self.limit - (self.used - account.used), recalled)
 
 
 class AmountHolder:
-    """A holder of a part of a budget. A call reserves the most that it can cost, and settles what it has cost.
+    """A holder of a part of a budget, which an engine uses.
 
     name: the holder's name. It must be new for each process.
+
+    lease: what the engine may use. The engine counts in it what its calls have used and reserved.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.lease: AmountLease = AmountLease()
         self._given = 0
-        self._used = 0
-        self._reserved = 0
         self._returned = 0
-        self._needed = 0
 
     def __repr__(self) -> str:
-        return f"<AmountHolder {self.name} {self._used:,} used, {self._reserved:,} reserved, {self.free:,} free>"
-
-    @property
-    def free(self) -> int:
-        """The amount that calls may reserve."""
-        return self._given - self._returned - self._used - self._reserved
+        lease = self.lease
+        return f"<AmountHolder {self.name} {lease.spent:,} used, {lease.taken:,} taken, {lease.free:,} free>"
 
     def receive(self, gift: Gift) -> None:
-        """Note what the keeper has given in all."""
+        """Note what the keeper has sent, and let the engine use it."""
+        is_late = gift.total < self._given
         self._given = max(self._given, gift.total)
-
-    def reserve(self, amount: int) -> bool:
-        """Reserve an amount for a call, and return whether it fits. If it does not, the next report asks for more."""
-        if amount <= self.free:
-            self._reserved += amount
-            self._needed = 0
-            return True
-        self._needed = amount
-        return False
-
-    def settle(self, reserved: int, used: int) -> None:
-        """Note the end of a call that had reserved an amount, and has used another.
-
-        A call should not use more than it has reserved. If it does, the excess counts as used nevertheless.
-        """
-        self._reserved -= reserved
-        self._used += used
-
-    def return_rest(self) -> None:
-        """Return what is free, because no call needs it. Send a report after this."""
-        self._returned += max(0, self.free)
-        self._needed = 0
+        free = self._given - self._returned - self.lease.taken
+        if gift.recalled and free > 0 and not is_late:
+            self._returned += free
+        self.lease.change(self._given - self._returned, self.lease.most if is_late else gift.most)
 
     def report(self) -> AmountReport:
         """Return the totals for the keeper. Send them regularly: an earlier report may have been lost."""
-        needed = max(0, self._needed - self.free) if self._needed else 0
-        return AmountReport(self.name, self._given, self._used, self._returned, needed)
+        lease = self.lease
+        needed = max(0, lease.needed - lease.free) if lease.needed else 0
+        wanted = max(needed, lease.wanted - lease.free) if needed else 0
+        return AmountReport(self.name, self._given, lease.spent, self._returned, needed, wanted)

@@ -14,17 +14,19 @@ from decimal import Decimal
 
 import trio
 
-from ..batch import BatchError, Counters, Journal, JournalError, LineError, Shard
+from ..batch import BatchBudget, BatchError, Counters, Journal, JournalError, LineError, Shard
 from ..batch.intake import Intake
 from ..batch.journal import INVALID_LINE
 from ..batch.line_file import encoded
 from ..engine.traffic.coverage import EVERY_CALL
 from ..engine.traffic.rate_limit import RateLimit
 from ..providers.json_values import JSONObject, loads_object, mapping, string
+from .amounts import Gift
 from .cluster import Cluster, ClusterError, Died, Replied, Unreachable
 from .exchange import Answer, DriverExchange, Row
 from .leases import Keeper, Lease
 from .ledger import Ledger
+from .shared_budget import SharedBudget
 from .watch import READY_SECONDS, Watch
 from .worker import WorkerReply
 from .worker_rates import keepers_of
@@ -105,6 +107,8 @@ class ClusterBatch:
     source: the input's name, for messages.
     shard: the part of the input that this run sends; None for the whole input.
     limit: the limit on the rate of all workers together; None for none. The workers get leases on parts of it.
+    budget: what the lines may cost in all runs together; None for no budget. The journal was opened with it. The
+        workers get parts of it.
 
     counters: the figures of the run, summed up over the workers.
     ledger: the rows that are not answered yet.
@@ -120,6 +124,7 @@ class ClusterBatch:
         source: str = "input",
         shard: Shard | None = None,
         limit: RateLimit | None = None,
+        budget: BatchBudget | None = None,
     ) -> None:
         self.counters: Counters = Counters()
         self.ledger: Ledger = Ledger()
@@ -133,6 +138,11 @@ class ClusterBatch:
         self._keepers: tuple[Keeper, ...] = ()
         self._leases: dict[int, tuple[Lease, ...]] = {}
         """worker → the leases that go to it with the next exchange"""
+        self._budget = SharedBudget(budget, journal.answers_path) if budget is not None else None
+        self._gifts: dict[int, Gift | None] = {}
+        """worker → its part of the budget, which goes to it with the next exchange"""
+        if budget is not None:
+            self.counters.budget, self.counters.spent = budget.usd, budget.spent_before
         self._seats: dict[int, int] = {}
         """worker → its calls at a time, without workers that were given up"""
         self._ready: set[int] = set()
@@ -191,9 +201,27 @@ class ClusterBatch:
         finally:
             for worker in list(self._seats):
                 self._cluster.kill(worker)
+            self._close_budget()
+
+    def _close_budget(self) -> None:
+        """Write down what workers that are ended while they have rows may have spent."""
+        if self._budget is None:
+            return
+        for worker in self._seats:
+            if not self.ledger.out_at(worker):
+                self._budget.settle(worker)
+        self._count_spent(self._budget)
+        try:
+            self._budget.close()
+        except OSError as error:
+            raise self._cannot_write(error) from None
 
     def _read(self, input: _Input) -> None:
-        """Take as many lines as the workers can take, and as are there."""
+        """Take as many lines as the workers can take, and as are there. If the budget is spent, take no more."""
+        if self._budget is not None and self._budget.is_spent:
+            self.counters.unpaid += self.ledger.drop_waiting()
+            self.ledger.ended = True
+            return
         while self.ledger.lacking or not self.ledger.waiting:
             some = input.take()
             if some is None:
@@ -204,7 +232,8 @@ class ClusterBatch:
     def _row(self, number: int, data: bytes) -> Row | None:
         try:
             line = self._intake.select(number, data)
-            return Row(line.id, number, data) if line is not None else None
+            spent = self._budget.spent_before(line.id) if self._budget is not None and line is not None else 0.0
+            return Row(line.id, number, data, spent) if line is not None else None
         except LineError as error:
             refusal = self._intake.refusal(number, error.id, str(error))
         self._record([], [(refusal, encoded(refusal))])
@@ -233,7 +262,8 @@ class ClusterBatch:
             if rows or self.ledger.out_at(worker) or at is None or now >= at:
                 self._call_at.pop(worker, None)
                 watch.asked(worker, now)
-                self._cluster.call(worker, link.offer(rows, self._leases.pop(worker, ())))
+                offer = link.offer(rows, self._leases.pop(worker, ()), self._gifts.pop(worker, None))
+                self._cluster.call(worker, offer)
 
     async def _collect(self, watch: Watch) -> None:
         for event in await trio.to_thread.run_sync(self._cluster.collect, COLLECT_SECONDS):
@@ -247,9 +277,22 @@ class ClusterBatch:
 
     async def _collect_last(self, watch: Watch) -> None:
         """Record the answers that are on their way, so that a later run does not pay for them again."""
+        ending: set[int] = set()
         with trio.move_on_after(LAST_REPLIES_SECONDS):
-            while any(self._links[worker].open is not None for worker in self._ready & self._seats.keys()):
+            while True:
+                self._call_last(ending)
+                if all(self._links[worker].open is None for worker in self._ready & self._seats.keys()):
+                    return
                 await self._collect(watch)
+
+    def _call_last(self, ending: set[int]) -> None:
+        """Ask the workers once to return what they do not use of the budget. ending: those that were asked."""
+        if self._budget is None:
+            return
+        for worker in self._ready & self._seats.keys() - ending:
+            if self._links[worker].open is None:
+                ending.add(worker)
+                self._cluster.call(worker, self._links[worker].offer((), (), self._budget.recall(worker)))
 
     # --- workers ---
 
@@ -257,9 +300,10 @@ class ClusterBatch:
         """Record the answers. A worker that was given up may reply, too: its answers count if they are the first."""
         if not self._links[worker].accept(reply.reply):
             return
-        self._accept(reply.reply.answers)
-        self._count_figures(worker, reply.counters)
         concurrency = self._seats.get(worker)
+        self._accept(reply.reply.answers, is_late=concurrency is None)
+        self._count_figures(worker, reply.counters)
+        self._give(worker, reply)
         if concurrency is None:
             return
         self._came = True
@@ -279,6 +323,21 @@ class ClusterBatch:
         elif not self.ledger.out_at(worker):
             self._call_at[worker] = trio.current_time() + IDLE_SECONDS
 
+    def _give(self, worker: int, reply: WorkerReply) -> None:
+        """Give a worker its part of the budget, after it was written down."""
+        if self._budget is None:
+            return
+        try:
+            if worker not in self._seats:
+                self._budget.late(worker, [answer.id for answer in reply.reply.answers], reply.amounts)
+            elif reply.amounts is not None and (self._stopped or reply.failure):
+                self._budget.note(worker, reply.amounts)
+            elif reply.amounts is not None:
+                self._gifts[worker] = self._budget.give(worker, reply.amounts)
+        except OSError as error:
+            raise self._cannot_write(error) from None
+        self._count_spent(self._budget)
+
     def _give_up_overdue(self, watch: Watch) -> None:
         overdue = watch.overdue(trio.current_time())
         if overdue and not self._came and len(overdue) == len(self._seats):
@@ -297,7 +356,10 @@ class ClusterBatch:
         watch.forget(worker)
         self._call_at.pop(worker, None)
         self._leases.pop(worker, None)
+        self._gifts.pop(worker, None)
         self._cluster.kill(worker)
+        if self._budget is not None:
+            self._budget.lose(worker, self.ledger.ids_at(worker))
         was_ready = worker in self._ready
         self._ready.discard(worker)
         self.counters.asked_again += self.ledger.give_up(worker)
@@ -319,22 +381,29 @@ class ClusterBatch:
 
     # --- answers and figures ---
 
-    def _accept(self, answers: tuple[Answer, ...]) -> None:
-        first = self.ledger.accept(answers)
+    def _accept(self, answers: tuple[Answer, ...], *, is_late: bool) -> None:
+        """Record answers. is_late: whether their worker was given up. Another one may pay for what it could not."""
+        first = self.ledger.accept([answer for answer in answers if not (is_late and answer.is_unpaid)])
         self.counters.late = self.ledger.late
         if first:
             self._lost = 0
         self._record(
             [(answer.id, answer.record) for answer in first if not answer.failed],
-            [(loads_object(answer.record), answer.record) for answer in first if answer.failed],
+            [(loads_object(answer.record), answer.record) for answer in first if answer.failed and answer.record],
         )
+        if self._budget is not None:
+            for answer in first:
+                if answer.is_unpaid:
+                    self.counters.unpaid += 1
+                    self._budget.refuse()
+                else:
+                    self._budget.recorded(answer.dollars, failed=answer.failed)
 
     def _record(self, answers: list[tuple[str | int, bytes]], failures: list[tuple[JSONObject, bytes]]) -> None:
         try:
             self._journal.record_encoded(answers, [record for _, record in failures])
         except (OSError, JournalError) as error:
-            path, reason = self._journal.answers_path, error.strerror if isinstance(error, OSError) else error
-            raise BatchError(f"cannot write {path} or its failures: {reason}") from None
+            raise self._cannot_write(error) from None
         self.counters.answered += len(answers)
         for record, _ in failures:
             category = string(mapping(record, "error"), "category") or ""
@@ -343,6 +412,13 @@ class ClusterBatch:
             else:
                 self.counters.failed += 1
                 self.counters.failures[category] = self.counters.failures.get(category, 0) + 1
+
+    def _cannot_write(self, error: OSError | JournalError) -> BatchError:
+        path, reason = self._journal.answers_path, error.strerror if isinstance(error, OSError) else error
+        return BatchError(f"cannot write {path} or a file beside it: {reason}")
+
+    def _count_spent(self, budget: SharedBudget) -> None:
+        self.counters.spent, self.counters.lost_usd = budget.spent, budget.lost
 
     def _count_figures(self, worker: int, now: Counters) -> None:
         """Add what a worker has counted since its last reply."""

@@ -5,8 +5,8 @@ them, and repeats an exchange under the same number until a reply comes. So a lo
 the actor takes the rows of a number once, and returns the same answers for it each time. The next number tells the
 actor that the driver has the answers of the one before.
 
-Knows numbers, rows, answers and leases. Must not know what a row asks, who carries the messages, or which actor this
-is.
+Knows numbers, rows, answers, leases and gifts. Must not know what a row asks, who carries the messages, or which actor
+this is.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from ..batch.lines import LineId
 from ..providers.errors import ManystreamError
+from .amounts import Gift
 from .leases import Lease
 
 ORPHANED_SECONDS = 2.5
@@ -42,11 +43,13 @@ class Row:
     id: the line's id.
     number: the line's number, from 1.
     data: the line.
+    spent: US dollars of its attempts in earlier runs.
     """
 
     id: LineId
     number: int
     data: bytes
+    spent: float = 0.0
 
 
 @dataclass(slots=True, frozen=True)
@@ -54,13 +57,21 @@ class Answer:
     """The end of a row.
 
     id: the row's id.
-    record: the record for the journal, as JSON in one line without a line end.
+    record: the record for the journal, as JSON in one line without a line end; empty if the row was not sent, because
+        the budget did not allow it.
     failed: whether the record belongs to the failures.
+    dollars: US dollars of the row's attempts that the record has and no earlier record of the row.
     """
 
     id: LineId
     record: bytes
     failed: bool
+    dollars: float = 0.0
+
+    @property
+    def is_unpaid(self) -> bool:
+        """Whether the row was not sent, because the budget did not allow it."""
+        return not self.record
 
 
 @dataclass(slots=True, frozen=True)
@@ -71,16 +82,18 @@ class Offer:
     rows: the rows that the actor takes.
     confirms: `sent_at` of the reply to the exchange before; None in the first exchange.
     leases: the actor's part of each rate limit, as it has asked for it in that reply; empty if there is nothing new.
+    gift: the actor's part of the budget; None if there is nothing new.
     """
 
     seq: int
     rows: tuple[Row, ...]
     confirms: float | None = None
     leases: tuple[Lease, ...] = ()
+    gift: Gift | None = None
 
     def __reduce__(self) -> tuple[Callable[..., Offer], tuple[object, ...]]:
-        rows = [(row.id, row.number, row.data) for row in self.rows]
-        return _offer, (self.seq, rows, self.confirms, self.leases)
+        rows = [(row.id, row.number, row.data, row.spent) for row in self.rows]
+        return _offer, (self.seq, rows, self.confirms, self.leases, self.gift)
 
 
 @dataclass(slots=True, frozen=True)
@@ -97,7 +110,7 @@ class Reply:
     sent_at: float
 
     def __reduce__(self) -> tuple[Callable[..., Reply], tuple[object, ...]]:
-        answers = [(answer.id, answer.record, answer.failed) for answer in self.answers]
+        answers = [(answer.id, answer.record, answer.failed, answer.dollars) for answer in self.answers]
         return _reply, (self.seq, answers, self.sent_at)
 
 
@@ -105,12 +118,16 @@ class Reply:
 
 
 def _offer(
-    seq: int, rows: Iterable[tuple[LineId, int, bytes]], confirms: float | None, leases: tuple[Lease, ...]
+    seq: int,
+    rows: Iterable[tuple[LineId, int, bytes, float]],
+    confirms: float | None,
+    leases: tuple[Lease, ...],
+    gift: Gift | None,
 ) -> Offer:
-    return Offer(seq, tuple(Row(*row) for row in rows), confirms, leases)
+    return Offer(seq, tuple(Row(*row) for row in rows), confirms, leases, gift)
 
 
-def _reply(seq: int, answers: Iterable[tuple[LineId, bytes, bool]], sent_at: float) -> Reply:
+def _reply(seq: int, answers: Iterable[tuple[LineId, bytes, bool, float]], sent_at: float) -> Reply:
     return Reply(seq, tuple(Answer(*answer) for answer in answers), sent_at)
 
 
@@ -127,12 +144,12 @@ class DriverExchange:
         self._seq = 0
         self._confirms: float | None = None
 
-    def offer(self, rows: tuple[Row, ...], leases: tuple[Lease, ...] = ()) -> Offer:
+    def offer(self, rows: tuple[Row, ...], leases: tuple[Lease, ...] = (), gift: Gift | None = None) -> Offer:
         """Open the next exchange. Raises `ExchangeError` if the one before has no reply."""
         if self.open is not None:
             raise ExchangeError(f"exchange {self.open.seq} has no reply yet: repeat it")
         self._seq += 1
-        self.open = Offer(self._seq, rows, self._confirms, leases)
+        self.open = Offer(self._seq, rows, self._confirms, leases, gift)
         return self.open
 
     def accept(self, reply: Reply) -> bool:

@@ -88,6 +88,11 @@ class Ledger:
         account = self._actors.get(actor)
         return len(account.out) if account is not None else 0
 
+    def ids_at(self, actor: int) -> set[LineId]:
+        """Return the ids of the rows that are out at an actor."""
+        account = self._actors.get(actor)
+        return set(account.out) if account is not None else set()
+
     def room(self, actor: int) -> int:
         """Return the number of rows that an actor may take; 0 if it was given up."""
         account = self._actors.get(actor)
@@ -116,6 +121,15 @@ class Ledger:
             self._place[row.id] = None
             self._waiting.append(row)
             self._count_waiting += 1
+
+    def drop_waiting(self) -> int:
+        """Remove the rows that wait, because no more rows are sent. Return their number."""
+        dropped = [row.id for row in self._waiting if self._place.get(row.id, 0) is None]
+        for id in dropped:
+            del self._place[id]
+        self._waiting.clear()
+        self._count_waiting = 0
+        return len(dropped)
 
     def hand_out(self, actor: int) -> tuple[Row, ...]:
         """Return the rows that go to an actor now. They are out at it from now on."""

@@ -6,8 +6,10 @@ Knows batches, engines and exchanges. Must not know Ray, files, or which rows ot
 
 from __future__ import annotations
 
+import math
 import threading
 import time
+import uuid
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
@@ -16,12 +18,15 @@ from pathlib import Path
 
 import trio
 
-from ..batch import Batch, BatchError, Counters
+from ..batch import Batch, BatchBudget, BatchError, Counters
+from ..batch.budget import SPENT
 from ..batch.line_file import encoded
 from ..batch.lines import ChooseModel, LineId
 from ..batch.prices import price_list
+from ..cost import CostExtraError, check_installed, price
 from ..engine import open_engine
 from ..engine.traffic.coverage import EVERY_CALL
+from ..engine.traffic.leased_budget import LeasedBudget
 from ..engine.traffic.options import Traffic
 from ..engine.traffic.rate_limit import RateLimit
 from ..engine.traffic.route_options import Route
@@ -29,6 +34,7 @@ from ..providers.errors import InvalidRequestError
 from ..providers.json_values import JSONObject
 from ..providers.options import Retry
 from ..providers.provider import Provider
+from .amounts import AmountHolder, AmountReport, Gift
 from .exchange import ActorExchange, Answer, Offer, Reply, Row
 from .leases import Lease, LeaseRequest
 from .worker_rates import WorkerRates
@@ -58,6 +64,7 @@ class WorkerOptions:
     proxy: the proxy's URL; "" for none; None for the environment's.
     monitor: whether `manystream top` can watch the engine.
     priced: whether to record the cost of answers, if the extra `cost` is installed.
+    budgeted: whether calls may cost only what exchanges bring.
     """
 
     providers: tuple[Provider, ...]
@@ -72,6 +79,7 @@ class WorkerOptions:
     proxy: str | None = None
     monitor: bool = False
     priced: bool = True
+    budgeted: bool = False
 
 
 @dataclass(slots=True, frozen=True)
@@ -83,6 +91,7 @@ class WorkerReply:
     failure: why the worker can answer nothing more; empty if it goes on.
     final: whether every other worker would fail for this reason, too.
     requests: a request for each rate limit; empty while the worker starts.
+    amounts: what it has used of the budget, and needs; None while the worker starts, and without a budget.
     """
 
     reply: Reply
@@ -90,6 +99,7 @@ class WorkerReply:
     failure: str
     final: bool
     requests: tuple[LeaseRequest, ...] = ()
+    amounts: AmountReport | None = None
 
 
 class Worker:
@@ -104,7 +114,7 @@ class Worker:
         self._clock = clock
         self._lock = threading.Lock()
         self._first = threading.Condition(self._lock)
-        """notified of the first answer of an exchange, and of a failure"""
+        """notified of the first answer of an exchange, of a call that needs more of the budget, and of a failure"""
         self._failed = threading.Condition(self._lock)
         """notified of a failure only: a thread that woke up for each answer would cost more than the answer"""
         self._exchange = ActorExchange(clock())
@@ -115,6 +125,11 @@ class Worker:
         self._token: trio.lowlevel.TrioToken | None = None
         self._rates: WorkerRates | None = None
         self._batch: Batch | None = None
+        self._holder: AmountHolder | None = None
+        self._amounts: AmountReport | None = None
+        self._needs_more = False
+        """a call has begun to wait for more of the budget since the last reply"""
+        self._budget: BatchBudget | None = None
         self._wakeup = trio.Event()
         self._ended = False
         self._thread = threading.Thread(target=self._run, name="manystream worker", daemon=True)
@@ -124,13 +139,14 @@ class Worker:
         """Take the rows of an exchange, wait a moment for answers, and return them. Raises `ExchangeError`."""
         with self._lock:
             self._rows += self._exchange.receive(offer, self._clock())
-            self._in_trio(lambda: self._go_on(offer.leases))
+            self._in_trio(lambda: self._go_on(offer.leases, offer.gift))
             if self._first.wait_for(self._need_not_wait, FIRST_ANSWER_SECONDS):
                 self._failed.wait_for(lambda: self._failure != "", COLLECT_SECONDS)
             reply = self._exchange.reply(offer.seq, self._clock())
             counters = replace(self._counters, cost=dict(self._counters.cost), failures={})
             requests = self._rates.ask(reply.sent_at) if self._rates is not None else ()
-            return WorkerReply(reply, counters, self._failure, self._final, requests)
+            self._needs_more = False
+            return WorkerReply(reply, counters, self._failure, self._final, requests, self._amounts)
 
     def close(self) -> None:
         """End the batch and its thread. Calls that run are cancelled."""
@@ -142,7 +158,7 @@ class Worker:
     def _need_not_wait(self) -> bool:
         """Return whether an exchange need not wait longer for its first answer."""
         busy = bool(self._rows) or self._counters.running > 0
-        return self._exchange.has_answers or self._failure != "" or not busy
+        return self._exchange.has_answers or self._needs_more or self._failure != "" or not busy
 
     def _in_trio(self, function: Callable[[], None]) -> None:
         """Call a function in the batch's thread soon. The lock is held."""
@@ -152,14 +168,26 @@ class Worker:
 
     # --- the thread of the batch ---
 
-    def _go_on(self, leases: tuple[Lease, ...]) -> None:
-        """An exchange has come: use new leases, and start calls for some time more."""
+    def _go_on(self, leases: tuple[Lease, ...], gift: Gift | None) -> None:
+        """An exchange has come: use new leases and gifts, and start calls for some time more."""
         engine_now = trio.current_time()  # before the worker's clock: see `WorkerRates.receive`
         if self._rates is not None:
             self._rates.receive(leases, self._exchange.open_until, self._clock(), engine_now)
+        if self._holder is not None:
+            if gift is not None:
+                self._holder.receive(gift)
+            self._amounts = self._holder.report()
         if self._batch is not None:
             self._batch.count_waiting()
         self._wake()
+
+    def _need(self) -> None:
+        """A call waits for more of the budget: the next reply says so, soon."""
+        assert self._holder is not None
+        with self._lock:
+            self._amounts = self._holder.report()
+            self._needs_more = True
+            self._first.notify_all()
 
     def _wake(self) -> None:
         """Wake the generator of rows."""
@@ -185,19 +213,22 @@ class Worker:
         limit = options.limit or RateLimit(concurrent=options.concurrency)
         rates = WorkerRates({EVERY_CALL: limit}, trio.current_time())
         traffic = Traffic(rates=rates.declared, routes=options.routes, adaptive=options.adaptive)
+        if options.budgeted:
+            traffic = replace(traffic, budgets=(self._open_budget(),), price=price)
         failure: Exception | None = None
         async with open_engine(
             options.providers, retry=retry, proxy=options.proxy, monitor=options.monitor, traffic=traffic
         ) as engine:
             batch = Batch(
                 engine,
-                _Collector(self._add),
+                _Collector(self._add, self._budget),
                 options.choose_model,
                 concurrency=options.concurrency,
                 stream=options.stream,
                 source=options.source,
                 provider=options.providers[0].name,
                 price=price_list(*options.providers) if options.priced else None,
+                budget=self._budget,
             )
             with self._lock:
                 self._counters = batch.counters
@@ -210,6 +241,18 @@ class Worker:
         if failure is not None:  # raised here, since the engine would wrap it
             raise failure
 
+    def _open_budget(self) -> LeasedBudget:
+        """Return the engine's budget, of which exchanges bring the amounts. Raises `BatchError`."""
+        try:
+            check_installed()
+        except CostExtraError as error:
+            raise BatchError(f"--budget, on a worker's machine: {error}") from None
+        self._budget = BatchBudget(math.inf, price, self._options.providers)
+        self._budget.unpaid_in_a_row = math.inf  # the driver ends the batch
+        self._holder = AmountHolder(uuid.uuid4().hex)
+        self._holder.lease.on_need = self._need
+        return LeasedBudget.of(self._holder.lease)
+
     async def _lines(self, batch: Batch) -> AsyncGenerator[list[tuple[int, bytes]], None]:
         """Yield one row at a time, when a call can start at once.
 
@@ -221,6 +264,8 @@ class Worker:
             if self._rows and room and self._exchange.may_start(self._clock()):
                 with self._lock:
                     row = self._rows.popleft()
+                if self._budget is not None and row.spent:
+                    self._budget.note_line(row.id, row.spent)
                 yield [(row.number, row.data)]
             else:
                 await self._wakeup.wait()
@@ -228,6 +273,8 @@ class Worker:
 
     def _add(self, answer: Answer) -> None:
         with self._lock:
+            if self._holder is not None:
+                self._amounts = self._holder.report()
             is_first = not self._exchange.has_answers
             self._exchange.add(answer)
             if is_first:
@@ -238,17 +285,26 @@ class Worker:
 class _Collector:
     """The records of a worker's batch. They leave in exchanges instead of being written to files."""
 
-    def __init__(self, add: Callable[[Answer], None]) -> None:
+    def __init__(self, add: Callable[[Answer], None], budget: BatchBudget | None) -> None:
         self.answered: set[LineId] = set()
         self.failed: set[LineId] = set()
         self.answers_path = ROWS_PATH
         self.errors_path = ROWS_PATH
         self._add = add
+        self._budget = budget
 
     def record_answer(self, id: LineId, record: JSONObject) -> None:
-        self._add(Answer(id, encoded(record), failed=False))
+        self._add(Answer(id, encoded(record), False, self._dollars(id, record)))
 
     def record_failure(self, record: JSONObject) -> None:
         id = record["id"]
         assert isinstance(id, str | int)  # the driver sends no row without one
-        self._add(Answer(id, encoded(record), failed=True))
+        self._add(Answer(id, encoded(record), True, self._dollars(id, record)))
+
+    def leave_unpaid(self, id: LineId) -> None:
+        self._add(Answer(id, b"", failed=True))
+
+    def _dollars(self, id: LineId, record: JSONObject) -> float:
+        """Return the US dollars that the record has beyond those of earlier runs."""
+        spent = record.get(SPENT)
+        return spent - self._budget.of_line(id, 0.0) if self._budget is not None and type(spent) is float else 0.0

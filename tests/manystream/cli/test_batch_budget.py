@@ -221,7 +221,6 @@ def test_progress_shows_the_budget(simulator: Simulator, monkeypatch: pytest.Mon
         (["--budget", "much"], "argument --budget: invalid float value: 'much'"),
         (["--budget", "1", "--model", "other"], "--budget: genai-prices has no price of model 'other' at '127.0.0.1'"),
         (["--budget", "1", "--route", "sim-text,other"], "--budget: genai-prices has no price of model 'other'"),
-        (["--budget", "1", "--ray", "local", "--model", "sim-text"], "--budget is not supported with --ray"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(

@@ -360,7 +360,7 @@ async def test_a_full_disk_ends_the_batch(place: Place, mock_clock: MockClock, m
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Journal, "record_encoded", full)
-    with pytest.raises(BatchError, match=r"cannot write .*a\.jsonl or its failures: No space left on device"):
+    with pytest.raises(BatchError, match=r"cannot write .*a\.jsonl or a file beside it: No space left on device"):
         await place.run()
 
 

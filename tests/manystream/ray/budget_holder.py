@@ -1,0 +1,60 @@
+"""A holder of a part of a budget, with the account of an engine that uses it, and calls that cost what a test says."""
+
+from __future__ import annotations
+
+from manystream.engine.traffic.amounts import Amounts
+from manystream.engine.traffic.budget import BudgetRefusal, Budgets, Claim, Holding
+from manystream.engine.traffic.leased_budget import UNITS_PER_USD, AmountLease, LeasedBudget
+from manystream.engine.traffic.ticket import Ticket
+from manystream.ray.amounts import AmountHolder
+
+DOLLARS = UNITS_PER_USD
+
+
+class BudgetHolder:
+    """A holder whose calls wait, run and end.
+
+    running: what each running call has reserved.
+    waiting: the number of waiting calls.
+    refused: the number of calls that can never be paid for.
+    used: the US dollars of ended calls.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.holder: AmountHolder = AmountHolder(name)
+        self.lease: AmountLease = self.holder.lease
+        self.running: list[Holding] = []
+        self.waiting: int = 0
+        self.refused: int = 0
+        self.used: float = 0.0
+        self._budgets = Budgets((budget := LeasedBudget.of(self.lease),))
+        self.lease.listen(lambda: self._changed(budget))
+
+    def call(self, dollars: float) -> None:
+        """Start a call that costs at most so many US dollars. It may have to wait."""
+        ticket = Ticket(1.0, None)
+        found = self._budgets.claim(Claim(Amounts(usd=dollars), ticket), 0.0)
+        self.waiting += found is None
+        self._note(found)
+        self._go_on()
+
+    def end(self, place: int, dollars: float) -> None:
+        """End a running call, which has cost so many US dollars."""
+        self.used += dollars
+        self._budgets.settle(self.running.pop(place), Amounts(usd=dollars), 0.0)
+        self._go_on()
+
+    def _changed(self, budget: LeasedBudget) -> None:
+        self._budgets.lease_changed(budget)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        while (found := self._budgets.next(0.0)) is not None:
+            self.waiting -= 1
+            self._note(found[1])
+
+    def _note(self, found: object) -> None:
+        if isinstance(found, Holding):
+            self.running.append(found)
+        elif isinstance(found, BudgetRefusal):
+            self.refused += 1

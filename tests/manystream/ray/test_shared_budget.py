@@ -1,0 +1,244 @@
+"""The budget of a batch over a cluster: never more than the limit is spent, whatever happens to workers and drivers.
+
+Workers are accounts of real engines whose calls cost what the test says. The journal is a dict, and the file beside it
+is real.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from manystream.batch import BatchBudget, JournalError
+from manystream.batch.unrecorded import UnrecordedFile, read_unrecorded, unrecorded_path
+from manystream.ray.amounts import AmountReport, Gift
+from manystream.ray.shared_budget import SharedBudget
+from tests.manystream.ray.budget_holder import DOLLARS, BudgetHolder
+
+
+def no_price(*arguments: object) -> float:
+    raise AssertionError("no record needs a price")
+
+
+def open_shared(answers: Path, usd: float, records: dict[str, float]) -> SharedBudget:
+    budget = BatchBudget(usd, no_price, ())
+    for dollars in records.values():
+        budget.read_answer({"spent_usd": dollars})
+    budget.unrecorded = read_unrecorded(answers)
+    return SharedBudget(budget, answers)
+
+
+@pytest.fixture
+def answers(tmp_path: Path) -> Path:
+    return tmp_path / "a.jsonl"
+
+
+def test_a_gift_is_written_down_before_it_is_sent(answers: Path) -> None:
+    shared = open_shared(answers, 1.0, {})
+    assert not unrecorded_path(answers).exists()
+    gift = shared.give(0, AmountReport("w", needed=DOLLARS // 4, wanted=DOLLARS // 4))
+    assert gift == Gift("w", DOLLARS // 4, DOLLARS)
+    assert unrecorded_path(answers).read_text("utf-8").rstrip() == '{"unrecorded_usd": 0.250000000}'
+    again = open_shared(answers, 1.0, {})
+    assert again.spent == 0.25, "its worker may have spent it"
+
+
+def test_records_take_the_place_of_what_was_given(answers: Path) -> None:
+    shared = open_shared(answers, 1.0, {})
+    shared.give(0, AmountReport("w", needed=DOLLARS // 4, wanted=DOLLARS // 4))
+    shared.recorded(0.2, failed=False)
+    shared.give(0, AmountReport("w", DOLLARS // 4, DOLLARS // 5))
+    assert read_unrecorded(answers) == pytest.approx(0.05)
+    assert open_shared(answers, 1.0, {"q1": 0.2}).spent == 0.25
+    shared.settle(0)
+    shared.close()
+    assert not unrecorded_path(answers).exists(), "the records show everything"
+
+
+def test_what_a_lost_worker_was_given_stays_counted(answers: Path) -> None:
+    shared = open_shared(answers, 1.0, {})
+    shared.give(0, AmountReport("w", needed=DOLLARS // 4, wanted=DOLLARS // 4))
+    shared.lose(0, {"q1", "q2"})
+    assert (shared.spent, shared.lost) == (0.25, 0.25)
+    shared.close()
+    assert open_shared(answers, 1.0, {}).spent == 0.25
+
+
+def test_a_lost_worker_that_answers_all_its_rows_is_settled(answers: Path) -> None:
+    shared = open_shared(answers, 1.0, {})
+    shared.give(0, AmountReport("w", needed=DOLLARS // 4, wanted=DOLLARS // 4))
+    shared.lose(0, {"q1", "q2"})
+    shared.recorded(0.1, failed=False)
+    shared.late(0, ["q1"], AmountReport("w", DOLLARS // 4, DOLLARS // 10))
+    assert (shared.spent, read_unrecorded(answers)) == (0.25, pytest.approx(0.15))
+    shared.late(0, ["q2"], AmountReport("w", DOLLARS // 4, DOLLARS // 5))
+    assert (shared.spent, shared.lost) == (0.2, 0.0)
+    assert read_unrecorded(answers) == pytest.approx(0.1), "the answer to q2 was late, and has no record"
+
+
+def test_rows_that_are_refused_in_a_row_end_the_run(answers: Path) -> None:
+    shared = open_shared(answers, 1.0, {})
+    for _ in range(9):
+        shared.refuse()
+    shared.recorded(0.0, failed=True)
+    assert not shared.is_spent
+    shared.refuse()
+    assert shared.is_spent
+    shared.recorded(0.1, failed=False)
+    assert not shared.is_spent
+
+
+@pytest.mark.parametrize("text", ["{}", "[1]", "half", '{"unrecorded_usd": "1"}', '{"unrecorded_usd": -1}'])
+def test_a_file_that_cannot_be_read_is_reported(answers: Path, text: str) -> None:
+    unrecorded_path(answers).write_text(text, "utf-8")
+    with pytest.raises(JournalError, match=r"a\.budget\.json is not from a batch: it must be"):
+        read_unrecorded(answers)
+
+
+def test_an_empty_file_holds_nothing_and_a_long_one_is_overwritten(answers: Path) -> None:
+    path = unrecorded_path(answers)
+    path.write_text("", "utf-8")
+    assert read_unrecorded(answers) == 0.0
+    path.write_text(" " * 100 + '{"unrecorded_usd": 1}', "utf-8")
+    assert read_unrecorded(answers) == 1.0
+    file = UnrecordedFile(answers)
+    file.write(2.5)
+    assert read_unrecorded(answers) == 2.5
+    file.close(2.5)
+    file = UnrecordedFile(answers)
+    file.close(0.0)
+    assert not path.exists()
+
+
+@dataclass(slots=True)
+class Worker:
+    """A worker, the exchange that is under way, and the answers that the driver does not have yet."""
+
+    number: int
+    budget: BudgetHolder
+    rows: list[str] = field(default_factory=list)
+    """the rows of the running calls, in their order"""
+    out: set[str] = field(default_factory=set)
+    answers: list[tuple[str, float]] = field(default_factory=list)
+    reply: tuple[list[tuple[str, float]], AmountReport] | None = None
+    gift: Gift | None = None
+    dead: bool = False
+
+
+@dataclass(slots=True)
+class World:
+    """A driver, its workers, a journal, and faults: workers that die or are given up, drivers that are killed."""
+
+    random: random.Random
+    limit: float
+    answers: Path
+    driver: SharedBudget = field(init=False)
+    records: dict[str, float] = field(default_factory=dict)
+    workers: list[Worker] = field(default_factory=list)
+    everybody: list[Worker] = field(default_factory=list)
+    count: int = 0
+
+    def __post_init__(self) -> None:
+        self.driver = open_shared(self.answers, self.limit, self.records)
+
+    @property
+    def cost(self) -> float:
+        """What all calls have cost, and what running calls may cost."""
+        used = sum(worker.budget.used for worker in self.everybody)
+        return used + sum(one.amounts.usd for worker in self.everybody for one in worker.budget.running)
+
+    def step(self) -> None:
+        few = (self.join, self.die, self.give_up, self.kill_driver)
+        self.random.choice((*few, *(6 * [self.call, self.end, self.exchange])))()
+        assert self.cost <= self.limit * (1 + 1e-6)
+        assert self.driver.spent <= self.limit * (1 + 1e-6)
+
+    def one(self) -> Worker | None:
+        return self.random.choice(self.workers) if self.workers else None
+
+    def join(self) -> None:
+        if len(self.workers) < 5:
+            self.count += 1
+            self.workers.append(Worker(self.count, BudgetHolder(f"w{self.count}")))
+            self.everybody.append(self.workers[-1])
+
+    def call(self) -> None:
+        """Start a call. A worker of a driver that was killed may start calls for some time, too."""
+        worker = self.random.choice(self.everybody) if self.everybody else None
+        if worker is not None and not worker.dead:
+            worker.budget.call(self.limit * self.random.choice((0.001, 0.01, 0.1, 0.3)) * self.random.random())
+
+    def end(self) -> None:
+        worker = self.random.choice(self.everybody) if self.everybody else None
+        if worker is None or not worker.budget.running or worker.dead:
+            return
+        self.count += 1
+        dollars = self.random.choice((0.0, 0.5, 1.0)) * worker.budget.running[0].amounts.usd
+        worker.budget.end(0, dollars)
+        worker.answers.append((f"q{self.count}", dollars))
+
+    def exchange(self) -> None:
+        """Let one message arrive: a gift, or a reply."""
+        worker = self.one()
+        if worker is None or worker.dead:
+            return
+        if worker.reply is None:
+            if worker.gift is not None:
+                worker.budget.holder.receive(worker.gift)
+            worker.reply, worker.answers = (worker.answers, worker.budget.holder.report()), []
+            return
+        answers, report = worker.reply
+        worker.reply = None
+        for id, dollars in answers:
+            if self.random.random() < 0.9:  # otherwise another worker has answered the row before
+                self.records[id] = dollars
+                self.driver.recorded(dollars, failed=False)
+        if self.random.random() < 0.05:
+            self.kill_driver()  # before it has written anything beside the records
+            return
+        worker.gift = self.driver.give(worker.number, report)
+
+    def die(self) -> None:
+        """End a worker with its calls, which have cost a part of what they reserved. Nobody learns what."""
+        worker = self.one()
+        if worker is None:
+            return
+        for _ in list(worker.budget.running):
+            worker.budget.end(0, self.random.random() * worker.budget.running[0].amounts.usd)
+        worker.budget.running.clear()
+        worker.dead = True
+        self.lose(worker)
+
+    def give_up(self) -> None:
+        """Give a worker up that lives on. Its replies arrive too late, or never."""
+        worker = self.one()
+        if worker is None:
+            return
+        self.lose(worker)
+        if self.random.random() < 0.5 and worker.reply is not None:
+            answers, report = worker.reply
+            self.driver.late(worker.number, [id for id, _ in answers], report)
+
+    def lose(self, worker: Worker) -> None:
+        self.workers.remove(worker)
+        self.driver.lose(worker.number, {"a row without an answer"})
+
+    def kill_driver(self) -> None:
+        """Start a new driver. The workers of the old one go on for some time, and nobody asks them."""
+        self.workers.clear()
+        self.driver = open_shared(self.answers, self.limit, self.records)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32), limit=st.sampled_from((0.001, 1.0, 5000.0)))
+def test_the_limit_holds_whatever_happens(seed: int, limit: float) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        world = World(random.Random(seed), limit, Path(folder) / "a.jsonl")
+        for _ in range(300):
+            world.step()
