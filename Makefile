@@ -74,7 +74,7 @@ ray: ## test batches and data sets on a Ray cluster of three nodes, in its own e
 		build/ray/bin/python -m pip -qq --disable-pip-version-check install --constraint constraints.txt \
 		setuptools pytest pytest-trio pytest-timeout hypothesis trustme --requirement tests/ray/requirements.txt && \
 		build/ray/bin/python -m pip -qq --disable-pip-version-check install --constraint constraints.txt \
-		--no-build-isolation --editable .; }
+		--no-build-isolation --editable '.[cost]'; }
 	@build/ray/bin/python -m pytest -q -s -m cluster -o faulthandler_timeout=0 tests/ray $(TEST)
 
 # The servers and codecs that the suite needs are in an environment of its own.

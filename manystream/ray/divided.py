@@ -30,7 +30,8 @@ def divided(
         return traffic, {}
     if traffic.budgets:
         raise InvalidRequestError(
-            "traffic.budgets", f"cannot be divided among {actors} actors: use 1 actor, or `manystream batch --ray --budget`"
+            "traffic.budgets",
+            f"cannot be divided among {actors} actors: use 1 actor, or `manystream batch --ray --budget`",
         )
     rates = {key: _part(key, limit, actors) for key, limit in traffic.rates.items()}
     shared: dict[str, RateLimit] = {}

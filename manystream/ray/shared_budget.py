@@ -24,7 +24,7 @@ class SharedBudget:
     budget: the budget of all runs together. The run's journal was opened with it, and is open.
     answers: the file of answers.
 
-    refused: number of rows that the budget did not allow, without an answer between them.
+    is_spent: whether no further row is sent: the budget has refused several in a row.
     """
 
     def __init__(self, budget: BatchBudget, answers: Path) -> None:
@@ -35,7 +35,9 @@ class SharedBudget:
         self._reports: dict[int, AmountReport] = {}
         """worker → its last report"""
         self._rows_of_dead: dict[int, set[LineId]] = {}
-        self.refused: int = 0
+        self._refused = 0
+        """number of rows that the budget did not allow, without an answer between them"""
+        self.is_spent: bool = False
 
     def __repr__(self) -> str:
         return f"<SharedBudget {self._keeper!r}>"
@@ -50,11 +52,6 @@ class SharedBudget:
         """The US dollars that workers which were lost in this run may have spent, beyond what they have reported."""
         return self._keeper.lost / UNITS_PER_USD
 
-    @property
-    def is_spent(self) -> bool:
-        """Whether no further row is sent: the budget has refused several in a row."""
-        return self.refused >= self._budget.unpaid_in_a_row
-
     def spent_before(self, id: LineId) -> float:
         """Return the US dollars that a line without an answer has cost in earlier runs."""
         return self._budget.of_line(id, 0.0)
@@ -63,11 +60,12 @@ class SharedBudget:
         """Note that the journal has a record of so many US dollars: an answer, or a failure."""
         self._recorded += dollars
         if not failed:
-            self.refused = 0
+            self._refused = 0
 
     def refuse(self) -> None:
         """Note that the budget did not allow a row."""
-        self.refused += 1
+        self._refused += 1
+        self.is_spent = self.is_spent or self._refused >= self._budget.unpaid_in_a_row
 
     def give(self, worker: int, report: AmountReport) -> Gift | None:
         """Return what to send to a worker that has reported. It is written down. Raises `OSError`."""

@@ -17,13 +17,17 @@ LOOK = 0.1
 
 
 class Run:
-    """A command that runs, and its files. At the end of the block it is killed if it still runs."""
+    """A command that runs, and its files. At the end of the block it is killed if it still runs.
 
-    def __init__(self, folder: Path, address: str, url: str, *more: str, rows: int = ROWS) -> None:
+    more: further words of the command line.
+    options: further members of each line.
+    """
+
+    def __init__(self, folder: Path, address: str, url: str, *more: str, rows: int = ROWS, **options: object) -> None:
         prompts, self.answers = folder / "p.jsonl", folder / "a.jsonl"
         if not prompts.exists():
             message = {"role": "user", "content": "simulate: delay=0.5"}
-            lines = (json.dumps({"id": f"q{number}", "messages": [message]}) for number in range(rows))
+            lines = (json.dumps({"id": f"q{number}", "messages": [message], **options}) for number in range(rows))
             prompts.write_text("\n".join(lines), "utf-8")
         self.output = ""
         self.rows = rows
@@ -58,8 +62,8 @@ class Run:
             time.sleep(LOOK)
         assert self.process.poll() is None, self.process.communicate()[0]
 
-    def end(self) -> float:
-        """Wait until the command has ended with status 0. Return its longest pause without an answer, in seconds.
+    def end(self, status: int = 0) -> float:
+        """Wait until the command has ended with this status. Return its longest pause without an answer, in seconds.
 
         A time during which this process did not run either counts as no pause of the command.
         """
@@ -75,7 +79,7 @@ class Run:
                 pause, last, seen = max(pause, now - last), now, self.count
         assert self.process.poll() is not None, f"{self.count} answers after {WAIT} seconds"
         self.output = self.process.communicate(timeout=10)[0]
-        assert self.process.returncode == 0, self.output
+        assert self.process.returncode == status, self.output
         return pause
 
     @property

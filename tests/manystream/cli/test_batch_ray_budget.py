@@ -6,7 +6,9 @@ The workers are threads of this process, in place of Ray's. An answer costs 2 ce
 from __future__ import annotations
 
 import json
+import os
 import pickle
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,19 +28,37 @@ FILES = ("p.jsonl", "-o", "a.jsonl", "--plain", "--ray", "local", "--actors", "3
 REST = Path("a.budget.json")
 
 
-class LossyCluster(ThreadCluster):
-    """A cluster that loses a worker after three replies with answers. The worker's calls go on, and nobody learns how
-    they end."""
+Events = list[Replied | Unreachable | Died]
+
+
+class FaultyCluster(ThreadCluster):
+    """A cluster on which something happens after three replies with answers."""
 
     replies = 0
 
-    def collect(self, seconds: float) -> list[Replied | Unreachable | Died]:
+    def collect(self, seconds: float) -> Events:
         events = super().collect(seconds)
         before = self.replies
         self.replies += sum(isinstance(event, Replied) and bool(event.reply.reply.answers) for event in events)
-        if not before < 3 <= self.replies:
-            return events
-        return [Died(min(self.workers), "its machine has died"), *events]
+        return [*self.happen(), *events] if before < 3 <= self.replies else events
+
+    def happen(self) -> Events:
+        raise NotImplementedError
+
+
+class LossyCluster(FaultyCluster):
+    """A cluster that loses a worker. The worker's calls go on, and nobody learns how they end."""
+
+    def happen(self) -> Events:
+        return [Died(min(self.workers), "its machine has died")]
+
+
+class InterruptedCluster(FaultyCluster):
+    """A cluster whose user presses Ctrl-C."""
+
+    def happen(self) -> Events:
+        os.kill(os.getpid(), signal.SIGINT)
+        return []
 
 
 @pytest.fixture
@@ -131,6 +151,22 @@ def test_what_a_lost_worker_had_counts_as_spent(
     assert batch(simulator, "--budget", "9", "--concurrency", "30") == 0
     assert sorted(int(record["id"]) for record in records()) == list(range(200))
     assert json.loads(REST.read_text("utf-8"))["unrecorded_usd"] == pytest.approx(lost)
+
+
+def test_calls_that_were_interrupted_count_as_spent(
+    simulator: Simulator, folder: Path, clusters: list[ThreadCluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompts(folder, 200, "simulate: delay=0.05")
+    put_in_place(monkeypatch, clusters, InterruptedCluster)
+    assert batch(simulator, "--budget", "3", "--concurrency", "30") == 130
+    unrecorded = json.loads(REST.read_text("utf-8"))["unrecorded_usd"] if REST.exists() else 0.0
+    answered = len(records())
+    assert unrecorded <= 30 * CENTS + 1e-6, "the workers have returned what no call had reserved"
+    assert paid(simulator) * CENTS <= answered * CENTS + unrecorded + 1e-6
+    put_in_place(monkeypatch, clusters, ThreadCluster)
+    assert batch(simulator, "--budget", "3", "--concurrency", "30") == 1
+    assert paid(simulator) * CENTS <= 3 + 1e-9
+    assert len(records()) * CENTS + unrecorded == pytest.approx(3, abs=CENTS)
 
 
 def test_a_plain_batch_counts_what_lost_workers_had(

@@ -84,6 +84,8 @@ def test_a_lost_worker_that_answers_all_its_rows_is_settled(answers: Path) -> No
 
 def test_rows_that_are_refused_in_a_row_end_the_run(answers: Path) -> None:
     shared = open_shared(answers, 1.0, {})
+    shared.refuse()
+    shared.recorded(0.1, failed=False)
     for _ in range(9):
         shared.refuse()
     shared.recorded(0.0, failed=True)
@@ -91,7 +93,7 @@ def test_rows_that_are_refused_in_a_row_end_the_run(answers: Path) -> None:
     shared.refuse()
     assert shared.is_spent
     shared.recorded(0.1, failed=False)
-    assert not shared.is_spent
+    assert shared.is_spent, "no further row is sent, although a call that ran has ended well"
 
 
 @pytest.mark.parametrize("text", ["{}", "[1]", "half", '{"unrecorded_usd": "1"}', '{"unrecorded_usd": -1}'])
@@ -122,13 +124,14 @@ class Worker:
 
     number: int
     budget: BudgetHolder
-    rows: list[str] = field(default_factory=list)
-    """the rows of the running calls, in their order"""
-    out: set[str] = field(default_factory=set)
-    answers: list[tuple[str, float]] = field(default_factory=list)
+    answers: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
     reply: tuple[list[tuple[str, float]], AmountReport] | None = None
     gift: Gift | None = None
     dead: bool = False
+
+    def receive(self) -> None:
+        if self.gift is not None and not self.dead:
+            self.budget.holder.receive(self.gift)
 
 
 @dataclass(slots=True)
@@ -139,10 +142,12 @@ class World:
     limit: float
     answers: Path
     driver: SharedBudget = field(init=False)
-    records: dict[str, float] = field(default_factory=dict)
-    workers: list[Worker] = field(default_factory=list)
-    everybody: list[Worker] = field(default_factory=list)
+    records: dict[str, float] = field(default_factory=dict[str, float])
+    workers: list[Worker] = field(default_factory=list[Worker])
+    everybody: list[Worker] = field(default_factory=list[Worker])
     count: int = 0
+    deadly: float = 0.02
+    """how often the driver is killed while it handles a reply"""
 
     def __post_init__(self) -> None:
         self.driver = open_shared(self.answers, self.limit, self.records)
@@ -154,8 +159,8 @@ class World:
         return used + sum(one.amounts.usd for worker in self.everybody for one in worker.budget.running)
 
     def step(self) -> None:
-        few = (self.join, self.die, self.give_up, self.kill_driver)
-        self.random.choice((*few, *(6 * [self.call, self.end, self.exchange])))()
+        few = (*(4 * [self.join]), self.die, self.give_up, self.kill_driver)
+        self.random.choice((*few, *(20 * [self.call, self.end, self.exchange])))()
         assert self.cost <= self.limit * (1 + 1e-6)
         assert self.driver.spent <= self.limit * (1 + 1e-6)
 
@@ -189,8 +194,7 @@ class World:
         if worker is None or worker.dead:
             return
         if worker.reply is None:
-            if worker.gift is not None:
-                worker.budget.holder.receive(worker.gift)
+            worker.receive()
             worker.reply, worker.answers = (worker.answers, worker.budget.holder.report()), []
             return
         answers, report = worker.reply
@@ -199,7 +203,7 @@ class World:
             if self.random.random() < 0.9:  # otherwise another worker has answered the row before
                 self.records[id] = dollars
                 self.driver.recorded(dollars, failed=False)
-        if self.random.random() < 0.05:
+        if self.random.random() < self.deadly:
             self.kill_driver()  # before it has written anything beside the records
             return
         worker.gift = self.driver.give(worker.number, report)
@@ -227,12 +231,31 @@ class World:
 
     def lose(self, worker: Worker) -> None:
         self.workers.remove(worker)
+        worker.receive()  # it was on its way
         self.driver.lose(worker.number, {"a row without an answer"})
 
     def kill_driver(self) -> None:
         """Start a new driver. The workers of the old one go on for some time, and nobody asks them."""
+        for worker in self.workers:
+            worker.receive()  # it was on its way
         self.workers.clear()
         self.driver = open_shared(self.answers, self.limit, self.records)
+
+
+    def use_the_rest(self) -> None:
+        """Let every process that lives start calls as long as it may, and a new worker spend what the driver has."""
+        for worker in self.everybody:
+            if not worker.dead:
+                for _ in range(40):
+                    worker.budget.call(self.limit / 100)
+        self.workers.clear()
+        self.deadly = 0.0
+        self.join()
+        for _ in range(110):
+            self.workers[0].budget.call(self.limit / 100)
+            self.exchange()
+            self.exchange()
+        assert self.cost <= self.limit * (1 + 1e-6)
 
 
 @settings(max_examples=60, deadline=None)
@@ -242,3 +265,4 @@ def test_the_limit_holds_whatever_happens(seed: int, limit: float) -> None:
         world = World(random.Random(seed), limit, Path(folder) / "a.jsonl")
         for _ in range(300):
             world.step()
+        world.use_the_rest()

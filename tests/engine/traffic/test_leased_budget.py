@@ -1,0 +1,67 @@
+"""A part of a shared budget: calls wait until their engine is given more, and are refused if it never can be."""
+
+from __future__ import annotations
+
+from manystream.engine.traffic.amounts import Amounts
+from manystream.engine.traffic.budget import BudgetRefusal, Budgets, Claim, Holding
+from manystream.engine.traffic.leased_budget import UNITS_PER_USD, AmountLease, LeasedBudget
+from manystream.engine.traffic.ticket import Ticket
+
+
+class Place:
+    """A lease, the budget of it, and the calls that wait."""
+
+    def __init__(self) -> None:
+        self.lease = AmountLease()
+        self.budget = LeasedBudget.of(self.lease)
+        self.budgets = Budgets((self.budget,))
+        self.lease.listen(lambda: self.budgets.lease_changed(self.budget))
+        self.needs: list[int] = []
+        self.lease.on_need = lambda: self.needs.append(self.lease.needed)
+
+    def claim(self, dollars: float) -> Claim:
+        claim = Claim(Amounts(usd=dollars), Ticket(1.0, None))
+        assert self.budgets.claim(claim, 0.0) is None
+        return claim
+
+
+def test_a_call_waits_until_its_engine_is_given_enough() -> None:
+    place = Place()
+    claim = place.claim(0.5)
+    assert place.needs == [UNITS_PER_USD // 2]
+    assert claim.waiting_for == "usd of a part of the engine's budget, reserved by 0 calls, 0 ahead"
+    place.lease.change(UNITS_PER_USD // 4, UNITS_PER_USD)
+    assert place.budgets.has_changed
+    assert place.budgets.next(0.0) is None
+    place.lease.change(UNITS_PER_USD // 2, UNITS_PER_USD)
+    found = place.budgets.next(0.0)
+    assert found is not None
+    assert isinstance(found[1], Holding)
+    assert (place.lease.free, place.lease.needed) == (0, 0)
+    place.budgets.settle(found[1], Amounts(usd=0.1), 0.0)
+    assert (place.lease.spent, place.lease.free) == (UNITS_PER_USD // 10, 4 * UNITS_PER_USD // 10)
+    (figures,) = place.budgets.statistics(0.0)
+    assert (figures.limit.usd, figures.spent.usd) == (0.5, 0.1)
+
+
+def test_a_call_is_refused_when_its_engine_can_never_be_given_enough() -> None:
+    place = Place()
+    place.claim(0.5)
+    place.claim(0.2)
+    assert place.lease.wanted == UNITS_PER_USD, "two calls such as the first"
+    place.lease.change(0, 3 * UNITS_PER_USD // 10)
+    found = place.budgets.next(0.0)
+    assert found is not None
+    assert isinstance(found[1], BudgetRefusal)
+    assert found[1].message == (
+        "the engine's budget allows 0.3 usd: 0 are spent, 0 are reserved, and this call may use 0.5"
+    )
+    assert place.budgets.next(0.0) is None
+    assert place.lease.needed == UNITS_PER_USD // 5, "the second one may fit"
+
+
+def test_a_call_that_leaves_needs_nothing_more() -> None:
+    place = Place()
+    claim = place.claim(0.5)
+    place.budgets.leave(claim)
+    assert (place.lease.needed, place.lease.wanted) == (0, 0)
