@@ -241,7 +241,6 @@ class World:
         self.workers.clear()
         self.driver = open_shared(self.answers, self.limit, self.records)
 
-
     def use_the_rest(self) -> None:
         """Let every process that lives start calls as long as it may, and a new worker spend what the driver has."""
         for worker in self.everybody:
