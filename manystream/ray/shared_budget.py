@@ -88,12 +88,16 @@ class SharedBudget:
     def lose(self, worker: int, rows: set[LineId]) -> None:
         """Note that a worker was given up: what it was given counts as spent, as long as it may still spend it.
 
-        rows: the ids of the rows that it has not answered.
+        rows: the ids of the rows that it has not answered. Without any, it spends nothing more.
         """
         report = self._reports.get(worker)
-        if report is not None:
-            self._keeper.lose(report.holder)
-            self._rows_of_dead[worker] = rows
+        if report is None:
+            return
+        if not rows:
+            self.settle(worker)
+            return
+        self._keeper.lose(report.holder)
+        self._rows_of_dead[worker] = rows
 
     def late(self, worker: int, answered: Iterable[LineId], report: AmountReport | None) -> None:
         """Note a late reply of a worker that was given up. When it has answered all its rows, it spends nothing more.

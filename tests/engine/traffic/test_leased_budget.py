@@ -44,7 +44,7 @@ def test_a_call_waits_until_its_engine_is_given_enough() -> None:
     assert (figures.limit.usd, figures.spent.usd) == (0.5, 0.1)
 
 
-def test_a_call_is_refused_when_its_engine_can_never_be_given_enough() -> None:
+def test_a_call_is_refused_if_its_engine_never_gets_enough() -> None:
     place = Place()
     place.claim(0.5)
     place.claim(0.2)

@@ -70,6 +70,15 @@ def test_what_a_lost_worker_was_given_stays_counted(answers: Path) -> None:
     assert open_shared(answers, 1.0, {}).spent == 0.25
 
 
+def test_a_lost_worker_without_rows_has_spent_what_it_reported(answers: Path) -> None:
+    shared = open_shared(answers, 1.0, {})
+    shared.give(0, AmountReport("w", needed=DOLLARS // 4, wanted=DOLLARS // 4))
+    shared.give(0, AmountReport("w", DOLLARS // 4, DOLLARS // 10))
+    shared.lose(0, set())
+    shared.lose(1, {"q1"})
+    assert (shared.spent, shared.lost) == (0.1, 0.0), "worker 1 has not reported, so it was given nothing"
+
+
 def test_a_lost_worker_that_answers_all_its_rows_is_settled(answers: Path) -> None:
     shared = open_shared(answers, 1.0, {})
     shared.give(0, AmountReport("w", needed=DOLLARS // 4, wanted=DOLLARS // 4))
@@ -103,7 +112,7 @@ def test_a_file_that_cannot_be_read_is_reported(answers: Path, text: str) -> Non
         read_unrecorded(answers)
 
 
-def test_an_empty_file_holds_nothing_and_a_long_one_is_overwritten(answers: Path) -> None:
+def test_an_empty_file_holds_nothing_and_a_long_one_is_replaced(answers: Path) -> None:
     path = unrecorded_path(answers)
     path.write_text("", "utf-8")
     assert read_unrecorded(answers) == 0.0
