@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -165,12 +165,21 @@ def test_an_answer_whose_cost_is_unknown_is_reported(
 
 
 def test_a_failure_that_cost_something_is_counted(simulator: Simulator) -> None:
-    prompts(Path.cwd(), 2, "simulate: events=40,cut=20,times=1,key=budget")
-    assert batch(simulator, "--budget", "1", "--stream", "--attempts", "1", "--concurrency", "1") == 1
+    fail_and_go_on(partial(batch, simulator), "budget")
+
+
+def fail_and_go_on(batch: Callable[..., int], key: str) -> None:
+    """Check that a line which fails after it has cost something counts with this cost in later runs.
+
+    batch: runs the command with further words.
+    key: a name that the simulator has not seen.
+    """
+    prompts(Path.cwd(), 2, f"simulate: events=40,cut=20,times=1,key={key}")
+    assert batch("--budget", "1", "--stream", "--attempts", "1", "--concurrency", "1") == 1
     (failure,) = records("a.errors.jsonl")
     assert failure["spent_usd"] == CENTS
-    assert batch(simulator, "--budget", "0.05", "--retry-failed") == 1, "four cents are spent"
-    assert batch(simulator, "--budget", "0.06", "--retry-failed") == 0
+    assert batch("--budget", "0.05", "--retry-failed") == 1, "four cents are spent"
+    assert batch("--budget", "0.06", "--retry-failed") == 0
     assert [record["spent_usd"] for record in records()] == [CENTS, 2 * CENTS]
 
 

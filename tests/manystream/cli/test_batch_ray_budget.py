@@ -11,6 +11,7 @@ import pickle
 import signal
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from manystream.cli import batch_ray, main
 from manystream.ray.cluster import Died, Replied, Unreachable
 from manystream.ray.worker import WorkerOptions
 from manystream.simulator import Simulator, open_simulator_thread
-from tests.manystream.cli.test_batch_budget import CENTS, folder, prompts, records
+from tests.manystream.cli.test_batch_budget import CENTS, fail_and_go_on, folder, prompts, records
 from tests.manystream.ray.thread_cluster import ThreadCluster, connect
 
 __all__ = ["folder"]
@@ -183,14 +184,8 @@ def test_a_plain_batch_counts_what_lost_workers_had(
     assert "a.budget.json is not from a batch" in capsys.readouterr().err
 
 
-def test_a_failure_that_cost_something_is_counted_with_its_line(simulator: Simulator, folder: Path) -> None:
-    prompts(folder, 2, "simulate: events=40,cut=20,times=1,key=ray-budget")
-    assert batch(simulator, "--budget", "1", "--stream", "--attempts", "1", "--concurrency", "1") == 1
-    (failure,) = records("a.errors.jsonl")
-    assert failure["spent_usd"] == CENTS
-    assert batch(simulator, "--budget", "0.05", "--retry-failed") == 1, "four cents are spent"
-    assert batch(simulator, "--budget", "0.06", "--retry-failed") == 0
-    assert [record["spent_usd"] for record in records()] == [CENTS, 2 * CENTS]
+def test_a_failure_that_cost_something_is_counted_with_its_line(simulator: Simulator) -> None:
+    fail_and_go_on(partial(batch, simulator), "ray-budget")
     assert not REST.exists()
 
 
