@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 from .dialect import Headers
 from .quota_report import DAY, MINUTE, SECOND, ReportedLimit, Unit
-from .retry_hints import duration_ms
+from .retry_hints import duration_ms, unrepeated
 
 ResetForm: TypeAlias = Literal["span", "moment", "milliseconds"]
 
@@ -73,12 +73,13 @@ def read_rows(rows: Iterable[HeaderRow], headers: Headers, now: float, ignored: 
     for row in rows:
         if not (row.limit in headers or row.remaining in headers):
             continue
-        limit, remaining = amount(headers.get(row.limit)), amount(headers.get(row.remaining))
+        allowed, left, ends = (unrepeated(headers.get(name, "")) for name in (row.limit, row.remaining, row.reset))
+        limit, remaining = amount(allowed), amount(left)
         if not limit:
             # Servers write "unknown" as -1 of -1 or 0 of 0. A remaining amount without a limit gives no rate.
             ignored.append(row.limit if row.limit in headers else row.remaining)
             continue
-        reset = seconds_until(headers.get(row.reset), row.reset_form, now)
+        reset = seconds_until(ends, row.reset_form, now)
         if remaining is None and row.remaining in headers:
             ignored.append(row.remaining)
         if reset is None and row.reset in headers:
@@ -86,7 +87,7 @@ def read_rows(rows: Iterable[HeaderRow], headers: Headers, now: float, ignored: 
         daily = row.may_be_daily and reset is not None and reset > LONGEST_MINUTE
         name = f"{row.name} per day" if daily else row.name
         window = DAY if daily else row.window
-        step = MILLISECOND if _is_fine(headers.get(row.reset, ""), row.reset_form) else SECOND
+        step = MILLISECOND if _is_fine(ends, row.reset_form) else SECOND
         found.append(ReportedLimit(name, row.unit, window, limit, remaining, reset, row.tier, step))
     return tuple(found)
 

@@ -47,10 +47,20 @@ def retry_after_ms(headers: Mapping[str, str], now: float, *, status: int = 0) -
         request may have needed more than was left. Otherwise only buckets count that are empty or do not report what is
         left.
     """
-    hint = _bounded(_milliseconds(headers.get("retry-after-ms", "")))
+    hint = _bounded(_milliseconds(unrepeated(headers.get("retry-after-ms", ""))))
     if hint == NO_HINT:
         hint = _bounded(_retry_after(headers.get("retry-after", ""), now))
     return _bucket_reset(headers, now, status) if hint == NO_HINT else hint
+
+
+def unrepeated(text: str) -> str:
+    """Return the value of a header that was sent several times with the same value, as a proxy does that adds what the
+    server has sent already. Such values arrive joined by commas. Any other text is returned as it is.
+    """
+    if "," not in text:
+        return text
+    values = {value.strip() for value in text.split(",")}
+    return values.pop() if len(values) == 1 else text
 
 
 def duration_ms(text: str) -> float | None:
@@ -144,8 +154,8 @@ def _bucket_reset(headers: Mapping[str, str], now: float, status: int) -> int:
             match = pattern.fullmatch(name)
             if match is None:
                 continue
-            wait = _bounded(read(value, now))
-            remaining = _milliseconds(headers.get(remaining_name.format(match[1]), ""))
+            wait = _bounded(read(unrepeated(value), now))
+            remaining = _milliseconds(unrepeated(headers.get(remaining_name.format(match[1]), "")))
             if wait == NO_HINT:
                 continue
             if remaining == 0:

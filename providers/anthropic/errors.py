@@ -7,6 +7,7 @@ proxies and compatible servers. Must not know streams.
 
 from __future__ import annotations
 
+import re
 from typing import TypeGuard
 
 from ..context_overflow import is_context_overflow
@@ -47,6 +48,11 @@ SPENT_CODES = frozenset(
 
 FILTER_PHRASE = "content filtering policy"
 """The message of an output that Anthropic's filter stopped, which is an invalid_request_error without a code."""
+
+SPENT_PHRASE = re.compile(r"specified API usage limits|credit balance is too low")
+"""The message of a used-up balance, or of a spending limit of the customer's own. Anthropic reports both as an
+invalid_request_error with status 400.
+"""
 
 REQUEST_ID_HEADERS = ("request-id", "x-request-id")
 
@@ -101,7 +107,7 @@ def _error(status: int, payload: JSONObject, data: bytes, headers: Headers, now:
         http_status=status,
         provider_code=code or kind,
         retry_after_ms=retry_after_ms(headers, now, status=status) if category in RETRYABLE else -1,
-        retryable=code not in SPENT_CODES and _should_retry(headers, category in RETRYABLE),
+        retryable=not _is_spent(code, text) and _should_retry(headers, category in RETRYABLE),
         request_id=_request_id(headers, payload),
         body=data,
         context_overflow=is_context_overflow(category, (code, kind), text or ""),
@@ -111,6 +117,8 @@ def _error(status: int, payload: JSONObject, data: bytes, headers: Headers, now:
 def _category(status: int, kind: str | None, text: str | None, error: JSONObject) -> ErrorCategory:
     if text is not None and FILTER_PHRASE in text.lower():
         return ErrorCategory.CONTENT_FILTER
+    if text is not None and SPENT_PHRASE.search(text):
+        return ErrorCategory.RATE_LIMIT
     from_status = STATUS_CATEGORY.get(status) if status else None
     if kind in TYPE_STATUS and (from_status is None or kind not in GENERIC_TYPES):
         return category_of_status(TYPE_STATUS[kind])
@@ -122,6 +130,10 @@ def _category(status: int, kind: str | None, text: str | None, error: JSONObject
     if code is None and digits.isascii() and digits.isdigit():
         code = int(digits[:3])
     return category_of_status(code) if code else ErrorCategory.UNKNOWN
+
+
+def _is_spent(code: str | None, text: str | None) -> bool:
+    return code in SPENT_CODES or SPENT_PHRASE.search(text or "") is not None
 
 
 def _should_retry(headers: Headers, default: bool) -> bool:

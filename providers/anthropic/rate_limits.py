@@ -14,7 +14,8 @@ from ..dialect import Headers
 from ..errors import ProviderError
 from ..quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit
 from ..rate_headers import HeaderRow, amount, read_rows
-from .errors import SPENT_CODES
+from ..refusals import refusal_of
+from .errors import SPENT_CODES, SPENT_PHRASE
 
 _UNITS: dict[str, Unit] = {
     "requests": Unit.REQUESTS,
@@ -53,10 +54,10 @@ CODE_REFUSAL: dict[str, Refusal] = {
 }
 """Code or type of an error → its refusal. With it, an `error` event in a stream gives the same refusal as a status."""
 
-_SPENT_WORDS = "specified API usage limits"
-"""Part of the message of a 400 when the customer's own spending limit is reached."""
-
 _CONCURRENT_WORDS = "concurrent connections"
+_LONG_CONTEXT_WORDS = "required for long context requests"
+"""Part of the message of a 429 for a prompt that is longer than the account's plan allows."""
+
 _LIMIT_OF = re.compile(r"rate limit of ([\d,]+) (requests|(?:input |output )?tokens) per minute", re.IGNORECASE)
 _NUMBER_OF = re.compile(r"number of (requests|(?:input |output |request )?tokens)\b", re.IGNORECASE)
 _WORD_UNIT: dict[str, Unit] = {
@@ -95,9 +96,14 @@ def read_report(provider: str, headers: Headers, now: float, error: ProviderErro
 
 
 def _refusal(error: ProviderError) -> Refusal:
-    if _SPENT_WORDS in error.message:
+    if SPENT_PHRASE.search(error.message):
         return Refusal.SPENT
-    found = CODE_REFUSAL.get(error.provider_code or "") or STATUS_REFUSAL.get(error.http_status, Refusal.NONE)
-    if found is Refusal.RATE and _CONCURRENT_WORDS in error.message:
+    found = CODE_REFUSAL.get(error.provider_code or "") or refusal_of(error, STATUS_REFUSAL)
+    if found is not Refusal.RATE:
+        return found
+    if _CONCURRENT_WORDS in error.message:
         return Refusal.OVERLOAD
-    return found
+    if _LONG_CONTEXT_WORDS in error.message:
+        return Refusal.TOO_LARGE
+    named = _LIMIT_OF.search(error.message)
+    return Refusal.SPENT if named and amount(named[1].replace(",", "")) == 0 else Refusal.RATE

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 
 from ..dialect import Headers
-from ..errors import ProviderError
+from ..errors import ErrorCategory, ProviderError
 from ..json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, objects, string
 from ..quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit
 from ..rate_headers import amount
+from ..refusals import refusal_of
 from .errors import LONG_QUOTAS
 
 STATUS_REFUSAL: dict[int, Refusal] = {402: Refusal.SPENT, 429: Refusal.RATE, 503: Refusal.OVERLOAD}
@@ -42,13 +43,17 @@ def read_report(provider: str, headers: Headers, now: float, error: ProviderErro
     if error is None:
         return QuotaReport()
     hint = error.retry_after_ms / 1000 if error.retry_after_ms >= 0 else None
-    refusal = STATUS_REFUSAL.get(error.http_status, Refusal.NONE)
-    if refusal is not Refusal.RATE:
+    refusal = refusal_of(error, STATUS_REFUSAL)
+    if refusal not in (Refusal.RATE, Refusal.SPENT) or error.category is not ErrorCategory.RATE_LIMIT:
         return QuotaReport((), refusal, None, hint)
     violations = _violations(body) or _violation_in_words(error.message)
     limits = tuple(limit for violation in violations if (limit := _limit(violation)) is not None)
     unit = next((unit for violation in violations if (unit := _unit(violation)) is not None), None)
-    if not error.retryable or any(_is_spent(violation) for violation in violations) or _NO_QUOTA.search(error.message):
+    if (
+        refusal is Refusal.SPENT
+        or any(_is_spent(violation) for violation in violations)
+        or _NO_QUOTA.search(error.message)
+    ):
         return QuotaReport((), Refusal.SPENT, unit, hint)
     return QuotaReport(limits, Refusal.RATE, unit, hint)
 

@@ -14,6 +14,7 @@ from ..errors import ProviderError
 from ..json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, string
 from ..quota_report import DAY, MINUTE, MONTH, SECOND, QuotaReport, Refusal, ReportedLimit, Unit
 from ..rate_headers import HeaderRow, amount, read_rows
+from ..refusals import refusal_of
 
 LONGEST_PAUSE = 60.0
 """Seconds. A used-up limit per day is RATE if the server's hint is not longer than this, else SPENT."""
@@ -168,10 +169,12 @@ def _refusal(
     found = next((CODE_REFUSAL[word] for word in words if word in CODE_REFUSAL), None)
     if found is not None:
         return found
+    if _has_no_quota(error.message):
+        return Refusal.SPENT
     limit_words = "rate_limit_exceeded" in words or "tokens" in words
     if _TOO_LARGE.search(error.message) and (status == 429 or limit_words or provider.startswith("groq")):
         return Refusal.TOO_LARGE
-    refusal = STATUS_REFUSAL.get(status, Refusal.RATE if status < 400 and limit_words else Refusal.NONE)
+    refusal = refusal_of(error, STATUS_REFUSAL)
     if refusal is not Refusal.RATE:
         return refusal
     if provider == "mistral" and any(headers.get(row.limit) == "0" for row in SERVER_HEADERS["mistral"]):
@@ -182,6 +185,12 @@ def _refusal(
     if daily and (hint is None or hint > LONGEST_PAUSE):
         return Refusal.SPENT
     return Refusal.RATE
+
+
+def _has_no_quota(message: str) -> bool:
+    """Return whether an error's message names a limit of 0, which no wait lifts."""
+    match = _LIMIT_OF.search(message)
+    return match is not None and amount(match[3].replace(",", "")) == 0
 
 
 def _named_limit(message: str) -> ReportedLimit | None:

@@ -178,7 +178,6 @@ def test_openais_message_names_a_limit(words: str, limit: ReportedLimit) -> None
         ("rate limit of 8,000 tokens per minute", TOKENS, ReportedLimit("tokens", TOKENS, MINUTE, 8000)),
         ("Rate Limit of 8,000 Input Tokens per minute", INPUT, ReportedLimit("input-tokens", INPUT, MINUTE, 8000)),
         ("rate limit of 8,000 output tokens per minute", OUTPUT, ReportedLimit("output-tokens", OUTPUT, MINUTE, 8000)),
-        ("rate limit of 0 output tokens per minute", OUTPUT, None),
         ("Number of requests has exceeded", REQUESTS, None),
         ("Number of tokens has exceeded", TOKENS, None),
         ("Number of input tokens has exceeded", INPUT, None),

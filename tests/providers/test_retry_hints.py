@@ -33,6 +33,9 @@ LATER = "2027-01-15T08:01:00Z"
         ({"retry-after-ms": "250", "retry-after": "1"}, 250),
         ({"retry-after-ms": "soon", "retry-after": "1"}, 1000),
         ({"retry-after-ms": "0", "retry-after": "1"}, 0),
+        ({"retry-after-ms": "250, 250", "retry-after": "1"}, 250),
+        ({"retry-after-ms": "250,300", "retry-after": "1"}, 1000),
+        ({"x-ratelimit-reset-requests": "2s,2s", "x-ratelimit-remaining-requests": "0, 0"}, 2000),
         ({"retry-after": "3", "x-ratelimit-reset-requests": "6m0s"}, 3000),
     ],
 )
