@@ -100,6 +100,7 @@ class Timeouts:
 class Transfer:
     """One request and its response.
 
+    last: the request announced that it is the last one of its connection (`Connection: close`).
     status, headers, version, reason: of the response's head.
     sock: the socket that carries the response.
     on_close: called once, when the transfer has ended in any way.
@@ -129,6 +130,7 @@ class Transfer:
         self._deadline = math.inf
         self._seconds = math.inf
         self._fault = Fault.POOL_TIMEOUT
+        self.last = False
         self.status: int = 0
         self.headers: RawHeaders = ()
         self.version: bytes = b""
@@ -282,6 +284,8 @@ class Transfer:
         connection = self._connection
         if connection is not None:
             self.version, self.reason, self.sock = connection.version, connection.reason, connection.sock
+            if self.last:
+                connection.retire_after_response()
         self._wake()
 
     def on_body(self, data: bytes) -> None:

@@ -152,6 +152,7 @@ class ClientTransport:
         wire = _wire(request)
         timeouts, trace = _timeouts(request.extensions), _trace(request.extensions)
         transfer = Transfer(running.pool, running.loop, running.timers, running.backend, timeouts, trace)
+        transfer.last = any(_closes(header) for header in wire.head.headers)
         running.transfers[transfer] = None
         transfer.on_close = lambda: running.transfers.pop(transfer, None)
         try:
@@ -311,6 +312,12 @@ def _check_values(headers: Sequence[tuple[bytes, bytes]]) -> None:
                 Fault.LOCAL,
                 f"illegal value of the header {shown!r}: it has a line break, a control character or outer white space",
             )
+
+
+def _closes(header: tuple[bytes, bytes]) -> bool:
+    """Return whether a header announces that the connection ends after this request (RFC 9112, 9.6)."""
+    name, value = header
+    return name.lower() == b"connection" and b"close" in [option.strip() for option in value.lower().split(b",")]
 
 
 def _content_length(value: bytes, before: int | None) -> int:

@@ -175,6 +175,10 @@ class Connection(_HotSlots):
         self._outgoing.on_sent = on_sent if self._outgoing else None
         return bool(self._outgoing)
 
+    def retire_after_response(self) -> None:
+        """Close the connection after the response whose head has arrived, because the request announced that."""
+        self._keep_alive = False
+
     def _begin_exchange(self, head: WireHead, exchange: Exchange, label: str) -> None:
         assert self.state is State.IDLE and self._exchange is None, self
         self._exchange = exchange

@@ -7,8 +7,8 @@ Rules for the environment (those of curl and most HTTP clients):
 - `https_proxy` applies to https origins, `http_proxy` to http origins, and `all_proxy` to both. The first variable that
   is set decides; lower case comes before upper case; an empty value means no proxy.
 - `HTTP_PROXY` in upper case is ignored if `REQUEST_METHOD` is set: in a CGI program, a client's header can set it.
-- `no_proxy` contains entries between commas or spaces. `*` matches every host. `host` or `.host` matches that host and
-  its subdomains. An address matches that address. `10.0.0.0/8` matches the addresses of a network (names are not
+- `no_proxy` contains entries between commas or spaces. `*` matches every host. `host`, `.host` or `*.host` matches that
+  host and its subdomains. An address matches that address. `10.0.0.0/8` matches the addresses of a network (names are not
   resolved for that). `entry:port` matches that port only.
 """
 
@@ -102,7 +102,7 @@ def _entry_matches(entry: str, origin: Origin, address: _Address | None) -> bool
     if port is not None and port != origin.port:
         return False
     if address is None:
-        name, host = origin.host.removesuffix("."), host.lower().strip(".")
+        name, host = origin.host.removesuffix("."), host.lower().removeprefix("*.").strip(".")
         return bool(host) and (name == host or name.endswith("." + host))
     try:
         return address in ipaddress.ip_network(host, strict=False)

@@ -108,6 +108,23 @@ def test_a_body_may_end_with_the_connection(run: Run, package: Module, adapter: 
     run(main)
 
 
+@pytest.mark.parametrize("value", ["close", "Close", "TE, close"])
+def test_a_request_may_be_the_connection_s_last(run: Run, package: Module, adapter: Module, value: str) -> None:
+    """The server may keep the connection, but it closes it soon after, and the next request would be lost."""
+
+    async def main() -> None:
+        with serving(always_ok) as server:
+            async with package.AsyncClient(transport=adapter.Transport()) as client:
+                for _ in range(2):
+                    assert (await client.get(server.url, headers={"Connection": value})).content == b"ok"
+                assert server.connections == 2
+                assert (await client.get(server.url, headers={"Connection": "keep-alive"})).content == b"ok"
+                assert (await client.get(server.url, headers={"X-Connection": "close"})).content == b"ok"
+            assert server.connections == 3
+
+    run(main)
+
+
 def test_a_head_without_end_is_a_protocol_error(run: Run, package: Module, adapter: Module) -> None:
     async def main() -> None:
         with serving(answers(b"HTTP/1.1 200 OK\r\n", b"X-Many: 1\r\n" * 50_000)) as server:
