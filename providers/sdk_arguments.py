@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import base64
 import difflib
+import io
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -50,8 +51,22 @@ class Dumpable(Protocol):
     """A pydantic model. All SDKs use these for their values."""
 
     def model_dump(
-        self, *, mode: str, by_alias: bool, exclude_unset: bool, exclude: object, warnings: bool
+        self,
+        *,
+        mode: str,
+        by_alias: bool,
+        exclude_unset: bool,
+        exclude_none: bool,
+        exclude: object,
+        warnings: bool,
     ) -> dict[str, object]: ...
+
+
+@runtime_checkable
+class ToDict(Protocol):
+    """A tool that an SDK has made from a function, such as anthropic's `@beta_tool`."""
+
+    def to_dict(self) -> Mapping[str, object]: ...
 
 
 @dataclass(slots=True)
@@ -65,8 +80,11 @@ class CallOptions:
 
 def is_absent(value: object) -> bool:
     """Return True if the value is an SDK's mark for an argument that was not given."""
-    kind = type(value)
-    return kind.__name__ in ABSENT and kind.__module__.partition(".")[0] in SDK_PACKAGES
+    return type(value).__name__ in ABSENT and _package(value) in SDK_PACKAGES
+
+
+def _package(value: object) -> str:
+    return type(value).__module__.partition(".")[0]
 
 
 def present(arguments: Mapping[str, object]) -> dict[str, object]:
@@ -110,9 +128,11 @@ def plain(value: object, where: str, depth: int = 0, *, base64_bytes: bool = Fal
         raise InvalidRequestError(where, "is a value of manystream: build a Request of such ones, Request(model, […])")
     if isinstance(value, Dumpable) and not isinstance(value, type):
         return _plain_object(cast("Mapping[object, object]", dumped(value)), where, depth, base64_bytes=base64_bytes)
+    if _package(value) in SDK_PACKAGES and isinstance(value, ToDict):
+        return _plain_object(cast("Mapping[object, object]", value.to_dict()), where, depth, base64_bytes=base64_bytes)
     if isinstance(value, (str, int)):
         return str(value) if isinstance(value, str) else int(value)
-    if isinstance(value, (list, tuple, Iterator)):
+    if isinstance(value, (list, tuple, Iterator)) and not isinstance(value, io.IOBase):
         items = cast("Iterable[object]", value)
         return [
             plain(item, f"{where}[{place}]", depth + 1, base64_bytes=base64_bytes) for place, item in enumerate(items)
@@ -125,12 +145,18 @@ def plain(value: object, where: str, depth: int = 0, *, base64_bytes: bool = Fal
 def dumped(value: Dumpable) -> dict[str, object]:
     """Return the members of an SDK's object that were set, in the form that the SDK itself sends."""
     exclude: object = getattr(value, "__api_exclude__", None)
-    return value.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude=exclude, warnings=False)
+    # google-genai sends what is not None, such as the role of a `ModelContent`, which is a default.
+    google = any(kind.__module__.startswith("google.genai.") for kind in type(value).__mro__)
+    return value.model_dump(
+        mode="json", by_alias=True, exclude_unset=not google, exclude_none=google, exclude=exclude, warnings=False
+    )
 
 
 def _plain_object(value: Mapping[object, object], where: str, depth: int, *, base64_bytes: bool) -> JSONObject:
     members: JSONObject = {}
     for name, member in value.items():
+        if type(name) is int:  # as `json.dumps` writes it: the tokens of a `logit_bias` are often numbers
+            name = str(name)
         if not isinstance(name, str):
             raise InvalidRequestError(where, f"must have text as names, not {type(name).__name__}")
         if not is_absent(member):
@@ -142,6 +168,8 @@ def _plain_object(value: Mapping[object, object], where: str, depth: int, *, bas
 def _described(value: object) -> str:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return "bytes; give them as base64 text"
+    if isinstance(value, io.IOBase) or hasattr(value, "__fspath__"):
+        return "a file; give its content as base64 text"
     if isinstance(value, type):
         return f"the class {value.__name__}"
     if callable(value):
@@ -220,7 +248,11 @@ def read_conversation(
     except HistoryError as error:
         place = f"{where}.{error.where}" if where else error.where
         raise InvalidRequestError(place, str(error).removeprefix(f"{error.where}: ")) from None
-    return messages, "\n\n".join(system) or None
+    prompt = "\n\n".join(system) or None
+    if prompt and not messages:
+        # OpenAI answers a system message alone. No other provider does, so this text is the user's.
+        return [Message.user(prompt)], None
+    return messages, prompt
 
 
 def schema_class(value: object, where: str) -> type:

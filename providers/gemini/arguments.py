@@ -25,9 +25,10 @@ from ..sdk_arguments import (
     timeouts_of,
 )
 from ..wire_head import JSON_TYPE
-from .converter import CALL_MEMBERS, GeminiConverter
+from .converter import GeminiConverter
 from .json_names import camel, open_api_schema, wire_names
 from .request import NAME, SOURCES, TOOL_CHOICES
+from .type_schema import is_type_form, schema_members
 
 METHOD = "google-genai's client.models.generate_content"
 
@@ -67,7 +68,11 @@ def read_arguments(arguments: Mapping[str, object]) -> Request:
     config = _config(arguments.get("config"))
     options = _take_http_options(config.pop("httpOptions", None))
     schema: type | None = None
-    if isinstance(config.get("responseSchema"), type):
+    described = config.get("responseSchema")
+    if is_type_form(described):
+        config.pop("responseSchema")
+        config |= schema_members(described, "config.response_schema")
+    elif isinstance(described, type):
         schema = schema_class(config.pop("responseSchema"), "config.response_schema")
         config.pop("responseMimeType", None)
     body: JSONObject = {"contents": list(_contents(arguments.get("contents")))}
@@ -76,6 +81,8 @@ def read_arguments(arguments: Mapping[str, object]) -> Request:
         if name in IGNORED or value is None:
             continue
         wire = wire_names(plain(value, f"config.{name}", base64_bytes=True), name)
+        if name == "speechConfig" and type(wire) is str:
+            wire = {"voiceConfig": {"prebuiltVoiceConfig": {"voiceName": wire}}}
         if name in TOP_MEMBERS:
             body[RENAMED.get(name, name)] = _system_instruction(wire) if name == "systemInstruction" else wire
         else:
@@ -183,7 +190,7 @@ def _part(value: JSON, where: str) -> JSONObject:
     if type(wire) is not dict:
         raise InvalidRequestError(where, "must be text, a part, a content or a file")
     uri = string(wire, "uri")
-    if uri is not None and not wire.keys() & CALL_MEMBERS:
+    if uri is not None:  # an uploaded file
         return {"fileData": {"fileUri": uri, "mimeType": string(wire, "mimeType")}}
     return wire
 

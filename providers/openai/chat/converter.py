@@ -176,7 +176,8 @@ class ChatConverter(HistoryConverter):
         if response.refusal and not response.text:
             texts.append(Text(response.refusal))
         thinking: list[Block] = [block for block in response.content if isinstance(block, Thinking)]
-        return [*thinking, *texts, *(block for block in response.content if not isinstance(block, Thinking))]
+        blocks = [*thinking, *texts, *(block for block in response.content if not isinstance(block, Thinking))]
+        return blocks or [Text("")]  # an answer without text, such as one that was stopped at once
 
 
 def _text(wire: JSONObject, where: str) -> str:
