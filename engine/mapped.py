@@ -317,7 +317,8 @@ class CallMap(Generic[Key]):
         while (result := self._calls.take()) is None:
             if self._calls.check_over():
                 raise StopAsyncIteration
-            self._arrived = trio.Event()
+            if self._arrived.is_set():  # else another task waits for this event
+                self._arrived = trio.Event()
             await self._arrived.wait()
         return result
 

@@ -116,7 +116,7 @@ class EventStream(BufferedEvents[Call]):
     def __init__(self, start: Callable[[OnEvent, OnCompletion], Call]) -> None:
         super().__init__()
         self._start = start
-        self._arrived = trio.Event()
+        self._arrived: trio.Event | None = None
 
     async def __aenter__(self) -> EventStream:
         self._check_not_entered()
@@ -144,9 +144,15 @@ class EventStream(BufferedEvents[Call]):
         while not self._waiting:
             if self._over():
                 raise StopAsyncIteration
+            if self._arrived is not None:
+                raise RuntimeError("another task is already waiting for this stream's next event")
             self._arrived = trio.Event()
-            await self._arrived.wait()
+            try:
+                await self._arrived.wait()
+            finally:
+                self._arrived = None
         return self._take()
 
     def _wake(self) -> None:
-        self._arrived.set()
+        if self._arrived is not None:
+            self._arrived.set()

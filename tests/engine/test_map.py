@@ -127,6 +127,16 @@ async def test_completions_come_as_calls_end_or_in_request_order() -> None:
         assert seen == expected
 
 
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_several_tasks_share_the_completions(autojump_clock: trio.testing.MockClock, ordered: bool) -> None:
+    stub, seen = StubEngine(), list[str]()
+    with trio.fail_after(60):
+        async with mapped(stub, requests(20), ordered=ordered) as results, trio.open_nursery() as nursery:
+            for _ in range(5):
+                nursery.start_soon(read_into, seen, results)
+    assert len(seen) == 20
+
+
 async def test_no_requests_are_no_completions() -> None:
     async with mapped(StubEngine(), []) as results:
         assert [result async for result in results] == []

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 import manystream as ms
 from manystream import aio
 from manystream.batch import Batch
 from manystream.engine.observe import HOOKS
 from manystream.portal import Portal, open_portal
-from tests.support.peers import Line, answer, chat_answer, hello, open_peer
+from tests.support.peers import STREAM_HEAD, Line, answer, chat_answer, chat_stream, chunked, hello, open_peer
 
 Door = ms.Engine | aio.Engine | Portal
 
@@ -75,6 +76,32 @@ async def test_a_stream_s_block_can_be_entered_once() -> None:
                 async with stream:
                     pass
             assert engine.statistics().started == 1
+
+
+@pytest.mark.trio
+async def test_a_stream_is_read_by_one_task_at_a_time(autojump_clock: trio.testing.MockClock) -> None:
+    """Two tasks would share its events in no order; the first of them had waited for ever."""
+    ends: list[str] = []
+
+    async def read(events: ms.EventStream) -> None:
+        try:
+            async for _ in events:
+                pass
+            ends.append("read")
+        except RuntimeError as error:
+            ends.append(str(error))
+
+    async def late(line: Line) -> None:
+        await line.request()
+        await trio.sleep(1)
+        await line.send(STREAM_HEAD + chunked(*chat_stream("fine")).decode())
+
+    async with open_peer(late) as peer, ms.open_engine([peer.chat]) as engine:
+        with trio.fail_after(60):
+            async with engine.stream(hello()) as events, trio.open_nursery() as nursery:
+                nursery.start_soon(read, events)
+                nursery.start_soon(read, events)
+    assert ends == ["another task is already waiting for this stream's next event", "read"]
 
 
 @pytest.mark.trio
