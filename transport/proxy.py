@@ -8,8 +8,8 @@ Rules for the environment (those of curl and most HTTP clients):
   is set decides; lower case comes before upper case; an empty value means no proxy.
 - `HTTP_PROXY` in upper case is ignored if `REQUEST_METHOD` is set: in a CGI program, a client's header can set it.
 - `no_proxy` contains entries between commas or spaces. `*` matches every host. `host`, `.host` or `*.host` matches that
-  host and its subdomains. An address matches that address. `10.0.0.0/8` matches the addresses of a network (names are not
-  resolved for that). `entry:port` matches that port only.
+  host and its subdomains. An address matches that address. `10.0.0.0/8` matches the addresses of a network (names are
+  not resolved for that). `entry:port` matches that port only.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def read_arguments(arguments: Mapping[str, object]) -> Request:
             continue
         wire = wire_names(plain(value, f"config.{name}", base64_bytes=True), name)
         if name == "speechConfig" and type(wire) is str:
-            wire = {"voiceConfig": {"prebuiltVoiceConfig": {"voiceName": wire}}}
+            wire = _voice(wire)
         if name in TOP_MEMBERS:
             body[RENAMED.get(name, name)] = _system_instruction(wire) if name == "systemInstruction" else wire
         else:
@@ -140,6 +140,13 @@ def _take_http_options(value: object) -> CallOptions:
                 f"{where}.{name}", "cannot be carried: it belongs to the provider or to open_engine"
             )
     return options
+
+
+def _voice(name: str) -> JSONObject:
+    """Return the speech configuration for a voice, which the SDK takes by its name alone as well."""
+    voice: JSONObject = {"voiceName": name}
+    prebuilt: JSONObject = {"prebuiltVoiceConfig": voice}
+    return {"voiceConfig": prebuilt}
 
 
 # --- contents ---

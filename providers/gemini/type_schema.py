@@ -6,7 +6,7 @@ Knows enums, `list[…]` and four plain types. Must not know requests.
 from __future__ import annotations
 
 from enum import Enum
-from typing import cast, get_args, get_origin
+from typing import get_args, get_origin
 
 from ..errors import InvalidRequestError
 from ..json_values import JSON, JSONObject
@@ -43,13 +43,17 @@ def _schema(value: object, where: str) -> JSONObject:
         return array
     if not isinstance(value, type):
         raise InvalidRequestError(where, f"has no JSON Schema: {value!r}")
-    if value in PLAIN_TYPES:
-        return {"type": PLAIN_TYPES[value]}
-    if issubclass(value, Enum):
-        return {"type": "string", "enum": [_word(member, where) for member in cast("type[Enum]", value)]}
-    if not is_schema(value):
-        raise InvalidRequestError(where, f"must be a class with model_json_schema(), not the class {value.__name__}")
-    return schema_of(value)
+    return _schema_of_class(value, where)
+
+
+def _schema_of_class(kind: type, where: str) -> JSONObject:
+    if kind in PLAIN_TYPES:
+        return {"type": PLAIN_TYPES[kind]}
+    if is_schema(kind):
+        return schema_of(kind)
+    if issubclass(kind, Enum):
+        return {"type": "string", "enum": [_word(member, where) for member in kind]}
+    raise InvalidRequestError(where, f"must be a class with model_json_schema(), not the class {kind.__name__}")
 
 
 def _word(member: Enum, where: str) -> JSON:
