@@ -50,8 +50,8 @@ _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, 5.6.2
 _BAD_VALUE = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")  # RFC 9110, 5.5, without LF; bytes above 0x7f are allowed
 _OUTER = (b"\n ", b"\n\t", b" \n", b"\t\n")
 """White space at the beginning or the end of a value, where each value is a line."""
-_SPECIAL = frozenset({b"host", b"content-length", b"transfer-encoding", b"upgrade"})
-"""The headers that are not sent as they are given."""
+_SPECIAL = frozenset({b"host", b"connection", b"content-length", b"transfer-encoding", b"upgrade"})
+"""The headers that mean something to this transport."""
 _TARGET = re.compile(rb"[!-~]+")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _SHOWN_NAME = 60
@@ -79,11 +79,16 @@ class ClientRequest:
 
 @dataclass(slots=True)
 class _Wire:
-    """What goes over the connection. `size`: the body's length; None if it is sent in chunks."""
+    """What goes over the connection.
+
+    size: the body's length; None if it is sent in chunks.
+    last: the request announces that it is the last one of its connection.
+    """
 
     origin: Origin
     head: WireHead
     size: int | None
+    last: bool
 
 
 @dataclass(slots=True)
@@ -152,7 +157,7 @@ class ClientTransport:
         wire = _wire(request)
         timeouts, trace = _timeouts(request.extensions), _trace(request.extensions)
         transfer = Transfer(running.pool, running.loop, running.timers, running.backend, timeouts, trace)
-        transfer.last = any(_closes(header) for header in wire.head.headers)
+        transfer.last = wire.last
         running.transfers[transfer] = None
         transfer.on_close = lambda: running.transfers.pop(transfer, None)
         try:
@@ -256,16 +261,20 @@ def _wire(request: ClientRequest) -> _Wire:
         raise ClientTransportError(Fault.UNSUPPORTED, "the URL has no host")
     server_name = wanted.decode("ascii", "replace") if isinstance(wanted, bytes) else str(wanted or "")
     origin = Origin(scheme, host.decode("ascii"), DEFAULT_PORTS[scheme] if port is None else port, server_name)
-    headers, size = _headers(request.headers, origin)
+    headers, size, last = _headers(request.headers, origin)
     if isinstance(request.body, bytes) and size not in (None, len(request.body)):
         raise ClientTransportError(
             Fault.LOCAL, f"the body has {len(request.body)} bytes, and its Content-Length is {size}"
         )
-    return _Wire(origin, WireHead(request.method, given, headers), size)
+    return _Wire(origin, WireHead(request.method, given, headers), size, last)
 
 
-def _headers(headers: Sequence[tuple[bytes, bytes]], origin: Origin) -> tuple[list[tuple[bytes, bytes]], int | None]:
-    """Check the headers. Returns them without those of the body's length, Host first, and the length or None."""
+def _headers(
+    headers: Sequence[tuple[bytes, bytes]], origin: Origin
+) -> tuple[list[tuple[bytes, bytes]], int | None, bool]:
+    """Check the headers. Returns them without those of the body's length, Host first; the length or None; and whether
+    they announce that the connection ends after this request (RFC 9112, 9.6)."""
+    last = False
     host: tuple[bytes, bytes] | None = None
     rest: list[tuple[bytes, bytes]] = []
     size: int | None = None
@@ -274,6 +283,9 @@ def _headers(headers: Sequence[tuple[bytes, bytes]], origin: Origin) -> tuple[li
         special = _special(header[0])
         if not special:
             rest.append(header)
+        elif special == b"connection":
+            rest.append(header)
+            last = last or b"close" in [option.strip() for option in header[1].lower().split(b",")]
         elif special == b"content-length":
             size = _content_length(header[1], size)
         elif special == b"upgrade":
@@ -285,12 +297,12 @@ def _headers(headers: Sequence[tuple[bytes, bytes]], origin: Origin) -> tuple[li
             host = header
         else:
             raise ClientTransportError(Fault.LOCAL, "the request has more than one Host header")
-    return [host or (b"Host", origin.host_header.encode("ascii")), *rest], size
+    return [host or (b"Host", origin.host_header.encode("ascii")), *rest], size, last
 
 
 @functools.lru_cache(maxsize=1024)
 def _special(name: bytes) -> bytes:
-    """Return the lower-case name of a header that is not sent as it is given; empty for all others.
+    """Return the lower-case name of a header that means something to this transport; empty for all others.
 
     Raises `ClientTransportError` for a name that HTTP forbids.
     """
@@ -312,12 +324,6 @@ def _check_values(headers: Sequence[tuple[bytes, bytes]]) -> None:
                 Fault.LOCAL,
                 f"illegal value of the header {shown!r}: it has a line break, a control character or outer white space",
             )
-
-
-def _closes(header: tuple[bytes, bytes]) -> bool:
-    """Return whether a header announces that the connection ends after this request (RFC 9112, 9.6)."""
-    name, value = header
-    return name.lower() == b"connection" and b"close" in [option.strip() for option in value.lower().split(b",")]
 
 
 def _content_length(value: bytes, before: int | None) -> int:
