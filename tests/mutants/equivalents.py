@@ -107,6 +107,14 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         "with data and nothing pending no record more is read; at the end nothing is read, whatever is pending",
     ),
     Equivalent(
+        "providers/openai/chat/converter.py",
+        "ChatConverter._system_messages",
+        'return [{"role": role, "content": [parts.part(Text(text), "system") for text in texts]}] if texts else []',
+        '"system"',
+        "'systemx'",
+        "the place is for errors and warnings, and a block of text has none",
+    ),
+    Equivalent(
         "providers/openai/rate_limits.py",
         "SERVER_HEADERS",
         'HeaderRow("tokens", Unit.TOKENS, "x-tokenlimit-limit", "x-tokenlimit-remaining", "", SECOND),',

@@ -313,6 +313,8 @@ REFUSALS: list[tuple[str, str, int, dict[str, str], str, Refusal, Unit | None, f
      Refusal.SPENT, None, None),
     ("gemini behind a gateway, limit 0.5", "google", 429, {}, '{"detail": "Quota is used up, limit: 0.5, model: m"}',
      Refusal.RATE, None, None),
+    ("gemini prepaid credits gone", "google", 429, {}, '{"error": {"code": 429, "message": "Your prepayment credits '
+     'are depleted.", "status": "RESOURCE_EXHAUSTED"}}', Refusal.SPENT, None, None),
     ("gemini no money", "google", 402, {}, '{"error": {"code": 402, "message": "Payment required"}}', Refusal.SPENT,
      None, None),
     ("vertex says nothing", "google", 429, {}, '{"error": {"code": 429, "message": "Resource exhausted.", '
