@@ -134,7 +134,9 @@ def _take_http_options(value: object) -> CallOptions:
             options.extra_headers = headers_of(member, f"{where}.headers")
         elif name == "extraBody":
             extra = plain(member, f"{where}.extra_body")
-            options.extra_body = extra if type(extra) is dict else {}
+            if type(extra) is not dict:
+                raise InvalidRequestError(f"{where}.extra_body", "must be a dict")
+            options.extra_body = extra
         else:
             raise InvalidRequestError(
                 f"{where}.{name}", "cannot be carried: it belongs to the provider or to open_engine"

@@ -244,6 +244,11 @@ def test_a_chunk_may_be_the_sdks_object() -> None:
     assert ChatConverter().message_from_chunks(chunks) == ChatConverter().message_from_chunks(CHAT)  # type: ignore[arg-type]
 
 
+def test_an_event_of_the_sdks_helper_has_its_chunks_text() -> None:
+    event: JSONObject = {"type": "chunk", "chunk": chat({"content": "hi"}), "snapshot": {"choices": []}}
+    assert ChatConverter().wrap_chunk(event).get_text() == "hi"
+
+
 def test_thinking_is_kept_as_another_part() -> None:
     chunks: list[JSONObject] = [
         {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": ""}},

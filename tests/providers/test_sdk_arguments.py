@@ -294,6 +294,7 @@ REFUSED: list[tuple[Sdk, dict[str, object], str]] = [
     ("gemini", {"contents": [{"role": "user", "parts": [{"smell": 1}]}]}, "contents[0].parts[0]: unknown part 'smell'"),
     ("gemini", {"config": {"temprature": 1}}, "config.temprature: is no argument of"),
     ("gemini", {"config": {"tools": [print]}}, "config.tools[0]: cannot be carried: a function"),
+    ("gemini", {"config": {"http_options": {"extra_body": [1]}}}, "config.http_options.extra_body: must be a dict"),
     ("gemini", {"config": {"http_options": {"base_url": "x"}}}, "config.http_options.baseUrl: cannot be carried"),
     ("gemini", {"temperature": 1}, "temperature: is no argument of google-genai's client.models.generate_content"),
 ]
