@@ -5,8 +5,12 @@ Those of servers, of OpenTelemetry and of clients are copied from their document
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from manystream import otel_traffic
+from manystream.otel_traffic import Metric
 from tests.support.tables import table
 
 TABLES: dict[str, object] = {
@@ -214,3 +218,45 @@ TABLES: dict[str, object] = {
 @pytest.mark.parametrize("place", TABLES)
 def test_a_table_has_these_words_and_no_others(place: str) -> None:
     assert table(place) == TABLES[place]
+
+
+METRICS: dict[str, list[tuple[str, str, bool]]] = {
+    "SCOPE_METRICS": [
+        ("manystream.traffic.waiting", "{call}", False),
+        ("manystream.traffic.running", "{call}", False),
+        ("manystream.traffic.window", "{call}", False),
+        ("manystream.traffic.concurrent", "{call}", False),
+        ("manystream.traffic.held", "s", False),
+        ("manystream.traffic.sent", "{request}", True),
+        ("manystream.traffic.refused", "{request}", True),
+    ],
+    "LIMIT_METRICS": [
+        ("manystream.traffic.limit.rate", "", False),
+        ("manystream.traffic.limit.level", "", False),
+    ],
+    "ROUTE_METRICS": [
+        ("manystream.route.waiting", "{call}", False),
+        ("manystream.route.hedged", "{call}", True),
+    ],
+    "TARGET_METRICS": [
+        ("manystream.route.outstanding", "{call}", False),
+        ("manystream.route.sessions", "{session}", False),
+        ("manystream.route.open", "1", False),
+        ("manystream.route.score", "s", False),
+        ("manystream.route.first_event", "s", False),
+        ("manystream.route.failures", "1", False),
+    ],
+    "BUDGET_METRICS": [("manystream.budget.waiting", "{call}", False)],
+    "AMOUNT_METRICS": [
+        ("manystream.budget.spent", "", False),
+        ("manystream.budget.reserved", "", False),
+        ("manystream.budget.limit", "", False),
+    ],
+}
+"""Name of a table → name and unit of each metric, and whether it only grows."""
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_a_metric_of_traffic_keeps_its_name_and_unit(name: str) -> None:
+    metrics: list[Metric[Any]] = [*getattr(otel_traffic, name)]
+    assert [(metric.name, metric.unit, metric.grows) for metric in metrics] == METRICS[name]

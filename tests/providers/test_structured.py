@@ -76,6 +76,28 @@ DOES_NOT_FIT: list[tuple[JSONObject, JSON, str]] = [
 ]
 
 
+TYPES: dict[str, tuple[list[JSON], list[JSON]]] = {
+    "null": ([None], [0, False, ""]),
+    "boolean": ([True, False], [0, 1, "true", None]),
+    "integer": ([0, 1.0], [0.5, True, "1"]),
+    "number": ([0, 1.0, 0.5], [True, "1", None]),
+    "string": ([""], [0, None, []]),
+    "array": ([[]], [{}, "", None]),
+    "object": ([{}], [[], "", None]),
+}
+"""Type → values that have it, and values that do not."""
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_each_type_takes_its_values_and_no_others(kind: str) -> None:
+    fitting, others = TYPES[kind]
+    for value in fitting:
+        assert fitted(value, {"type": kind}) == value
+    for value in others:
+        with pytest.raises(SchemaMismatchError, match=f"must be {kind}"):
+            fitted(value, {"type": kind})
+
+
 @pytest.mark.parametrize(("schema", "value", "complaint"), DOES_NOT_FIT)
 def test_a_mismatch_is_an_error_naming_its_place(schema: JSONObject, value: JSON, complaint: str) -> None:
     with pytest.raises(SchemaMismatchError, match=complaint):
