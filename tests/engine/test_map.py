@@ -155,6 +155,17 @@ async def test_the_error_of_an_unsendable_request_names_the_field() -> None:
     assert not any(completion.success or completion.attempts for completion in completions)
 
 
+async def test_the_error_of_an_unsendable_request_comes_at_once() -> None:
+    async def source() -> AsyncGenerator[ms.Request, None]:
+        yield ms.Request("m", "hi", temperature=-1.0)
+        await trio.sleep_forever()
+
+    async with ms.open_engine([ms.OpenAIChat("key", "http://127.0.0.1:1/v1")]) as engine:
+        async with engine.map(source()) as results:
+            _, completion = await results.__anext__()
+    assert completion.error_category is ms.ErrorCategory.INVALID_ARG
+
+
 async def test_an_item_that_is_not_a_request_gets_an_error() -> None:
     async with mapped(StubEngine(), ["hello"]) as results:
         found = [(str(key), completion.error_message) async for key, completion in results]

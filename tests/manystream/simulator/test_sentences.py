@@ -48,6 +48,79 @@ def test_the_topic_of_a_question(question: str) -> None:
     assert topic_of(question) == TOPICS[question]
 
 
+COMMANDS = (
+    "Explain",
+    "Describe",
+    "Summarise",
+    "Summarize",
+    "Name",
+    "List",
+    "Define",
+    "Discuss",
+    "Compare",
+    "Find",
+    "Show me",
+    "Give me",
+    "Write",
+    "Write me",
+    "Please list",
+    "Can you list",
+    "Could you list",
+    "Tell me about",
+    "What about",
+    "How of",
+    "And about",
+    "And what about",
+    "What is",
+    "What are",
+    "What was",
+    "What were",
+    "What's",
+    "Who is",
+)
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_words_of_a_command_are_no_part_of_its_topic(words: str) -> None:
+    assert topic_of(f"{words} the old stone bridges.") == "the old stone bridges"
+
+
+QUESTION_WORDS = [
+    "why",
+    "how",
+    "when",
+    "where",
+    "which",
+    "what",
+    "who",
+    "can",
+    "could",
+    "do",
+    "does",
+    "did",
+    "is",
+    "are",
+    "should",
+    "will",
+    "would",
+]
+
+
+@pytest.mark.parametrize("word", QUESTION_WORDS)
+def test_a_short_question_is_no_topic_itself(word: str) -> None:
+    assert topic_of(f"{word} rivers") == f'the question "{word} rivers"'
+
+
+@pytest.mark.parametrize("words", ["hello", "hi", "hey", "good morning", "good evening", "good day"])
+def test_a_greeting_has_no_topic(words: str) -> None:
+    assert topic_of(f"{words}, my friend in the old town") == "streamed answers"
+
+
+def test_a_topic_is_named_as_the_reader_knows_it() -> None:
+    words = {"my": "your", "our": "your", "your": "my", "me": "you", "I": "you", "them": "them"}
+    assert {word: topic_of(f"Explain {word}.") for word in words} == words
+
+
 def test_a_long_message_is_shortened_to_a_topic() -> None:
     assert topic_of("word " * 100_000) == 'the message "' + " ".join(["word"] * 12) + '…"'
     assert len(topic_of("x" * 1_000_000)) <= 400
