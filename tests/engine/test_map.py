@@ -155,14 +155,16 @@ async def test_the_error_of_an_unsendable_request_names_the_field() -> None:
     assert not any(completion.success or completion.attempts for completion in completions)
 
 
-async def test_the_error_of_an_unsendable_request_comes_at_once() -> None:
+async def test_the_error_of_an_unsendable_request_comes_at_once(autojump_clock: trio.testing.MockClock) -> None:
     async def source() -> AsyncGenerator[ms.Request, None]:
+        await trio.testing.wait_all_tasks_blocked()  # the program waits for a completion
         yield ms.Request("m", "hi", temperature=-1.0)
         await trio.sleep_forever()
 
     async with ms.open_engine([ms.OpenAIChat("key", "http://127.0.0.1:1/v1")]) as engine:
-        async with engine.map(source()) as results:
-            _, completion = await results.__anext__()
+        with trio.fail_after(60):
+            async with engine.map(source()) as results:
+                _, completion = await results.__anext__()
     assert completion.error_category is ms.ErrorCategory.INVALID_ARG
 
 

@@ -275,6 +275,14 @@ STORIES: dict[str, tuple[list[ms.Message], list[ms.Message]]] = {
         [ASK, ms.Message.user(own_block(RESPONSES, type="computer_call_output", call_id="k")), REPLY, NEXT],
         [ms.Message.assistant(own_block(RESPONSES, type="computer_call", call_id="k")), NEXT, REPLY, NEXT],
     ),
+    "a provider's own call is answered some rounds later": (
+        [ASK, ms.Message.assistant(own_block(RESPONSES, type="computer_call", call_id="k")), NEXT, REPLY, NEXT],
+        [REPLY, NEXT, REPLY, NEXT, ms.Message.user(own_block(RESPONSES, type="computer_call_output", call_id="k"))],
+    ),
+    "a provider's own call was answered some rounds before": (
+        [ASK, ms.Message.user(own_block(RESPONSES, type="computer_call_output", call_id="k")), REPLY, NEXT],
+        [REPLY, NEXT, REPLY, NEXT, ms.Message.assistant(own_block(RESPONSES, type="computer_call", call_id="k")), NEXT],
+    ),
     "a provider's own call has the id of an answered one": (
         [ASK, called("k"), replied("k"), REPLY, NEXT],
         [ms.Message.assistant(own_block(RESPONSES, type="computer_call", call_id="k")), NEXT, REPLY, NEXT],

@@ -124,6 +124,21 @@ async def test_acquire_takes_the_youngest_idle_connection_at_once() -> None:
         assert (rig.pool.opened, rig.pool.reused) == (2, 1)
 
 
+async def test_a_fresh_connection_is_dialled_in_place_of_all_idle_ones() -> None:
+    """After a connection turned out to be stale, those that were idle as long as it was are not used, either."""
+    async with open_rig() as rig:
+        first, second = rig.ask(), rig.ask()
+        await rig.settle()
+        await rig.served(first, second)
+        third = Asker()
+        rig.pool.acquire(A, third, fresh=True)
+        assert third.connection is None
+        await rig.settle()
+        assert not third.reused
+        assert (rig.dials, rig.pool.reused) == (3, 0)
+        assert [asker.connection.state for asker in (first, second) if asker.connection] == [State.CLOSED] * 2
+
+
 async def test_waiters_are_served_first_in_first_out_within_the_cap() -> None:
     async with open_rig(PoolLimits(max_per_origin=1)) as rig:
         askers = [rig.ask() for _ in range(4)]
