@@ -129,6 +129,21 @@ async def test_parked_calls_go_on_after_a_probe_that_failed(autojump_clock: trio
     assert [round(completion.timings.finished or 0) for completion in completions[:3]] == [2, 4, 6]
 
 
+async def test_targets_whose_daily_limits_are_spent_are_not_asked_again(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    spent = failing("429 Too Many Requests", "Rate limit reached on requests per day (RPD): Limit 200, Used 200.")
+    servers = [Server("one", fault=spent), Server("two", fault=spent)]
+    async with open_targets(*servers, retry=ms.Retry(max_attempts=5, base=100, jitter=0)) as engine:
+        began = trio.current_time()
+        completion = await engine.start_stream(ask()).wait()
+        assert trio.current_time() - began < 1
+    assert [server.sent for server in servers] == [1, 1]
+    assert path(completion) == [("one/m", "rate_limit"), ("two/m", "rate_limit")]
+    assert completion.error is not None
+    assert not completion.error.retryable
+
+
 async def test_attempts_count_in_later_rounds_too(autojump_clock: trio.testing.MockClock) -> None:
     servers = [Server(name, fault=failing("503 Service Unavailable")) for name in NAMES]
     async with open_targets(*servers, retry=ms.Retry(max_attempts=4, base=0.01)) as engine:
