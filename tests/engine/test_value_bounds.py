@@ -13,7 +13,7 @@ import pytest
 
 import manystream as ms
 from manystream.engine import Limits
-from manystream.engine.option_rules import LIMITS, OPTIONS, POOL_LIMITS, TLS
+from manystream.engine.option_rules import CERTIFICATE, LIMITS, OPTIONS, POOL_LIMITS, TLS
 from manystream.providers.field_rules import PROFILE, QUIRKS, REQUEST, THINKING
 from manystream.providers.message_rules import BLOCKS, IMAGE, MARK, MESSAGE
 from manystream.providers.options import RETRY, TIMEOUTS
@@ -21,7 +21,7 @@ from manystream.providers.profile import Profile, Quirks
 from manystream.providers.provider import MADE_OF, PROVIDER
 from manystream.providers.rules import Checker
 from manystream.transport.pool import PoolLimits
-from manystream.transport.tls import TLSConfig
+from manystream.transport.tls import ClientCertificate, TLSConfig
 
 SMALL = 1e-9
 
@@ -111,6 +111,7 @@ SECRETS: dict[str, Callable[[object], object]] = {
     "base_url": lambda value: PROVIDER.check(changed(ms.OpenAIChat("k"), "base_url", value), "it"),
     "headers": lambda value: PROVIDER.check(changed(ms.OpenAIChat("k"), "headers", {"x-key": value}), "it"),
     "ca_data": lambda value: TLS.check(changed(TLSConfig(), "ca_data", value), "it"),
+    "password": lambda value: CERTIFICATE.check(changed(ClientCertificate("c.pem"), "password", value), "it"),
     "providers": lambda value: OPTIONS["providers"].check(value, "it"),
     "proxy": lambda value: OPTIONS["proxy"].check(value, "it"),
 }

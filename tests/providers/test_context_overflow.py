@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from manystream.providers.context_overflow import is_context_overflow
 from manystream.providers.errors import ErrorCategory, ProviderError
 from manystream.providers.registry import DIALECTS
 
@@ -153,6 +154,27 @@ def test_a_prompt_that_is_too_long_is_recognised(dialect: str, status: int, body
     error = decode(dialect, status, body)
     assert error.context_overflow
     assert (error.category, error.retryable) == (ErrorCategory.INVALID_ARG, False)
+
+
+WORDINGS = [
+    "prompt is too long",
+    "it exceeds the context",
+    "they exceed the model length",
+    "it is longer than the context",
+    "you have reached the context",
+    "the maximum context length is 10",
+    "the maximum prompt length is 10",
+    "too large for model with 10 maximum context",
+    "the input token count (12) exceeds 10",
+    "input is too long for requested model",
+    "`inputs` tokens + `max_new_tokens` must be <= 10",
+    "`inputs` must have less than 10 tokens",
+]
+
+
+@pytest.mark.parametrize("message", WORDINGS)
+def test_each_wording_is_recognised_without_the_others(message: str) -> None:
+    assert is_context_overflow(ErrorCategory.INVALID_ARG, [], message)
 
 
 OTHER: dict[str, tuple[str, int, object]] = {

@@ -318,6 +318,50 @@ TABLES: dict[str, object] = {
         ({"oneOf"}, "_Checker.check_one_of"),
         ({"allOf"}, "_Checker.check_all_of"),
     ),
+    "output_limits.LARGEST_OUTPUT": {
+        "openai-chat": (
+            ("gpt-5-chat", 16384),
+            ("gpt-5", 128000),
+            ("gpt-4.1", 32768),
+            ("gpt-4o", 16384),
+            ("o4-mini", 100000),
+            ("o3", 100000),
+        ),
+        "openai-responses": (
+            ("gpt-5-chat", 16384),
+            ("gpt-5", 128000),
+            ("gpt-4.1", 32768),
+            ("gpt-4o", 16384),
+            ("o4-mini", 100000),
+            ("o3", 100000),
+        ),
+        "google": (("gemini-3", 65536), ("gemini-2.5", 65536), ("gemini-2.0", 8192)),
+        "google-openai": (("gemini-3", 65536), ("gemini-2.5", 65536), ("gemini-2.0", 8192)),
+    },
+    "json_values._NOT_PLAIN": (
+        b"\x00\x01\x02\x03\x04\x05\x06\x07\x08\t\n\x0b\x0c\r\x0e\x0f"
+        b"\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c\x1d\x1e\x1f\\"
+    ),
+    "json_values.SMALLEST_WHOLE": -9223372036854775808,
+    "json_values.LARGEST_WHOLE": 18446744073709551615,
+    "rows.reading.READERS": {
+        "user": "_read_text",
+        "assistant": "_read_text",
+        "tool_call": "_read_tool_call",
+        "tool_result": "_read_tool_result",
+        "tool": "_read_tool_result",
+        "thinking": "<lambda>",
+        "redacted_thinking": "<lambda>",
+        "image": "<lambda>",
+        "file": "<lambda>",
+        "provider_block": "_read_provider_block",
+    },
+    "limit_reports.READERS": {
+        "openai-chat": ".openai.rate_limits",
+        "openai-responses": ".openai.rate_limits",
+        "anthropic": ".anthropic.rate_limits",
+        "gemini": ".gemini.rate_limits",
+    },
 }
 """Module and name of a table → its whole content."""
 

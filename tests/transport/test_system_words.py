@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 
 import pytest
@@ -11,6 +12,7 @@ from manystream.transport.dial import SOCKET_OPTIONS
 from manystream.transport.exchange import METHODS_WITH_BODY, WireHead
 from manystream.transport.framing import BODILESS
 from manystream.transport.proxy import ENVIRONMENT_VARIABLES
+from manystream.transport.resolve import LOCAL_HINTS
 from manystream.transport.tls import NOT_TLS_REASONS, VERIFY_HINTS
 from manystream.transport.tunnel import STATUS_HINTS, TRANSIENT_STATUSES
 
@@ -30,6 +32,19 @@ def test_every_verification_error_has_its_hint() -> None:
     assert {number for numbers in words.values() for number in numbers} == VERIFY_HINTS.keys()
     for word, numbers in words.items():
         assert all(word in VERIFY_HINTS[number] for number in numbers)
+
+
+def test_the_hints_for_errors_of_this_machine() -> None:
+    words = {
+        errno.EMFILE: "process has no file descriptor left; raise `ulimit -n`",
+        errno.ENFILE: "machine has no file descriptor left",
+        errno.EADDRNOTAVAIL: "no free local port",
+        errno.ENETUNREACH: "no route",
+        errno.EACCES: "a rule of this machine forbids it",
+        errno.EPERM: "a rule of this machine forbids it",
+    }
+    assert words.keys() == LOCAL_HINTS.keys()
+    assert all(hint in LOCAL_HINTS[number] for number, hint in words.items())
 
 
 def test_the_openssl_reasons_for_bytes_that_are_not_tls() -> None:

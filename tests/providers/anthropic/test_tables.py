@@ -145,6 +145,15 @@ TABLES: dict[str, object] = {
         "ThinkingLevel.MED": "medium",
         "ThinkingLevel.HIGH": "high",
     },
+    "response.FINISH_REASONS": {
+        "end_turn": "FinishReason.STOP",
+        "stop_sequence": "FinishReason.STOP",
+        "max_tokens": "FinishReason.LENGTH",
+        "model_context_window_exceeded": "FinishReason.LENGTH",
+        "tool_use": "FinishReason.TOOL_USE",
+        "refusal": "FinishReason.CONTENT_FILTER",
+        "pause_turn": "FinishReason.UNKNOWN",
+    },
 }
 """Module and name of a table → its whole content."""
 

@@ -141,6 +141,7 @@ TABLES: dict[str, object] = {
     },
     "stream.DELTA": ("delta",),
     "stream.PART_OF_EVENT": {"response.output_text.done": "output_text", "response.refusal.done": "refusal"},
+    "converter.ANSWER_KINDS": r"reasoning|\w+_call|mcp_\w+|tool_search_\w+|compaction\w*|item_reference|program",
 }
 """Module and name of a table → its whole content."""
 
