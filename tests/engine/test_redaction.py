@@ -47,6 +47,7 @@ SPELLINGS = {
     "a form": quote(KEY, safe=" ").replace(" ", "+"),
     "url within a url": quote(quote(KEY, safe=""), safe=""),
     "html": html.escape(KEY),
+    "xml": html.escape(KEY).replace("&#x27;", "&apos;"),
     "html by numbers": escaped(KEY, "&#{};"),
     "html by hex": escaped(KEY, "&#x{:X};"),
     "html without semicolons": html.escape(KEY).replace(";", ""),
@@ -90,6 +91,13 @@ def test_a_stray_backslash_hides_no_part(place: int) -> None:
         left = secrets.hide_parts(f'bad key "{KEY[:place]}{stray}{KEY[place:]}" was given')
         assert longest_common_run(KEY, left.replace("\\", "")) <= LONGEST_PART, left
         assert left.endswith('" was given')
+
+
+@pytest.mark.parametrize(("character", "name"), [("&", "amp"), ('"', "quot"), ("'", "apos"), ("<", "lt"), (">", "gt")])
+def test_a_truncated_key_is_found_between_named_characters(character: str, name: str) -> None:
+    """The runs between the escapes are single characters: the key is found only if the escape is read."""
+    secrets = redaction(character.join("sk9182736455"))
+    assert "9" not in secrets.hide_parts(f"illegal line 'k{f'&{name};'.join('918273645')}…")
 
 
 MIXED = {

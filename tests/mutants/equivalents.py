@@ -28,6 +28,9 @@ class Equivalent:
         )  # fmt: skip
 
 
+_ANY_REQUEST = (
+    '_ANY_REQUEST = h11.Request(method="POST", target="/", headers=[("Host", "any"), ("Content-Length", "0")])'
+)
 _IN_PROGRESS = (
     "_IN_PROGRESS = frozenset({errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EAGAIN, "
     'getattr(errno, "WSAEWOULDBLOCK", -1)})'
@@ -138,6 +141,31 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
             ('"summary_text": ("reasoning", "summary"),', '"summary"', "'summaryx'"),
         )
     ),
+    Equivalent(
+        "transport/liveness.py",
+        "PEEKED_BYTES",
+        "PEEKED_BYTES = 16 * 1024",
+        "1024",
+        "1025",
+        "any byte that is read ends the connection, however many are",
+    ),
+    Equivalent(
+        "providers/anthropic/stream.py",
+        "MessagesStream.take_event",
+        'path = REPEATED.get(string(mapping(payload, "delta"), "type") or "")',
+        '""',
+        "'x'",
+        "neither is the type of a delta",
+    ),
+    *(
+        Equivalent("transport/response_head.py", "_ANY_REQUEST", _ANY_REQUEST, before, after, reason)
+        for before, after, reason in (
+            ('"POST"', "'POSTx'", "h11 reads the responses to HEAD and CONNECT in another way, and no others"),
+            ('"/"', "'/x'", "the request is never sent"),
+            ('"any"', "'anyx'", "the request is never sent"),
+            ('"Content-Length"', "'Content-Lengthx'", "a request without the header has no body, either"),
+        )
+    ),
     *(
         Equivalent("transport/dial.py", "_IN_PROGRESS", _IN_PROGRESS, before, after, reason)
         for before, after, reason in (
@@ -148,6 +176,7 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
                 "EWOULDBLOCK is it on POSIX; on Windows no connect gives it",
             ),
             ('"WSAEWOULDBLOCK"', "'WSAEWOULDBLOCKx'", "on Windows errno.EWOULDBLOCK is the same number"),
+            ("1", "2", "the value where the error does not exist: no error number is negative"),
         )
     ),
 )
