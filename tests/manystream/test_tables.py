@@ -201,43 +201,43 @@ def test_a_table_has_these_words_and_no_others(place: str) -> None:
     assert table(place) == TABLES[place]
 
 
-METRICS: dict[str, list[tuple[str, str, bool]]] = {
+METRICS: dict[str, list[tuple[str, str, str, bool]]] = {
     "SCOPE_METRICS": [
-        ("manystream.traffic.waiting", "{call}", False),
-        ("manystream.traffic.running", "{call}", False),
-        ("manystream.traffic.window", "{call}", False),
-        ("manystream.traffic.concurrent", "{call}", False),
-        ("manystream.traffic.held", "s", False),
-        ("manystream.traffic.sent", "{request}", True),
-        ("manystream.traffic.refused", "{request}", True),
+        ("manystream.traffic.waiting", "{call}", "Calls that wait.", False),
+        ("manystream.traffic.running", "{call}", "Calls sent and not ended.", False),
+        ("manystream.traffic.window", "{call}", "Most unconfirmed calls.", False),
+        ("manystream.traffic.concurrent", "{call}", "Most running calls.", False),
+        ("manystream.traffic.held", "s", "Time until the pause ends.", False),
+        ("manystream.traffic.sent", "{request}", "Requests sent.", True),
+        ("manystream.traffic.refused", "{request}", "Refused.", True),
     ],
     "LIMIT_METRICS": [
-        ("manystream.traffic.limit.rate", "", False),
-        ("manystream.traffic.limit.level", "", False),
+        ("manystream.traffic.limit.rate", "", "What may be sent per second.", False),
+        ("manystream.traffic.limit.level", "", "What may be sent now.", False),
     ],
     "ROUTE_METRICS": [
-        ("manystream.route.waiting", "{call}", False),
-        ("manystream.route.hedged", "{call}", True),
+        ("manystream.route.waiting", "{call}", "Calls that wait for a target.", False),
+        ("manystream.route.hedged", "{call}", "Calls sent twice.", True),
     ],
     "TARGET_METRICS": [
-        ("manystream.route.outstanding", "{call}", False),
-        ("manystream.route.sessions", "{session}", False),
-        ("manystream.route.open", "1", False),
-        ("manystream.route.score", "s", False),
-        ("manystream.route.first_event", "s", False),
-        ("manystream.route.failures", "1", False),
+        ("manystream.route.outstanding", "{call}", "Calls under way.", False),
+        ("manystream.route.sessions", "{session}", "Sessions bound to it.", False),
+        ("manystream.route.open", "1", "1: it gets no call.", False),
+        ("manystream.route.score", "s", "Time that a call is expected to take.", False),
+        ("manystream.route.first_event", "s", "Smoothed time to the first event.", False),
+        ("manystream.route.failures", "1", "Smoothed share of failures.", False),
     ],
-    "BUDGET_METRICS": [("manystream.budget.waiting", "{call}", False)],
+    "BUDGET_METRICS": [("manystream.budget.waiting", "{call}", "Calls that wait for it.", False)],
     "AMOUNT_METRICS": [
-        ("manystream.budget.spent", "", False),
-        ("manystream.budget.reserved", "", False),
-        ("manystream.budget.limit", "", False),
+        ("manystream.budget.spent", "", "Used by ended calls, in this window.", False),
+        ("manystream.budget.reserved", "", "Reserved by calls under way.", False),
+        ("manystream.budget.limit", "", "Allowed in a window.", False),
     ],
 }
-"""Name of a table → name and unit of each metric, and whether it only grows."""
+"""Name of a table → name, unit and description of each metric, and whether it only grows."""
 
 
 @pytest.mark.parametrize("name", METRICS)
 def test_a_metric_of_traffic_keeps_its_name_and_unit(name: str) -> None:
     metrics: list[Metric[Any]] = [*getattr(otel_traffic, name)]
-    assert [(metric.name, metric.unit, metric.grows) for metric in metrics] == METRICS[name]
+    assert [(each.name, each.unit, each.description, each.grows) for each in metrics] == METRICS[name]
