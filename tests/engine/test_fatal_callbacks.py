@@ -15,7 +15,9 @@ import trio.testing
 
 import manystream as ms
 from manystream import aio
+from manystream.engine import Limits
 from manystream.portal import open_portal
+from manystream.transport.pool import PoolLimits
 from tests.support.peers import (
     STREAM_HEAD,
     Line,
@@ -203,7 +205,8 @@ def test_ctrl_c_during_a_tick_is_raised_from_the_block(moment: int, monkeypatch:
 
     async def use(peer: Peer) -> None:
         timeouts = ms.Timeouts(total=0.05 if owner is Timers else None)
-        async with ms.open_engine([peer.chat], timeouts=timeouts) as engine:
+        limits = Limits(pool=PoolLimits(idle_expiry=0.05))  # the first connection that is closed is an idle one
+        async with ms.open_engine([peer.chat], timeouts=timeouts, limits=limits) as engine:
             for each in recorders:
                 engine.start_stream(hello(), each.on_event, each.on_completion)
             await trio.sleep_forever()
