@@ -157,6 +157,14 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         "'x'",
         "neither is the type of a delta",
     ),
+    Equivalent(
+        "providers/anthropic/rate_limits.py",
+        "HEADERS",
+        'reset_form="moment",',
+        '"moment"',
+        "'momentx'",
+        "the forms are three, and the last one is a moment without a look at its word",
+    ),
     *(
         Equivalent("transport/response_head.py", "_ANY_REQUEST", _ANY_REQUEST, before, after, reason)
         for before, after, reason in (

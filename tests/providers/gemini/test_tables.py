@@ -204,6 +204,7 @@ TABLES: dict[str, object] = {
     "thinking.SAMPLING_IGNORED_FROM": (3, 6),
     "thinking.UNVERSIONED": (1000, 0),
     "thinking._VERSION": r"gemini-(\d+)(?:\.(\d+))?",
+    "arguments.ARGUMENTS": ("model", "contents", "config"),
 }
 """Module and name of a table → its whole content."""
 
