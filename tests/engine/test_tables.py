@@ -124,6 +124,16 @@ TABLES: dict[str, object] = {
     ),
     "traffic.route_options.MERGED": ("metadata", "extra_body", "extra_headers"),
     "traffic.route_options.OF_THE_CALL": ("retry", "session"),
+    "clocks.QUEUED": "CallState.QUEUED",
+    "clocks.SENDING": "CallState.SENDING",
+    "clocks.ENDED": "CallState.ENDED",
+    "clocks.WHAT_WAS_AWAITED": {
+        "Clock.CONNECT": "no connection within",
+        "Clock.FIRST_BYTE": "no response byte within",
+        "Clock.IDLE": "no byte for",
+        "Clock.TOTAL": "the call did not end within",
+        "Clock.QUEUE": "the call was not sent within",
+    },
 }
 """Module and name of a table → its whole content."""
 

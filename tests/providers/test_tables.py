@@ -362,6 +362,28 @@ TABLES: dict[str, object] = {
         "anthropic": ".anthropic.rate_limits",
         "gemini": ".gemini.rate_limits",
     },
+    "structured.UNFINISHED": {
+        "FinishReason.LENGTH": "the answer was cut off by the length limit",
+        "FinishReason.CONTENT_FILTER": "the answer was stopped by the content filter",
+        "FinishReason.ERROR": "the answer ended with an error",
+        "FinishReason.UNKNOWN": "the answer has no known finish reason",
+    },
+    "tool_names._FORMS": {
+        "word_64": ("[a-zA-Z0-9_-]{1,64}", "[^a-zA-Z0-9_-]", 64, "letters, digits, _ and -, up to 64"),
+        "word_128": ("[a-zA-Z0-9_-]{1,128}", "[^a-zA-Z0-9_-]", 128, "letters, digits, _ and -, up to 128"),
+        "gemini": (
+            "[A-Za-z_][A-Za-z0-9_.:\\-]{0,127}",
+            "[^A-Za-z0-9_.:\\-]",
+            128,
+            "letters, digits and _ . : - up to 128, not first a digit",
+        ),
+    },
+    "registry.DIALECT_MODULES": {
+        "openai-chat": ".openai.chat",
+        "openai-responses": ".openai.responses",
+        "anthropic": ".anthropic",
+        "gemini": ".gemini",
+    },
 }
 """Module and name of a table → its whole content."""
 

@@ -205,6 +205,8 @@ TABLES: dict[str, object] = {
     "thinking.UNVERSIONED": (1000, 0),
     "thinking._VERSION": r"gemini-(\d+)(?:\.(\d+))?",
     "arguments.ARGUMENTS": ("model", "contents", "config"),
+    "converter.MODEL": "model",
+    "converter.USER": "user",
 }
 """Module and name of a table → its whole content."""
 
