@@ -28,6 +28,11 @@ class Equivalent:
         )  # fmt: skip
 
 
+_ESCAPES = {
+    "json": r'''r"\\{1,8}+(?:(?:u00|x)(?P<json>[0-9A-Fa-f]{2}))?|%(?:25){0,3}(?P<url>[0-9A-Fa-f]{2})"''',
+    "url": r'''r"\\{1,8}+(?:(?:u00|x)(?P<json>[0-9A-Fa-f]{2}))?|%(?:25){0,3}(?P<url>[0-9A-Fa-f]{2})"''',
+    "hex": r'''r"|&(?:#0{0,4}(?P<decimal>[0-9]{2,3})(?![0-9])|#[xX]0{0,4}(?P<hex>[0-9A-Fa-f]{2})(?![0-9A-Fa-f])"''',
+}
 _ANY_REQUEST = (
     '_ANY_REQUEST = h11.Request(method="POST", target="/", headers=[("Host", "any"), ("Content-Length", "0")])'
 )
@@ -141,13 +146,16 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
             ('"summary_text": ("reasoning", "summary"),', '"summary"', "'summaryx'"),
         )
     ),
-    Equivalent(
-        "transport/liveness.py",
-        "PEEKED_BYTES",
-        "PEEKED_BYTES = 16 * 1024",
-        "1024",
-        "1025",
-        "any byte that is read ends the connection, however many are",
+    *(
+        Equivalent(
+            "transport/liveness.py",
+            "PEEKED_BYTES",
+            "PEEKED_BYTES = 16 * 1024",
+            before,
+            after,
+            "any byte that is read ends the connection, however many are",
+        )
+        for before, after in (("16", "17"), ("*", "+"), ("1024", "1025"))
     ),
     Equivalent(
         "providers/anthropic/stream.py",
@@ -164,6 +172,17 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         '"moment"',
         "'momentx'",
         "the forms are three, and the last one is a moment without a look at its word",
+    ),
+    *(
+        Equivalent(
+            "engine/redaction.py",
+            "_ESCAPE",
+            _ESCAPES[kind],
+            kind,
+            f"{kind}x",
+            "groups of hexadecimal digits need no names",
+        )
+        for kind in ("json", "url", "hex")
     ),
     *(
         Equivalent("transport/response_head.py", "_ANY_REQUEST", _ANY_REQUEST, before, after, reason)

@@ -207,6 +207,7 @@ TABLES: dict[str, object] = {
     "arguments.ARGUMENTS": ("model", "contents", "config"),
     "converter.MODEL": "model",
     "converter.USER": "user",
+    "stream.EMPTY": ("", {}, ()),
 }
 """Module and name of a table → its whole content."""
 
