@@ -43,7 +43,7 @@ def test_cut_closes_after_exactly_so_many_events(simulator: Simulator, dialect: 
 
 def test_reset_sends_a_tcp_reset_after_the_events(simulator: Simulator) -> None:
     answer = ask(simulator, directive="reset=3")
-    assert len(answer.events) == 3
+    assert (len(answer.events), answer.rest) == (3, b"")
     assert answer.reset
 
 
