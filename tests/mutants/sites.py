@@ -265,7 +265,7 @@ class _Walker:
         elif isinstance(node, ast.JoinedStr):
             return  # texts for people, nearly all
         for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.keyword) and child.arg in TEXTS:
+            if (isinstance(child, ast.keyword) and child.arg in TEXTS) or child is typing_argument(node):
                 continue
             if isinstance(child, ast.expr | ast.comprehension | ast.keyword):
                 for expression in [child] if isinstance(child, ast.expr) else ast.iter_child_nodes(child):
@@ -280,6 +280,13 @@ class _Walker:
     def _constant(self, node: ast.Constant) -> None:
         for after in changed_constant(node):
             self._add(self._source.span(node), after, node.lineno)
+
+
+def typing_argument(node: ast.AST) -> ast.expr | None:
+    """Return the type of a `cast`, or the name of a type variable: they have no effect when the program runs."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("cast", "TypeVar"):
+        return node.args[0]
+    return None
 
 
 def changed_constant(node: ast.Constant) -> Iterable[str]:

@@ -13,7 +13,7 @@ import tokenize
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.mutants.sites import Mutant, Source, bound_names, changed_constant, sources
+from tests.mutants.sites import Mutant, Source, bound_names, changed_constant, sources, typing_argument
 
 _CAPITALS = re.compile(r"_?[A-Z][A-Z0-9_]*")
 _WORD_OF_A_PATTERN = re.compile(r"(?<![\\\w])[A-Za-z]{3,}")
@@ -84,7 +84,7 @@ class _Table:
                 self._add(start, end, f"{node.value.id}.{others[0]}", node.lineno)
             return
         for child in ast.iter_child_nodes(node):
-            if isinstance(node, ast.Call) and child is node.func:
+            if (isinstance(node, ast.Call) and child is node.func) or child is typing_argument(node):
                 continue
             self._visit(child)
 

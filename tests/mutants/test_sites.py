@@ -98,6 +98,14 @@ def test_every_entry_of_a_table_is_changed(tmp_path: Path) -> None:
     }
 
 
+def test_types_of_casts_are_not_changed(tmp_path: Path) -> None:
+    (tmp_path / "engine").mkdir()
+    text = 'Key = TypeVar("Key")\nWORDS = {cast("str", GIVEN): "low"}\nx = cast("JSON", f("a"))\n'
+    (tmp_path / "engine" / "part.py").write_text(text, "utf-8")
+    assert [mutant.before for mutant in all_mutants(tmp_path)] == ['"low"', '"a"']
+    assert [mutant.before for mutant in table_mutants(tmp_path)] == ['"low"']
+
+
 def test_comments_between_the_strings_of_a_pattern_are_left(tmp_path: Path) -> None:
     (tmp_path / "engine").mkdir()
     text = 'import re\n\n_WORDS = re.compile(\n    r"too long"  # Café, Große\n    r"|\\bnever ends"  # others\n)\n'
