@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from manystream.cli.command_line import COMMANDS
 from tests.support.tables import table
 
 TABLES: dict[str, object] = {
@@ -179,3 +180,9 @@ TABLES: dict[str, object] = {
 @pytest.mark.parametrize("place", TABLES)
 def test_a_table_has_these_words_and_no_others(place: str) -> None:
     assert table(place) == TABLES[place]
+
+
+def test_these_are_the_commands() -> None:
+    modules = {name: module.__name__ for name, module in COMMANDS.items()}
+    names = ("demo", "run", "batch", "doctor", "top", "bench", "simulate", "completion")
+    assert modules == {name: f"manystream.cli.{name}" for name in names}
