@@ -86,7 +86,10 @@ class Reach:
         functions[:] = list(dict.fromkeys([function_of(test), *functions]))[:LAST_FUNCTIONS]
 
     def tests(self, mutant: Mutant) -> list[list[str]]:
-        """Return the tests to run, in growing parts: first the quick ones of the likeliest functions and files."""
+        """Return the tests to run, in growing parts: first the quick ones of the likeliest functions and files.
+
+        A test whose parameters name the changed table comes first: it compares the whole table.
+        """
         by_file: dict[str, list[str]] = defaultdict(list)
         for function in self._noticed.get((mutant.path, mutant.scope), ()):
             for name in self._by_function[function]:
@@ -102,12 +105,12 @@ class Reach:
                 file,
                 sorted(
                     names,
-                    key=lambda name: (name not in first, name not in by_table, word not in name, self.seconds[name]),
+                    key=lambda name: (name not in by_table, name not in first, word not in name, self.seconds[name]),
                 ),
             )
             for file, names in by_file.items()
         ]
-        order.sort(key=lambda row: (row[1][0] not in first, row[1][0] not in by_table, *self._rank(*row, mutant, word)))
+        order.sort(key=lambda row: (row[1][0] not in by_table, row[1][0] not in first, *self._rank(*row, mutant, word)))
         parts = self._parts([(file, [name for name in names if name not in self._left_out]) for file, names in order])
         before = self._noticed_before.get(mutant.id, "")
         return [[before], *parts] if before in self._number and before not in self._left_out else parts
