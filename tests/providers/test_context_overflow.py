@@ -169,6 +169,7 @@ WORDINGS = [
     "input is too long for requested model",
     "`inputs` tokens + `max_new_tokens` must be <= 10",
     "`inputs` must have less than 10 tokens",
+    "the input must have less than 10 tokens",
 ]
 
 

@@ -180,6 +180,16 @@ def test_a_provider_without_a_row_is_generic_and_lenient() -> None:
     assert provider.name == "openai-compatible"
 
 
+def test_the_rows_of_a_dialect_without_and_with_another_address() -> None:
+    rows = {name: [(row.name, row.generic) for row in pair] for name, pair in DEFAULT_PROFILES.items()}
+    assert rows == {
+        "openai-chat": [("openai-chat", False), ("openai-compatible", True)],
+        "openai-responses": [("openai-responses", False), ("responses-compatible", True)],
+        "anthropic": [("anthropic", False), ("anthropic-compatible", True)],
+        "gemini": [("google", False), ("google", True)],
+    }
+
+
 def test_first_party_rows_require_the_terminal_marker() -> None:
     for first_party, _ in DEFAULT_PROFILES.values():
         assert first_party.quirks.strict_end

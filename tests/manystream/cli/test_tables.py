@@ -116,6 +116,8 @@ TABLES: dict[str, object] = {
         "anthropic": "claude-sonnet-4-5",
         "gemini": "gemini-2.5-flash",
     },
+    "cli.bench.SECONDS": 10.0,
+    "cli.bench.STEP_SECONDS": 5.0,
     "cli.bench.SIMULATED": {True: "rate=50,events=250", False: "events=32"},
     "cli.bench_report.STEP_COLUMNS": (
         ("streams", "right"),
