@@ -45,6 +45,8 @@ def test_reset_sends_a_tcp_reset_after_the_events(simulator: Simulator) -> None:
     answer = ask(simulator, directive="reset=3")
     assert (len(answer.events), answer.rest) == (3, b"")
     assert answer.reset
+    counts = statistics(simulator)
+    assert (counts["started"], counts["completed"], counts["live"]) == (1, 1, 0)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

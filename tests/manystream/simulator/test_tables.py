@@ -287,6 +287,7 @@ PLACES: dict[str, tuple[str, str]] = {
 def test_a_property_gets_the_place_that_the_question_names(name: str) -> None:
     words, place = PLACES[name]
     assert value(name, {"type": "string"}, f"The way {words}") == place
+    assert value(name, {"type": "string"}, "Hello") == "Rome"
 
 
 # --- knobs ---
