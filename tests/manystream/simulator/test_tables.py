@@ -158,6 +158,8 @@ TABLES: dict[str, object] = {
     ),
     "simulator.replay.ENDINGS": {"whole": "Ending.KEEP", "broken": "Ending.CLOSE", "left": "Ending.STALL"},
     "simulator.replica.OUTAGES": ("503", "hang", "close"),
+    "simulator.server.READ": 1,
+    "simulator.server.WRITE": 2,
     "simulator.service.GEMINI_METHODS": (":generateContent", ":streamGenerateContent"),
     "simulator.service.BASE_PATHS": {"openai-chat": "/v1", "openai-responses": "/v1", "anthropic": "", "gemini": ""},
     "simulator.wire.JSON_MODE": {"type": "object", "properties": {"answer": {"type": "string"}}},
