@@ -67,6 +67,14 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         "a type that is not in the table gives a text, too",
     ),
     Equivalent(
+        "manystream/simulator/example_values.py",
+        "TEXTS",
+        '"units": "celsius",',
+        '"units"',
+        "'unitsx'",
+        "a word that is not in the table is looked up without its s, and `unit` has the same text",
+    ),
+    Equivalent(
         "manystream/cli/connectivity.py",
         "_Answer.on_body",
         "if len(self.body) > MOST_BODY_BYTES:",
