@@ -28,6 +28,10 @@ class Equivalent:
         )  # fmt: skip
 
 
+_TRY_AGAIN = (
+    r'r"(?:try again|retry) (?:in|after) ((?:\d+(?:\.\d+)?(?:ms|h|m|s))+|\d+(?:\.\d+)?)'
+    r'\s*(seconds?|ms|milliseconds?)?",'
+)
 _ESCAPES = {
     "json": r'''r"\\{1,8}+(?:(?:u00|x)(?P<json>[0-9A-Fa-f]{2}))?|%(?:25){0,3}(?P<url>[0-9A-Fa-f]{2})"''',
     "url": r'''r"\\{1,8}+(?:(?:u00|x)(?P<json>[0-9A-Fa-f]{2}))?|%(?:25){0,3}(?P<url>[0-9A-Fa-f]{2})"''',
@@ -172,6 +176,14 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         '""',
         "'x'",
         "neither is the type of a delta",
+    ),
+    Equivalent(
+        "providers/error_bodies.py",
+        "_TRY_AGAIN",
+        _TRY_AGAIN,
+        "seconds",
+        "secondsx",
+        "a number without a unit is one of seconds, too",
     ),
     Equivalent(
         "providers/anthropic/rate_limits.py",

@@ -195,6 +195,8 @@ def test_messages_and_bodies_are_bounded() -> None:
         ({}, "Try again in 500 ms", 500),
         ({}, "Try again in 5 ms", 5),
         ({}, "Try again in 7 milliseconds.", 7),
+        ({}, "Try again in 1 millisecond.", 1),
+        ({}, "Try again in 1 second.", 1000),
         ({}, "Please try again in 1m30s.", 90_000),
         ({"retry-after": "1"}, "Please try again in 9m.", 1000),
     ],
