@@ -37,9 +37,6 @@ _ESCAPES = {
     "url": r'''r"\\{1,8}+(?:(?:u00|x)(?P<json>[0-9A-Fa-f]{2}))?|%(?:25){0,3}(?P<url>[0-9A-Fa-f]{2})"''',
     "hex": r'''r"|&(?:#0{0,4}(?P<decimal>[0-9]{2,3})(?![0-9])|#[xX]0{0,4}(?P<hex>[0-9A-Fa-f]{2})(?![0-9A-Fa-f])"''',
 }
-_ANY_REQUEST = (
-    '_ANY_REQUEST = h11.Request(method="POST", target="/", headers=[("Host", "any"), ("Content-Length", "0")])'
-)
 _IN_PROGRESS = (
     "_IN_PROGRESS = frozenset({errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EAGAIN, "
     'getattr(errno, "WSAEWOULDBLOCK", -1)})'
@@ -203,15 +200,6 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
             "groups of hexadecimal digits need no names",
         )
         for kind in ("json", "url", "hex")
-    ),
-    *(
-        Equivalent("transport/response_head.py", "_ANY_REQUEST", _ANY_REQUEST, before, after, reason)
-        for before, after, reason in (
-            ('"POST"', "'POSTx'", "h11 reads the responses to HEAD and CONNECT in another way, and no others"),
-            ('"/"', "'/x'", "the request is never sent"),
-            ('"any"', "'anyx'", "the request is never sent"),
-            ('"Content-Length"', "'Content-Lengthx'", "a request without the header has no body, either"),
-        )
     ),
     *(
         Equivalent("transport/dial.py", "_IN_PROGRESS", _IN_PROGRESS, before, after, reason)
