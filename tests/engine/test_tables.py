@@ -134,6 +134,11 @@ TABLES: dict[str, object] = {
         "Clock.TOTAL": "the call did not end within",
         "Clock.QUEUE": "the call was not sent within",
     },
+    "traffic.ticket.NEW": "TicketState.NEW",
+    "traffic.ticket.QUEUED": "TicketState.QUEUED",
+    "traffic.ticket.SENT": "TicketState.SENT",
+    "traffic.ticket.CONFIRMED": "TicketState.CONFIRMED",
+    "traffic.ticket.ENDED": "TicketState.ENDED",
 }
 """Module and name of a table → its whole content."""
 

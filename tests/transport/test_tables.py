@@ -50,6 +50,7 @@ TABLES: dict[str, object] = {
     },
     "tunnel.TRANSIENT_STATUSES": {408, 425, 429, 500, 502, 503, 504},
     "url.DEFAULT_PORTS": {"http": 80, "https": 443},
+    "response_head._FOLDS": (b"\n ", b"\n\t"),
 }
 """Module and name of a table → its whole content."""
 
