@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
 from .errors import ProviderError
-from .json_values import JSONObject
+from .json_types import JSONObject
 from .usage import Usage
 
 

@@ -16,11 +16,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from .json_values import JSON, JSONObject
+from .json_types import JSON, JSONObject
 from .messages import Message
-from .snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from .snapshot import Snapshot
 
 Sources: TypeAlias = Mapping[str, tuple[str, ...]]
 """Maps a member of the body, or its path with dots, to the fields of `Request` from which it is written."""
@@ -72,6 +74,8 @@ def given_body(
     dialect: str, members: JSONObject, request: object, sources: Sources, written: frozenset[str] = frozenset()
 ) -> GivenBody:
     """Make the `GivenBody` of a request that was read from `members`."""
+    from .snapshot import Snapshot
+
     names = {name for row in sources.values() for name in row}
     fields = {name: copy.deepcopy(getattr(request, name)) for name in sorted(names - {MESSAGES})}
     messages: Sequence[Message] = getattr(request, MESSAGES)

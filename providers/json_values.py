@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import orjson
 
@@ -26,16 +26,8 @@ from .exact_numbers import (
     shortened,
     whole_number,
 )
-
-if TYPE_CHECKING:
-    JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
-else:
-    JSON = object
-"""A value that JSON can represent. At run time it is `object`: before Python 3.12, a type that contains itself can be
-written for type checkers only, and text would break `JSON | None` and the libraries that read annotations."""
-
-JSONObject: TypeAlias = dict[str, JSON]
-"""A JSON object."""
+from .json_types import JSON as JSON
+from .json_types import JSONObject as JSONObject
 
 SHOWN_BYTES = 200
 """The number of characters of malformed JSON that an error message quotes."""
@@ -139,6 +131,28 @@ def representable_loads(data: bytes | str) -> JSON:
     unrepresentable = find_unrepresentable(value) if _has_odd_numbers(data) else None
     if unrepresentable is not None:
         raise UnrepresentableNumberError(*unrepresentable)
+    return value
+
+
+def parse_object(text: str, what: str) -> JSONObject:
+    """Parse the text of a JSON object, with whole numbers of any size; the empty object if there is no text.
+
+    Raises `MalformedJSONError` if it is no JSON object. For a number that Python cannot represent, the error has the
+    number's path.
+
+    what: names the text in the error.
+    """
+    try:
+        value = strict_loads(text)
+    except ValueError:
+        if not text.strip():
+            return {}
+        value = representable_loads(text)
+    else:
+        if has_odd_numbers(text):
+            value = representable_loads(text)
+    if type(value) is not dict:
+        raise MalformedJSONError(f"{what} are no JSON object: {text[:SHOWN_BYTES]!r}")
     return value
 
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from .errors import InvalidRequestError
-from .exact_numbers import has_odd_numbers
-from .json_values import JSON, JSONObject, MalformedJSONError, representable_loads, strict_loads
+from .json_types import JSON, JSONObject
 
 
 class Role(enum.StrEnum):
@@ -119,18 +118,9 @@ class ToolCall:
         Raises `MalformedJSONError` if they are no JSON object. For a number that Python cannot represent, the error has
         the number's path.
         """
-        try:
-            value = strict_loads(self.arguments)
-        except ValueError:
-            if not self.arguments.strip():
-                return {}
-            value = representable_loads(self.arguments)
-        else:
-            if has_odd_numbers(self.arguments):
-                value = representable_loads(self.arguments)
-        if type(value) is not dict:
-            raise MalformedJSONError(f"the arguments of {self.name!r} are no JSON object: {self.arguments[:200]!r}")
-        return value
+        from .json_values import parse_object
+
+        return parse_object(self.arguments, f"the arguments of {self.name!r}")
 
 
 @dataclass(slots=True)

@@ -9,13 +9,15 @@ import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
-from typing import Final, Literal, TypeAlias, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, Unpack, cast
 
 from .given import GivenBody, Sources, given_body
-from .json_values import JSON, JSONObject
+from .json_types import JSON, JSONObject
 from .messages import CacheControl, Message, Text
 from .options import Priority, PriorityName, Retry, Timeouts
-from .prefix_cache import PrefixCache
+
+if TYPE_CHECKING:
+    from .prefix_cache import PrefixCache
 
 TOOL_CHOICE_MODES = ("auto", "none", "required")
 """Values of `Request.tool_choice` that are not a tool's name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from .events import FinishReason
-from .json_values import JSON, JSONObject
+from .json_types import JSON, JSONObject
 from .messages import Block, Message, Role, Text, Thinking, ToolCall
 from .usage import Usage
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .json_values import JSONObject
+from .json_types import JSONObject
 
 
 @dataclass(slots=True)
