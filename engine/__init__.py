@@ -3,9 +3,15 @@
 Knows transport and providers. Neither of these knows the engine or the other.
 
 Each name is imported from its module when it is first used, so that an engine loads only the modules that it needs. The
-modules follow the same rule: they import at the top what every engine needs, and in the function that opens it what
-some engines need (portals, maps, observers, recordings, traffic control, statistics). Type checkers read the plain
-imports.
+modules follow the same rule:
+
+| module | what it imports at the top |
+|---|---|
+| `core` | what checks an engine's options and runs its tasks, and the types in the signatures of its methods |
+| `starter` | what every call needs; imported when the engine first waits (`loading`), or by its first call |
+| others | imported by the function that opens them: portals, maps, observers, recordings, traffic control, statistics |
+
+Type checkers read the plain imports.
 """
 
 from __future__ import annotations
@@ -14,7 +20,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .clocks import CallState as CallState
+    from .call_state import CallState as CallState
     from .completion import Completion as Completion
     from .completion import Timings as Timings
     from .core import Engine as Engine
@@ -38,7 +44,7 @@ _HOMES: dict[str, str] = {
     "CallFigures": "statistics",
     "CallMap": "mapped",
     "CallStart": "observe",
-    "CallState": "clocks",
+    "CallState": "call_state",
     "Completion": "completion",
     "Engine": "core",
     "EngineClosedError": "errors",

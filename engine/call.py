@@ -17,11 +17,13 @@ from ..providers.events import Error, Event
 from ..providers.options import Retry
 from ..providers.response import Response
 from .attempt import Attempt
-from .clocks import ENDED, LEAST_WAIT, QUEUED, SENDING, CallState, Clocks
+from .call_state import ENDED, QUEUED, SENDING, CallState
+from .callbacks import OnCompletion, OnEvent
+from .clocks import LEAST_WAIT, Clocks
 from .completion import Completion
-from .delivery import Counters, Delivery, OnEvent, Receiver
+from .delivery import Counters, Delivery, Receiver
 from .directed import Directed
-from .ending import OPEN, STOPPED, OnCompletion
+from .ending import OPEN, STOPPED
 from .errors import callback_failed, cancelled, hide_words, internal, redacted
 from .listener import Progress
 from .prepared import Prepared

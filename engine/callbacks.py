@@ -1,15 +1,25 @@
-"""Check callbacks: only plain functions are accepted. Others are refused when the call is started.
+"""The types of a call's callbacks, and their check: only plain functions are accepted. Others are refused when the call
+is started.
 
-Knows which callables run when they are called. Must not know calls.
+Knows which callables run when they are called. Must not know how a call runs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import cast
+from typing import TypeAlias, cast
 
 from ..providers.errors import InvalidRequestError
+from ..providers.events import Event
 from ..providers.plain_functions import ANY_DEFERRED, why_deferred
+from .completion import Completion
+
+OnEvent: TypeAlias = Callable[[Event], object]
+"""A callback for the events of a stream. What it returns is ignored."""
+
+OnCompletion: TypeAlias = Callable[[Completion], object]
+"""A callback for the end of a call. What it returns is ignored."""
 
 RIGHT_FORM = (
     "callbacks are plain functions. Give a plain one, which may hand its argument to a task; code that awaits for each"

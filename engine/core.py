@@ -14,30 +14,30 @@ from typing import TYPE_CHECKING, TypeVar, Unpack, overload
 import trio
 
 from ..providers.errors import InvalidRequestError
-from ..providers.options import Retry
 from ..providers.provider import Provider
 from ..providers.request import Request
 from ..providers.response import Response
 from ..transport.backend import Backend
 from ..transport.errors import URLError
-from ..transport.proxy import ProxyConfig, parse_proxy_url
 from ..transport.task_loop import make_loop
-from ..transport.tls import TLSConfig
+from ..transport.timers import Timers
 from ..transport.trio_backend import TrioBackend
-from .calls import Calls
-from .delivery import OnEvent
-from .ending import OnCompletion
+from .addresses import addressed, check_single_keys
+from .callbacks import OnCompletion, OnEvent
+from .calls import CONCURRENCY, Calls
 from .engine_thread import EngineThread
 from .handle import Call
-from .limits import CONCURRENCY, Limits
+from .loading import load_for_calls
 from .option_rules import check_options
 from .services import Services
 
 if TYPE_CHECKING:
+    from ..transport.proxy import ProxyConfig
     from .mapped import CallMap, KeyedRequests, Requests
     from .options import EngineOptions
     from .portal import Portal
     from .record import Recording
+    from .starter import CallStarter
     from .statistics import Statistics
     from .stream import EventStream
 
@@ -81,6 +81,9 @@ class Engine:
 
         Raises `InvalidRequestError` before anything is sent if the request cannot be sent. Raises `EngineClosedError`
         and `TooManyCallsError`. Errors of the network and the server are reported in the completion.
+
+        Raises `OSError` if this is the process's first call, its engine has not waited since it was opened, and no file
+        descriptor is left for importing what calls need.
         """
         return self._calls.start(request, on_event, on_completion, stream=True)
 
@@ -88,8 +91,8 @@ class Engine:
         """Start an unstreamed call and return at once.
 
         The engine calls `on_completion(completion)` exactly once, on this thread. Raises `InvalidRequestError`,
-        `EngineClosedError` and `TooManyCallsError`. Errors of the network and the server are reported in the
-        completion.
+        `EngineClosedError` and `TooManyCallsError`, and `OSError` as `start_stream` does. Errors of the network and the
+        server are reported in the completion.
         """
         return self._calls.start(request, None, on_completion, stream=False)
 
@@ -213,6 +216,9 @@ async def open_engine_on(
     make_backend: called with the nursery of the engine's own tasks.
     """
     check_options(providers, options)
+    checked = addressed(providers)
+    if options.get("traffic") is None:
+        check_single_keys(providers)
     variables, proxy = _choose_environment(options.get("environment"), options.get("proxy"))
     calls: Calls | None = None
     failure: BaseException | None = None
@@ -221,22 +227,21 @@ async def open_engine_on(
         await nursery.start(services.run)
         loop = make_loop(services.nursery)
         try:
-            calls = Calls(
-                services,
-                make_backend(services.nursery),
-                nursery.cancel_scope,
-                loop,
-                providers,
-                timeouts=options.get("timeouts"),
-                retry=options.get("retry") or Retry(),
-                limits=options.get("limits") or Limits(),
-                tls=options.get("tls") or TLSConfig(),
-                proxy=proxy,
-                connect=options.get("dial"),
-                environment=variables,
-                observer=options.get("observer"),
-                traffic=options.get("traffic"),
-            )
+            backend, timers = make_backend(services.nursery), Timers()
+
+            def make_starter(on_callback_raised: Callable[[BaseException], None]) -> CallStarter:
+                from .starter import CallStarter
+
+                return CallStarter(backend, loop, timers, checked, options, variables, proxy, on_callback_raised)
+
+            calls = Calls(make_starter, nursery.cancel_scope)
+            services.on_failure = calls.end_engine
+            loop.start(backend)
+            timers.start(backend)
+            if options.get("traffic") is None:
+                services.nursery.start_soon(load_for_calls, providers)
+            else:
+                _ = calls.starter  # the options of traffic control are checked against the providers
             _start_monitor(services.nursery, calls, options.get("monitor", False))
         except BaseException as error:
             failure = error
@@ -269,7 +274,11 @@ def _choose_environment(
     variables: Mapping[str, str] = os.environ if environment is None else environment
     if proxy == "":
         variables = {name: value for name, value in variables.items() if not name.lower().endswith("_proxy")}
+    if not proxy:
+        return variables, None
+    from ..transport.proxy import parse_proxy_url
+
     try:
-        return variables, parse_proxy_url(proxy) if proxy else None
+        return variables, parse_proxy_url(proxy)
     except URLError as error:
         raise InvalidRequestError("proxy", str(error)) from None

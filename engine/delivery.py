@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from ..providers.errors import ErrorCategory
 from ..providers.events import Event, EventType, Start
-
-OnEvent: TypeAlias = Callable[[Event], object]
-"""A callback for the events of a stream. What it returns is ignored."""
+from .callbacks import OnEvent
 
 
 class Counters:

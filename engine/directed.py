@@ -16,7 +16,7 @@ from ..providers.events import Event
 from ..providers.options import Retry
 from ..providers.response import Response
 from .attempt import Attempt
-from .clocks import QUEUED, CallState
+from .call_state import QUEUED, CallState
 from .delivery import Counters
 from .ending import OPEN
 from .listener import Listener, Progress

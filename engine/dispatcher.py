@@ -15,9 +15,9 @@ from ..providers.errors import InvalidRequestError
 from ..providers.limit_reports import reader_of
 from ..providers.model_families import family_of
 from ..providers.provider import Provider
-from ..providers.registry import configured, named, select
 from ..providers.request import Request
 from ..providers.response import Response
+from ..providers.selection import configured, named, select
 from .access import Access, accesses_of
 from .admission import Admission
 from .clocks import Clocks

@@ -9,21 +9,17 @@ from __future__ import annotations
 import dataclasses
 import enum
 import logging
-from collections.abc import Callable
-from typing import TypeAlias
 
 import trio
 
 from ..providers.events import Error, Event
+from .callbacks import OnCompletion
 from .completion import Completion, Timings
 from .delivery import Delivery
 from .errors import callback_failed
 from .runtime import Due, Runtime
 
 logger: logging.Logger = logging.getLogger("manystream.engine")
-
-OnCompletion: TypeAlias = Callable[[Completion], object]
-"""A callback for the end of a call. What it returns is ignored."""
 
 
 class Step(enum.IntEnum):

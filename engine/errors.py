@@ -6,13 +6,15 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import trio
 
 from ..providers.errors import ErrorCategory, ManystreamError, ProviderError
 from ..transport.errors import Phase, TransportError
-from .redaction import Redaction
+
+if TYPE_CHECKING:
+    from .redaction import Redaction
 
 INTERNAL_CHARACTERS = 200
 """The number of characters of an exception's text that an internal error's message keeps."""

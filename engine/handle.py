@@ -6,11 +6,13 @@ Knows the engine's side of the call (call.py). Must not know how a call works.
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from .call import RunningCall
-from .clocks import CallState
+from .call_state import CallState
 from .completion import Completion
+
+if TYPE_CHECKING:
+    from .call import RunningCall
 
 
 class Call:

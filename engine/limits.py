@@ -7,9 +7,6 @@ from dataclasses import dataclass, field
 from ..providers.answer_limits import AnswerLimits
 from ..transport.pool import PoolLimits
 
-CONCURRENCY = 1_000
-"""The default for the calls of one map that may run at the same time."""
-
 
 @dataclass(slots=True, frozen=True)
 class Limits(AnswerLimits):

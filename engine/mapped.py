@@ -19,8 +19,8 @@ import trio
 from ..providers.errors import ErrorCategory, InvalidRequestError, ProviderError
 from ..providers.request import Request
 from ..providers.rules import whole
+from .callbacks import OnCompletion
 from .completion import Completion
-from .ending import OnCompletion
 from .errors import TooManyCallsError
 
 Key = TypeVar("Key")

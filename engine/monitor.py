@@ -33,8 +33,8 @@ import trio
 from ..providers.errors import ManystreamError
 from ..providers.json_values import dumps
 from .call import RunningCall
+from .call_state import CallState
 from .calls import Calls
-from .clocks import CallState
 from .statistics import CallFigures, Statistics
 from .traffic.amounts import MEMBERS
 from .traffic.statistics import BudgetStatistics

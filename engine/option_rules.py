@@ -1,4 +1,4 @@
-"""The rules for an engine's options: one row per option, and per field of its values."""
+"""The rules for an engine's options: one row per option. `value_rules.py` has a row per field of their values."""
 
 from __future__ import annotations
 
@@ -8,62 +8,9 @@ from importlib import import_module
 
 import trio
 
-from ..providers.field_rules import PROFILE, RETRY_GIVEN, TIMEOUTS_GIVEN
+from ..providers.profiles import is_row
 from ..providers.provider import PROVIDER, Provider
-from ..providers.rules import Checker, Rule, checked, instance, number, optional, text, whole
-from ..transport.pool import PoolLimits
-from ..transport.tls import ClientCertificate, TLSConfig
-from .limits import Limits
-
-SECONDS = number(0, must="a number of seconds of at least 0", infinite=True)
-PATH = instance(str, os.PathLike, must="a path")
-
-POOL_LIMITS = Checker(
-    PoolLimits,
-    {
-        "max_connections": whole(1),
-        "max_per_origin": whole(1),
-        "max_idle": whole(0),
-        "idle_expiry": SECONDS,
-        "drain_seconds": SECONDS,
-        "max_age": SECONDS,
-    },
-)
-LIMITS = Checker(
-    Limits,
-    {
-        "pool": checked(POOL_LIMITS, forms={int: "use PoolLimits(max_connections={})"}),
-        "max_event_bytes": whole(1),
-        "max_response_bytes": whole(1),
-        "max_error_bytes": whole(0),
-        "max_calls": whole(1),
-        "max_buffered_bytes": whole(1),
-        "max_choices": whole(1),
-        "max_blocks": whole(1),
-        "max_tool_calls": whole(1),
-    },
-)
-CERTIFICATE = Checker(
-    ClientCertificate,
-    {"certificate_file": PATH, "key_file": optional(PATH), "password": optional(text(secret=True))},
-)
-TLS = Checker(
-    TLSConfig,
-    {
-        "ca_file": optional(PATH),
-        "ca_data": optional(text("PEM text", secret=True)),
-        "client_certificate": optional(
-            checked(CERTIFICATE, forms={str: "use ClientCertificate({})", tuple: "use ClientCertificate(…)"})
-        ),
-    },
-)
-
-
-def _check_providers(providers: Sequence[object], where: str) -> None:
-    for position, provider in enumerate(providers):
-        place = f"{where}[{position}]"
-        PROVIDER.check(provider, place)
-        PROFILE.check(getattr(provider, "profile", None), f"{place}.profile")
+from ..providers.rules import Rule, instance, optional, text
 
 
 class RuleElsewhere:
@@ -86,14 +33,26 @@ class RuleElsewhere:
             rule.check(value, where)
 
 
+PROFILE = RuleElsewhere("..providers.profile_rules", "PROFILE")
+
+
+def _check_providers(providers: Sequence[object], where: str) -> None:
+    for position, provider in enumerate(providers):
+        place = f"{where}[{position}]"
+        PROVIDER.check(provider, place)
+        profile = getattr(provider, "profile", None)
+        if not is_row(profile):
+            PROFILE.check(profile, f"{place}.profile")
+
+
 OPTIONS: dict[str, Rule | RuleElsewhere] = {
     "providers": Rule(
         "a list of providers", (Sequence,), inside=_check_providers, forms={Provider: "use [provider]"}, secret=True
     ),
-    "timeouts": TIMEOUTS_GIVEN,
-    "retry": RETRY_GIVEN,
-    "limits": optional(checked(LIMITS, forms={int: "use Limits(max_calls={})"})),
-    "tls": optional(checked(TLS, forms={str: "use TLSConfig(ca_file={})", bool: "TLS cannot be switched off"})),
+    "timeouts": RuleElsewhere("..providers.options", "TIMEOUTS_GIVEN"),
+    "retry": RuleElsewhere("..providers.options", "RETRY_GIVEN"),
+    "limits": RuleElsewhere(".value_rules", "LIMITS_GIVEN"),
+    "tls": RuleElsewhere(".value_rules", "TLS_GIVEN"),
     "proxy": optional(text("a URL", secret=True)),
     "dial": optional(Rule("an async function of a host and a port", (object,), callable)),
     "environment": optional(instance(Mapping, must="a dict of texts")),

@@ -17,15 +17,12 @@ from typing import Self, TypeVar, overload
 from ..providers.events import Event
 from ..providers.request import Request
 from ..providers.response import Response
-from .callbacks import check_callback
-from .calls import Calls
-from .clocks import CallState
+from .call_state import CallState
+from .callbacks import OnCompletion, OnEvent, check_callback
+from .calls import CONCURRENCY, Calls
 from .completion import Completion
-from .delivery import OnEvent
-from .ending import OnCompletion
 from .engine_thread import EngineThread
 from .handle import Call
-from .limits import CONCURRENCY
 from .portal_map import PortalMap
 from .record import Recording
 from .statistics import Statistics

@@ -14,13 +14,15 @@ from typing import TypeAlias
 from ..providers.dialect import Dialect, MakeId, WireRequest
 from ..providers.errors import InvalidRequestError
 from ..providers.provider import APIKey, Provider
-from ..providers.registry import dialect_of, select
+from ..providers.registry import dialect_of
 from ..providers.request import Request
+from ..providers.selection import select
 from ..transport.errors import URLError
 from ..transport.exchange import RawHeaders, WireHead
 from ..transport.headers import HeaderError, validate_headers
 from ..transport.proxy import ProxyConfig, choose_proxy
-from ..transport.url import BaseURL, Origin, parse_base_url, target
+from ..transport.url import BaseURL, Origin, target
+from .addresses import OWN_HEADERS, Addressed
 from .buffered import Buffered
 from .credentials import find_key
 from .fresh_key import FreshKey
@@ -29,8 +31,6 @@ from .prepared import Prepared, WallClock
 from .redaction import Redaction
 
 USER_AGENT = "manystream"
-OWN_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
-"""Headers that the transport sets. A request may not set them."""
 
 COPIED_BELOW = 65_536
 """Bodies of at most this many bytes are copied. The serializer's buffer has an unused end of 4 KiB or more, which would
@@ -63,7 +63,7 @@ class Preparer:
 
     def __init__(
         self,
-        providers: Sequence[Provider],
+        providers: Sequence[Addressed],
         environment: Mapping[str, str],
         limits: Limits,
         make_id: MakeId,
@@ -74,16 +74,7 @@ class Preparer:
         """Create the cache. `proxy` is the engine's, which takes precedence over the environment's; only its password
         is used. `buffered` is that of the engine's other preparers, which share one bound.
         """
-        names: set[str] = set()
-        for provider in providers:
-            if not isinstance(provider, Provider):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise InvalidRequestError("providers", f"must be providers, not {type(provider).__name__}")
-            if provider.name in names:
-                raise InvalidRequestError("providers", f"two are named {provider.name!r}: give one a name=…")
-            names.add(provider.name)
-            if provider.idempotency_header is not None:
-                _check_idempotency_header(provider.idempotency_header, provider.headers)
-        self._providers = tuple(providers)
+        self._providers = tuple(provider for provider, _ in providers)
         self._environment = environment
         self._limits = limits
         self._make_id = make_id
@@ -92,9 +83,8 @@ class Preparer:
         self._proxy = proxy
         self._keys: dict[str, str] = {}
         self._heads: dict[tuple[object, ...], Head] = {}
-        self._bases: dict[str, BaseURL] = {p.name: _base_url(p) for p in providers}
-        # Load it now: at the first call it would block the streams, and could fail.
-        self._dialects: dict[str, Dialect] = {p.name: dialect_of(p.profile) for p in providers}
+        self._bases: dict[str, BaseURL] = {provider.name: base for provider, base in providers}
+        self._dialects: dict[str, Dialect] = {provider.name: dialect_of(provider.profile) for provider, _ in providers}
 
     def prepare(self, request: Request, *, stream: bool) -> tuple[Prepared, WireRequest]:
         """Check and encode a request. Raises `InvalidRequestError`."""
@@ -139,7 +129,7 @@ class Preparer:
         single = copy.copy(provider)
         single.api_key = key
         shared = (self._environment, self._limits, self._make_id, self._wall_clock, self._proxy, self._buffered)
-        return Preparer([single], *shared), single
+        return Preparer([(single, self._bases[provider.name])], *shared), single
 
     def _key(self, provider: Provider) -> str:
         key = self._keys.get(provider.name)
@@ -234,25 +224,3 @@ def _checked_headers(
         return validate_headers([fixed, *headers.values()])
     except HeaderError as error:
         raise InvalidRequestError("extra_headers" if extra else "headers", str(error)) from None
-
-
-def _check_idempotency_header(name: str, headers: Mapping[str, str]) -> None:
-    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidRequestError("idempotency_header", f"must be a header's name, not {type(name).__name__}")
-    if name.lower() in OWN_HEADERS or name.lower() in {other.lower() for other in headers}:
-        raise InvalidRequestError("idempotency_header", f"{name!r} has another use: choose a name of its own")
-    try:
-        validate_headers([(name, "any")])
-    except HeaderError as error:
-        raise InvalidRequestError("idempotency_header", str(error)) from None
-
-
-def _base_url(provider: Provider) -> BaseURL:
-    if not provider.base_url:
-        raise InvalidRequestError("base_url", f"{provider.name!r} needs one, such as 'https://host/v1'")
-    if not isinstance(provider.base_url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidRequestError("base_url", f"must be text, not {type(provider.base_url).__name__}")
-    try:
-        return parse_base_url(provider.base_url)
-    except URLError as error:
-        raise InvalidRequestError("base_url", f"of {provider.name!r}: {error}") from None

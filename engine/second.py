@@ -15,7 +15,8 @@ from ..providers.events import Event, Start
 from ..providers.response import Response
 from ..transport.timers import Timer
 from .attempt import Attempt
-from .clocks import ERROR_BODY_SECONDS, LENGTH, CallState, Clock, timeout_error
+from .call_state import CallState
+from .clocks import ERROR_BODY_SECONDS, LENGTH, Clock, timeout_error
 from .listener import Listener, Progress
 from .runtime import Runtime
 from .spending import Reservation

@@ -15,9 +15,8 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 import trio
 
 from ..providers.events import Error, Event
+from .callbacks import OnCompletion, OnEvent
 from .completion import Completion
-from .delivery import OnEvent
-from .ending import OnCompletion
 from .handle import Call
 
 HIGH_WATER = 64

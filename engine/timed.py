@@ -12,18 +12,8 @@ from ..providers.errors import ProviderError
 from ..transport.errors import Phase
 from ..transport.timers import Deadline
 from .attempt import Attempt
-from .clocks import (
-    ERROR_BODY_SECONDS,
-    LENGTH,
-    QUEUED,
-    SENDING,
-    UNTIMED,
-    CallState,
-    Clock,
-    Clocks,
-    next_deadline,
-    timeout_error,
-)
+from .call_state import QUEUED, SENDING, CallState
+from .clocks import ERROR_BODY_SECONDS, LENGTH, UNTIMED, Clock, Clocks, next_deadline, timeout_error
 from .ending import OPEN, Ending
 from .prepared import Prepared
 

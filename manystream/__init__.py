@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from .engine import Timings as Timings
     from .engine import TooManyCallsError as TooManyCallsError
     from .engine import open_engine as open_engine
+    from .engine.callbacks import OnCompletion as OnCompletion
+    from .engine.callbacks import OnEvent as OnEvent
     from .engine.completion import AttemptRecord as AttemptRecord
-    from .engine.delivery import OnEvent as OnEvent
-    from .engine.ending import OnCompletion as OnCompletion
     from .engine.options import EngineOptions as EngineOptions
     from .engine.portal import Portal as Portal
     from .engine.traffic.amounts import Amounts as Amounts
@@ -71,8 +71,8 @@ if TYPE_CHECKING:
     from .providers.events import ToolCallDelta as ToolCallDelta
     from .providers.events import ToolCallDone as ToolCallDone
     from .providers.events import ToolCallStart as ToolCallStart
-    from .providers.json_values import JSON as JSON
-    from .providers.json_values import JSONObject as JSONObject
+    from .providers.json_types import JSON as JSON
+    from .providers.json_types import JSONObject as JSONObject
     from .providers.messages import Block as Block
     from .providers.messages import CacheControl as CacheControl
     from .providers.messages import File as File
@@ -138,9 +138,11 @@ HOMES: dict[str, tuple[str, ...]] = {
         "TooManyCallsError",
         "open_engine",
     ),
+    ".engine.callbacks": (
+        "OnCompletion",
+        "OnEvent",
+    ),
     ".engine.completion": ("AttemptRecord",),
-    ".engine.delivery": ("OnEvent",),
-    ".engine.ending": ("OnCompletion",),
     ".engine.options": ("EngineOptions",),
     ".engine.portal": ("Portal",),
     ".engine.traffic.amounts": (
@@ -184,7 +186,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "ToolCallDone",
         "ToolCallStart",
     ),
-    ".providers.json_values": (
+    ".providers.json_types": (
         "JSON",
         "JSONObject",
     ),

@@ -24,11 +24,9 @@ from .aio_guest import EventLoopError as EventLoopError
 from .aio_guest import guest_engine
 from .aio_map import MapsRequests
 from .engine import core
-from .engine.callbacks import check_callback
-from .engine.clocks import CallState
+from .engine.call_state import CallState
+from .engine.callbacks import OnCompletion, OnEvent, check_callback
 from .engine.completion import Completion
-from .engine.delivery import OnEvent
-from .engine.ending import OnCompletion
 from .engine.errors import EngineClosedError
 from .engine.handle import Call as NativeCall
 from .engine.options import EngineOptions

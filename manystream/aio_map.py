@@ -10,9 +10,9 @@ from functools import partial
 from types import TracebackType
 from typing import Generic, Self, TypeVar, overload
 
+from .engine.callbacks import OnCompletion
+from .engine.calls import CONCURRENCY
 from .engine.completion import Completion
-from .engine.ending import OnCompletion
-from .engine.limits import CONCURRENCY
 from .engine.mapped import (
     FORM,
     Cancellable,

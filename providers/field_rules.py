@@ -1,38 +1,26 @@
-"""The rules for the fields of requests and profiles, one row per field. `message_rules.py` has the rules for messages,
+"""The rules for the fields of requests, one row per field. `message_rules.py` has the rules for messages,
 because messages must not know requests.
 
-`checks.py` checks requests against these rules when a call starts. The engine checks providers when it opens.
-`Timeouts`, `Retry` and `Provider` check themselves when they are made, so their rows are beside them. The rows for the
-values of `transport` are in the engine.
+`checks.py` checks requests against these rules when a call starts. `Timeouts`, `Retry` and `Provider` check themselves
+when they are made, so their rows are beside them. `profile_rules.py` has the rows for profiles, and the engine those
+for the values of `transport`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import get_args
 
-from .dialect import Dialect
 from .errors import InvalidRequestError
 from .given import GivenBody
 from .message_rules import MAYBE_FLAG, MAYBE_MARK, NAME, TEXT, TEXT_BLOCK
 from .messages import Message, Text
-from .options import Priority, Retry, Timeouts
-from .profile import (
-    MaxTokensMember,
-    Profile,
-    Quirks,
-    ReasoningReturn,
-    ThinkingMember,
-    ToolCallIdForm,
-    ToolNameForm,
-)
+from .options import RETRY_GIVEN, TIMEOUTS_GIVEN, Priority
 from .request import LEVEL_NAMES, Request, ThinkingConfig, ThinkingLevel, Tool
 from .rules import (
     Checker,
     Rule,
     checked,
     either,
-    flag,
     instance,
     members,
     number,
@@ -40,11 +28,8 @@ from .rules import (
     sequence,
     text,
     whole,
-    word,
 )
 from .structured import is_schema
-
-# --- requests ---
 
 TOOL = Checker(
     Tool,
@@ -87,12 +72,6 @@ def _check_some(messages: Sequence[object], where: str) -> None:
     if not messages:
         raise InvalidRequestError(where, "must hold at least one message")
 
-
-TIMEOUTS_GIVEN = optional(instance(Timeouts, forms={int: "use Timeouts(total={})", float: "use Timeouts(total={})"}))
-RETRY_GIVEN = optional(
-    instance(Retry, forms={int: "use Retry(max_attempts={})", bool: "use Retry(max_attempts=1) for no retry"})
-)
-"""The rules for these options of a request and of an engine. Their fields were checked when they were made."""
 
 PRIORITY = Rule(
     f"a Priority, or one of {', '.join(repr(member.value) for member in Priority)}",
@@ -163,57 +142,5 @@ REQUEST = Checker(
         "tenant": optional(NAME),
         "session": optional(NAME),
         "_given": optional(instance(GivenBody)),
-    },
-)
-
-# --- providers ---
-
-WORDS = sequence(TEXT, "a tuple of texts", forms={str: "use ({},)"})
-PAIRS = sequence(sequence(text(secret=True), "a pair of texts"), "a tuple of pairs")
-
-QUIRKS = Checker(
-    Quirks,
-    {
-        "strict_end": flag(),
-        "auth_header": optional(NAME),
-        "query": TEXT,
-        "headers": PAIRS,
-        "max_tokens_member": word(*get_args(MaxTokensMember)),
-        "stream_usage": flag(),
-        "system_role": word("system", "developer"),
-        "thinking": word(*get_args(ThinkingMember)),
-        "efforts": WORDS,
-        "tool_call_id": word(*get_args(ToolCallIdForm)),
-        "required_tool_choice": word("required", "any"),
-        "named_tool_choice": flag(),
-        "reasoning_refuses_sampling": flag(),
-        "seed_member": TEXT,
-        "parallel_tool_calls": flag(),
-        "metadata": flag(),
-        "tool_strict": flag(),
-        "structured_output": word("json_schema", "json_object"),
-        "cache_control": flag(),
-        "file_parts": flag(),
-        "file_urls": flag(),
-        "video_parts": flag(),
-        "reasoning_return": word(*get_args(ReasoningReturn)),
-        "reasoning_required": flag(),
-        "signed_thinking_only": flag(),
-        "tool_name": word(*get_args(ToolNameForm)),
-    },
-)
-PROFILE = Checker(
-    Profile,
-    {
-        "name": NAME,
-        "dialect": Rule("a dialect's name or a Dialect", (str, Dialect), NAME.fits, free=(Dialect,)),
-        "base_url": TEXT,
-        "key_variables": WORDS,
-        "aliases": WORDS,
-        "prefixes": WORDS,
-        "needs_key": flag(),
-        "generic": flag(),
-        "addresses": WORDS,
-        "quirks": checked(QUIRKS),
     },
 )

@@ -9,7 +9,7 @@ import enum
 from dataclasses import dataclass, fields
 from typing import Literal, TypeAlias
 
-from .rules import Checker, number, optional, whole
+from .rules import Checker, instance, number, optional, whole
 
 
 class Priority(enum.StrEnum):
@@ -95,3 +95,9 @@ RETRY = Checker(
     },
 )
 """The rules for `Retry`. `Timeouts` and `Retry` check themselves when they are made, and are immutable after that."""
+
+TIMEOUTS_GIVEN = optional(instance(Timeouts, forms={int: "use Timeouts(total={})", float: "use Timeouts(total={})"}))
+RETRY_GIVEN = optional(
+    instance(Retry, forms={int: "use Retry(max_attempts={})", bool: "use Retry(max_attempts=1) for no retry"})
+)
+"""The rules for these options of a request and of an engine. Their fields were checked when they were made."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from itertools import chain
 from urllib.parse import urlsplit
 
 from .profile import Profile, Quirks, ReasoningReturn, ThinkingMember
@@ -479,3 +480,8 @@ DEFAULT_PROFILES: dict[str, tuple[Profile, Profile]] = {
     "gemini": (_row("google", "gemini"), replace(_row("google", "gemini"), generic=True)),
 }
 """Dialect → the row for a provider without a base URL, and the row for a base URL that matches no row."""
+
+
+def is_row(profile: object) -> bool:
+    """Return whether a profile is itself one of these rows, which are constants."""
+    return any(profile is row for row in chain(PROFILES, *DEFAULT_PROFILES.values()))

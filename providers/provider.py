@@ -6,14 +6,16 @@ Must not know the environment (the engine looks keys up) nor any dialect's code.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, TypeAlias, cast
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast
 
 from .errors import InvalidRequestError
-from .messages import ProviderBlock
 from .plain_functions import why_deferred
 from .profile import Profile
 from .profiles import DEFAULT_PROFILES, profile_by_host, profile_by_name
 from .rules import Checker, Rule, instance, members, optional, text
+
+if TYPE_CHECKING:
+    from .messages import ProviderBlock
 
 APIKey: TypeAlias = str | Callable[[], str]
 """A key, or a plain function that returns one."""

@@ -1,18 +1,19 @@
-"""Which provider a request is sent to, and which dialect it is written in.
+"""The dialects by name. A dialect is imported when it is first used.
 
-Knows model names and the configured providers. Must not know what a dialect does.
+Must not know what a dialect does, nor the configured providers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from .checks import validate_model
-from .dialect import Dialect
 from .errors import InvalidRequestError
 from .profile import Profile
-from .provider import Provider
+
+if TYPE_CHECKING:
+    from .dialect import Dialect
 
 DIALECT_MODULES: dict[str, str] = {
     "openai-chat": ".openai.chat",
@@ -23,7 +24,7 @@ DIALECT_MODULES: dict[str, str] = {
 """Dialect name → the package that implements it."""
 
 
-class Dialects(Mapping[str, Dialect]):
+class Dialects(Mapping[str, "Dialect"]):
     """Dialect name → dialect. A dialect is imported when it is first used: most programs use one or two of the four."""
 
     def __init__(self) -> None:
@@ -45,78 +46,17 @@ class Dialects(Mapping[str, Dialect]):
 DIALECTS = Dialects()
 
 
-def dialect_of(profile: Profile) -> Dialect:
-    """Return the dialect that a profile contains or names. Raises `InvalidRequestError` for an unknown name."""
-    if not isinstance(profile.dialect, str):
-        return profile.dialect
-    if profile.dialect not in DIALECT_MODULES:
+def check_dialect(profile: Profile) -> None:
+    """Raise `InvalidRequestError` if a profile names a dialect that there is not. Imports no dialect."""
+    if isinstance(profile.dialect, str) and profile.dialect not in DIALECT_MODULES:
         raise InvalidRequestError(
             "profile.dialect",
             f"no dialect is named {profile.dialect!r}; known are {', '.join(DIALECT_MODULES)}; for another wire format"
             " give the Dialect itself: Profile(dialect=my_dialect)",
         )
-    return DIALECTS[profile.dialect]
 
 
-def select(model: str, providers: Sequence[Provider]) -> tuple[Provider, str]:
-    """Return the provider that a request's `model` selects, and the model's name as that provider knows it.
-
-    1. `"name/model"` selects the provider with that name, else the first whose profile has that name or alias. The
-       name and the slash are removed.
-    2. Any other model selects the provider whose profile has the longest matching prefix. The name is not changed.
-    3. If no prefix matches and there is only one provider, that one is selected. So `meta-llama/Llama-3` reaches a
-       single gateway unchanged, and `openrouter/meta-llama/Llama-3` reaches it without the first part.
-
-    Raises `InvalidRequestError` for `model`.
-    """
-    validate_model(model)
-    name, slash, rest = model.partition("/")
-    if slash:
-        found = named(name, providers)
-        if found is not None:
-            if not rest.strip():
-                raise InvalidRequestError("model", f"{model!r} names a provider and no model")
-            return found, rest
-    owner = _owner(model, providers)
-    if owner is not None:
-        return owner, model
-    if len(providers) == 1:
-        return providers[0], model
-    raise InvalidRequestError("model", f"no provider is known for {model!r}; {configured(providers)}")
-
-
-def named(name: str, providers: Sequence[Provider]) -> Provider | None:
-    """Return the provider with this name, else the first whose profile has it as name or alias."""
-    for provider in providers:
-        if provider.name == name:
-            return provider
-    for provider in _known_first(providers):
-        if provider.profile.name == name or name in provider.profile.aliases:
-            return provider
-    return None
-
-
-def _known_first(providers: Sequence[Provider]) -> list[Provider]:
-    """Return the providers, those with a profile of their own first, generic ones last, otherwise as configured."""
-    return sorted(providers, key=lambda provider: provider.profile.generic)
-
-
-def _owner(model: str, providers: Sequence[Provider]) -> Provider | None:
-    """Return the provider with the longest matching prefix, or None. Of equal ones a known profile wins, then the first
-    configured.
-    """
-    best: Provider | None = None
-    longest = 0
-    for provider in _known_first(providers):
-        for prefix in provider.profile.prefixes:
-            if len(prefix) > longest and model.startswith(prefix):
-                best, longest = provider, len(prefix)
-    return best
-
-
-def configured(providers: Sequence[Provider]) -> str:
-    """Return the names of the configured providers, for an error."""
-    if not providers:
-        return "no provider is configured"
-    names = ", ".join(provider.name for provider in providers)
-    return f"configured are {names}: write '{providers[0].name}/…' to name one"
+def dialect_of(profile: Profile) -> Dialect:
+    """Return the dialect that a profile contains or names. Raises `InvalidRequestError` for an unknown name."""
+    check_dialect(profile)
+    return DIALECTS[profile.dialect] if isinstance(profile.dialect, str) else profile.dialect

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
@@ -59,8 +58,7 @@ class Origin(NamedTuple):
         return f"{self.scheme}://{self.authority}"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class BaseURL:
+class BaseURL(NamedTuple):
     """The common part of the URLs of an API's requests.
 
     origin: the server.
@@ -81,8 +79,7 @@ class BaseURL:
         return f"BaseURL({str(self)!r})"
 
 
-@dataclass(frozen=True, slots=True)
-class SplitURL:
+class SplitURL(NamedTuple):
     """The parts of a URL whose characters, scheme, host and port were checked. The repr shows only origin and path.
 
     origin: scheme, host and port.
@@ -94,9 +91,12 @@ class SplitURL:
 
     origin: Origin
     path: str
-    query: str = field(repr=False)
-    fragment: str = field(repr=False)
-    user_info: str | None = field(repr=False)
+    query: str
+    fragment: str
+    user_info: str | None
+
+    def __repr__(self) -> str:
+        return f"SplitURL({self.origin!r}, {self.path!r})"
 
 
 def parse_base_url(text: str) -> BaseURL:

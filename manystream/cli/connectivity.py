@@ -19,12 +19,13 @@ from dataclasses import dataclass
 
 import trio
 
-from ..engine.calls import make_id
+from ..engine.addresses import addressed
 from ..engine.errors import redacted
 from ..engine.limits import Limits
 from ..engine.prepare import Preparer
 from ..engine.prepared import Prepared
 from ..engine.redaction import Redaction
+from ..engine.starter import make_id
 from ..providers.errors import InvalidRequestError
 from ..providers.messages import Message
 from ..providers.provider import Provider
@@ -153,7 +154,7 @@ class _ConnectivityCheck:
     def _prepare(self) -> Prepared:
         """Prepare a request as a call does, with the key."""
         provider = self._provider
-        preparer = Preparer([provider], self._environment, Limits(), make_id, time.time)
+        preparer = Preparer(addressed([provider]), self._environment, Limits(), make_id, time.time)
         prepared, _ = preparer.prepare(Request(f"{provider.name}/any", [Message.user("never sent")]), stream=False)
         self._secrets = prepared.secrets
         variables = [

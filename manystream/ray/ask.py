@@ -21,9 +21,9 @@ from ..engine.traffic.options import Traffic
 from ..providers.checks import validate_request
 from ..providers.errors import InvalidRequestError
 from ..providers.provider import Provider, keys_of
-from ..providers.registry import select
 from ..providers.request import Request, RequestOptions
 from ..providers.rules import whole
+from ..providers.selection import select
 from .asker import Asker, Journal
 from .divided import divided
 from .ray_answers import compute_strategy, start_journal

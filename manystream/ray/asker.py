@@ -24,7 +24,7 @@ from ..engine.options import EngineOptions
 from ..providers.errors import ErrorCategory, InvalidRequestError, ProviderError
 from ..providers.json_values import JSONObject, loads_object
 from ..providers.provider import Provider
-from ..providers.registry import select
+from ..providers.selection import select
 from .exchange import Answer
 from .rows import AskedRow, AskError, unsent_record
 from .shared_rates import SharedRates, open_sharing_thread

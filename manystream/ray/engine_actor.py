@@ -13,8 +13,8 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack
 from typing import TypeVar, Unpack, overload
 
+from ..engine.calls import CONCURRENCY
 from ..engine.completion import Completion
-from ..engine.limits import CONCURRENCY
 from ..engine.options import EngineOptions
 from ..engine.portal import Portal
 from ..providers.events import Event

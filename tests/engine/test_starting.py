@@ -129,7 +129,7 @@ async def test_no_callback_runs_inside_a_start_that_raises(reuses: bool, stream:
             if reuses:
                 assert (await finished(engine)).success
             else:
-                for connection in list(engine._calls._runtime.pool._host_of):
+                for connection in list(engine._calls.starter.runtime.pool._host_of):
                     connection.close()
             injector, recorder = Injector(at), Recorder()
             call = injector.start(engine, recorder, stream=stream)

@@ -13,11 +13,13 @@ import pytest
 
 import manystream as ms
 from manystream.engine import Limits
-from manystream.engine.option_rules import CERTIFICATE, LIMITS, OPTIONS, POOL_LIMITS, TLS
-from manystream.providers.field_rules import PROFILE, QUIRKS, REQUEST, THINKING
+from manystream.engine.option_rules import OPTIONS
+from manystream.engine.value_rules import CERTIFICATE, LIMITS, POOL_LIMITS, TLS
+from manystream.providers.field_rules import REQUEST, THINKING
 from manystream.providers.message_rules import BLOCKS, IMAGE, MARK, MESSAGE
 from manystream.providers.options import RETRY, TIMEOUTS
 from manystream.providers.profile import Profile, Quirks
+from manystream.providers.profile_rules import PROFILE, QUIRKS
 from manystream.providers.provider import MADE_OF, PROVIDER
 from manystream.providers.rules import Checker
 from manystream.transport.pool import PoolLimits

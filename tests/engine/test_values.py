@@ -13,12 +13,14 @@ import pytest
 
 import manystream as ms
 from manystream.engine import Limits
-from manystream.engine.option_rules import CERTIFICATE, LIMITS, OPTIONS, POOL_LIMITS, TLS
+from manystream.engine.option_rules import OPTIONS
+from manystream.engine.value_rules import CERTIFICATE, LIMITS, POOL_LIMITS, TLS
 from manystream.providers.checks import validate_request
-from manystream.providers.field_rules import PROFILE, QUIRKS, REQUEST, THINKING, TOOL
+from manystream.providers.field_rules import REQUEST, THINKING, TOOL
 from manystream.providers.json_values import loads_object
 from manystream.providers.message_rules import BLOCKS, MARK, MESSAGE, STATE
 from manystream.providers.options import RETRY, TIMEOUTS
+from manystream.providers.profile_rules import PROFILE, QUIRKS
 from manystream.providers.provider import PROVIDER
 from manystream.providers.registry import DIALECTS
 from manystream.providers.rules import Checker

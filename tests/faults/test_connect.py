@@ -192,7 +192,7 @@ async def test_without_descriptors_only_the_excess_calls_fail() -> None:
 
 
 BLIND = """
-    import json, os, resource, trio
+    import json, os, resource, trio, trio.testing
     import manystream as ms
     from manystream.transport.tls import TLSConfig, make_context
 
@@ -200,6 +200,7 @@ BLIND = """
         provider = ms.OpenAIChat(api_key="k", base_url="https://127.0.0.1:9/v1")
         request = ms.Request("m", [ms.Message.user("x")], retry=ms.Retry(max_attempts=1))
         async with ms.open_engine([provider], proxy="") as engine:
+            await trio.testing.wait_all_tasks_blocked()  # the engine imports what calls need
             before = resource.getrlimit(resource.RLIMIT_NOFILE)
             resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
             without = await engine.start_stream(request).wait()

@@ -149,7 +149,7 @@ async def test_an_echoed_key_is_shown_nowhere(
             completion = await call.wait()
             plain = await engine.start_request(request).wait()
             said = everything_said(
-                provider, request, engine, engine._calls._runtime.pool, engine.statistics(), call, call.state,
+                provider, request, engine, engine._calls.starter.runtime.pool, engine.statistics(), call, call.state,
                 completion.error, plain.error, *recorder.events, completion, plain, completion.headers, plain.headers,
             )  # fmt: skip
     assert not completion.success
@@ -195,7 +195,7 @@ async def test_connect_errors_do_not_show_the_proxy_s_password(
             url = proxy.url_with(f"canary:{PROXY_WORD}")
             async with ms.open_engine([provider], proxy=url, timeouts=ms.Timeouts(connect=5)) as engine:
                 completion = await engine.start_stream(hello()).wait()
-                said += [engine, engine._calls._runtime.pool, completion, completion.error]
+                said += [engine, engine._calls.starter.runtime.pool, completion, completion.error]
     assert found_in(everything_said(*said)) == []
     assert found_in(log.text) == []
 

@@ -89,9 +89,8 @@ async def test_no_observer_receives_the_key(log: pytest.LogCaptureFixture) -> No
     async with open_gossip() as (provider, ways), ms.open_engine([provider], observer=nosy, retry=NO_RETRY) as engine:
         for _ in range(ways):
             await engine.start_stream(hello()).wait()
-            nosy.seen.append(
-                everything_said(engine, engine.statistics(), engine._calls._runtime.pool, engine._calls._runtime.loop)
-            )
+            runtime = engine._calls.starter.runtime
+            nosy.seen.append(everything_said(engine, engine.statistics(), runtime.pool, runtime.loop))
     assert len(nosy.seen) > 4 * ways
     assert found_in("\n".join(nosy.seen)) == []
     assert found_in(log.text) == []

@@ -12,8 +12,9 @@ from manystream.providers.messages import Message
 from manystream.providers.profile import Profile, Quirks
 from manystream.providers.profiles import DEFAULT_PROFILES, PROFILES, profile_by_host, profile_by_name
 from manystream.providers.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
-from manystream.providers.registry import DIALECTS, select
+from manystream.providers.registry import DIALECTS
 from manystream.providers.request import Request
+from manystream.providers.selection import select
 from tests.support.profile_rows import ROWS, Row
 
 CLASSES: dict[str, type[Provider]] = {kind.dialect: kind for kind in (OpenAIChat, OpenAIResponses, Anthropic, Gemini)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import manystream as ms
-from manystream.providers.field_rules import PROFILE
+from manystream.providers.profile_rules import PROFILE
 from manystream.providers.registry import DIALECTS
 
 OWN_KEY_HEADERS: dict[str, tuple[str, str]] = {

@@ -1,0 +1,45 @@
+"""Imports what calls need, while an engine waits for its first call.
+
+Opening an engine imports what checks its options and runs its tasks. The rest takes three times as long to import: it
+follows in steps between which other tasks run. A call that starts earlier imports what is still missing.
+
+Knows the names of modules. Must not know what is in them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import resolve_name
+
+import trio
+
+from ..providers.provider import Provider
+from ..providers.registry import dialect_of
+
+STEPS = (
+    "..providers.request",
+    "..providers.response",
+    "..transport.http1",
+    "..transport.dial",
+    "..providers.dialect",
+    "..providers.field_rules",
+    ".attempt",
+    ".starter",
+)
+"""Modules, relative to this package. `starter` imports all others; each step before it is a part of that."""
+
+
+async def load_for_calls(providers: Sequence[Provider]) -> None:
+    """Import the modules of `STEPS`, and the dialects of the providers."""
+    try:
+        for step in STEPS:
+            if resolve_name(step, __package__) not in sys.modules:
+                await trio.lowlevel.checkpoint()
+                import_module(step, __package__)
+        for provider in providers:
+            await trio.lowlevel.checkpoint()
+            dialect_of(provider.profile)
+    except OSError:
+        return  # no file descriptor is left: the first call imports the rest, or reports why it cannot

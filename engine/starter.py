@@ -1,0 +1,305 @@
+"""What makes the calls of one engine: prepares requests, and has the pool, traffic control and the observer.
+
+An engine makes it, and imports its modules, when it is first used (calls.py). Knows how the pool, traffic control and
+the observer are connected. Must not know what happens inside a call (call.py, attempt.py), any dialect, nor when an
+engine accepts calls.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ..providers.errors import ErrorCategory
+from ..providers.options import Retry
+from ..providers.provider import Provider
+from ..providers.request import Request
+from ..providers.response import Response
+from ..providers.structured import add_parsed, schema_of
+from ..transport.backend import Backend
+from ..transport.dial import dial, dial_options
+from ..transport.errors import Phase
+from ..transport.loop import Loop
+from ..transport.pool import Pool
+from ..transport.proxy import ProxyConfig
+from ..transport.resolve import Resolver
+from ..transport.timers import Timers
+from ..transport.tls import TLSConfig
+from ..transport.tls_socket import TLSSocket
+from ..transport.url import Origin
+from .addresses import Addressed
+from .call import CallHooks, RunningCall
+from .call_state import CallState
+from .callbacks import OnCompletion, OnEvent, check_callback
+from .clocks import Clocks, effective
+from .completion import Completion
+from .delivery import Counters
+from .errors import TooManyCallsError
+from .handle import Call
+from .limits import Limits
+from .prepare import Preparer
+from .runtime import Runtime
+
+if TYPE_CHECKING:
+    from .admission import Admission
+    from .dispatcher import Dispatcher
+    from .observe import GuardedObserver, Observer
+    from .options import EngineOptions
+    from .statistics import Statistics
+    from .stop import Stop
+    from .traffic.options import Traffic
+
+
+def make_id() -> str:
+    """Return a random identifier: 22 characters of `A-Z a-z 0-9 - _`, from a cryptographic source."""
+    return secrets.token_urlsafe(16)
+
+
+class CallStarter:
+    """Starts the calls of one engine, and keeps and counts them while they run.
+
+    runtime: what the calls share.
+    running: the running calls, oldest first.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        loop: Loop,
+        timers: Timers,
+        addressed: Sequence[Addressed],
+        options: EngineOptions,
+        environment: Mapping[str, str],
+        proxy: ProxyConfig | None,
+        on_callback_raised: Callable[[BaseException], None],
+    ) -> None:
+        """Create it without any call.
+
+        addressed: the providers, checked.
+        environment: the variables in which keys and proxies are looked up.
+        proxy: the proxy that the program gave; None: the one that `environment` names.
+        on_callback_raised: called with the exception of a callback; it may end the engine.
+
+        Raises `InvalidRequestError` for options of traffic control that do not fit the providers.
+        """
+        providers = [provider for provider, _ in addressed]
+        self._limits = limits = options.get("limits") or Limits()
+        self._retry = options.get("retry") or Retry()
+        self._tls = options.get("tls") or TLSConfig()
+        self._timeouts = timeouts = options.get("timeouts")
+        self._connect = options.get("dial")
+        self._environment = environment
+        self._proxy = proxy
+        observer, traffic = options.get("observer"), options.get("traffic")
+        self._watch = watch = None if observer is None else _guard(observer, on_callback_raised)
+        self._resolver = Resolver()
+        pool = Pool(backend, loop, timers, self._dial, limits.pool, watch)
+        self.runtime: Runtime = Runtime(loop, timers, pool, on_callback_raised)
+        self.runtime.watch = watch
+        self._hooks = CallHooks(self._call_ended) if watch is None else watch.hooks(self._call_ended)
+        self._preparer = Preparer(addressed, environment, limits, make_id, time.time, proxy)
+        self._dispatcher = None if traffic is None else self._direct(traffic, providers)
+        self._clocks = {stream: effective(None, timeouts, stream=stream) for stream in (False, True)}
+        self._make_stops = {stream: partial(self._make_stop, stream) for stream in (False, True)}
+        self.running: dict[RunningCall, None] = {}
+        self._counters = {provider.name: Counters() for provider in providers}
+        self._started = 0
+
+    def _direct(self, traffic: Traffic, providers: Sequence[Provider]) -> Dispatcher:
+        from .dispatcher import Dispatcher
+
+        return Dispatcher(traffic, providers, self.runtime, time.time, self._preparer)
+
+    def start(
+        self, request: Request, on_event: OnEvent | None, on_completion: OnCompletion | None, *, stream: bool
+    ) -> Call:
+        """Start a call. Raises `InvalidRequestError` and `TooManyCallsError`."""
+        if len(self.running) >= self._limits.max_calls:
+            raise TooManyCallsError(
+                f"{self._limits.max_calls} calls are running already (limits.max_calls): start this one when another"
+                " has ended, or open the engine with a higher limit"
+            )
+        if on_event is not None:
+            check_callback("on_event", on_event)
+        if on_completion is not None:
+            check_callback("on_completion", on_completion)
+        dispatcher = self._dispatcher
+        admission: Admission | None = None
+        stop: Stop | None = None
+        if dispatcher is not None and dispatcher.has_routes:
+            journey = dispatcher.journey(request, self._make_stops[stream])
+            if journey is not None:
+                admission, stop = journey, journey.stop
+        if stop is not None:
+            prepared, counters, finish_response = stop.prepared, stop.counters, stop.finish_response
+        else:
+            prepared, wire = self._preparer.prepare(request, stream=stream)
+            counters = self._counters[prepared.provider.name]
+            finish_response = _response_finisher(wire.warnings, request)
+            if dispatcher is not None:
+                admission = dispatcher.admission(request, prepared, wire)
+        self.runtime.budget.call_started()
+        running = RunningCall(
+            self.runtime,
+            self._hooks,
+            prepared,
+            counters,
+            number=self._started + 1,
+            clocks=self._clocks_of(request, stream=stream),
+            retry=request.retry or self._retry,
+            on_event=on_event,
+            on_completion=on_completion,
+            finish_response=finish_response,
+            admission=admission,
+        )
+        call = Call(running)
+        watch = self._watch
+        if watch is None:
+            running.start(self._call_started)
+        else:
+            start = watch.start_of(request, prepared)
+
+            def announce(running: RunningCall) -> None:
+                self._call_started(running)
+                watch.call_started(running, call, start)
+
+            running.start(announce)
+        return call
+
+    def _make_stop(self, stream: bool, request: Request, preparer: Preparer) -> Stop:
+        """Prepare a request for a target of a route. Raises `InvalidRequestError`."""
+        assert self._dispatcher is not None, "an engine with routes has a dispatcher"
+        prepared, wire = preparer.prepare(request, stream=stream)
+        return self._dispatcher.stop(
+            request,
+            wire,
+            prepared,
+            self._counters[prepared.provider.name],
+            self._clocks_of(request, stream=stream),
+            _response_finisher(wire.warnings, request),
+        )
+
+    def _clocks_of(self, request: Request, *, stream: bool) -> Clocks:
+        """Return the timeouts of a call. Calls without timeouts of their own share one object."""
+        if request.timeouts is None:
+            return self._clocks[stream]
+        return effective(request.timeouts, self._timeouts, stream=stream)
+
+    def _call_started(self, call: RunningCall) -> None:
+        call.counters.started += 1
+        self._started += 1
+        self.running[call] = None
+
+    def _call_ended(self, call: RunningCall, completion: Completion) -> None:
+        if call not in self.running:
+            return
+        del self.running[call]
+        call.counters.completed += 1
+        if completion.error is not None:
+            call.counters.failures[completion.error.category] += 1
+        if self._watch is not None:
+            self._watch.call_ended(call, completion)
+
+    async def _dial(self, origin: Origin, on_phase: Callable[[Phase], None]) -> socket.socket | TLSSocket:
+        context, proxy = dial_options(origin, self._tls, self._proxy, self._environment)
+        return await dial(
+            origin,
+            tls_context=context,
+            proxy=proxy,
+            resolver=self._resolver,
+            on_phase=on_phase,
+            connect=self._connect,
+        )
+
+    # --- all calls ---
+
+    def end_session(self, session: str) -> None:
+        """Forget which target and key a session has."""
+        if self._dispatcher is not None:
+            self._dispatcher.end_session(session)
+
+    def states(self) -> Mapping[str, int]:
+        """Return the number of running calls by state."""
+        states = Counter(call.state for call in self.running)
+        return {state.value: count for state, count in states.items() if state is not CallState.ENDED}
+
+    def totals(self, calls: Mapping[str, int]) -> Statistics:
+        """Return the engine's statistics with `calls`, which the caller has counted: running calls by state."""
+        from .statistics import OriginStatistics, ProviderStatistics, Statistics
+        from .traffic.statistics import TrafficStatistics
+
+        all_counters = self._counters.values()
+        return Statistics(
+            calls=calls,
+            started=self._started,
+            completed=sum(counters.completed for counters in all_counters),
+            failed=sum(counters.failures.total() for counters in all_counters),
+            cancelled=sum(counters.failures[ErrorCategory.CANCELLED] for counters in all_counters),
+            retried=self.runtime.retried,
+            resent=self.runtime.resent,
+            providers={
+                name: ProviderStatistics(
+                    counters.started - counters.completed,
+                    counters.completed,
+                    counters.events,
+                    {str(category): count for category, count in counters.failures.items()},
+                )
+                for name, counters in self._counters.items()
+            },
+            connections={origin: OriginStatistics(*counts) for origin, counts in self.runtime.pool.counts().items()},
+            opened=self.runtime.pool.opened,
+            reused=self.runtime.pool.reused,
+            discarded=self.runtime.pool.discarded,
+            events=sum(counters.events for counters in all_counters),
+            bytes_received=self.runtime.loop.bytes_received,
+            bytes_sent=self.runtime.loop.bytes_sent,
+            loop_lag=self.runtime.loop.lag,
+            loop_culprit=self.runtime.loop.culprit,
+            loop_ticks=self.runtime.loop.ticks,
+            traffic=TrafficStatistics() if self._dispatcher is None else self._dispatcher.statistics(),
+        )
+
+    def close(self, *, forced: bool) -> None:
+        """End and complete the running calls, and close every socket.
+
+        forced: complete also the calls whose last callbacks were interrupted.
+        """
+        for call in list(self.running):
+            call.end_now("the engine was closed", forced=forced)
+        self.runtime.forget_due()
+        if self.runtime.recording is not None:
+            self.runtime.recording.close()
+        self.runtime.pool.close()
+
+
+def _guard(observer: Observer, on_callback_raised: Callable[[BaseException], None]) -> GuardedObserver:
+    from .observe import GuardedObserver
+
+    return GuardedObserver(observer, on_callback_raised)
+
+
+def _response_finisher(warnings: Sequence[str], request: Request) -> Callable[[Response], None]:
+    """Return a function that completes a response before it is delivered.
+
+    The function adds the request's warnings and, if the request has a schema, the parsed object. It raises
+    `ProviderError` if the response does not match the schema.
+    """
+    if not warnings and request.response_schema is None:
+        return _leave_as_it_is
+    schema = None if request.response_schema is None else schema_of(request.response_schema)
+
+    def finish(response: Response) -> None:
+        response.warnings.extend(warnings)
+        if schema is not None:
+            add_parsed(response, schema)
+
+    return finish
+
+
+def _leave_as_it_is(response: Response) -> None:
+    pass
