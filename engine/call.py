@@ -73,7 +73,6 @@ class RunningCall(Directed):
         hooks: CallHooks,
         prepared: Prepared,
         counters: Counters,
-        *,
         number: int,
         clocks: Clocks,
         retry: Retry,
@@ -398,17 +397,16 @@ class RunningCall(Directed):
         attempt = self._attempt
         if not error.provider:
             self._sign(error)
-        return Completion(
-            success=False,
-            http_status=error.http_status or (attempt.status if attempt is not None else 0),
-            response=self._partial() if response is None else response,
-            error=error,
-            attempts=self._attempts,
-            timings=self._timings,
-            request_id=error.request_id or (attempt.request_id if attempt is not None else None),
-            headers=attempt.headers if attempt is not None else {},
-            resent=self._resent,
-        )
+        outcome = Completion(False, error.http_status, response, error, self._attempts, self._timings)
+        outcome.request_id, outcome.resent = error.request_id, self._resent
+        if attempt is not None:
+            outcome.http_status = error.http_status or attempt.status
+            outcome.headers = attempt.headers
+            if response is None:
+                outcome.response = attempt.partial_response()
+            if not error.request_id and attempt.headers:
+                outcome.request_id = attempt.request_id
+        return outcome
 
     def _fail(self, error: ProviderError, response: Response | None = None) -> None:
         """Settle the call's outcome as a failure with `error`."""

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeAlias
 
-from ..providers.dialect import Dialect, MakeId, WireRequest
+from ..providers.dialect import MakeId, WireRequest
 from ..providers.errors import InvalidRequestError
 from ..providers.provider import APIKey, Provider
 from ..providers.registry import dialect_of
@@ -27,7 +27,7 @@ from .buffered import Buffered
 from .credentials import find_key
 from .fresh_key import FreshKey
 from .limits import Limits
-from .prepared import Prepared, WallClock
+from .prepared import Prepared, Shared, WallClock
 from .redaction import Redaction
 
 USER_AGENT = "manystream"
@@ -50,7 +50,6 @@ class Preparer:
     __slots__ = (
         "_bases",
         "_buffered",
-        "_dialects",
         "_environment",
         "_heads",
         "_keys",
@@ -58,6 +57,7 @@ class Preparer:
         "_make_id",
         "_providers",
         "_proxy",
+        "_shared",
         "_wall_clock",
     )
 
@@ -84,7 +84,18 @@ class Preparer:
         self._keys: dict[str, str] = {}
         self._heads: dict[tuple[object, ...], Head] = {}
         self._bases: dict[str, BaseURL] = {provider.name: base for provider, base in providers}
-        self._dialects: dict[str, Dialect] = {provider.name: dialect_of(provider.profile) for provider, _ in providers}
+        self._shared: dict[str, Shared] = {provider.name: self._shared_by_requests(provider) for provider, _ in providers}
+
+    def _shared_by_requests(self, provider: Provider) -> Shared:
+        return Shared(
+            origin=self._bases[provider.name].origin,
+            provider=provider,
+            dialect=dialect_of(provider.profile),
+            make_id=self._make_id,
+            limits=self._limits,
+            buffered=self._buffered,
+            wall_clock=self._wall_clock,
+        )
 
     def prepare(self, request: Request, *, stream: bool) -> tuple[Prepared, WireRequest]:
         """Check and encode a request. Raises `InvalidRequestError`."""
@@ -92,28 +103,14 @@ class Preparer:
             raise InvalidRequestError("request", f"must be a Request, not {type(request).__name__}")
         provider, model = select(request.model, self._providers)
         key = self._key(provider)
-        dialect = self._dialects[provider.name]
-        wire = dialect.encode(request, model, provider, stream=stream)
-        base = self._bases[provider.name]
-        head, secrets, fresh_key = self._head(request, wire, base, provider, dialect, key)
+        shared = self._shared[provider.name]
+        wire = shared.dialect.encode(request, model, provider, stream=stream)
+        head, secrets, fresh_key = self._head(request, wire, shared, key)
         if provider.idempotency_header is not None:
             head = head.with_header(provider.idempotency_header.encode(), self._make_id().encode())
-        prepared = Prepared(
-            origin=base.origin,
-            head=head,
-            body=b"".join((wire.body, b"")) if len(wire.body) < COPIED_BELOW else wire.body,
-            secrets=secrets,
-            stream=stream,
-            provider=provider,
-            model=model,
-            dialect=dialect,
-            make_id=self._make_id,
-            limits=self._limits,
-            buffered=self._buffered,
-            wall_clock=self._wall_clock,
-            fresh_key=fresh_key,
-            unasked=wire.unasked,
-        )
+        body = b"".join((wire.body, b"")) if len(wire.body) < COPIED_BELOW else wire.body
+        prepared = Prepared(shared, model, head, body, secrets)
+        prepared.stream, prepared.fresh_key, prepared.unasked = stream, fresh_key, wire.unasked
         return prepared, wire
 
     def account(self, provider: Provider) -> tuple[Origin, Hashable]:
@@ -137,44 +134,30 @@ class Preparer:
             key = self._keys[provider.name] = find_key(provider, self._environment)
         return key
 
-    def _head(
-        self,
-        request: Request,
-        wire: WireRequest,
-        base: BaseURL,
-        provider: Provider,
-        dialect: Dialect,
-        key: str,
-    ) -> Head:
+    def _head(self, request: Request, wire: WireRequest, shared: Shared, key: str) -> Head:
         # Requests to one provider share a head: to check it takes four times as long as to look it up.
-        extra = request.extra_headers or {}
+        provider, extra = shared.provider, request.extra_headers
         seen = (
             provider.name,
             wire.method,
             wire.path,
-            tuple(provider.headers.items()),
             tuple(wire.headers),
-            tuple(extra.items()),
+            tuple(provider.headers.items()) if provider.headers else (),
+            tuple(extra.items()) if extra else (),
         )
         try:
             known = self._heads.get(seen)
         except TypeError:
             known = None  # an unhashable value is not text
         if known is None:
-            known = self._new_head(wire, base, provider, dialect, key, dict(extra))
+            known = self._new_head(wire, shared, key, dict(extra or {}))
             if len(self._heads) < HEADS_KEPT:
                 self._heads[seen] = known
         return known
 
-    def _new_head(
-        self,
-        wire: WireRequest,
-        base: BaseURL,
-        provider: Provider,
-        dialect: Dialect,
-        key: str,
-        extra: Mapping[str, str],
-    ) -> Head:
+    def _new_head(self, wire: WireRequest, shared: Shared, key: str, extra: Mapping[str, str]) -> Head:
+        provider, dialect = shared.provider, shared.dialect
+        base = self._bases[provider.name]
         try:
             path = target(base, wire.path).encode()
         except URLError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass
 from typing import Protocol
 
 from ..providers.dialect import NOTHING_UNASKED, Dialect, MakeId
@@ -13,6 +14,19 @@ from .buffered import Buffered
 from .fresh_key import FreshKey
 from .limits import Limits
 from .redaction import Redaction
+
+
+@dataclass(slots=True, frozen=True)
+class Shared:
+    """What the requests to one provider have in common: where they go, and what decodes and limits the answers."""
+
+    origin: Origin
+    provider: Provider
+    dialect: Dialect
+    make_id: MakeId
+    limits: Limits
+    buffered: Buffered
+    wall_clock: WallClock
 
 
 class Prepared:
@@ -40,38 +54,22 @@ class Prepared:
         "wall_clock",
     )
 
-    def __init__(
-        self,
-        *,
-        origin: Origin,
-        head: WireHead,
-        body: bytes,
-        secrets: Redaction,
-        stream: bool,
-        provider: Provider,
-        model: str,
-        dialect: Dialect,
-        make_id: MakeId,
-        limits: Limits,
-        buffered: Buffered,
-        wall_clock: WallClock,
-        fresh_key: FreshKey | None = None,
-        unasked: frozenset[str] = NOTHING_UNASKED,
-    ) -> None:
-        self.origin: Origin = origin
+    def __init__(self, shared: Shared, model: str, head: WireHead, body: bytes, secrets: Redaction) -> None:
+        """Create a prepared request that is not streamed. Its maker sets what differs."""
+        self.origin: Origin = shared.origin
         self.head: WireHead = head
         self.body: bytes = body
         self.secrets: Redaction = secrets
-        self.stream: bool = stream
-        self.provider: Provider = provider
+        self.stream: bool = False
+        self.provider: Provider = shared.provider
         self.model: str = model
-        self.dialect: Dialect = dialect
-        self.make_id: MakeId = make_id
-        self.limits: Limits = limits
-        self.buffered: Buffered = buffered
-        self.wall_clock: WallClock = wall_clock
-        self.fresh_key: FreshKey | None = fresh_key
-        self.unasked: frozenset[str] = unasked
+        self.dialect: Dialect = shared.dialect
+        self.make_id: MakeId = shared.make_id
+        self.limits: Limits = shared.limits
+        self.buffered: Buffered = shared.buffered
+        self.wall_clock: WallClock = shared.wall_clock
+        self.fresh_key: FreshKey | None = None
+        self.unasked: frozenset[str] = NOTHING_UNASKED
 
     def with_fresh_key(self) -> Prepared:
         """Return a copy with the current key, for one attempt. Raises `ProviderError` (AUTH).

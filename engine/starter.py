@@ -144,18 +144,20 @@ class CallStarter:
             if dispatcher is not None:
                 admission = dispatcher.admission(request, prepared, wire)
         self.runtime.budget.call_started()
+        # By position: each start would pay for a dict of the names.
+        number, clocks, retry = self._started + 1, self._clocks_of(request, stream), request.retry or self._retry
         running = RunningCall(
             self.runtime,
             self._hooks,
             prepared,
             counters,
-            number=self._started + 1,
-            clocks=self._clocks_of(request, stream=stream),
-            retry=request.retry or self._retry,
-            on_event=on_event,
-            on_completion=on_completion,
-            finish_response=finish_response,
-            admission=admission,
+            number,
+            clocks,
+            retry,
+            on_event,
+            on_completion,
+            finish_response,
+            admission,
         )
         call = Call(running)
         watch = self._watch
@@ -180,11 +182,11 @@ class CallStarter:
             wire,
             prepared,
             self._counters[prepared.provider.name],
-            self._clocks_of(request, stream=stream),
+            self._clocks_of(request, stream),
             _response_finisher(wire.warnings, request),
         )
 
-    def _clocks_of(self, request: Request, *, stream: bool) -> Clocks:
+    def _clocks_of(self, request: Request, stream: bool) -> Clocks:
         """Return the timeouts of a call. Calls without timeouts of their own share one object."""
         if request.timeouts is None:
             return self._clocks[stream]

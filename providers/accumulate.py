@@ -134,7 +134,7 @@ class ToolCallInProgress:
         self.id, self.name, self.started = id, name, True
         if self.taken is not None:
             self.id = unique_id(id, self.taken)
-            self.taken.add(self.id)
+            self.taken[self.id] = 1
         start = ToolCallStart(self.index, self.id, name)
         waiting = "".join(self.pieces)
         return (start, ToolCallDelta(self.index, waiting)) if waiting else (start,)
@@ -283,7 +283,7 @@ class Accumulator(AnswerCount):
         """
         self.count.add_tool_call()
         if self.call_ids is None and not self.keep_ids:
-            self.call_ids = TakenIds()
+            self.call_ids = {}
         block = ToolCallInProgress(len(self.blocks), self.call_ids)
         self.blocks.append(block)
         return block

@@ -7,37 +7,29 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
 from .messages import Message, Role, ToolCall, ToolResult
 
-
-class TakenIds(set[str]):
-    """The ids that are in use.
-
-    numbers: the last number that was appended to each id. Without it, a thousand calls with one id would try all
-        numbers each time.
-    """
-
-    __slots__ = ("numbers",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.numbers: dict[str, int] = {}
+TakenIds: TypeAlias = dict[str, int]
+"""Id in use → the last number that was appended to it to make another id; 1 if there is none. Without the number, a
+thousand calls with one id would try all numbers each time.
+"""
 
 
 def unique_id(id: str, taken: TakenIds, form: Callable[[str], str] = str) -> str:
     """Return the id if it is free, else a numbered one: `a`, `a_2`, `a_3`.
 
-    taken: the ids in use. Its `numbers` are updated; the returned id is not added.
+    taken: the ids in use. The number of `id` is updated; the returned id is not added.
     form: rewrites an id to one that the server accepts.
     """
     unique = form(id)
     if unique in taken:
-        number = taken.numbers.get(id, 1)
+        number = taken.get(id, 1)
         while unique in taken:
             number += 1
             unique = form(f"{id}_{number}")
-        taken.numbers[id] = number
+        taken[id] = number
     return unique
 
 
@@ -47,7 +39,7 @@ def separate_calls(messages: Iterable[Message]) -> None:
     Only calls in one run of assistant messages are separated; their results answer them in order.
     """
     run = 0
-    taken = TakenIds()
+    taken: TakenIds = {}
     waiting: dict[str, deque[tuple[int, str]]] = {}
     for message in messages:
         run += message.role is not Role.ASSISTANT
@@ -59,7 +51,7 @@ def separate_calls(messages: Iterable[Message]) -> None:
                 if calls:
                     block.id = unique_id(block.id, taken)
                 calls.append((run, block.id))
-                taken.add(block.id)
+                taken.setdefault(block.id, 1)
             elif isinstance(block, ToolResult):
                 answered = waiting.get(block.tool_call_id)
                 if answered:

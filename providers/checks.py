@@ -6,10 +6,12 @@ know any wire form.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .errors import InvalidRequestError
-from .field_rules import MODEL, REQUEST, is_filled
+from .field_rules import MODEL, REQUEST
 from .message_checks import validate_messages
-from .request import TOOL_CHOICE_MODES, Request
+from .request import TOOL_CHOICE_MODES, Request, Tool
 
 
 def validate_request(request: Request) -> None:
@@ -30,18 +32,25 @@ def validate_options(request: Request) -> None:
 
 def validate_model(model: str) -> None:
     """Check that a model's name is text and not blank. Raises `InvalidRequestError`."""
-    if type(model) is not str or not is_filled(model):
+    if type(model) is not str or not model.strip():
         MODEL.check(model, "model")
 
 
 def _validate_tools(request: Request) -> None:
-    names: set[str] = set()
-    for position, tool in enumerate(request.tools):
-        if tool.name in names:
-            raise InvalidRequestError(f"tools[{position}].name", f"{tool.name!r} appears twice")
-        names.add(tool.name)
+    names = {tool.name for tool in request.tools}
+    if len(names) < len(request.tools):
+        _refuse_repeated(request.tools)
     choice = request.tool_choice
     if choice not in TOOL_CHOICE_MODES and choice not in names:
         raise InvalidRequestError("tool_choice", f"{choice!r} is neither auto, none, required nor a tool's name")
     if choice == "required" and not names:
         raise InvalidRequestError("tool_choice", "is 'required', but the request has no tools")
+
+
+def _refuse_repeated(tools: Sequence[Tool]) -> None:
+    """Raise the error for the first tool with the name of an earlier one."""
+    names: set[str] = set()
+    for position, tool in enumerate(tools):
+        if tool.name in names:
+            raise InvalidRequestError(f"tools[{position}].name", f"{tool.name!r} appears twice")
+        names.add(tool.name)

@@ -43,6 +43,9 @@ Headers: TypeAlias = Mapping[str, str]
 """Response headers, names in lower case. The values of a repeated header are joined with `, `."""
 
 
+_no_warnings: Callable[[], list[str]] = list
+
+
 @dataclass(slots=True)
 class WireRequest:
     """A request in its wire form, without host and key.
@@ -61,7 +64,7 @@ class WireRequest:
     headers: list[tuple[str, str]]
     body: bytes
     method: str = "POST"
-    warnings: list[str] = field(default_factory=lambda: [])
+    warnings: list[str] = field(default_factory=_no_warnings)
     max_output_tokens: int | None = None
     unasked: frozenset[str] = frozenset()
 

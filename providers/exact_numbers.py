@@ -65,19 +65,17 @@ class UnwritableNumberError(TypeError):
         self.number: str = number
 
 
-def has_odd_numbers(text: bytes | str) -> bool:
-    """Return whether JSON text may contain a number that a parser changes: 19 digits in a row, or an exponent of three
+def has_plain_numbers(text: bytes | str) -> bool:
+    """Return False if JSON text may contain a number that a parser changes: 19 digits in a row, or an exponent of three
     digits. Text inside strings counts as well.
     """
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    if len(data) <= LOOKED_AT:
-        return _is_odd(data)
-    return any(_is_odd(data[place : place + LOOKED_AT + _LONGEST]) for place in range(0, len(data), LOOKED_AT))
-
-
-def _is_odd(data: bytes) -> bool:
-    plain = data.translate(_DIGITS, b"+")
-    return _LONG_NUMBER in plain or _LARGE_EXPONENT in plain
+    if len(data) > LOOKED_AT + _LONGEST:
+        pieces = (data[place : place + LOOKED_AT + _LONGEST] for place in range(0, len(data), LOOKED_AT))
+        return all(map(has_plain_numbers, pieces))
+    # `find` and not `in`: in CPython 3.11, `in` first raises and catches a `TypeError`, because the part is no number.
+    find = data.translate(_DIGITS, b"+").find
+    return find(_LONG_NUMBER) < 0 and find(_LARGE_EXPONENT) < 0
 
 
 def whole_number(text: str) -> int | UnrepresentableNumber:

@@ -6,7 +6,7 @@ Must not know requests, nor which blocks a role may have: `message_checks.py` do
 from __future__ import annotations
 
 from .errors import InvalidRequestError
-from .exact_numbers import find_unrepresentable, has_odd_numbers, shortened
+from .exact_numbers import find_unrepresentable, has_plain_numbers, shortened
 from .json_values import MalformedJSONError, exact_loads
 from .messages import (
     Block,
@@ -60,15 +60,11 @@ ONLY_TEXT = sequence(checked(TEXT_BLOCK), "a list")
 RESULT_PARTS = sequence(either("a Text, Image or File block", TEXT_BLOCK, IMAGE, FILE), "a list")
 
 
-def _has_plain_numbers(arguments: str) -> bool:
-    return not has_odd_numbers(arguments)
-
-
 def _check_numbers(arguments: str, where: str) -> None:
     """Raise `InvalidRequestError` for arguments with a number that Python cannot represent: not every dialect can send
     it. Arguments that are not JSON pass, because they are sent as text.
     """
-    if not has_odd_numbers(arguments):
+    if has_plain_numbers(arguments):
         return
     try:
         unrepresentable = find_unrepresentable(exact_loads(arguments))
@@ -90,7 +86,7 @@ BLOCKS: dict[type[Block], Checker] = {
         {
             "id": NAME,
             "name": NAME,
-            "arguments": Rule("JSON text", (str,), _has_plain_numbers, inside=_check_numbers),
+            "arguments": Rule("JSON text", (str,), has_plain_numbers, inside=_check_numbers),
             "complete": flag(),
             "state": MAYBE_STATE,
             "cache_control": MAYBE_MARK,
@@ -106,6 +102,7 @@ BLOCKS: dict[type[Block], Checker] = {
                 ONLY_TEXT.fits,
                 free=(str,),
                 inside=RESULT_PARTS.inside,
+                item=ONLY_TEXT.item,
                 forms={Text: "use [text]", Image: "use [image]", File: "use [file]", dict: "use json.dumps(…)"},
                 secret=True,
             ),

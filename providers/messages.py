@@ -6,7 +6,7 @@ All parts of this package share this one message model; rows, histories and wire
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -49,6 +49,9 @@ class CacheControl:
     ttl: Literal["5m", "1h"] | None = None
 
 
+_no_citations: Callable[[], list[JSONObject]] = list
+
+
 @dataclass(slots=True)
 class Text:
     """Text.
@@ -60,7 +63,7 @@ class Text:
     """
 
     text: str
-    citations: list[JSONObject] = field(default_factory=lambda: [])
+    citations: list[JSONObject] = field(default_factory=_no_citations)
     cache_control: CacheControl | None = None
     state: ProviderState | None = None
 

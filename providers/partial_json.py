@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from .events import Event, ToolCallDelta, ToolCallDone, ToolCallStart
-from .exact_numbers import has_odd_numbers
+from .exact_numbers import has_plain_numbers
 from .json_values import JSON, representable_loads, shown, strict_loads
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -279,7 +279,7 @@ class PartialJSON:
         self._read = self._read_structure
         try:
             value = strict_loads(word.encode())
-            if has_odd_numbers(word):
+            if not has_plain_numbers(word):
                 value = representable_loads(word)
         except ValueError:
             self._break(f"{shown(word)} is neither a number nor a literal")

@@ -146,7 +146,7 @@ def write_messages(
     """Check and write a conversation. Returns the array of its elements; an empty list where there is nothing to send.
 
     cache: of the conversation; None where the messages belong to none.
-    key: what the wire form depends on besides the messages.
+    key: what the wire form depends on besides the messages; not read if `cache` is None.
     write: the dialect's writer.
     warnings: the list that warnings are added to.
     lead: elements before the messages, which are not cached.
@@ -155,7 +155,8 @@ def write_messages(
     """
     if cache is None or len(messages) < MIN_MESSAGES:
         validate_messages(messages)
-        return [*lead, *_whole(messages, write, warnings)]
+        items = _whole(messages, write, warnings)
+        return [*lead, *items] if lead else items
     found = cache.find(key, messages)
     nothing: CachedPrefix[WriterState] = CachedPrefix(key, Snapshot(), b"", None, ())
     # A key belongs to one dialect, so the state is of that dialect's type.
@@ -205,7 +206,8 @@ def last_round(messages: Sequence[Message]) -> int:
 def _whole(messages: Sequence[Message], write: Write[WriterState], warnings: list[str]) -> list[JSONObject]:
     segment = write(messages, 0, None)
     assert segment is not None, "messages without earlier ones can always be written"
-    warnings += (*segment.warnings, *segment.unanswered)
+    warnings += segment.warnings
+    warnings += segment.unanswered
     return segment.items
 
 

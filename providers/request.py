@@ -223,10 +223,10 @@ class Request(_CachedForm):
     @property
     def system_blocks(self) -> list[Text]:
         """The system prompt as blocks, without empty ones."""
-        if self.system is None:
+        system = self.system
+        if not system:
             return []
-        blocks = [Text(self.system)] if isinstance(self.system, str) else list(self.system)
-        return [block for block in blocks if block.text]
+        return [Text(system)] if isinstance(system, str) else [block for block in system if block.text]
 
     @property
     def thinking_config(self) -> ThinkingConfig | None:

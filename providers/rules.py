@@ -1,7 +1,7 @@
 """Rules for fields: the types and ranges that a value may have, and the error for any other value.
 
 A table maps each field of a class to its `Rule`. A `Checker` checks an object against its class's table: first with one
-function that is generated from the table, and if that returns False, row by row, which raises the error.
+function that is generated from the table (`FastCheck`), and if that returns False, row by row, which raises the error.
 
 Knows types and ranges. Must not know any table.
 """
@@ -16,8 +16,8 @@ from typing import TypeAlias, cast
 
 from .errors import InvalidRequestError
 
-Fits: TypeAlias = Callable[..., bool]
-"""Returns whether a value, of a type that its rule accepts, is in range."""
+Fits: TypeAlias = Callable[..., object]
+"""Returns whether a value, of a type that its rule accepts, is in range: anything true or false."""
 
 LONGEST_SHOWN = 60
 LARGEST_SHOWN = 10**30
@@ -42,6 +42,8 @@ class Rule:
     free: types whose values are all in range.
     inside: for containers, the thorough form of `fits`: raises an error that names the place. It decides if `fits`
         returns False.
+    item: for sequences, the rule of each item. The fast check contains its tests, and does not call `fits`.
+    checkers: for instances of classes with tables of their own: those tables. As `item`.
     forms: type of a wrong value → the right form, for the error. `{}` in it stands for the value.
     secret: whether an error must not show the value, whatever its type.
     """
@@ -51,6 +53,8 @@ class Rule:
     fits: Fits | None = None
     free: tuple[type, ...] = ()
     inside: Callable[..., None] | None = None
+    item: Rule | None = None
+    checkers: tuple[Checker, ...] = ()
     forms: Mapping[type, str] = field(default_factory=dict[type, str])
     secret: bool = False
 
@@ -63,7 +67,7 @@ class Rule:
         """Return whether a value is accepted. False for a container may be wrong; then `check` decides."""
         if type(value) not in self.kinds and not self.takes(value):
             return False
-        return value is None or self.fits is None or isinstance(value, self.free) or self.fits(value)
+        return value is None or self.fits is None or isinstance(value, self.free) or bool(self.fits(value))
 
     def check(self, value: object, where: str) -> None:
         """Raise `InvalidRequestError` naming the place, unless the value is accepted."""
@@ -95,21 +99,44 @@ def described(value: object) -> str:
     return type(value).__name__
 
 
-class Checker:
+class FastCheck:
+    """The fast check of a rule: one function of plain comparisons, which also has the tests of all inner rules.
+
+    Interpreting the tables at each call took three times as long, a tenth of the time that starting a call takes. The
+    function is compiled when it is first called, because a program needs few of them.
+
+    passes: whether a value and everything in it has a common type and is in range. False may also mean that a type is
+        uncommon, such as a subclass; then the thorough check decides.
+    """
+
+    __slots__ = ("_rule", "passes")
+
+    def __init__(self, rule: Rule) -> None:
+        self._rule = rule
+        self.passes: Callable[[object], bool] = self._first
+
+    def _first(self, value: object) -> bool:
+        self.passes = _compiled(self._rule)
+        return self.passes(value)
+
+
+class Checker(FastCheck):
     """Checks objects of one class against the class's table.
 
     kind: the class.
     rules: field → rule.
-    passes: whether an object is of exactly this class, with each field of a common type and in range. False may also
-        mean that a type is uncommon, such as a subclass; then `check` decides.
     """
 
-    __slots__ = ("kind", "passes", "rules")
+    __slots__ = ("kind", "rules")
 
     def __init__(self, kind: type, rules: Mapping[str, Rule]) -> None:
+        super().__init__(Rule("", (kind,), checkers=(self,)))
         self.kind: type = kind
         self.rules: Mapping[str, Rule] = rules
-        self.passes: Callable[[object], bool] = _compiled(kind, rules)
+
+    def fits(self, value: object) -> bool:
+        """Return what the fast check returns."""
+        return self.passes(value)
 
     def check(self, value: object, where: str = "") -> None:
         """Raise `InvalidRequestError` naming the field, unless all rules accept the object. `where`: its place."""
@@ -121,32 +148,93 @@ class Checker:
             rule.check(getattr(value, name), f"{where}.{name}" if where else name)
 
 
-def _compiled(kind: type, rules: Mapping[str, Rule]) -> Callable[[object], bool]:
-    """Compile a table to one function of plain comparisons.
+def _compiled(rule: Rule) -> Callable[[object], bool]:
+    source = _Source()
+    source.add_rule(rule, "value", "    ")
+    return source.function()
 
-    Interpreting the table at each call took three times as long, a tenth of the time that starting a call takes. The
-    function's source contains names from the table only.
-    """
-    names: dict[str, object] = {"kind": kind}
-    lines = ["def passes(value):", "    if type(value) is not kind: return False"]
-    for number, (name, rule) in enumerate(rules.items()):
+
+class _Source:
+    """The source of a fast check while it is written. It contains names of tables' fields, and no other text."""
+
+    __slots__ = ("_lines", "_names")
+
+    def __init__(self) -> None:
+        self._lines = ["def passes(value):"]
+        self._names: dict[str, object] = {}
+
+    def function(self) -> Callable[[object], bool]:
+        """Return the function."""
+        exec("\n".join([*self._lines, "    return True"]), self._names)
+        return cast("Callable[[object], bool]", self._names["passes"])
+
+    def add_rule(self, rule: Rule, value: str, indent: str) -> None:
+        """Add lines that return False unless a rule accepts the value of a variable that is not None."""
         common = {type_ for each in rule.kinds for type_ in COMMON.get(each, (each,))} - {NoneType}
-        names |= {f"kinds{number}": tuple(common), f"fits{number}": rule.fits, f"free{number}": rule.free}
-        names |= {f"kind{number}": next(iter(common))}
-        test = f"type(x) is kind{number}" if len(common) == 1 else f"type(x) in kinds{number}"
-        if rule.fits is not None:
-            # An empty container contains nothing wrong; a rule whose `fits` is `bool` refuses an empty one.
-            holds = rule.inside is not None and not common.isdisjoint(CONTAINERS)
-            fits = "x" if rule.fits is bool else f"(not x or fits{number}(x))" if holds else f"fits{number}(x)"
-            test = f"type(x) in free{number} or ({test} and {fits})" if rule.free else f"{test} and {fits}"
-        if NoneType in rule.kinds:
-            # Most optional fields are None; then nothing is stored.
-            lines += [f"    if value.{name} is not None:", f"        x = value.{name}"]
-            lines += [f"        if not ({test}): return False"]
+        if rule.free:
+            kinds = " and ".join(f"type({value}) is not {self._name(kind)}" for kind in rule.free)
+            self._add(f"{indent}if {kinds}:")
+            common -= set(rule.free)
+            indent += "    "
+        if rule.checkers:
+            self._add_checkers(rule, value, indent)
+            return
+        if len(common) == 1:
+            self._refuse_if(f"type({value}) is not {self._name(next(iter(common)))}", indent)
         else:
-            lines += [f"    x = value.{name}", f"    if not ({test}): return False"]
-    exec("\n".join([*lines, "    return True"]), names)
-    return cast("Callable[[object], bool]", names["passes"])
+            kinds = " and ".join(f"type({value}) is not {self._name(kind)}" for kind in sorted(common, key=_rank))
+            self._refuse_if(kinds or "True", indent)
+        if rule.fits is bool:
+            self._refuse_if(f"not {value}", indent)
+        if rule.item is not None:
+            item = f"{value}_item"
+            self._add(f"{indent}if {value}:")  # an iterator for nothing costs more than this test
+            self._add(f"{indent}    for {item} in {value}:")
+            self.add_rule(rule.item, item, indent + "        ")
+        elif rule.fits is not None and rule.fits is not bool:
+            # An empty container contains nothing wrong.
+            holds = rule.inside is not None and not common.isdisjoint(CONTAINERS)
+            self._refuse_if(f"{value} and " * holds + f"not {self._name(rule.fits)}({value})", indent)
+
+    def _add_checkers(self, rule: Rule, value: str, indent: str) -> None:
+        """Add the tests of the table that belongs to the value's class."""
+        if len(rule.checkers) == 1:
+            self._refuse_if(f"type({value}) is not {self._name(rule.checkers[0].kind)}", indent)
+            self._add_fields(rule.checkers[0], value, indent)
+            return
+        kind = f"{value}_kind"
+        self._add(f"{indent}{kind} = type({value})")
+        for number, checker in enumerate(rule.checkers):
+            self._add(f"{indent}{'elif' if number else 'if'} {kind} is {self._name(checker.kind)}:")
+            self._add_fields(checker, value, indent + "    ")
+        self._add(f"{indent}else: return False")
+
+    def _add_fields(self, checker: Checker, value: str, indent: str) -> None:
+        """Add the test of each field. Most optional fields are None; then nothing is stored."""
+        for name, rule in checker.rules.items():
+            inner, variable = indent, f"{value}_field"
+            if NoneType in rule.kinds:
+                self._add(f"{indent}if {value}.{name} is not None:")
+                inner += "    "
+            self._add(f"{inner}{variable} = {value}.{name}")
+            self.add_rule(rule, variable, inner)
+
+    def _add(self, line: str) -> None:
+        self._lines.append(line)
+
+    def _refuse_if(self, test: str, indent: str) -> None:
+        self._add(f"{indent}if {test}: return False")
+
+    def _name(self, value: object) -> str:
+        """Return the name that stands for a value in the source."""
+        name = f"value{len(self._names)}"
+        self._names[name] = value
+        return name
+
+
+def _rank(kind: type) -> tuple[bool, str]:
+    """Return a key that sorts the most common types first: of a sequence, `list`."""
+    return kind is not list, kind.__name__
 
 
 # --- the common rules ---
@@ -205,16 +293,14 @@ def optional(rule: Rule) -> Rule:
 def sequence(item: Rule, must: str, *, forms: Mapping[type, str] | None = None) -> Rule:
     """Return a rule for a list or another sequence whose items are all accepted by a rule."""
 
-    exact = item.passes if item.inside is None or item.fits is None else item.fits
-
     def fits(values: Sequence[object]) -> bool:
-        return all(map(exact, values))
+        return all(map(item.passes, values))
 
     def inside(values: Sequence[object], where: str) -> None:
         for position, value in enumerate(values):
             item.check(value, f"{where}[{position}]")
 
-    return Rule(must, (Sequence,), fits, inside=inside, forms=forms or {})
+    return Rule(must, (Sequence,), fits, inside=inside, item=item, forms=forms or {})
 
 
 def members(value: Rule, must: str, *, forms: Mapping[type, str] | None = None) -> Rule:
@@ -237,8 +323,9 @@ def checked(checker: Checker, must: str = "", *, forms: Mapping[type, str] | Non
     return Rule(
         must or _article(checker.kind.__name__),
         (checker.kind,),
-        checker.passes,
+        checker.fits,
         inside=checker.check,
+        checkers=(checker,),
         forms=forms or {},
     )
 
@@ -258,7 +345,8 @@ def either(must: str, *checkers: Checker, texts: Rule | None = None, forms: Mapp
     def inside(value: object, where: str) -> None:
         rule_of(value).check(value, where)
 
-    return Rule(must, tuple(checks), fits, inside=inside, forms=forms or {})
+    inner = () if texts is not None else checkers
+    return Rule(must, tuple(checks), fits, inside=inside, checkers=inner, forms=forms or {})
 
 
 LARGEST = math.nextafter(math.inf, 0.0)
@@ -268,7 +356,7 @@ def _article(name: str) -> str:
     return f"an {name}" if name[:1] in "AEIOU" else f"a {name}"
 
 
-def _between(low: float, high: float) -> Fits:
+def _between(low: float, high: float) -> Callable[[float], bool]:
     def fits(value: float) -> bool:
         return low <= value <= high
 

@@ -14,6 +14,11 @@ AUTHORIZATION = "authorization"
 JSON_TYPE = "application/json"
 EVENT_STREAM = "text/event-stream"
 
+_USUAL_HEADERS: dict[bool, tuple[tuple[str, str], ...]] = {
+    stream: (("content-type", JSON_TYPE), ("accept", EVENT_STREAM if stream else JSON_TYPE)) for stream in (False, True)
+}
+"""Whether the answer is a stream → the headers that every dialect sends."""
+
 
 def path_with_query(path: str, quirks: Quirks) -> str:
     """Return `path` with the profile's query, which is added to a query that `path` already has."""
@@ -29,7 +34,9 @@ def request_headers(
 
     The profile's headers replace the dialect's (`own`), and the request's (`extra`) replace both.
     """
-    headers = {"content-type": JSON_TYPE, "accept": EVENT_STREAM if stream else JSON_TYPE, **(own or {})}
+    if not (quirks.headers or extra or own):
+        return list(_USUAL_HEADERS[stream])
+    headers = {**dict(_USUAL_HEADERS[stream]), **(own or {})}
     for name, value in (*quirks.headers, *(extra or {}).items()):
         headers[name.lower()] = value
     return list(headers.items())

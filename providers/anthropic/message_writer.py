@@ -101,7 +101,7 @@ class MessageWriter:
         self.result_calls: dict[Place, Place] = {}
         self.turn_of_call: dict[Place, int] = {}
         self.waiting: dict[str, deque[Place | None]] = {}  # None: a call of an earlier segment
-        self.taken: TakenIds = TakenIds()
+        self.taken: TakenIds = {}
 
     def write(self, messages: Sequence[Message], first: int, state: WriterState | None) -> Segment[WriterState] | None:
         """Return the wire messages, or None if they cannot be written apart from earlier ones (`prefix_cache.Write`).
@@ -110,7 +110,7 @@ class MessageWriter:
         state: the state that earlier messages left; None if there are none.
         """
         if state is not None:
-            self.taken.update(state.taken)
+            self.taken.update(dict.fromkeys(state.taken, 1))
             for call_id in state.open_calls:
                 self.waiting.setdefault(call_id, deque()).append(None)
         if not self._pair(messages, first):
@@ -169,7 +169,7 @@ class MessageWriter:
             return False
         self.result_calls[place] = call
         wire_id = self.call_ids[call] = unique_id(wire_call_id(call_id), self.taken)
-        self.taken.add(wire_id)
+        self.taken[wire_id] = 1
         return True
 
     def _unanswered(self) -> list[str]:

@@ -95,15 +95,14 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
         given.restore(NAME, body, request, SOURCES, warnings)
     if request.extra_body:
         body.update(request.extra_body)
-    return WireRequest(
-        path=_path(provider),
-        headers=request_headers(
-            provider.profile.quirks, request.extra_headers, stream=stream, own={"anthropic-version": API_VERSION}
-        ),
-        body=serialised(body),
-        warnings=list(dict.fromkeys(warnings)),
-        max_output_tokens=output_limit(body, ("max_tokens",)),
+    headers = request_headers(
+        provider.profile.quirks, request.extra_headers, stream=stream, own={"anthropic-version": API_VERSION}
     )
+    wire = WireRequest(_path(provider), headers, serialised(body))
+    wire.max_output_tokens = output_limit(body, ("max_tokens",))
+    if warnings:
+        wire.warnings = list(dict.fromkeys(warnings))
+    return wire
 
 
 def _messages(request: Request, provider: Provider, warnings: list[str]) -> JSON:
@@ -112,8 +111,9 @@ def _messages(request: Request, provider: Provider, warnings: list[str]) -> JSON
     def write(messages: Sequence[Message], first: int, state: WriterState | None) -> Segment[WriterState] | None:
         return MessageWriter(provider).write(messages, first, state)
 
-    key = ("anthropic", provider.profile, provider.maker)
-    messages = write_messages(request.messages, prefix_cache_of(request), key, write, warnings)
+    cache = prefix_cache_of(request)
+    key = None if cache is None else ("anthropic", provider.profile, provider.maker)
+    messages = write_messages(request.messages, cache, key, write, warnings)
     if not messages:
         raise InvalidRequestError("messages", "contain nothing that Anthropic accepts: no text, no call, no file")
     return messages

@@ -82,15 +82,13 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
         given.restore(NAME, body, request, SOURCES, warnings)
     body = merged(body, dict(request.extra_body or {}))
     sent_config = body.get("generationConfig")
-    return WireRequest(
-        path=path_with_query(path, quirks),
-        headers=request_headers(quirks, request.extra_headers, stream=stream),
-        body=serialised(body),
-        warnings=list(dict.fromkeys(warnings)),
-        max_output_tokens=(
-            output_limit(sent_config, ("maxOutputTokens",), "candidateCount") if type(sent_config) is dict else None
-        ),
-    )
+    headers = request_headers(quirks, request.extra_headers, stream=stream)
+    wire = WireRequest(path_with_query(path, quirks), headers, serialised(body))
+    if type(sent_config) is dict:
+        wire.max_output_tokens = output_limit(sent_config, ("maxOutputTokens",), "candidateCount")
+    if warnings:
+        wire.warnings = list(dict.fromkeys(warnings))
+    return wire
 
 
 def merged(body: JSONObject, extra: JSONObject) -> JSONObject:
@@ -128,8 +126,9 @@ def _contents(request: Request, model: str, provider: Provider, warnings: list[s
         parts = BlockWriter(provider, warned, media_in_results=modern)
         return MessageWriter(parts, warned, sign_calls=modern).write(messages, first, state)
 
-    key = ("gemini", provider.profile.name, provider.maker, provider.base_url, modern)
-    contents = write_messages(request.messages, prefix_cache_of(request), key, write, warnings)
+    cache = prefix_cache_of(request)
+    key = None if cache is None else ("gemini", provider.profile.name, provider.maker, provider.base_url, modern)
+    contents = write_messages(request.messages, cache, key, write, warnings)
     if not contents:
         raise InvalidRequestError("messages", "contain nothing that can be sent to Gemini: no text, no call, no file")
     return contents

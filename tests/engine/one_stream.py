@@ -19,7 +19,7 @@ from manystream.engine.buffered import Buffered
 from manystream.engine.delivery import Counters, Delivery
 from manystream.engine.limits import Limits
 from manystream.engine.listener import Progress
-from manystream.engine.prepared import Prepared
+from manystream.engine.prepared import Prepared, Shared
 from manystream.engine.redaction import Redaction
 from manystream.providers.registry import DIALECTS
 from manystream.transport.exchange import WireHead
@@ -172,20 +172,17 @@ class Stream:
 
     def read(self, pieces: Iterable[bytes]) -> Stream:
         head = WireHead(b"POST", b"/", ())
-        prepared = Prepared(
+        shared = Shared(
             origin=Origin("http", "127.0.0.1", 80),
-            head=head,
-            body=b"",
-            secrets=Redaction("key", head),
-            stream=True,
             provider=self.case.provider,
-            model="m",
             dialect=DIALECTS[self.case.provider.dialect],
             make_id=lambda: "id",
-            buffered=Buffered(2**30),
             limits=self.limits,
+            buffered=Buffered(2**30),
             wall_clock=lambda: 0.0,
         )
+        prepared = Prepared(shared, "m", head, b"", Redaction("key", head))
+        prepared.stream = True
         self.delivery = Delivery(self._on_event, self._on_failure, Counters())
         self.attempt = Attempt(prepared, self)
         connection = Connection(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ...errors import InvalidRequestError
 from ...json_values import JSON, JSONObject
-from ...messages import CacheControl, File, Image, Text
+from ...messages import Block, CacheControl, File, Image, Text
 from ...profile import Quirks
 from .images import data_url
 
@@ -38,7 +38,7 @@ def cache_mark(mark: CacheControl) -> JSONObject:
     return {"type": "ephemeral", "ttl": mark.ttl} if mark.ttl else {"type": "ephemeral"}
 
 
-def plain_text(blocks: Sequence[Text | Image | File]) -> str | None:
+def plain_text(blocks: Sequence[Block]) -> str | None:
     """Return the text of content that is one text without a cache mark, the usual case; None for any other content."""
     if len(blocks) != 1:
         return None

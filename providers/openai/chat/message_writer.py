@@ -26,6 +26,7 @@ from ...call_ids import TakenIds, unique_id
 from ...json_values import JSON, JSONObject
 from ...messages import (
     ASSISTANT,
+    Block,
     File,
     Image,
     Message,
@@ -112,10 +113,10 @@ class MessageWriter:
             return None
         for number, message in enumerate(messages, first):
             if message.role is ASSISTANT:
-                self._add_assistant(message, number)
+                self._add_assistant(message.content, number)
             else:
-                self._add_user(message, number)
-        if not self._waiting:
+                self._add_user(message.content, number)
+        if not any(self._waiting.values()):
             return Segment(self._messages, NOTHING_LEFT, self._warnings, [])
         open_calls = tuple((id, place) for id, places in self._waiting.items() for place in places)
         return Segment(
@@ -144,10 +145,17 @@ class MessageWriter:
                     self._answers[call] = block, (number, position)
         return True
 
-    def _add_user(self, message: Message, number: int) -> None:
+    def _add_user(self, content: Sequence[Block], number: int) -> None:
         """Add a user's text, pictures and files as a message."""
+        text = plain_text(content)
+        if text is not None:
+            if text:
+                self._messages.append({"role": "user", "content": text})
+            return
         blocks: list[Text | Image | File] = []
-        for position, block in enumerate(message.content):
+        for position, block in enumerate(content):
+            if type(block) is ToolResult:
+                continue  # it follows the message with its call
             if type(block) is Text:
                 if block.text:
                     blocks.append(block)
@@ -158,15 +166,15 @@ class MessageWriter:
         if blocks:
             self._messages.append({"role": "user", "content": self._parts.content(blocks, number)})
 
-    def _add_assistant(self, message: Message, number: int) -> None:
+    def _add_assistant(self, content: Sequence[Block], number: int) -> None:
         """Add an assistant's blocks as a message, and the results of its calls after it."""
         texts: list[Text] = []
         thinking: list[Thinking | RedactedThinking] = []
         calls: list[JSON] = []
         answers: list[tuple[str, ToolResult, Place]] = []
         wire: JSONObject = {"role": "assistant"}
-        taken = TakenIds()
-        for position, block in enumerate(message.content):
+        taken: TakenIds = {}
+        for position, block in enumerate(content):
             if type(block) is Text:
                 if block.text:
                     texts.append(block)
@@ -178,9 +186,10 @@ class MessageWriter:
                     id = wire_call_id(block.id, self._quirks.tool_call_id)
                     if id in taken:
                         id = unique_id(block.id, taken, self._wire_id)
-                    taken.add(id)
+                    taken[id] = 1
                     calls.append(self.call(named_call(block, self._quirks.tool_name, self._warnings), id))
-                    answers.append((id, *answer))
+                    result, place = answer
+                    answers.append((id, result, place))
             elif isinstance(block, (Thinking, RedactedThinking)):
                 thinking.append(block)
             elif isinstance(block, (Image, File, ProviderBlock)):

@@ -13,7 +13,7 @@ with `strict`, the schema is sent as strict or an error is raised, because the c
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ...checks import validate_options
 from ...dialect import NOTHING_UNASKED, WireRequest
@@ -76,7 +76,7 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     quirks = provider.profile.quirks
     warnings: list[str] = []
     # Absent options cost no function call: a call whose code is in no processor cache takes a microsecond or two.
-    system = list(request.system_blocks) if request.system is not None else []
+    system = request.system_blocks if request.system else []
     format_member: JSONObject = {}
     if request.response_schema is not None:
         schema = schema_of(request.response_schema)
@@ -97,28 +97,29 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     given = given_of(request)
     if given is not None:
         given.restore(NAME, body, request, SOURCES, warnings)
-    body.update(request.extra_body or {})
+    extra = request.extra_body
+    if extra:
+        body.update(extra)
     if not stream:
         body.pop("stream_options", None)  # servers refuse it without a stream
-    return WireRequest(
-        path=path_with_query(PATH, quirks),
-        headers=request_headers(quirks, request.extra_headers, stream=stream),
-        body=serialised(body),
-        warnings=list(dict.fromkeys(warnings)),
-        max_output_tokens=output_limit(body, _LIMITS, "n"),
-        unasked=NOTHING_UNASKED if asks_for_probabilities(body) else UNASKED,
-    )
+    headers = request_headers(quirks, request.extra_headers, stream=stream)
+    wire = WireRequest(path_with_query(PATH, quirks), headers, serialised(body))
+    wire.max_output_tokens = output_limit(body, _LIMITS, "n")
+    wire.unasked = NOTHING_UNASKED if extra and asks_for_probabilities(extra) else UNASKED
+    if warnings:
+        wire.warnings = list(dict.fromkeys(warnings))
+    return wire
 
 
-def asks_for_probabilities(body: JSONObject) -> bool:
-    """Return whether a body, or an object in it, asks for log probabilities.
+def asks_for_probabilities(extra: Mapping[str, JSON]) -> bool:
+    """Return whether members that a program adds to a body, or an object in them, ask for log probabilities.
 
-    OpenAI's members are `logprobs` and `top_logprobs`, and servers have others (`return_logprob`, `n_probs`), some of
-    them in an object of their own (`sampling_params`).
+    No field of a request asks for them. OpenAI's members are `logprobs` and `top_logprobs`, and servers have others
+    (`return_logprob`, `n_probs`), some of them in an object of their own (`sampling_params`).
     """
     return any(
         asks_for_probabilities(value) if type(value) is dict else "prob" in name and value
-        for name, value in body.items()
+        for name, value in extra.items()
     )
 
 
@@ -131,8 +132,9 @@ def _messages(request: Request, system: list[Text], provider: Provider, warnings
         warned: list[str] = []
         return MessageWriter(provider, BlockWriter(profile.quirks, warned), warned).write(messages, first, state)
 
-    key = ("openai-chat", profile, provider.maker)
-    messages = write_messages(request.messages, prefix_cache_of(request), key, write, warnings, lead)
+    cache = prefix_cache_of(request)
+    key = None if cache is None else ("openai-chat", profile, provider.maker)
+    messages = write_messages(request.messages, cache, key, write, warnings, lead)
     if not messages:
         raise InvalidRequestError("messages", "contain nothing that can be sent: no text, no call, no file")
     return messages

@@ -126,7 +126,7 @@ class MessageWriter:
         self.open_text: JSONObject | None = None
         self.waiting: list[JSONObject] = []
         self.open_calls: dict[str, deque[Place]] = {}
-        self.taken: TakenIds = TakenIds()
+        self.taken: TakenIds = {}
         self.answered: set[str] = set()
         self.loose: set[str] = set()
         self.own: bool = False
@@ -139,7 +139,7 @@ class MessageWriter:
         state: the state that earlier messages left; None if there are none.
         """
         if state is not None:
-            self.taken.update(state.taken)
+            self.taken.update(dict.fromkeys(state.taken, 1))
             for call_id, place in state.open_calls:
                 self.open_calls.setdefault(call_id, deque()).append(place)
         if not self._pair(messages, first):
@@ -167,7 +167,7 @@ class MessageWriter:
 
     def _answered_across(self, state: WriterState) -> bool:
         """Return whether a provider's own call and its output are in different segments."""
-        answered = self.answered | self.taken
+        answered = self.answered | self.taken.keys()
         return not (answered.isdisjoint(state.loose) and self.loose.isdisjoint(state.answered | state.taken))
 
     def _state_after(
@@ -211,7 +211,7 @@ class MessageWriter:
                 return False
             self.answers[call] = result
             wire_id = self.call_ids[call] = unique_id(result.tool_call_id, self.taken, wire_call_id)
-            self.taken.add(wire_id)
+            self.taken[wire_id] = 1
         elif self.keeps_calls:
             self.call_ids[place] = result.tool_call_id
         else:

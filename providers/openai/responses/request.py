@@ -115,13 +115,12 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
         body[name] = {**own, **value} if type(own) is dict and type(value) is dict else value
     if not stream:
         body.pop("stream_options", None)  # the server refuses it without a stream
-    return WireRequest(
-        path=path_with_query(PATH, quirks),
-        headers=request_headers(quirks, request.extra_headers, stream=stream),
-        body=serialised(body),
-        warnings=list(dict.fromkeys(warnings)),
-        max_output_tokens=output_limit(body, ("max_output_tokens",)),
-    )
+    headers = request_headers(quirks, request.extra_headers, stream=stream)
+    wire = WireRequest(path_with_query(PATH, quirks), headers, serialised(body))
+    wire.max_output_tokens = output_limit(body, ("max_output_tokens",))
+    if warnings:
+        wire.warnings = list(dict.fromkeys(warnings))
+    return wire
 
 
 def _input(request: Request, model: str, provider: Provider, extra: Mapping[str, JSON], warnings: list[str]) -> JSON:
@@ -136,8 +135,9 @@ def _input(request: Request, model: str, provider: Provider, extra: Mapping[str,
         items = MessageWriter(provider, parts, keeps_calls=keeps, stores=stores)
         return items.write(messages, first, state)
 
-    key = ("openai-responses", profile.name, provider.maker, profile.quirks.tool_name, breakpoints, keeps, stores)
-    items = write_messages(request.messages, prefix_cache_of(request), key, write, warnings)
+    cache, made_of = prefix_cache_of(request), (breakpoints, keeps, stores)
+    key = None if cache is None else (NAME, profile.name, provider.maker, profile.quirks.tool_name, *made_of)
+    items = write_messages(request.messages, cache, key, write, warnings)
     marks = [tool.cache_control for tool in request.tools] + [block.cache_control for block in request.system_blocks]
     if any(mark is not None for mark in marks):
         # Instructions and tools never have a place for a mark.
