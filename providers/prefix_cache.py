@@ -155,8 +155,7 @@ def write_messages(
     """
     if cache is None or len(messages) < MIN_MESSAGES:
         validate_messages(messages)
-        items = _whole(messages, write, warnings)
-        return [*lead, *items] if lead else items
+        return [*lead, *_whole(messages, write, warnings)]
     found = cache.find(key, messages)
     nothing: CachedPrefix[WriterState] = CachedPrefix(key, Snapshot(), b"", None, ())
     # A key belongs to one dialect, so the state is of that dialect's type.

@@ -57,6 +57,8 @@ _FORMS: dict[ToolNameForm, _Form] = {
 
 def check_tool_names(tools: Sequence[Tool], form: ToolNameForm, provider: str) -> None:
     """Raise `InvalidRequestError` if the provider refuses the name of one of the request's tools."""
+    if form == "any":
+        return
     for place, tool in enumerate(tools):
         if _wire_name(tool.name, form) != tool.name:
             words = _FORMS[form].words

@@ -76,11 +76,11 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     quirks = provider.profile.quirks
     warnings: list[str] = []
     # Absent options cost no function call: a call whose code is in no processor cache takes a microsecond or two.
-    system = request.system_blocks if request.system else []
+    system = request.system if isinstance(request.system, str) else request.system_blocks
     format_member: JSONObject = {}
     if request.response_schema is not None:
-        schema = schema_of(request.response_schema)
-        format_member = _response_format(schema, quirks, system, warnings)
+        system = request.system_blocks
+        format_member = _response_format(schema_of(request.response_schema), quirks, system, warnings)
     body: JSONObject = {"model": model, "messages": _messages(request, system, provider, warnings)}
     if request.tools or request.parallel_tool_calls is not None:
         _add_tools(body, request, quirks, warnings)
@@ -123,7 +123,7 @@ def asks_for_probabilities(extra: Mapping[str, JSON]) -> bool:
     )
 
 
-def _messages(request: Request, system: list[Text], provider: Provider, warnings: list[str]) -> JSON:
+def _messages(request: Request, system: str | list[Text], provider: Provider, warnings: list[str]) -> JSON:
     """Return system prompt and conversation. Raises `InvalidRequestError` if there is nothing to send."""
     profile = provider.profile
     lead = _system_messages(system, profile.quirks, warnings) if system else []
@@ -140,8 +140,10 @@ def _messages(request: Request, system: list[Text], provider: Provider, warnings
     return messages
 
 
-def _system_messages(system: list[Text], quirks: Quirks, warnings: list[str]) -> list[JSONObject]:
+def _system_messages(system: str | list[Text], quirks: Quirks, warnings: list[str]) -> list[JSONObject]:
     """Return one message with all system text: a string, or parts if there are cache marks."""
+    if isinstance(system, str):
+        return [{"role": quirks.system_role, "content": system}]
     content: JSON = plain_text(system)
     if content is None:
         content = BlockWriter(quirks, warnings).text_content(system, "system", separator="\n\n")
