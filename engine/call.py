@@ -389,9 +389,6 @@ class RunningCall(Directed):
 
     # --- the end ---
 
-    def _partial(self) -> Response | None:
-        return self._attempt.partial_response() if self._attempt is not None else None
-
     def _failure(self, error: ProviderError, response: Response | None = None) -> Completion:
         """Return the completion of a call that fails now, with the part of the response that has arrived."""
         attempt = self._attempt
@@ -401,11 +398,10 @@ class RunningCall(Directed):
         outcome.request_id, outcome.resent = error.request_id, self._resent
         if attempt is not None:
             outcome.http_status = error.http_status or attempt.status
+            outcome.request_id = error.request_id or attempt.request_id
             outcome.headers = attempt.headers
             if response is None:
                 outcome.response = attempt.partial_response()
-            if not error.request_id and attempt.headers:
-                outcome.request_id = attempt.request_id
         return outcome
 
     def _fail(self, error: ProviderError, response: Response | None = None) -> None:

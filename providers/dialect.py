@@ -43,7 +43,7 @@ Headers: TypeAlias = Mapping[str, str]
 """Response headers, names in lower case. The values of a repeated header are joined with `, `."""
 
 
-_no_warnings: Callable[[], list[str]] = list
+_no_warnings = cast("Callable[[], list[str]]", list)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 from .errors import InvalidRequestError
 from .json_types import JSON, JSONObject
@@ -49,7 +49,7 @@ class CacheControl:
     ttl: Literal["5m", "1h"] | None = None
 
 
-_no_citations: Callable[[], list[JSONObject]] = list
+_no_citations = cast("Callable[[], list[JSONObject]]", list)
 
 
 @dataclass(slots=True)

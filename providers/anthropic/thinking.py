@@ -10,7 +10,6 @@ Source: https://platform.claude.com/docs/en/build-with-claude/thinking and …/e
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -102,10 +101,6 @@ LEVEL_EFFORT: dict[ThinkingLevel, str] = {
 """Level → effort. NONE disables thinking if the model allows it; otherwise it is the lowest effort."""
 
 
-MODELS_REMEMBERED = 256
-"""Names of models whose row is cached."""
-
-
 @dataclass(slots=True)
 class WireThinking:
     """The parts of a request that control thinking.
@@ -124,7 +119,6 @@ class WireThinking:
     warnings: list[str] = field(default_factory=lambda: [])
 
 
-@functools.lru_cache(maxsize=MODELS_REMEMBERED)
 def thinking_model(model: str) -> ThinkingModel:
     """Return the row for a model. The name may be written as another host does.
 
