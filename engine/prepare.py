@@ -84,7 +84,7 @@ class Preparer:
         self._keys: dict[str, str] = {}
         self._heads: dict[tuple[object, ...], Head] = {}
         self._bases: dict[str, BaseURL] = {provider.name: base for provider, base in providers}
-        self._shared: dict[str, Shared] = {provider.name: self._shared_by_requests(provider) for provider, _ in providers}
+        self._shared: dict[str, Shared] = {one.name: self._shared_by_requests(one) for one in self._providers}
 
     def _shared_by_requests(self, provider: Provider) -> Shared:
         return Shared(
