@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..providers.rules import Checker, checked, instance, number, optional, text, whole
+from ..providers.rules import Checker, checked, flag, instance, number, optional, text, whole
 from ..transport.pool import PoolLimits
 from ..transport.tls import ClientCertificate, TLSConfig
 from .limits import Limits
@@ -49,6 +49,7 @@ TLS = Checker(
         "client_certificate": optional(
             checked(CERTIFICATE, forms={str: "use ClientCertificate({})", tuple: "use ClientCertificate(…)"})
         ),
+        "lenient": flag(),
     },
 )
 

@@ -27,6 +27,11 @@ PROTOCOL: Final = "http/1.1"
 _PRIVATE_CA = "if the server's CA is private, name its certificate in TLSConfig(ca_file=…) or SSL_CERT_FILE"
 _OTHER_NAME = "connect by a name that is in the certificate"
 _CLOCK = "renew the server's certificate, or correct this machine's clock"
+_NO_NAME = "the certificate names no host: renew it with a subjectAltName"
+_STRICT = (
+    "Python 3.13 and newer enforce this rule of RFC 5280: renew the certificate that breaks it, the server's or its"
+    " CA's, or pass TLSConfig(lenient=True)"
+)
 
 VERIFY_HINTS: Final[dict[int, str]] = {
     9: _CLOCK,  # not yet valid
@@ -37,6 +42,20 @@ VERIFY_HINTS: Final[dict[int, str]] = {
     21: _PRIVATE_CA,  # cannot verify the leaf
     62: _OTHER_NAME,  # host name
     64: _OTHER_NAME,  # IP address
+    80: _STRICT,  # a path length without CA:TRUE
+    81: _STRICT,  # a path length without key usage keyCertSign
+    82: _STRICT,  # key usage keyCertSign without CA:TRUE
+    83: _STRICT,  # empty issuer
+    84: _STRICT,  # empty subject of a CA
+    85: _STRICT,  # no authority key identifier
+    86: _STRICT,  # no subject key identifier
+    87: _NO_NAME,  # empty subjectAltName
+    88: _STRICT,  # subjectAltName not critical though the subject is empty
+    89: _STRICT,  # basic constraints of a CA not critical
+    90: _STRICT,  # authority key identifier critical
+    91: _STRICT,  # subject key identifier critical
+    92: _STRICT,  # no key usage in a CA's certificate
+    93: _STRICT,  # extensions before X.509 version 3
 }
 """X509_V_ERR number (openssl-verification-options, "diagnostics") → hint on how to correct the error."""
 
@@ -78,14 +97,18 @@ class TLSConfig:
 
     The default trusts the system's CAs; the variables SSL_CERT_FILE and SSL_CERT_DIR are honoured.
 
-    ca_file: path of a PEM file with the CAs to trust instead of the system's.
+    ca_file: path of a PEM file with the CAs to trust instead of the system's. A server's own certificate is trusted,
+        too, whoever issued it.
     ca_data: CAs to trust instead of the system's, as PEM text. If `ca_file` is given, too, both are trusted.
     client_certificate: presented to servers that request one.
+    lenient: accept certificates that break formal rules of RFC 5280, such as a CA without a key usage. Python 3.13 and
+        newer refuse them; older ones accept them. Signatures, dates and names are verified in both cases.
     """
 
     ca_file: str | None = None
     ca_data: str | None = field(default=None, repr=False)
     client_certificate: ClientCertificate | None = None
+    lenient: bool = False
 
 
 @functools.lru_cache(maxsize=64)
@@ -107,6 +130,9 @@ def make_context(config: TLSConfig) -> ssl.SSLContext:
         raise TLSConfigError(f"cannot load the CA certificates of {source}: {_reason(error)}") from None
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.hostname_checks_common_name = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the default since Python 3.13
+    if config.lenient:
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # set by default since Python 3.13
     context.set_alpn_protocols([PROTOCOL])
     if config.client_certificate is not None:
         _load_client_certificate(context, config.client_certificate)

@@ -360,6 +360,7 @@ def profile(**given: Any) -> ms.Profile:
         ({"tls": TLSConfig(ca_file=3)}, "tls.ca_file: must be a path, not 3"),  # type: ignore[arg-type]
         ({"tls": TLSConfig(client_certificate="a.pem")}, "tls.client_certificate: must be a ClientCertificate, not 'a.pem'; use ClientCertificate('a.pem')"),  # type: ignore[arg-type]
         ({"tls": TLSConfig(client_certificate=ClientCertificate("a.pem", password=b"secret"))}, "tls.client_certificate.password: must be text, not bytes"),  # type: ignore[arg-type]
+        ({"tls": TLSConfig(lenient=1)}, "tls.lenient: must be True or False, not 1"),  # type: ignore[arg-type]
         ({"proxy": 3}, "proxy: must be a URL, not int"),
         ({"limits": Limits(max_blocks=0)}, "limits.max_blocks: must be a whole number of at least 1, not 0"),
         ({"limits": Limits(pool=PoolLimits(max_age="5 min"))}, "limits.pool.max_age: must be a number of seconds of at least 0, not '5 min'"),  # type: ignore[arg-type]

@@ -96,7 +96,10 @@ async def test_a_certificate_for_another_name(
     identities: list[str], common_name: str | None, host: str, ca: trustme.CA
 ) -> None:
     certificate = ca.issue_cert(*identities, common_name=common_name)
-    assert "mismatch" in await refused(certificate, ca, host)
+    # Python 3.13 and newer refuse a certificate without names before they compare a name.
+    words = ("mismatch",) if identities else ("mismatch", "names no host")
+    message = await refused(certificate, ca, host)
+    assert any(word in message for word in words), message
 
 
 @pytest.mark.parametrize(("days", "word"), [(-2, "expired"), (2, "not yet valid")])

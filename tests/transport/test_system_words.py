@@ -26,9 +26,22 @@ UNABLE_TO_VERIFY_LEAF_SIGNATURE."""
 OTHER_NAME = (62, 64)
 """HOSTNAME_MISMATCH, IP_ADDRESS_MISMATCH."""
 
+NO_NAME = (87,)
+"""EMPTY_SUBJECT_ALT_NAME."""
+
+STRICT = (80, 81, 82, 83, 84, 85, 86, 88, 89, 90, 91, 92, 93)
+"""The other errors that OpenSSL reports under X509_V_FLAG_X509_STRICT only, from PATHLEN_INVALID_FOR_NON_CA to
+EXTENSIONS_REQUIRE_VERSION_3."""
+
 
 def test_every_verification_error_has_its_hint() -> None:
-    words = {"clock": CLOCK, "CA is private": PRIVATE_CA, "name that is in the certificate": OTHER_NAME}
+    words = {
+        "clock": CLOCK,
+        "CA is private": PRIVATE_CA,
+        "name that is in the certificate": OTHER_NAME,
+        "renew it with a subjectAltName": NO_NAME,
+        "RFC 5280": STRICT,
+    }
     assert {number for numbers in words.values() for number in numbers} == VERIFY_HINTS.keys()
     for word, numbers in words.items():
         assert all(word in VERIFY_HINTS[number] for number in numbers)

@@ -13,9 +13,13 @@ from pathlib import Path
 import pytest
 import trio
 import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
+    NoEncryption,
     PrivateFormat,
     load_pem_private_key,
 )
@@ -162,6 +166,80 @@ async def test_a_common_name_is_not_used_as_a_host_name(ca: trustme.CA, trusting
     error = await refused(TLSPeer(ca.issue_cert(common_name=NAME)), trusting)
     # Python 3.13 verifies strictly: it refuses the certificate's empty list of names before it compares a name.
     assert re.search("Hostname mismatch|Empty Subject Alternative Name", str(error))
+
+
+def strict(config: TLSConfig) -> ssl.SSLContext:
+    """Return a new context of this configuration with the flag that Python 3.13 and newer set by default."""
+    context = make_context.__wrapped__(config)
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    return context
+
+
+@pytest.mark.trio
+async def test_a_certificate_without_names_is_refused_with_a_hint(ca: trustme.CA) -> None:
+    context = strict(TLSConfig(ca_data=ca.cert_pem.bytes().decode()))
+    error = await refused(TLSPeer(ca.issue_cert(common_name=NAME)), context)
+    assert "the certificate names no host: renew it with a subjectAltName" in str(error)
+    assert error.permanent
+
+
+def certificate_of_an_old_authority() -> tuple[str, trustme.LeafCert]:
+    """Return a CA's certificate without key usage, and a certificate for NAME that this CA has issued."""
+    now = datetime.datetime.now(datetime.UTC)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, "an old authority")])
+    own_name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, NAME)])
+    key, own_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+
+    def builder(subject: x509.Name, public_key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+        made = x509.CertificateBuilder(name, subject, public_key, x509.random_serial_number())
+        return made.not_valid_before(now - datetime.timedelta(days=1)).not_valid_after(now + datetime.timedelta(days=1))
+
+    authority = builder(name, key.public_key()).add_extension(x509.BasicConstraints(True, None), critical=False)
+    names = x509.SubjectAlternativeName([x509.DNSName(NAME)])
+    leaf = builder(own_name, own_key.public_key()).add_extension(names, critical=False)
+    pem, own_pem = (each.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM) for each in (authority, leaf))
+    own_key_pem = own_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return pem.decode(), trustme.LeafCert(own_key_pem, own_pem, [])
+
+
+@pytest.mark.trio
+async def test_an_old_authority_is_refused_with_a_hint_unless_lenient() -> None:
+    pem, certificate = certificate_of_an_old_authority()
+    error = await refused(TLSPeer(certificate), strict(TLSConfig(ca_data=pem)))
+    assert re.search(r"verify failed: .* \(Python 3.13 .* RFC 5280: .*TLSConfig\(lenient=True\)\)", str(error))
+    assert error.permanent
+    peer = TLSPeer(certificate)
+    async with serving(peer.serve) as port, connected(port) as sock:
+        with await handshake(sock, make_context(TLSConfig(ca_data=pem, lenient=True)), NAME) as secured:
+            assert await echoes(secured)
+
+
+def test_only_lenient_removes_the_strict_rules_that_python_sets() -> None:
+    by_default = ssl.create_default_context().verify_flags & ssl.VERIFY_X509_STRICT
+    assert make_context(TLSConfig()).verify_flags & ssl.VERIFY_X509_STRICT == by_default
+    lenient = make_context(TLSConfig(lenient=True))
+    assert not lenient.verify_flags & ssl.VERIFY_X509_STRICT
+    assert lenient.verify_mode is ssl.CERT_REQUIRED
+    assert lenient.check_hostname
+
+
+@pytest.mark.trio
+async def test_lenient_accepts_no_other_name_and_no_unknown_ca(ca: trustme.CA) -> None:
+    lenient = make_context(TLSConfig(ca_data=ca.cert_pem.bytes().decode(), lenient=True))
+    assert "mismatch" in str(await refused(TLSPeer(ca.issue_cert("other.example.test")), lenient))
+    assert "unable to get local issuer" in str(await refused(TLSPeer(trustme.CA().issue_cert(NAME)), lenient))
+
+
+@pytest.mark.trio
+async def test_the_server_s_own_certificate_can_be_trusted_alone(ca: trustme.CA) -> None:
+    """Python 3.13 and newer trust it by default. Before, only a certificate that signed itself was trusted."""
+    certificate = ca.issue_cert(NAME)
+    trusted = make_context(TLSConfig(ca_data=certificate.cert_chain_pems[0].bytes().decode()))
+    peer = TLSPeer(certificate)
+    async with serving(peer.serve) as port, connected(port) as sock:
+        with await handshake(sock, trusted, NAME) as secured:
+            assert await echoes(secured)
+    assert "unable to get local issuer" in str(await refused(TLSPeer(ca.issue_cert(NAME)), trusted))
 
 
 @pytest.mark.trio
