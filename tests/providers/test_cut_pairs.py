@@ -69,9 +69,9 @@ def responses(item: dict[str, Any], kind: str) -> Callable[[Sequence[str]], Wire
     return wire
 
 
-def gemini(part: Callable[[str], dict[str, Any]], *first: dict[str, Any]) -> Callable[[Sequence[str]], Wire]:
+def gemini(make_part: Callable[[str], dict[str, Any]], *first: dict[str, Any]) -> Callable[[Sequence[str]], Wire]:
     def wire(pieces: Sequence[str]) -> Wire:
-        parts = [*first, *(part(piece) for piece in pieces)]
+        parts = [*first, *(make_part(piece) for piece in pieces)]
         chunks: Wire = [
             {"candidates": [{"content": {"parts": [part]}, "index": 0}], "modelVersion": "g", "responseId": "r"}
             for part in parts

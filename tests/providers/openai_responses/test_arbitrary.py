@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from manystream.providers import json_values
 from manystream.providers.errors import ProviderError
 from manystream.providers.event_order import OrderChecker
-from manystream.providers.events import Error
+from manystream.providers.events import Error, ToolCallDelta
 from manystream.providers.json_values import JSON, JSONObject
 from manystream.providers.openai.responses.dialect import DIALECT
 from manystream.providers.openai.responses.stream import EVENTS
@@ -133,10 +135,30 @@ def test_arguments_that_are_a_deep_object_are_written_as_text() -> None:
     assert call.arguments == deep.decode()
 
 
-def test_arguments_too_deep_to_write_are_an_error() -> None:
-    deep = b'{"type":"function_call","name":"f","arguments":' + b'{"a":' * 1010 + b"1" + b"}" * 1011
+DEEP = b'{"a":' * 1010 + b"1" + b"}" * 1010
+"""More levels than orjson writes, and fewer than it parses."""
+
+DEEP_CALL = b'{"type":"function_call","name":"f","arguments":' + DEEP + b"}"
+
+
+def refuse_depth(value: object) -> str:
+    raise RecursionError("maximum recursion depth exceeded while encoding a JSON object")
+
+
+def test_arguments_too_deep_to_write_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Python's encoder in CPython 3.11. In newer versions it accepts more levels than the parser.
+    monkeypatch.setattr(json_values, "_compact_encode", refuse_depth)
     machine = DIALECT.machine(PROVIDER, make_id)
-    events = machine.feed("", b'{"type":"response.output_item.done","output_index":0,"item":' + deep + b"}")
+    events = machine.feed("", b'{"type":"response.output_item.done","output_index":0,"item":' + DEEP_CALL + b"}")
     assert isinstance(events[-1], Error)
     with pytest.raises(ProviderError, match="arguments"):
-        DIALECT.decode(b'{"output":[' + deep + b"]}", PROVIDER, make_id)
+        DIALECT.decode(b'{"output":[' + DEEP_CALL + b"]}", PROVIDER, make_id)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="the encoder of CPython 3.11 refuses a thousand levels")
+def test_arguments_of_a_thousand_levels_are_whole() -> None:
+    machine = DIALECT.machine(PROVIDER, make_id)
+    events = machine.feed("", b'{"type":"response.output_item.done","output_index":0,"item":' + DEEP_CALL + b"}")
+    assert "".join(event.arguments for event in events if isinstance(event, ToolCallDelta)) == DEEP.decode()
+    (call,) = DIALECT.decode(b'{"output":[' + DEEP_CALL + b"]}", PROVIDER, make_id).tool_calls
+    assert call.arguments == DEEP.decode()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from manystream.providers import json_values
 from manystream.providers.errors import ErrorCategory
 from manystream.providers.events import (
     Done,
@@ -467,8 +468,12 @@ def test_an_error_is_told_once() -> None:
     assert sum(isinstance(event, Error) for event in outcome.events) == 1
 
 
-def test_an_unreadable_final_response_is_an_error() -> None:
-    deep = '{"a":' * 1010 + "1" + "}" * 1010  # more levels than any encoder in Python accepts
+def test_an_unreadable_final_response_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse_depth(value: object) -> str:
+        raise RecursionError  # from CPython 3.11 for a thousand levels; newer versions accept more than the parser
+
+    monkeypatch.setattr(json_values, "_compact_encode", refuse_depth)
+    deep = '{"a":' * 300 + "1" + "}" * 300  # more levels than orjson writes
     item = '{"type":"function_call","call_id":"c","name":"f","arguments":' + deep + "}"
     machine = DIALECT.machine(PROVIDER, make_id)
     data = ('{"type":"response.completed","response":{"status":"completed","output":[' + item + "]}}").encode()
