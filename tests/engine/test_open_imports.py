@@ -21,6 +21,7 @@ from manystream.providers.profiles import DEFAULT_PROFILES, PROFILES, is_row
 PROGRAM = """
 import resource, sys
 import trio, trio.testing
+import urllib.parse  # trio imports it before Python 3.13; an engine needs it for its URLs
 before = set(sys.modules)
 import manystream as ms
 async def main():
