@@ -185,8 +185,9 @@ def test_the_options_are_the_fields_of_a_request() -> None:
     options = {name: annotation.__forward_arg__ for name, annotation in ms.RequestOptions.__annotations__.items()}
     assert {"_given": fields["_given"], **options, "tools": "Sequence[Tool]"} == fields
     assert options["tools"] == "Tools"
-    assert ms.Request.__doc__ is not None
-    assert [name for name in options if f"\n    {name}: " not in ms.Request.__doc__] == [], "one line each in a hover"
+    text = inspect.getdoc(ms.Request)  # Python 3.13 removes the indentation from `__doc__`
+    assert text is not None
+    assert [name for name in options if f"\n{name}: " not in text] == [], "one line each in a hover"
 
 
 READERS = ("from_openai", "from_openai_responses", "from_anthropic", "from_gemini")
