@@ -64,7 +64,10 @@ class Names(AsyncioBackend):
 async def serving(context: ssl.SSLContext | None = None, *, answer: bool = True) -> AsyncGenerator[int]:
     """Open a server that answers each request of a connection; or accepts and never answers."""
 
+    writers: list[asyncio.StreamWriter] = []
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while answer:
                 await reader.readuntil(b"\r\n\r\n")
@@ -78,6 +81,9 @@ async def serving(context: ssl.SSLContext | None = None, *, answer: bool = True)
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
+        for writer in writers:  # Python 3.12 warns of a writer that outlives the event loop
+            writer.transport.abort()
+        await asyncio.sleep(0)
 
 
 class Asker:
