@@ -16,6 +16,8 @@ from pathlib import Path
 from tests.mutants.sites import Mutant, Source, bound_names, changed_constant, sources, typing_argument
 
 _CAPITALS = re.compile(r"_?[A-Z][A-Z0-9_]*")
+_TEXTS = (tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING))
+"""The tokens that hold text. Since Python 3.12 an f-string is several tokens."""
 _WORD_OF_A_PATTERN = re.compile(r"(?<![\\\w])[A-Za-z]{3,}")
 
 
@@ -90,13 +92,22 @@ class _Table:
 
     def _pattern(self, call: ast.AST) -> None:
         """Add a mutant for each word of a pattern, misspelt. Comments between its strings are no part of it."""
-        for node in ast.walk(call):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
-                start, end = self._source.span(node)
-                for place, text, line in _strings(self._source.text(start, end)):
-                    for word in _WORD_OF_A_PATTERN.finditer(text):
-                        at = start + place + len(text[: word.start()].encode())
-                        self._add(at, at + len(word[0]), word[0] + "x", node.lineno + line)
+        for node in _literals(call):
+            start, end = self._source.span(node)
+            for place, text, line in _strings(self._source.text(start, end)):
+                for word in _WORD_OF_A_PATTERN.finditer(text):
+                    at = start + place + len(text[: word.start()].encode())
+                    self._add(at, at + len(word[0]), word[0] + "x", node.lineno + line)
+
+
+def _literals(node: ast.AST) -> Iterator[ast.expr]:
+    """Yield the strings below a node. An f-string is one: since Python 3.12 its parts have places of their own."""
+    for child in ast.iter_child_nodes(node):
+        is_text = isinstance(child, ast.Constant) and isinstance(child.value, str | bytes)
+        if isinstance(child, ast.JoinedStr) or is_text:
+            yield child
+        else:
+            yield from _literals(child)
 
 
 def _strings(text: str) -> Iterator[tuple[int, str, int]]:
@@ -106,6 +117,6 @@ def _strings(text: str) -> Iterator[tuple[int, str, int]]:
     for line in lines:
         begins.append(begins[-1] + len(line.encode()))
     for token in tokenize.generate_tokens(iter(lines).__next__):
-        if token.type == tokenize.STRING:
+        if token.type in _TEXTS:
             row, column = token.start
             yield begins[row - 1] + len(lines[row - 1][:column].encode()) - 1, token.string, row - 1
