@@ -227,21 +227,21 @@ async def open_engine_on(
         await nursery.start(services.run)
         loop = make_loop(services.nursery)
         try:
-            backend, timers = make_backend(services.nursery), Timers()
+            backend, timers, token = make_backend(services.nursery), Timers(), trio.lowlevel.current_trio_token()
 
             def make_starter(on_callback_raised: Callable[[BaseException], None]) -> CallStarter:
                 from .starter import CallStarter
 
-                return CallStarter(backend, loop, timers, checked, options, variables, proxy, on_callback_raised)
+                return CallStarter(backend, loop, timers, checked, options, variables, proxy, token, on_callback_raised)
 
             calls = Calls(make_starter, nursery.cancel_scope)
             services.on_failure = calls.end_engine
             loop.start(backend)
             timers.start(backend)
-            if options.get("traffic") is None:
+            if options.get("traffic") is None and options.get("observer") is None:
                 services.nursery.start_soon(load_for_calls, providers)
             else:
-                _ = calls.starter  # the options of traffic control are checked against the providers
+                _ = calls.starter  # it checks the options of traffic control and the observer's methods
             _start_monitor(services.nursery, calls, options.get("monitor", False))
         except BaseException as error:
             failure = error

@@ -78,8 +78,14 @@ class Runtime:
     )
 
     def __init__(
-        self, loop: Loop, timers: Timers, pool: Pool, on_callback_raised: Callable[[BaseException], None]
+        self,
+        loop: Loop,
+        timers: Timers,
+        pool: Pool,
+        token: trio.lowlevel.TrioToken,
+        on_callback_raised: Callable[[BaseException], None],
     ) -> None:
+        """Create it for the engine of the trio run that has this `token`."""
         self.loop: Loop = loop
         self.timers: Timers = timers
         self.pool: Pool = pool
@@ -90,7 +96,7 @@ class Runtime:
         self.recording: RecordingFile | None = None
         self.retried: int = 0
         self.resent: int = 0
-        self._token = trio.lowlevel.current_trio_token()
+        self._token = token
         self._due: list[Due] = []
 
     def soon(self, due: Due) -> None:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+import trio
+
 from ..providers.errors import ErrorCategory
 from ..providers.options import Retry
 from ..providers.provider import Provider
@@ -76,6 +78,7 @@ class CallStarter:
         options: EngineOptions,
         environment: Mapping[str, str],
         proxy: ProxyConfig | None,
+        token: trio.lowlevel.TrioToken,
         on_callback_raised: Callable[[BaseException], None],
     ) -> None:
         """Create it without any call.
@@ -83,9 +86,11 @@ class CallStarter:
         addressed: the providers, checked.
         environment: the variables in which keys and proxies are looked up.
         proxy: the proxy that the program gave; None: the one that `environment` names.
+        token: of the engine's trio run. This object may be made outside it, for the figures of an engine without calls.
         on_callback_raised: called with the exception of a callback; it may end the engine.
 
-        Raises `InvalidRequestError` for options of traffic control that do not fit the providers.
+        Raises `InvalidRequestError` for options of traffic control that do not fit the providers, and for an observer
+        whose methods cannot be called.
         """
         providers = [provider for provider, _ in addressed]
         self._limits = limits = options.get("limits") or Limits()
@@ -99,7 +104,7 @@ class CallStarter:
         self._watch = watch = None if observer is None else _guard(observer, on_callback_raised)
         self._resolver = Resolver()
         pool = Pool(backend, loop, timers, self._dial, limits.pool, watch)
-        self.runtime: Runtime = Runtime(loop, timers, pool, on_callback_raised)
+        self.runtime: Runtime = Runtime(loop, timers, pool, token, on_callback_raised)
         self.runtime.watch = watch
         self._hooks = CallHooks(self._call_ended) if watch is None else watch.hooks(self._call_ended)
         self._preparer = Preparer(addressed, environment, limits, make_id, time.time, proxy)

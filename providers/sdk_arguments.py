@@ -248,11 +248,17 @@ def read_conversation(
     except HistoryError as error:
         place = f"{where}.{error.where}" if where else error.where
         raise InvalidRequestError(place, str(error).removeprefix(f"{error.where}: ")) from None
-    prompt = "\n\n".join(system) or None
-    if prompt and not messages:
-        # OpenAI answers a system message alone. No other provider does, so this text is the user's.
-        return [Message.user(prompt)], None
-    return messages, prompt
+    return messages, "\n\n".join(system) or None
+
+
+def never_empty(messages: list[Message], system: str | None) -> tuple[list[Message], str | None]:
+    """Return the messages and the system prompt of a whole request. A system prompt alone becomes the user's message.
+
+    OpenAI answers a system message alone. No other provider does.
+    """
+    if system and not messages:
+        return [Message.user(system)], None
+    return messages, system
 
 
 def schema_class(value: object, where: str) -> type:

@@ -13,7 +13,9 @@ from importlib.util import resolve_name
 from itertools import chain
 
 import pytest
+import trio
 
+import manystream as ms
 from manystream.engine.loading import STEPS
 from manystream.providers.profile_rules import PROFILE
 from manystream.providers.profiles import DEFAULT_PROFILES, PROFILES, is_row
@@ -135,3 +137,16 @@ def test_the_rows_of_profiles_are_right() -> None:
         PROFILE.check(row)
         assert is_row(row)
     assert not is_row(replace(PROFILES[0]))
+
+
+def test_an_engine_without_calls_has_figures_when_the_run_has_ended() -> None:
+    """What counts calls is made for them then, outside trio."""
+    engines: list[ms.Engine] = []
+
+    async def main() -> None:
+        async with ms.open_engine([ms.OpenAIChat("k", "http://127.0.0.1:9/v1")]) as engine:
+            engines.append(engine)
+
+    trio.run(main)
+    figures = engines[0].statistics()
+    assert (figures.started, figures.completed, figures.calls) == (0, 0, {})

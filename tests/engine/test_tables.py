@@ -32,7 +32,7 @@ TABLES: dict[str, object] = {
         "CallState.BACKOFF": None,
         "CallState.ENDED": None,
     },
-    "clocks.MAY_FOLLOW": {
+    "call_state.MAY_FOLLOW": {
         "CallState.QUEUED": ("CallState.CONNECTING", "CallState.SENDING", "CallState.BACKOFF", "CallState.ENDED"),
         "CallState.CONNECTING": ("CallState.SENDING", "CallState.QUEUED", "CallState.BACKOFF", "CallState.ENDED"),
         "CallState.SENDING": ("CallState.READING", "CallState.QUEUED", "CallState.BACKOFF", "CallState.ENDED"),
@@ -124,9 +124,9 @@ TABLES: dict[str, object] = {
     ),
     "traffic.route_options.MERGED": ("metadata", "extra_body", "extra_headers"),
     "traffic.route_options.OF_THE_CALL": ("retry", "session"),
-    "clocks.QUEUED": "CallState.QUEUED",
-    "clocks.SENDING": "CallState.SENDING",
-    "clocks.ENDED": "CallState.ENDED",
+    "call_state.QUEUED": "CallState.QUEUED",
+    "call_state.SENDING": "CallState.SENDING",
+    "call_state.ENDED": "CallState.ENDED",
     "clocks.WHAT_WAS_AWAITED": {
         "Clock.CONNECT": "no connection within",
         "Clock.FIRST_BYTE": "no response byte within",

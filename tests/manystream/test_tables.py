@@ -193,7 +193,7 @@ TABLES: dict[str, object] = {
     "otel.CHUNK_SECONDS": (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0),
     "otel.TOKENS": (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864),
     "client_transport._OUTER": (b"\n ", b"\n\t", b" \n", b"\t\n"),
-    "client_transport._SPECIAL": {b"content-length", b"host", b"transfer-encoding", b"upgrade"},
+    "client_transport._SPECIAL": {b"connection", b"content-length", b"host", b"transfer-encoding", b"upgrade"},
 }
 """Module and name of a table → its whole content."""
 

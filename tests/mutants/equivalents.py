@@ -46,7 +46,7 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
     Equivalent(
         "providers/retry_hints.py",
         "retry_after_ms",
-        'hint = _bounded(_milliseconds(headers.get("retry-after-ms", "")))',
+        'hint = _bounded(_milliseconds(unrepeated(headers.get("retry-after-ms", ""))))',
         '""',
         "'x'",
         "an absent header and an unreadable one both give no hint",

@@ -17,6 +17,7 @@ from ...sdk_arguments import (
     CALL_OPTIONS,
     CallOptions,
     check_names,
+    never_empty,
     plain,
     present,
     read_conversation,
@@ -63,7 +64,8 @@ def read_body(body: JSONObject, options: CallOptions, where: str = "", *, schema
     """
     members = Members(body, where)
     extra: JSONObject = {}
-    messages, system = read_conversation(ChatConverter, members.some_objects("messages"), where)
+    conversation = read_conversation(ChatConverter, members.some_objects("messages"), where)
+    messages, system = never_empty(*conversation)
     tools = _tools(members, extra)
     choice = tool_choice_of(members, extra, tools)
     parallel = None

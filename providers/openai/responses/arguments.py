@@ -18,6 +18,7 @@ from ...sdk_arguments import (
     CALL_OPTIONS,
     CallOptions,
     check_names,
+    never_empty,
     plain,
     present,
     read_conversation,
@@ -113,7 +114,7 @@ def _input(members: Members, where: str, *, may_be_absent: bool) -> tuple[list[M
     if given is None and may_be_absent:
         return [Message.user([Text("")])], None
     items = Members({"input": given}, where).some_objects("input")
-    messages, lead = read_conversation(ResponsesConverter, items, where)
+    messages, lead = never_empty(*read_conversation(ResponsesConverter, items, where))
     return messages or [Message.user([Text("")])], lead
 
 
