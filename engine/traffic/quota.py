@@ -190,11 +190,11 @@ class Quota:
             return False
         for reported in self.reported.values():
             amount = cost[reported.unit]
-            if amount > reported.bucket.fill(now) or amount > reported.limit:
+            if amount > reported.limit or reported.bucket.ready_at(amount, now) > now:
                 return False
         if self.adaptive:
             for unit, learned in self.learned.items():
-                if cost[unit] > learned.bucket.fill(now):
+                if learned.bucket.ready_at(cost[unit], now) > now:
                     return False
             self._confirm_overdue(now)
             return self.window.ready_at(now) <= now
