@@ -55,13 +55,8 @@ class DeclaredLimit:
         return max((reported.bucket.ready_at(cost[reported.unit], now) for reported in self.buckets), default=now)
 
     def is_open(self, now: float) -> bool:
-        """Return whether nothing but the buckets can hold a call back: no lease, no line and no running call."""
-        lease, concurrent = self.lease, self.concurrent
-        return (
-            not self._line
-            and (concurrent is None or self.running < concurrent)
-            and (lease is None or now < lease.open_until)
-        )
+        """Return whether nothing but the buckets can hold a call back: no ended lease, no line and no running call."""
+        return not self._line and not self.is_full and (self.lease is None or now < self.lease.open_until)
 
     @property
     def is_full(self) -> bool:
