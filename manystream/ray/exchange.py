@@ -202,6 +202,13 @@ class ActorExchange:
         """Whether the reply to the current exchange has answers."""
         return bool(self._answers if self._replied is None else self._replied)
 
+    @property
+    def unconfirmed(self) -> int:
+        """The number of answers of which it is not known whether the driver has them: they are asked again if this
+        actor is lost.
+        """
+        return len(self._answers) + (len(self._replied) if self._replied is not None else 0)
+
     def reply(self, seq: int, now: float) -> Reply:
         """Return the reply to an exchange that was received. The first call decides which answers it has.
 

@@ -43,7 +43,14 @@ FIRST_ANSWER_SECONDS = 1.0
 """An exchange waits for a first answer as long as this."""
 
 COLLECT_SECONDS = 0.1
-"""After the first answer, an exchange collects further ones as long as this."""
+"""After the first answer, an exchange collects further ones as long as this, unless too many are there already."""
+
+UNCONFIRMED_SHARE = 1 / 8
+"""A worker whose calls and unconfirmed answers together exceed its concurrency by this part starts no further call.
+
+If the worker is lost, its calls and its unconfirmed answers are asked again, and paid again. So this bounds what one
+fault costs. An exchange that could let further calls start returns at once.
+"""
 
 ROWS_PATH = Path("the rows of this worker")
 
@@ -115,8 +122,11 @@ class Worker:
         self._lock = threading.Lock()
         self._first = threading.Condition(self._lock)
         """notified of the first answer of an exchange, of a call that needs more of the budget, and of a failure"""
-        self._failed = threading.Condition(self._lock)
-        """notified of a failure only: a thread that woke up for each answer would cost more than the answer"""
+        self._urgent = threading.Condition(self._lock)
+        """notified when an exchange should collect no longer: a thread that woke up for each answer would cost more than
+        the answer"""
+        self._most = options.concurrency + math.ceil(options.concurrency * UNCONFIRMED_SHARE)
+        """the most calls and unconfirmed answers together"""
         self._exchange = ActorExchange(clock())
         self._rows: deque[Row] = deque()
         self._counters = Counters()
@@ -141,7 +151,7 @@ class Worker:
             self._rows += self._exchange.receive(offer, self._clock())
             self._in_trio(lambda: self._go_on(offer.leases, offer.gift))
             if self._first.wait_for(self._need_not_wait, FIRST_ANSWER_SECONDS):
-                self._failed.wait_for(lambda: self._failure != "", COLLECT_SECONDS)
+                self._urgent.wait_for(self._must_return, COLLECT_SECONDS)
             reply = self._exchange.reply(offer.seq, self._clock())
             counters = replace(self._counters, cost=dict(self._counters.cost), failures={})
             requests = self._rates.ask(reply.sent_at) if self._rates is not None else ()
@@ -159,6 +169,14 @@ class Worker:
         """Return whether an exchange need not wait longer for its first answer."""
         busy = bool(self._rows) or self._counters.running > 0
         return self._exchange.has_answers or self._needs_more or self._failure != "" or not busy
+
+    def _must_return(self) -> bool:
+        """Return whether an exchange must not collect further answers."""
+        return self._failure != "" or (bool(self._rows) and not self._may_owe_more())
+
+    def _may_owe_more(self) -> bool:
+        """Return whether one more call may be lost with this worker."""
+        return self._counters.running + self._exchange.unconfirmed < self._most
 
     def _in_trio(self, function: Callable[[], None]) -> None:
         """Call a function in the batch's thread soon. The lock is held."""
@@ -205,7 +223,7 @@ class Worker:
             self._token = None
             self._failure, self._final = failure, final
             self._first.notify_all()
-            self._failed.notify_all()
+            self._urgent.notify_all()
 
     async def _run_batch(self) -> None:
         options = self._options
@@ -260,7 +278,7 @@ class Worker:
         """
         while not self._ended:
             self._wakeup = trio.Event()
-            room = batch.counters.running < self._options.concurrency
+            room = batch.counters.running < self._options.concurrency and self._may_owe_more()
             if self._rows and room and self._exchange.may_start(self._clock()):
                 with self._lock:
                     row = self._rows.popleft()
@@ -279,6 +297,8 @@ class Worker:
             self._exchange.add(answer)
             if is_first:
                 self._first.notify_all()
+            if self._must_return():
+                self._urgent.notify_all()
         self._wake()
 
 

@@ -105,6 +105,18 @@ def test_a_repeated_exchange_asks_no_row_twice(simulator: Simulator) -> None:
     assert (sorted(one.answers), reply.counters.answered, reply.counters.lines) == (["a", "b"], 2, 2)
 
 
+def test_calls_and_unconfirmed_answers_are_bounded(simulator: Simulator) -> None:
+    with driver(options(simulator, concurrency=8)) as one:
+        one.exchange()
+        offer = one.link.offer(rows(*(line(f"q{number}") for number in range(30))))
+        replies = [one.worker.exchange(offer) for _ in range(MOST_EXCHANGES)]
+        assert replies[-1].counters.lines == 8 + 1, "a ninth answer that the driver may not have, and no tenth"
+        one.link.accept(replies[-1].reply)
+        one.answers = {answer.id: answer for answer in replies[-1].reply.answers}
+        one.until(30)
+    assert len(one.answers) == 30
+
+
 def test_a_worker_without_a_confirmed_reply_starts_nothing(simulator: Simulator) -> None:
     now = 0.0
     with closing(Worker(options(simulator), lambda: now)) as worker:
