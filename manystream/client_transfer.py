@@ -9,22 +9,22 @@ async methods. So a chunk of the body wakes one task, and no timer is set for it
 
 from __future__ import annotations
 
-import enum
 import math
 import socket
 import ssl
-from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from .transport.backend import Backend, Event
+from .client_faults import ClientTransportError, Fault, translated
+from .transport.backend import Backend, Signal
 from .transport.errors import Phase, TransportError
 from .transport.exchange import RawHeaders, WireHead
 from .transport.http1 import Connection
-from .transport.loop import Loop
+from .transport.loop import PollerLoop
 from .transport.pool import Pool
-from .transport.timers import Timer, Timers
+from .transport.running import EventLoop
+from .transport.timers import Deadline, Timers
 from .transport.tls_socket import TLSSocket
 from .transport.url import Origin
 
@@ -34,43 +34,6 @@ Trace: TypeAlias = Callable[[str, Mapping[str, object]], Awaitable[None]]
 BUFFERED_BYTES: Final = 256 * 1024
 """The body bytes that wait for their reader from which the socket is not read. TCP then slows the server down."""
 
-
-class Fault(enum.Enum):
-    """The kind of a failure. Each has an exception in the client's package."""
-
-    POOL_TIMEOUT = "pool timeout"
-    CONNECT_TIMEOUT = "connect timeout"
-    WRITE_TIMEOUT = "write timeout"
-    READ_TIMEOUT = "read timeout"
-    CONNECT = "connect"
-    PROXY = "proxy"
-    WRITE = "write"
-    READ = "read"
-    REMOTE = "remote protocol"
-    LOCAL = "local protocol"
-    UNSUPPORTED = "unsupported protocol"
-    DEFECT = "defect"
-
-
-class ClientTransportError(Exception):
-    """A request failed. The adapter raises the client's own exception for `fault`."""
-
-    def __init__(self, fault: Fault, message: str) -> None:
-        super().__init__(message)
-        self.fault: Fault = fault
-
-
-PHASE_FAULTS: Final = {
-    Phase.QUEUE: Fault.CONNECT,
-    Phase.DNS: Fault.CONNECT,
-    Phase.CONNECT: Fault.CONNECT,
-    Phase.PROXY: Fault.PROXY,
-    Phase.TLS: Fault.CONNECT,
-    Phase.SEND: Fault.WRITE,
-    Phase.HEAD: Fault.READ,
-    Phase.BODY: Fault.READ,
-}
-"""Phase of a `TransportError` → its fault, unless the peer broke the protocol."""
 
 DIAL_EVENTS: Final = {
     Phase.DNS: "connection.connect_tcp",
@@ -97,46 +60,98 @@ class Timeouts:
     write: float
 
 
+@dataclass(slots=True)
+class Running:
+    """What one event loop carries.
+
+    transfers: those that have not ended, in the order of their beginning.
+    """
+
+    event_loop: EventLoop
+    backend: Backend
+    loop: PollerLoop
+    timers: Timers
+    pool: Pool
+    transfers: dict[Transfer, None] = field(default_factory=dict["Transfer", None])
+
+    def close(self) -> None:
+        """End all transfers and close all sockets, on the event loop itself."""
+        for transfer in list(self.transfers):
+            transfer.fail(ClientTransportError(Fault.READ, "the transport was closed during the request"))
+        self.pool.close()
+        self.timers.close()
+        self.loop.close()
+
+    def drop(self) -> None:
+        """Close all sockets of an event loop that has ended."""
+        self.pool.drop()
+        self.timers.close()
+        self.loop.close()
+
+
 class Transfer:
     """One request and its response.
 
-    last: the request announced that it is the last one of its connection (`Connection: close`).
+    running: what the transport runs on. The transfer is in its `transfers` until it has ended in any way.
+    last: the request announces that it is the last one of its connection (`Connection: close`).
     status, headers, version, reason: of the response's head.
     sock: the socket that carries the response.
-    on_close: called once, when the transfer has ended in any way.
     """
 
-    def __init__(
-        self, pool: Pool, loop: Loop, timers: Timers, backend: Backend, timeouts: Timeouts, trace: Trace | None
-    ) -> None:
-        self._pool = pool
-        self._timers = timers
-        self._backend = backend
-        self._clock = loop.clock  # also sets `loop.now`, by which pool and connection know how old something is
+    __slots__ = (
+        "_acquiring",
+        "_closed",
+        "_connection",
+        "_deadline",
+        "_ended",
+        "_error",
+        "_fault",
+        "_held",
+        "_iterating",
+        "_pieces",
+        "_running",
+        "_seconds",
+        "_signal",
+        "_step",
+        "_timeouts",
+        "_timer",
+        "_trace",
+        "_traced",
+        "_unread",
+        "headers",
+        "last",
+        "reason",
+        "sock",
+        "status",
+        "version",
+    )
+
+    def __init__(self, running: Running, timeouts: Timeouts, trace: Trace | None, *, last: bool) -> None:
+        self._running = running
         self._timeouts = timeouts
         self._trace = trace
-        self._traced: deque[tuple[str, Mapping[str, object]]] = deque()
+        self._traced: list[tuple[str, Mapping[str, object]]] = []
         self._step = ""  # the trace event that has begun and not ended
         self._connection: Connection | None = None
         self._acquiring = False
-        self._event: Event | None = None
+        self._signal: Signal | None = None
         self._error: ClientTransportError | None = None
         self._unread = False  # the failed request cannot have been read by the server
         self._iterating = False  # the iterator of the body was used
-        self._pieces: deque[bytes] = deque()
+        self._pieces: list[bytes] = []
         self._held = 0
         self._ended = self._closed = False
-        self._timer: Timer | None = None
+        self._timer: Deadline | None = None
         self._deadline = math.inf
         self._seconds = math.inf
         self._fault = Fault.POOL_TIMEOUT
-        self.last = False
+        self.last = last
         self.status: int = 0
         self.headers: RawHeaders = ()
         self.version: bytes = b""
         self.reason: bytes = b""
         self.sock: socket.socket | TLSSocket | None = None
-        self.on_close: Callable[[], object] = _nothing
+        running.transfers[self] = None
 
     # --- steps, in the order of the caller ---
 
@@ -144,8 +159,10 @@ class Transfer:
         """Wait for a connection."""
         self._acquiring = True
         self._wait_limit(self._timeouts.pool, Fault.POOL_TIMEOUT)
-        self._pool.acquire(origin, self, fresh=fresh)
-        await self._until(lambda: self._connection is not None)
+        self._running.pool.acquire(origin, self, fresh=fresh)
+        while self._connection is None:
+            await self._change()
+        self._deadline = math.inf
         await self._trace_step("")
 
     async def exchange(
@@ -164,7 +181,12 @@ class Transfer:
                 await self._send(head, body)
             else:
                 await self._send_streamed(head, size, body)
-            await self._receive_head()
+            await self._trace_step("http11.receive_response_headers")
+            self._wait_limit(self._timeouts.read, Fault.READ_TIMEOUT)
+            while not self.status:
+                await self._change()
+            self._deadline = math.inf
+            await self._trace_step("")
         except ClientTransportError:
             if not resend or not self._unread or self._iterating:
                 raise
@@ -211,12 +233,6 @@ class Transfer:
         await self._sent(connection)
         await self._trace_step("")
 
-    async def _receive_head(self) -> None:
-        await self._trace_step("http11.receive_response_headers")
-        self._wait_limit(self._timeouts.read, Fault.READ_TIMEOUT)
-        await self._until(lambda: self.status)
-        await self._trace_step("")
-
     async def read(self) -> bytes:
         """Return the next bytes of the body; empty at its end."""
         if self._trace is not None and self._step != "http11.receive_response_body":
@@ -224,14 +240,16 @@ class Transfer:
         try:
             if not self._pieces and not self._ended:
                 self._wait_limit(self._timeouts.read, Fault.READ_TIMEOUT)
-                await self._until(lambda: self._pieces or self._ended)
+                while not self._pieces and not self._ended:
+                    await self._change()
+                self._deadline = math.inf
         except BaseException as error:
             await self.close_after(error)
             raise
         if not self._pieces:
             await self.close()
             return b""
-        data = self._pieces.popleft() if len(self._pieces) == 1 else b"".join(self._pieces)
+        data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         self._pieces.clear()
         self._held = 0
         connection = self._connection
@@ -276,7 +294,7 @@ class Transfer:
     def on_connect_failure(self, error: TransportError) -> None:
         """Receive the error that ended the dial."""
         self._acquiring = False
-        self.fail(_translated(error))
+        self.fail(translated(error))
 
     def on_head(self, status: int, headers: RawHeaders) -> None:
         """Receive the response's head."""
@@ -304,7 +322,7 @@ class Transfer:
     def on_failure(self, error: TransportError) -> None:
         """Receive the error that ended the exchange."""
         self._unread = error.unread
-        self.fail(_translated(error))
+        self.fail(translated(error))
 
     def on_defect(self, error: Exception) -> None:
         """Fail after a defect in this library. The connection is closed, or carries the exchange of another request."""
@@ -346,36 +364,47 @@ class Transfer:
         if not connection.notify_sent(on_sent):
             return
         self._wait_limit(self._timeouts.write, Fault.WRITE_TIMEOUT)
-        await self._until(lambda: sent or self._ended or self.status >= 400)
-
-    async def _until(self, ready: Callable[[], object]) -> None:
-        """Wait until `ready` returns true. Raises the transfer's error, and the error of an exceeded timeout."""
-        while True:
-            if self._traced:
-                await self._emit()
-            if ready():
-                break
-            if self._error is not None:
-                raise self._error
-            self._event = self._backend.event()
-            await self._event.wait()
+        while not sent and not self._ended and self.status < 400:
+            await self._change()
         self._deadline = math.inf
 
+    async def _change(self) -> None:
+        """Wait until something may have happened. Raises the transfer's error, and that of an exceeded timeout.
+
+        The caller looks again at what it waits for, because this method may return for another reason.
+        """
+        if self._traced:
+            await self._emit()
+        elif self._error is not None:
+            raise self._error
+        else:
+            self._signal = self._running.backend.signal()
+            await self._signal.wait()
+
     def _wake(self) -> None:
-        if self._event is not None:
-            self._event.set()
+        if self._signal is not None:
+            self._signal.set()
 
     def _wait_limit(self, seconds: float, fault: Fault) -> None:
         """Limit the next wait. The timer stays in the heap from wait to wait, and finds a later deadline itself."""
+        running = self._running
         self._seconds, self._fault = seconds, fault
-        self._deadline = deadline = self._clock() + seconds
+        self._deadline = deadline = running.loop.clock() + seconds  # sets `loop.now`, which the pool reads, too
         timer = self._timer
-        if deadline != math.inf and (timer is None or timer.when > deadline):
+        if deadline != math.inf and (timer is None or timer[0] > deadline):
             if timer is not None:
-                timer.cancel()
-            self._timer = self._timers.at(deadline, self._expired, self._defect)
+                running.timers.cancel(timer)
+            self._timer = running.timers.notify(deadline, self)
 
-    def _expired(self) -> None:
+    def on_timer(self) -> None:
+        """Fail if the time of the current wait is over, or look again later."""
+        try:
+            self._expire()
+        except Exception as error:
+            self._defect(error)  # closes the connection, which `on_defect` must not
+            raise
+
+    def _expire(self) -> None:
         self._timer = None
         due = self._deadline
         if due == math.inf:
@@ -383,8 +412,8 @@ class Transfer:
         connection = self._connection
         if connection is not None:
             due = max(due, connection.last_activity + self._seconds)
-        if due > self._clock():
-            self._timer = self._timers.at(due, self._expired, self._defect)
+        if due > self._running.loop.clock():
+            self._timer = self._running.timers.notify(due, self)
         else:
             self._give_up_acquiring()
             self.fail(ClientTransportError(self._fault, f"{self._fault.value} after {self._seconds:g} s"))
@@ -392,7 +421,7 @@ class Transfer:
     def _give_up_acquiring(self) -> None:
         if self._acquiring:
             self._acquiring = False
-            self._pool.abandon(self)
+            self._running.pool.abandon(self)
 
     def _release(self) -> None:
         """Give back or close what the transfer holds."""
@@ -404,10 +433,10 @@ class Transfer:
         if connection is not None:
             connection.close()
         if self._timer is not None:
-            self._timer.cancel()
+            self._running.timers.cancel(self._timer)
         if self._error is None and not self._ended:
             self._error = ClientTransportError(Fault.READ, "the response was closed")
-        self.on_close()
+        self._running.transfers.pop(self, None)
 
     # --- trace events ---
 
@@ -427,7 +456,7 @@ class Transfer:
 
     async def _emit(self) -> None:
         while self._traced and self._trace is not None:
-            await self._trace(*self._traced.popleft())
+            await self._trace(*self._traced.pop(0))
 
 
 class NetworkStream:
@@ -454,15 +483,6 @@ class NetworkStream:
 
 def _ssl_object(sock: socket.socket | TLSSocket) -> ssl.SSLObject | None:
     return sock.ssl_object if isinstance(sock, TLSSocket) else None
-
-
-def _translated(error: TransportError) -> ClientTransportError:
-    fault = PHASE_FAULTS[error.phase]
-    if (error.protocol and fault is Fault.READ) or error.eof:
-        fault = Fault.REMOTE
-    translated = ClientTransportError(fault, str(error))
-    translated.__cause__ = error
-    return translated
 
 
 def _nothing() -> None:

@@ -16,11 +16,10 @@ import os
 import re
 import socket
 from collections.abc import AsyncIterable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, cast
 
-from .client_transfer import ClientTransportError, Fault, Timeouts, Trace, Transfer
-from .transport.backend import Backend
+from .client_faults import ClientTransportError, Fault
+from .client_transfer import Running, Timeouts, Trace, Transfer
 from .transport.dial import dial, dial_options
 from .transport.errors import Phase
 from .transport.exchange import WireHead
@@ -55,66 +54,10 @@ _SPECIAL = frozenset({b"host", b"connection", b"content-length", b"transfer-enco
 _TARGET = re.compile(rb"[!-~]+")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _SHOWN_NAME = 60
+_BAD_REQUEST_LINE = "the method or the request target has a character that HTTP forbids"
 
 _NO_TIMEOUTS: Final[Mapping[str, object]] = {}
 """The `timeout` extension of a client that gives none."""
-
-
-@dataclass(slots=True)
-class ClientRequest:
-    """One request, in the client's own terms.
-
-    url: scheme, host (A-labels), port or None, and the target in origin-form.
-    headers: as the client has made them, Host and Content-Length included.
-    body: the whole body, or its pieces.
-    extensions: the client's `timeout`, `sni_hostname`, `trace` and `target`; others are ignored.
-    """
-
-    method: bytes
-    url: tuple[str, bytes, int | None, bytes]
-    headers: Sequence[tuple[bytes, bytes]] = field(repr=False)
-    body: bytes | AsyncIterable[bytes] = field(repr=False)
-    extensions: Mapping[str, object] = field(repr=False)
-
-
-@dataclass(slots=True)
-class _Wire:
-    """What goes over the connection.
-
-    size: the body's length; None if it is sent in chunks.
-    last: the request announces that it is the last one of its connection.
-    """
-
-    origin: Origin
-    head: WireHead
-    size: int | None
-    last: bool
-
-
-@dataclass(slots=True)
-class _Running:
-    """What one event loop carries."""
-
-    event_loop: EventLoop
-    backend: Backend
-    loop: PollerLoop
-    timers: Timers
-    pool: Pool
-    transfers: dict[Transfer, None] = field(default_factory=dict[Transfer, None])
-
-    def close(self) -> None:
-        """End all transfers and close all sockets, on the event loop itself."""
-        for transfer in list(self.transfers):
-            transfer.fail(ClientTransportError(Fault.READ, "the transport was closed during the request"))
-        self.pool.close()
-        self.timers.close()
-        self.loop.close()
-
-    def drop(self) -> None:
-        """Close all sockets of an event loop that has ended."""
-        self.pool.drop()
-        self.timers.close()
-        self.loop.close()
 
 
 class ClientTransport:
@@ -139,7 +82,7 @@ class ClientTransport:
         self._tls = tls or TLSConfig()
         self._proxy: ProxyConfig | None = None if proxy is None else parse_proxy_url(proxy, "proxy")
         self._trust_env = trust_env
-        self._running: _Running | None = None
+        self._running: Running | None = None
         self._closed = False
 
     def __repr__(self) -> str:
@@ -147,24 +90,36 @@ class ClientTransport:
             return "<Transport closed>"
         return "<Transport unused>" if self._running is None else f"<Transport {self._running.pool!r}>"
 
-    async def send(self, request: ClientRequest) -> Transfer:
+    async def send(
+        self,
+        method: bytes,
+        url: tuple[str, bytes, int | None, bytes],
+        headers: Sequence[tuple[bytes, bytes]],
+        body: bytes | AsyncIterable[bytes],
+        extensions: Mapping[str, object],
+    ) -> Transfer:
         """Send a request, and return its transfer once the response's head has arrived.
+
+        url: scheme, host (A-labels), port or None, and the target in origin-form.
+        headers: as the client has made them, Host and Content-Length included.
+        body: the whole body, or its pieces.
+        extensions: the client's `timeout`, `sni_hostname`, `trace` and `target`; others are ignored.
 
         Raises `ClientTransportError`, and `RuntimeError` where the transport cannot be used: it is closed, or belongs
         to another event loop that still runs.
         """
         running = self._here()
-        wire = _wire(request)
-        timeouts, trace = _timeouts(request.extensions), _trace(request.extensions)
-        transfer = Transfer(running.pool, running.loop, running.timers, running.backend, timeouts, trace)
-        transfer.last = wire.last
-        running.transfers[transfer] = None
-        transfer.on_close = lambda: running.transfers.pop(transfer, None)
+        origin = _checked_origin(method, url, extensions)
+        checked, size, last = _headers(headers, origin)
+        if isinstance(body, bytes) and size not in (None, len(body)):
+            raise ClientTransportError(Fault.LOCAL, f"the body has {len(body)} bytes, and its Content-Length is {size}")
+        head = WireHead(method, _target(url[3], extensions), checked)
+        transfer = Transfer(running, _timeouts(extensions), _trace(extensions), last=last)
         try:
-            for fresh in (False, True):
-                await transfer.connect(wire.origin, fresh=fresh)
-                if await transfer.exchange(wire.head, wire.size, request.body, resend=not fresh):
-                    break
+            await transfer.connect(origin, fresh=False)
+            if not await transfer.exchange(head, size, body, resend=True):
+                await transfer.connect(origin, fresh=True)
+                await transfer.exchange(head, size, body, resend=False)
         except BaseException as error:
             await transfer.close_after(error)
             raise
@@ -182,7 +137,7 @@ class ClientTransport:
                 raise RuntimeError("this transport belongs to another event loop: close its client there")
         self._closed, self._running = True, None
 
-    def _here(self) -> _Running:
+    def _here(self) -> Running:
         """Return what runs on this event loop; start it with the first request."""
         if self._closed:
             raise RuntimeError("this transport is closed: create a client with a new Transport()")
@@ -202,7 +157,7 @@ class ClientTransport:
         self._running = self._start(here)
         return self._running
 
-    def _start(self, here: EventLoop) -> _Running:
+    def _start(self, here: EventLoop) -> Running:
         poller = make_poller()
         if poller is None:
             raise RuntimeError(
@@ -211,8 +166,10 @@ class ClientTransport:
         backend = here.backend(self._broken_down)
         loop, timers, resolver = PollerLoop(poller, backend.clock), Timers(), Resolver(backend)
 
+        # The environment is copied once: `os.environ` encodes and decodes each name and each value.
+        environment: Mapping[str, str] = dict(os.environ) if self._trust_env else {}
+
         async def open_socket(origin: Origin, on_phase: Callable[[Phase], None]) -> socket.socket | TLSSocket:
-            environment: Mapping[str, str] = os.environ if self._trust_env else {}
             context, proxy = dial_options(origin, self._tls, self._proxy, environment)
             return await dial(
                 origin, tls_context=context, proxy=proxy, resolver=resolver, on_phase=on_phase, backend=backend
@@ -225,7 +182,7 @@ class ClientTransport:
             timers.close()
             loop.close()
             raise
-        return _Running(here, backend, loop, timers, Pool(backend, loop, timers, open_socket, self._limits))
+        return Running(here, backend, loop, timers, Pool(backend, loop, timers, open_socket, self._limits))
 
     def _broken_down(self, error: Exception) -> None:
         """End everything after a defect of a background task. The next request starts anew."""
@@ -244,29 +201,38 @@ def _check_type(value: object, wanted: type, name: str) -> None:
     raise TypeError(f"{name} must be {expected}, not {given}")
 
 
-def _wire(request: ClientRequest) -> _Wire:
-    """Return what to send, checked. Raises `ClientTransportError`; its message names a header and never its value."""
-    scheme, host, port, target = request.url
+def _checked_origin(
+    method: bytes, url: tuple[str, bytes, int | None, bytes], extensions: Mapping[str, object]
+) -> Origin:
+    """Return where to send a request. Raises `ClientTransportError` for a URL or a method that cannot be sent."""
+    scheme, host, port, _ = url
     if scheme not in DEFAULT_PORTS:
         raise ClientTransportError(
             Fault.UNSUPPORTED, f"the scheme {scheme[:20]!r} is not supported: use https:// or http://"
         )
-    if request.method == b"CONNECT":
+    if method == b"CONNECT":
         raise ClientTransportError(Fault.LOCAL, "CONNECT is not supported: pass proxy= to Transport for a tunnel")
-    given = request.extensions.get("target", target)
-    wanted = request.extensions.get("sni_hostname", "")
-    if not _TOKEN.fullmatch(request.method) or not isinstance(given, bytes) or not _TARGET.fullmatch(given):
-        raise ClientTransportError(Fault.LOCAL, "the method or the request target has a character that HTTP forbids")
+    if not _TOKEN.fullmatch(method):
+        raise ClientTransportError(Fault.LOCAL, _BAD_REQUEST_LINE)
     if not host:
         raise ClientTransportError(Fault.UNSUPPORTED, "the URL has no host")
+    wanted = extensions.get("sni_hostname", "")
     server_name = wanted.decode("ascii", "replace") if isinstance(wanted, bytes) else str(wanted or "")
-    origin = Origin(scheme, host.decode("ascii"), DEFAULT_PORTS[scheme] if port is None else port, server_name)
-    headers, size, last = _headers(request.headers, origin)
-    if isinstance(request.body, bytes) and size not in (None, len(request.body)):
-        raise ClientTransportError(
-            Fault.LOCAL, f"the body has {len(request.body)} bytes, and its Content-Length is {size}"
-        )
-    return _Wire(origin, WireHead(request.method, given, headers), size, last)
+    return _origin(scheme, host, DEFAULT_PORTS[scheme] if port is None else port, server_name)
+
+
+@functools.lru_cache(maxsize=1024)
+def _origin(scheme: str, host: bytes, port: int, server_name: str) -> Origin:
+    """Return the same object for the same origin."""
+    return Origin(scheme, host.decode("ascii"), port, server_name)
+
+
+def _target(target: bytes, extensions: Mapping[str, object]) -> bytes:
+    """Return the request target: the URL's, or the client's own. Raises `ClientTransportError`."""
+    given = extensions.get("target", target)
+    if not isinstance(given, bytes) or not _TARGET.fullmatch(given):
+        raise ClientTransportError(Fault.LOCAL, _BAD_REQUEST_LINE)
+    return given
 
 
 def _headers(
@@ -337,12 +303,15 @@ def _timeouts(extensions: Mapping[str, object]) -> Timeouts:
     given = extensions.get("timeout")
     values = cast("Mapping[str, object]", given) if isinstance(given, Mapping) else _NO_TIMEOUTS
     get = values.get
-    return Timeouts(
-        pool=_seconds(get("pool")),
-        connect=_seconds(get("connect")),
-        read=_seconds(get("read")),
-        write=_seconds(get("write")),
+    return _shared_timeouts(
+        _seconds(get("pool")), _seconds(get("connect")), _seconds(get("read")), _seconds(get("write"))
     )
+
+
+@functools.lru_cache(maxsize=64)
+def _shared_timeouts(pool: float, connect: float, read: float, write: float) -> Timeouts:
+    """Return the same object for the same timeouts: most requests of a client have the same ones."""
+    return Timeouts(pool=pool, connect=connect, read=read, write=write)
 
 
 def _seconds(value: object) -> float:

@@ -10,8 +10,9 @@ from typing import Final, Never, cast
 
 import httpx2
 
-from .client_transfer import ClientTransportError, Fault, NetworkStream, Transfer
-from .client_transport import ClientRequest, ClientTransport
+from .client_faults import ClientTransportError, Fault
+from .client_transfer import NetworkStream, Transfer
+from .client_transport import ClientTransport
 from .transport.pool import PoolLimits
 from .transport.tls import TLSConfig
 
@@ -67,15 +68,14 @@ class Transport(httpx2.AsyncBaseTransport):
         first request while that one is not closed.
         """
         url, stream = request.url, request.stream
-        wire = ClientRequest(
-            request.method.encode("ascii"),
-            (url.scheme, url.raw_host, url.port, url.raw_path),
-            request.headers.raw,
-            b"".join(stream) if isinstance(stream, httpx2.ByteStream) else cast("AsyncIterable[bytes]", stream),
-            request.extensions,
-        )
         try:
-            transfer = await self._core.send(wire)
+            transfer = await self._core.send(
+                request.method.encode("ascii"),
+                (url.scheme, url.raw_host, url.port, url.raw_path),
+                request.headers.raw,
+                b"".join(stream) if isinstance(stream, httpx2.ByteStream) else cast("AsyncIterable[bytes]", stream),
+                request.extensions,
+            )
         except ClientTransportError as error:
             raise EXCEPTIONS[error.fault](str(error), request=request) from error.__cause__
         return httpx2.Response(

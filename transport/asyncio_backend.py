@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
-from .backend import AddressInfo, Alarm, Cancellable, Event, Parameters, TaskGroup
+from .backend import AddressInfo, Alarm, Cancellable, Event, Parameters, Signal, TaskGroup
 from .kernel_timer import KernelTimer, make_kernel_timer
 
 logger: logging.Logger = logging.getLogger("manystream.transport.asyncio_backend")
@@ -86,6 +86,10 @@ class AsyncioBackend:
         """Return asyncio's event."""
         return asyncio.Event()
 
+    def signal(self) -> Signal:
+        """Return a future in the form of a signal."""
+        return _Signal(self._loop)
+
     def handshake_lock(self) -> AbstractAsyncContextManager[object]:
         """Return this backend's one lock."""
         return self._lock
@@ -136,6 +140,21 @@ class AsyncioBackend:
 def _wake(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
+
+
+class _Signal:
+    """A future. Its waiting task adds two objects; that of an asyncio event adds four, a coroutine among them."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._future: asyncio.Future[None] = loop.create_future()
+
+    def set(self) -> None:
+        _wake(self._future)
+
+    def wait(self) -> Awaitable[None]:
+        return self._future
 
 
 class _Task:

@@ -47,6 +47,13 @@ class Event(Protocol):
     async def wait(self) -> object: ...
 
 
+class Signal(Protocol):
+    """A flag that one task waits for. It is set once."""
+
+    def set(self) -> None: ...
+    def wait(self) -> Awaitable[object]: ...
+
+
 class TaskGroup(Protocol):
     """Tasks that end before the block does in which they were started."""
 
@@ -84,6 +91,10 @@ class Backend(Protocol):
 
     def event(self) -> Event:
         """Return an event that is not set."""
+        ...
+
+    def signal(self) -> Signal:
+        """Return a signal that is not set. It costs less than an event."""
         ...
 
     def handshake_lock(self) -> AbstractAsyncContextManager[object]:

@@ -15,7 +15,7 @@ from typing import Final
 
 import trio
 
-from .backend import AddressInfo, Alarm, Backend, Cancellable, Event, Parameters, TaskGroup
+from .backend import AddressInfo, Alarm, Backend, Cancellable, Event, Parameters, Signal, TaskGroup
 from .kernel_timer import make_kernel_timer
 
 logger: logging.Logger = logging.getLogger("manystream.transport.trio_backend")
@@ -77,6 +77,10 @@ class TrioBackend:
         return alarm
 
     def event(self) -> Event:
+        """Return trio's event."""
+        return trio.Event()
+
+    def signal(self) -> Signal:
         """Return trio's event."""
         return trio.Event()
 

@@ -123,8 +123,7 @@ class Worker:
         self._first = threading.Condition(self._lock)
         """notified of the first answer of an exchange, of a call that needs more of the budget, and of a failure"""
         self._urgent = threading.Condition(self._lock)
-        """notified when an exchange should collect no longer: a thread that woke up for each answer would cost more than
-        the answer"""
+        """notified when an exchange should collect no longer, and not for each answer: to wake a thread costs more"""
         self._most = options.concurrency + math.ceil(options.concurrency * UNCONFIRMED_SHARE)
         """the most calls and unconfirmed answers together"""
         self._exchange = ActorExchange(clock())

@@ -62,7 +62,7 @@ TABLES: dict[str, object] = {
         "google": "gemini-2.5-flash",
     },
     "cli.simulate.ENDING_SIGNALS": ("Signals.SIGINT", "Signals.SIGTERM"),
-    "client_transfer.PHASE_FAULTS": {
+    "client_faults.PHASE_FAULTS": {
         "Phase.QUEUE": "Fault.CONNECT",
         "Phase.DNS": "Fault.CONNECT",
         "Phase.CONNECT": "Fault.CONNECT",
