@@ -13,6 +13,7 @@ import contextlib
 import logging
 import math
 import socket
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
@@ -260,7 +261,7 @@ def serve(
     """
     service = _Service(loop, descriptor, turn, on_failure)
     try:
-        service.listen()
+        service.begin()
     except NotImplementedError:
         raise UnsupportedEventLoopError(
             f"{type(loop).__name__} cannot wait for a file descriptor (it has no add_reader): run the program"
@@ -275,6 +276,9 @@ class _Service:
     The event loop watches either the descriptor or, during a pause, a kernel timer. The timer stays registered: while
     it is stopped, it is not readable. Where there is none, the event loop's own timer measures the pause, which takes
     whole milliseconds on epoll.
+
+    An epoll object is never writable, so a writer for it keeps it registered during a pause. To register it again after
+    each pause, Linux would visit all connections in it, to find loops of epoll objects.
     """
 
     __slots__ = ("_cancelled", "_descriptor", "_handle", "_listening", "_loop", "_on_failure", "_timer", "_turn")
@@ -293,6 +297,16 @@ class _Service:
         self._listening = self._cancelled = False
         self._timer: KernelTimer | None = None
         self._handle: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        """Watch the descriptor from now on."""
+        self.listen()
+        if sys.platform == "linux":
+            self._loop.add_writer(self._descriptor, self._never)
+
+    def _never(self) -> None:
+        """Keep a descriptor that is writable after all in the usual way."""
+        self._loop.remove_writer(self._descriptor)
 
     def listen(self) -> None:
         """Watch the descriptor."""
@@ -334,6 +348,7 @@ class _Service:
         self._cancelled = True
         if not self._loop.is_closed():
             self._loop.remove_reader(self._descriptor)
+            self._loop.remove_writer(self._descriptor)
             if self._timer is not None:
                 self._loop.remove_reader(self._timer.fileno())
             if self._handle is not None:

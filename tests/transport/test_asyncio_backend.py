@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import selectors
 import socket
 import ssl
+import sys
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 
 import pytest
@@ -17,7 +20,7 @@ from manystream.transport.backend import WAIT, AddressInfo, Backend
 from manystream.transport.dial import dial
 from manystream.transport.errors import Phase, TransportError
 from manystream.transport.http1 import Connection
-from manystream.transport.loop import PollerLoop, make_poller
+from manystream.transport.loop import READ, PollerLoop, make_poller
 from manystream.transport.pool import Pool, PoolLimits
 from manystream.transport.proxy import parse_proxy_url
 from manystream.transport.resolve import Resolver
@@ -393,6 +396,46 @@ def test_a_readable_descriptor_is_not_served_during_a_pause(
 
     with near, far:
         run(main())
+
+
+class CountingSelector(selectors.DefaultSelector):
+    """A selector that counts how often each descriptor is registered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.registered: Counter[int] = Counter()
+
+    def register(self, fileobj: int, events: int, data: object = None) -> selectors.SelectorKey:  # type: ignore[override]
+        self.registered[fileobj] += 1
+        return super().register(fileobj, events, data)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a rule for epoll")
+def test_a_poller_stays_registered_during_pauses() -> None:
+    """To register it, Linux visits all connections in it."""
+    selector = CountingSelector()
+    near, far = socket.socketpair()
+    calls = 0
+
+    def turn() -> float:
+        nonlocal calls
+        calls += 1
+        return 0.0001
+
+    async def main() -> None:
+        poller = make_poller()
+        assert poller is not None
+        poller.register(near.fileno(), READ)
+        service = AsyncioBackend(asyncio.get_running_loop()).serve(poller.fileno(), turn)
+        far.send(b"x")
+        await until(lambda: calls == 5)
+        assert selector.registered[poller.fileno()] == 1
+        service.cancel()
+        assert poller.fileno() not in selector.get_map()
+        poller.close()
+
+    with near, far, asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
+        runner.run(asyncio.wait_for(main(), 60))
 
 
 @pytest.mark.parametrize("kernel", [True, False], ids=["kernel timer", "event loop's timer"])
