@@ -40,7 +40,8 @@ class PoolLimits:
 
     max_connections: the number of open connections, in total. Further calls wait in a queue.
     max_per_origin: the number of open connections to one origin. Further calls wait in a queue.
-    max_idle: the number of idle connections that are kept open for reuse, in total.
+    max_idle: the number of idle connections that are kept open for reuse, in total. By default as many as may be open:
+        thousands of agents that wait for their tools at the same time need not connect again.
     idle_expiry: seconds after which an idle connection is closed. The default is below the 20 to 60 seconds after which
         common load balancers drop idle connections silently.
     drain_seconds: seconds that a connection may take to end its body after the response is complete; then it is closed.
@@ -50,7 +51,7 @@ class PoolLimits:
 
     max_connections: int = 20_000
     max_per_origin: int = 20_000
-    max_idle: int = 1_000
+    max_idle: int = 20_000
     idle_expiry: float = 15.0
     drain_seconds: float = 2.0
     max_age: float = 300.0
@@ -140,7 +141,7 @@ class Pool:
         if host is None:
             host = self._hosts[origin] = Host(origin)
         while fresh and host.idle:  # they are as old as the stale one: open a fresh connection instead
-            host.idle[-1].close()
+            host.idle.popitem()[0].close()
         connection = self._take_idle(host)
         if connection is not None:
             self.reused += 1
@@ -180,9 +181,8 @@ class Pool:
 
     def _take_idle(self, host: Host) -> Connection | None:
         while host.idle:
-            connection = host.idle[-1]
+            connection, _ = host.idle.popitem()  # the latest
             if self._is_young(connection) and connection.looks_alive():
-                host.idle.pop()
                 self._idle.pop(connection, None)
                 return connection
             self.discarded += 1
@@ -364,7 +364,7 @@ class Pool:
         if self._closed or len(self._idle) >= self._limits.max_idle:
             connection.close()
             return
-        host.idle.append(connection)
+        host.idle[connection] = None
         self._idle[connection] = None
         if self._starved and self._live >= self._limits.max_connections:
             connection.close()  # another origin waits for a place under the total cap
@@ -404,8 +404,7 @@ class Pool:
         host = self._host_of.get(connection)
         if host is not None:
             if connection in self._idle:
-                # Usually the oldest (expiry) or the latest (just checked): `remove` finds both at once.
-                host.idle.remove(connection)
+                host.idle.pop(connection, None)
                 del self._idle[connection]
             del self._host_of[connection]
             host.live -= 1

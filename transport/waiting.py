@@ -114,7 +114,7 @@ class Host:
     def __init__(self, origin: Origin) -> None:
         self.origin: Origin = origin
         self.name: str = str(origin)
-        self.idle: list[Connection] = []
+        self.idle: dict[Connection, None] = {}
         self.live: int = 0
         self.dialling: int = 0
         self.queue: deque[Ticket] = deque()

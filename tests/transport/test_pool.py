@@ -124,6 +124,20 @@ async def test_acquire_takes_the_youngest_idle_connection_at_once() -> None:
         assert (rig.pool.opened, rig.pool.reused) == (2, 1)
 
 
+async def test_an_idle_connection_that_ends_leaves_the_others_in_order() -> None:
+    async with open_rig() as rig:
+        first, second, third = rig.ask(), rig.ask(), rig.ask()
+        await rig.settle()
+        for asker in (first, second, third):
+            await rig.served(asker)
+        assert second.connection is not None
+        rig.other_end[second.connection.sock].close()
+        await rig.settle()
+        assert second.connection.state is State.CLOSED
+        assert [rig.ask().connection for _ in range(2)] == [third.connection, first.connection]
+        assert rig.pool.counts()[str(A)] == (0, 2, 0, 0)
+
+
 async def test_a_fresh_connection_is_dialled_in_place_of_all_idle_ones() -> None:
     """After a connection turned out to be stale, those that were idle as long as it was are not used, either."""
     async with open_rig() as rig:
