@@ -1,8 +1,8 @@
 """OpenAI's library over a transport that answers after the delay, without a socket: what calls in flight cost by
 themselves. Unstreamed chat only.
 
-A call in flight is about a hundred objects of the library, which the garbage collector visits again and again while
-further calls begin. No transport can avoid that.
+A call in flight is dozens of objects of the library, which the garbage collector visits again and again while further
+calls begin. No transport can avoid that.
 """
 
 from __future__ import annotations
