@@ -45,11 +45,14 @@ FIRST_ANSWER_SECONDS = 1.0
 COLLECT_SECONDS = 0.1
 """After the first answer, an exchange collects further ones as long as this, unless too many are there already."""
 
-UNCONFIRMED_SHARE = 1 / 8
+GATHER_SECONDS = 0.02
+"""An exchange collects at least as long as this: it costs both sides the same, whatever it carries."""
+
+UNCONFIRMED_SHARE = 1 / 6
 """A worker whose calls and unconfirmed answers together exceed its concurrency by this part starts no further call.
 
 If the worker is lost, its calls and its unconfirmed answers are asked again, and paid again. So this bounds what one
-fault costs. An exchange that could let further calls start returns at once.
+fault costs. An exchange that could let further calls start returns after `GATHER_SECONDS`.
 """
 
 ROWS_PATH = Path("the rows of this worker")
@@ -122,8 +125,10 @@ class Worker:
         self._lock = threading.Lock()
         self._first = threading.Condition(self._lock)
         """notified of the first answer of an exchange, of a call that needs more of the budget, and of a failure"""
+        self._failed = threading.Condition(self._lock)
+        """notified of a failure only: a thread that woke up for each answer would cost more than the answer"""
         self._urgent = threading.Condition(self._lock)
-        """notified when an exchange should collect no longer, and not for each answer: to wake a thread costs more"""
+        """notified of a failure, and when further calls wait for the exchange"""
         self._most = options.concurrency + math.ceil(options.concurrency * UNCONFIRMED_SHARE)
         """the most calls and unconfirmed answers together"""
         self._exchange = ActorExchange(clock())
@@ -150,7 +155,8 @@ class Worker:
             self._rows += self._exchange.receive(offer, self._clock())
             self._in_trio(lambda: self._go_on(offer.leases, offer.gift))
             if self._first.wait_for(self._need_not_wait, FIRST_ANSWER_SECONDS):
-                self._urgent.wait_for(self._must_return, COLLECT_SECONDS)
+                self._failed.wait_for(lambda: self._failure != "", GATHER_SECONDS)
+                self._urgent.wait_for(self._must_return, COLLECT_SECONDS - GATHER_SECONDS)
             reply = self._exchange.reply(offer.seq, self._clock())
             counters = replace(self._counters, cost=dict(self._counters.cost), failures={})
             requests = self._rates.ask(reply.sent_at) if self._rates is not None else ()
@@ -222,6 +228,7 @@ class Worker:
             self._token = None
             self._failure, self._final = failure, final
             self._first.notify_all()
+            self._failed.notify_all()
             self._urgent.notify_all()
 
     async def _run_batch(self) -> None:
