@@ -127,7 +127,7 @@ class FastPath:
             position = end
         if matches:
             size.bytes_left = bytes_left
-            self._receiver.deliver(map(self._machine.accept, matches))
+            self._receiver.deliver_matches(self._machine.target, matches)
         return position
 
     def _read_cut(self, template: Template, data: bytes) -> int:
@@ -167,7 +167,7 @@ class FastPath:
             position = end
         if matches:
             self._size.bytes_left -= read
-            self._receiver.deliver(map(self._machine.accept, matches))
+            self._receiver.deliver_matches(self._machine.target, matches)
         return position
 
     def read_events(self, data: bytes) -> int:
@@ -192,7 +192,7 @@ class FastPath:
             if match:
                 self._beginning, self.one_event = b"", not beginning
                 size.bytes_left -= len(data)
-                self._receiver.deliver(map(self._machine.accept, (match,)))
+                self._receiver.deliver_matches(self._machine.target, (match,))
                 return len(data) - len(beginning)
         return self._read_several(template, data)
 
@@ -218,7 +218,7 @@ class FastPath:
         self._beginning, self.one_event = rest, len(matches) == 1 and not beginning and not rest
         if matches:
             self._size.bytes_left -= position
-            self._receiver.deliver(map(self._machine.accept, matches))
+            self._receiver.deliver_matches(self._machine.target, matches)
         return position + len(rest) - len(beginning)
 
     @property

@@ -56,6 +56,8 @@ class TextInProgress:
         self.pieces.append(text)
         return TextDelta(self.index, text)
 
+    accept = delta
+
     def cite(self, citations: Sequence[JSONObject]) -> None:
         """Append citations."""
         if citations:
@@ -89,6 +91,8 @@ class ThinkingInProgress:
         """Append thinking that is not empty. Returns its event."""
         self.pieces.append(text)
         return ThinkingDelta(self.index, text)
+
+    accept = delta
 
     def block(self) -> Thinking:
         """Return the block as it is so far."""
@@ -139,7 +143,7 @@ class ToolCallInProgress:
         waiting = "".join(self.pieces)
         return (start, ToolCallDelta(self.index, waiting)) if waiting else (start,)
 
-    def more(self, arguments: str) -> ToolCallDelta:
+    def accept(self, arguments: str) -> ToolCallDelta:
         """Append arguments that are not empty, to a call that has started. Returns their event."""
         self.pieces.append(arguments)
         return ToolCallDelta(self.index, arguments)
@@ -149,7 +153,7 @@ class ToolCallInProgress:
         if not arguments:
             return ()
         if self.started:
-            return (self.more(arguments),)
+            return (self.accept(arguments),)
         self.pieces.append(arguments)
         return ()
 

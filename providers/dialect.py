@@ -9,11 +9,10 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import ClassVar, Protocol, TypeAlias, cast
 
 from . import error_bodies
-from .accumulate import Accumulator, Placed, ToolCallInProgress
+from .accumulate import Accumulator, Placed
 from .answer_limits import ANSWER_LIMITS, AnswerLimits
 from .cut_pairs import CutPairs
 from .delta_template import (
@@ -77,8 +76,21 @@ MAX_SHARED_TEMPLATES = 4
 always differ must not evict what other streams use.
 """
 
-Accept: TypeAlias = Callable[[Match], Event]
-"""Records a delta that matched, and returns its event."""
+
+class DeltaTarget(Protocol):
+    """What the deltas that match a template are added to: a block of the answer, or a reader of their other values too.
+
+    A stream has this object in place of the bound method `accept`, which would be one more object per live stream.
+
+    pieces: the texts of the block so far.
+    """
+
+    pieces: list[str]
+
+    def accept(self, delta: Match, /) -> Event:
+        """Record a delta that matched, and return its event."""
+        ...
+
 
 NOTHING_UNASKED: frozenset[str] = frozenset()
 
@@ -92,12 +104,11 @@ class StreamMachine(abc.ABC):
     `feed` and `end` never raise for anything a server may send: malformed input becomes an `Error` event, and so does
     an answer beyond the limits. After the terminal event (`Done` or `Error`), further input is ignored.
 
-    accept: records a delta that matched `template`, and returns its event. `feed` calls it, and so does the engine for
-        deltas that it matches before the machine sees them.
     answer: the answer so far.
     ended: whether the terminal event was returned.
     make_id: returns an id for a tool call that has none.
     provider: the provider of the stream.
+    target: gets the deltas that match `template`: from `feed`, and from the engine if that matches them first.
     template: matches the next event if it is one more delta of the same block; None if there is none.
     unasked: names of members of `Response.provider_data` that the request did not ask for. The machine need not keep
         them.
@@ -107,14 +118,13 @@ class StreamMachine(abc.ABC):
     __slots__ = (
         "_cut_pairs",
         "_learned_at",
-        "_pieces",
         "_shared_left",
         "_templates_left",
-        "accept",
         "answer",
         "ended",
         "make_id",
         "provider",
+        "target",
         "template",
         "unasked",
     )
@@ -127,10 +137,9 @@ class StreamMachine(abc.ABC):
         self.answer: Accumulator = Accumulator(limits)
         self.ended: bool = False
         self.template: Template | None = None
-        self.accept: Accept = _no_template
+        self.target: DeltaTarget = NO_TARGET
         self.unasked: frozenset[str] = NOTHING_UNASKED
-        self._pieces: list[str] = []  # the pieces of the block that the template's deltas belong to
-        self._learned_at = 0  # their number when the template was made
+        self._learned_at = 0  # the number of the target's pieces when the template was made
         self._templates_left = MAX_UNMATCHED_TEMPLATES
         self._shared_left = MAX_SHARED_TEMPLATES
         self._cut_pairs: CutPairs | None = None
@@ -150,7 +159,7 @@ class StreamMachine(abc.ABC):
             if event == template.event and len(data) <= LARGEST_DELTA:
                 found = template.match(data, template.start, template.end)
                 if found:
-                    return (self.accept(found),)
+                    return (self.target.accept(found),)
             if self.matched:
                 self._templates_left = MAX_UNMATCHED_TEMPLATES
             self.template = None
@@ -163,7 +172,7 @@ class StreamMachine(abc.ABC):
     @property
     def matched(self) -> bool:
         """Whether the template has matched at least one delta."""
-        return len(self._pieces) > self._learned_at
+        return len(self.target.pieces) > self._learned_at
 
     @abc.abstractmethod
     def take_event(self, event: str, data: bytes) -> Sequence[Event]:
@@ -206,17 +215,11 @@ class StreamMachine(abc.ABC):
         self._shared_left -= shared
         text = delta.arguments if isinstance(delta, ToolCallDelta) else delta.text
         template = self.template = learn(event, data, value, path, text, self.volatile, shared=shared)
-        accept = block.more if isinstance(block, ToolCallInProgress) else block.delta
+        target = cast("DeltaTarget", block)
         if isinstance(template, ValuesTemplate):
             assert reader_of_values is not None, "a dialect with volatile values reads them"
-            take_value = reader_of_values()
-            accept_delta = partial(_accept_delta, accept, take_value, template.read)
-            if len(template.read) == 1:
-                accept_delta = partial(_accept_with_value, accept, take_value, *template.read[0])
-            self.accept = cast("Accept", accept_delta)
-        else:
-            self.accept = cast("Accept", accept)
-        self._pieces, self._learned_at = block.pieces, len(block.pieces)
+            target = ValuesTarget(target, reader_of_values(), template.read)
+        self.target, self._learned_at = target, len(block.pieces)
 
     def end(self, stray: bytes = b"") -> Sequence[Event]:
         """Take the end of the body. Returns the terminal event, unless it was returned before.
@@ -277,31 +280,43 @@ class StreamMachine(abc.ABC):
         return self.answer.response()
 
 
-def _accept_delta(
-    accept: Callable[[str], Event], take_value: TakeValue, read: Sequence[tuple[int, str]], delta: Delta
-) -> Event:
-    """Record the values and the text of a delta that matched. Returns its event.
+class ValuesTarget:
+    """Gets deltas with values beside the text: the text goes to a block, and the values to the machine's reader.
 
-    read: position and member of each value that the machine reads.
+    pieces: the texts of the block so far.
     """
-    text, values, raw = delta
-    for position, member in read:
-        take_value(member, values[position], raw[position])
-    return accept(text)
+
+    __slots__ = ("_block", "_read", "_take_value", "pieces")
+
+    def __init__(self, block: DeltaTarget, take_value: TakeValue, read: Sequence[tuple[int, str]]) -> None:
+        """Create it. `read`: position and member of each value that the machine reads."""
+        self._block = block
+        self._take_value = take_value
+        self._read = read
+        self.pieces: list[str] = block.pieces
+
+    def accept(self, delta: Match, /) -> Event:
+        """Record the values and the text. Returns the event."""
+        text, values, raw = cast("Delta", delta)
+        for position, member in self._read:
+            self._take_value(member, values[position], raw[position])
+        return self._block.accept(text)
 
 
-def _accept_with_value(
-    accept: Callable[[str], Event], take_value: TakeValue, position: int, member: str, delta: Delta
-) -> Event:
-    """Do what `_accept_delta` does for a single value, which is the usual number."""
-    text, values, raw = delta
-    take_value(member, values[position], raw[position])
-    return accept(text)
+class _NoTarget:
+    """The target of a machine that has had no template: it gets no delta."""
+
+    __slots__ = ("pieces",)
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+
+    def accept(self, delta: Match, /) -> Event:
+        """Raise an error."""
+        raise AssertionError("a delta was accepted without a template")
 
 
-def _no_template(match: Match) -> Event:
-    """Raise an error: a machine without a template must not accept a text."""
-    raise AssertionError("a text was accepted without a template")
+NO_TARGET = _NoTarget()
 
 
 class Encode(Protocol):

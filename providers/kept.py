@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import cast
 
-SHARED = frozenset({"provider", "make_id", "template"})
-"""Slots of a stream machine that contain no part of the answer."""
+SHARED = frozenset({"provider", "make_id", "target", "template"})
+"""Slots of a stream machine that contain no part of the answer, or one that the answer contains as well."""
 
 
 def kept_bytes(root: object) -> int:

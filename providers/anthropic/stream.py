@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..accumulate import CUT_SHORT, TextInProgress, ThinkingInProgress
+from ..accumulate import CUT_SHORT, Placed, TextInProgress, ThinkingInProgress
 from ..answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..delta_template import Path
 from ..dialect import MakeId, StreamMachine
@@ -26,7 +26,7 @@ from ..events import Event
 from ..json_values import JSON, JSONObject, MalformedJSONError, exactly_object, loads, mapping, objects, shown, string
 from ..provider import Provider
 from ..response import Response
-from .blocks import BlockReader, CallInProgress, ProviderBlockInProgress
+from .blocks import BlockReader, CallInProgress, Opened, ProviderBlockInProgress
 from .errors import error_in
 from .response import MESSAGE_MEMBERS, add_provider_data, add_usage, finish_reason
 
@@ -47,10 +47,7 @@ DELTA_MEMBERS = frozenset({"type", "stop_reason"})
 class MessagesStream(StreamMachine):
     """Converts one stream.
 
-    texts: the wire's index → the text block that has it.
-    thinkings: the wire's index → the thinking block that has it.
-    calls: the wire's index → the tool call that has it.
-    others: the wire's index → the provider's own block that has it.
+    opened: the wire's index → the block that has it. Redacted thinking, which has no deltas, is left out.
     stopped: calls whose stop event has come, but whose end is not delivered yet; None for none.
     latest: the index of the block that began last.
     started: whether `Start` was returned.
@@ -60,25 +57,19 @@ class MessagesStream(StreamMachine):
     """
 
     __slots__ = (
-        "calls",
         "latest",
-        "others",
+        "opened",
         "reader",
         "started",
         "stop_reason",
         "stopped",
-        "texts",
-        "thinkings",
         "usage_raw",
     )
 
     def __init__(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> None:
         super().__init__(provider, make_id, limits)
         self.reader: BlockReader = BlockReader(self.answer, provider.maker, make_id)
-        self.texts: dict[int, TextInProgress] = {}
-        self.thinkings: dict[int, ThinkingInProgress] = {}
-        self.calls: dict[int, CallInProgress] = {}
-        self.others: dict[int, ProviderBlockInProgress] = {}
+        self.opened: dict[int, Opened] = {}
         self.stopped: list[CallInProgress] | None = None
         self.latest: int = -1
         self.started: bool = False
@@ -150,7 +141,7 @@ class MessagesStream(StreamMachine):
         if not self.started:
             self.started = True
             events.append(self.answer.start(string(message, "model"), string(message, "id")))
-        for index in [*self.texts, *self.thinkings, *self.calls, *self.others]:
+        for index in list(self.opened):
             self._forget(index, events)
         self.latest = -1
         for index, block in enumerate(content):
@@ -173,9 +164,9 @@ class MessagesStream(StreamMachine):
         """Append a delta to the block at its index."""
         delta = _object(payload, "delta")
         index = self._index(payload)
-        other = self.others.get(index)
-        if other is not None:
-            other.apply(delta)
+        block = self.opened.get(index)
+        if isinstance(block, ProviderBlockInProgress):
+            block.apply(delta)
             return ()
         handle = DELTAS.get(string(delta, "type") or "")
         return () if handle is None else handle(self, index, delta)
@@ -212,10 +203,10 @@ class MessagesStream(StreamMachine):
         text = _text(delta, "text")
         if not text:
             return ()
-        block = self.texts.get(index)
-        if block is not None:
+        block = self.opened.get(index)
+        if isinstance(block, TextInProgress):
             return (block.delta(text),)
-        if self._is_taken(index):
+        if block is not None:
             return ()
         events = self._begin()
         self._open(index, {"type": "text", "text": text}, events)
@@ -223,8 +214,8 @@ class MessagesStream(StreamMachine):
 
     def citations_delta(self, index: int, delta: JSONObject) -> Sequence[Event]:
         """Add a citation to a text block."""
-        block, citation = self.texts.get(index), delta.get("citation")
-        if block is not None and type(citation) is dict:
+        block, citation = self.opened.get(index), delta.get("citation")
+        if isinstance(block, TextInProgress) and type(citation) is dict:
             block.cite((citation,))
         return ()
 
@@ -233,10 +224,10 @@ class MessagesStream(StreamMachine):
         text = _text(delta, "thinking")
         if not text:
             return ()
-        block = self.thinkings.get(index)
-        if block is not None:
+        block = self.opened.get(index)
+        if isinstance(block, ThinkingInProgress):
             return (block.delta(text),)
-        if self._is_taken(index):
+        if block is not None:
             return ()
         events = self._begin()
         self._open(index, {"type": "thinking", "thinking": text}, events)
@@ -244,16 +235,16 @@ class MessagesStream(StreamMachine):
 
     def signature_delta(self, index: int, delta: JSONObject) -> Sequence[Event]:
         """Append to the signature of a thinking block."""
-        block, signature = self.thinkings.get(index), _text(delta, "signature")
-        if block is not None and signature:
+        block, signature = self.opened.get(index), _text(delta, "signature")
+        if isinstance(block, ThinkingInProgress) and signature:
             block.signature_pieces.append(signature)
             block.state = self.reader.tag
         return ()
 
     def input_json_delta(self, index: int, delta: JSONObject) -> Sequence[Event]:
         """Append arguments to a tool call."""
-        block, text = self.calls.get(index), _text(delta, "partial_json")
-        return () if block is None or block.call.done else block.call.delta(text)
+        block, text = self.opened.get(index), _text(delta, "partial_json")
+        return block.call.delta(text) if isinstance(block, CallInProgress) and not block.call.done else ()
 
     def _begin(self) -> list[Event]:
         """Return the start event, if it was not returned yet: a server may omit `message_start`."""
@@ -267,14 +258,8 @@ class MessagesStream(StreamMachine):
         self._forget(index, events)
         self.latest = index
         opened = self.reader.open(wire, events)
-        if isinstance(opened, TextInProgress):
-            self.texts[index] = opened
-        elif isinstance(opened, ThinkingInProgress):
-            self.thinkings[index] = opened
-        elif isinstance(opened, CallInProgress):
-            self.calls[index] = opened
-        elif isinstance(opened, ProviderBlockInProgress):
-            self.others[index] = opened
+        if not isinstance(opened, Placed):
+            self.opened[index] = opened
 
     def _stop(self, index: int) -> Sequence[Event]:
         """End a block. Returns the events for arguments that were not streamed.
@@ -282,8 +267,8 @@ class MessagesStream(StreamMachine):
         The end of a call is delivered later: see the head of this file. A provider's own block is joined when the
         answer is read, because joining it at each stop would be quadratic.
         """
-        call = self.calls.get(index)
-        if call is None or call.stopped:
+        call = self.opened.get(index)
+        if not isinstance(call, CallInProgress) or call.stopped:
             return ()
         call.stopped = True
         if self.stopped is None:
@@ -303,8 +288,9 @@ class MessagesStream(StreamMachine):
     def _finish(self) -> Sequence[Event]:
         """End the message. Returns the last events."""
         events = self._begin()
-        for call in self.calls.values():
-            events.extend(call.settle())
+        for block in self.opened.values():
+            if isinstance(block, CallInProgress):
+                events.extend(block.settle())
         events.extend(self.answer.done(finish_reason(self.stop_reason), self.stop_reason))
         self._settle_others()
         self.ended = True
@@ -312,23 +298,17 @@ class MessagesStream(StreamMachine):
 
     def _settle_others(self) -> None:
         """Write the collected deltas into the provider's own blocks."""
-        for block in self.others.values():
-            block.settle()
+        for block in self.opened.values():
+            if isinstance(block, ProviderBlockInProgress):
+                block.settle()
 
     def _forget(self, index: int, events: list[Event]) -> None:
         """Release an index that the wire uses again. The block that had it has ended; an unfinished call is cut off."""
-        self.texts.pop(index, None)
-        self.thinkings.pop(index, None)
-        call = self.calls.pop(index, None)
-        if call is not None and not call.stopped:
-            events.extend(call.call.finish(complete=False))
-        other = self.others.pop(index, None)
-        if other is not None:
-            other.settle()
-
-    def _is_taken(self, index: int) -> bool:
-        """Return whether a block has this index."""
-        return index in self.texts or index in self.thinkings or index in self.calls or index in self.others
+        block = self.opened.pop(index, None)
+        if isinstance(block, CallInProgress) and not block.stopped:
+            events.extend(block.call.finish(complete=False))
+        elif isinstance(block, ProviderBlockInProgress):
+            block.settle()
 
     def _index(self, payload: JSONObject, step: int = 0) -> int:
         """Return the index of the event's block. Without one in the event, the latest plus `step` is used."""

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import manystream as ms
 from manystream.engine.answer_size import AnswerSize
 from manystream.engine.fast_path import FastPath
 from manystream.engine.limits import Limits
+from manystream.providers.delta_template import Match
+from manystream.providers.dialect import DeltaTarget
 from manystream.providers.registry import DIALECTS
 from tests.engine.one_stream import CASES, END, HEAD, Case, Stream, both, cases, chunk, delta, wire
 
@@ -182,9 +183,9 @@ def test_the_beginning_of_an_event_is_kept_once() -> None:
     path, size, delivered = FastPath(machine, AnswerSize(2**30)), len(usual), 0
 
     class Receiver:
-        def deliver(self, events: Iterable[ms.Event]) -> None:
+        def deliver_matches(self, target: DeltaTarget, matches: Iterable[Match]) -> None:
             nonlocal delivered
-            delivered += len(list(events))
+            delivered += len(list(matches))
 
     assert path.follow([("", usual[6:-2])], usual, Receiver()) is path
     assert path.read_events(usual[:60]) == path.beginning_bytes == 60

@@ -15,8 +15,8 @@ import manystream as ms
 from manystream.engine.answer_size import AnswerSize
 from manystream.engine.fast_path import FastPath
 from manystream.providers import delta_template
-from manystream.providers.delta_template import LARGEST_DELTA
-from manystream.providers.dialect import MAX_SHARED_TEMPLATES, StreamMachine
+from manystream.providers.delta_template import LARGEST_DELTA, Match
+from manystream.providers.dialect import MAX_SHARED_TEMPLATES, DeltaTarget, StreamMachine
 from manystream.providers.kept import kept_bytes
 from manystream.providers.registry import DIALECTS
 
@@ -378,11 +378,11 @@ def test_a_machine_with_values_is_no_reference_cycle() -> None:
     machine = machine_of("openai-chat")
     for _ in range(3):
         machine.feed("", VLLM_LOGPROBS % b'"x"')
-    answer = weakref.ref(machine.accept)
+    held = weakref.ref(machine.make_id)
     gc.disable()
     try:
         del machine
-        assert answer() is None
+        assert held() is None
     finally:
         gc.enable()
 
@@ -410,7 +410,7 @@ def test_one_stream_does_not_evict_what_others_share(dialect: str) -> None:
     }
 
     class Nobody:
-        def deliver(self, events: Iterable[ms.Event]) -> None:
+        def deliver_matches(self, target: DeltaTarget, matches: Iterable[Match]) -> None:
             pass
 
     fast_path = FastPath(machine, AnswerSize(2**30))

@@ -71,7 +71,8 @@ class MessageItem:
     before: the message directly before this one, or None. A server may send it again under another id.
     done: whether the whole item was read.
     phase: the item's `phase`, which is sent back, or None.
-    texts: position of a content part → its block.
+    texts: position of a content part → the index of its block in the answer. The garbage collector does not track a
+        dict of numbers.
     refusals: position of a content part → the pieces of the refusal.
     logprobs: position of a content part → its log probabilities.
     others: position of a content part of an unknown type → the part.
@@ -86,18 +87,25 @@ class MessageItem:
         self.kind: str = "message"
         self.done: bool = False
         self.phase: str | None = None
-        self.texts: dict[int, TextInProgress] = {}
+        self.texts: dict[int, int] = {}
         self.refusals: dict[int, list[str]] = {}
         self.logprobs: dict[int, list[JSON]] = {}
         self.others: dict[int, JSONObject] = {}
 
     def text(self, place: int) -> TextInProgress:
         """Return the block of a content part. It is made when its first text comes: an empty part is no block."""
-        block = self.texts.get(place)
+        block = self.text_at(place)
         if block is None:
-            block = self.texts[place] = self.answer.text()
+            block = self.answer.text()
+            self.texts[place] = block.index
             self._mark(block)
         return block
+
+    def text_at(self, place: int) -> TextInProgress | None:
+        """Return the block of a content part, or None if no text of the part has come."""
+        index = self.texts.get(place)
+        block = None if index is None else self.answer.blocks[index]
+        return block if isinstance(block, TextInProgress) else None
 
     def refusal(self, place: int, text: str) -> None:
         """Append to a refusal. It has no event; the response contains it."""
@@ -113,8 +121,8 @@ class MessageItem:
         """Read the whole item. Returns events for what was not delivered before."""
         self.done = True
         self.phase = string(item, "phase") or self.phase
-        for block in self.texts.values():
-            self._mark(block)
+        for place in self.texts:
+            self._mark(self.text(place))
         content = item.get("content")
         parts: list[JSON] = items(item, CONTENT)
         if type(content) is str or type(content) is dict:
@@ -149,9 +157,8 @@ class MessageItem:
     def _repeats(self, place: int, text: str) -> bool:
         """Return whether a part that came without deltas repeats the previous message's part."""
         before = self.before
-        if before is None or before.phase != self.phase or place not in before.texts:
-            return False
-        if "".join(before.texts[place].pieces) != text:
+        repeated = None if before is None or before.phase != self.phase else before.text_at(place)
+        if repeated is None or "".join(repeated.pieces) != text:
             return False
         self.answer.warn(REPEATED_ITEM)
         return True

@@ -32,11 +32,14 @@ class Output:
     """The items of one answer.
 
     answer: the answer that they build.
+    items: the items, in the order of their beginnings.
+    places: output index → the place in `items` of the latest item with that index. The garbage collector does not track
+        a dict of numbers.
     name: the provider's `maker`, the tag on everything that is sent back to it.
     is_history: whether the items come from a caller's history. There, two equal adjacent messages are two messages.
     """
 
-    __slots__ = ("answer", "at_index", "audio", "custom_tools", "is_history", "items", "make_id", "name", "open_calls")
+    __slots__ = ("answer", "audio", "custom_tools", "is_history", "items", "make_id", "name", "open_calls", "places")
 
     def __init__(self, answer: Accumulator, name: str, make_id: MakeId, *, is_history: bool = False) -> None:
         self.answer: Accumulator = answer
@@ -45,7 +48,7 @@ class Output:
         self.make_id: MakeId = make_id
         self.custom_tools: CustomTools | None = None  # until a response repeats the request's tools
         self.items: list[Item] = []
-        self.at_index: dict[int, Item] = {}
+        self.places: dict[int, int] = {}
         self.open_calls: dict[str, CallItem] = {}  # by call id, because another item may take over the index of a call
         self.audio: dict[str, list[str]] = {}  # sound, which belongs to no item: pieces of `data` and `transcript`
 
@@ -67,7 +70,7 @@ class Output:
         """Read a whole item. Returns events for what was not delivered before."""
         slot: Item | None = self.open_calls.pop(string(item, "call_id") or "", None)
         if slot is None:
-            slot = self.at_index.get(index)
+            slot = self._at(index)
             if slot is None or not comes_again(slot, item):
                 slot = self._begun(index, item)
         return slot.take(item)
@@ -82,7 +85,7 @@ class Output:
         for index, item in enumerate(output):
             if type(item) is not dict:
                 continue
-            slot = waiting.take(self.at_index.get(index), item)
+            slot = waiting.take(self._at(index), item)
             if slot is None:
                 slot = self._new(item)
             events.extend(slot.take(item))
@@ -124,9 +127,9 @@ class Output:
         Returns None if the index belongs to an item of another type.
         """
         index = integer(value, "output_index") or 0
-        slot = self.at_index.get(index)
+        slot = self._at(index)
         if slot is None:
-            slot = self.at_index[index] = self._new({"type": "message"})
+            slot = self._new_at(index, {"type": "message"})
         return slot if isinstance(slot, MessageItem) else None
 
     def reasoning_at(self, value: JSONObject) -> ReasoningItem | None:
@@ -135,9 +138,9 @@ class Output:
         Returns None if the index belongs to an item of another type.
         """
         index = integer(value, "output_index") or 0
-        slot = self.at_index.get(index)
+        slot = self._at(index)
         if slot is None:
-            slot = self.at_index[index] = self._new({"type": "reasoning"})
+            slot = self._new_at(index, {"type": "reasoning"})
         return slot if isinstance(slot, ReasoningItem) else None
 
     def call_at(self, value: JSONObject) -> CallItem | None:
@@ -145,14 +148,25 @@ class Output:
 
         A call without an earlier item is made when its item comes, because its name is not known before.
         """
-        slot = self.at_index.get(integer(value, "output_index") or 0)
+        slot = self._at(integer(value, "output_index") or 0)
         return slot if isinstance(slot, CallItem) else None
+
+    def _at(self, index: int) -> Item | None:
+        """Return the latest item with an output index, or None."""
+        place = self.places.get(index)
+        return None if place is None else self.items[place]
+
+    def _new_at(self, index: int, item: JSONObject) -> Item:
+        """Make the object for a new item, which takes over the output index."""
+        slot = self._new(item)
+        self.places[index] = len(self.items) - 1
+        return slot
 
     def _begun(self, index: int, item: JSONObject) -> Item:
         """Return the item under construction at an index if it may be this one, else a new one at that index."""
-        slot = self.at_index.get(index)
+        slot = self._at(index)
         if slot is None or slot.done or not fits(slot, item):
-            slot = self.at_index[index] = self._new(item)
+            slot = self._new_at(index, item)
         return slot
 
     def _new(self, item: JSONObject) -> Item:

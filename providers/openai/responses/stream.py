@@ -172,7 +172,7 @@ class ResponsesStream(StreamMachine):
     def annotation_added(self, value: JSONObject, data: bytes) -> Sequence[Event]:
         """Add a citation. One for text that has not come yet comes again with its item."""
         message, annotation = self.output.message_at(value), value.get("annotation")
-        block = None if message is None else message.texts.get(integer(value, "content_index") or 0)
+        block = None if message is None else message.text_at(integer(value, "content_index") or 0)
         if block is not None and type(annotation) is dict:
             block.cite((annotation,))
         return ()
