@@ -22,7 +22,7 @@ from .delivery import Receiver
 from .error_answer import EVENT_STREAM
 from .errors import hide_words, redacted, redacted_headers, transport_error
 from .fast_path import FastPath
-from .listener import Listener, Progress, Recorder, Tap
+from .listener import CONNECTED, DIALLING, HEAD, Listener, Recorder, Tap
 from .prepared import Prepared
 from .steps import Action, Steps
 
@@ -32,7 +32,8 @@ NO_CONTENT = frozenset({204, 205})
 """Successful statuses without a body. A call that receives one fails."""
 SENT = (Phase.SEND, Phase.HEAD, Phase.BODY)
 """Phases in which at least a part of the request may have been sent."""
-QUEUE = Phase.QUEUE
+QUEUE, SEND, BODY = Phase.QUEUE, Phase.SEND, Phase.BODY
+"""The phases of every attempt. CPython 3.11 needs a thousand instructions to find a member in its enum."""
 REQUEST_ID_HEADERS = ("x-request-id", "request-id", "x-goog-request-id", "apim-request-id", "x-ms-request-id", "cf-ray")
 
 
@@ -119,16 +120,16 @@ class Attempt(BodyOwner):
         first = self.phase is QUEUE
         self.phase = phase
         if first:
-            self._listener.on_progress(Progress.DIALLING)
+            self._listener.on_progress(DIALLING)
 
     def on_connection(self, connection: Connection, reused: bool) -> None:
         self.connection = connection
-        self.phase = Phase.SEND
+        self.phase = SEND
         exchange: Exchange = self
         if self._recorder is not None:
             exchange = self._tap = self._recorder.tap(self.prepared, self)
         connection.send(self.prepared.head, self.prepared.body, exchange, self._listener.label)
-        self._listener.on_progress(Progress.CONNECTED)
+        self._listener.on_progress(CONNECTED)
 
     def on_connect_failure(self, error: TransportError) -> None:
         self.failed(transport_error(error, streaming=False))
@@ -138,9 +139,9 @@ class Attempt(BodyOwner):
     def on_head(self, status: int, headers: RawHeaders) -> None:
         self.status = status
         self.headers: dict[str, str] = redacted_headers(headers_to_mapping(headers), self.prepared.secrets)
-        self.phase = Phase.BODY
+        self.phase = BODY
         self._body = self._choose_body()
-        self._listener.on_progress(Progress.HEAD)
+        self._listener.on_progress(HEAD)
 
     def _choose_body(self) -> Body | None:
         """Return the reader for the body; None if the body cannot be read. The attempt has failed then."""

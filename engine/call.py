@@ -17,7 +17,7 @@ from ..providers.events import Error, Event
 from ..providers.options import Retry
 from ..providers.response import Response
 from .attempt import Attempt
-from .call_state import ENDED, QUEUED, SENDING, CallState
+from .call_state import BACKOFF, CONNECTING, ENDED, QUEUED, READING, SENDING, CallState
 from .callbacks import OnCompletion, OnEvent
 from .clocks import LEAST_WAIT, Clocks
 from .completion import Completion
@@ -25,7 +25,7 @@ from .delivery import Counters, Delivery, Receiver
 from .directed import Directed
 from .ending import OPEN, STOPPED
 from .errors import callback_failed, cancelled, hide_words, internal, redacted
-from .listener import Progress
+from .listener import CONNECTED, DIALLING, Progress
 from .prepared import Prepared
 from .retry import retry_delay
 from .runtime import Runtime
@@ -170,6 +170,7 @@ class RunningCall(Directed):
         self._fail(error)
         try:
             self._stop()
+            self._step = STOPPED
         finally:
             self._runtime.soon(self)
 
@@ -268,11 +269,11 @@ class RunningCall(Directed):
 
     def on_progress(self, progress: Progress) -> None:
         loop = self._runtime.loop
-        if progress is Progress.DIALLING:
+        if progress is DIALLING:
             now = loop.clock()
-            self._leave_queue(CallState.CONNECTING, now)
+            self._leave_queue(CONNECTING, now)
             self._timings.queued = now - self._started
-        elif progress is Progress.CONNECTED:
+        elif progress is CONNECTED:
             self._leave_queue(SENDING, loop.now)
             elapsed = loop.now - self._started  # the loop read the clock when it sent the request
             if self._timings.queued is None:
@@ -281,7 +282,7 @@ class RunningCall(Directed):
             if self._paused:
                 self.pause()
         else:
-            self._enter(CallState.READING)
+            self._enter(READING)
             self._timings.first_byte = loop.clock() - self._started
             attempt, admission = self._attempt, self._admission
             if admission is not None and attempt is not None and 200 <= attempt.status < 300:
@@ -371,7 +372,7 @@ class RunningCall(Directed):
 
     def _back_off(self, delay: float) -> None:
         self._runtime.retried += 1
-        self._enter(CallState.BACKOFF)
+        self._enter(BACKOFF)
         self._disarm()
         when = self._runtime.loop.clock() + delay
         self._timer = self._runtime.timers.notify(min(when, self._deadline()[0]), self)

@@ -39,6 +39,9 @@ stay allocated until the call ends. For a larger buffer, the system does not all
 HEADS_KEPT = 256
 """The number of checked heads that an engine caches. A larger cache does not help requests with an id in a header."""
 
+MODELS_KEPT = 256
+"""The number of models whose provider an engine caches."""
+
 
 Head: TypeAlias = tuple[WireHead, Redaction, FreshKey | None]
 """A checked head, its secrets, and the object that writes the key into it if the key comes from a function."""
@@ -57,6 +60,7 @@ class Preparer:
         "_make_id",
         "_providers",
         "_proxy",
+        "_selected",
         "_shared",
         "_wall_clock",
     )
@@ -83,6 +87,7 @@ class Preparer:
         self._proxy = proxy
         self._keys: dict[str, str] = {}
         self._heads: dict[tuple[object, ...], Head] = {}
+        self._selected: dict[str, tuple[Shared, str]] = {}
         self._bases: dict[str, BaseURL] = {provider.name: base for provider, base in providers}
         self._shared: dict[str, Shared] = {one.name: self._shared_by_requests(one) for one in self._providers}
 
@@ -101,9 +106,9 @@ class Preparer:
         """Check and encode a request. Raises `InvalidRequestError`."""
         if not isinstance(request, Request):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidRequestError("request", f"must be a Request, not {type(request).__name__}")
-        provider, model = select(request.model, self._providers)
+        shared, model = self._select(request.model)
+        provider = shared.provider
         key = self._key(provider)
-        shared = self._shared[provider.name]
         wire = shared.dialect.encode(request, model, provider, stream=stream)
         head, secrets, fresh_key = self._head(request, wire, shared, key)
         if provider.idempotency_header is not None:
@@ -127,6 +132,16 @@ class Preparer:
         single.api_key = key
         shared = (self._environment, self._limits, self._make_id, self._wall_clock, self._proxy, self._buffered)
         return Preparer([(single, self._bases[provider.name])], *shared), single
+
+    def _select(self, model: str) -> tuple[Shared, str]:
+        """Return what the requests to the model's provider share, and the model's name there."""
+        known = self._selected.get(model) if type(model) is str else None
+        if known is None:
+            provider, name = select(model, self._providers)
+            known = self._shared[provider.name], name
+            if len(self._selected) < MODELS_KEPT:
+                self._selected[model] = known
+        return known
 
     def _key(self, provider: Provider) -> str:
         key = self._keys.get(provider.name)

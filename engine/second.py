@@ -17,7 +17,7 @@ from ..transport.timers import Timer
 from .attempt import Attempt
 from .call_state import CallState
 from .clocks import ERROR_BODY_SECONDS, LENGTH, Clock, timeout_error
-from .listener import Listener, Progress
+from .listener import CONNECTED, DIALLING, Listener, Progress
 from .runtime import Runtime
 from .spending import Reservation
 from .steps import Action
@@ -196,9 +196,9 @@ class Second(Listener):
         now = self._runtime.loop.clock()
         elapsed = now - self._call.started_at
         self._since = now
-        if progress is Progress.DIALLING:
+        if progress is DIALLING:
             self.state, self.queued = CallState.CONNECTING, elapsed
-        elif progress is Progress.CONNECTED:
+        elif progress is CONNECTED:
             self.state, self.connected = CallState.SENDING, elapsed
             self.queued = elapsed if self.queued is None else self.queued
             if self._call.is_paused:

@@ -12,12 +12,13 @@ from ..providers.errors import ProviderError
 from ..transport.errors import Phase
 from ..transport.timers import Deadline
 from .attempt import Attempt
-from .call_state import QUEUED, SENDING, CallState
+from .call_state import BACKOFF, CONNECTING, QUEUED, READING, SENDING, WAITING, CallState
 from .clocks import ERROR_BODY_SECONDS, LENGTH, UNTIMED, Clock, Clocks, next_deadline, timeout_error
 from .ending import OPEN, Ending
 from .prepared import Prepared
 
-TOTAL = Clock.TOTAL
+QUEUE, TOTAL = Clock.QUEUE, Clock.TOTAL
+"""The timeouts of a call that waits. CPython 3.11 needs a thousand instructions to find a member in its enum."""
 
 
 class Timed(Ending):
@@ -74,6 +75,8 @@ class Timed(Ending):
 
     def _seconds_queued(self) -> float:
         """Return the seconds for which an ended call waited to be sent."""
+        if self._queued_since == math.inf:
+            return self._queued_before
         ended = self._started + (self._timings.finished or 0.0)
         return self._queued_before + max(0.0, ended - self._queued_since)
 
@@ -87,7 +90,7 @@ class Timed(Ending):
         if state is SENDING and self._attempt is not None:
             connection = self._attempt.connection
             if connection is not None and connection.sent_at is not None:
-                return CallState.READING if connection.received else CallState.WAITING
+                return READING if connection.received else WAITING
         return state
 
     def _deadline(self) -> tuple[float, Clock]:
@@ -99,12 +102,12 @@ class Timed(Ending):
             # The usual case of a start, without a lookup in the tables.
             deadline = started + self._clocks.total
             own = self._queued_since - self._queued_before + self._clocks.queue
-            return (own, Clock.QUEUE) if own < deadline else (deadline, TOTAL)
+            return (own, QUEUE) if own < deadline else (deadline, TOTAL)
         if state is SENDING:
             state = self._state_now()
         if attempt is not None and attempt.steps is not None:
             return next_deadline(self._clocks, UNTIMED, started=started, state_since=since)
-        if state is CallState.CONNECTING:
+        if state is CONNECTING:
             since = started + (self._timings.queued or 0.0)
         elif connection is not None:
             if connection.paused:
@@ -115,7 +118,7 @@ class Timed(Ending):
                 since = connection.last_activity
                 return min(body, next_deadline(self._clocks, state, started=started, state_since=since))
             since = connection.last_activity
-            if state is CallState.WAITING and connection.sent_at is not None:
+            if state is WAITING and connection.sent_at is not None:
                 since = connection.sent_at
         return next_deadline(self._clocks, state, started=started, state_since=since)
 
@@ -124,6 +127,8 @@ class Timed(Ending):
 
         A timer that fires before the deadline is set again, so that received bytes need not change the timer.
         """
+        if self._step is not OPEN:
+            return  # an observer has ended the call
         deadline, _ = self._deadline()
         if self._state is SENDING and self._state_now() is SENDING:
             # When the request is sent, the first-byte timeout begins without a notification; it may be shorter.
@@ -144,7 +149,7 @@ class Timed(Ending):
         deadline, clock = self._deadline()
         if deadline <= self._runtime.loop.clock():
             self._expired(clock)
-        elif self._state is CallState.BACKOFF:
+        elif self._state is BACKOFF:
             self._set_out_again()
         else:
             self._timer = None
@@ -171,7 +176,7 @@ class Timed(Ending):
         """Return what the call was doing, for the message of a timeout."""
         origin = self._prepared.origin
         attempt = self._attempt
-        if self._state is CallState.CONNECTING and attempt is not None:
+        if self._state is CONNECTING and attempt is not None:
             step = {Phase.DNS: "looking up", Phase.TLS: "TLS handshake with", Phase.PROXY: "proxy tunnel to"}
             return f"{step.get(attempt.phase, 'connecting to')} {origin}"
         return f"{self._state_now().value}, {origin}"

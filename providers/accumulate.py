@@ -15,6 +15,8 @@ from typing import TypeAlias
 from .answer_limits import ANSWER_LIMITS, AnswerCount, AnswerLimits
 from .call_ids import TakenIds, unique_id
 from .events import (
+    STOP,
+    UNKNOWN,
     Done,
     Event,
     FinishReason,
@@ -235,7 +237,7 @@ class Accumulator(AnswerCount):
         self.call_ids: TakenIds | None = None
         self.model: str | None = None
         self.id: str | None = None
-        self.finish_reason: FinishReason = FinishReason.UNKNOWN
+        self.finish_reason: FinishReason = UNKNOWN
         self.raw_finish_reason: str | None = None
         self.usage: Usage | None = None
         self.refusal_pieces: list[str] | None = None
@@ -312,7 +314,7 @@ class Accumulator(AnswerCount):
                 cut = reason in CUT_SHORT and block is self.blocks[-1]
                 events.extend(block.finish(complete=not cut))
                 calls = calls or block.started
-        if calls and reason is FinishReason.STOP:
+        if calls and reason is STOP:
             reason = FinishReason.TOOL_USE
         self.finish_reason, self.raw_finish_reason = reason, raw
         if self.usage is None:

@@ -20,11 +20,11 @@ from collections.abc import Callable
 import h11
 
 from .chunked import ChunkDecoder, ChunkError
-from .connection_state import BODY, HEAD, State
+from .connection_state import BODY, CLOSED, HEAD, IDLE, State
 from .early_end import CUT_OFF, NO_RESPONSE, EarlyEnd, broken, cut_off, malformed, stale_seconds
 from .errors import Phase
 from .exchange import EventReader, Exchange, FastReader, Reader, WireHead
-from .framing import BodyEnd, framing
+from .framing import CHUNKED, CLOSE, LENGTH, framing
 from .liveness import is_quiet
 from .loop import Loop
 from .outgoing import ALL_SENT, Outgoing, Upload
@@ -117,7 +117,7 @@ class Connection(_HotSlots):
     ) -> None:
         self.sock: socket.socket | TLSSocket = sock
         self.origin: str = origin
-        self.state: State = State.IDLE
+        self.state: State = IDLE
         self.last_activity: float = loop.clock()
         self.idle_since: float = self.last_activity
         self.opened_at: float = self.last_activity
@@ -136,7 +136,7 @@ class Connection(_HotSlots):
         self._exchange: Exchange | None = None
         self._head_reader: HeadReader | None = None
         self._decoder: ChunkDecoder | None = None
-        self._body_end = BodyEnd.LENGTH
+        self._body_end = LENGTH
         self._remaining = 0
         self._keep_alive = False
         self._draining = -1  # number of bytes that may still be drained; -1: not draining
@@ -180,11 +180,11 @@ class Connection(_HotSlots):
         self._keep_alive = False
 
     def _begin_exchange(self, head: WireHead, exchange: Exchange, label: str) -> None:
-        assert self.state is State.IDLE and self._exchange is None, self
+        assert self.state is IDLE and self._exchange is None, self
         self._exchange = exchange
         self.label = label
         self._method = head.method
-        self.state = State.HEAD
+        self.state = HEAD
         self.received = 0
         self.sent_at = None
         self._began = self._loop.now
@@ -220,7 +220,7 @@ class Connection(_HotSlots):
         if outgoing:
             self.last_activity = self._loop.now
             self._flush()
-        if not outgoing and not outgoing.error and self.state is not State.CLOSED:
+        if not outgoing and not outgoing.error and self.state is not CLOSED:
             self._loop.watch(self, read=not self.paused, write=False)
             outgoing.report_sent()
 
@@ -298,8 +298,8 @@ class Connection(_HotSlots):
             self._broken(malformed(f"malformed response: a body of {frame.length} bytes"))
             return
         self._body_end, self._remaining, self._keep_alive = frame.end, frame.length, frame.keep_alive
-        self._decoder = ChunkDecoder() if frame.end is BodyEnd.CHUNKED else None
-        self.state = State.BODY
+        self._decoder = ChunkDecoder() if frame.end is CHUNKED else None
+        self.state = BODY
         if self._outgoing.unfinished and response.status_code >= 400:
             self._stop_sending()  # the server has responded before it has read the whole request
         exchange = self._exchange
@@ -308,9 +308,9 @@ class Connection(_HotSlots):
                 exchange.on_head(response.status_code, headers)
             except Exception as error:
                 self._exchange_failed(exchange, error)
-        if self.state is not State.BODY or self._exchange is not exchange:
+        if self.state is not BODY or self._exchange is not exchange:
             return
-        if frame.end is BodyEnd.LENGTH and frame.length == 0:
+        if frame.end is LENGTH and frame.length == 0:
             self._message_end(rest)
         elif rest:
             self._body(rest)
@@ -342,7 +342,7 @@ class Connection(_HotSlots):
         Returns the exchange's reader for the bytes that follow, if the body ends with the connection.
         """
         rest, ended = b"", False
-        if self._body_end is BodyEnd.LENGTH:
+        if self._body_end is LENGTH:
             rest = data[self._remaining :]
             data = data[: self._remaining]
             self._remaining -= len(data)
@@ -350,7 +350,7 @@ class Connection(_HotSlots):
         reader = self._deliver(data)
         if ended and self.state is BODY:
             self._message_end(rest)
-        if reader is None or self._body_end is not BodyEnd.CLOSE or self._exchange is None:
+        if reader is None or self._body_end is not CLOSE or self._exchange is None:
             return None
         return EventReader(reader)
 
@@ -394,30 +394,30 @@ class Connection(_HotSlots):
         self.served += 1
         if reusable:
             self._decoder = None
-            self.state = State.IDLE
+            self.state = IDLE
             self.idle_since = self._loop.now
             if self.paused:
                 self.resume()  # may read unexpected bytes and close the connection
-            if self.state is State.IDLE:
+            if self.state is IDLE:
                 self._on_idle(self)
         else:
             self.close()
 
     def _eof(self) -> None:
-        if self.state is State.BODY and self._body_end is BodyEnd.CLOSE:
+        if self.state is BODY and self._body_end is CLOSE:
             self._message_end(b"")
-        elif self.state is State.HEAD and not self.received:
+        elif self.state is HEAD and not self.received:
             self._broken(self._outgoing.reset or NO_RESPONSE)
         else:
-            end = cut_off(self._body_end, self._remaining) if self.state is State.BODY else CUT_OFF
+            end = cut_off(self._body_end, self._remaining) if self.state is BODY else CUT_OFF
             self._broken(self._outgoing.reset or end)
 
     def _broken(self, end: EarlyEnd) -> None:
         """Close the connection and end the exchange with an error."""
         exchange = self._exchange
-        waiting = self.state is State.HEAD and not self.received
+        waiting = self.state is HEAD and not self.received
         soon = self._loop.now - self._began <= self._stale_seconds
-        phase = Phase.BODY if self.state is State.BODY else Phase.SEND if self._outgoing.error else Phase.HEAD
+        phase = Phase.BODY if self.state is BODY else Phase.SEND if self._outgoing.error else Phase.HEAD
         failure = end.error(self.origin, phase, unread=soon and waiting and self.served > 0)
         self.close()
         if exchange is not None:
@@ -435,7 +435,7 @@ class Connection(_HotSlots):
     def drain(self) -> None:
         """Read the rest of a body that the call does not need, to reuse the connection. The owner limits the time."""
         self._release()
-        if self._body_end is BodyEnd.CLOSE or not self._keep_alive:
+        if self._body_end is CLOSE or not self._keep_alive:
             self.close()  # it could not be reused anyway
             return
         self._draining = DRAIN_BYTES
@@ -446,7 +446,7 @@ class Connection(_HotSlots):
 
     def pause(self) -> None:
         """Stop reading until `resume`. The kernel's buffer fills, and TCP's flow control stops the server."""
-        if not self.paused and self.state is not State.CLOSED:
+        if not self.paused and self.state is not CLOSED:
             self.paused = True
             self._loop.watch(self, read=False, write=bool(self._outgoing))
 
@@ -454,7 +454,7 @@ class Connection(_HotSlots):
         """Read again. `last_activity` is set to now, so the pause does not count as idle time."""
         if self.paused:
             self.paused = False
-            if self.state is not State.CLOSED:
+            if self.state is not CLOSED:
                 self.last_activity = self._loop.clock()
                 self._loop.watch(self, read=True, write=bool(self._outgoing))
                 if self._tls is not None and self._tls.buffered:
@@ -463,16 +463,16 @@ class Connection(_HotSlots):
     @property
     def idle(self) -> bool:
         """Whether the connection is open and carries no exchange."""
-        return self.state is State.IDLE
+        return self.state is IDLE
 
     @property
     def closed(self) -> bool:
         """Whether `close` was called."""
-        return self.state is State.CLOSED
+        return self.state is CLOSED
 
     def looks_alive(self) -> bool:
         """Return whether the connection is idle, with no byte, end or error to read. One system call."""
-        return self.state is State.IDLE and is_quiet(self.sock)
+        return self.state is IDLE and is_quiet(self.sock)
 
     def close(self) -> None:
         """Close the socket now. Idempotent. The exchange is not notified: the caller knows the reason.
@@ -482,7 +482,7 @@ class Connection(_HotSlots):
         """
         if self._removed:
             return
-        self.state = State.CLOSED
+        self.state = CLOSED
         self._head_reader = None
         self._outgoing.clear()
         self._loop.remove(self)

@@ -227,3 +227,14 @@ async def test_leaving_the_iterator_s_block_cancels_the_call() -> None:
                 if isinstance(event, ms.TextDelta):
                     break
         assert (await events.call.wait()).error_category is ms.ErrorCategory.CANCELLED
+
+
+async def test_a_call_that_was_cancelled_sets_no_timer() -> None:
+    """An observer may cancel the call while a read is processed, after which the timer is set for the next state."""
+    timeouts = ms.Timeouts(total=60)
+    async with open_peer(hang_after_request) as peer, ms.open_engine([peer.chat], timeouts=timeouts) as engine:
+        call = engine.start_stream(hello())
+        call.cancel()
+        call._running._arm()
+        assert call._running._timer is None
+        assert not (await call.wait()).success

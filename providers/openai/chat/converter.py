@@ -110,7 +110,7 @@ class ChatConverter(HistoryConverter):
 
     def _assistant(self, message: Message, parts: BlockWriter, where: str, warnings: list[str]) -> list[JSONObject]:
         """Return one message: content parts, calls, and the reasoning that the server wants back."""
-        writer = MessageWriter(self.provider, parts, warnings)
+        writer = MessageWriter(self.provider, warnings)
         texts = [block for block in message.content if isinstance(block, Text) and block.text]
         thinking = [block for block in message.content if isinstance(block, Thinking | RedactedThinking)]
         form = self.provider.profile.quirks.tool_call_id

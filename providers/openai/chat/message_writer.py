@@ -90,16 +90,20 @@ NOTHING_LEFT = WriterState(())
 class MessageWriter:
     """Writes the messages of one request, or of a segment of it."""
 
-    __slots__ = ("_answers", "_maker", "_messages", "_parts", "_quirks", "_waiting", "_warnings")
+    __slots__ = ("_answers", "_messages", "_provider", "_quirks", "_waiting", "_warnings")
 
-    def __init__(self, provider: Provider, parts: BlockWriter, warnings: list[str]) -> None:
-        self._maker = provider.maker
+    def __init__(self, provider: Provider, warnings: list[str]) -> None:
+        self._provider = provider
         self._quirks = provider.profile.quirks
-        self._parts = parts
         self._warnings = warnings
         self._messages: list[JSONObject] = []
         self._answers: dict[Place, tuple[ToolResult, Place]] = {}
         self._waiting: dict[str, list[Place]] = {}
+
+    @property
+    def _parts(self) -> BlockWriter:
+        """Writes content that is not one plain text, which few messages have."""
+        return BlockWriter(self._quirks, self._warnings)
 
     def write(self, messages: Sequence[Message], first: int, state: WriterState | None) -> Segment[WriterState] | None:
         """Return the wire messages, or None if they cannot be written apart from earlier ones (`prefix_cache.Write`).
@@ -271,7 +275,7 @@ class MessageWriter:
         """
         own = [block for block in thinking if isinstance(block, Thinking) and self._is_own(block.state)]
         if len(own) < len(thinking):
-            self._warnings.append(foreign_thinking(self._maker))
+            self._warnings.append(foreign_thinking(self._provider.maker))
         for block in own:
             wire.update(self._own_state(block.state))
         member = self._quirks.reasoning_return
@@ -295,10 +299,10 @@ class MessageWriter:
             wire[member] = text
 
     def _is_own(self, state: ProviderState | None) -> bool:
-        return state is not None and state.provider == self._maker
+        return state is not None and state.provider == self._provider.maker
 
     def _own(self, state: ProviderState | None) -> JSONObject:
-        return state.data if state is not None and state.provider == self._maker else {}
+        return state.data if state is not None and state.provider == self._provider.maker else {}
 
     def _own_state(self, state: ProviderState | None) -> JSONObject:
         return state_members(self._own(state))

@@ -130,7 +130,7 @@ def _messages(request: Request, system: str | list[Text], provider: Provider, wa
 
     def write(messages: Sequence[Message], first: int, state: WriterState | None) -> Segment[WriterState] | None:
         warned: list[str] = []
-        return MessageWriter(provider, BlockWriter(profile.quirks, warned), warned).write(messages, first, state)
+        return MessageWriter(provider, warned).write(messages, first, state)
 
     cache = prefix_cache_of(request)
     key = None if cache is None else ("openai-chat", profile, provider.maker)
