@@ -48,6 +48,9 @@ LARGEST_SHARED = 1024
 MOST_SEARCHED = 8
 """The number of places with a member's name that are tried to find the member."""
 
+BACKSLASH = ord("\\")
+"""As a number: `in` finds it in bytes ten times faster than bytes of length one (CPython 3.11)."""
+
 ZERO = ord("0")
 """The first character of a counter that does not match: a JSON number of several digits does not begin with 0."""
 
@@ -236,7 +239,7 @@ def learn(
     to_text, _, after = data.partition(quoted)
     # Without escapes, the only place with these bytes is the text's. With escapes, these bytes may belong to another
     # member while the text itself is escaped.
-    if b"\\" in data and not _is_place(to_text, after, path):
+    if BACKSLASH in data and not _is_place(to_text, after, path):
         return None
     to_counter = to_padding = b""
     counter = volatile.counter.search(to_text) if volatile.counter is not None else None

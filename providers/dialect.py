@@ -218,7 +218,7 @@ class StreamMachine(abc.ABC):
         target = cast("DeltaTarget", block)
         if isinstance(template, ValuesTemplate):
             assert reader_of_values is not None, "a dialect with volatile values reads them"
-            target = ValuesTarget(target, reader_of_values(), template.read)
+            target = cast("DeltaTarget", ValuesTarget(target, reader_of_values(), template.read))
         self.target, self._learned_at = target, len(block.pieces)
 
     def end(self, stray: bytes = b"") -> Sequence[Event]:
@@ -295,11 +295,12 @@ class ValuesTarget:
         self._read = read
         self.pieces: list[str] = block.pieces
 
-    def accept(self, delta: Match, /) -> Event:
+    def accept(self, delta: Delta, /) -> Event:
         """Record the values and the text. Returns the event."""
-        text, values, raw = cast("Delta", delta)
+        text, values, raw = delta
+        take_value = self._take_value
         for position, member in self._read:
-            self._take_value(member, values[position], raw[position])
+            take_value(member, values[position], raw[position])
         return self._block.accept(text)
 
 

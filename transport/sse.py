@@ -125,7 +125,7 @@ class SSEParser:
             self._swallow = False
             if chunk[0] == 0x0A:
                 chunk = chunk[1:]
-        if b"\r" in chunk:
+        if _CR in chunk:
             self._swallow = chunk[-1] == 0x0D
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         lines = chunk.split(b"\n")

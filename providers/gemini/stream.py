@@ -112,7 +112,7 @@ class GeminiStream(StreamMachine):
             return self.fail(malformed(f"Gemini sent an event that is not JSON: {error}", data))
         if event == ERROR:
             return self.fail(read_error(chunk, data))
-        events = self.take(exactly(chunk, data) if CALL in data else chunk, data)
+        events = self.take(exactly(chunk, data) if data.find(CALL) >= 0 else chunk, data)
         one = len(events) == 1 or (len(events) == 2 and type(events[0]) is Start)
         if one and type(chunk) is dict and has_only_text(chunk):
             self.expect_more(event, data, chunk, TEXT, events[-1], self._reader_of_values)
