@@ -203,7 +203,7 @@ class Accumulator(AnswerCount):
     call_ids: the ids of its tool calls; None before the first, and if they need not be unique.
     usage: the token counts; None before the first report.
     refusal_pieces: the texts of a refusal; None before the first.
-    warnings: as keys, in order.
+    warnings: as keys, in order; None before the first.
     """
 
     __slots__ = (
@@ -241,7 +241,7 @@ class Accumulator(AnswerCount):
         self.raw_finish_reason: str | None = None
         self.usage: Usage | None = None
         self.refusal_pieces: list[str] | None = None
-        self.warnings: dict[str, None] = {}  # untracked by the garbage collector, unlike a list
+        self.warnings: dict[str, None] | None = None
         self.provider_data: dict[str, JSON] = {}
 
     @property
@@ -252,6 +252,8 @@ class Accumulator(AnswerCount):
 
     def warn(self, warning: str) -> None:
         """Add a warning to the response, once."""
+        if self.warnings is None:
+            self.warnings = {}
         self.warnings[warning] = None
 
     def refuse(self, text: str) -> None:
@@ -334,7 +336,7 @@ class Accumulator(AnswerCount):
             model=self.model,
             id=self.id,
             refusal="".join(self.refusal_pieces) if self.refusal_pieces else None,
-            warnings=list(self.warnings),
+            warnings=list(self.warnings or ()),
             provider_data=self.provider_data,
         )
 

@@ -5,6 +5,7 @@ Must not know the environment (the engine looks keys up) nor any dialect's code.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast
 
@@ -102,7 +103,7 @@ class Provider:
         profile = self.profile
         if not profile.generic or self.name == profile.name:
             return profile.name
-        return f"{profile.name}:{self.name}"
+        return _named_maker(profile.name, self.name)
 
     def __repr__(self) -> str:
         where, mark, _ = str(self.base_url).partition("?")
@@ -127,6 +128,12 @@ def keys_of(provider: Provider) -> tuple[APIKey, ...]:
     """Return a provider's keys, if it has several; else an empty tuple."""
     keys: object = provider.api_key
     return cast("tuple[APIKey, ...]", keys) if isinstance(keys, tuple) else ()
+
+
+@functools.lru_cache(maxsize=256)
+def _named_maker(profile: str, name: str) -> str:
+    """Return the maker of a provider with a generic profile, as one object for all of its streams."""
+    return f"{profile}:{name}"
 
 
 def takes_block(provider: Provider, block: ProviderBlock) -> bool:

@@ -97,8 +97,8 @@ class ChatAnswer:
         self._message_state: JSONObject | None = None
         self._audio: AudioInProgress | None = None
         self._audio_place: Placed | None = None
-        self._others: dict[int, ChatAnswer] = {}
-        self._sources: dict[str, str] = {}
+        self._others: dict[int, ChatAnswer] | None = None  # until a second choice
+        self._sources: dict[str, str] | None = None  # until the first call, refusal or image
 
     def take(self, chunk: JSONObject, events: list[Event], data: bytes = b"") -> None:
         """Read one chunk, or a whole body. Raises `MalformedJSONError` if content would otherwise be lost.
@@ -233,6 +233,7 @@ class ChatAnswer:
             self._message(message, events)
 
     def _other(self, index: int) -> ChatAnswer:
+        self._others = self._others or {}
         other = self._others.get(index)
         if other is None:
             count = self.answer.count
@@ -274,6 +275,7 @@ class ChatAnswer:
 
     def _is_source(self, kind: str, member: str) -> bool:
         """Return whether content of this kind is read from this member, the first with any. Others repeat it."""
+        self._sources = self._sources or {}
         return self._sources.setdefault(kind, member) == member
 
     def _reasoning(self, member: str, text: str, events: list[Event]) -> None:
