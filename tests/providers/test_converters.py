@@ -400,6 +400,18 @@ def test_a_plain_result_is_unchanged_as_a_message(converter: type[HistoryConvert
     assert converter().decode_messages([UNPARSABLE[converter]]) == [ms.Message.tool_result("c", "sunny")]
 
 
+@pytest.mark.parametrize(
+    ("converter", "kind"),
+    [(ChatConverter, "text"), (AnthropicConverter, "text"), (ResponsesConverter, "input_text")],
+)
+@pytest.mark.parametrize("absent", [{}, {"text": None}], ids=["no text", "null"])
+def test_a_part_without_a_text_is_an_empty_one(
+    converter: type[HistoryConverter], kind: str, absent: JSONObject
+) -> None:
+    wire: JSONObject = {"role": "user", "content": [{"type": kind, **absent}]}
+    assert converter().decode_messages([wire]) == [ms.Message.user([ms.Text("")])]
+
+
 REFUSED: list[tuple[type[HistoryConverter], JSONObject, str]] = [
     (ChatConverter, {"role": "robot", "content": "x"}, r"messages\[0\].role: unknown role 'robot'"),
     (ChatConverter, {"role": "user", "content": [{"type": "smell"}]}, r"messages\[0\].content\[0\].type: unknown part"),

@@ -222,6 +222,8 @@ def test_an_answer_is_content_then_usage_then_finish_reason() -> None:
 def test_partial_usage_keeps_unknown_apart_from_zero() -> None:
     item = message_from_response(ms.Response([ms.Text("x")], usage=ms.Usage(output_tokens=0)))
     assert item == HistoryMessage("model", [TextPart("x"), UsagePart(None, 0)])
+    item = message_from_response(ms.Response([ms.Text("x")], usage=ms.Usage(input_tokens=7)))
+    assert item == HistoryMessage("model", [TextPart("x"), UsagePart(7, None)])
 
 
 def test_without_usage_and_finish_reason_there_are_no_such_parts() -> None:

@@ -55,3 +55,12 @@ def test_results_behind_an_item_of_an_odd_type_are_read(odd: Any) -> None:
     ]
     messages = ResponsesConverter().decode_messages(items)
     assert [message.role.value for message in messages] == ["user", "assistant", "tool"]
+
+
+@pytest.mark.parametrize("absent", [{}, {"output": None}], ids=["no output", "null"])
+def test_a_result_without_an_output_is_empty(absent: Any) -> None:
+    items = [
+        {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", **absent},
+    ]
+    assert ResponsesConverter().decode_messages(items)[-1] == Message.tool_result("c", "")

@@ -42,6 +42,8 @@ def test_anthropic_always_sends_one_and_thinking_raises_it() -> None:
 
 EXTRA: dict[str, tuple[str, dict[str, object], int | None]] = {
     "older member": ("chat", {"max_tokens": 40}, 40),
+    "one token": ("chat", {"max_completion_tokens": 1}, 1),
+    "no token": ("chat", {"max_completion_tokens": 0}, None),
     "several choices": ("chat", {"max_completion_tokens": 40, "n": 3}, 120),
     "junk": ("chat", {"max_tokens": "many"}, None),
     "true is no number": ("chat", {"max_tokens": True}, None),

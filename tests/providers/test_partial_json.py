@@ -201,6 +201,10 @@ def test_nesting_is_limited() -> None:
         (r"\u00e9", "é"),
         (r"\u00E9", "é"),
         (r"\ud83d\ude00", "😀"),
+        (r"\ud800\udc00", "\U00010000"),
+        (r"\udbff\udfff", "\U0010ffff"),
+        (r"\ud7ff", "\ud7ff"),
+        (r"\ue000", "\ue000"),
     ],
 )
 def test_every_escape_of_json_is_read(escape: str, character: str) -> None:
@@ -214,6 +218,8 @@ def test_every_escape_of_json_is_read(escape: str, character: str) -> None:
 def test_lone_surrogates_become_the_replacement_character() -> None:
     view, _ = fed(*'["\\ud83d", "\\ude00x", "\\ud83d\\ud83d\\ude00", "\\ud83dn"]')
     assert view.value == ["\ufffd", "\ufffdx", "\ufffd😀", "\ufffdn"]
+    view, _ = fed(*'["\\ud800", "\\udbff", "\\udc00", "\\udfff", "\\udbff\\ue000", "\\udbff\\udbff"]')
+    assert view.value == ["\ufffd", "\ufffd", "\ufffd", "\ufffd", "\ufffd\ue000", "\ufffd\ufffd"]
 
 
 def test_the_last_of_two_members_with_one_name_counts() -> None:

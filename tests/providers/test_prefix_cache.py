@@ -414,6 +414,16 @@ def test_errors_and_warnings_have_a_messages_position() -> None:
     assert "messages[203].content[0].tool_call_id" in str(encode("chat", conversation.request("m")))
 
 
+@pytest.mark.parametrize("name", ["anthropic", "gemini", "chat", "mistral"])
+def test_a_conversation_without_content_is_refused(name: str) -> None:
+    conversation = ms.Conversation()
+    conversation.extend([ms.Message.user("") for _ in range(16)])
+    failed = encode(name, conversation.request(PROVIDERS[name][1]))
+    assert isinstance(failed, tuple)
+    assert failed[0] == "messages"
+    assert failed[1].startswith("messages: contain nothing that ")
+
+
 def test_state_that_is_no_json_is_an_error() -> None:
     conversation = long_conversation()
     encode("anthropic", conversation.request("m"))

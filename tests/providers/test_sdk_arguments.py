@@ -199,6 +199,41 @@ def test_a_choice_of_tools_is_a_field_that_every_dialect_writes(
     assert body.get("tool_choice", {"type": "auto"}) == {"type": kind}
 
 
+FORMS: dict[str, tuple[dict[str, object], dict[str, object]]] = {
+    "json": ({"response_mime_type": "application/json"}, {"responseMimeType": "application/json"}),
+    "a word of a list": (
+        {"response_mime_type": "text/x.enum", "response_json_schema": {"type": "string", "enum": ["a"]}},
+        {"responseMimeType": "text/x.enum", "responseJsonSchema": {"type": "string", "enum": ["a"]}},
+    ),
+    "a schema alone": ({"response_json_schema": SCHEMA}, {"responseJsonSchema": SCHEMA}),
+}
+
+
+@pytest.mark.parametrize(("config", "sent"), FORMS.values(), ids=FORMS)
+def test_geminis_other_forms_of_an_answer_are_kept(config: dict[str, object], sent: dict[str, object]) -> None:
+    request = ms.Request.from_gemini(**BASES["gemini"], config=config)
+    assert request.response_schema is None
+    assert sent_by_us("gemini", dataclasses.replace(request, seed=3))["generationConfig"] == {**sent, "seed": 3}
+
+
+def test_only_the_types_of_a_schema_are_read_as_openapis() -> None:
+    values = [{"type": "STRING", "nullable": True}]
+    schema = {"type": "ARRAY", "items": {"anyOf": [{"type": "STRING"}, {"type": "OBJECT"}]}, "default": values}
+    tool = {"function_declarations": [{"name": "look", "parameters": schema}]}
+    request = ms.Request.from_gemini(**BASES["gemini"], config={"tools": [tool]})
+    assert request.tools[0].parameters == {
+        "type": "array",
+        "items": {"anyOf": [{"type": "string"}, {"type": "object"}]},
+        "default": values,
+    }
+
+
+def test_a_prompt_of_the_server_needs_no_input() -> None:
+    request = ms.Request.from_openai_responses(model="gpt-5", prompt={"id": "pmpt_1"})
+    assert sent_by_us("openai_responses", request) == {"model": "gpt-5", "prompt": {"id": "pmpt_1"}}
+    assert request.messages == [ms.Message.user([ms.Text("")])]
+
+
 # --- the call's own options ---
 
 

@@ -189,11 +189,12 @@ def test_a_reused_id_belongs_to_the_latest_call() -> None:
     ]
 
 
-def test_foreign_ids_are_always_replaced_by_the_same_id() -> None:
+@pytest.mark.parametrize("ids", [("fc.1|ü", "fc_1_ü"), ("fc\ud800", "fc\udfff")], ids=["accents", "surrogates"])
+def test_foreign_ids_are_always_replaced_by_the_same_id(ids: tuple[str, str]) -> None:
     history = [
         Message.user("a"),
-        Message(Role.ASSISTANT, [ToolCall("fc.1|ü", "look", "{}"), ToolCall("fc_1_ü", "look", "{}")]),
-        Message(Role.TOOL, [ToolResult("fc.1|ü", "rain"), ToolResult("fc_1_ü", "sun")]),
+        Message(Role.ASSISTANT, [ToolCall(id, "look", "{}") for id in ids]),
+        Message(Role.TOOL, [ToolResult(ids[0], "rain"), ToolResult(ids[1], "sun")]),
     ]
     wire = sent(*history)
     first, second = (part["id"] for part in wire[1]["content"])
