@@ -69,6 +69,23 @@ async def test_an_invalid_dialect_is_refused_at_open_engine(wrong: object) -> No
         await opened(ms.Provider(profile=profile_of(wrong)))  # type: ignore[arg-type]
 
 
+@pytest.mark.trio
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        (("Host", "sk-canary"), "'Host' is decided by the transport; leave it out"),
+        (("x-key", b"sk-canary"), "names and values must be text"),
+    ],
+    ids=["of the transport", "no text"],
+)
+async def test_a_key_s_header_is_checked(header: tuple[str, str], words: str) -> None:
+    dialect = replace(OWN, auth_headers=lambda provider, key: [header])
+    async with ms.open_engine([ms.Provider("sk-canary", profile=profile_of(dialect))]) as engine:
+        with pytest.raises(ms.InvalidRequestError) as caught:
+            engine.start_stream(ms.Request("m", [ms.Message.user("hello")]))
+    assert str(caught.value) == f"api_key: {words}"
+
+
 def test_a_plain_provider_needs_a_profile() -> None:
     cases: tuple[dict[str, str], ...] = ({}, {"profile": "groq"}, {"base_url": "http://127.0.0.1:9"})
     for given in cases:

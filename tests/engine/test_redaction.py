@@ -127,6 +127,7 @@ SECRETS = {
     "basic credentials": ({"Authorization": "Basic " + base64.b64encode(b"someone9:hunter2x!").decode()}, "hunter2x!"),
     "a user name": ({"Authorization": "Basic " + base64.b64encode(b"someone9:hunter2x!").decode()}, "someone9"),
     "any header": ({"X-Workspace": "ws_0123456789"}, "ws_0123456789"),
+    "eight characters": ({"X-Workspace": "ws_01234"}, "ws_01234"),
     "a cookie": ({"Cookie": "sid=12ab"}, "sid=12ab"),
 }
 
@@ -153,6 +154,10 @@ def test_a_proxy_s_credentials_are_secrets() -> None:
 def test_a_short_key_is_redacted_as_a_whole_word(key: str) -> None:
     assert redaction(key).hide(f"key '{key}' is wrong") == f"key '{REDACTED}' is wrong"
     assert redaction(key).hide(f"x{key} {key}x {key}-1") == f"x{key} {key}x {key}-1"
+
+
+def test_a_key_of_eight_characters_is_redacted_within_words() -> None:
+    assert redaction("hunter2x").hide("xhunter2xx user_hunter2x-1") == f"x{REDACTED}x user_{REDACTED}-1"
 
 
 HARMLESS = [

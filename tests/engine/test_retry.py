@@ -96,6 +96,18 @@ async def test_a_permanent_failure_is_reported_at_once(status: str) -> None:
 
 
 @pytest.mark.trio
+async def test_an_unusable_proxy_variable_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("https_proxy", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", "ftp://proxy.example:21")
+    async with ms.open_engine([ms.OpenAIChat("k", "https://models.example/v1")]) as engine:
+        completion = await engine.start_stream(hello()).wait()
+    assert completion.error is not None
+    assert (completion.attempts, completion.error.retryable) == (1, False)
+    assert completion.error.message == "HTTPS_PROXY: scheme 'ftp' is not supported; only http:// proxies are"
+
+
+@pytest.mark.trio
 async def test_an_overload_in_a_200_is_retried_before_any_event(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

@@ -13,6 +13,7 @@ from manystream.engine.credentials import find_key
 
 KEY = "sk-canary-from-a-file"
 PROVIDER = ms.Anthropic()
+OWN = ms.Profile(name="own", dialect="openai-chat", base_url="https://models.example/v1")
 
 
 @pytest.fixture
@@ -25,6 +26,21 @@ def file(tmp_path: Path) -> Path:
 
 def named(path: Path) -> dict[str, str]:
     return {"MANYSTREAM_CREDENTIALS": str(path)}
+
+
+@pytest.mark.parametrize(
+    ("provider", "message"),
+    [
+        (ms.Anthropic(), "api_key: 'anthropic' has no key: pass api_key=… or set ANTHROPIC_API_KEY"),
+        (ms.Gemini(), "api_key: 'google' has no key: pass api_key=… or set GEMINI_API_KEY or GOOGLE_API_KEY"),
+        (ms.Provider(profile=OWN), "api_key: 'own' has no key: pass api_key=…"),
+    ],
+    ids=["one variable", "two variables", "no variable"],
+)
+def test_a_missing_key_names_each_variable(provider: ms.Provider, message: str) -> None:
+    with pytest.raises(ms.InvalidRequestError) as caught:
+        find_key(provider, {})
+    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o400, 0o700])

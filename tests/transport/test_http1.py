@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 
 import h11
@@ -12,6 +13,7 @@ from manystream.transport.connection_state import State
 from manystream.transport.errors import Phase
 from manystream.transport.exchange import WireHead
 from manystream.transport.headers import validate_headers
+from manystream.transport.loop import PollerLoop
 from tests.support.exchanges import open_rig
 
 pytestmark = pytest.mark.trio
@@ -82,6 +84,23 @@ async def test_random_bodies_and_splits_agree_with_h11() -> None:
             assert exchange.body == read == body
             assert exchange.ended
             rig.server.recv(100_000)
+
+
+@pytest.mark.parametrize("kind", ["epoll", "selector"])
+async def test_a_closed_connection_is_not_watched(kind: str) -> None:
+    async with open_rig(kind) as rig:
+        rig.start()
+        await rig.settle()
+        # A child process that has inherited the descriptor keeps the socket open.
+        inherited = os.dup(rig.connection.sock.fileno())
+        try:
+            rig.connection.close()
+            rig.send(OK)
+            assert isinstance(rig.loop, PollerLoop)
+            assert rig.loop.tick() == 0
+        finally:
+            os.close(inherited)
+        assert rig.owner.closed == 1
 
 
 async def test_informational_responses_are_skipped() -> None:

@@ -192,6 +192,31 @@ async def test_a_server_that_reports_no_usage_is_estimated(autojump_clock: trio.
     assert 5 < figures.spent.input_tokens < 60
 
 
+PICTURE = ms.Image(data=b"\x89PNG" * 50, media_type="image/png")
+DOCUMENT = ms.File(data=b"%PDF-" * 50_000, media_type="application/pdf", name="a.pdf")
+
+
+@pytest.mark.parametrize(
+    ("messages", "tokens"),
+    [
+        ([ms.Message.user(PICTURE)], 1_500),
+        ([ms.Message.user([PICTURE, PICTURE])], 3_000),
+        ([ms.Message.user(DOCUMENT)], 4_500),
+        ([ms.Message.user("a"), ms.Message.tool_call("c", "f", "{}"), ms.Message.tool_result("c", [PICTURE])], 1_500),
+    ],
+    ids=["a picture", "two pictures", "a document of 250 kB", "in a tool's result"],
+)
+async def test_pictures_and_pages_count_as_tokens(
+    autojump_clock: trio.testing.MockClock, messages: list[ms.Message], tokens: int
+) -> None:
+    async with open_charged(Charged(), ms.Budget(input_tokens=100_000)) as engine:
+        call = engine.start_stream(ms.Request("m", messages, max_output_tokens=100))
+        await trio.sleep(0.01)
+        reserved = of(engine).reserved.input_tokens
+        call.cancel()
+    assert tokens < reserved < tokens + 250
+
+
 async def test_a_refused_key_costs_nothing_but_a_call(autojump_clock: trio.testing.MockClock) -> None:
     fault = answer(error_body("wrong key", code="invalid_api_key"), status="401 Unauthorized")
     async with open_charged(Charged(fault=fault), ms.Budget(usd=1.0, calls=5)) as engine:
