@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, TypeAlias, cast
@@ -16,7 +18,8 @@ from manystream.bench.figures import Figures, Result, StreamWatch, percentiles, 
 from manystream.bench.load import Load, Plan
 from manystream.cli import bench as bench_command
 from manystream.cli import main
-from manystream.cli.bench_report import Progress
+from manystream.cli.bench_report import Progress, result_lines
+from manystream.cli.terminal import Paint
 from manystream.engine import Completion, Engine, Timings
 from manystream.engine.credentials import is_loopback
 from manystream.providers.errors import ErrorCategory, ProviderError
@@ -100,7 +103,8 @@ def test_without_json_the_result_is_lines_of_text(bench: Bench, simulator: Simul
     assert lines["calls"].startswith("3 ok (")
     assert "0 failed" in lines["calls"]
     assert "per event" in lines["this client"]
-    assert {"first content", "gaps in a stream", "events", "whole call", "output tokens", "connections"} <= set(lines)
+    assert {"first content", "gaps in a stream", "events", "whole call", "connections"} <= set(lines)
+    assert re.fullmatch(r"[1-9][0-9,]*/s", lines["output tokens"].strip())
 
 
 def test_failures_are_counted_by_category_and_are_status_1(bench: Bench, simulator: Simulator) -> None:
@@ -131,16 +135,19 @@ def test_calls_cancelled_at_the_end_are_not_failures(bench: Bench, simulator: Si
     result = result_of(out)
     assert status == 0
     assert result["calls"] == {"ok": 0, "failed": 0, "unfinished": 2}
-    assert result["seconds"] == pytest.approx(0.3, abs=0.25)
-    assert result["gap"]["p50"] == pytest.approx(0.01, abs=0.008)
+    # Longer on a busy machine: only the lower bounds are certain.
+    assert result["seconds"] > 0.05
+    assert result["gap"]["p50"] > 0.002
 
 
 def test_without_a_url_the_simulator_answers_with_a_note(bench: Bench) -> None:
     status, out, err = bench("--simulate", "events=4", "-n", "3", "--dialect", "anthropic", "--json")
     assert status == 0
-    assert result_of(out)["simulated"] is True
+    result = result_of(out)
+    assert (result["model"], result["simulated"]) == ("simulated", True)
     assert not err
     status, out, err = bench("--simulate", "events=4", "-n", "3")
+    assert out.splitlines()[0].endswith(", openai-chat, model simulated: streams, 10 at a time, 10 s")
     assert "built-in simulator answers (events=4)" in err
 
 
@@ -305,6 +312,8 @@ def test_no_tokens_are_shown_if_the_server_reports_none() -> None:
     assert figures.tokens is None
     figures.on_completion(Completion(success=True, response=Response(), timings=Timings(finished=1.0)), 10)
     assert figures.tokens is None
+    (line,) = [line for line in result_lines(measured(0.01), Paint(sys.stdout)) if line.startswith("output tokens")]
+    assert line.endswith("  the server reported none")
 
 
 def test_percentiles_are_by_nearest_rank() -> None:

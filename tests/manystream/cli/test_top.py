@@ -142,11 +142,8 @@ def test_on_a_terminal_the_last_view_stays_at_the_end(engine: subprocess.Popen[s
         while shown.count(b"silent for longest") < 3:
             shown += os.read(ours, 65536)
         process.send_signal(signal.SIGINT)
-        try:
-            while data := os.read(ours, 65536):
-                shown += data
-        except OSError:
-            pass  # Linux reports the end of a terminal as this error
+        while data := read_terminal(ours):
+            shown += data
         os.close(ours)
         _, err = process.communicate(timeout=WAIT)
     assert process.returncode == 130
@@ -155,6 +152,34 @@ def test_on_a_terminal_the_last_view_stays_at_the_end(engine: subprocess.Popen[s
     _, _, last = shown.rpartition(b"\x1b[?1049l")
     assert b"silent for longest" in last
     assert b"anthropic" in last
+
+
+@pytest.mark.parametrize("options", [("--plain",), ("--once",), ("--once", "--json")], ids=" ".join)
+def test_on_a_terminal_these_options_print_lines(
+    engine: subprocess.Popen[str], folder: Path, options: tuple[str, ...]
+) -> None:
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    with start_top(folder, "--interval", "0.1", *options, stdout=theirs, text=False) as process:
+        os.close(theirs)
+        shown = b""
+        while shown.count(b"\n") < 2 and (data := read_terminal(ours)):
+            shown += data
+        process.send_signal(signal.SIGINT)
+        while data := read_terminal(ours):
+            shown += data
+        os.close(ours)
+        process.communicate(timeout=WAIT)
+    assert b"calls" in shown
+    assert b"\x1b" not in shown, "the screen is neither cleared nor redrawn"
+
+
+def read_terminal(descriptor: int) -> bytes:
+    """Return what a program wrote to a terminal; empty at the end, which Linux reports as an error."""
+    try:
+        return os.read(descriptor, 65536)
+    except OSError:
+        return b""
 
 
 def test_it_ends_with_the_engine(folder: Path, tmp_path: Path) -> None:

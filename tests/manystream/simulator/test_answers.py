@@ -284,6 +284,14 @@ def test_a_streams_events_have_these_names_in_this_order(simulator: Simulator, d
     assert [place for place, _ in itertools.groupby(places)] == [0, 1, 2]
 
 
+@pytest.mark.parametrize("dialect", ["openai-chat", "gemini"])
+@pytest.mark.parametrize("directive", ["kind=mixed,events=4,calls=1", "events=4,error=2,error-status=429"])
+def test_these_dialects_events_have_no_name(simulator: Simulator, dialect: str, directive: str) -> None:
+    answer = ask(simulator, dialect, directive)
+    assert len(answer.events) > 2
+    assert all(event.startswith(b"data: ") for event in answer.events)
+
+
 @pytest.mark.parametrize(
     ("status", "reason"),
     [

@@ -308,6 +308,16 @@ def test_a_refusal_has_the_servers_headers(server: str) -> None:
     assert dict(failure.headers) == REPORTS[server]
 
 
+@pytest.mark.parametrize(
+    ("requests_per_day", "reset"),
+    [(172_800, "500ms"), (86_400, "1s"), (11_520, "7.5s"), (1_440, "1m0s"), (24, "1h0m0s"), (10, "2h24m0s")],
+)
+def test_openai_writes_a_reset_as_go_prints_durations(requests_per_day: float, reset: str) -> None:
+    ticket = World(Limit(server="openai", requests_per_day=requests_per_day)).ask()
+    assert isinstance(ticket, Ticket)
+    assert dict(ticket.headers)["x-ratelimit-reset-requests"] == reset
+
+
 def test_anthropic_rounds_tokens_to_thousands_and_requests_never() -> None:
     world = World(
         Limit(
