@@ -436,6 +436,7 @@ class Transfer:
             self._running.timers.cancel(self._timer)
         if self._error is None and not self._ended:
             self._error = ClientTransportError(Fault.READ, "the response was closed")
+            self._wake()  # another task may be reading the body
         self._running.transfers.pop(self, None)
 
     # --- trace events ---

@@ -68,7 +68,9 @@ class TrioBackend:
 
     def serve(self, descriptor: int, turn: Callable[[], float]) -> Cancellable:
         """Call `turn` in a task of its own."""
-        return self.start(_serve, descriptor, turn)
+        service = _Service(descriptor, turn)
+        service.task = self.start(service.run)
+        return service
 
     def alarm(self, fire: Callable[[], None]) -> Alarm:
         """Return an alarm: a task that sleeps."""
@@ -168,23 +170,43 @@ class _Alarm:
             await trio.lowlevel.checkpoint()
 
 
-async def _serve(descriptor: int, turn: Callable[[], float]) -> None:
-    # trio's sleep takes whole milliseconds on epoll. A test's clock cannot move the kernel's timer.
-    timer = make_kernel_timer() if _in_real_time() else None
-    try:
-        while True:
-            await trio.lowlevel.wait_readable(descriptor)
-            while (pause := turn()) >= 0:
-                if not pause:
-                    await trio.lowlevel.checkpoint()
-                elif timer is None:
-                    await trio.sleep(pause)
-                else:
-                    timer.start(pause)
-                    await trio.lowlevel.wait_readable(timer.fileno())
-    finally:
-        if timer is not None:
-            timer.close()
+class _Service:
+    """A task that calls a function when a descriptor is readable, and after the pauses that the function asks for.
+
+    `_cancelled`: trio cancels a task where it waits next. A task that is about to run, or that cancels itself, must not
+    use the descriptor again, because its owner has closed it.
+    """
+
+    __slots__ = ("_cancelled", "_descriptor", "_turn", "task")
+
+    def __init__(self, descriptor: int, turn: Callable[[], float]) -> None:
+        self._descriptor = descriptor
+        self._turn = turn
+        self._cancelled = False
+        self.task: Cancellable | None = None
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        if self.task is not None:
+            self.task.cancel()
+
+    async def run(self) -> None:
+        # trio's sleep takes whole milliseconds on epoll. A test's clock cannot move the kernel's timer.
+        timer = make_kernel_timer() if _in_real_time() else None
+        try:
+            while not self._cancelled:
+                await trio.lowlevel.wait_readable(self._descriptor)
+                while not self._cancelled and (pause := self._turn()) >= 0:
+                    if not pause:
+                        await trio.lowlevel.checkpoint()
+                    elif timer is None:
+                        await trio.sleep(pause)
+                    else:
+                        timer.start(pause)
+                        await trio.lowlevel.wait_readable(timer.fileno())
+        finally:
+            if timer is not None:
+                timer.close()
 
 
 def _in_real_time() -> bool:

@@ -309,6 +309,41 @@ def test_a_response_that_is_half_read_can_be_closed_twice(run: Run, package: Mod
     run(main)
 
 
+@pytest.mark.filterwarnings("ignore:Async generator 'httpx:ResourceWarning")
+def test_closing_a_response_ends_another_task_s_read(run: Run, package: Module, adapter: Module) -> None:
+    """A program's stop button: one task reads a stream, another one closes it."""
+    ended: list[str] = []
+
+    async def main() -> None:
+        with serving(half_a_body) as server:
+            async with package.AsyncClient(transport=adapter.Transport(), timeout=None) as client:
+                response = await client.send(client.build_request("GET", server.url), stream=True)
+                read: list[bytes] = []
+
+                async def reading() -> None:
+                    with pytest.raises(package.ReadError, match="the response was closed"):
+                        async for piece in response.aiter_raw():
+                            read.append(piece)
+                    ended.append("reading")
+
+                async def closing() -> None:
+                    await eventually(lambda: read)
+                    for _ in range(5):
+                        await pause()  # the reader waits for the next piece
+                    await response.aclose()
+
+                if trio.lowlevel.in_trio_task():
+                    async with trio.open_nursery() as nursery:
+                        nursery.start_soon(reading)
+                        nursery.start_soon(closing)
+                else:
+                    await asyncio.gather(reading(), closing())
+                await closed_by_the_client(server)
+
+    run(main)
+    assert ended == ["reading"]
+
+
 def test_thousands_of_waiting_requests_can_be_cancelled(run: Run, package: Module, adapter: Module) -> None:
     count = 2000
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import socket
 from collections.abc import Iterator
 
@@ -92,3 +94,67 @@ async def test_a_cancelled_service_closes_its_timer(
         await wait_all_tasks_blocked()
         service.cancel()
     assert [timer.fileno() for timer in made if timer is not None] == [-1] * len(made)  # type: ignore[attr-defined]
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("attempt", range(5))  # trio shuffles the tasks that are ready
+async def test_a_service_cancelled_when_ready_is_not_called(attempt: int, caplog: pytest.LogCaptureFixture) -> None:
+    """The descriptor is readable and its task is about to run when the owner cancels and closes."""
+    pairs = [socket.socketpair(), socket.socketpair()]
+    called: list[int] = []
+
+    def turn(own: int) -> float:
+        called.append(own)
+        services[1 - own].cancel()
+        pairs[1 - own][0].close()
+        pairs[own][0].recv(1)
+        return WAIT
+
+    services = [TrioBackend().serve(pairs[own][0].fileno(), functools.partial(turn, own)) for own in range(2)]
+    await wait_all_tasks_blocked()
+    for _, far in pairs:
+        far.send(b"x")  # both are readable in the same iteration of trio
+    await wait_all_tasks_blocked()
+    assert len(called) == 1
+    services[called[0]].cancel()
+    await wait_all_tasks_blocked()
+    for near, far in pairs:
+        near.close()
+        far.close()
+    assert caplog.text == ""
+
+
+@pytest.mark.trio
+async def test_a_service_may_cancel_itself(
+    pair: tuple[socket.socket, socket.socket], caplog: pytest.LogCaptureFixture
+) -> None:
+    near, far = pair
+
+    def turn() -> float:
+        service.cancel()
+        near.close()
+        return WAIT
+
+    service = TrioBackend().serve(near.fileno(), turn)
+    await wait_all_tasks_blocked()
+    far.send(b"x")
+    await wait_all_tasks_blocked()
+    assert caplog.text == ""
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("attempt", range(5))
+async def test_an_alarm_cancelled_at_its_time_is_silent(attempt: int, autojump_clock: MockClock) -> None:
+    fired: list[int] = []
+
+    def fire(own: int) -> None:
+        fired.append(own)
+        alarms[own].set(math.inf)
+        alarms[1 - own].cancel()
+
+    alarms = [TrioBackend().alarm(functools.partial(fire, own)) for own in range(2)]
+    for alarm in alarms:
+        alarm.set(1)
+    await trio.sleep(2)
+    assert len(fired) == 1
+    alarms[fired[0]].cancel()
