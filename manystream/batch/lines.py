@@ -97,6 +97,7 @@ def read_line(data: bytes, number: int) -> Line:
     """Parse a line's object and its id. `number` is the line's number, from 1. Raises `LineError`."""
     if len(data) > LONGEST_LINE:
         raise LineError(f"is longer than {LONGEST_LINE:,} bytes, the limit of a line")
+    _check_encoding(data)
     try:
         members = loads_object(data)
     except MalformedJSONError as error:
@@ -109,6 +110,15 @@ def read_line(data: bytes, number: int) -> Line:
             return Line(number, id, members, len(data))
         raise LineError(f"{name}: must be text that is not empty, or a whole number")
     raise LineError("id: is missing; each line needs one, to find its answer and to resume the batch")
+
+
+def _check_encoding(data: bytes) -> None:
+    """Raise `LineError` for bytes that are not UTF-8. The parser would replace them, and a prompt would change."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        wrong = data[error.start]
+        raise LineError(f"is not UTF-8 text (byte {wrong:#04x} at {error.start}): save the file as UTF-8") from None
 
 
 def read_item(line: Line, choose_model: ChooseModel) -> Item:

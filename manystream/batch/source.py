@@ -7,6 +7,7 @@ Knows files. Must not know what a line means.
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import BinaryIO
@@ -22,6 +23,8 @@ PIECE = 64 * 1024
 async def read_lines(source: Path | BinaryIO) -> AsyncGenerator[list[tuple[int, bytes]], None]:
     """Yield the lines with their numbers (from 1), some at a time, without empty lines. Raises `OSError`.
 
+    A byte order mark before the first line is skipped: programs on Windows write it.
+
     A line of more than `LONGEST_LINE` bytes is cut to `LONGEST_LINE` + 1 bytes. `read_line` refuses it.
     """
     file = source.open("rb") if isinstance(source, Path) else source
@@ -32,6 +35,8 @@ async def read_lines(source: Path | BinaryIO) -> AsyncGenerator[list[tuple[int, 
             lines = await trio.to_thread.run_sync(_some_lines, file, abandon_on_cancel=True)
             if not lines:
                 return
+            if not number:
+                lines[0] = lines[0].removeprefix(codecs.BOM_UTF8)
             yield [(number + place, line) for place, line in enumerate(lines, 1) if line.strip()]
             number += len(lines)
     finally:

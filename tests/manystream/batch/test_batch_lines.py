@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import json
 from pathlib import Path
 
@@ -260,6 +262,47 @@ def test_an_invalid_line_is_refused_and_the_member_named(value: object, complain
 def test_an_unknown_member_is_refused_with_the_known_ones(member: str, value: object, known: str) -> None:
     with pytest.raises(LineError, match=rf"\.zz: is not a member of this form; its members are {known}$"):
         read(line("a", model="m", **{member: value}))
+
+
+@pytest.mark.parametrize(
+    ("data", "complaint"),
+    [
+        (
+            b'{"id": "a", "messages": [{"role": "user", "content": "caf\xe9"}]}',
+            r"is not UTF-8 text \(byte 0xe9 at 57\)",
+        ),
+        (b'{"id": "caf\xe9"}', "is not UTF-8 text"),
+        ('{"id": "a"}'.encode("utf-16"), "is not UTF-8 text .*: save the file as UTF-8"),
+    ],
+)
+def test_a_line_in_another_encoding_is_refused(data: bytes, complaint: str) -> None:
+    """Replacement characters would change the prompt, and nobody would notice."""
+    with pytest.raises(LineError, match=complaint):
+        read(data)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["file", "pipe"])
+def test_a_byte_order_mark_before_the_first_line_is_skipped(tmp_path: Path, stream: bool) -> None:
+    """Editors and shells on Windows write it."""
+    path = tmp_path / "p"
+    path.write_bytes(codecs.BOM_UTF8 + b'{"id": "a"}\r\n{"id": "b"}\r\n')
+
+    async def main() -> None:
+        source = io.BytesIO(path.read_bytes()) if stream else path
+        found = [entry async for some in read_lines(source) for entry in some]
+        assert found == [(1, b'{"id": "a"}\r\n'), (2, b'{"id": "b"}\r\n')]
+
+    trio.run(main)
+
+
+def test_a_file_of_a_byte_order_mark_alone_is_empty(tmp_path: Path) -> None:
+    path = tmp_path / "p"
+    path.write_bytes(codecs.BOM_UTF8)
+
+    async def main() -> None:
+        assert [entry async for some in read_lines(path) for entry in some] == []
+
+    trio.run(main)
 
 
 def test_lines_are_read_with_their_numbers(tmp_path: Path) -> None:
