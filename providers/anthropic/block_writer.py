@@ -12,7 +12,17 @@ from hashlib import sha256
 
 from ..errors import InvalidRequestError
 from ..json_values import JSON, JSONObject, MalformedJSONError, string
-from ..messages import CacheControl, File, Image, RedactedThinking, Text, Thinking, ToolCall, ToolResult
+from ..messages import (
+    CacheControl,
+    File,
+    Image,
+    ProviderState,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from ..omission_warnings import foreign_thinking, unsigned_thinking
 from ..provider import Provider
 
@@ -34,6 +44,12 @@ CITATION_TYPES = frozenset(
 
 FIRST_PARTY = "anthropic"
 """The profile that thinking with a signature and without a state is attributed to."""
+
+RESULT_KINDS = frozenset({"search_result", "tool_reference"})
+"""Types of blocks of a tool's result that only Anthropic understands. Others get the text that they contain."""
+
+DOCUMENT_OPTIONS = ("context", "citations")
+"""Members of a document beside its content and its title. They are sent as given."""
 
 INVALID_JSON = "INVALID_JSON"
 """The member for arguments that are no JSON object; the name is from Anthropic's guide."""
@@ -116,15 +132,27 @@ def wire_tool_call(block: ToolCall, call_id: str, maker: str, warnings: list[str
     return wire if block.cache_control is None else marked(wire, block.cache_control)
 
 
-def wire_tool_result(block: ToolResult, call_id: str, field: str, warnings: list[str]) -> JSONObject:
-    """Return a `tool_result` block. `field`: the block's place, for errors."""
+def given_to(state: ProviderState | None, maker: str) -> JSONObject:
+    """Return what a user's block has in Anthropic's own form; nothing if the form is another maker's.
+
+    Anthropic's form was given by the user, so each server of this dialect gets it.
+    """
+    return state.data if state is not None and state.provider in (maker, FIRST_PARTY) else {}
+
+
+def wire_tool_result(block: ToolResult, call_id: str, field: str, warnings: list[str], maker: str) -> JSONObject:
+    """Return a `tool_result` block.
+
+    field: the block's place, for errors.
+    maker: the provider that the block is sent to.
+    """
     content: JSON
     if isinstance(block.content, str):
         content = block.content
     else:
         parts: list[JSON] = []
         for position, part in enumerate(block.content):
-            wire_part = wire_part_of(part, f"{field}.content[{position}]", warnings)
+            wire_part = wire_part_of(part, f"{field}.content[{position}]", warnings, maker)
             if wire_part is not None:
                 parts.append(wire_part)
         content = parts
@@ -134,13 +162,14 @@ def wire_tool_result(block: ToolResult, call_id: str, field: str, warnings: list
     return wire if block.cache_control is None else marked(wire, block.cache_control)
 
 
-def wire_part_of(block: Text | Image | File, field: str, warnings: list[str]) -> JSONObject | None:
-    """Return a block that is allowed both in a user's message and in a tool's result."""
+def wire_part_of(block: Text | Image | File, field: str, warnings: list[str], maker: str) -> JSONObject | None:
+    """Return a block that is allowed both in a user's message and in a tool's result, for this maker."""
     if isinstance(block, Text):
-        return wire_text(block)
+        given = given_to(block.state, maker)
+        return given if string(given, "type") in RESULT_KINDS else wire_text(block)
     if isinstance(block, Image):
         return wire_image(block, field, warnings)
-    return wire_file(block, field)
+    return wire_file(block, field, maker)
 
 
 def wire_image(block: Image, field: str, warnings: list[str]) -> JSONObject:
@@ -161,17 +190,22 @@ def _image_source(block: Image | File, field: str) -> JSONObject:
     return {"type": "base64", "media_type": media_type, "data": base64.b64encode(block.data).decode("ascii")}
 
 
-def wire_file(block: File, field: str) -> JSONObject:
+def wire_file(block: File, field: str, maker: str) -> JSONObject:
     """Return a `document` block for a PDF or text, or an `image` block for an image.
+
+    maker: the provider that the block is sent to.
 
     Raises `InvalidRequestError` for any other media type, and for a text that is not UTF-8.
     """
     media_type = _media_type(block)
     if media_type.startswith("image/"):
         return marked({"type": "image", "source": _image_source(block, field)}, block.cache_control)
-    wire: dict[str, JSON] = {"type": "document", "source": _document_source(block, media_type, field)}
+    given = given_to(block.state, maker)
+    wire: dict[str, JSON] = {"type": "document"}
+    wire["source"] = given["source"] if "source" in given else _document_source(block, media_type, field)
     if block.name:
         wire["title"] = block.name
+    wire.update({name: given[name] for name in DOCUMENT_OPTIONS if name in given})
     return marked(wire, block.cache_control)
 
 

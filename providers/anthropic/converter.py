@@ -25,6 +25,7 @@ from ..messages import (
     Image,
     Message,
     ProviderBlock,
+    ProviderState,
     RedactedThinking,
     Role,
     Text,
@@ -34,7 +35,9 @@ from ..messages import (
 )
 from ..provider import Anthropic, Provider, takes_block
 from .block_writer import (
+    DOCUMENT_OPTIONS,
     INVALID_JSON,
+    RESULT_KINDS,
     wire_call_id,
     wire_part_of,
     wire_text,
@@ -114,9 +117,9 @@ class AnthropicConverter(HistoryConverter):
         if isinstance(block, ToolCall):
             return wire_tool_call(block, wire_call_id(block.id), self.provider.maker, warnings)
         if isinstance(block, ToolResult):
-            return wire_tool_result(block, wire_call_id(block.tool_call_id), where, warnings)
+            return wire_tool_result(block, wire_call_id(block.tool_call_id), where, warnings, self.provider.maker)
         if isinstance(block, Image | File):
-            return wire_part_of(block, where, warnings)
+            return wire_part_of(block, where, warnings, self.provider.maker)
         return block.data if takes_block(self.provider, block) else None
 
     # --- in ---
@@ -175,7 +178,7 @@ class AnthropicConverter(HistoryConverter):
         if kind == "tool_result":
             return self._tool_result(wire, where)
         if kind in ("text", "image", "document"):
-            return _part(wire, where)
+            return _part(wire, where, self.provider.maker)
         if not USER_KINDS.fullmatch(kind):
             raise HistoryError(f"{where}.type", f"unknown block {kind!r} in a user's message")
         return ProviderBlock(self.provider.maker, wire)
@@ -186,7 +189,8 @@ class AnthropicConverter(HistoryConverter):
         if content is None or type(content) is str:
             given = content or ""
         else:
-            given = [_part(part, f"{where}.content[{n}]") for n, part in enumerate(_blocks(content, where))]
+            maker, parts = self.provider.maker, _blocks(content, where)
+            given = [_result_part(part, f"{where}.content[{n}]", maker) for n, part in enumerate(parts)]
         call_id = string(wire, "tool_use_id") or ""
         return ToolResult(call_id, given, wire.get("is_error") is True, cache_control=read_mark(wire, where))
 
@@ -198,7 +202,20 @@ def _blocks(content: JSON, where: str) -> list[JSONObject]:
     return found
 
 
-def _part(wire: JSONObject, where: str) -> Text | Image | File:
+def _result_part(wire: JSONObject, where: str, maker: str) -> Text | Image | File:
+    """Read a block of a tool's result. One that only Anthropic understands is a text, and keeps its own form."""
+    kind = string(wire, "type")
+    if kind not in RESULT_KINDS:
+        return _part(wire, where, maker)
+    if kind == "tool_reference":
+        text = string(wire, "tool_name") or ""
+    else:
+        head = [string(wire, name) or "" for name in ("title", "source")]
+        text = "\n\n".join(["\n".join(filter(None, head)), *_texts(wire.get("content"))])
+    return Text(text, cache_control=read_mark(wire, where), state=ProviderState(maker, wire))
+
+
+def _part(wire: JSONObject, where: str, maker: str) -> Text | Image | File:
     """Read a block that is allowed both in a user's message and in a tool's result."""
     kind, mark = string(wire, "type"), read_mark(wire, where)
     if kind == "text":
@@ -206,13 +223,26 @@ def _part(wire: JSONObject, where: str) -> Text | Image | File:
     if kind not in ("image", "document"):
         raise HistoryError(f"{where}.type", f"unknown block {kind!r} in a tool's result")
     source = mapping(wire, "source")
+    given: JSONObject = {name: wire[name] for name in DOCUMENT_OPTIONS if wire.get(name) is not None}
     data, media_type = _data(source, where), string(source, "media_type")
     url, file_id = string(source, "url"), string(source, "file_id")
+    if kind == "document" and string(source, "type") == "content":
+        given["source"] = source
+        data, media_type = "\n\n".join(_texts(source.get("content"))).encode(), "text/plain"
     if (data, url, file_id) == (None, None, None):
         raise HistoryError(f"{where}.source", f"cannot be read: {dumps_text(source)[:200]}")
     if kind == "image":
         return Image(data, media_type, url, file_id, cache_control=mark)
-    return File(data, media_type, url, file_id, string(wire, "title"), cache_control=mark)
+    state = ProviderState(maker, given) if given else None
+    return File(data, media_type, url, file_id, string(wire, "title"), cache_control=mark, state=state)
+
+
+def _texts(content: JSON) -> list[str]:
+    """Return the texts of content that is one text or a list of blocks."""
+    if type(content) is str:
+        return [content]
+    blocks = content if type(content) is list else []
+    return [text for block in blocks if type(block) is dict and (text := string(block, "text"))]
 
 
 def _data(source: JSONObject, where: str) -> bytes | None:

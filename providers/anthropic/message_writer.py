@@ -217,7 +217,7 @@ class MessageWriter:
                 self._add_result(block, (number, position))
                 continue
             elif isinstance(block, (Image, File)):
-                wire = wire_part_of(block, _field(number, position), self.warnings)
+                wire = wire_part_of(block, _field(number, position), self.warnings, self.maker)
             elif type(block) is ProviderBlock:
                 wire = self._own(block)
             else:
@@ -242,7 +242,7 @@ class MessageWriter:
         if following == len(self.turns):
             self.turns.append(Turn("user"))
         field = "" if isinstance(block.content, str) else _field(*place)  # only errors about parts name it
-        wire = wire_tool_result(block, self.call_ids[call], field, self.warnings)
+        wire = wire_tool_result(block, self.call_ids[call], field, self.warnings, self.maker)
         self.turns[following].results.append(wire)
 
     def _turn(self, role: str) -> Turn:

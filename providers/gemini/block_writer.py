@@ -56,6 +56,9 @@ MEDIA_TYPES: dict[str, str] = {
 RESULT_MEDIA = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"})
 """Media types that a function's response may contain besides its JSON, from Gemini 3 on ("Function calling")."""
 
+MEDIA_ANNOTATIONS = ("partMetadata", "videoMetadata", "mediaResolution")
+"""Members of a part that a user adds to a file: the clip of a film, the resolution. They are sent as given."""
+
 FILES_COLLECTION = "files/"
 """The beginning of the name of an uploaded file."""
 
@@ -85,7 +88,7 @@ class BlockWriter:
         if isinstance(block, Thinking):
             return self._thinking(block)
         if isinstance(block, Image | File):
-            return {**self.media(block, field), **self._state(block.state)}
+            return {**self.media(block, field), **self._state(block.state), **self._annotations(block.state)}
         if isinstance(block, ProviderBlock):
             if takes_block(self._provider, block):
                 return block.data
@@ -177,6 +180,12 @@ class BlockWriter:
             return {}
         signature = string(state.data, "thoughtSignature")
         return {"thoughtSignature": signature} if signature else {}
+
+    def _annotations(self, state: ProviderState | None) -> JSONObject:
+        """Return the members that the user gave with a file."""
+        if state is None or state.provider != self._maker:
+            return {}
+        return {name: state.data[name] for name in MEDIA_ANNOTATIONS if name in state.data}
 
     def _file_address(self, file_id: str) -> str:
         """Return a file's URL. The files service names files `files/…`, but a part requires the whole URL."""

@@ -17,9 +17,9 @@ from ..dialect import Dialect
 from ..history.converter import HistoryConverter, Read
 from ..history.view import UNKNOWN_TOOL, HistoryError
 from ..json_values import JSON, JSONObject, dumps_text, mapping, objects, string, without_nulls
-from ..messages import Block, Message, Role, ToolCall, ToolResult
+from ..messages import Block, File, Image, Message, ProviderState, Role, Text, ToolCall, ToolResult
 from ..provider import Gemini, Provider
-from .block_writer import BlockWriter
+from .block_writer import MEDIA_ANNOTATIONS, BlockWriter
 from .dialect import DIALECT
 from .stream import ANNOTATIONS, PARTS, GeminiStream
 
@@ -97,7 +97,7 @@ class GeminiConverter(HistoryConverter):
                 blocks: list[Block] = []
                 if RESULT in part:
                     speaker = Role.TOOL
-                    blocks.append(self._result(mapping(part, RESULT), open_calls, names))
+                    blocks.append(self._result(mapping(part, RESULT), open_calls, names, place))
                 else:
                     blocks += self._blocks(part, place)
                     open_calls += [block for block in blocks if isinstance(block, ToolCall)]
@@ -115,10 +115,16 @@ class GeminiConverter(HistoryConverter):
         machine = GeminiStream(self.provider, self.make_id)
         machine.take({"candidates": [{"content": {"parts": [part]}}]}, b"")
         machine.finish()
-        return machine.response().content
+        content = machine.response().content
+        given: JSONObject = {name: part[name] for name in MEDIA_ANNOTATIONS if name in part}
+        for block in content if given else ():
+            if isinstance(block, Image | File):
+                signed = block.state.data if block.state is not None else {}
+                block.state = ProviderState(self.provider.maker, {**signed, **given})
+        return content
 
-    def _result(self, wire: JSONObject, open_calls: list[ToolCall], names: dict[str, str]) -> ToolResult:
-        """Read a result, and pair it with its call."""
+    def _result(self, wire: JSONObject, open_calls: list[ToolCall], names: dict[str, str], where: str) -> ToolResult:
+        """Read a result with the files in it, and pair it with its call."""
         name, call_id = string(wire, "name") or UNKNOWN_TOOL, string(wire, "id")
         call = next((c for c in open_calls if (c.id == call_id if call_id else c.name == name)), None)
         if call is not None:
@@ -129,7 +135,13 @@ class GeminiConverter(HistoryConverter):
         member = "output" if "output" in response else "error" if "error" in response else None
         value = response[member] if member is not None and len(response) == 1 else response
         text = value if type(value) is str else dumps_text(value)
-        return ToolResult(call_id, text, is_error=member == "error")
+        media = [
+            block
+            for position, part in enumerate(objects(wire, "parts"))
+            for block in self._blocks(without_nulls(part), f"{where}.{RESULT}.parts[{position}]")
+            if isinstance(block, Image | File)
+        ]
+        return ToolResult(call_id, [Text(text), *media] if media else text, is_error=member == "error")
 
 
 def _parts(writer: BlockWriter, block: Block, where: str, calls: dict[str, deque[ToolCall]]) -> list[JSONObject]:

@@ -321,9 +321,10 @@ def test_closing_a_response_ends_another_task_s_read(run: Run, package: Module, 
                 read: list[bytes] = []
 
                 async def reading() -> None:
+                    pieces = response.aiter_raw()
+                    read.append(await anext(pieces))
                     with pytest.raises(package.ReadError, match="the response was closed"):
-                        async for piece in response.aiter_raw():
-                            read.append(piece)
+                        await anext(pieces)
                     ended.append("reading")
 
                 async def closing() -> None:

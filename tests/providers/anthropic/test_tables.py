@@ -26,6 +26,8 @@ TABLES: dict[str, object] = {
         "search_result_location",
         "web_search_result_location",
     },
+    "block_writer.RESULT_KINDS": {"search_result", "tool_reference"},
+    "block_writer.DOCUMENT_OPTIONS": ("context", "citations"),
     "blocks.TOOL_CALL_MEMBERS": {"id", "input", "name", "type"},
     "blocks.OPENERS": {
         "text": "BlockReader.open_text",

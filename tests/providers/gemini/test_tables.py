@@ -78,6 +78,7 @@ TABLES: dict[str, object] = {
         "mov": "video/quicktime",
         "webm": "video/webm",
     },
+    "block_writer.MEDIA_ANNOTATIONS": ("partMetadata", "videoMetadata", "mediaResolution"),
     "block_writer.RESULT_MEDIA": {"application/pdf", "image/jpeg", "image/png", "image/webp", "text/plain"},
     "converter.USER_ROLES": ("user", "function", "tool"),
     "converter.PROVIDER_PARTS": {"codeExecutionResult", "executableCode", "toolCall", "toolResponse"},

@@ -1,0 +1,146 @@
+"""What a user's documents and a tool's results say beside their content stays, when a program adds a turn."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+import manystream as ms
+from tests.providers.sdk_bodies import READERS, sent_by_sdk, sent_by_us
+from tests.providers.sdk_examples import BASES, USER
+
+CITED = {"enabled": True}
+PNG = "iVBORw0KGgo="
+TEXT_SOURCE = {"type": "text", "media_type": "text/plain", "data": "The Rhine."}
+PARTS = [{"type": "text", "text": "The Rhine."}, {"type": "text", "text": "Big."}]
+PARTS_SOURCE = {"type": "content", "content": PARTS}
+SEARCH_RESULT = {
+    "type": "search_result",
+    "source": "https://example.org/rivers",
+    "title": "Rivers",
+    "content": PARTS,
+    "citations": CITED,
+}
+CLAUDE_CALL: dict[str, object] = {
+    "role": "assistant",
+    "content": [{"type": "tool_use", "id": "a", "name": "look", "input": {}}],
+}
+
+
+def claude_document(**members: object) -> dict[str, object]:
+    return {"type": "document", "source": TEXT_SOURCE, "title": "Rivers", **members}
+
+
+def claude_result(*content: object) -> list[object]:
+    result = {"type": "tool_result", "tool_use_id": "a", "content": list(content)}
+    return [USER, CLAUDE_CALL, {"role": "user", "content": [result]}]
+
+
+def gemini_clip(**members: object) -> list[object]:
+    return [{"role": "user", "parts": [{"fileData": {"fileUri": "https://youtu.be/x"}, **members}, {"text": "Hi"}]}]
+
+
+GEMINI_RESULT: list[object] = [
+    {"role": "user", "parts": [{"text": "Hi"}]},
+    {"role": "model", "parts": [{"functionCall": {"name": "look", "args": {}}}]},
+    {
+        "role": "user",
+        "parts": [
+            {
+                "functionResponse": {
+                    "name": "look",
+                    "response": {"output": "a picture"},
+                    "parts": [{"inlineData": {"mimeType": "image/png", "data": PNG}}],
+                }
+            }
+        ],
+    },
+]
+
+GIVEN: dict[str, tuple[str, str, list[object]]] = {
+    "citations": (
+        "anthropic",
+        "messages",
+        [{"role": "user", "content": [claude_document(citations=CITED)]}],
+    ),
+    "context": ("anthropic", "messages", [{"role": "user", "content": [claude_document(context="A lexicon.")]}]),
+    "a document in parts": (
+        "anthropic",
+        "messages",
+        [{"role": "user", "content": [claude_document(source=PARTS_SOURCE, citations=CITED)]}],
+    ),
+    "a document of one text": (
+        "anthropic",
+        "messages",
+        [{"role": "user", "content": [claude_document(source={"type": "content", "content": "The Rhine."})]}],
+    ),
+    "a search result": ("anthropic", "messages", claude_result(SEARCH_RESULT)),
+    "a cited document in a result": (
+        "anthropic",
+        "messages",
+        claude_result(claude_document(citations=CITED)),
+    ),
+    "a tool's reference": ("anthropic", "messages", claude_result({"type": "tool_reference", "tool_name": "look"})),
+    "a clip": ("gemini", "contents", gemini_clip(videoMetadata={"startOffset": "1s", "endOffset": "5s", "fps": 2})),
+    "a resolution": ("gemini", "contents", gemini_clip(mediaResolution={"level": "MEDIA_RESOLUTION_LOW"})),
+}
+
+
+@pytest.mark.parametrize(("sdk", "member", "items"), GIVEN.values(), ids=GIVEN)
+def test_the_rest_of_a_document_stays_when_a_turn_is_added(sdk: str, member: str, items: list[object]) -> None:
+    arguments = {**BASES[sdk], member: items}
+    request = READERS[sdk](**arguments)
+    assert sent_by_us(sdk, request)[member] == items
+    sent_by_sdk(sdk, arguments)  # the SDK takes it
+    answered = [*request.messages, ms.Message.assistant("Yes."), ms.Message.user("Why?")]
+    written: Any = sent_by_us(sdk, dataclasses.replace(request, messages=answered))[member]
+    assert written[: len(items)] == items
+
+
+def test_a_gateway_gets_the_citations_setting_too() -> None:
+    messages = [{"role": "user", "content": [claude_document(citations=CITED)]}]
+    request = ms.Request.from_anthropic(**{**BASES["anthropic"], "messages": messages})
+    changed = dataclasses.replace(request, messages=[*request.messages, ms.Message.assistant("Yes.")])
+    gateway = ms.Anthropic(base_url="https://gateway.example", name="gateway", api_key="any")
+    written: Any = sent_by_us("anthropic", changed, provider=gateway)
+    assert written["messages"][0] == messages[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (SEARCH_RESULT, "Rivers\nhttps://example.org/rivers\n\nThe Rhine.\n\nBig."),
+        ({"type": "tool_reference", "tool_name": "look"}, "look"),
+    ],
+)
+def test_another_provider_gets_the_text_of_a_result(content: object, text: str) -> None:
+    request = ms.Request.from_anthropic(**{**BASES["anthropic"], "messages": claude_result(content)})
+    written: Any = sent_by_us("openai", dataclasses.replace(request, extra_body=None))
+    assert written["messages"][2] == {"role": "tool", "tool_call_id": "a", "content": text}
+
+
+def test_another_provider_gets_the_text_of_a_document_in_parts() -> None:
+    messages = [{"role": "user", "content": [claude_document(source=PARTS_SOURCE)]}]
+    request = ms.Request.from_anthropic(**{**BASES["anthropic"], "messages": messages})
+    (block,) = request.messages[0].content
+    assert isinstance(block, ms.File)
+    assert (block.data, block.media_type, block.name) == (b"The Rhine.\n\nBig.", "text/plain", "Rivers")
+
+
+@pytest.mark.parametrize("sdk", ["gemini", "anthropic", "openai_responses", "openai"])
+def test_the_picture_of_a_function_s_result_stays(sdk: str) -> None:
+    request = ms.Request.from_gemini(model="gemini-3-pro-preview", contents=GEMINI_RESULT)
+    (result,) = request.messages[2].content
+    assert isinstance(result, ms.ToolResult)
+    assert result.text == "a picture"
+    changed = dataclasses.replace(request, messages=[*request.messages, ms.Message.user("Why?")], extra_body=None)
+    assert PNG in str(sent_by_us(sdk, changed))
+
+
+def test_the_picture_is_inside_a_result_for_gemini_3() -> None:
+    request = ms.Request.from_gemini(model="gemini-3-pro-preview", contents=GEMINI_RESULT)
+    changed = dataclasses.replace(request, messages=[*request.messages, ms.Message.user("Why?")])
+    written: Any = sent_by_us("gemini", changed)
+    assert written["contents"][2] == GEMINI_RESULT[2]
