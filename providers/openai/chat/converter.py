@@ -30,6 +30,7 @@ from ...messages import (
     ToolResult,
 )
 from ...provider import OpenAIChat, Provider
+from ..file_data import file_source, url_source
 from .answer import ChatAnswer
 from .block_writer import AUDIO_FORMATS, BlockWriter
 from .dialect import DIALECT
@@ -221,21 +222,19 @@ def _part(part: JSON, where: str) -> Text | Image | File:
     if kind == "file":
         source = mapping(wire, "file")
         file_id, name = string(source, "file_id"), string(source, "filename")
-        return (
-            File(file_id=file_id, name=name)
-            if file_id
-            else _file(string(source, "file_data") or "", name, f"{where}.file.file_data")
-        )
+        if file_id:
+            return File(file_id=file_id, name=name)
+        return _file(string(source, "file_data") or "", name, f"{where}.file.file_data", plain=True)
     raise HistoryError(f"{where}.type", f"unknown part {kind!r}")
 
 
-def _file(url: str, name: str | None, where: str) -> File:
-    """Return a file with the bytes of a data URL (RFC 2397), or with the URL itself."""
-    head, comma, data = url.partition(",")
-    if not head.startswith("data:") or not comma:
-        return File(url=url, name=name)
-    media_type = head.removeprefix("data:").partition(";")[0]
-    return File(data=_decoded(data, where), media_type=media_type, name=name)
+def _file(text: str, name: str | None, where: str, *, plain: bool = False) -> File:
+    """Return a file with its bytes or its URL. `plain`: base64 text is allowed, too."""
+    try:
+        data, media_type, url = file_source(text, name) if plain else url_source(text)
+    except ValueError as error:
+        raise HistoryError(where, str(error)) from None
+    return File(data, media_type, url, name=name)
 
 
 def _decoded(data: str, where: str) -> bytes:

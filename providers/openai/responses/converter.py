@@ -9,7 +9,6 @@ Adjacent items of the assistant are one message, and so are adjacent results: th
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
@@ -22,6 +21,7 @@ from ...json_values import JSON, JSONObject, MalformedJSONError, string
 from ...messages import Block, File, Image, Message, ProviderBlock, ProviderState, Role, Text, Thinking, ToolCall
 from ...messages import ToolResult as Result
 from ...provider import OpenAIResponses, Provider, takes_block
+from ..file_data import Source, file_source, url_source
 from .block_writer import BlockWriter
 from .dialect import DIALECT
 from .message_writer import OUTPUT_KIND, wire_call_id
@@ -196,17 +196,18 @@ def _part(part: JSON, where: str) -> Text | Image | File:
         known: Literal["low", "high"] | None = "low" if detail == "low" else "high" if detail == "high" else None
         return Image(data, media_type, url, string(wire, "file_id"), known)
     if kind == "input_file":
-        data, media_type, url = _source(string(wire, "file_data") or string(wire, "file_url"), where)
-        return File(data, media_type, url, string(wire, "file_id"), string(wire, "filename"))
+        name, given = string(wire, "filename"), string(wire, "file_data")
+        if given:
+            data, media_type, url = _source(given, f"{where}.file_data", name, plain=True)
+        else:
+            data, media_type, url = _source(string(wire, "file_url"), where)
+        return File(data, media_type, url, string(wire, "file_id"), name)
     raise HistoryError(f"{where}.type", f"unknown part {kind!r}")
 
 
-def _source(url: str | None, where: str) -> tuple[bytes | None, str | None, str | None]:
-    """Return a data URL's bytes and media type (RFC 2397), or the URL itself."""
-    head, comma, data = (url or "").partition(",")
-    if not head.startswith("data:") or not comma:
-        return None, None, url
+def _source(text: str | None, where: str, name: str | None = None, *, plain: bool = False) -> Source:
+    """Return the bytes and media type of a picture or file, or its URL. `plain`: base64 text is allowed, too."""
     try:
-        return base64.b64decode(data, validate=True), head.removeprefix("data:").partition(";")[0], None
-    except ValueError:  # not base64, or not ASCII
-        raise HistoryError(where, "is not base64 text") from None
+        return file_source(text or "", name) if plain else url_source(text)
+    except ValueError as error:
+        raise HistoryError(where, str(error)) from None

@@ -1,0 +1,55 @@
+"""Reads the data and the URLs of files in OpenAI's requests: data URLs (RFC 2397), plain base64 text, other URLs."""
+
+from __future__ import annotations
+
+import base64
+from typing import TypeAlias
+
+MEDIA_TYPES: dict[str, str] = {
+    "csv": "text/csv",
+    "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    "html": "text/html",
+    "json": "application/json",
+    "md": "text/markdown",
+    "pdf": "application/pdf",
+    "pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+    "txt": "text/plain",
+    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    "xml": "application/xml",
+}
+"""Extension of a file's name → media type, for data without one. Other files are `UNKNOWN`."""
+
+UNKNOWN = "application/octet-stream"
+PDF_BEGIN = b"%PDF-"
+
+
+Source: TypeAlias = tuple[bytes | None, str | None, str | None]
+"""A file's bytes with their media type, or its URL."""
+
+
+def url_source(url: str | None) -> Source:
+    """Return a data URL's bytes and media type, or the URL itself. Raises `ValueError` for bytes that are no base64."""
+    head, comma, data = (url or "").partition(",")
+    if not head.startswith("data:") or not comma:
+        return None, None, url
+    return _decoded(data, "is not base64 text"), head.removeprefix("data:").partition(";")[0], None
+
+
+def file_source(data: str, name: str | None) -> Source:
+    """Return the bytes and media type of a file's data, or its URL. Raises `ValueError` for any other text.
+
+    The data is a data URL, or base64 text without a media type. Some servers take another URL in its place.
+    """
+    if not data or ":" in data[:32]:  # base64 has no colon, a URL has one after its scheme
+        return url_source(data)
+    decoded = _decoded(data, "is neither a URL nor base64 text")
+    ending = (name or "").rpartition(".")[2].lower()
+    media_type = "application/pdf" if decoded.startswith(PDF_BEGIN) else MEDIA_TYPES.get(ending, UNKNOWN)
+    return decoded, media_type, None
+
+
+def _decoded(text: str, complaint: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:  # not base64, or not ASCII
+        raise ValueError(complaint) from None
