@@ -88,6 +88,9 @@ class BlockWriter:
         if isinstance(block, Thinking):
             return self._thinking(block)
         if isinstance(block, Image | File):
+            if block.data == b"":
+                self._warnings.append(f"{field}: left out, the file has no bytes")
+                return None
             return {**self.media(block, field), **self._state(block.state), **self._annotations(block.state)}
         if isinstance(block, ProviderBlock):
             if takes_block(self._provider, block):

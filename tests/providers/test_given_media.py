@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import manystream as ms
+from manystream.providers.registry import DIALECTS
 from tests.providers.sdk_bodies import READERS, sent_by_sdk, sent_by_us
 from tests.providers.sdk_examples import BASES, USER
 
@@ -189,3 +190,13 @@ def test_a_file_s_url_stays_a_url() -> None:
     part = {"type": "input_file", "file_url": "https://example.org/a.pdf"}
     request = ms.Request.from_openai_responses(model="gpt-5", input=[{"role": "user", "content": [part]}])
     assert request.messages[0].content == [ms.File(url="https://example.org/a.pdf")]
+
+
+def test_sound_that_is_only_an_id_is_not_sent_to_gemini() -> None:
+    """OpenAI keeps the sound of its answers, so the history has no bytes of it."""
+    messages = [USER, {"role": "assistant", "audio": {"id": "audio_1"}}, USER]
+    request = ms.Request.from_openai(model="gpt-audio", messages=messages)
+    provider = ms.Gemini(api_key="any")
+    encoded = DIALECTS["gemini"].encode(request, "gemini-2.5-flash", provider, stream=False)
+    assert b"inlineData" not in encoded.body
+    assert encoded.warnings == ["messages[1].content[0]: left out, the file has no bytes"]
