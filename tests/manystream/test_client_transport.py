@@ -12,7 +12,6 @@ from typing import Any
 
 import anyio
 import pytest
-import trio
 import trustme
 
 import manystream as ms
@@ -30,6 +29,7 @@ from tests.support.threaded_server import (
     hang,
     serving,
     slow_trace,
+    together,
     wait_for_the_gate,
 )
 from tests.support.waiting import eventually, pause
@@ -436,12 +436,7 @@ def test_closing_a_transport_ends_what_runs(run: Run, package: Module, adapter: 
             await transport.aclose()
 
         with serving(serve) as server:
-            if trio.lowlevel.in_trio_task():
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(request)
-                    nursery.start_soon(close)
-            else:
-                await asyncio.gather(request(), close())
+            await together(request, close)
             await closed_by_the_client(server)
         assert ended
 

@@ -30,6 +30,7 @@ from tests.support.threaded_server import (
     half_a_body,
     hang,
     serving,
+    together,
 )
 from tests.support.waiting import eventually, pause
 
@@ -333,12 +334,7 @@ def test_closing_a_response_ends_another_task_s_read(run: Run, package: Module, 
                         await pause()  # the reader waits for the next piece
                     await response.aclose()
 
-                if trio.lowlevel.in_trio_task():
-                    async with trio.open_nursery() as nursery:
-                        nursery.start_soon(reading)
-                        nursery.start_soon(closing)
-                else:
-                    await asyncio.gather(reading(), closing())
+                await together(reading, closing)
                 await closed_by_the_client(server)
 
     run(main)

@@ -154,6 +154,16 @@ async def closed_by_the_client(server: Server) -> None:
     await eventually(lambda: server.ended.acquire(blocking=False))
 
 
+async def together(*functions: Callable[[], Awaitable[object]]) -> None:
+    """Run the functions at the same time, on asyncio or trio."""
+    if not trio.lowlevel.in_trio_task():
+        await asyncio.gather(*(function() for function in functions))
+        return
+    async with trio.open_nursery() as nursery:
+        for function in functions:
+            nursery.start_soon(function)
+
+
 async def cancelled_after(function: Callable[[], Awaitable[object]], condition: Callable[[], object]) -> None:
     """Run the function in a task, and cancel it once the condition holds."""
 
