@@ -24,7 +24,7 @@ from ...provider import OpenAIResponses, Provider, takes_block
 from ..file_data import Source, file_source, url_source
 from .block_writer import BlockWriter
 from .dialect import DIALECT
-from .message_writer import OUTPUT_KIND, wire_call_id
+from .message_writer import OUTPUT_KIND, reasoning_item, wire_call_id
 from .output import Output
 
 SYSTEM_ROLES = ("system", "developer")
@@ -111,7 +111,7 @@ class ResponsesConverter(HistoryConverter):
             return {"type": OUTPUTS[0], "call_id": wire_call_id(block.tool_call_id), "output": output}
         if isinstance(block, Thinking):
             state = self._state(block.state)
-            return {"type": "reasoning", "summary": [], **state} if state else None
+            return reasoning_item(state) if state else None
         return block.data if isinstance(block, ProviderBlock) and takes_block(self.provider, block) else None
 
     def _state(self, state: ProviderState | None) -> JSONObject:

@@ -267,7 +267,7 @@ class MessageWriter:
             self.warnings.append(foreign_thinking(self.maker))
         elif (self.stores and state) or state.get("encrypted_content") or state.get("content"):
             self.reasons = True
-            self.items.append({"type": "reasoning", "summary": [], **state})
+            self.items.append(reasoning_item(state))
         else:
             self.warnings.append("messages: reasoning without its ciphertext is not sent; the server keeps none")
 
@@ -350,6 +350,11 @@ class MessageWriter:
                     continue
             kept.append(item)
         return kept
+
+
+def reasoning_item(state: JSONObject) -> JSONObject:
+    """Return the item of a thought. A type in its state is ignored: a thought is never another kind of item."""
+    return {"type": "reasoning", "summary": [], **{name: value for name, value in state.items() if name != "type"}}
 
 
 def without_loose_reasoning(items: list[JSONObject]) -> list[JSONObject]:

@@ -303,6 +303,11 @@ def test_reasoning_without_a_following_item_is_left_out() -> None:
     assert kinds(Message.assistant([thinking, thinking, Text("a")])) == ["reasoning", "reasoning", "message"]
 
 
+def test_a_thought_is_always_a_reasoning_item() -> None:
+    thinking = Thinking("Hm.", state=ProviderState(OURS, {**ENCRYPTED, "type": "custom_tool_call"}))
+    assert items(Message.user("q"), Message.assistant([thinking, Text("a")]))[1] == {"type": "reasoning", **ENCRYPTED}
+
+
 def test_provider_blocks_are_sent_back_unchanged_in_order() -> None:
     search: JSONObject = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}}  # fmt: skip  # noqa: E501
     assert items(Message.assistant([ProviderBlock(OURS, search), Text("a")]))[0] == search
