@@ -92,7 +92,7 @@ class Reach:
         """
         by_file: dict[str, list[str]] = defaultdict(list)
         for function in self._noticed.get((mutant.path, mutant.scope), ()):
-            for name in self._by_function[function]:
+            for name in self._by_function.get(function, ()):
                 by_file[name.partition("::")[0]].append(name)
         first = {name for names in by_file.values() for name in names}
         for number in self._numbers(mutant):
@@ -158,7 +158,7 @@ class Reach:
         by_name = self._reached_by_name(mutant.names) if mutant.names else set[int]()
         found = by_name or self._reached(mutant.path, mutant.line)
         folder, _, file = mutant.path.rpartition("/")
-        beside = self._by_folder[f"tests/{folder}"]
+        beside = self._by_folder.get(f"tests/{folder}", set[int]())  # not added: another thread may be iterating
         own = f"tests/{folder}/test_{file.removesuffix('.py')}"
         # These tests may run the line in a process of their own, which is not recorded.
         return found | {number for number in beside if self._tests[number].startswith(own)} or set(beside)
@@ -173,12 +173,12 @@ class Reach:
     def _reached_by_name(self, names: tuple[str, ...]) -> set[int]:
         wanted, found = list(names), set(names)
         while wanted:
-            fresh = self._users[wanted.pop()] - found
+            fresh = self._users.get(wanted.pop(), set[str]()) - found
             found |= fresh
             wanted += fresh
         numbers: set[int] = set()
         for name in found:
-            for path, line in self._uses[name]:
+            for path, line in self._uses.get(name, ()):
                 numbers |= self._reached(path, line)
         mentioning = {file for file, words in self._words.items() if not words.isdisjoint(found)}
         return numbers | {

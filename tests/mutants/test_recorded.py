@@ -103,6 +103,15 @@ def test_tests_that_reach_a_change_run_quick_ones_first(root: Path) -> None:
     assert reach.tests(mutant_of(root, "high")) == [["tests/test_d.py::slow"]]
 
 
+def test_a_query_adds_nothing_that_another_thread_iterates_over(root: Path) -> None:
+    (root / "engine" / "table.py").write_text('WORDS = ("ready", "steady")\n', "utf-8")
+    reach = Reach(root, [row(root, "test_a", line2=[0, 1])])
+    before = {name: len(value) for name, value in vars(reach).items()}
+    for mutant in all_mutants(root):
+        reach.tests(mutant)
+    assert {name: len(value) for name, value in vars(reach).items()} == before
+
+
 def test_the_function_that_noticed_the_last_mutant_runs_first(root: Path) -> None:
     rows = [row(root, name, line2=[0, 1]) for name in ("test_a", "test_b", "test_c")]
     reach = Reach(root, rows)
