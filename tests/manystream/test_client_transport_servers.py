@@ -218,7 +218,7 @@ def test_a_reset_before_the_request_was_read_is_not_seen(
 
     async def main() -> None:
         with serving(serve) as server:
-            async with package.AsyncClient(transport=adapter.Transport()) as client:
+            async with package.AsyncClient(transport=adapter.Transport(), timeout=None) as client:
                 assert (await client.get(server.url)).content == b"ok"
                 client._transport._core._running.loop.now -= 1000  # the connection was idle for long
                 assert (await client.post(server.url, content=b"x" * size)).content == b"ok"
