@@ -10,6 +10,18 @@ import pytest
 from tests.support.tables import table
 
 TABLES: dict[str, object] = {
+    "openai.file_data.MEDIA_TYPES": {
+        "csv": "text/csv",
+        "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+        "html": "text/html",
+        "json": "application/json",
+        "md": "text/markdown",
+        "pdf": "application/pdf",
+        "pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+        "txt": "text/plain",
+        "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+        "xml": "application/xml",
+    },
     "accumulate.CUT_SHORT": {"FinishReason.CONTENT_FILTER", "FinishReason.ERROR", "FinishReason.LENGTH"},
     "context_overflow.OVERFLOW_CODES": {
         "context_length_exceeded",
