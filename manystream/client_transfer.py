@@ -145,7 +145,7 @@ class Transfer:
         self._deadline = math.inf
         self._seconds = math.inf
         self._fault = Fault.POOL_TIMEOUT
-        self.last = last
+        self.last: bool = last
         self.status: int = 0
         self.headers: RawHeaders = ()
         self.version: bytes = b""
