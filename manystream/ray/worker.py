@@ -45,7 +45,7 @@ FIRST_ANSWER_SECONDS = 1.0
 COLLECT_SECONDS = 0.1
 """After the first answer, an exchange collects further ones as long as this, unless too many are there already."""
 
-GATHER_SECONDS = 0.02
+GATHER_SECONDS = 0.04
 """An exchange collects at least as long as this: it costs both sides the same, whatever it carries."""
 
 UNCONFIRMED_SHARE = 1 / 6
