@@ -224,6 +224,24 @@ async def test_an_earlier_key_is_redacted_in_the_function_s_error() -> None:
 
 
 @pytest.mark.trio
+async def test_an_earlier_key_is_redacted_in_a_group_of_errors() -> None:
+    """A key function that tries several sources raises what all of them said."""
+    inner = ExceptionGroup("stores", [ValueError(f"{FIRST} has expired")])
+    tokens = Tokens(FIRST, ExceptionGroup("no source has a key", [inner, OSError(f"no file for {FIRST}")]))
+    async with (
+        open_peer(Server(BUSY).script) as peer,
+        ms.open_engine([chat(peer.origin, tokens)], retry=SOON) as engine,
+    ):
+        completion = await engine.start_request(hello()).wait()
+    error = completion.error
+    assert error is not None
+    shown = "".join(traceback.format_exception(error))
+    assert "[key] has expired" in shown
+    assert "no file for [key]" in shown
+    assert "canary" not in shown
+
+
+@pytest.mark.trio
 async def test_keys_of_earlier_attempts_are_redacted_in_streams() -> None:
     body = chunked(chat_chunk("x"), f"data: {error_body(f'keys {FIRST} {SECOND}')}\n\n")
     server = Server(BUSY, STREAM_HEAD.encode() + body)

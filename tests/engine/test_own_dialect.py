@@ -86,6 +86,20 @@ async def test_a_key_s_header_is_checked(header: tuple[str, str], words: str) ->
     assert str(caught.value) == f"api_key: {words}"
 
 
+@pytest.mark.trio
+async def test_a_key_that_a_dialect_cannot_write_fails_its_call() -> None:
+    """The key function is called after the call's own headers were checked: it is the key that is wrong."""
+    dialect = replace(OWN, auth_headers=lambda provider, key: [("x-key", f"{key}\n")] if key else [])
+    provider = ms.Provider(lambda: "sk-canary", profile=profile_of(dialect))
+    async with ms.open_engine([provider]) as engine:
+        completion = await engine.start_stream(ms.Request("m", [ms.Message.user("hello")])).wait()
+    error = completion.error
+    assert error is not None
+    assert (error.category, error.retryable) == (ms.ErrorCategory.AUTH, False)
+    assert error.message == "the key that the api_key function of 'mine' returned fits into no header"
+    assert error.__cause__ is None
+
+
 def test_a_plain_provider_needs_a_profile() -> None:
     cases: tuple[dict[str, str], ...] = ({}, {"profile": "groq"}, {"base_url": "http://127.0.0.1:9"})
     for given in cases:

@@ -239,13 +239,14 @@ async def test_the_percentile_is_learned(autojump_clock: trio.testing.MockClock)
     assert late.timings.finished == pytest.approx(0.3, abs=0.1)
 
 
-async def test_a_call_that_stays_late_gets_another_chance(autojump_clock: trio.testing.MockClock) -> None:
-    one, two = Slow("one", (20,)), Slow("two", (0.1,))
-    rates = {"two": ms.RateLimit(concurrent=1)}
-    async with open_hedged(one, two, traffic={"rates": rates}) as engine:
-        two.seconds = (2.5, 0.1)
-        busy = engine.start_stream(ask("two/m"))
-        completion = await engine.start_stream(ask()).wait()
+@pytest.mark.parametrize("full", ["quota", "budget"])
+async def test_a_call_that_stays_late_gets_another_chance(autojump_clock: trio.testing.MockClock, full: str) -> None:
+    one, two = Slow("one", (20,)), Slow("two", (2.5, 0.1))
+    quota = {"rates": {"two": ms.RateLimit(concurrent=1)}}
+    traffic = quota if full == "quota" else {"budgets": [ms.Budget(output_tokens=250)]}
+    async with open_hedged(one, two, traffic=traffic) as engine:
+        busy = engine.start_stream(ask("two/m", max_output_tokens=100))
+        completion = await engine.start_stream(ask(max_output_tokens=100)).wait()
         assert (await busy.wait()).success
     assert completion.timings.finished == pytest.approx(4.1, abs=0.2)  # it looked after 1, 2 and 4 seconds
     assert path(completion) == [("one/m", "cancelled"), ("two/m", "ok")]

@@ -134,6 +134,16 @@ def test_the_service_of_a_call_at_once_is_charged_to_its_tenant() -> None:
     ]
 
 
+def test_a_learned_limit_does_not_exceed_the_least_declared_one() -> None:
+    """It starts at eight calls, or at the declared number if that is smaller."""
+    rates = RateLimit(requests_per_second=100), RateLimit(concurrent=5), RateLimit(concurrent=3)
+    limits = [DeclaredLimit("", rate, 0.0) for rate in rates]
+    for declared, least in ((limits, 3), (limits[:2], 5), (limits[:1], 8)):
+        scope = Scope("one", charging_of("vllm"), limits=declared)
+        assert scope.concurrency is not None
+        assert scope.concurrency.limit == least
+
+
 @pytest.mark.parametrize("tokens", [601.0, 1e9])
 def test_a_call_that_is_larger_than_a_limit_does_not_go_at_once(tokens: float) -> None:
     limits = [DeclaredLimit("", RateLimit(input_tokens_per_minute=600), 0.0)]
