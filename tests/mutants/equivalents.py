@@ -171,6 +171,31 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         "'x'",
         "Together reports no reset for tokens: no response has a header without a name, and none has a header `x`",
     ),
+    Equivalent(
+        "providers/gemini/partial_arguments.py",
+        "PartialArguments.close",
+        "tree = self._tree() if self._late else {}",
+        "self._late",
+        "True",
+        "without late members nothing is read from the tree, and it gets no member",
+    ),
+    Equivalent(
+        "engine/body/stream.py",
+        "StreamBody._take",
+        "return False",
+        "False",
+        "True",
+        "no fast path follows either way: a terminal event, and one that is many, leave no template; an attempt that is"
+        " over reads no more",
+    ),
+    Equivalent(
+        "manystream/ray/worker.py",
+        "Worker.__init__",
+        "self._needs_more = False",
+        "False",
+        "True",
+        "no call starts before the first reply is confirmed, so the first exchange waits for no answer that could come",
+    ),
     *(
         Equivalent(
             "providers/openai/responses/converter.py",

@@ -376,6 +376,55 @@ async def test_a_lag_of_the_ramp_is_not_reported(autojump_clock: MockClock, monk
     assert result.loop_lag == 0.3
 
 
+class RampEngine(StillEngine):
+    """An engine whose calls get a first event at once, and an event per second after it."""
+
+    def start_stream(self, request: Request, on_event: Callable[[Any], None], on_completion: Any) -> Any:
+        on_event(Start())
+        on_event(TextDelta(0, "a"))
+        trio.lowlevel.spawn_system_task(self.run, on_event)
+        return super().start_stream(request, on_event, on_completion)
+
+    async def run(self, on_event: Callable[[Any], None]) -> None:
+        for _ in range(6):
+            await trio.sleep(1.0)
+            on_event(TextDelta(0, "a"))
+
+
+@pytest.mark.trio
+async def test_events_of_the_ramp_are_not_in_the_result(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(
+        perf_counter=trio.current_time, perf_counter_ns=lambda: int(trio.current_time() * 1e9), process_time=lambda: 0.0
+    )
+    monkeypatch.setattr(load, "time", clock)
+    plan = Plan(Request("m", "Hi"), stream=True, concurrency=2, seconds=2.5, requests=None, ramp=1.6)
+    result = await Load(cast("Engine", RampEngine()), plan, lambda _: None).run()
+    assert (result.seconds, result.gap_longest) == (pytest.approx(2.5), pytest.approx(1.0))
+    assert result.events == 5
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(("category", "calls"), [(ErrorCategory.AUTH, 1), (ErrorCategory.SERVER, load.PATIENCE)])
+async def test_a_run_without_a_success_says_that_it_is_hopeless(
+    autojump_clock: MockClock, category: ErrorCategory, calls: int
+) -> None:
+    class FailingEngine(StillEngine):
+        def start_stream(self, request: Request, on_event: object, on_completion: Callable[[Completion], None]) -> Any:
+            ended = Completion(
+                success=False, response=Response(), error=ProviderError("no", category=category), timings=Timings()
+            )
+            trio.lowlevel.current_trio_token().run_sync_soon(on_completion, ended)
+            return SimpleNamespace(cancel=lambda: None)
+
+    plan = Plan(Request("m", "Hi"), stream=True, concurrency=1, seconds=3600.0, requests=None, ramp=0.0)
+    run = Load(cast("Engine", FailingEngine()), plan, lambda _: None)
+    result = await run.run()
+    assert (run.hopeless, run.interrupted) == (True, False)
+    assert result.failures == {category.value: calls}
+
+
 def test_each_run_shows_its_rate_from_0(capsys: pytest.CaptureFixture[str]) -> None:
     progress = Progress()
     for elapsed, events in ((2.0, 10), (4.0, 1210), (2.0, 6), (4.0, 406)):

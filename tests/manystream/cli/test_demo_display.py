@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Sequence
 
 import pytest
 
-from manystream.cli import demo_display
+from manystream.cli import demo, demo_display, main
 from manystream.cli.demo_display import Display
 from manystream.cli.demo_streams import Counters
 
@@ -140,6 +141,20 @@ def test_a_terminal_shows_the_heading_and_the_rest_of_the_bar_dim(
     begin = terminal.tell()
     display.close()
     assert terminal.getvalue()[begin:] == "\x1b[5A" + "\x1b[2K\n" * 5 + "\x1b[5A"
+
+
+def test_the_bar_is_full_when_the_last_stream_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The streams begin within a second, and each takes the given time."""
+    lengths: list[float] = []
+
+    class Measured(Display):
+        def __init__(self, all_counters: Sequence[Counters], seconds: float, *, plain: bool) -> None:
+            lengths.append(seconds)
+            super().__init__(all_counters, seconds, plain=plain)
+
+    monkeypatch.setattr(demo, "Display", Measured)
+    assert main(["demo", "--streams", "4", "--seconds", "0.5", "--rate", "10", "--plain"]) == 0
+    assert lengths == [1.5]
 
 
 def test_the_final_table_counts_every_event_once(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:

@@ -382,6 +382,43 @@ async def test_an_input_that_comes_slowly_does_not_stop_the_workers(tmp_path: Pa
     assert len(cluster.workers) == 2
 
 
+async def slow_lines(last: int, seconds: float) -> AsyncGenerator[list[tuple[int, bytes]], None]:
+    for number in range(1, last + 1):
+        yield [(number, json.dumps(line(str(number))).encode())]
+        await trio.sleep(seconds)
+
+
+@pytest.mark.trio
+async def test_a_late_reply_of_an_idle_worker_counts(tmp_path: Path, mock_clock: MockClock) -> None:
+    """Its next exchange begins a second later, which is more than 5 seconds after the one that it was late for."""
+
+    def freeze(cluster: SimulatedCluster) -> None:
+        worker = cluster.workers[0]
+        if worker.inbox and worker.frozen_until + 0.5 < cluster.now and cluster.now > 3:
+            worker.frozen_until = cluster.now + 4.6
+
+    clock = trio.lowlevel.current_clock()
+    assert isinstance(clock, MockClock)
+    cluster = SimulatedCluster(clock, freeze)
+    with Journal(tmp_path / "a.jsonl") as journal:
+        await ClusterBatch(cluster, journal, concurrency=[10, 10]).run(slow_lines(3, 30))
+    assert len(cluster.workers) == 2
+
+
+@pytest.mark.trio
+async def test_places_that_stay_empty_do_not_end_a_slow_batch(tmp_path: Path, mock_clock: MockClock) -> None:
+    """Between two answers, five workers of six were tried again several times: none of them was lost."""
+    clock = trio.lowlevel.current_clock()
+    assert isinstance(clock, MockClock)
+    cluster = SimulatedCluster(clock, nothing)
+    cluster.places = 1
+    with Journal(tmp_path / "a.jsonl") as journal:
+        batch = ClusterBatch(cluster, journal, concurrency=[10] * 6)
+        await batch.run(slow_lines(2, 700))
+    assert (batch.counters.answered, batch.counters.lost) == (2, 0)
+    assert len(cluster.workers) > 6 + 3 * 6
+
+
 @pytest.mark.trio
 async def test_an_input_that_cannot_be_read_ends_the_batch(tmp_path: Path, mock_clock: MockClock) -> None:
     place = Place(tmp_path / "missing.jsonl", tmp_path / "a.jsonl")

@@ -284,6 +284,20 @@ def test_a_streams_events_have_these_names_in_this_order(simulator: Simulator, d
     assert [place for place, _ in itertools.groupby(places)] == [0, 1, 2]
 
 
+def test_every_event_of_gemini_counts_its_tokens(simulator: Simulator) -> None:
+    answer = ask(simulator, "gemini", "kind=mixed,events=4,calls=1")
+    counts = [json.loads(event.removeprefix(b"data: "))["usageMetadata"] for event in answer.events]
+    names = ("promptTokenCount", "thoughtsTokenCount", "candidatesTokenCount", "totalTokenCount")
+    assert [tuple(count.get(name) for name in names) for count in counts] == [
+        (2, 1, None, 3),
+        (2, 1, 1, 4),
+        (2, 1, 2, 5),
+        (2, 1, 3, 6),
+        (2, 1, 7, 10),
+        (2, 1, 7, 10),
+    ]
+
+
 @pytest.mark.parametrize("dialect", ["openai-chat", "gemini"])
 @pytest.mark.parametrize("directive", ["kind=mixed,events=4,calls=1", "events=4,error=2,error-status=429"])
 def test_these_dialects_events_have_no_name(simulator: Simulator, dialect: str, directive: str) -> None:

@@ -137,6 +137,16 @@ def test_anthropics_output_counts_as_it_is_produced() -> None:
     assert world.accepted(1, slow, dialect="anthropic") == 1
 
 
+def test_output_that_is_not_yet_produced_needs_room_for_one_token() -> None:
+    world = World(Limit(output_tokens_per_minute=60, bucket=1))  # a bucket of one token
+    short = replace(USAGE, output_tokens=1, seconds=0.0)
+    assert world.accepted(2, short, dialect="anthropic") == 1
+    world.now += 0.9
+    assert world.accepted(1, short, dialect="anthropic") == 0
+    world.now += 0.2
+    assert world.accepted(2, short, dialect="anthropic") == 1
+
+
 def test_anthropics_cached_input_is_given_back() -> None:
     world = World(Limit(input_tokens_per_minute=1000))
     cached = replace(USAGE, input_tokens=900, cached_tokens=800)

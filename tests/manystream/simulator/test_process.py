@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
-from manystream.simulator import KnobError, Simulator, SimulatorError, open_simulator, open_simulator_thread
+from manystream.simulator import (
+    KnobError,
+    Simulator,
+    SimulatorError,
+    open_simulator,
+    open_simulator_thread,
+    settings_of,
+)
 from manystream.simulator import process as process_module
 
 from .raw_client import PATIENCE, ask, body_of, connected, get, path_of, request_bytes, statistics
@@ -158,6 +167,19 @@ def test_a_thread_serves_as_well_and_leaves_nothing() -> None:
         assert get(simulator, "/sim/requests")
         assert statistics(simulator)["completed"] == 1
     assert threading.active_count() <= before  # trio's idle worker threads of earlier tests may end meanwhile
+
+
+@pytest.mark.parametrize("start", [open_simulator, open_simulator_thread, settings_of])
+def test_a_recording_is_replayed_at_its_own_pace(start: Callable[..., object]) -> None:
+    parameters = inspect.signature(start).parameters
+    assert parameters["pace"].default == 1.0
+    assert {name: parameters[name].default for name in ("directive", "replay", "limits", "batch", "replicas")} == {
+        "directive": "",
+        "replay": "",
+        "limits": (),
+        "batch": "",
+        "replicas": (),
+    }
 
 
 def test_the_journal_is_as_long_as_it_is_set_to() -> None:

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from manystream.providers.gemini.converter import GeminiConverter
 from manystream.providers.gemini.partial_arguments import PartialArguments, path_steps
+from manystream.providers.messages import Message, ToolCall
 
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """No deadline, because the machine may be busy."""
@@ -77,6 +79,20 @@ def test_a_piece_without_a_value_adds_nothing() -> None:
 @pytest.mark.parametrize("piece", [{}, {"jsonPath": "$..a", "stringValue": "x"}, {"jsonPath": 5, "numberValue": 1}])
 def test_a_piece_without_a_valid_path_sets_lost(piece: dict[str, Any]) -> None:
     assert assembled([piece])[1].lost
+
+
+def test_a_history_may_have_a_call_whose_arguments_are_in_pieces() -> None:
+    """A program that keeps the parts of a stream as they came sends them back in the next request."""
+    pieces = [
+        {"jsonPath": "$.city", "stringValue": "Ro", "willContinue": True},
+        {"jsonPath": "$.days", "numberValue": 2},
+    ]
+    call = {"functionCall": {"id": "c1", "name": "look", "partialArgs": pieces}}
+    [message] = GeminiConverter().decode_messages([{"role": "model", "parts": [call]}])
+    assert isinstance(message, Message)
+    [block] = message.content
+    assert isinstance(block, ToolCall)
+    assert (block.id, block.name, block.arguments, block.complete) == ("c1", "look", '{"city":"Ro","days":2}', True)
 
 
 SCALAR_MEMBERS = {str: "stringValue", bool: "boolValue", int: "numberValue", float: "numberValue"}
