@@ -6,9 +6,11 @@ import asyncio
 import gc
 import os
 import socket
+from contextlib import suppress
 
 import httpx2
 
+from manystream.client_transfer import Transfer
 from manystream.httpx2 import Transport
 
 CALLS = 40
@@ -77,3 +79,37 @@ def test_a_call_in_flight_is_few_objects() -> None:
             server.close()
 
     assert asyncio.run(main()) <= MOST_TRACKED
+
+
+def test_an_ended_call_is_kept_by_no_timer() -> None:
+    """Its wait for a place has a far deadline, which is replaced by the near one of the connection."""
+
+    ended = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError):
+            while True:
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        writer.close()
+        await writer.wait_closed()
+        ended.set()
+
+    async def main() -> None:
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as peer:
+            url = f"http://127.0.0.1:{peer.sockets[0].getsockname()[1]}/"
+            timeouts = {"pool": 600.0, "connect": 5.0, "write": 300.0, "read": 60.0}
+            async with Transport() as transport:
+                for _ in range(2):  # on a new connection, and on the idle one
+                    request = httpx2.Request("GET", url, extensions={"timeout": timeouts})
+                    response = await transport.handle_async_request(request)
+                    assert await response.aread() == b"ok"
+                    await response.aclose()
+                    del response
+                await asyncio.sleep(0)
+                gc.collect()
+                kept = [each for each in gc.get_objects() if isinstance(each, Transfer)]
+            await ended.wait()
+            assert kept == []
+
+    asyncio.run(main())

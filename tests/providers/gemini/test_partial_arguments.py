@@ -87,7 +87,7 @@ def test_a_history_may_have_a_call_whose_arguments_are_in_pieces() -> None:
         {"jsonPath": "$.city", "stringValue": "Ro", "willContinue": True},
         {"jsonPath": "$.days", "numberValue": 2},
     ]
-    call = {"functionCall": {"id": "c1", "name": "look", "partialArgs": pieces}}
+    call = {"functionCall": {"id": "c1", "name": "look", "partialArgs": pieces, "willContinue": True}}
     [message] = GeminiConverter().decode_messages([{"role": "model", "parts": [call]}])
     assert isinstance(message, Message)
     [block] = message.content
