@@ -118,10 +118,47 @@ def redacted(error: ProviderError, secrets: Redaction) -> ProviderError:
     return error
 
 
+_OS_TEXTS = ("strerror", "filename", "filename2")
+"""The texts of an `OSError` that it prints in place of its arguments."""
+
+
 def hide_words(error: BaseException, secrets: Redaction) -> None:
-    """Remove the secrets from the texts of an exception and of its causes."""
-    for each in _chain(error):
+    """Remove the secrets from the texts and notes of an exception and of its causes."""
+    chain = list(_chain(error))
+    for each in chain:
         each.args = tuple(_redacted_word(word, secrets) for word in each.args)
+        notes: object = getattr(each, "__notes__", None)
+        if isinstance(notes, list):
+            texts = cast("list[object]", notes)
+            texts[:] = [_redacted_word(note, secrets) for note in texts]
+        if isinstance(each, OSError):
+            for name in _OS_TEXTS:
+                text: object = getattr(each, name)
+                hidden = _redacted_word(text, secrets)
+                if hidden != text:  # a file name that is set to None would be printed
+                    setattr(each, name, hidden)
+    for each in chain:
+        cause = each.__cause__
+        if isinstance(cause, BaseExceptionGroup):
+            each.__cause__ = _renamed(cast("BaseExceptionGroup[BaseException]", cause), secrets)
+
+
+def _renamed(group: BaseExceptionGroup[BaseException], secrets: Redaction) -> BaseExceptionGroup[BaseException]:
+    """Return a group without secrets in its message and in those of the groups in it. A message cannot be changed."""
+    members = [
+        _renamed(cast("BaseExceptionGroup[BaseException]", each), secrets)
+        if isinstance(each, BaseExceptionGroup)
+        else each
+        for each in group.exceptions
+    ]
+    message = _bounded(group.message, secrets)
+    if message == group.message and all(old is new for old, new in zip(group.exceptions, members, strict=True)):
+        return group
+    renamed = BaseExceptionGroup(message, members)
+    renamed.__cause__, renamed.__suppress_context__ = group.__cause__, group.__suppress_context__
+    for note in getattr(group, "__notes__", ()):
+        renamed.add_note(note)
+    return renamed
 
 
 def redacted_headers(headers: dict[str, str], secrets: Redaction) -> dict[str, str]:

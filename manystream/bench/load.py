@@ -70,7 +70,6 @@ class Load:
     began: when the run was made, in seconds of `time.perf_counter`.
     running: number of the call → call, for the calls that run.
     interrupted: whether Ctrl-C ended the run.
-    hopeless: whether the run ended because no call succeeded.
     """
 
     def __init__(
@@ -84,7 +83,6 @@ class Load:
         self.began: float = time.perf_counter()
         self.running: dict[int, Call] = {}
         self.interrupted: bool = False
-        self.hopeless: bool = False
         self._started = 0
         self._failures_in_a_row = 0
         self._window = self.began
@@ -174,7 +172,6 @@ class Load:
         without_success = not self.figures.ok and not self.figures.first_contents
         enough = completion.error.category in HOPELESS or self.figures.failed >= max(PATIENCE, self._plan.concurrency)
         if without_success and enough:
-            self.hopeless = True
             self._over.set()
             return
         delay = min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(self._failures_in_a_row // self._plan.concurrency, 10))

@@ -226,8 +226,11 @@ async def test_an_earlier_key_is_redacted_in_the_function_s_error() -> None:
 @pytest.mark.trio
 async def test_an_earlier_key_is_redacted_in_a_group_of_errors() -> None:
     """A key function that tries several sources raises what all of them said."""
-    inner = ExceptionGroup("stores", [ValueError(f"{FIRST} has expired")])
-    tokens = Tokens(FIRST, ExceptionGroup("no source has a key", [inner, OSError(f"no file for {FIRST}")]))
+    inner = ExceptionGroup(f"stores that refused {FIRST}", [ValueError(f"{FIRST} has expired")])
+    missing = FileNotFoundError(2, f"no file for {FIRST}", f"/keys/{FIRST}")
+    group = ExceptionGroup(f"no source has a key after {FIRST}", [inner, missing, OSError(5, "Input/output error")])
+    group.add_note(f"tried {FIRST} first")
+    tokens = Tokens(FIRST, group)
     async with (
         open_peer(Server(BUSY).script) as peer,
         ms.open_engine([chat(peer.origin, tokens)], retry=SOON) as engine,
@@ -236,8 +239,12 @@ async def test_an_earlier_key_is_redacted_in_a_group_of_errors() -> None:
     error = completion.error
     assert error is not None
     shown = "".join(traceback.format_exception(error))
+    assert "no source has a key after [key] (3 sub-exceptions)" in shown
+    assert "tried [key] first" in shown
+    assert "stores that refused [key] (1 sub-exception)" in shown
     assert "[key] has expired" in shown
-    assert "no file for [key]" in shown
+    assert "[Errno 2] no file for [key]: '/keys/[key]'" in shown
+    assert "[Errno 5] Input/output error\n" in shown
     assert "canary" not in shown
 
 
