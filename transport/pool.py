@@ -182,11 +182,16 @@ class Pool:
     def _take_idle(self, host: Host) -> Connection | None:
         while host.idle:
             connection, _ = host.idle.popitem()  # the latest
-            if self._is_young(connection) and connection.looks_alive():
+            usable = False
+            try:
+                usable = self._is_young(connection) and connection.looks_alive()
+            finally:
+                if not usable:  # or a defect was raised: no other call finds the connection any more
+                    self.discarded += 1
+                    connection.close()
+            if usable:
                 self._idle.pop(connection, None)
                 return connection
-            self.discarded += 1
-            connection.close()
         return None
 
     def _is_young(self, connection: Connection) -> bool:

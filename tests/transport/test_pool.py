@@ -138,6 +138,22 @@ async def test_an_idle_connection_that_ends_leaves_the_others_in_order() -> None
         assert rig.pool.counts()[str(A)] == (0, 2, 0, 0)
 
 
+async def test_a_connection_whose_check_raises_is_closed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def defect(_: Connection) -> bool:
+        raise RuntimeError("a defect")
+
+    async with open_rig() as rig:
+        first = rig.ask()
+        await rig.settle()
+        await rig.served(first)
+        monkeypatch.setattr(Connection, "looks_alive", defect)
+        with pytest.raises(RuntimeError, match="a defect"):
+            rig.ask()
+        assert first.connection is not None
+        assert first.connection.state is State.CLOSED
+        assert not rig.pool.counts()
+
+
 async def test_a_fresh_connection_is_dialled_in_place_of_all_idle_ones() -> None:
     """After a connection turned out to be stale, those that were idle as long as it was are not used, either."""
     async with open_rig() as rig:
