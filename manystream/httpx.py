@@ -38,7 +38,8 @@ class Transport(httpx.AsyncBaseTransport):
     limits: caps on connections; the default is `PoolLimits()`.
     tls: the CAs to trust and the client's certificate; the default trusts the system's CAs.
     proxy: the URL of a proxy for all requests, `http://[user:password@]host[:port]`.
-    trust_env: use the proxies that the environment names, where `proxy` is not given.
+    trust_env: use the proxies that the environment names at the first request of an event loop, where `proxy` is not
+        given.
 
     A client that is given a transport ignores its own `limits`, `verify`, `cert` and the environment's proxies, so
     they are given here. A client's own `proxy` and `mounts` open connections that do not use this transport.

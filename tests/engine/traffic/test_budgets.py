@@ -211,7 +211,7 @@ async def test_pictures_and_pages_count_as_tokens(
 ) -> None:
     async with open_charged(Charged(), ms.Budget(input_tokens=100_000)) as engine:
         call = engine.start_stream(ms.Request("m", messages, max_output_tokens=100))
-        await trio.sleep(0.01)
+        await trio.testing.wait_all_tasks_blocked()
         reserved = of(engine).reserved.input_tokens
         call.cancel()
     assert tokens < reserved < tokens + 250
