@@ -10,13 +10,14 @@ Recordings and verdicts are stored below `build/mutants` as soon as they are kno
 `--minutes` has ended, continues where it stopped when it is started again. `--only ID` judges the mutants with these
 ids, as printed for survivors.
 
-A mutant is noticed (a test fails or hangs), survives, or is a known equivalent (`equivalents.py`). The exit status is 1
-if less than `--least` percent of the others are noticed, or if an entry of a table is not noticed.
+A mutant is noticed (a test fails or hangs, twice), survives, or is a known equivalent (`equivalents.py`). The exit
+status is 1 if less than `--least` percent of the others are noticed, or if an entry of a table is not noticed.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import math
 import os
@@ -47,6 +48,9 @@ LEFT_OUT = ("tests/test_packaging.py", "tests/soak", "tests/interop", "tests/mut
 
 RECORDED_FIRST = ("tests/providers", "tests/transport")
 """Folders with many quick tests. They are recorded first, so that an interrupted recording has most of the tests."""
+
+ATTEMPTS = 5
+"""How often a mutant is judged again when a second run does not confirm the result."""
 
 COMMAND = """#!{python}
 import sys
@@ -131,10 +135,15 @@ def record(tree: Path, recording: Path, tests: list[str]) -> None:
 
 
 class Lane:
-    """A copy of the tree and the process that runs tests in it."""
+    """A copy of the tree and the process that runs tests in it.
 
-    def __init__(self, tree: Path) -> None:
+    tree: the copy's folder.
+    seconds: test → its recorded duration.
+    """
+
+    def __init__(self, tree: Path, seconds: dict[str, float]) -> None:
         self.tree = tree
+        self.seconds = seconds
         self._confirmed: set[str] = set()
         self._process = subprocess.Popen(
             [PYTHON, "-m", "tests.mutants.lane"],
@@ -156,24 +165,43 @@ class Lane:
             raise SystemExit(f"the unchanged copy {self.tree} fails: {answer}\n{log}")
 
     def judge(self, mutant: Mutant, reach: Reach, most: float) -> dict[str, str]:
-        """Run the tests on the changed copy until one fails. Skip a test that also fails on the unchanged copy.
+        """Run the tests on the changed copy until one fails, and confirm that the change is the cause.
 
-        All tests passed when they were recorded. So one test of a parametrized function is run again, not each.
+        A result that a second run does not confirm is not used: that test is left out, and the others are run.
         most: the recorded duration of the tests to run, in seconds; a mutant that passes them has the status `stopped`.
         """
-        while True:
-            answer = self._run_changed(mutant, reach, most)
+        answer = {"status": "unclear", "failed": ""}
+        for _ in range(ATTEMPTS):
+            answer, tests = self._run_changed(mutant, reach.tests(mutant), most)
             failed = answer["failed"]
-            function = function_of(failed)
-            if "::" not in failed or function in self._confirmed or self.run([failed], 300)["status"] == "passed":
-                self._confirmed.add(function)
+            if answer["status"] not in NOTICED:
+                return answer
+            if self._is_confirmed(mutant, [failed] if "::" in failed else tests):
                 if "::" in failed:
                     reach.note(mutant, failed)
                 return answer
-            print(f"left out, because it fails without a change: {failed}", flush=True)
-            reach.leave_out(failed)
+            print(f"not confirmed by a second run: {answer['status']} {failed}", flush=True)
+            if "::" in failed:
+                reach.leave_out(failed)
+        return {"status": "unclear", "failed": answer["failed"]}
 
-    def _run_changed(self, mutant: Mutant, reach: Reach, most: float) -> dict[str, str]:
+    def _is_confirmed(self, mutant: Mutant, tests: list[str]) -> bool:
+        """Return whether the tests fail again on the changed copy, and pass on the unchanged one.
+
+        All tests passed when they were recorded. So one test of a parametrized function is run unchanged, not each.
+        """
+        again, _ = self._run_changed(mutant, [tests], math.inf)
+        if again["status"] not in NOTICED:
+            return False
+        functions = {function_of(name) for name in tests}
+        if not functions <= self._confirmed:
+            if self.run(tests, 300)["status"] != "passed":
+                return False
+            self._confirmed |= functions
+        return True
+
+    def _run_changed(self, mutant: Mutant, parts: list[list[str]], most: float) -> tuple[dict[str, str], list[str]]:
+        """Return the result of the first part that notices the change, or of the last one; and the part's tests."""
         path = self.tree / mutant.path
         original, times = path.read_bytes(), path.stat()
         path.write_bytes(mutant.apply(original))
@@ -181,16 +209,16 @@ class Lane:
         seconds = random.getrandbits(31)
         os.utime(path, (seconds, seconds))
         try:
-            answer = {"status": "unreached", "failed": ""}
-            for tests in reach.tests(mutant):
-                duration = sum(reach.seconds[name] for name in tests)
+            answer, tests = {"status": "unreached", "failed": ""}, list[str]()
+            for tests in parts:
+                duration = sum(self.seconds.get(name, 0.0) for name in tests)
                 if duration > most:
-                    return {"status": "stopped", "failed": ""}
+                    return {"status": "stopped", "failed": ""}, tests
                 most -= duration
                 answer = self.run(tests, 60 + 6 * duration)
                 if answer["status"] in NOTICED:
                     break
-            return answer
+            return answer, tests
         finally:
             path.write_bytes(original)
             os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
@@ -204,7 +232,7 @@ class Lane:
 def judged(mutants: list[Mutant], reach: Reach, verdicts: Verdicts, options: argparse.Namespace) -> Iterator[Verdict]:
     """Yield the verdicts in the order in which they are known. After `--minutes`, no further mutant is begun."""
     free: SimpleQueue[Lane] = SimpleQueue()
-    opened = [Lane(FOLDER / f"tree{number}") for number in range(options.lanes)]
+    opened = [Lane(FOLDER / f"tree{number}", reach.seconds) for number in range(options.lanes)]
     for lane in opened:
         lane.check(reach.quick_tests())
         free.put(lane)
@@ -240,7 +268,21 @@ def drawn(options: argparse.Namespace) -> list[Mutant]:
             )
         return list({mutant.title: mutant for mutant in mutants if mutant.id in options.only}.values())
     count = options.count or (len(mutants) if options.tables else 100)
-    return random.Random(options.seed).sample(mutants, min(count, len(mutants)))
+    return selection(mutants, options.seed, count)
+
+
+def selection(mutants: list[Mutant], seed: int, count: int) -> list[Mutant]:
+    """Return the `count` mutants whose hashes with the seed are the least.
+
+    A mutant's hash does not depend on other lines. So a change of the code keeps the rest of a draw, and a greater
+    count adds to it.
+    """
+    seen: dict[str, int] = {}
+    order: list[tuple[bytes, int]] = []
+    for place, mutant in enumerate(mutants):
+        seen[mutant.id] = seen.get(mutant.id, 0) + 1
+        order.append((hashlib.sha256(f"{seed} {mutant.id} {seen[mutant.id]}".encode()).digest(), place))
+    return [mutants[place] for _, place in sorted(order)[:count]]
 
 
 def parsed() -> argparse.Namespace:

@@ -13,7 +13,10 @@ from tests.mutants.sites import Mutant
 
 @dataclass(frozen=True)
 class Equivalent:
-    """One known equivalent."""
+    """One known equivalent.
+
+    column: offset of the change in its line, for a line with several equal changes; None if that does not matter.
+    """
 
     path: str
     scope: str
@@ -21,11 +24,13 @@ class Equivalent:
     before: str
     after: str
     reason: str
+    column: int | None = None
 
     def is_for(self, mutant: Mutant) -> bool:
-        return (self.path, self.scope, self.text, self.before, self.after) == (
-            mutant.path, mutant.scope, mutant.text, mutant.before, mutant.after
-        )  # fmt: skip
+        return self.column in (None, mutant.column) and (
+            (self.path, self.scope, self.text, self.before, self.after)
+            == (mutant.path, mutant.scope, mutant.text, mutant.before, mutant.after)
+        )
 
 
 _TRY_AGAIN = (

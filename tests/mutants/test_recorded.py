@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.__main__ import ROOT, drawn
+from tests.mutants.__main__ import ROOT, Lane, drawn, selection
 from tests.mutants.reaching import Reach
 from tests.mutants.recorded import Row, add_empty_rows, append, digest, digest_of_folders, valid_rows
 from tests.mutants.sites import Mutant, all_mutants
@@ -249,3 +249,67 @@ def test_chosen_mutants_are_found_by_id_in_code_and_tables() -> None:
     assert {mutant.title for mutant in chosen} <= {mutant.title for mutant in found}
     with pytest.raises(SystemExit, match="no mutant has the id 0000000x"):
         drawn(options(only=["0000000x"], within=within))
+
+
+def test_a_draw_keeps_its_mutants_when_other_lines_change(root: Path) -> None:
+    mutants = all_mutants(root)
+    assert len(mutants) == 4
+    drawn_three = selection(mutants, 5, 3)
+    assert selection(mutants, 5, 2) == drawn_three[:2]
+    assert len({mutant.title for mutant in selection(mutants, 5, 9)}) == 4
+    other = "LEAST = 4\n\n\n" + SOURCE.replace("> 3", ">= 30")
+    (root / "engine" / "part.py").write_text(other, "utf-8")
+    kept = [mutant.id for mutant in selection(mutants, 5, 4) if "a < 3" in mutant.text]
+    assert [mutant.id for mutant in selection(all_mutants(root), 5, 9) if "a < 3" in mutant.text] == kept
+    assert len(kept) == 2
+
+
+def test_equal_lines_of_a_function_are_drawn_separately(root: Path) -> None:
+    (root / "engine" / "part.py").write_text("def low(a):\n    a += 3\n    a += 3\n", "utf-8")
+    mutants = all_mutants(root)
+    assert len({mutant.id for mutant in mutants}) == 2
+    firsts = [selection(mutants, seed, 1)[0].line for seed in range(40)]
+    assert set(firsts) == {2, 3}
+
+
+class ScriptedLane(Lane):
+    """A lane without a process: its results are given, first for runs on the changed copy, then for unchanged ones."""
+
+    def __init__(self, root: Path, changed: list[dict[str, str]], unchanged: list[dict[str, str]]) -> None:
+        self.tree = root
+        self.seconds = {}
+        self.runs: list[list[str]] = []
+        self._confirmed = set()
+        self._original = (root / "engine" / "part.py").read_bytes()
+        self._results = {True: changed, False: unchanged}
+
+    def run(self, tests: list[str], seconds: float) -> dict[str, str]:
+        self.runs.append(tests)
+        return self._results[(self.tree / "engine" / "part.py").read_bytes() != self._original].pop(0)
+
+
+FAILED = {"status": "failed", "failed": "tests/test_a.py::quick"}
+PASSED = {"status": "passed", "failed": ""}
+DIED = {"status": "died", "failed": ""}
+
+
+@pytest.mark.parametrize(
+    ("changed", "unchanged", "status", "runs"),
+    [
+        ([FAILED, FAILED], [PASSED], "failed", 3),
+        ([FAILED, PASSED, PASSED], [], "passed", 3),  # it failed by chance: the others are run
+        ([FAILED, FAILED, PASSED], [FAILED], "passed", 4),  # it also fails without the change
+        ([DIED, DIED], [PASSED], "died", 3),
+        ([DIED, PASSED, PASSED, PASSED], [], "passed", 4),
+        ([DIED, PASSED] * 5, [], "unclear", 10),
+    ],
+)
+def test_a_result_counts_when_a_second_run_confirms_it(
+    root: Path, changed: list[dict[str, str]], unchanged: list[dict[str, str]], status: str, runs: int
+) -> None:
+    reach = Reach(root, [row(root, "test_a", line2=[0, 1])])
+    lane = ScriptedLane(root, changed, unchanged)
+    mutant = next(mutant for mutant in all_mutants(root) if mutant.before == "<")
+    assert lane.judge(mutant, reach, 100.0)["status"] == status
+    assert len(lane.runs) == runs
+    assert (root / "engine" / "part.py").read_text("utf-8") == SOURCE
