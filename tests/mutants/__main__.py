@@ -10,7 +10,7 @@ Recordings and verdicts are stored below `build/mutants` as soon as they are kno
 `--minutes` has ended, continues where it stopped when it is started again. `--only ID` judges the mutants with these
 ids, as printed for survivors.
 
-A mutant is noticed (a test fails or hangs, twice), survives, or is a known equivalent (`equivalents.py`). The exit
+A mutant is noticed (a test fails or hangs, twice), survives, or is a known equivalent (`equivalents`). The exit
 status is 1 if less than `--least` percent of the others are noticed, or if an entry of a table is not noticed.
 """
 

@@ -1,0 +1,45 @@
+"""Known equivalents of `transport`: see `row.py`."""
+
+from __future__ import annotations
+
+from tests.mutants.equivalents.row import Equivalent
+
+_IN_PROGRESS = (
+    "_IN_PROGRESS = frozenset({errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EAGAIN, "
+    'getattr(errno, "WSAEWOULDBLOCK", -1)})'
+)
+
+ROWS: tuple[Equivalent, ...] = (
+    Equivalent(
+        "transport/tls_socket.py",
+        "TLSSocket.recv",
+        "if self._incoming.pending and data:",
+        "and",
+        "or",
+        "with data and nothing pending no record more is read; at the end nothing is read, whatever is pending",
+    ),
+    *(
+        Equivalent(
+            "transport/liveness.py",
+            "PEEKED_BYTES",
+            "PEEKED_BYTES = 16 * 1024",
+            before,
+            after,
+            "any byte that is read ends the connection, however many are",
+        )
+        for before, after in (("16", "17"), ("*", "+"), ("1024", "1025"))
+    ),
+    *(
+        Equivalent("transport/dial.py", "_IN_PROGRESS", _IN_PROGRESS, before, after, reason)
+        for before, after, reason in (
+            ("errno.EWOULDBLOCK", "errno.EAGAIN", "they are one number on POSIX; on Windows the fourth entry is it"),
+            (
+                "errno.EAGAIN",
+                "errno.EINPROGRESS",
+                "EWOULDBLOCK is it on POSIX; on Windows no connect gives it",
+            ),
+            ('"WSAEWOULDBLOCK"', "'WSAEWOULDBLOCKx'", "on Windows errno.EWOULDBLOCK is the same number"),
+            ("1", "2", "the value where the error does not exist: no error number is negative"),
+        )
+    ),
+)
