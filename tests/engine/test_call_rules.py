@@ -1,0 +1,205 @@
+"""The rules of a call, with literal numbers: its timeouts, its states, its retries, and the values that it reports."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+import manystream as ms
+from manystream.engine.answer_size import AnswerSize
+from manystream.engine.call_state import CallState
+from manystream.engine.clocks import Clock, Clocks, effective, next_deadline, timeout_error
+from manystream.engine.completion import NO_WAIT, AttemptRecord
+from manystream.engine.errors import cancelled
+from manystream.engine.retry import RetryBudget, retry_delay
+
+INF = math.inf
+
+
+# --- timeouts ---
+
+
+def test_the_default_timeouts_depend_on_the_kind_of_the_call() -> None:
+    assert effective(None, None, stream=False) == Clocks(10.0, 600.0, 120.0, INF, INF)
+    assert effective(None, None, stream=True) == Clocks(10.0, 120.0, 120.0, INF, INF)
+
+
+def test_a_call_s_timeouts_go_before_those_of_the_engine() -> None:
+    engine = ms.Timeouts(connect=1, first_byte=2, idle=3, total=4, queue=5)
+    assert effective(None, engine, stream=True) == Clocks(1, 2, 3, 4, 5)
+    assert effective(ms.Timeouts(idle=30, total=INF), engine, stream=False) == Clocks(1, 2, 30, INF, 5)
+
+
+CLOCKS = Clocks(connect=10, first_byte=20, idle=30, total=100, queue=40)
+
+DEADLINES = {
+    CallState.QUEUED: (1045.0, Clock.QUEUE),
+    CallState.CONNECTING: (1015.0, Clock.CONNECT),
+    CallState.SENDING: (1035.0, Clock.IDLE),
+    CallState.WAITING: (1025.0, Clock.FIRST_BYTE),
+    CallState.READING: (1035.0, Clock.IDLE),
+    CallState.BACKOFF: (1100.0, Clock.TOTAL),
+    CallState.ENDED: (1100.0, Clock.TOTAL),
+}
+
+
+@pytest.mark.parametrize("state", list(CallState))
+def test_each_state_has_its_timeout(state: CallState) -> None:
+    assert next_deadline(CLOCKS, state, started=1000.0, state_since=1005.0) == DEADLINES[state]
+    late = next_deadline(CLOCKS, state, started=1000.0, state_since=1095.0)
+    assert late == (1100.0, Clock.TOTAL)
+
+
+def test_the_total_timeout_is_named_where_both_end_together() -> None:
+    assert next_deadline(CLOCKS, CallState.READING, started=0.0, state_since=70.0) == (100.0, Clock.TOTAL)
+
+
+TIMEOUTS = {
+    Clock.CONNECT: ("connect timeout: no connection within 2.5 s (here)", True),
+    Clock.FIRST_BYTE: ("first_byte timeout: no response byte within 2.5 s (here)", True),
+    Clock.IDLE: ("idle timeout: no byte for 2.5 s (here)", True),
+    Clock.TOTAL: ("total timeout: the call did not end within 2.5 s (here)", False),
+    Clock.QUEUE: ("queue timeout: the call was not sent within 2.5 s (here)", False),
+}
+
+
+@pytest.mark.parametrize("clock", list(Clock))
+def test_a_timeout_s_error_names_the_timeout(clock: Clock) -> None:
+    error = timeout_error(clock, 2.5, "here")
+    assert (error.message, error.retryable) == TIMEOUTS[clock]
+    assert (error.category, error.provider_code) == (ms.ErrorCategory.TIMEOUT, clock.value)
+    assert error.http_status == 0
+
+
+def test_the_names_of_timeouts_are_those_of_the_options() -> None:
+    assert [clock.value for clock in Clock] == ["connect", "first_byte", "idle", "total", "queue"]
+
+
+# --- states ---
+
+FOLLOWERS = {
+    "queued": {"connecting", "sending", "backoff", "ended"},
+    "connecting": {"sending", "queued", "backoff", "ended"},
+    "sending": {"reading", "queued", "backoff", "ended"},
+    "waiting": {"reading", "queued", "backoff", "ended"},
+    "reading": {"ended", "backoff", "queued"},
+    "backoff": {"queued", "ended"},
+    "ended": {"ended"},
+}
+
+
+def test_which_states_follow_a_state() -> None:
+    assert {state.value: {each.value for each in state.followers} for state in CallState} == FOLLOWERS
+
+
+# --- retries ---
+
+
+def busy(hint: int = -1) -> ms.ProviderError:
+    return ms.ProviderError("busy", category=ms.ErrorCategory.SERVER, retry_after_ms=hint)
+
+
+def test_the_engine_has_a_hundred_retries_and_a_fifth_per_call() -> None:
+    budget = RetryBudget()
+    for _ in range(50):
+        budget.call_started()  # the reserve is the most
+    assert [budget.spend() for _ in range(101)] == [True] * 100 + [False]
+    for _ in range(4):
+        budget.call_started()
+    assert not budget.spend()
+    budget.call_started()
+    assert [budget.spend(), budget.spend()] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("attempts", "expected"), [(1, 1.0), (2, 2.0), (3, 4.0), (61, 2.0**60), (62, 2.0**60), (63, 2.0**60)]
+)
+def test_the_back_off_doubles_up_to_a_bound(attempts: int, expected: float) -> None:
+    options = ms.Retry(max_attempts=100, cap=1e30, jitter=0)
+    assert retry_delay(busy(), attempts, options, lambda: 0.5) == expected
+
+
+def test_the_last_attempt_is_followed_by_none() -> None:
+    assert retry_delay(busy(), 1, ms.Retry(max_attempts=2), lambda: 0.0) == 1.0
+    assert retry_delay(busy(), 2, ms.Retry(max_attempts=2), lambda: 0.0) is None
+
+
+@pytest.mark.parametrize(
+    ("hint", "jitter", "expected"),
+    [(120_000, 1.0, 121.0), (120_001, 1.0, None), (1, 1.0, 0.0011), (2000, 0.05, 2.05), (2000, 1.0, 2.2)],
+)
+def test_a_server_s_hint_is_obeyed_with_a_tenth_of_jitter(hint: int, jitter: float, expected: float | None) -> None:
+    delay = retry_delay(busy(hint), 1, ms.Retry(jitter=jitter), lambda: 1.0)
+    assert delay == (None if expected is None else pytest.approx(expected))
+
+
+def test_a_cancelled_call_has_the_reason_as_its_message() -> None:
+    error = cancelled()
+    assert (error.message, error.category, error.retryable) == (
+        "the call was cancelled", ms.ErrorCategory.CANCELLED, False
+    )  # fmt: skip
+    assert cancelled("the engine was closed").message == "the engine was closed"
+
+
+# --- values ---
+
+
+def test_a_completion_says_what_is_known() -> None:
+    assert repr(ms.Completion(False)) == (
+        "Completion(success=False, http_status=0, response=None, error=None, attempts=0, timings=Timings(queued=None,"
+        " connected=None, first_byte=None, first_token=None, finished=None, waited={}), request_id=None, headers={},"
+        " resent=0, journey=(), cost=None)"
+    )
+    assert repr(AttemptRecord("one/m", 0.5, 1.5, "ok")) == (
+        "AttemptRecord(target='one/m', started=0.5, ended=1.5, outcome='ok', error=None, hedged=False, usage=None,"
+        " estimated=False)"
+    )
+
+
+def test_a_completion_repeats_its_error() -> None:
+    done, failed = ms.Completion(True), ms.Completion(False, error=busy(1500))
+    assert (done.error_category, done.error_message, done.retry_after_ms) == (None, None, -1)
+    assert (failed.error_category, failed.error_message, failed.retry_after_ms) == (
+        ms.ErrorCategory.SERVER, "busy", 1500
+    )  # fmt: skip
+
+
+def test_a_call_that_did_not_wait_has_an_empty_mapping() -> None:
+    assert (dict(NO_WAIT), len(NO_WAIT), list(NO_WAIT), repr(NO_WAIT)) == ({}, 0, [], "{}")
+    assert hash(NO_WAIT) == 0
+    assert NO_WAIT.get("quota") is None
+    with pytest.raises(KeyError, match="quota"):
+        NO_WAIT["quota"]
+
+
+def test_the_default_limits() -> None:
+    assert repr(ms.Limits()) == (
+        "Limits(max_choices=1024, max_blocks=16384, max_tool_calls=4096, pool=PoolLimits(max_connections=20000,"
+        " max_per_origin=20000, max_idle=20000, idle_expiry=15.0, drain_seconds=2.0, max_age=300.0),"
+        " max_event_bytes=33554432, max_response_bytes=268435456, max_error_bytes=65536, max_calls=1000000,"
+        " max_buffered_bytes=1073741824)"
+    )
+
+
+# --- sizes of answers ---
+
+
+def test_an_answer_is_looked_at_once_per_64_kib() -> None:
+    size = AnswerSize(200_000)
+    assert (size.bytes_left, size.received) == (65_536, 0)
+    assert not size.count(65_536)
+    assert size.count(1)
+    assert (size.received, size.look()) == (65_537, 65_537)
+    assert (size.bytes_left, size.received) == (65_536, 65_537)
+    assert size.count(70_000)
+    assert (size.look(), size.received) == (70_000, 135_537)
+    assert size.bytes_left == 200_000 - 135_537  # the limit is nearer than the next 64 KiB
+    assert not size.count(200_000 - 135_537)
+    assert size.look() == 200_000 - 135_537
+    assert (size.count(1), size.look()) == (True, None)
+
+
+def test_a_small_limit_is_looked_at_when_it_is_exceeded() -> None:
+    size = AnswerSize(10)
+    assert (size.bytes_left, size.count(10), size.count(1), size.look()) == (10, False, True, None)

@@ -1,0 +1,230 @@
+"""The head of a request as it is sent, and the addresses and headers that are refused before anything is sent."""
+
+from __future__ import annotations
+
+import pytest
+
+import manystream as ms
+from manystream.engine.addresses import addressed
+from manystream.engine.buffered import Buffered
+from manystream.engine.limits import Limits
+from manystream.engine.prepare import Preparer
+from tests.support.peers import Line, answer, chat_answer, hello, open_peer
+
+
+async def sent(provider: ms.Provider, request: ms.Request, server: list[bytes]) -> list[str]:
+    """Make a call, and return the lines of the request's head."""
+    async with ms.open_engine([provider]) as engine:
+        assert (await engine.start_request(request).wait()).success
+    return server[-1].partition(b"\r\n\r\n")[0].decode().split("\r\n")
+
+
+class Server:
+    def __init__(self) -> None:
+        self.requests: list[bytes] = []
+
+    async def serve(self, line: Line) -> None:
+        while request := await line.request():
+            self.requests.append(request)
+            await line.send(answer(chat_answer("hi")))
+
+
+@pytest.mark.trio
+async def test_the_head_of_a_request_is_complete() -> None:
+    server = Server()
+    async with open_peer(server.serve) as peer:
+        head = await sent(ms.OpenAIChat("the-key-1", f"{peer.url}?api-version=7"), hello(), server.requests)
+    length = len(server.requests[0].partition(b"\r\n\r\n")[2])
+    assert head == [
+        "POST /v1/chat/completions?api-version=7 HTTP/1.1",
+        f"Host: 127.0.0.1:{peer.port}",
+        "Accept-Encoding: identity",
+        "User-Agent: manystream",
+        "content-type: application/json",
+        "accept: application/json",
+        "authorization: Bearer the-key-1",
+        f"Content-Length: {length}",
+    ]
+
+
+@pytest.mark.trio
+async def test_the_later_of_two_headers_of_one_name_is_sent() -> None:
+    """The request's own headers go before the provider's, and these before the engine's."""
+    server = Server()
+    async with open_peer(server.serve) as peer:
+        provider = ms.OpenAIChat(
+            "the-key-1", peer.url, headers={"user-agent": "mine", "X-A": "1", "X-B": "2"}, idempotency_header="X-Once"
+        )
+        request = hello(extra_headers={"x-b": "3", "authorization": "Token other", "X-C": "4"})
+        head = await sent(provider, request, server.requests)
+    assert head[2:-2] == [
+        "Accept-Encoding: identity",
+        "user-agent: mine",
+        "content-type: application/json",
+        "accept: application/json",
+        "x-b: 3",
+        "authorization: Token other",
+        "X-C: 4",
+        "X-A: 1",
+    ]
+    assert len(head[-2].removeprefix("X-Once: ")) == 22
+
+
+OWN_HEADERS = ["Host", "Content-Length", "Transfer-Encoding", "Connection", "Accept-Encoding", "accept-encoding"]
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("name", OWN_HEADERS)
+async def test_a_header_that_the_transport_sets_is_refused(name: str) -> None:
+    wrong = "is decided by the transport; leave it out"
+    plain = ms.OpenAIChat("k", "http://127.0.0.1:9/v1", name="plain")
+    headed = ms.OpenAIChat("k", "http://127.0.0.1:9/v1", name="headed", headers={name: "x"})
+    async with ms.open_engine([plain, headed]) as engine:
+        with pytest.raises(ms.InvalidRequestError) as raised:
+            engine.start_request(ms.Request("plain/m", "hi", extra_headers={name: "x"}))
+        assert str(raised.value) == f"extra_headers: {name.lower()!r} {wrong}"
+        with pytest.raises(ms.InvalidRequestError) as raised:
+            engine.start_request(ms.Request("headed/m", "hi"))
+        assert str(raised.value) == f"headers: {name!r} {wrong}"
+    with pytest.raises(ms.InvalidRequestError) as raised:
+        addressed([ms.OpenAIChat("k", "http://127.0.0.1:9/v1", idempotency_header=name)])
+    assert str(raised.value) == f"idempotency_header: {name!r} has another use: choose a name of its own"
+
+
+@pytest.mark.trio
+async def test_a_header_that_is_no_header_is_refused_by_its_field() -> None:
+    async with ms.open_engine([ms.OpenAIChat("k", "http://127.0.0.1:9/v1", headers={"x-own": "1"})]) as engine:
+        with pytest.raises(ms.InvalidRequestError) as raised:
+            engine.start_request(hello(extra_headers={"x-b": "two\nlines"}))
+        assert raised.value.field == "extra_headers"
+        assert engine.statistics().started == 0
+    with pytest.raises(ms.InvalidRequestError) as raised:
+        async with ms.open_engine([ms.OpenAIChat("k", "http://127.0.0.1:9/v1", headers={"x-own": "a\nb"})]) as engine:
+            engine.start_request(hello())
+    assert raised.value.field == "headers"
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("value", [5, [], None])
+async def test_a_provider_s_headers_are_read_for_each_call(value: object) -> None:
+    server = Server()
+    async with open_peer(server.serve) as peer:
+        provider = ms.OpenAIChat("k", peer.url, headers={"x-own": "1"})
+        async with ms.open_engine([provider]) as engine:
+            for own in ("1", "2"):
+                provider.headers["x-own"] = own
+                await engine.request(hello())
+                assert f"x-own: {own}\r\n".encode() in server.requests[-1]
+            provider.headers["x-own"] = value  # type: ignore[assignment]
+            with pytest.raises(ms.InvalidRequestError) as raised:
+                engine.start_request(hello())
+    assert str(raised.value) == "headers: names and values must be text"
+
+
+# --- addresses ---
+
+CHAT = ms.OpenAIChat("k", "http://127.0.0.1:9/v1", name="chat")
+
+WRONG = {
+    "two of one name": ([CHAT, CHAT], "providers: two are named 'chat': give one a name=…"),
+    "no address": ([ms.Provider(profile=ms.Profile(name="own", dialect="openai-chat", base_url=""))],
+                   "base_url: 'own' needs one, such as 'https://host/v1'"),
+    "another use": ([ms.OpenAIChat("k", CHAT.base_url, headers={"X-Once": "1"}, idempotency_header="x-once")],
+                    "idempotency_header: 'x-once' has another use: choose a name of its own"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_provider_that_cannot_be_used_is_refused(name: str) -> None:
+    providers, message = WRONG[name]
+    with pytest.raises(ms.InvalidRequestError) as raised:
+        addressed(providers)  # type: ignore[arg-type]
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize("url", ["ftp://h.test/v1", "http://h.test:99999/v1", "no address"])
+def test_a_wrong_address_is_refused_with_the_provider_s_name(url: str) -> None:
+    with pytest.raises(ms.InvalidRequestError, match=r"^base_url: of 'chat': ") as raised:
+        addressed([ms.OpenAIChat("k", url, name="chat")])
+    assert raised.value.field == "base_url"
+
+
+@pytest.mark.parametrize("name", ["", "x y", "x:y", "x\n"])
+def test_an_idempotency_header_that_is_no_name_is_refused(name: str) -> None:
+    with pytest.raises(ms.InvalidRequestError) as raised:
+        addressed([ms.OpenAIChat("k", CHAT.base_url, idempotency_header=name)])
+    assert raised.value.field == "idempotency_header"
+
+
+def test_addresses_come_in_the_order_of_the_providers() -> None:
+    found = addressed([CHAT, ms.OpenAIChat("k", "https://h.test/a/", name="other", idempotency_header="x-once")])
+    assert [(provider.name, str(base.origin)) for provider, base in found] == [
+        ("chat", "http://127.0.0.1:9"),
+        ("other", "https://h.test:443"),
+    ]
+
+
+# --- what an engine keeps of requests ---
+
+
+def preparer(*providers: ms.Provider) -> Preparer:
+    return Preparer(addressed(providers), {}, Limits(), lambda: "an-id", lambda: 0.0)
+
+
+def test_requests_of_one_kind_share_their_head() -> None:
+    one = preparer(CHAT)
+    first, second, stream = (one.prepare(hello(), stream=stream)[0] for stream in (False, False, True))
+    assert first.head is second.head
+    assert first.secrets is second.secrets
+    assert (first.stream, second.stream, stream.stream) == (False, False, True)
+    assert stream.head is not first.head
+    assert one.prepare(hello(extra_headers={"x-a": "1"}), stream=False)[0].head is not first.head
+
+
+def test_an_engine_keeps_256_heads_and_256_models() -> None:
+    one = preparer(CHAT)
+    heads = [one.prepare(hello(extra_headers={"x-a": str(n)}), stream=False)[0].head for n in range(257)]
+    again = [one.prepare(hello(extra_headers={"x-a": str(n)}), stream=False)[0].head for n in range(257)]
+    assert [new is old for new, old in zip(again, heads, strict=True)] == [True] * 256 + [False]
+    other = preparer(CHAT)
+    for number in range(300):
+        assert other.prepare(ms.Request(f"m{number}", "hi"), stream=False)[0].model == f"m{number}"
+    assert len(other._selected) == 256
+
+
+def test_a_body_is_copied_only_while_it_is_small() -> None:
+    one = preparer(CHAT)
+    for size in (10, 70_000):
+        prepared, wire = one.prepare(ms.Request("m", "x" * size), stream=False)
+        assert prepared.body == wire.body
+        assert (prepared.body is wire.body) == (size > 65_536)
+
+
+def test_preparers_of_one_engine_share_the_bound_of_answers() -> None:
+    buffered = Buffered(100)
+    one = Preparer(addressed([CHAT]), {}, Limits(), lambda: "an-id", lambda: 0.0, None, buffered)
+    other, provider = one.with_key(CHAT, "second-key")
+    assert (provider.api_key, CHAT.api_key) == ("second-key", "k")
+    for each in (one, other):
+        assert each.prepare(hello(), stream=False)[0].buffered is buffered
+    head = other.prepare(hello(), stream=False)[0].head
+    assert (b"authorization", b"Bearer second-key") in head.headers
+    assert preparer(CHAT).prepare(hello(), stream=False)[0].buffered.limit == 1 << 30
+
+
+def test_an_account_is_an_address_and_a_key() -> None:
+    def ask() -> str:
+        return "asked"
+
+    asked = ms.OpenAIChat(ask, "https://h.test/v1", name="asked")
+    one = preparer(CHAT, asked)
+    assert [(str(origin), key) for origin, key in map(one.account, (CHAT, asked))] == [
+        ("http://127.0.0.1:9", "k"),
+        ("https://h.test:443", ask),
+    ]
+
+
+def test_only_a_request_is_prepared() -> None:
+    with pytest.raises(ms.InvalidRequestError) as raised:
+        preparer(CHAT).prepare("hello", stream=False)  # type: ignore[arg-type]
+    assert str(raised.value) == "request: must be a Request, not str"
