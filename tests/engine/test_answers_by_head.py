@@ -1,0 +1,265 @@
+"""How a response's head decides what is read: content types, statuses, codings, ids, redirects and sizes of errors."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+import manystream as ms
+from tests.support.peers import (
+    NO_RETRY,
+    Line,
+    Recorder,
+    answer,
+    chat_answer,
+    chat_chunk,
+    chat_stream,
+    chunked,
+    error_body,
+    hello,
+    open_peer,
+)
+
+pytestmark = pytest.mark.trio
+
+STREAM = "".join(chat_stream("fine"))
+
+
+async def respond(
+    response: bytes | str, *, stream: bool = True, close: bool = False, limits: ms.Limits | None = None
+) -> ms.Completion:
+    """Make a call to a server with this response. close: the connection ends behind it."""
+
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send(response)
+        if not close:
+            await line.closed_by_peer()
+
+    recorder = Recorder()
+    async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=NO_RETRY, limits=limits) as engine:
+        if stream:
+            return await engine.start_stream(hello(), recorder.on_event, recorder.on_completion).wait()
+        return await engine.start_request(hello(), recorder.on_completion).wait()
+
+
+def text(completion: ms.Completion) -> str | None:
+    return completion.response.text if completion.success and completion.response is not None else None
+
+
+def said(completion: ms.Completion) -> str:
+    """The error's message, without the request's place."""
+    return completion.error_message or ""
+
+
+# --- content types ---
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["text/event-stream", "Text/Event-Stream; charset=utf-8", "text/plain", "application/octet-stream", "", "x"],
+)
+async def test_a_stream_is_read_as_events_unless_it_is_json(kind: str) -> None:
+    assert text(await respond(answer(STREAM, kind=kind))) == "fine"
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/json", "Application/JSON ; charset=utf-8"])
+async def test_a_json_answer_to_a_stream_request_is_read_whole(kind: str) -> None:
+    assert text(await respond(answer(chat_answer("whole"), kind=kind))) == "whole"
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/plain", ""])
+async def test_an_unstreamed_answer_is_json_whatever_its_type(kind: str) -> None:
+    assert text(await respond(answer(chat_answer("whole"), kind=kind), stream=False)) == "whole"
+
+
+async def test_events_answer_an_unstreamed_request() -> None:
+    assert text(await respond(answer(STREAM, kind="text/event-stream"), stream=False)) == "fine"
+
+
+PAGES = ["text/html", "application/xhtml+xml", "image/png", "audio/mpeg", "video/mp4", "TEXT/HTML; charset=utf-8"]
+
+
+@pytest.mark.parametrize("kind", PAGES)
+async def test_a_page_is_an_error_unless_it_holds_json(kind: str) -> None:
+    failed = await respond(answer("a page", kind=kind))
+    assert (failed.success, failed.http_status) == (False, 200)
+    assert "a page" in said(failed)
+    assert text(await respond(answer(" \n" + chat_answer("whole"), kind=kind))) == "whole"
+
+
+async def test_of_a_page_only_the_beginning_is_read() -> None:
+    limits = ms.Limits(max_error_bytes=10)
+    head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 100\r\n\r\n"
+    with trio.fail_after(30):
+        completion = await respond(head + "0123456789", limits=limits)  # the rest never comes
+    assert "0123456789" in said(completion)
+    whole = await respond(answer("0123456789abc", kind="text/html"), limits=ms.Limits(max_error_bytes=14))
+    assert "0123456789abc" in said(whole)
+
+
+# --- statuses ---
+
+
+@pytest.mark.parametrize("status", [200, 201, 203, 206, 299])
+async def test_each_status_of_success_has_an_answer(status: int) -> None:
+    completion = await respond(answer(chat_answer("whole"), status=f"{status} Fine"), stream=False)
+    assert (text(completion), completion.http_status) == ("whole", status)
+
+
+@pytest.mark.parametrize("status", ["204 No Content", "205 Reset Content"])
+async def test_a_success_without_content_is_a_failure(status: str) -> None:
+    completion = await respond(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n", stream=False)
+    assert (completion.success, completion.http_status) == (False, int(status[:3]))
+
+
+@pytest.mark.parametrize("status", [300, 302, 399])
+async def test_a_redirect_is_named_without_its_query(status: int) -> None:
+    location = "Location: https://other.example/v1?key=secret\r\n"
+    completion = await respond(answer("moved", status=f"{status} Moved", headers=location))
+    assert said(completion) == (
+        f"HTTP {status}: redirects are not followed; the server points to 'https://other.example/v1'"
+    )
+    assert completion.error is not None
+    assert (completion.error.category, completion.error.retryable) == (ms.ErrorCategory.UNKNOWN, False)
+    assert completion.http_status == completion.error.http_status == status
+
+
+@pytest.mark.parametrize("status", ["304 Not Modified", "400 Bad Request"])
+async def test_a_location_is_named_of_redirects_only(status: str) -> None:
+    headers = "Location: https://other.example/v1\r\n" if status[0] == "4" else ""
+    completion = await respond(answer("" if status[0] == "3" else error_body("no"), status=status, headers=headers))
+    assert "redirects" not in said(completion)
+    assert completion.http_status == int(status[:3])
+
+
+# --- codings ---
+
+
+async def test_a_coding_that_was_not_asked_for_is_named() -> None:
+    completion = await respond(answer(b"x", headers="Content-Encoding:  GZip \r\n"))
+    assert said(completion) == "the server sent content-encoding 'gzip', which was not asked for"
+    assert completion.headers["content-encoding"] == "GZip"
+    long = await respond(answer(b"x", headers=f"Content-Encoding: {'ab' * 50}\r\n"))
+    assert said(long) == f"the server sent content-encoding '{'ab' * 20}', which was not asked for"
+
+
+@pytest.mark.parametrize("coding", ["identity", "IDENTITY", " "])
+async def test_identity_is_no_coding(coding: str) -> None:
+    assert text(await respond(answer(chat_answer("whole"), headers=f"Content-Encoding: {coding}\r\n"))) == "whole"
+
+
+async def test_an_error_in_a_coding_has_its_status_only() -> None:
+    body = error_body("unreadable")
+    completion = await respond(answer(body, status="404 Not Found", headers="Content-Encoding: br\r\n"))
+    assert (completion.http_status, completion.error_category) == (404, ms.ErrorCategory.NOT_FOUND)
+    assert "unreadable" not in said(completion)
+    assert completion.error is not None
+    assert completion.error.body == b""
+
+
+# --- ids ---
+
+ID_HEADERS = ["X-Request-Id", "Request-Id", "X-Goog-Request-Id", "Apim-Request-Id", "X-Ms-Request-Id", "CF-Ray"]
+
+
+@pytest.mark.parametrize("first", range(6))
+async def test_the_id_is_read_from_the_first_known_header(first: int) -> None:
+    headers = "".join(f"{name}: id-{place}\r\n" for place, name in reversed(list(enumerate(ID_HEADERS))[first:]))
+    done = await respond(answer(chat_answer("x"), headers=headers), stream=False)
+    assert done.request_id == f"id-{first}"
+    alone = f"{ID_HEADERS[first]}: one\r\n"
+    failed = await respond(answer(error_body("no"), status="400 No", headers=alone))
+    assert failed.error is not None
+    assert failed.request_id == failed.error.request_id == "one"
+
+
+async def test_a_response_without_an_id_has_none() -> None:
+    assert (await respond(answer(chat_answer("x"), headers="X-Id: 1\r\n"))).request_id is None
+
+
+async def test_each_kind_of_failure_has_the_id() -> None:
+    headers = "X-Request-Id: r1\r\n"
+    stream_head = f"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n{headers}\r\n"
+    responses = {
+        "no json": answer("{", headers=headers),
+        "an error event": stream_head.encode() + chunked(f"data: {error_body('no')}\n\n"),
+        "a cut stream": stream_head.encode() + chunked(chat_chunk("a")),
+        "an error event after text": stream_head.encode() + chunked(chat_chunk("a"), f"data: {error_body('no')}\n\n"),
+    }
+    for name, response in responses.items():
+        completion = await respond(response)
+        assert (completion.success, completion.request_id) == (False, "r1"), name
+        assert completion.error is not None
+        if name != "a cut stream":
+            assert completion.error.request_id == "r1", name
+
+
+# --- bodies of errors and of answers ---
+
+
+async def test_an_error_may_come_as_an_event() -> None:
+    events = f": wait\n\nevent: error\ndata: {error_body('as an event', code='c1')}\n\ndata: other\n\n"
+    for kind in ("text/event-stream", "text/event-stream; charset=utf-8"):
+        completion = await respond(answer(events, status="400 Bad Request", kind=kind))
+        assert said(completion) == "as an event"
+        assert completion.error is not None
+        assert completion.error.provider_code == "c1"
+    unfinished = answer(f"data: {error_body('cut')}", status="400 Bad Request", kind="text/event-stream")
+    assert said(await respond(unfinished)) == "cut"
+
+
+async def test_an_error_s_body_is_read_up_to_its_limit() -> None:
+    limits = ms.Limits(max_error_bytes=12)
+    head = "HTTP/1.1 500 Oops\r\nContent-Type: text/plain\r\nContent-Length: 100\r\n\r\n"
+    with trio.fail_after(30):
+        completion = await respond(head + "0123456789ab", limits=limits)  # the rest never comes
+    assert completion.error is not None
+    assert completion.error.body == b"0123456789ab"
+    longer = await respond(head + "0123456789abcdef", limits=limits)
+    assert longer.error is not None
+    assert longer.error.body == b"0123456789ab"
+
+
+async def test_a_broken_error_body_keeps_its_status() -> None:
+    head = "HTTP/1.1 403 No\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
+    completion = await respond(head + '{"error"', close=True)
+    assert (completion.http_status, completion.error_category) == (403, ms.ErrorCategory.AUTH)
+
+
+JSON_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+EARLY = " (the body ended with the connection, perhaps early)"
+
+
+@pytest.mark.parametrize(
+    ("response", "is_early"),
+    [
+        (answer("{"), False),
+        (JSON_HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunked("{"), False),
+        (JSON_HEAD + b"\r\n{", True),
+        (answer(""), True),
+    ],
+    ids=["length", "chunks", "connection", "empty"],
+)
+async def test_an_answer_that_may_have_been_cut_says_so(response: bytes, is_early: bool) -> None:
+    completion = await respond(response, stream=False, close=True)
+    assert not completion.success
+    assert said(completion).endswith(EARLY) == is_early
+
+
+async def test_an_answer_beyond_its_limit_names_the_limit() -> None:
+    limits = ms.Limits(max_response_bytes=500)
+    fitting, long = chat_answer("x"), chat_answer("x" * 500)
+    assert text(await respond(answer(fitting + " " * (500 - len(fitting))), limits=limits)) == "x"
+    for stream in (False, True):
+        completion = await respond(answer(long), stream=stream, limits=limits)
+        assert said(completion) == "the answer is larger than 500 bytes (limits.max_response_bytes)"
+    events = answer(STREAM, kind="text/event-stream")
+    streamed = await respond(events, limits=ms.Limits(max_response_bytes=100))
+    assert said(streamed) == "the answer is larger than 100 bytes (limits.max_response_bytes)"
+
+
+async def test_an_event_beyond_its_limit_names_the_limit() -> None:
+    limits = ms.Limits(max_event_bytes=300)
+    completion = await respond(answer(f"data: {'x' * 1000}", kind="text/event-stream"), limits=limits)
+    assert said(completion).endswith("(limits.max_event_bytes)")
