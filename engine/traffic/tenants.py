@@ -100,7 +100,7 @@ class TenantClass:
         """
         line = ticket.line
         assert line is not None
-        return line.backlog - ticket.service + self._others(line.backlog)
+        return line.backlog - ticket.service + self._others(line.backlog, line)
 
     def place(self, ticket: Ticket) -> tuple[float, float]:
         """Estimate the number of calls, and of tokens, that are served before a call at any place of its tenant's line.
@@ -112,15 +112,17 @@ class TenantClass:
         assert line.first is not None
         calls = min(line.length - 1, ticket.place - line.first.place)
         tokens = line.backlog * calls / line.length
-        others = self._others(tokens + ticket.service)
+        others = self._others(tokens + ticket.service, line)
         return calls + others * self.length / self.backlog, tokens + others
 
-    def _others(self, tokens: float) -> float:
-        """Estimate the tokens of other tenants that are served before this many tokens of one tenant."""
+    def _others(self, tokens: float, line: TenantLine) -> float:
+        """Estimate the tokens of other tenants that are served before this many tokens of the tenant of `line`."""
         octave = _octave(tokens)
-        others = sum(self._octave_tokens[:octave]) + 2.0 ** (octave - 1) * self._octave_lines[octave]
+        least = 2.0 ** (octave - 1)
+        own = line.backlog if line.octave < octave else tokens if line.octave > octave else least
+        others = sum(self._octave_tokens[:octave]) + least * self._octave_lines[octave]
         others += tokens * sum(self._octave_lines[octave + 1 :])
-        return max(0.0, others - 2.0 ** (octave - 1))
+        return max(0.0, others - own)
 
     def _arrive(self, name: str | None) -> TenantLine:
         line = self._away.pop(name, None) or TenantLine(name)

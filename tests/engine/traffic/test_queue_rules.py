@@ -1,0 +1,365 @@
+"""Tickets, lines of tenants and queues: places, service and what is ahead, with literal numbers."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from manystream.engine.traffic.charge import FREE, Cost
+from manystream.engine.traffic.queue import FairQueue
+from manystream.engine.traffic.tenants import TenantClass
+from manystream.engine.traffic.ticket import TenantLine, Ticket, TicketState
+from manystream.providers.options import Priority
+
+INTERACTIVE, NORMAL, BATCH = Priority.INTERACTIVE, Priority.NORMAL, Priority.BATCH
+
+
+def added(
+    queue: FairQueue | TenantClass,
+    tokens: float = 100,
+    tenant: str | None = None,
+    *,
+    priority: Priority = NORMAL,
+    deadline: float = math.inf,
+    at_head: bool = False,
+) -> Ticket:
+    ticket = Ticket(tokens, 0, priority=priority, tenant=tenant, deadline=deadline)
+    queue.add(ticket, at_head=at_head)
+    return ticket
+
+
+def take(queue: TenantClass) -> Ticket:
+    ticket = queue.first()
+    queue.serve(ticket.tenant, ticket.service, taken=True)
+    queue.remove(ticket)
+    return ticket
+
+
+# --- tickets ---
+
+
+def test_a_new_ticket_waits_for_nothing_and_costs_nothing() -> None:
+    ticket = Ticket(300, 20)
+    assert (ticket.input_tokens, ticket.max_output, ticket.cost, ticket.priority, ticket.tenant, ticket.deadline) == (
+        300, 20, FREE, NORMAL, None, math.inf,
+    )  # fmt: skip
+    assert (ticket.owner, ticket.service, ticket.refusals, ticket.state, ticket.sent_at, ticket.sent_before) == (
+        None, 320, 0, TicketState.NEW, -math.inf, FREE,
+    )  # fmt: skip
+    assert (ticket.sequence, ticket.place, ticket.line, ticket.before, ticket.after) == (0, 0, None, None, None)
+    assert (ticket.charged, ticket.is_first_of_tenant) == (FREE, False)
+    assert FREE == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "output", "service"), [(0, None, 1), (0.5, 0.25, 1), (1, 0, 1), (2, None, 2), (3, 4, 7)]
+)
+def test_a_call_is_charged_at_least_one_token(tokens: float, output: float | None, service: float) -> None:
+    assert Ticket(tokens, output).service == service
+
+
+def test_only_a_call_under_way_is_charged() -> None:
+    ticket = Ticket(1, 1)
+    ticket.cost = Cost(1, 2, 3, 5)
+    charged: list[float] = []
+    for state in TicketState:
+        ticket.state = state
+        charged.append(ticket.charged.tokens)
+    assert charged == [0, 0, 5, 5, 0]
+    assert [(state.name, state.value) for state in TicketState] == [
+        ("NEW", 0), ("QUEUED", 1), ("SENT", 2), ("CONFIRMED", 3), ("ENDED", 4),
+    ]  # fmt: skip
+    assert repr(ticket) == "Ticket(ENDED, normal, tenant=None, cost=(1, 2, 3, 5))"
+
+
+def test_a_line_is_a_list_from_which_any_call_can_leave() -> None:
+    line = TenantLine("a")
+    assert (line.name, line.service, line.backlog, line.length, line.version, line.octave) == ("a", 0, 0, 0, 0, 0)
+    one, two, three, four = (Ticket(tokens, 0) for tokens in (10, 20, 30, 40))
+    line.append(two)
+    line.append(three)
+    line.prepend(one)
+    line.append(four)
+    assert [ticket.place for ticket in (one, two, three, four)] == [-1, 0, 1, 2]
+    assert (line.first, line.last, line.length, line.backlog) == (one, four, 4, 100)
+    assert [(ticket.before, ticket.after) for ticket in (one, two, three, four)] == [
+        (None, two), (one, three), (two, four), (three, None),
+    ]  # fmt: skip
+    assert [ticket.is_first_of_tenant for ticket in (one, two)] == [True, False]
+    line.unlink(two)
+    assert (one.after, three.before, two.line, two.before, two.after) == (three, one, None, None, None)
+    line.unlink(one)
+    line.unlink(four)
+    assert (line.first, line.last, line.length, line.backlog) == (three, three, 1, 30)
+    assert (three.before, three.after) == (None, None)
+    line.backlog += 1e-12  # what rounding leaves
+    line.unlink(three)
+    assert (line.first, line.last, line.length, line.backlog) == (None, None, 0, 0)
+    line.prepend(one)
+    assert (one.place, line.first, line.last) == (0, one, one)
+
+
+# --- tenants ---
+
+
+def test_a_class_counts_its_calls_and_tokens() -> None:
+    queue = TenantClass()
+    one, two = added(queue, 100, "a"), added(queue, 50, "b")
+    assert (queue.length, queue.backlog, sorted(map(str, queue.present))) == (2, 150, ["a", "b"])
+    queue.remove(one)
+    assert (queue.length, queue.backlog, list(queue.present)) == (1, 50, ["b"])
+    queue.backlog += 1e-12
+    queue.remove(two)
+    assert (queue.length, queue.backlog, queue.present) == (0, 0, {})
+
+
+def test_a_tenant_that_comes_starts_with_the_least_service_of_the_others() -> None:
+    queue = TenantClass()
+    for tokens in (100, 200, 10):
+        added(queue, tokens, "a")
+    assert queue.present["a"].service == 0
+    take(queue)
+    added(queue, 10, "b")
+    assert (queue.present["a"].service, queue.present["b"].service) == (100, 100)
+    assert take(queue).tenant == "a"
+    added(queue, 10, "c")
+    assert queue.present["c"].service == 100
+
+
+def test_a_tenant_starts_no_lower_than_the_call_that_was_taken_last() -> None:
+    queue = TenantClass()
+    added(queue, 70, "a")
+    added(queue, 50, "a")
+    take(queue)
+    take(queue)
+    added(queue, 10, "b")
+    assert queue.present["b"].service == 70
+    added(queue, 10, "a")
+    assert queue.present["a"].service == 120, "its own service is not forgotten"
+
+
+def test_service_that_is_given_back_counts_for_a_tenant_that_is_away() -> None:
+    queue = TenantClass()
+    for tenant in ("a", "b"):
+        added(queue, 100, tenant)
+        added(queue, 100, tenant)
+    for _ in range(3):
+        take(queue)
+    queue.serve("a", -150)
+    added(queue, 1, "a")
+    assert (queue.present["a"].service, queue.present["b"].service) == (100, 100), "at least that of the others"
+    queue.serve("nobody", 500)
+    assert "nobody" not in queue.present
+
+
+def test_a_call_that_passes_through_is_charged_as_one_that_was_added_and_taken() -> None:
+    queue = TenantClass()
+    for tokens, tenant in ((100, "a"), (30, "b"), (30, "b"), (5, None)):
+        queue.pass_through(tenant, tokens)
+    for tenant in (None, "b", "a"):
+        added(queue, 1, tenant)
+    assert {name: line.service for name, line in queue.present.items()} == {None: 35, "b": 60, "a": 100}
+    assert [take(queue).tenant for _ in range(3)] == [None, "b", "a"]
+
+
+def test_tenants_at_the_floor_are_forgotten_and_others_kept() -> None:
+    queue = TenantClass()
+    for number in range(100):
+        queue.pass_through(f"t{number}", 10)
+    assert len(queue._away) <= 1 + 10 * 0 + 100
+    for number in range(100):
+        added(queue, 1, f"u{number}")
+        take(queue)
+    assert len(queue._away_heap) <= 2 * len(queue._away) + 32
+
+
+def test_cancelled_calls_of_many_tenants_are_not_kept() -> None:
+    queue = TenantClass()
+    added(queue, 1, "stays")
+    for number in range(200):
+        queue.remove(added(queue, 1, f"t{number}"))
+    assert (len(queue._heap), len(queue._away), list(queue.present)) == (pytest.approx(17, abs=17), 0, ["stays"])
+    assert queue.first().tenant == "stays"
+
+
+def test_ahead_of_a_call_are_the_tokens_of_its_tenant_and_a_part_of_the_others() -> None:
+    queue = TenantClass()
+    added(queue, 1000, "a")
+    mine = [added(queue, 100, "m"), added(queue, 60, "m")]
+    assert [queue.ahead(ticket) for ticket in mine] == [220, 260]
+    added(queue, 130, "b")  # in the power of two of 160: it counts as 128
+    added(queue, 127, "c")
+    added(queue, 0.5, "d")
+    assert queue.ahead(mine[1]) == 100 + 160 + 128 + 127 + 1
+    alone = TenantClass()
+    assert alone.ahead(added(alone, 7)) == 0
+
+
+def test_the_place_of_a_call_is_an_estimate_of_calls_and_tokens() -> None:
+    queue = TenantClass()
+    tickets = [added(queue, 100, "m") for _ in range(4)]
+    assert [queue.place(ticket) for ticket in tickets] == [(0, 0), (1, 100), (2, 200), (3, 300)]
+    for _ in range(4):
+        added(queue, 300, "o")
+    # Others: 1,200 tokens in 4 calls. Of 1,600 tokens in all, 8 calls.
+    assert [queue.place(ticket) for ticket in tickets] == [(0.5, 100), (2, 300), (3.5, 500), (5, 700)]
+    queue.remove(tickets[1])
+    assert queue.place(tickets[2]) == (3.4, 500), "a call that left is still counted"
+    queue.remove(tickets[0])
+    assert queue.place(tickets[2]) == (600 / 1400, 100)
+
+
+def test_a_tenant_alone_does_not_wait_for_others() -> None:
+    queue = TenantClass()
+    tickets = [added(queue, 100, "m") for _ in range(2000)]
+    assert [queue.place(tickets[number]) for number in (0, 650, 1300, 1999)] == [
+        (0, 0), (650, 65_000), (1300, 130_000), (1999, 199_900),
+    ]  # fmt: skip
+
+
+def test_a_call_much_larger_than_its_tenants_others_waits_for_no_more() -> None:
+    queue = TenantClass()
+    added(queue, 1, "m")
+    large = added(queue, 1000, "m")
+    assert queue.place(large) == (1, 500.5)
+    added(queue, 100, "o")
+    assert queue.place(large) == (1 + 100 * 3 / 1101, 600.5)
+
+
+def test_a_backlog_beyond_all_powers_of_two_is_counted() -> None:
+    queue = TenantClass()
+    added(queue, 2.0**80, "a")
+    added(queue, 2.0**70, "b")
+    assert (queue.backlog, len(queue.present)) == (2.0**80 + 2.0**70, 2)
+    queue.remove(queue.first())
+    queue.remove(queue.first())
+    assert (queue.backlog, queue._octave_lines) == (0, [0] * 64)
+
+
+# --- queues ---
+
+
+def test_the_length_of_a_queue() -> None:
+    queue = FairQueue()
+    assert (len(queue), queue.length, queue.first(0), queue.next_deadline(), queue.expired(9)) == (
+        0, 0, None, math.inf, [],
+    )  # fmt: skip
+    ticket = added(queue)
+    assert (len(queue), queue.length, ticket.state) == (1, 1, TicketState.QUEUED)
+    queue.remove(ticket)
+    assert (len(queue), queue.length, ticket.state) == (0, 0, TicketState.ENDED)
+
+
+def test_a_call_that_waited_before_stands_at_the_head() -> None:
+    queue = FairQueue()
+    one, two = added(queue), added(queue, at_head=True)
+    assert [queue.take(0), queue.take(0)] == [two, one]
+
+
+def test_places_count_all_calls_of_higher_classes() -> None:
+    queue = FairQueue()
+    added(queue, 10, priority=INTERACTIVE)
+    added(queue, 20, priority=NORMAL)
+    added(queue, 40, priority=BATCH)
+    tickets = [added(queue, 1, priority=priority) for priority in (INTERACTIVE, NORMAL, BATCH)]
+    assert [queue.place(ticket) for ticket in tickets] == [(1, 5.5), (3, 21.5), (5, 52.5)]
+    assert [queue.ahead(ticket) for ticket in tickets] == [10, 31, 72]
+
+
+def test_a_class_is_passed_over_from_the_first_call_of_another() -> None:
+    queue = FairQueue()
+    for _ in range(5):
+        added(queue, priority=INTERACTIVE)
+    added(queue, priority=BATCH)
+    added(queue, priority=BATCH)
+    taken = [queue.take(now).priority for now in (0.0, 29.9, 30.0, 40.0, 59.9, 60.0)]
+    assert taken == [INTERACTIVE, INTERACTIVE, BATCH, INTERACTIVE, INTERACTIVE, INTERACTIVE]
+
+
+def test_a_class_that_became_empty_is_not_passed_over() -> None:
+    for leaves in (True, False):
+        queue = FairQueue()
+        batch = added(queue, priority=BATCH)
+        for _ in range(3):
+            added(queue, priority=INTERACTIVE)
+        queue.take(0)
+        if leaves:
+            queue.remove(batch)
+            added(queue, priority=BATCH)
+        assert queue.take(30).priority is (INTERACTIVE if leaves else BATCH)
+
+
+def test_a_class_with_other_waiting_calls_stays_passed_over() -> None:
+    queue = FairQueue()
+    one, _ = added(queue, priority=BATCH), added(queue, priority=BATCH)
+    for _ in range(2):
+        added(queue, priority=INTERACTIVE)
+    queue.take(0)
+    queue.remove(one)
+    assert queue.take(30).priority is BATCH
+
+
+def test_a_call_that_passes_through_ends_the_wait_of_its_class() -> None:
+    queue = FairQueue()
+    batch = added(queue, priority=BATCH)
+    added(queue, priority=INTERACTIVE)
+    queue.take(0)
+    queue._classes[BATCH].remove(batch)
+    queue.length = 0
+    queue.pass_through(Ticket(5, 0, priority=BATCH))
+    assert queue._passed_since == {}
+    assert added(queue, 1, priority=BATCH).line is not None
+    assert queue._classes[BATCH].present[None].service == 5
+
+
+def test_a_refused_call_goes_behind_its_tenants_others_after_each_fifth_refusal() -> None:
+    queue = FairQueue()
+    stubborn, other = added(queue), added(queue)
+    order: list[Ticket] = []
+    for _ in range(11):
+        ticket = queue.take(0)
+        order.append(ticket)
+        queue.put_back(stubborn) if ticket is stubborn else added(queue, at_head=True)
+    assert stubborn.refusals == 10 - order.count(other) or stubborn.refusals == order.count(stubborn)
+    assert order[:6] == [stubborn] * 5 + [other]
+
+
+def test_a_refused_call_keeps_its_deadline() -> None:
+    queue = FairQueue()
+    ticket = added(queue, deadline=9)
+    queue.take(0)
+    assert (queue.next_deadline(), ticket.sequence) == (math.inf, 0)
+    queue.put_back(ticket)
+    assert (queue.next_deadline(), ticket.sequence, ticket.refusals, queue.length) == (9, 2, 1, 1)
+    assert queue.expired(9) == [ticket]
+    assert (ticket.state, queue.length) == (TicketState.ENDED, 0)
+
+
+def test_real_tokens_replace_the_estimate_in_a_tenants_service() -> None:
+    queue = FairQueue()
+    added(queue, 100, "a")
+    added(queue, 100, "a")
+    ticket = queue.take(0)
+    queue.correct(ticket, 30)
+    assert (ticket.service, queue._classes[NORMAL].present["a"].service) == (30, 30)
+
+
+@pytest.mark.parametrize(("deadline", "hopeless"), [(66, True), (67, False), (math.inf, False)])
+def test_a_call_is_hopeless_by_one_and_a_half_times(deadline: float, hopeless: bool) -> None:
+    """1,000 tokens at 10 a second are 100 s: 1.5 times 66 s is 99 s, and 1.5 times 67 s is 100.5 s."""
+    queue = FairQueue()
+    for _ in range(10):
+        added(queue, 100)
+    ticket = added(queue, deadline=deadline + 5)
+    assert queue.is_hopeless(ticket, 10, 5) is hopeless
+
+
+def test_deadlines_of_calls_that_left_are_forgotten() -> None:
+    queue = FairQueue()
+    stays = added(queue, deadline=1e6)
+    for number in range(100):
+        queue.remove(added(queue, deadline=number))
+        assert len(queue._deadlines) <= 35
+    assert queue.next_deadline() == 1e6
+    assert queue.expired(1e6) == [stays]
