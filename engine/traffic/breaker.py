@@ -38,7 +38,7 @@ class Breaker:
         self._failures = 0  # calls without a first event, since the last first event
         self._broken = 0  # streams that broke, since the last complete answer
         self._opened_at = -math.inf
-        # The time at which the probing call was sent; `math.inf` while there is none.
+        # The time at which the probing call was sent; `math.inf` while there is none. Only an open breaker reads it.
         self._probe_at = math.inf
 
     def state(self, now: float) -> BreakerState:
@@ -68,13 +68,10 @@ class Breaker:
     def succeed(self) -> None:
         """Record the first event of a call, and close the breaker, unless broken streams have opened it."""
         self._failures = 0
-        if not self.is_tripped:
-            self._probe_at = math.inf
 
     def complete(self) -> None:
         """Record a complete answer, and close the breaker."""
         self._failures = self._broken = 0
-        self._probe_at = math.inf
 
     def fail(self, sent_at: float, now: float, *, broke: bool = False) -> None:
         """Record that a call failed by the target's fault.
