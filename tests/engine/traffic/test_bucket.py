@@ -1,0 +1,247 @@
+"""Token buckets and learned limits, step by step with literal numbers."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from manystream.engine.traffic.bucket import Bucket
+from manystream.engine.traffic.learned import LearnedBucket, first_rate
+from manystream.engine.traffic.leased import LeasedBucket, RateLease
+from manystream.engine.traffic.quota import ReportedBucket, declared_buckets, reported_bucket
+from manystream.engine.traffic.rate_limit import RateLimit
+from manystream.providers.quota_report import ReportedLimit, Unit
+
+
+def figures(bucket: Bucket) -> tuple[float, float, float, float]:
+    return bucket.rate, bucket.capacity, bucket.level, bucket.at
+
+
+def test_a_bucket_fills_at_its_rate_up_to_its_capacity() -> None:
+    bucket = Bucket(2, 10, 3, 100)
+    assert (bucket.fill(101), figures(bucket)) == (5, (2, 10, 5, 101))
+    assert (bucket.fill(100.5), figures(bucket)) == (5, (2, 10, 5, 101)), "time does not run backwards"
+    assert (bucket.fill(200), figures(bucket)) == (10, (2, 10, 10, 200))
+    assert figures(Bucket(2, 10, 30, 0)) == (2, 10, 10, 0), "it is never made with more than it holds"
+
+
+def test_a_level_above_the_capacity_stays_until_it_is_taken() -> None:
+    bucket = Bucket(2, 10, 10, 0)
+    bucket.level = 12
+    assert (bucket.fill(5), bucket.at) == (12, 5)
+    bucket.take(4, 5)
+    assert (bucket.level, bucket.fill(6)) == (8, 10)
+
+
+def test_a_cost_fits_at_the_time_at_which_the_bucket_holds_it() -> None:
+    bucket = Bucket(2, 10, 3, 100)
+    assert [bucket.ready_at(cost, 100) for cost in (0, 3, 4, 7, 10, 25)] == [100, 100, 100.5, 102, 103.5, 103.5]
+    assert bucket.ready_at(10, 103.5) == 103.5
+
+
+def test_a_millionth_of_the_capacity_may_be_missing() -> None:
+    assert Bucket(1, 1000, 999.999, 5).ready_at(1000, 5) == 5
+    assert Bucket(1, 1000, 999.998, 5).ready_at(1000, 5) == pytest.approx(5.002)
+
+
+def test_what_does_not_flow_is_never_there() -> None:
+    assert Bucket(0, 10, 3, 0).ready_at(4, 0) == math.inf
+    assert Bucket(0, 10, 3, 0).ready_at(3, 0) == 0
+    assert Bucket(0, 0, 0, 0).ready_at(5, 7) == 7, "a cost above the capacity fits when the bucket is full"
+
+
+def test_a_large_cost_makes_the_level_negative() -> None:
+    bucket = Bucket(2, 10, 10, 0)
+    bucket.take(16, 1)
+    assert figures(bucket) == (2, 10, -6, 1)
+    assert bucket.ready_at(1, 1) == 4.5
+    bucket.take(1, 3)
+    assert figures(bucket) == (2, 10, -3, 3)
+
+
+def test_what_is_given_back_fills_up_to_the_capacity() -> None:
+    bucket = Bucket(2, 10, 1, 0)
+    bucket.give_back(3, 1)
+    assert figures(bucket) == (2, 10, 6, 1)
+    bucket.give_back(7, 1)
+    assert figures(bucket) == (2, 10, 10, 1)
+    bucket.give_back(-4, 2)
+    assert figures(bucket) == (2, 10, 6, 2)
+
+
+def test_a_scaled_bucket_keeps_its_proportions() -> None:
+    bucket = Bucket(2, 10, 1, 0)
+    bucket.scale(6, 2)
+    assert figures(bucket) == (6, 30, 15, 2)
+    still = Bucket(0, 10, 4, 0)
+    still.scale(2, 1)
+    assert figures(still) == (2, 10, 4, 1)
+
+
+def test_a_lease_gives_five_percent_of_its_window_to_save_up() -> None:
+    bucket = LeasedBucket(60, 100)
+    assert (figures(bucket), bucket.ends_at, bucket.taken) == ((0, 0, 0, 100), -math.inf, 0)
+    bucket.lease(10, 200, 100)
+    assert (figures(bucket), bucket.ends_at) == ((10, 30, 0, 100), 200)
+    assert bucket.fill(150) == 30
+    bucket.lease(4, 300, 150)
+    assert figures(bucket) == (4, 12, 12, 150), "a lower rate saves up less"
+    bucket.lease(10, 300, 150)
+    assert figures(bucket) == (10, 30, 12, 150), "a higher rate gives nothing at once"
+    bucket.give_back(-20, 151)
+    assert (figures(bucket), bucket.taken) == ((10, 30, 2, 151), 20)
+    bucket.lease(0, 400, 151)
+    assert figures(bucket) == (0, 0, 0, 151)
+
+
+def test_a_lease_saves_up_for_one_large_cost_only() -> None:
+    bucket = LeasedBucket(60, 0)
+    bucket.lease(10, 1000, 0)
+    assert bucket.ready_at(500, 0) == 50
+    assert (bucket.capacity, bucket.fill(40), bucket.ready_at(500, 40)) == (500, 400, 50)
+    bucket.lease(20, 1000, 40)
+    assert (bucket.capacity, bucket.ready_at(500, 40)) == (500, 45)
+    bucket.take(100, 40)
+    assert (figures(bucket), bucket.taken) == ((20, 60, 60, 40), 100)
+    assert (bucket.ready_at(1, 40), bucket.capacity) == (40, 60)
+
+
+def test_a_lease_that_ends_takes_what_was_saved() -> None:
+    bucket = LeasedBucket(60, 0)
+    bucket.lease(10, 2, 0)
+    assert (bucket.fill(1.5), bucket.ready_at(20, 1.5), bucket.ready_at(19, 1.5)) == (15, math.inf, 1.9)
+    bucket.take(40, 1.5)
+    assert bucket.level == -25
+    assert bucket.fill(2) == -20, "a debt stays"
+    assert (figures(bucket), bucket.ready_at(0, 2)) == ((0, 0, -20, 2), math.inf)
+    assert bucket.fill(9) == -20
+    bucket.lease(10, 20, 9)
+    assert bucket.ready_at(5, 9) == 11.5
+
+
+def test_a_rate_lease_names_its_limits_and_tells_of_changes() -> None:
+    buckets = [LeasedBucket(1, 0), LeasedBucket(60, 0)]
+    lease = RateLease(RateLimit(requests_per_second=8, tokens_per_minute=600), buckets, "openai")
+    assert [(each.name, each.unit, each.window, each.bucket, each.declared, each.whole) for each in lease.buckets] == [
+        ("declared requests_per_second of openai", Unit.REQUESTS, 1, buckets[0], True, 8),
+        ("declared tokens_per_minute of openai", Unit.TOKENS, 60, buckets[1], True, 600),
+    ]
+    assert [(each.limit, each.rate) for each in lease.buckets] == [(8, 8), (600, 10)]
+    assert (lease.open_until, lease.is_wanted()) == (-math.inf, False)
+    lease.extend(5)
+    seen: list[float] = []
+    lease.listen(lambda: seen.append(lease.open_until))
+    lease.extend(7)
+    assert (lease.open_until, seen) == (7, [7])
+
+
+def row(bucket: ReportedBucket) -> tuple[object, ...]:
+    return (bucket.name, bucket.unit, bucket.window, figures(bucket.bucket), bucket.declared, bucket.whole)
+
+
+def test_every_declared_limit_is_a_bucket_of_its_window() -> None:
+    limit = RateLimit(
+        requests_per_second=0.5,
+        requests_per_minute=60,
+        requests_per_day=86400,
+        tokens_per_minute=600,
+        input_tokens_per_minute=1200,
+        output_tokens_per_minute=0.5,
+    )
+    assert [row(bucket) for bucket in declared_buckets(limit, 7, "*")] == [
+        ("declared requests_per_second of *", Unit.REQUESTS, 2, (0.5, 1, 1, 7), True, 0),
+        ("declared requests_per_minute of *", Unit.REQUESTS, 60, (1, 60, 60, 7), True, 0),
+        ("declared requests_per_day of *", Unit.REQUESTS, 86400, (1, 86400, 86400, 7), True, 0),
+        ("declared tokens_per_minute of *", Unit.TOKENS, 60, (10, 600, 600, 7), True, 0),
+        ("declared input_tokens_per_minute of *", Unit.INPUT_TOKENS, 60, (20, 1200, 1200, 7), True, 0),
+        ("declared output_tokens_per_minute of *", Unit.OUTPUT_TOKENS, 60, (0.5 / 60, 0.5, 0.5, 7), True, 0),
+    ]
+    (one,) = declared_buckets(RateLimit(requests_per_minute=1))
+    assert (row(one), one.noted, one.limit, one.rate) == (
+        ("declared requests_per_minute", Unit.REQUESTS, 60, (1 / 60, 1, 1, 0), True, 0), 0, 1, 1 / 60,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("window", "capacity"), [(1, 6000), (60, 6000), (3599, 6000), (3600, 360_000)])
+def test_a_reported_limit_holds_a_minute_or_a_long_window(window: float, capacity: float) -> None:
+    bucket = reported_bucket(ReportedLimit("requests", Unit.REQUESTS, window, 100 * window, 3), 5)
+    assert row(bucket) == ("requests", Unit.REQUESTS, window, (100, capacity, capacity, 5), False, 0)
+
+
+# --- learned limits ---
+
+
+def test_a_learned_bucket_begins_empty_and_holds_a_second_or_one_call() -> None:
+    small, large = LearnedBucket(8, 1, 3), LearnedBucket(8, 20, 3)
+    assert (figures(small.bucket), figures(large.bucket)) == ((8, 8, 0, 3), (8, 20, 0, 3))
+    assert (small.cut_at, small.made_at, small.rate, small.is_in_vain) == (3, 3, 8, False)
+
+
+def test_accepted_calls_of_a_second_raise_it_by_five_percent() -> None:
+    learned = LearnedBucket(100, 1, 0)
+    rates: list[float] = []
+    for now in (1, 1, 1, 1, 1.2, 1.2, 9, 9, 9, 9):
+        learned.accept(1, math.inf, now)
+        rates.append(round(learned.rate, 4))
+    assert rates == [102, 104.04, 105.0804, 105.0804, 106.1312, 106.1312, 108.2538, 110.4189, 111.5231, 111.5231]
+    assert learned.bucket.capacity == learned.rate
+
+
+def test_a_learned_rate_grows_to_its_ceiling_and_fills_before() -> None:
+    learned = LearnedBucket(100, 200, 0)
+    learned.bucket.take(0, 1)
+    learned.accept(1, 101, 1.5)
+    assert figures(learned.bucket) == (101, 200, 150, 1.5)
+    learned.accept(1, 101, 2.5)
+    assert figures(learned.bucket) == (101, 200, 150, 1.5)
+    learned.accept(1, 50, 3)
+    assert learned.rate == 101, "a lower ceiling cuts nothing"
+
+
+def test_a_refusal_after_ten_costs_cuts_and_earlier_ones_hold() -> None:
+    learned = LearnedBucket(100, 2, 0)
+    for _ in range(9):
+        learned.accept(2, 0, 1)
+    assert (learned.refuse(2, 2), learned.rate, learned.cut_at, learned.is_in_vain) == (0.25, 100, 2, True)
+    learned.accept(2, 0, 3)
+    assert (learned.refuse(2, 4), learned.rate, learned.cut_at, learned.is_in_vain) == (0, 70, 4, False)
+    assert (learned.refuse(2, 5), learned.rate) == (0.25, 70), "counting has begun again"
+    assert (learned.refuse(2, 6), learned.rate) == (0.5, 70)
+    assert (learned.refuse(2, 7), learned.rate) == (1, 49)
+
+
+def test_a_cut_keeps_room_for_one_call_and_fills_first() -> None:
+    learned = LearnedBucket(10, 8, 0)
+    for _ in range(10):
+        learned.accept(8, 0, 0.5)
+    learned.refuse(8, 0.6)
+    assert figures(learned.bucket) == (7, 8, 6, 0.6)
+    learned.bucket.fill(9)
+    for _ in range(10):
+        learned.accept(8, 0, 9)
+    learned.refuse(8, 9)
+    assert figures(learned.bucket) == (pytest.approx(4.9), 8, 8, 9)
+
+
+def test_a_hold_leaves_room_for_one_call_at_its_end() -> None:
+    learned = LearnedBucket(10, 4, 0)
+    learned.give_back(30, 1)
+    assert learned.bucket.level == 40, "above the capacity"
+    learned.hold(4, 3, 1)
+    assert (learned.bucket.level, learned.bucket.ready_at(4, 1)) == (-16, 3)
+    learned.hold(4, 2, 1)
+    assert learned.bucket.level == -16, "an earlier end raises nothing"
+    wide = LearnedBucket(10, 4, 0)
+    wide.bucket.fill(1)
+    wide.hold(50, 2, 1)
+    assert wide.bucket.level == 0, "a cost above the capacity needs a full bucket"
+    low = LearnedBucket(10, 4, 0)
+    low.hold(4, 0.5, 0.2)
+    assert low.bucket.level == 1
+
+
+def test_the_first_rate_is_the_reported_one_or_half_of_what_was_sent() -> None:
+    assert first_rate(30, 400, 10) == 30
+    assert first_rate(math.inf, 400, 10) == 20
+    assert first_rate(math.inf, 400, 0.5) == 200

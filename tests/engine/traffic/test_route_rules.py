@@ -1,0 +1,495 @@
+"""Breakers, scores, the choice of a target, second attempts and keys: each rule with literal numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import repeat
+
+import pytest
+
+from manystream.engine.traffic.breaker import Breaker
+from manystream.engine.traffic.failover import is_keys_fault, is_targets_fault, moves_on
+from manystream.engine.traffic.hedge import Hedge, HedgeState
+from manystream.engine.traffic.keys import KeyRing
+from manystream.engine.traffic.route import Balance, Choice, RouteState, TargetRecord
+from manystream.engine.traffic.score import Score
+from manystream.engine.traffic.statistics import RouteStatistics, ScopeStatistics, TargetStatistics, TrafficStatistics
+from manystream.providers.errors import ErrorCategory, InvalidRequestError, ProviderError
+from manystream.providers.quota_report import Refusal
+
+INF = math.inf
+
+
+def a_breaker(failures: int, broken: int = 0, now: float = 10) -> Breaker:
+    breaker = Breaker()
+    for place in range(failures + broken):
+        breaker.fail(now, now, broke=place >= failures)
+    return breaker
+
+
+def test_a_new_breaker_lets_calls_through() -> None:
+    breaker = Breaker()
+    breaker.begin(1)
+    breaker.end(1)
+    assert (breaker.state(1), breaker.is_tripped, breaker.next_time(1)) == ("closed", False, 1)
+
+
+def test_four_failures_do_not_open_a_breaker_and_five_do() -> None:
+    assert (a_breaker(4).state(10), a_breaker(4).next_time(10), a_breaker(4).is_tripped) == ("closed", 10, False)
+    assert (a_breaker(5).state(10), a_breaker(5).next_time(10), a_breaker(5).is_tripped) == ("open", 12, True)
+    assert (a_breaker(0, 4).state(10), a_breaker(0, 5).state(10)) == ("closed", "open")
+    assert a_breaker(4, 3).state(10) == "closed", "each kind is counted for itself"
+
+
+def test_a_breaker_opens_for_two_seconds_and_then_lets_one_call_through() -> None:
+    breaker = a_breaker(5)
+    assert [breaker.state(now) for now in (10, 11.9, 12, 99)] == ["open", "open", "probing", "probing"]
+    assert [breaker.next_time(now) for now in (10, 11.9, 12, 99)] == [12, 12, 12, 99]
+    breaker.begin(13)
+    assert (breaker.state(20), breaker.next_time(20)) == ("open", INF)
+    breaker.begin(20)
+    breaker.end(19)
+    assert breaker.state(20) == "probing", "the probing call is the one of 13"
+
+
+def test_a_failure_of_an_earlier_call_does_not_lengthen_the_pause() -> None:
+    breaker = a_breaker(5)
+    breaker.fail(9, 11.5)
+    assert breaker.next_time(11.5) == 12
+    breaker.begin(12)
+    breaker.fail(11.9, 12.5)
+    assert (breaker.state(14.4), breaker.next_time(14.4)) == ("open", INF), "the probing call runs on"
+    breaker.fail(12, 13)
+    assert (breaker.state(14.9), breaker.next_time(14.9), breaker.state(15)) == ("open", 15, "probing")
+
+
+def test_an_earlier_call_that_ends_is_not_the_probing_call() -> None:
+    breaker = a_breaker(5)
+    breaker.begin(12)
+    breaker.end(11)
+    assert breaker.state(30) == "open"
+    breaker.end(12)
+    assert breaker.state(30) == "probing"
+
+
+def test_a_first_event_closes_and_later_failures_count_from_zero() -> None:
+    breaker = a_breaker(5)
+    breaker.begin(12)
+    breaker.succeed()
+    assert (breaker.state(12), breaker.next_time(12)) == ("closed", 12)
+    for _ in range(4):
+        breaker.fail(13, 13)
+    assert breaker.state(13) == "closed"
+    breaker.succeed()
+    for _ in range(4):
+        breaker.fail(13, 13)
+    assert breaker.state(13) == "closed"
+    breaker.fail(13, 13.5)
+    assert (breaker.state(13.5), breaker.next_time(13.5)) == ("open", 15.5)
+
+
+def test_a_first_event_does_not_forgive_broken_streams() -> None:
+    breaker = a_breaker(0, 5)
+    breaker.begin(12)
+    breaker.succeed()
+    assert breaker.next_time(12) == INF
+    breaker.fail(12, 13, broke=True)
+    assert breaker.next_time(13) == 15
+    breaker.begin(15)
+    breaker.complete()
+    assert (breaker.state(15), breaker.is_tripped) == ("closed", False)
+    for _ in range(4):
+        breaker.fail(16, 16, broke=True)
+    assert not breaker.is_tripped
+    both = a_breaker(5, 5)
+    both.complete()
+    assert not both.is_tripped
+
+
+# --- scores ---
+
+
+def test_a_score_is_the_time_of_a_call_with_those_that_run() -> None:
+    score = Score()
+    assert (score.outstanding, score.time, score.failures, score.heard_at) == (0, INF, 0, -INF)
+    assert (score.is_known, score.is_due(0), score.value()) == (False, True, INF)
+    score.succeed(2, 7)
+    assert (score.is_known, score.time, score.failures, score.heard_at, score.value()) == (True, 2, 0, 7, 2)
+    score.succeed(3, 8)
+    assert (score.time, score.heard_at) == (2.2, 8)
+    score.outstanding = 3
+    assert score.value() == 8.8
+
+
+def test_failures_raise_a_score_and_answers_lower_it() -> None:
+    score = Score()
+    score.succeed(2, 0)
+    score.fail(5)
+    assert (score.failures, score.heard_at, score.time) == (0.1, 5, 2)
+    assert score.value() == pytest.approx(2 + 2 * 0.1 / 0.9)
+    score.fail(6)
+    assert score.failures == pytest.approx(0.19)
+    score.succeed(2, 6)
+    assert score.failures == pytest.approx(0.171)
+    score.failures = 0.99
+    assert score.value() == pytest.approx(2 + 2 * 49), "it grows no further than for 0.98"
+
+
+def test_an_idle_target_is_due_after_five_seconds() -> None:
+    score = Score()
+    score.succeed(1, 10)
+    assert [score.is_due(now) for now in (14.9, 15, 16)] == [False, True, True]
+    score.outstanding = 1
+    assert not score.is_due(16)
+    score = Score()
+    score.fail(10)
+    assert score.is_due(10), "it has not answered yet"
+
+
+# --- the choice of a target ---
+
+
+def route(balance: Balance, *targets: TargetRecord, random: Callable[[], float] = lambda: 0.0) -> RouteState:
+    return RouteState(balance, targets or [TargetRecord() for _ in range(3)], random)
+
+
+def test_a_new_target_has_the_weight_one_and_is_no_fallback() -> None:
+    record = TargetRecord()
+    assert (record.weight, record.fallback, record.sessions) == (1, False, 0)
+    assert Choice(2) == Choice(2, (), -INF)
+
+
+@pytest.mark.parametrize(("point", "chosen"), [(0.0, 0), (0.29, 0), (0.3, 1), (0.49, 1), (0.5, 2), (0.99, 2), (1.0, 2)])
+def test_a_random_point_falls_into_the_share_of_one_target(point: float, chosen: int) -> None:
+    weighted = route(Balance.WEIGHTED, *map(TargetRecord, (3, 2, 5)), random=lambda: point)
+    assert weighted.choose(0, (0, 1, 2)) == Choice(chosen, (0, 1, 2))
+
+
+def test_of_equal_targets_one_is_chosen_at_random() -> None:
+    points = iter((0.0, 0.34, 0.99, 0.4, 0.5))
+    fastest = route(Balance.FASTEST, random=lambda: next(points))
+    assert [fastest.choose(0, (0, 1, 2)).target for _ in range(3)] == [0, 1, 2]
+    for place, seconds in enumerate((2.0, 1.0, 1.0)):
+        fastest.begin(place, 0)
+        fastest.succeed(place, seconds, 1)
+        fastest.end(place, 0)
+    assert [fastest.choose(1, (0, 1, 2)).target for _ in range(2)] == [1, 2]
+
+
+def test_the_fastest_with_room_is_chosen_and_unknown_busy_ones_are_not() -> None:
+    fastest = route(Balance.FASTEST)
+    for place in (0, 1):
+        fastest.begin(place, 0)
+        fastest.succeed(place, 2.0 - place, 1)
+    fastest.begin(2, 0)
+    assert fastest.choose(1, (0, 1, 2)) == Choice(1, (0, 1, 2))
+    assert fastest.choose(1, (0, 2)) == Choice(0, (0, 1, 2))
+    assert fastest.choose(1, (2,)) == Choice(2, (0, 1, 2))
+    assert fastest.choose(1, (0, 1, 2), tried=(1,)) == Choice(0, (0, 2))
+
+
+def test_equal_scores_go_to_the_target_with_fewer_calls() -> None:
+    fastest = route(Balance.FASTEST, TargetRecord(), TargetRecord())
+    for place, seconds, calls in ((0, 1.0, 4), (1, 2.5, 2)):
+        for _ in range(calls):
+            fastest.begin(place, 0)
+        fastest.succeed(place, seconds, 0)
+    fastest.end(1, 0)
+    assert fastest.choose(0, (0, 1)).target == 1  # 5 × 1 s and 2 × 2.5 s
+
+
+def test_fallbacks_are_taken_in_order_whatever_the_balance() -> None:
+    fastest = route(Balance.FASTEST, TargetRecord(), TargetRecord(fallback=True), TargetRecord(fallback=True))
+    assert fastest.choose(0, (2,), tried=(0,)) == Choice(None, (1,))
+    assert fastest.choose(0, (1, 2), tried=(0,)) == Choice(1, (1,))
+
+
+def test_breakers_hold_for_order_and_weight_only() -> None:
+    for balance, healthy in zip(Balance, (False, False, True, True), strict=True):
+        state = route(balance)
+        state.targets[1].breaker = a_breaker(5)
+        assert [state.is_healthy(place, 10) for place in range(3)] == [True, healthy, True]
+
+
+@pytest.mark.parametrize(
+    ("tripped", "healthy"),
+    [((0,), (1, 2, 3)), ((0, 1), (2, 3)), ((0, 1, 2), (0, 1, 2, 3)), ((0, 1, 2, 3), ())],
+)
+def test_most_targets_failing_means_overload(tripped: tuple[int, ...], healthy: tuple[int, ...]) -> None:
+    state = route(Balance.WEIGHTED, *(TargetRecord() for _ in range(4)))
+    for place in tripped:
+        state.targets[place].breaker = a_breaker(5)
+    assert tuple(place for place in range(4) if state.is_healthy(place, 10)) == healthy
+
+
+def test_fallbacks_do_not_count_as_failing_targets() -> None:
+    state = route(Balance.ORDER, TargetRecord(), TargetRecord(), TargetRecord(fallback=True))
+    for place in (0, 2):
+        state.targets[place].breaker = a_breaker(5)
+    assert [state.is_healthy(place, 10) for place in range(3)] == [False, True, False]
+    assert state.choose(10, (0, 1, 2), tried=(1,)) == Choice(None, (), 12)
+
+
+def test_a_session_keeps_its_target_at_up_to_four_times_the_best_score() -> None:
+    state = route(Balance.STICKY)
+    for place, seconds in enumerate((4.0, 1.0, 2.0)):
+        state.begin(place, 0, "s" if place == 0 else None)
+        state.succeed(place, seconds, 0)
+        state.end(place, 0)
+    assert state.choose(1, (0, 1, 2), session="s") == Choice(0, (0,))
+    assert state.choose(1, (1,), session="s") == Choice(None, (0,))
+    assert state.choose(1, (0, 1, 2)) == Choice(1, (0, 1, 2)), "a call without a session"
+    assert state.choose(1, (0, 1, 2), session="other") == Choice(1, (0, 1, 2))
+    assert state.choose(1, (0, 1, 2), tried=(0,), session="s") == Choice(1, (1, 2))
+    state.targets[0].score.time = 4.001
+    assert state.choose(1, (0, 1, 2), session="s") == Choice(1, (0, 1, 2))
+
+
+def test_only_a_sticky_route_keeps_sessions() -> None:
+    state = route(Balance.FASTEST)
+    state.begin(0, 0, "s")
+    assert state.targets[0].sessions == 0
+
+
+def test_a_session_moves_with_its_calls_and_leaves_a_failing_target() -> None:
+    state = route(Balance.STICKY)
+    state.begin(0, 0, "s")
+    state.begin(1, 1, "s")
+    assert [target.sessions for target in state.targets] == [0, 1, 0]
+    state.fail(0, 0, 2, "s")
+    assert state.targets[1].sessions == 1, "a call at its former target says nothing"
+    state.fail(1, 1, 2)
+    assert state.targets[1].sessions == 1
+    state.fail(1, 1, 2, "s", broke=True)
+    assert state.targets[1].sessions == 0
+    state.end_session("s")
+    assert state.targets[1].sessions == 0
+
+
+def test_a_session_is_kept_for_an_hour_after_its_last_call() -> None:
+    state = route(Balance.STICKY)
+    state.begin(0, 0, "a")
+    state.begin(1, 5, "b")
+    state.begin(0, 10, "a")
+    state.choose(3604.9, (0, 1, 2), session="c")
+    assert [target.sessions for target in state.targets] == [1, 1, 0]
+    state.begin(2, 3605, "c")
+    assert [target.sessions for target in state.targets] == [1, 0, 1]
+    state.choose(3610, (0, 1, 2), session="c")
+    assert [target.sessions for target in state.targets] == [0, 0, 1]
+
+
+def test_a_record_counts_calls_and_passes_outcomes_on() -> None:
+    state = route(Balance.ORDER)
+    record = state.targets[1]
+    state.begin(1, 3)
+    state.begin(1, 3)
+    assert record.score.outstanding == 2
+    state.succeed(1, 0.5, 4)
+    assert (record.score.time, record.score.heard_at) == (0.5, 4)
+    for _ in range(5):
+        state.fail(1, 3, 5, broke=True)
+    assert (record.score.failures, record.score.heard_at) == (pytest.approx(0.40951), 5)
+    assert record.breaker.state(5) == "open"
+    state.succeed(1, 0.5, 5)
+    assert record.breaker.state(5) == "open"
+    state.complete(1)
+    assert record.breaker.state(5) == "closed"
+    state.end(1, 3)
+    assert record.score.outstanding == 1
+
+
+def test_the_end_of_a_probing_call_without_an_outcome_lets_the_next_one_go() -> None:
+    state = route(Balance.ORDER, TargetRecord())
+    state.targets[0].breaker = a_breaker(5)
+    state.begin(0, 12)
+    assert state.choose(13, (0,)) == Choice(None, (), INF)
+    state.end(0, 12)
+    assert state.choose(13, (0,)) == Choice(0, (0,))
+
+
+# --- second attempts ---
+
+
+def test_the_options_of_a_second_attempt() -> None:
+    assert Hedge() == Hedge("p95", 0.05)
+    Hedge(0.001, at_most=1)
+    for wrong, words in (
+        ({"after": 0}, 'hedge.after: must be "p95" or a number of seconds above 0, not 0'),
+        ({"after": INF}, 'hedge.after: must be "p95" or a number of seconds above 0, not inf'),
+        ({"at_most": 0}, "hedge.at_most: must be a part above 0 and up to 1, not 0"),
+        ({"at_most": 1.001}, "hedge.at_most: must be a part above 0 and up to 1, not 1.001"),
+        ({"at_most": True}, "hedge.at_most: must be a part above 0 and up to 1, not True"),
+    ):
+        with pytest.raises(InvalidRequestError) as caught:
+            Hedge(**wrong)  # type: ignore[arg-type]
+        assert str(caught.value) == words
+
+
+def test_there_is_no_percentile_below_twenty_first_events() -> None:
+    hedge = HedgeState(Hedge())
+    assert hedge.total == 0
+    for number in range(19):
+        hedge.first_event(number)
+    assert hedge.begin(5) == INF
+    hedge.first_event(100)
+    assert hedge.begin(5) == 105, "the greatest of twenty"
+    hedge.first_event(50)
+    assert hedge.begin(5) == 55
+
+
+def test_the_percentile_is_that_of_the_last_two_hundred() -> None:
+    hedge = HedgeState(Hedge())
+    for seconds in (7.0, *repeat(1.0, 180), *repeat(2.0, 19)):
+        hedge.first_event(seconds)
+    assert hedge.begin(0) == 2
+    for seconds in repeat(9.0, 9):
+        hedge.first_event(seconds)
+    assert hedge.begin(0) == 2  # 172 of 1 s, 19 of 2 s, 9 of 9 s
+    hedge.first_event(9.0)
+    assert hedge.begin(0) == 9
+
+
+def test_second_attempts_are_a_part_of_the_calls_of_a_minute() -> None:
+    hedge = HedgeState(Hedge(1.0, at_most=0.5))
+    assert [hedge.begin(0.5), hedge.begin(0.7, again=True)] == [1.5, 1.7]
+    assert not hedge.allows(0.9), "a call that is sent again is counted once"
+    hedge.begin(0.9)
+    assert hedge.allows(0.9)
+    assert (hedge.take(0.9), hedge.total, hedge.take(0.9), hedge.total) == (True, 1, False, 1)
+    hedge.begin(30)
+    hedge.begin(31)
+    assert hedge.take(31)
+    hedge.begin(59.9)
+    assert not hedge.allows(59.9)  # two for five calls
+    hedge.begin(60)
+    assert (hedge.take(60), hedge.take(60), hedge.total) == (True, False, 3)  # the second 0 has left, with two and one
+    hedge.begin(500)
+    assert not hedge.allows(500)
+    hedge.begin(499)
+    assert hedge.allows(499), "time does not run backwards"
+
+
+def test_all_calls_may_be_sent_twice() -> None:
+    hedge = HedgeState(Hedge(1.0, at_most=1))
+    hedge.begin(3)
+    assert [hedge.take(3), hedge.take(3)] == [True, False]
+
+
+@pytest.mark.parametrize(("now", "allowed"), [(59.9, True), (60.0, False)])
+def test_a_call_counts_for_sixty_seconds(now: float, allowed: bool) -> None:
+    hedge = HedgeState(Hedge(1.0, at_most=1))
+    hedge.begin(0.5)
+    assert hedge.allows(now) is allowed
+
+
+# --- keys ---
+
+
+def test_a_refused_key_is_left_aside_for_a_minute() -> None:
+    ring = KeyRing(3)
+    assert (ring.count, ring.usable(0)) == (3, [0, 1, 2])
+    ring.put_aside(1, 10)
+    assert [ring.usable(now) for now in (10, 69.9, 70)] == [[0, 2], [0, 2], [0, 1, 2]]
+    assert ring.usable(10, {0, 2}) == [1], "it is better than none"
+    assert ring.usable(10, {0, 1, 2}) == []
+
+
+def test_a_session_keeps_its_key_for_an_hour() -> None:
+    ring = KeyRing(2)
+    room = {0: 9.0, 1: 1.0}
+    ring.begin(1, "a", 0)
+    ring.begin(1, "b", 5)
+    ring.begin(1, "a", 10)
+    assert [ring.best([0, 1], room, each, 3604.9) for each in ("a", "b", None)] == [1, 1, 0]
+    assert [ring.best([0, 1], room, each, 3605) for each in ("a", "b")] == [1, 0]
+    assert ring.best([0], room, "a", 3605) == 0
+    assert ring.best([0, 1], room, "a", 3610) == 0
+    ring.begin(1, None, 3610)
+    assert ring.best([0, 1], room, "a", 3610) == 0
+
+
+def test_many_sessions_of_one_key_are_not_kept() -> None:
+    ring = KeyRing(1)
+    ring.begin(0, "a", 0)
+    assert not ring._sessions
+    two = KeyRing(2)
+    two.begin(0, "a", 0)
+    two.begin(1, "b", 3600)
+    assert list(two._sessions) == ["b"], "old ones are forgotten by any call"
+
+
+# --- failures ---
+
+
+def failure(category: ErrorCategory, **members: object) -> ProviderError:
+    return ProviderError("no", category=category, **members)  # type: ignore[arg-type]
+
+
+MOVES = {
+    "auth": (True, True, True),
+    "rate_limit": (False, True, False),
+    "invalid_arg": (False, False, False),
+    "not_found": (True, True, False),
+    "server": (True, True, False),
+    "timeout": (True, True, False),
+    "content_filter": (False, False, False),
+    "network": (True, True, False),
+    "cancelled": (False, False, False),
+    "callback": (False, False, False),
+    "budget": (False, False, False),
+    "unknown": (False, False, False),
+}
+"""Category → whether it counts against the target, moves the call to another one, and is the key's."""
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_what_a_failure_says_of_its_target(name: str) -> None:
+    error = failure(ErrorCategory(name))
+    found = is_targets_fault(error), moves_on(error, Refusal.NONE, ()), is_keys_fault(error, Refusal.NONE)
+    assert found == MOVES[name]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "moves", "key"),
+    [("none", False, False), ("rate", False, False), ("overload", False, False), ("too_large", True, False),
+     ("spent", True, True)],
+)  # fmt: skip
+def test_where_a_call_goes_after_a_refusal(refusal: str, moves: bool, key: bool) -> None:
+    error = failure(ErrorCategory.UNKNOWN, http_status=402)
+    assert (moves_on(error, Refusal(refusal), ()), is_keys_fault(error, Refusal(refusal))) == (moves, key)
+
+
+@pytest.mark.parametrize(("status", "key"), [(400, False), (401, True), (402, False), (403, True), (404, False)])
+def test_a_status_that_refuses_a_key(status: int, key: bool) -> None:
+    assert is_keys_fault(failure(ErrorCategory.UNKNOWN, http_status=status), Refusal.NONE) is key
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "is_fault"),
+    [("total", 0, False), ("queue", 0, False), ("total", 504, True), ("first_byte", 0, True), ("idle", 0, True)],
+)
+def test_a_timeout_of_the_whole_call_is_not_the_targets(code: str, status: int, is_fault: bool) -> None:
+    error = failure(ErrorCategory.TIMEOUT, provider_code=code, http_status=status)
+    assert (is_targets_fault(error), moves_on(error, Refusal.NONE, ())) == (is_fault, is_fault)
+    assert is_targets_fault(failure(ErrorCategory.SERVER, provider_code="total"))
+
+
+def test_a_route_may_move_on_for_a_filter_and_a_long_prompt() -> None:
+    filtered = failure(ErrorCategory.CONTENT_FILTER)
+    long = failure(ErrorCategory.SERVER, context_overflow=True)
+    assert not is_targets_fault(long)
+    for added, moves in (
+        ((), [False, False]),
+        (["content_filter"], [True, False]),
+        (["context_overflow"], [False, True]),
+    ):
+        assert [moves_on(error, Refusal.TOO_LARGE, added) for error in (filtered, long)] == moves
+
+
+def test_the_figures_are_zero_before_any_call() -> None:
+    assert ScopeStatistics() == ScopeStatistics(0, 0, 0, 0, {}, {}, 0, 0, 0.0, 0.0, None)
+    assert TargetStatistics("p/m") == TargetStatistics("p/m", 0, 0, "closed", None, None, 0.0)
+    assert RouteStatistics() == RouteStatistics((), 0, 0)
+    assert TrafficStatistics() == TrafficStatistics({}, {}, ())
