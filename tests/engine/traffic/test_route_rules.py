@@ -349,6 +349,10 @@ def test_the_percentile_is_that_of_the_last_two_hundred() -> None:
     assert hedge.begin(0) == 2  # 172 of 1 s, 19 of 2 s, 9 of 9 s
     hedge.first_event(9.0)
     assert hedge.begin(0) == 9
+    first = HedgeState(Hedge())
+    for seconds in (*repeat(9.0, 10), *repeat(1.0, 190)):
+        first.first_event(seconds)
+    assert first.begin(0) == 9
 
 
 def test_second_attempts_are_a_part_of_the_calls_of_a_minute() -> None:

@@ -1,0 +1,461 @@
+"""A scope: what its next call waits for, its lines, its figures and the time of its next look."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from manystream.engine.traffic.charge import Cost
+from manystream.engine.traffic.declared import DeclaredLimit
+from manystream.engine.traffic.leased import LeasedBucket, LeasedRateLimit, RateLease
+from manystream.engine.traffic.rate_limit import RateLimit
+from manystream.engine.traffic.scope import Scope, service_of
+from manystream.engine.traffic.statistics import LimitStatistics, ScopeStatistics
+from manystream.engine.traffic.ticket import Ticket, TicketState
+from manystream.providers.charging import Charging
+from manystream.providers.quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit
+
+INF = math.inf
+RATE = QuotaReport(refusal=Refusal.RATE)
+
+
+def a_scope(charging: Charging | None = None, *, adaptive: bool = True, **limits: float) -> Scope:
+    declared = [DeclaredLimit("*", RateLimit(**limits), 0)] if limits else []  # type: ignore[arg-type]
+    return Scope("p/m", charging or Charging(), limits=declared, adaptive=adaptive)
+
+
+def queued(scope: Scope, tokens: float = 100, output: float | None = 0, *, now: float = 0, **options: object) -> Ticket:
+    ticket = Ticket(tokens, output, **options)  # type: ignore[arg-type]
+    scope.add(ticket, now)
+    return ticket
+
+
+def sent(scope: Scope, tokens: float = 100, output: float | None = 0, *, now: float = 0) -> Ticket:
+    ticket = queued(scope, tokens, output, now=now)
+    assert scope.admit(now) is ticket
+    return ticket
+
+
+# --- one scope ---
+
+
+def test_the_figures_of_a_new_scope() -> None:
+    assert a_scope().statistics(5) == ScopeStatistics(window=10)
+    assert a_scope(adaptive=False).statistics(5) == ScopeStatistics()
+    assert a_scope(Charging(limited_by="slots")).statistics(5) == ScopeStatistics(window=10, concurrent=8)
+    assert a_scope(Charging(limited_by="slots"), adaptive=False).statistics(5) == ScopeStatistics()
+    assert a_scope(Charging(limited_by="slots"), concurrent=3).statistics(5) == ScopeStatistics(window=10, concurrent=3)
+    assert a_scope(concurrent=3).statistics(5) == ScopeStatistics(window=10, concurrent=3)
+
+
+def test_the_least_of_several_declared_numbers_bounds_the_learned_one() -> None:
+    limits = [DeclaredLimit(str(each), RateLimit(concurrent=each), 0) for each in (6, 4, 7)]
+    limits.append(DeclaredLimit("no number", RateLimit(requests_per_minute=60), 0))
+    scope = Scope("p/m", Charging(limited_by="concurrency"), limits=limits)
+    assert scope.concurrency is not None
+    assert (scope.concurrency.at_most, scope.concurrency.limit, scope.statistics(0).concurrent) == (4, 4, 4)
+
+
+def test_the_figures_of_a_scope_that_was_used() -> None:
+    scope = a_scope(requests_per_minute=60)
+    first = sent(scope)
+    sent(scope, now=1)
+    refused = sent(scope, now=1)
+    for number in range(2):
+        queued(scope, now=1, tenant=str(number))
+    tokens = ReportedLimit("tokens", Unit.TOKENS, MINUTE, 6000, 3000)
+    scope.confirm(first, QuotaReport((tokens,)), 1)
+    scope.refuse(refused, QuotaReport(refusal=Refusal.RATE, hint=2.0, refused_by=Unit.TOKENS), 2)
+    assert scope.statistics(3) == ScopeStatistics(
+        waiting=3,
+        running=2,
+        sent=3,
+        refused=1,
+        reported={
+            "declared requests_per_minute of *": LimitStatistics(1, 60, 60),
+            "tokens": LimitStatistics(100, 6000, 3100),
+        },
+        learned={"tokens": LimitStatistics(100, 100, 0)},
+        window=10,
+        unconfirmed=1,
+        held=1.0,
+    )
+    assert scope.running == 2
+
+
+def test_a_used_up_quota_is_in_the_figures_and_refuses() -> None:
+    scope = a_scope()
+    assert scope.refuse(sent(scope), QuotaReport(refusal=Refusal.SPENT), 10) is Refusal.SPENT
+    figures = scope.statistics(30)
+    assert (figures.spent, figures.held, figures.waiting) == (40, 0, 0), "it is not queued again"
+    impossible = scope.never(Ticket(1, 1), 30)
+    assert impossible is not None
+    assert (impossible.why, impossible.refusal, impossible.retry_after) == (
+        "the provider's quota is used up", Refusal.SPENT, 40,
+    )  # fmt: skip
+    assert (scope.never(Ticket(1, 1), 70), scope.statistics(99).spent) == (None, 0)
+
+
+def test_a_call_is_charged_to_its_tenant_when_it_is_added() -> None:
+    scope = a_scope()
+    assert [queued(scope, tokens, output).service for tokens, output in ((100, 40), (0, 0), (100, None))] == [
+        140, 1, 612,
+    ]  # fmt: skip
+    assert service_of(Cost(1, 0.25, 0.5, 9)) == 1
+    assert service_of(Cost(1, 3, 4, 9)) == 7
+
+
+def test_a_call_that_waits_says_for_what_and_how_long() -> None:
+    scope = a_scope(requests_per_minute=6)
+    ticket = Ticket(100, 0)
+    assert scope.waiting_for(ticket, 0) == ""
+    for _ in range(6):
+        sent(scope)
+    tickets = [queued(scope) for _ in range(3)]
+    assert [scope.waiting_for(each, 1) for each in tickets] == [
+        "declared requests_per_minute of *, 0 ahead, about 9 s",
+        "declared requests_per_minute of *, 1 ahead, about 9 s",
+        "declared requests_per_minute of *, 2 ahead, about 19 s",
+    ]
+    assert scope.waiting_for(tickets[0], 9.1) == "declared requests_per_minute of *, 0 ahead"
+    assert scope.waiting_for(tickets[0], 9) == "declared requests_per_minute of *, 0 ahead, about 1 s"
+    assert scope.waiting_for(tickets[0], 10) == "its turn of p/m, 0 ahead"
+
+
+def test_a_call_waits_for_the_first_responses_of_a_new_server() -> None:
+    scope = a_scope()
+    for _ in range(10):
+        sent(scope)
+    assert scope.waiting_for(queued(scope), 0.1) == "the first responses of p/m, 0 ahead"
+
+
+def test_a_call_waits_for_a_pause_and_for_a_learned_limit() -> None:
+    scope = a_scope()
+    ticket = sent(scope)
+    scope.refuse(ticket, QuotaReport(refusal=Refusal.RATE, hint=4.0), 1)
+    assert scope.waiting_for(ticket, 1) == "the end of a pause that the server asked for of p/m, 0 ahead, about 4 s"
+    assert scope.admit(5) is ticket
+    # The learned rate is half a request a second: half of the one that was sent in the first second.
+    assert scope.waiting_for(queued(scope), 5) == "requests of p/m, 0 ahead, about 2 s"
+
+
+def test_a_call_waits_for_a_running_call_to_end() -> None:
+    full = a_scope(concurrent=1)
+    sent(full)
+    assert full.waiting_for(queued(full), 0) == "one of 1 calls of * to end, 0 ahead"
+    slots = a_scope(Charging(limited_by="slots"))
+    for _ in range(8):
+        sent(slots)
+    assert slots.waiting_for(queued(slots), 0) == "one of 8 calls of p/m to end, 0 ahead"
+
+
+def test_seconds_ahead_are_those_of_the_slowest_known_rate() -> None:
+    scope = a_scope(Charging(), requests_per_minute=60, tokens_per_minute=6000)
+    for _ in range(40):
+        scope.confirm(sent(scope, 100, 50), QuotaReport(), 0)
+    tickets = [queued(scope, 100, 50) for _ in range(31)]
+    # 20 requests and no tokens are left: 30 calls ahead need 10 s of requests and 45 s of tokens.
+    assert scope.seconds_ahead(tickets[30], 0) == pytest.approx(45)
+    assert scope.seconds_ahead(tickets[30], 10) == pytest.approx(35)
+    assert scope.seconds_ahead(tickets[0], 0) == 0
+    free = a_scope()
+    several = [queued(free) for _ in range(3)]
+    assert free.seconds_ahead(several[2], 0) == 0
+
+
+@pytest.mark.parametrize(("deadline", "hopeless"), [(29.9, True), (30.1, False), (INF, False)])
+def test_a_call_is_hopeless_that_would_be_late_by_half_its_time(deadline: float, hopeless: bool) -> None:
+    scope = a_scope(tokens_per_minute=6000)
+    sent(scope, 6000)
+    for _ in range(45):
+        queued(scope)
+    assert scope.is_hopeless(queued(scope, deadline=deadline), 0) is hopeless
+
+
+def test_the_next_look_is_at_the_free_place_or_the_deadline() -> None:
+    scope = a_scope(requests_per_minute=6)
+    assert scope.next_time(3) == INF
+    for _ in range(6):
+        sent(scope)
+    ticket = queued(scope, deadline=70)
+    assert (scope.next_time(1), scope.admit(1), scope.next_time(2)) == (10, None, 10)
+    queued(scope, deadline=5)
+    assert (scope.next_time(2), scope.admit(20)) == (5, ticket)
+
+
+def test_the_room_of_a_scope_is_the_number_of_such_calls() -> None:
+    scope = a_scope(requests_per_minute=60, tokens_per_minute=1200)
+    assert scope.room(Ticket(100, 100), 0) == 6
+    assert scope.room(Ticket(1, 1), 0) == 60
+    sent(scope, 500)
+    assert scope.room(Ticket(100, 0), 0) == 7
+    free = a_scope()
+    assert free.room(Ticket(1, 1), 0) == 1e12
+    sent(free)
+    sent(free)
+    assert free.room(Ticket(1, 1), 0) == 1e12 - 2
+
+
+def test_there_is_room_only_if_nothing_waits_and_every_limit_has_some() -> None:
+    scope = a_scope(requests_per_minute=2, tokens_per_minute=1200)
+    assert scope.has_room(Ticket(1200, 0), 0)
+    assert not scope.has_room(Ticket(1201, 0), 0), "it can never be sent"
+    sent(scope, 300)
+    assert [scope.has_room(Ticket(tokens, 0), 0) for tokens in (900, 1000)] == [True, False]
+    ticket = queued(scope)
+    assert not scope.has_room(Ticket(1, 0), 0)
+    scope.cancel(ticket, 0)
+    scope.quota.hold_until = 5
+    assert [scope.has_room(Ticket(1, 0), now) for now in (4.9, 5)] == [False, True]
+    slots = a_scope(Charging(limited_by="slots"))
+    for _ in range(7):
+        sent(slots)
+    assert slots.has_room(Ticket(1, 0), 0)
+    sent(slots)
+    assert not slots.has_room(Ticket(1, 0), 0)
+
+
+# --- the end of a call ---
+
+
+def test_a_refused_call_is_queued_again_or_goes_elsewhere() -> None:
+    for again, waiting, state in ((True, 1, TicketState.QUEUED), (False, 0, TicketState.ENDED)):
+        scope = a_scope(requests_per_minute=60, concurrent=5)
+        ticket = sent(scope)
+        assert scope.refuse(ticket, RATE, 0, again=again) is Refusal.RATE
+        assert (scope.queue.length, ticket.state, scope.limits[0].running, ticket.service) == (
+            waiting, state, 0, 100 if again else 0,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("limited_by", "refusal", "found", "limit", "held"),
+    [
+        ("slots", Refusal.RATE, Refusal.OVERLOAD, 1, 3),
+        ("slots", Refusal.OVERLOAD, Refusal.OVERLOAD, 1, 3),
+        ("slots", Refusal.TOO_LARGE, Refusal.TOO_LARGE, 2, 0),
+        ("concurrency", Refusal.OVERLOAD, Refusal.OVERLOAD, 1, 3),
+        ("concurrency", Refusal.RATE, Refusal.RATE, 2, 3),
+    ],
+)
+def test_a_refusal_by_running_calls_teaches_their_limit(
+    limited_by: str, refusal: Refusal, found: Refusal, limit: int, held: float
+) -> None:
+    scope = a_scope(Charging(limited_by=limited_by), concurrent=2)  # type: ignore[arg-type]
+    ticket, _ = sent(scope), sent(scope)
+    assert scope.refuse(ticket, QuotaReport(refusal=refusal, hint=3), 1) is found
+    figures = scope.statistics(1)
+    assert (figures.concurrent, figures.held, figures.running, bool(figures.learned)) == (
+        limit, held, 1, found is Refusal.RATE,
+    )  # fmt: skip
+    assert scope.concurrency is not None
+    assert scope.concurrency.running == 1
+
+
+def test_a_call_that_ends_is_settled_everywhere() -> None:
+    scope = a_scope(Charging(limited_by="concurrency"), tokens_per_minute=1200, concurrent=4)
+    assert scope.concurrency is not None
+    ticket = sent(scope, 100, 500)
+    assert (scope.limits[0].running, scope.concurrency.running, scope.running) == (1, 1, 1)
+    scope.settle(ticket, Cost(1, 100, 50, 150), 0, tokens=150)
+    assert (scope.limits[0].running, scope.concurrency.running, scope.running) == (0, 0, 0)
+    assert (ticket.service, ticket.state, scope.quota.level(Unit.TOKENS, 0)) == (150, TicketState.ENDED, 1050)
+    kept = sent(scope, 100, 500)
+    scope.settle(kept, None, 0)
+    assert (kept.service, scope.quota.level(Unit.TOKENS, 0)) == (600, 450)
+
+
+def test_an_unstreamed_answer_teaches_by_its_output() -> None:
+    scope = a_scope(Charging(limited_by="concurrency"))
+    assert scope.concurrency is not None
+    scope.settle(sent(scope), None, 10, output=10)
+    late = [sent(scope, now=20) for _ in range(7)]
+    for ticket in late:
+        scope.settle(ticket, None, 60, output=10)
+    assert scope.concurrency.limit < 8
+    silent = a_scope(Charging(limited_by="concurrency"))
+    assert silent.concurrency is not None
+    tickets = [sent(silent) for _ in range(8)]
+    for ticket in tickets[:7]:
+        silent.settle(ticket, None, 60)
+    for _ in range(7):
+        sent(silent, now=60)
+    silent.settle(tickets[7], None, 60)
+    assert silent.concurrency.limit == 9
+
+
+def test_a_first_token_teaches_a_server_that_runs_calls_at_once() -> None:
+    scope = a_scope(Charging(limited_by="concurrency"))
+    tickets = [sent(scope) for _ in range(7)]
+    scope.answered(tickets[0], 1)
+    assert scope.concurrency is not None
+    assert scope.concurrency.limit == 9
+    plain = a_scope()
+    plain.answered(sent(plain), 1)
+
+
+@pytest.mark.parametrize(
+    ("answered", "failed_requests", "requests", "tokens"),
+    [(True, True, 59, 1200), (True, False, 60, 1200), (False, True, 59, 600)],
+)
+def test_a_failed_call_is_charged_as_its_server_does(
+    answered: bool, failed_requests: bool, requests: float, tokens: float
+) -> None:
+    charging = Charging(failed_requests=failed_requests)
+    scope = a_scope(charging, requests_per_minute=60, tokens_per_minute=1200)
+    ticket = sent(scope, 100, 500)
+    report = QuotaReport((ReportedLimit("requests", Unit.REQUESTS, MINUTE, 600, 500),))
+    scope.fail(ticket, report, 0, answered=answered)
+    assert (scope.quota.level(Unit.REQUESTS, 0), scope.quota.level(Unit.TOKENS, 0)) == (requests, tokens)
+    assert ("requests" in scope.quota.reported, ticket.service, ticket.state) == (answered, 0, TicketState.ENDED)
+
+
+def test_a_cancelled_call_gives_everything_back() -> None:
+    scope = a_scope(Charging(limited_by="concurrency"), requests_per_minute=60, tokens_per_minute=1200, concurrent=4)
+    assert scope.concurrency is not None
+    before = scope.statistics(0)
+    ticket = sent(scope, 100, 500)
+    scope.cancel(ticket, 0)
+    assert (scope.statistics(0), ticket.service, ticket.state) == (before, 0, TicketState.ENDED)
+    assert (scope.limits[0].running, scope.concurrency.running, scope.queue.length) == (0, 0, 0)
+    waiting = queued(scope)
+    scope.cancel(waiting, 0)
+    scope.cancel(waiting, 0)
+    assert (scope.statistics(0), waiting.state) == (before, TicketState.ENDED)
+
+
+def test_seconds_without_a_slot_are_added_up() -> None:
+    scope = a_scope(concurrent=1)
+    first = sent(scope)
+    assert scope.slot_seconds(0) == 0
+    queued(scope)
+    assert scope.next_time(5) == INF
+    assert (scope.slot_seconds(5), scope.slot_seconds(8)) == (0, 3)
+    scope.next_time(7)
+    assert scope.slot_seconds(8) == 3, "since 5"
+    scope.settle(first, None, 9)
+    second = scope.admit(9)
+    assert (scope.slot_seconds(9), scope.slot_seconds(20)) == (4, 4)
+    assert second is not None
+    queued(scope)
+    assert (scope.admit(20), scope.slot_seconds(22)) == (None, 6)
+    slots = a_scope(Charging(limited_by="slots"))
+    for _ in range(8):
+        sent(slots)
+    queued(slots)
+    assert (slots.admit(1), slots.slot_seconds(3)) == (None, 2)
+    plain = a_scope()
+    for _ in range(10):
+        sent(plain)
+    queued(plain)
+    assert (plain.admit(0.1), plain.slot_seconds(3)) == (None, 0)
+
+
+def test_a_call_sent_at_once_is_the_same_as_one_that_was_queued() -> None:
+    at_once, by_queue = (
+        a_scope(Charging(limited_by="concurrency"), tokens_per_minute=1200, concurrent=2) for _ in range(2)
+    )
+    one = Ticket(100, 200, tenant="t")
+    assert at_once.admit_at_once(one, 3)
+    two = queued(by_queue, 100, 200, now=3, tenant="t")
+    assert by_queue.admit(3) is two
+    assert at_once.statistics(3) == by_queue.statistics(3)
+    assert (one.service, one.cost, one.state, one.sent_at, one.sent_before) == (
+        two.service, two.cost, two.state, two.sent_at, two.sent_before,
+    )  # fmt: skip
+    assert at_once.limits[0].running == 1
+    assert at_once.admit_at_once(Ticket(1, 1), 3)
+    assert not at_once.admit_at_once(Ticket(1, 1), 3), "two run"
+
+
+def test_a_call_does_not_go_at_once_during_a_pause_or_past_a_full_server() -> None:
+    scope = a_scope()
+    scope.refuse(sent(scope), QuotaReport(refusal=Refusal.RATE, hint=2), 0, again=False)
+    assert [scope.admit_at_once(Ticket(1, 1), now) for now in (1.9, 2.0)] == [False, True]
+    slots = a_scope(Charging(limited_by="slots"))
+    assert [slots.admit_at_once(Ticket(1, 1), 0) for _ in range(9)] == [True] * 8 + [False]
+    windowed = a_scope()
+    assert [windowed.admit_at_once(Ticket(1, 1), 0) for _ in range(11)] == [True] * 10 + [False]
+
+
+def test_a_call_sent_at_once_ends_the_time_without_a_slot() -> None:
+    scope = a_scope(concurrent=1)
+    first, second = sent(scope), queued(scope)
+    assert scope.admit(2) is None
+    scope.settle(first, None, 5)
+    scope.cancel(second, 5)
+    assert scope.admit_at_once(Ticket(1, 1), 6)
+    assert (scope.slot_seconds(6), scope.slot_seconds(9)) == (4, 4)
+
+
+# --- shared limits ---
+
+
+def test_a_declared_limit_says_when_a_scope_may_send() -> None:
+    limit = DeclaredLimit("*", RateLimit(requests_per_minute=60, tokens_per_minute=600, concurrent=2), 5)
+    assert (limit.name, limit.lease, limit.concurrent, limit.running, limit.is_full) == ("*", None, 2, 0, False)
+    cost = Cost(1, 100, 500, 600)
+    assert (limit.ready_at(cost, "a", 5), limit.is_open(5), limit.next_in_line()) == (5, True, None)
+    for reported in limit.buckets:
+        reported.bucket.take(cost[reported.unit], 5)
+    assert limit.ready_at(cost, "a", 5) == 65
+    limit.running = 2
+    assert (limit.ready_at(cost, "a", 70), limit.is_full, limit.is_open(70)) == (INF, True, False)
+    assert DeclaredLimit("*", RateLimit(concurrent=1), 0).ready_at(cost, "a", 7) == 7
+
+
+def test_only_the_first_scope_in_the_line_may_send() -> None:
+    limit = DeclaredLimit("*", RateLimit(requests_per_minute=60), 0)
+    for scope in ("a", "b", "a"):
+        limit.stand_in_line(scope)
+    cost = Cost(1, 0, 0, 0)
+    assert (limit.next_in_line(), limit.is_open(0)) == ("a", False)
+    assert [limit.ready_at(cost, scope, 0) for scope in ("a", "b", "c")] == [0, INF, INF]
+    limit.leave_line("a")
+    limit.leave_line("c")
+    assert (limit.next_in_line(), limit.ready_at(cost, "b", 0)) == ("b", 0)
+    limit.leave_line("b")
+    assert (limit.next_in_line(), limit.is_open(0)) == (None, True)
+
+
+def test_nothing_is_sent_after_the_end_of_a_lease() -> None:
+    bucket = LeasedBucket(1, 0)
+    lease = RateLease(RateLimit(requests_per_second=100), [bucket])
+    limit = DeclaredLimit("*", LeasedRateLimit(requests_per_second=100, lease=lease), 0)
+    assert (limit.lease, limit.buckets) == (lease, lease.buckets)
+    assert (limit.is_open(0), limit.ready_at(Cost(0, 0, 0, 0), "a", 0)) == (False, INF)
+    bucket.lease(50, 9, 0)
+    lease.extend(4)
+    assert [limit.is_open(now) for now in (3.9, 4)] == [True, False]
+    assert [limit.ready_at(Cost(0, 0, 0, 0), "a", now) for now in (3.9, 4)] == [3.9, INF]
+
+
+def test_a_scope_stands_in_the_line_of_the_limit_that_binds_it() -> None:
+    minute = DeclaredLimit("minute", RateLimit(tokens_per_minute=600), 0)
+    second = DeclaredLimit("second", RateLimit(requests_per_second=1), 0)
+    scope = Scope("p/m", Charging(), limits=[minute, second])
+    for now in range(6):
+        sent(scope, now=now)
+    queued(scope)
+    assert (scope.next_time(5.5), minute.next_in_line(), second.next_in_line()) == (10, scope, None)
+    scope.quota.hold_until = 20
+    assert (scope.next_time(6), minute.next_in_line()) == (20, None), "it is held back by itself"
+    assert (scope.next_time(20), minute.next_in_line(), second.next_in_line()) == (20, None, None)
+    assert scope.admit(20) is not None
+
+
+def test_a_scope_without_waiting_calls_stands_in_no_line() -> None:
+    limit = DeclaredLimit("*", RateLimit(requests_per_minute=6, concurrent=1), 0)
+    scope = Scope("p/m", Charging(), limits=[limit])
+    running = sent(scope)
+    waiting = [queued(scope), queued(scope)]
+    assert (scope.admit(0), limit.next_in_line()) == (None, scope)
+    scope.cancel(waiting[0], 0)
+    assert limit.next_in_line() is scope
+    scope.cancel(waiting[1], 0)
+    assert limit.next_in_line() is None
+    queued(scope)
+    scope.admit(0)
+    scope.settle(running, None, 1)
+    assert (scope.admit(1) is not None, limit.next_in_line()) == (True, None)
