@@ -50,4 +50,12 @@ ROWS: tuple[Equivalent, ...] = (
         "secondsx",
         "a number without a unit is one of seconds, too",
     ),
+    Equivalent(
+        "providers/error_bodies.py",
+        "reported_in_text",
+        'return reported_error(ERROR if named else "", value)',
+        '""',
+        "'x'",
+        "the event's name is only compared with `error`",
+    ),
 )

@@ -1,0 +1,428 @@
+"""Error objects and bodies of every known shape → the whole error, member by member."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from manystream.providers.error_bodies import (
+    decode_error,
+    error_from_object,
+    object_of,
+    reported_error,
+    reported_in_text,
+)
+from manystream.providers.errors import ErrorCategory, ProviderError
+from manystream.providers.json_values import JSON, JSONObject
+
+NOW = 1_800_000_000.0
+BODY = b"the body"
+
+
+def in_stream(error: JSON) -> ProviderError:
+    return error_from_object(error, http_status=200, body=BODY)
+
+
+def unknown(message: str, **facts: object) -> ProviderError:
+    """The expected error inside a stream, of no known category unless one is given."""
+    given: dict[str, object] = {"category": ErrorCategory.UNKNOWN, "http_status": 200, "body": BODY, **facts}
+    return ProviderError(message, **given)  # type: ignore[arg-type]
+
+
+# --- what is an error ---
+
+WHY: JSONObject = {"message": "why"}
+REPORTED: list[tuple[str, JSON, JSON]] = [
+    ("", {"error": WHY}, WHY),
+    ("", {"error": "why", "code": "c"}, {"error": "why", "code": "c"}),
+    ("", {"error": {"code": 0, "message": "why"}}, {"code": 0, "message": "why"}),
+    ("", {"error": {"code": 0, "message": ""}}, None),
+    ("", [{"error": WHY}, {"error": {"message": "second"}}], WHY),
+    ("", [{"choices": []}, {"error": WHY}], None),
+    ("", [], None),
+    ("", ["why"], None),
+    ("error", ["why"], "why"),
+    ("error", "why", "why"),
+    ("error", 7, 7),
+    ("", "why", None),
+    ("error", {"text": "why"}, {"text": "why"}),
+    ("other", {"text": "why"}, None),
+    ("", {"object": "error", "text": "why"}, {"object": "error", "text": "why"}),
+    ("", {"type": "error", "text": "why"}, {"type": "error", "text": "why"}),
+    ("", {"status": "error", "text": "why"}, None),
+    ("", {"type": "response.failed", "response": {"error": WHY, "id": "r"}}, WHY),
+    ("", {"type": "response.failed", "response": {"error": None}}, None),
+    ("", {"type": "response.completed", "response": {"error": WHY}}, None),
+    ("", {"detail": "why"}, {"detail": "why"}),
+    ("", {"detail": ""}, None),
+    ("", {"errors": [WHY]}, {"errors": [WHY]}),
+    ("", {"errors": []}, None),
+    ("", {"errors": ["why"]}, None),
+    ("", {"message": "why", "code": "not_found"}, {"message": "why", "code": "not_found"}),
+    ("", {"message": "why", "type": "server_error"}, {"message": "why", "type": "server_error"}),
+    ("", {"message": "why", "status": 500}, {"message": "why", "status": 500}),
+    ("", {"message": "why", "status": 200}, None),
+    ("", {"message": "why"}, None),
+    ("", {"message": "", "code": "not_found"}, None),
+    ("", {"message": {"a": 1}, "code": "not_found"}, None),
+    ("", {"code": "not_found", "status": 500}, None),
+]
+
+
+@pytest.mark.parametrize(("event", "value", "error"), REPORTED)
+def test_the_error_that_an_event_reports(event: str, value: JSON, error: JSON) -> None:
+    assert reported_error(event, value) == error
+
+
+@pytest.mark.parametrize(
+    "member", ["choices", "candidates", "content", "delta", "output", "response", "item", "part", "index"]
+)
+def test_a_part_of_an_answer_is_no_bare_error(member: str) -> None:
+    bare: list[JSONObject] = [{"detail": "why"}, {"errors": [WHY]}, {"message": "why", "code": "not_found"}]
+    for error in bare:
+        assert reported_error("", {**error, member: 0}) is None
+        assert reported_error("", {**error, member: None}) == {**error, member: None}
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (b"error: why", "why"),
+        (b"  ERROR:why \n", "why"),
+        (b"error:", None),
+        (b"errors: why", None),
+        (b"why", None),
+        (b'error: {"text": "why"}', {"text": "why"}),
+        (b'error: ["why"]', "why"),
+        (b'error: {"text"', '{"text"'),
+        (b"error: \xff", "\ufffd"),
+        (b'error: "why"', '"why"'),
+        (b"error: 12", "12"),
+        (b'{"error": "why"}', {"error": "why"}),
+        (b'[{"error": "why"}]', {"error": "why"}),
+        (b'{"text": "why"}', None),
+        (b'{"error"', None),
+        (b'"why"', None),
+    ],
+)
+def test_the_error_in_lines_that_are_no_events(text: bytes, error: JSON) -> None:
+    assert reported_in_text(text) == error
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        (b' {"a": 1}\n', {"a": 1}),
+        (b"[1]", [1]),
+        (b'"why"', "why"),
+        (b'event: error\ndata: {"a": 1}\n\n', {"a": 1}),
+        (b'data: {"a": 1}\ndata: {"b": 2}', {"a": 1}),
+        (b"data:  why  \n", "why"),
+        (b"event: error\n", ""),
+        (b'{"a"', '{"a"'),
+        (b"12", "12"),
+        (b"null", ""),
+        (b"nullify", "nullify"),
+        (b"<>", ""),
+        (b"a\xff", "a\ufffd"),
+        (b"x" * 9000, "x" * 8000),
+    ],
+)
+def test_a_body_is_read_as_json_or_as_text(body: bytes, value: JSON) -> None:
+    assert object_of(body) == value
+
+
+# --- the message ---
+
+
+@pytest.mark.parametrize(
+    ("name", "later"),
+    [
+        ("error", "errors"),
+        ("errors", "detail"),
+        ("detail", "message"),
+        ("message", "error_message"),
+        ("error_message", "errorMessage"),
+        ("errorMessage", "msg"),
+        ("msg", "title"),
+        ("title", "reason"),
+        ("reason", "details"),
+        ("details", "response"),
+        ("response", "other"),
+    ],
+)
+def test_the_first_member_with_a_message_counts(name: str, later: str) -> None:
+    assert in_stream({later: "what", name: "why"}) == unknown("why")
+    assert in_stream({name: {"message": "why"}}) == unknown("why")
+    assert in_stream({name: {"message": ""}, "message": "why"}) == unknown("why")
+
+
+MESSAGES: list[tuple[JSON, ProviderError]] = [
+    ({}, unknown("HTTP 200")),
+    ("", unknown("HTTP 200")),
+    (7, unknown("HTTP 200")),
+    ({"code": "c-1"}, unknown("c-1", provider_code="c-1")),
+    ({"type": "error"}, unknown("HTTP 200")),
+    ({"loc": ["body", 0, "x"], "msg": "why"}, unknown("body.0.x: why")),
+    ({"loc": "body", "msg": "why"}, unknown("why")),
+    ({"loc": ["body"]}, unknown("HTTP 200")),
+    ([{"message": "a"}, {"code": "c"}, "b"], unknown("a; b")),
+    ([[], {"message": "a", "code": "second"}], unknown("a")),
+    ([{"message": str(number)} for number in range(10)], unknown("0; 1; 2; 3; 4; 5; 6; 7")),
+    ({"message": "a", "metadata": {"message": "b"}}, unknown("a: b")),
+    ({"message": "a", "raw": "b"}, unknown("a: b")),
+    ({"message": "a", "raw": {"message": "b"}}, unknown("a: b")),
+    ({"message": "a", "raw": ["b"]}, unknown("a: b")),
+    ({"message": "a", "raw": 7}, unknown("a")),
+    ({"message": "a b", "raw": "b"}, unknown("a b")),
+    ({"raw": "b"}, unknown("b")),
+    ({"message": "a", "innererror": {"message": "b"}, "details": [{"message": "c"}]}, unknown("a")),
+    ({"message": ' {"message": "inside"} '}, unknown("inside")),
+    ({"message": '{"message": '}, unknown('{"message":')),
+    ({"message": "two\n\t lines "}, unknown("two lines")),
+]
+
+
+@pytest.mark.parametrize(("error", "expected"), MESSAGES)
+def test_the_message_of_an_error(error: JSON, expected: ProviderError) -> None:
+    assert in_stream(error) == expected
+
+
+def test_an_error_without_any_words_names_its_status() -> None:
+    assert error_from_object({}, http_status=0, body=b"").message == "the server reported an error without a message"
+    assert error_from_object({}, http_status=1, body=b"").message == "HTTP 1"
+    assert error_from_object({"code": "c"}, http_status=500, body=b"").message == "c"
+
+
+def test_a_long_message_is_cut_at_a_thousand_characters() -> None:
+    assert in_stream("x" * 1000).message == "x" * 1000
+    assert in_stream("x" * 1001).message == "x" * 1000 + "…"
+    assert in_stream({"message": "x" * 1001}).message == "x" * 1000
+    assert in_stream(["x" * 600, "y" * 600]).message == "x" * 600 + "; " + "y" * 398
+
+
+def test_only_the_beginning_of_a_long_page_is_searched() -> None:
+    page = "<p>" + " " * (64_000 - 8)
+    assert in_stream(page + "seen, not seen").message == "seen,"
+
+
+def errors_inside(levels: int, message: str = "why") -> JSON:
+    error: JSON = {"message": message}
+    for _ in range(levels):
+        error = {"error": error}
+    return error
+
+
+def texts_inside(levels: int) -> str:
+    text = json.dumps({"message": "why"})
+    for _ in range(levels):
+        text = json.dumps({"message": text})
+    return text
+
+
+def test_seven_levels_of_errors_are_read() -> None:
+    assert in_stream(errors_inside(6)).message == "why"
+    assert in_stream(errors_inside(7)).message == "HTTP 200"
+    assert in_stream([errors_inside(5)]).message == "why"
+    assert in_stream([errors_inside(6)]).message == "HTTP 200"
+    assert in_stream(texts_inside(2)).message == "why"
+    assert in_stream(texts_inside(3)).message == "HTTP 200"
+    assert in_stream(errors_inside(6, '{"message": "why"}')).message == '{"message": "why"}'
+
+
+# --- codes, types and statuses ---
+
+CODES: list[tuple[JSONObject, ProviderError]] = [
+    ({"code": "c", "error_code": "e", "type": "t"}, unknown("m", provider_code="c")),
+    ({"error_code": "e", "type": "t"}, unknown("m", provider_code="e")),
+    ({"code": 12, "type": "t"}, unknown("m", provider_code="12")),
+    ({"code": "", "type": "t"}, unknown("m", provider_code="t")),
+    ({"code": 1.5, "type": "t"}, unknown("m", provider_code="t")),
+    ({"type": "t", "error_type": "e", "status": "s"}, unknown("m", provider_code="t")),
+    ({"error_type": "e", "status": "s"}, unknown("m", provider_code="e")),
+    ({"status": "s"}, unknown("m", provider_code="s")),
+    ({"type": "error"}, unknown("m")),
+    ({"error": {"message": "n", "code": "inner"}, "code": "outer"}, unknown("n", provider_code="outer")),
+    ({"error": {"message": "n", "code": "inner"}, "type": "outer"}, unknown("n", provider_code="inner")),
+    ({"error": {"message": "n", "type": "inner"}, "type": "outer"}, unknown("n", provider_code="inner")),
+    ({"innererror": {"code": "inner"}}, unknown("m")),
+]
+
+
+@pytest.mark.parametrize(("error", "expected"), CODES)
+def test_the_code_of_an_error(error: JSONObject, expected: ProviderError) -> None:
+    assert in_stream({"message": "m", **error}) == expected
+
+
+@pytest.mark.parametrize("name", ["code", "type", "error_type", "error_code", "status", "reason"])
+def test_a_known_word_counts_in_each_of_these_members(name: str) -> None:
+    assert in_stream({"message": "m", name: " Model_Not_Found "}).category is ErrorCategory.NOT_FOUND
+    assert in_stream({"message": "m", "title": "model_not_found"}).category is ErrorCategory.UNKNOWN
+
+
+@pytest.mark.parametrize("name", ["innererror", "inner_error", "metadata", "raw", "details"])
+def test_a_known_word_counts_in_an_object_beside_the_error(name: str) -> None:
+    inners: list[JSON] = [{"code": "model_not_found"}, [{"code": "model_not_found"}], '{"code": "model_not_found"}']
+    for inner in inners:
+        error = in_stream({"message": "m", name: inner, "type": "t"})
+        assert (error.category, error.provider_code) == (ErrorCategory.NOT_FOUND, "t")
+    assert in_stream({"message": "m", "other": {"code": "model_not_found"}}).category is ErrorCategory.UNKNOWN
+
+
+def test_the_outermost_known_word_counts() -> None:
+    error: JSON = {
+        "code": "timeout",
+        "error": {"message": "m", "code": "model_not_found"},
+        "raw": {"code": "throttling"},
+    }
+    assert in_stream(error).category is ErrorCategory.TIMEOUT
+    error = {"error": {"message": "m", "code": "model_not_found"}, "raw": {"code": "throttling"}}
+    assert in_stream(error).category is ErrorCategory.NOT_FOUND
+
+
+def test_a_word_of_a_hundred_characters_is_no_code() -> None:
+    word = "content_filter" + "x" * 85
+    assert in_stream({"message": "m", "code": word}).category is ErrorCategory.CONTENT_FILTER
+    assert in_stream({"message": "m", "code": word + "x"}).category is ErrorCategory.UNKNOWN
+
+
+STATUSES: list[tuple[JSONObject, ErrorCategory]] = [
+    ({"status_code": 401, "status": 404, "code": 429, "http_status": 504}, ErrorCategory.AUTH),
+    ({"status": 404, "code": 429, "http_status": 504}, ErrorCategory.NOT_FOUND),
+    ({"code": 429, "http_status": 504}, ErrorCategory.RATE_LIMIT),
+    ({"http_status": 504}, ErrorCategory.TIMEOUT),
+    ({"http_status": "504"}, ErrorCategory.TIMEOUT),
+    ({"http_status": "0504"}, ErrorCategory.UNKNOWN),
+    ({"http_status": "٥٠٤"}, ErrorCategory.UNKNOWN),
+    ({"http_status": 504.0}, ErrorCategory.UNKNOWN),
+    ({"code": 399}, ErrorCategory.UNKNOWN),
+    ({"code": 400}, ErrorCategory.INVALID_ARG),
+    ({"code": 499}, ErrorCategory.UNKNOWN),
+    ({"code": 500}, ErrorCategory.SERVER),
+    ({"code": 505}, ErrorCategory.SERVER),
+    ({"code": 599}, ErrorCategory.SERVER),
+    ({"code": 600}, ErrorCategory.UNKNOWN),
+    ({"code": 0}, ErrorCategory.UNKNOWN),
+    ({"code": 505, "type": "badrequesterror"}, ErrorCategory.INVALID_ARG),
+    ({"error": {"message": "m", "code": 429}, "code": 503}, ErrorCategory.SERVER),
+    ({"error": {"message": "m", "code": 429}, "code": 7}, ErrorCategory.RATE_LIMIT),
+    ({"error": {"message": "not found", "code": 505}}, ErrorCategory.NOT_FOUND),
+]
+
+
+@pytest.mark.parametrize(("error", "category"), STATUSES)
+def test_a_status_in_the_error_object(error: JSONObject, category: ErrorCategory) -> None:
+    assert in_stream({"message": "m", **error}).category is category
+
+
+def test_an_error_status_of_http_takes_precedence_over_the_object() -> None:
+    error: JSON = {"message": "not found", "status": 429, "type": "server_error"}
+    for status, category in ((399, "rate_limit"), (400, "invalid_arg"), (401, "auth"), (418, "unknown")):
+        assert error_from_object(error, http_status=status, body=b"").category.value == category
+
+
+# --- used-up quota, overflow, and whether to retry ---
+
+
+def test_a_used_up_quota_becomes_a_rate_limit_that_is_not_retried() -> None:
+    spent = {"category": ErrorCategory.RATE_LIMIT, "retryable": False}
+    assert in_stream("Insufficient funds") == unknown("Insufficient funds", **spent)
+    assert in_stream({"message": "out of credits", "code": 400}) == unknown(
+        "out of credits", provider_code="400", **spent
+    )
+    found = in_stream({"message": "out of credits", "code": 503})
+    assert (found.category, found.retryable) == (ErrorCategory.SERVER, False)
+
+
+def test_only_an_oversized_request_is_never_retried() -> None:
+    for status, retryable in ((412, True), (413, False), (414, True)):
+        error = error_from_object({"message": "m", "code": "throttling"}, http_status=status, body=b"")
+        assert (error.category, error.retryable) == (ErrorCategory.RATE_LIMIT, retryable)
+
+
+def test_an_overflow_is_shown_by_a_code_or_by_words() -> None:
+    errors: list[JSON] = [
+        {"message": "m", "code": "context_length_exceeded"},
+        {"message": "prompt is too long", "code": 400},
+    ]
+    for error in errors:
+        found = in_stream(error)
+        assert (found.category, found.context_overflow) == (ErrorCategory.INVALID_ARG, True)
+    assert not in_stream({"message": "prompt is too long", "code": 429}).context_overflow
+
+
+# --- hints and ids ---
+
+HINTS: list[tuple[JSON, int]] = [
+    ({"retry_after_ms": 0}, 0),
+    ({"retry_after_ms": 31 * 24 * 3600}, 2_678_400),
+    ({"retry_after_ms": 31 * 24 * 3600 + 1}, -1),
+    ({"retry_after": 31 * 24 * 3600}, 2_678_400_000),
+    ({"retry_after_ms": 7, "retry_after": 8, "retry_after_seconds": 9}, 7),
+    ({"retry_after": 8, "retry_after_seconds": 9}, 8000),
+    ({"retry_after_seconds": 9}, 9000),
+    ({"retry_after_seconds": True}, -1),
+    ({"retryDelay": "0.5s"}, 500),
+    ({"retryDelay": 3}, -1),
+    ({"retryDelay": "soon", "message": "try again in 4s"}, 4000),
+    ({"retry_after": 1, "message": "try again in 4s"}, 1000),
+    ({"message": "try again in 4s", "metadata": {"retry_after": 3}}, 4000),
+    ({"message": "m", "metadata": {"retry_after": 3}, "details": [{"retryDelay": "5s"}]}, 3000),
+    ({"message": "m", "details": [{"a": 1}, {"retryDelay": "5s"}, {"retryDelay": "6s"}]}, 5000),
+    ({"message": "m", "raw": "retry in 2s"}, 2000),
+    ("Retry after 1.5 Milliseconds", 2),
+    ("retry in 3 MS", 3),
+    ("retry in 2M", 120_000),
+    ("retry in 2m minutes", 120_000),
+    ("retry in 1h2m3s", 3_723_000),
+    ("retry at 3", -1),
+]
+
+
+@pytest.mark.parametrize(("error", "hint"), HINTS)
+def test_the_hint_of_an_error(error: JSON, hint: int) -> None:
+    assert in_stream(error).retry_after_ms == hint
+
+
+def test_a_response_becomes_an_error_with_all_its_facts() -> None:
+    body = b'{"error": {"message": "slower", "code": "throttling"}, "request_id": "in the body"}'
+    headers = {"retry-after": "2", "x-should-retry": " False ", "request-id": "in a header"}
+    facts = {"category": ErrorCategory.RATE_LIMIT, "http_status": 418, "provider_code": "throttling", "body": body}
+    assert decode_error(418, {}, body, NOW) == ProviderError(
+        "slower",
+        retryable=True,
+        request_id="in the body",
+        **facts,  # type: ignore[arg-type]
+    )
+    assert decode_error(418, headers, body, NOW) == ProviderError(
+        "slower",
+        retryable=False,
+        request_id="in a header",
+        retry_after_ms=2000,
+        **facts,  # type: ignore[arg-type]
+    )
+
+
+def test_a_hint_in_a_header_replaces_the_one_in_the_body() -> None:
+    body = b'{"message": "try again in 9s"}'
+    assert decode_error(429, {}, body, NOW).retry_after_ms == 9000
+    assert decode_error(429, {"retry-after": "0"}, body, NOW).retry_after_ms == 0
+    later = {"x-ratelimit-remaining-tokens": "5", "x-ratelimit-reset-tokens": "3s"}
+    assert decode_error(429, later, body, NOW).retry_after_ms == 3000
+    assert decode_error(503, later, body, NOW).retry_after_ms == 9000
+
+
+def test_the_first_header_with_a_request_id_counts() -> None:
+    names = ["x-request-id", "request-id", "apim-request-id", "x-ms-request-id", "cf-ray"]
+    while names:
+        headers = {name: f"id of {name}" for name in reversed(names)}
+        assert decode_error(500, {**headers, "other-id": "o"}, b"", NOW).request_id == f"id of {names[0]}"
+        assert decode_error(500, {names.pop(0): ""}, b'{"request_id": "b"}', NOW).request_id == "b"
+
+
+def test_a_request_id_inside_the_error_is_kept() -> None:
+    assert in_stream({"error": {"message": "m", "request_id": "inner"}}).request_id == "inner"
+    assert in_stream({"error": {"message": "m", "request_id": "inner"}, "request_id": "outer"}).request_id == "outer"
+    assert in_stream({"error": {"message": "m", "request_id": "inner"}, "request_id": 7}).request_id == "inner"
+    assert in_stream([{"message": "m", "request_id": "inner"}]).request_id == "inner"
