@@ -166,6 +166,9 @@ class _Facts(NamedTuple):
     request_id: str | None
 
 
+_NO_FACTS = _Facts([], None, 0, "", NO_HINT, None)
+
+
 def reported_error(event: str, value: JSON) -> JSON:
     """Return the error that a parsed event or body reports, in any dialect's form, or None if it reports none.
 
@@ -332,7 +335,7 @@ def _facts(value: JSON, depth: int) -> _Facts:
         return _facts_of_list(value, depth)
     if type(value) is dict and depth <= _DEEPEST:
         return _facts_of_object(value, depth)
-    return _Facts([], None, 0, "", NO_HINT, None)
+    return _NO_FACTS
 
 
 def _facts_of_text(text: str, depth: int) -> _Facts:
@@ -343,13 +346,13 @@ def _facts_of_text(text: str, depth: int) -> _Facts:
             return _facts(loads(text), depth + 1)
         except MalformedJSONError:
             pass
-    return _Facts([], None, 0, _one_line(text), _hint_in(text), None)
+    return _NO_FACTS._replace(message=_one_line(text), retry_after_ms=_hint_in(text))
 
 
 def _facts_of_list(values: list[JSON], depth: int) -> _Facts:
     # A list of errors (Gemini), or of problems with single fields (FastAPI's `detail`).
     found = [_facts(value, depth + 1) for value in values[:8]]
-    first = found[0] if found else _Facts([], None, 0, "", NO_HINT, None)
+    first = found[0] if found else _NO_FACTS
     message = "; ".join(facts.message for facts in found if facts.message)
     hint = next((facts.retry_after_ms for facts in found if facts.retry_after_ms != NO_HINT), NO_HINT)
     words = [word for facts in found for word in facts.words]

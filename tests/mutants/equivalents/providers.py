@@ -58,4 +58,23 @@ ROWS: tuple[Equivalent, ...] = (
         "'x'",
         "the event's name is only compared with `error`",
     ),
+    Equivalent(
+        "providers/error_bodies.py",
+        "decode_error",
+        'if headers.get("x-should-retry", "").strip().lower() == "false":',
+        '""',
+        "'x'",
+        "the header's value is only compared with `false`",
+    ),
+    *(
+        Equivalent(
+            "providers/error_bodies.py",
+            "_category",
+            "return ErrorCategory.SERVER if facts.status >= 500 else ErrorCategory.UNKNOWN",
+            before,
+            after,
+            "500 itself has a row in the table of statuses, which is read before",
+        )
+        for before, after in ((">=", ">"), ("500", "501"))
+    ),
 )
