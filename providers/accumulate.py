@@ -36,6 +36,10 @@ CUT_SHORT = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER, FinishR
 """Finish reasons after which the answer's last block may be incomplete."""
 
 
+REFUSAL = "refusal"
+"""Member of a text's state: the refusal that came with it."""
+
+
 class TextInProgress:
     """A text block under construction.
 
@@ -203,6 +207,7 @@ class Accumulator(AnswerCount):
     call_ids: the ids of its tool calls; None before the first, and if they need not be unique.
     usage: the token counts; None before the first report.
     refusal_pieces: the texts of a refusal; None before the first.
+    refused_by: the provider that the refusal is sent back to.
     warnings: as keys, in order; None before the first.
     """
 
@@ -217,6 +222,7 @@ class Accumulator(AnswerCount):
         "provider_data",
         "raw_finish_reason",
         "refusal_pieces",
+        "refused_by",
         "usage",
         "warnings",
     )
@@ -241,6 +247,7 @@ class Accumulator(AnswerCount):
         self.raw_finish_reason: str | None = None
         self.usage: Usage | None = None
         self.refusal_pieces: list[str] | None = None
+        self.refused_by: str = ""
         self.warnings: dict[str, None] | None = None
         self.provider_data: dict[str, JSON] = {}
 
@@ -256,10 +263,11 @@ class Accumulator(AnswerCount):
             self.warnings = {}
         self.warnings[warning] = None
 
-    def refuse(self, text: str) -> None:
-        """Append to a refusal. It has no event; the response contains it."""
+    def refuse(self, text: str, provider: str) -> None:
+        """Append to a refusal of this provider. It has no event; the response contains it."""
         if self.refusal_pieces is None:
             self.refusal_pieces = []
+            self.refused_by = provider
         self.refusal_pieces.append(text)
 
     def start(self, model: str | None, response_id: str | None) -> Start:
@@ -326,16 +334,22 @@ class Accumulator(AnswerCount):
 
     def response(self) -> Response:
         """Return the answer so far. It is complete after `done`."""
+        content = [block.block() for block in self.blocks if not isinstance(block, ToolCallInProgress) or block.started]
+        refusal = "".join(self.refusal_pieces) if self.refusal_pieces else None
+        texts = [block for block in content if isinstance(block, Text)] if refusal else ()
+        if texts:
+            # It is no block, so it is sent back with the last text.
+            state = texts[-1].state
+            members = {} if state is None else state.data
+            texts[-1].state = ProviderState(self.refused_by, {**members, REFUSAL: refusal})
         return Response(
-            content=[
-                block.block() for block in self.blocks if not isinstance(block, ToolCallInProgress) or block.started
-            ],
+            content=content,
             finish_reason=self.finish_reason,
             raw_finish_reason=self.raw_finish_reason,
             usage=Usage() if self.usage is None else self.usage,
             model=self.model,
             id=self.id,
-            refusal="".join(self.refusal_pieces) if self.refusal_pieces else None,
+            refusal=refusal,
             warnings=list(self.warnings or ()),
             provider_data=self.provider_data,
         )

@@ -195,11 +195,12 @@ class Conversation:
     # --- agents ---
 
     def add_response(self, response: Response) -> None:
-        """Append the whole answer as an assistant message. An answer without content appends nothing. The pending
-        thinking is dropped.
+        """Append the whole answer as an assistant message. An answer without content and refusal appends nothing. The
+        pending thinking is dropped.
         """
-        if response.content:
-            self.messages.append(response.to_message())
+        message = response.to_message()
+        if message.content:
+            self.messages.append(message)
         self._forget_round()
 
     def keep_thinking(self, response: Response) -> None:

@@ -54,5 +54,10 @@ class Response:
         return [block for block in self.content if isinstance(block, ToolCall)]
 
     def to_message(self) -> Message:
-        """Return the answer as an assistant message for the next request."""
-        return Message(Role.ASSISTANT, list(self.content))
+        """Return the answer as an assistant message for the next request. The refusal of an answer without text is its
+        text.
+        """
+        content = list(self.content)
+        if self.refusal and not self.text:
+            content.append(Text(self.refusal))
+        return Message(Role.ASSISTANT, content)

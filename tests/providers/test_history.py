@@ -234,6 +234,11 @@ def test_an_empty_answer_is_no_message() -> None:
     assert message_from_response(ms.Response()) is None
 
 
-def test_a_refusal_is_the_finish_message() -> None:
+def test_a_refusal_is_the_text_and_the_finish_message() -> None:
     item = message_from_response(ms.Response(raw_finish_reason="stop", refusal="I will not."))
-    assert item == HistoryMessage("model", [FinishReasonPart("stop", "I will not.")])
+    assert item == HistoryMessage("model", [TextPart("I will not."), FinishReasonPart("stop", "I will not.")])
+
+
+def test_a_refusal_beside_text_is_the_finish_message() -> None:
+    item = message_from_response(ms.Response([ms.Text("Well.")], raw_finish_reason="stop", refusal="I will not."))
+    assert item == HistoryMessage("model", [TextPart("Well."), FinishReasonPart("stop", "I will not.")])

@@ -419,7 +419,7 @@ class ChatAnswer:
 
     def _refuse(self, member: str, value: JSON) -> None:
         if type(value) is str and value and self._is_source("refusal", member):
-            self.answer.refuse(value)
+            self.answer.refuse(value, self.provider)
 
     def _audio_delta(self, value: JSON, events: list[Event]) -> None:
         if type(value) is not dict or not any(value.values()):

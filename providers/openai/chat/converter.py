@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from ...accumulate import Accumulator
+from ...accumulate import REFUSAL, Accumulator
 from ...dialect import Dialect
 from ...history.converter import HistoryConverter, Read
 from ...history.view import HistoryError
@@ -23,6 +23,7 @@ from ...messages import (
     Image,
     Message,
     ProviderBlock,
+    ProviderState,
     RedactedThinking,
     Role,
     Text,
@@ -119,6 +120,8 @@ class ChatConverter(HistoryConverter):
         writer.add_reasoning(wire, texts, thinking, bool(message.tool_calls))
         if texts and "content" not in wire:
             wire["content"] = [parts.part(block, where) for block in texts]
+        for block in texts:
+            wire.update(writer.own_state(block.state))
         if message.tool_calls:
             wire["tool_calls"] = [writer.call(call, wire_call_id(call.id, form)) for call in message.tool_calls]
         for block in message.content:
@@ -174,7 +177,10 @@ class ChatConverter(HistoryConverter):
         response = answer.answer.response()
         if response.warnings:
             raise HistoryError(where, response.warnings[0])
-        if response.refusal and not response.text:
+        spoken = [block for block in texts if isinstance(block, Text) and block.text]
+        if response.refusal and spoken:
+            spoken[-1].state = ProviderState(self.provider.maker, {REFUSAL: response.refusal})
+        elif response.refusal and not response.text:
             texts.append(Text(response.refusal))
         thinking: list[Block] = [block for block in response.content if isinstance(block, Thinking)]
         blocks = [*thinking, *texts, *(block for block in response.content if not isinstance(block, Thinking))]

@@ -9,6 +9,7 @@ The rules:
 - If a server accepts only some call ids, others are replaced by the same text in call and result. An id that two calls
   of one message share gets a number.
 - A result is text on this wire. Its pictures and files follow in a user's message after the turn's results.
+- A refusal that came with a text is sent back in its own member, to the provider that made it.
 - A failed result has no flag on this wire, so its text has to describe the failure.
 
 Must not know the content parts of pictures, files and sound: `block_writer.py` does.
@@ -183,7 +184,7 @@ class MessageWriter:
                 if block.text:
                     texts.append(block)
                 if block.state is not None:
-                    wire.update(self._own_state(block.state))
+                    wire.update(self.own_state(block.state))
             elif type(block) is ToolCall:
                 answer = self._answers.get((number, position))
                 if answer is not None:
@@ -277,7 +278,7 @@ class MessageWriter:
         if len(own) < len(thinking):
             self._warnings.append(foreign_thinking(self._provider.maker))
         for block in own:
-            wire.update(self._own_state(block.state))
+            wire.update(self.own_state(block.state))
         member = self._quirks.reasoning_return
         if not with_calls or member == "none":
             return
@@ -304,7 +305,8 @@ class MessageWriter:
     def _own(self, state: ProviderState | None) -> JSONObject:
         return state.data if state is not None and state.provider == self._provider.maker else {}
 
-    def _own_state(self, state: ProviderState | None) -> JSONObject:
+    def own_state(self, state: ProviderState | None) -> JSONObject:
+        """Return the members of an assistant's message that a block's state has."""
         return state_members(self._own(state))
 
 

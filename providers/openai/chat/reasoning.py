@@ -6,6 +6,7 @@ requests.
 
 from __future__ import annotations
 
+from ...accumulate import REFUSAL
 from ...answer_limits import AnswerCount
 from ...json_values import JSON, JSONObject, integer, mapping, string, without_nulls
 
@@ -114,7 +115,7 @@ def _different(members: JSONObject, fragment: JSONObject) -> bool:
 
 
 def state_members(data: JSONObject) -> JSONObject:
-    """Return the members of a thinking block's state that are sent back in the assistant message as they came."""
+    """Return the members of a block's state that are sent back in the assistant message as they came."""
     members: JSONObject = {}
     details = data.get(DETAILS)
     if type(details) is list and details:
@@ -122,4 +123,7 @@ def state_members(data: JSONObject) -> JSONObject:
     extra = mapping(data, "extra_content")
     if extra:
         members["extra_content"] = extra
+    refusal = string(data, REFUSAL)
+    if refusal:
+        members[REFUSAL] = refusal
     return members

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
-from ...accumulate import Accumulator
+from ...accumulate import REFUSAL, Accumulator
 from ...dialect import Dialect
 from ...history.converter import HistoryConverter, Read
 from ...history.view import HistoryError
@@ -24,7 +24,7 @@ from ...provider import OpenAIResponses, Provider, takes_block
 from ..file_data import Source, file_source, url_source
 from .block_writer import BlockWriter
 from .dialect import DIALECT
-from .message_writer import OUTPUT_KIND, reasoning_item, wire_call_id
+from .message_writer import OUTPUT_KIND, content_with, reasoning_item, wire_call_id
 from .output import Output
 
 SYSTEM_ROLES = ("system", "developer")
@@ -100,7 +100,11 @@ class ResponsesConverter(HistoryConverter):
     def _item(self, block: Block, parts: BlockWriter) -> JSONObject | None:
         """Return a block's item, or None if it has none."""
         if isinstance(block, Text):
-            return {"type": "message", "role": "assistant", "content": block.text, **self._state(block.state)}
+            state = dict(self._state(block.state))
+            refusal = string(state, REFUSAL)
+            state.pop(REFUSAL, None)
+            content: JSON = content_with(refusal, block.text) if refusal else block.text
+            return {"type": "message", "role": "assistant", "content": content, **state}
         if isinstance(block, ToolCall):
             state = self._state(block.state)
             member = "input" if state.get("type") == "custom_tool_call" else "arguments"
@@ -161,12 +165,12 @@ class ResponsesConverter(HistoryConverter):
                 output.take(index, item if type(item) is dict else {})
         except MalformedJSONError as error:
             raise HistoryError(where, str(error)) from None
-        content = answer.response().content
-        for block in content:
+        message = answer.response().to_message()
+        for block in message.content:
             if isinstance(block, ToolCall):
                 block.complete = True
-        if content:
-            read.append(Message.assistant(content))
+        if message.content:
+            read.append(message)
         run.clear()
 
 

@@ -110,7 +110,7 @@ class MessageItem:
     def refusal(self, place: int, text: str) -> None:
         """Append to a refusal. It has no event; the response contains it."""
         self.refusals.setdefault(place, []).append(text)
-        self.answer.refuse(text)
+        self.answer.refuse(text, self.name)
 
     def open(self, item: JSONObject) -> Sequence[Event]:
         """Begin the item. Content that it has already comes again, in deltas or whole."""

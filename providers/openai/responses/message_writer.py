@@ -8,7 +8,8 @@ The rules:
 - Reasoning is sent only to the provider that made it, and only before an item that it led to. It has the item's id.
   Messages and calls are sent without ids, so that they do not refer to items that were left out of the history.
 - Provider blocks are sent only to the provider that made them; calls among them only together with their outputs.
-- An assistant's text is a message of plain text, with its phase if it had one. Adjacent texts are one message.
+- An assistant's text is a message of plain text, with its phase if it had one. Adjacent texts are one message. A
+  refusal that came with the text is a part after it.
 - A failed result has no flag on this wire, so its text has to describe the failure.
 
 Must not know the wire form of content parts: `block_writer.py` does.
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TypeAlias
 
+from ...accumulate import REFUSAL
 from ...call_ids import TakenIds, unique_id
 from ...json_values import JSON, JSONObject, string
 from ...messages import (
@@ -247,15 +249,19 @@ class MessageWriter:
         """Add an assistant's text, to the message before it if the phase is the same."""
         if not block.text:
             return
-        phase = string(self._state(block.state), "phase") if block.state is not None else None
+        state = self._state(block.state) if block.state is not None else {}
+        phase, refusal = string(state, "phase"), string(state, REFUSAL)
         message = self.open_text
         if message is not None and string(message, "phase") == phase:
             message["content"] = f"{message['content']}{block.text}"
-            return
-        message = self.open_text = {"type": "message", "role": "assistant", "content": block.text}
-        if phase is not None:
-            message["phase"] = phase
-        self.items.append(message)
+        else:
+            message = self.open_text = {"type": "message", "role": "assistant", "content": block.text}
+            if phase is not None:
+                message["phase"] = phase
+            self.items.append(message)
+        if refusal:
+            message["content"] = content_with(refusal, message["content"])
+            self.open_text = None
 
     def _add_reasoning(self, block: Thinking | RedactedThinking) -> None:
         """Add a reasoning item.
@@ -350,6 +356,11 @@ class MessageWriter:
                     continue
             kept.append(item)
         return kept
+
+
+def content_with(refusal: str, text: JSON) -> JSON:
+    """Return the content of an assistant's message that has a text and a refusal."""
+    return [{"type": "output_text", "text": text}, {"type": "refusal", "refusal": refusal}]
 
 
 def reasoning_item(state: JSONObject) -> JSONObject:
