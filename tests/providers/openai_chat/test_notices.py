@@ -1,0 +1,201 @@
+"""The whole text of every error and warning about a request. An error's text begins with its field."""
+
+from __future__ import annotations
+
+import pytest
+
+from manystream.providers.errors import InvalidRequestError
+from manystream.providers.json_values import JSONObject
+from manystream.providers.messages import CacheControl, File, Image, Message, ProviderBlock, Text, ToolResult
+from manystream.providers.provider import OpenAIChat
+from manystream.providers.request import Request, ThinkingConfig, ThinkingLevel, Tool
+
+from .wire import OPENAI, SERVER, encode, known, quirky, warnings
+
+HELLO = [Message.user("hello")]
+HIGH = ThinkingLevel.HIGH
+PDF = File(url="https://x/y.pdf", name="y.pdf")
+NO_FILMS = File(data=b"x", media_type="video/mp4")
+OPEN: JSONObject = {"type": "object", "additionalProperties": {"type": "integer"}}
+CLOSED = "strict mode needs every property by its name; must be false or absent"
+NO_BUDGET = "thinking.budget_tokens: the server takes no budget; give a level or an effort"
+
+ERRORS: list[tuple[OpenAIChat, Request, str]] = [
+    (
+        OPENAI,
+        Request("m", [Message.tool_call("a", "t", "{}")]),
+        "messages: contain nothing that can be sent: no text, no call, no file",
+    ),
+    (
+        quirky(named_tool_choice=False),
+        Request("m", HELLO, tools=[Tool("f")], tool_choice="f"),
+        "tool_choice: the server cannot be made to call 'f'; use 'required'",
+    ),
+    (
+        OPENAI,
+        Request("m", HELLO, tools=[Tool("f"), Tool("g", parameters=OPEN, strict=True)]),
+        f"tools[1].parameters.additionalProperties: {CLOSED}",
+    ),
+    (OPENAI, Request("gpt-5", HELLO, thinking=ThinkingConfig(budget_tokens=1)), NO_BUDGET),
+    (
+        OPENAI,
+        Request("m", [*HELLO, Message.user([Text("a"), Image(file_id="f")])]),
+        "messages[1].file_id: a chat request takes a picture as data or url only",
+    ),
+    (
+        OPENAI,
+        Request("m", [Message.user([Text("a"), File(url="https://x/a.mp3", media_type="audio/mpeg")])]),
+        "messages[0].url: a chat request takes sound as data only",
+    ),
+    (
+        OPENAI,
+        Request("m", [Message.user([Text("a"), File(data=b"x", media_type="Audio/X-New; rate=1")])]),
+        "messages[0].media_type: no format is known for 'audio/x-new'",
+    ),
+    (OPENAI, Request("m", [Message.user([Text("a"), NO_FILMS])]), "messages[0]: the server takes no films"),
+    (quirky(file_parts=False), Request("m", [Message.user(PDF)]), "messages[0]: the server takes no files"),
+    (
+        OPENAI,
+        Request("m", [Message.user(PDF)]),
+        "messages[0].url: the server takes a file as data or file_id, not by its URL",
+    ),
+    (
+        OPENAI,
+        Request("m", [Message.tool_call("a", "t", "{}"), Message.tool_result("a", [Text("r"), NO_FILMS])]),
+        "messages: the server takes no films",
+    ),
+]
+
+
+@pytest.mark.parametrize(("provider", "request_", "text"), ERRORS, ids=[row[2] for row in ERRORS])
+def test_an_error_names_the_field_and_the_reason(provider: OpenAIChat, request_: Request, text: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        encode(request_, provider)
+    assert str(caught.value) == text
+
+
+NOT_STRICT = (
+    f"response_schema: sent as not strict, so the server may not enforce it; "
+    f"response_schema.additionalProperties: {CLOSED}"
+)
+IN_PROMPT = "response_schema: the server guarantees only a JSON object; the schema was put into the prompt"
+OWN_CACHE = "the server caches by itself, or not at all"
+MARK = CacheControl()
+CALL = Message.tool_call("a", "t", "{}")
+
+WARNINGS: list[tuple[OpenAIChat, Request, list[str]]] = [
+    (OPENAI, Request("m", HELLO, response_schema=OPEN), [NOT_STRICT]),
+    (known("deepseek"), Request("m", HELLO, response_schema=OPEN), [IN_PROMPT]),
+    (
+        OPENAI,
+        Request("m", HELLO, parallel_tool_calls=True),
+        ["parallel_tool_calls: not sent; the request has no tools"],
+    ),
+    (
+        quirky(parallel_tool_calls=False, tool_strict=False),
+        Request("m", HELLO, tools=[Tool("f"), Tool("g", strict=True)], parallel_tool_calls=True),
+        [
+            "tools[1].strict: not sent; the server has no such setting",
+            "parallel_tool_calls: not sent; the server has no such setting",
+        ],
+    ),
+    (quirky(tool_strict=False), Request("m", HELLO, tools=[Tool("g", strict=False)]), []),
+    (
+        OPENAI,
+        Request("m", HELLO, system=[Text("s", cache_control=MARK)], tools=[Tool("f"), Tool("g", cache_control=MARK)]),
+        [f"system: cache_control not sent; {OWN_CACHE}", f"tools[1].cache_control: not sent; {OWN_CACHE}"],
+    ),
+    (
+        OPENAI,
+        Request("m", [*HELLO, Message.user([Text("a", cache_control=MARK)])]),
+        [f"messages[1]: cache_control not sent; {OWN_CACHE}"],
+    ),
+    (
+        OPENAI,
+        Request("m", [Message.user([Image(url="u", cache_control=MARK), Text("a", cache_control=MARK)])]),
+        [f"messages[0]: cache_control not sent; {OWN_CACHE}"],
+    ),
+    (
+        OPENAI,
+        Request("o3", HELLO, temperature=0.5, top_p=0.5),
+        ["temperature: not sent; o3 takes it only without reasoning", "top_p: not sent; o3 takes it only without reasoning"],
+    ),
+    (OPENAI, Request("o3", HELLO, top_p=0.5), ["top_p: not sent; o3 takes it only without reasoning"]),
+    (quirky(seed_member=""), Request("m", HELLO, seed=0), ["seed: not sent; the server has no such setting"]),
+    (quirky(metadata=False), Request("m", HELLO, metadata={}), ["metadata: not sent; the server has no such member"]),
+    (OPENAI, Request("m", [*HELLO, CALL]), ["messages[1].content[0]: call 'a' has no result and is not sent"]),
+    (
+        OPENAI,
+        Request("m", [CALL, Message.tool_result("a", "no", is_error=True)]),
+        ["messages[1].content[0].is_error: not sent; this dialect has no mark for failed results"],
+    ),
+    (
+        OPENAI,
+        Request("m", [CALL, Message.tool_result("a", [Text("r"), Image(url="u")])]),
+        ["messages[1].content[0]: its pictures and files are sent in a user's message after the results"],
+    ),
+    (
+        OPENAI,
+        Request("m", [*HELLO, Message.assistant([Text("a"), Image(url="u"), File(file_id="f")])]),
+        [
+            f"messages[1].content[{place}]: an assistant's {kind!r} is not sent; this dialect has no form for it"
+            for place, kind in ((1, "Image"), (2, "File"))
+        ],
+    ),
+    (
+        OPENAI,
+        Request("m", [*HELLO, Message.assistant([Text("a"), ProviderBlock("openai-chat", {"type": "x"})])]),
+        ["messages[1].content[1]: an assistant's 'x' is not sent; this dialect has no form for it"],
+    ),
+    (
+        OPENAI,
+        Request("m", [Message.user([Text("a"), ProviderBlock("openai-chat", {"type": "x"})])]),
+        ["messages[0].content[1]: 'x' is not sent"],
+    ),
+    (OPENAI, Request("gpt-4o", HELLO, thinking=HIGH), ["thinking: not sent; gpt-4o takes no reasoning effort"]),
+    (
+        OPENAI,
+        Request("gpt-5", HELLO, thinking=ThinkingConfig(level=HIGH, budget_tokens=0)),
+        ["thinking.budget_tokens: not sent; the server takes no budget"],
+    ),
+    (
+        OPENAI,
+        Request("gpt-5.1", HELLO, thinking=ThinkingConfig(budget_tokens=0)),
+        ["thinking.budget_tokens: not sent; the server takes no budget"],
+    ),
+    (
+        OPENAI,
+        Request("gpt-4o", HELLO, thinking=ThinkingConfig(budget_tokens=0)),
+        ["thinking.budget_tokens: not sent; the server takes no budget"],
+    ),
+    (
+        known("deepseek"),
+        Request("m", HELLO, thinking=ThinkingConfig(budget_tokens=1, include_summary=False)),
+        [
+            "thinking.include_summary: not sent; the server shows its reasoning, or not, by itself",
+            "thinking.budget_tokens: only on or off is sent; the server takes no budget",
+        ],
+    ),
+    (
+        known("alibaba"),
+        Request("m", HELLO, thinking=ThinkingConfig(effort="low")),
+        ["thinking.effort: only on or off is sent; the server takes a budget"],
+    ),
+    (
+        known("vllm"),
+        Request("m", HELLO, thinking=ThinkingConfig(budget_tokens=1)),
+        ["thinking.budget_tokens: only on or off is sent; the server takes no budget"],
+    ),
+    (
+        known("openrouter"),
+        Request("m", HELLO, thinking=ThinkingConfig(budget_tokens=1, effort="low", include_summary=True)),
+        ["thinking.effort: not sent; the server takes a budget or an effort, and a budget is given"],
+    ),
+    (SERVER, Request("m", HELLO, thinking=ThinkingConfig(include_summary=True)), [
+        "thinking.include_summary: not sent; the server shows its reasoning, or not, by itself"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("provider", "request_", "texts"), WARNINGS)
+def test_a_warning_names_the_field_and_the_reason(provider: OpenAIChat, request_: Request, texts: list[str]) -> None:
+    assert warnings(request_, provider) == texts
