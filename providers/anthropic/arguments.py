@@ -150,7 +150,7 @@ def _tool(wire: JSONObject, where: str) -> Tool:
     if schema is None:
         raise InvalidRequestError(f"{where}.input_schema", "is missing")
     description, strict = members.text("description") or "", members.flag("strict")
-    return Tool(members.needed_text("name"), description, schema, strict, read_mark(wire, where))
+    return Tool(members.needed_text("name"), description, schema, strict, read_mark(wire, where, InvalidRequestError))
 
 
 def _tool_choice(members: Members, extra: JSONObject, tools: list[Tool]) -> tuple[str, bool | None]:

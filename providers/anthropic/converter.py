@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from ..accumulate import Accumulator
@@ -257,8 +257,10 @@ def _data(source: JSONObject, where: str) -> bytes | None:
         raise HistoryError(f"{where}.source.data", "is not base64 text") from None
 
 
-def read_mark(wire: JSONObject, where: str) -> CacheControl | None:
-    """The cache mark of a block or a tool. Raises `HistoryError`."""
+def read_mark(
+    wire: JSONObject, where: str, error: Callable[[str, str], Exception] = HistoryError
+) -> CacheControl | None:
+    """The cache mark of a block or a tool. Raises `error` of a place and a reason."""
     mark = mapping(wire, "cache_control")
     ttl = mark.get("ttl")
     if not mark or ttl is None:
@@ -267,4 +269,4 @@ def read_mark(wire: JSONObject, where: str) -> CacheControl | None:
         return CacheControl("5m")
     if ttl == "1h":
         return CacheControl("1h")
-    raise HistoryError(f"{where}.cache_control.ttl", f"must be '5m' or '1h', not {ttl!r}")
+    raise error(f"{where}.cache_control.ttl", f"must be '5m' or '1h', not {ttl!r}")
