@@ -1,0 +1,221 @@
+"""A request with every option and every kind of block: the whole body and all warnings, as they are sent."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from manystream.providers.anthropic import DIALECT
+from manystream.providers.messages import (
+    CacheControl,
+    File,
+    Image,
+    Message,
+    ProviderBlock,
+    ProviderState,
+    RedactedThinking,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from manystream.providers.provider import Anthropic
+from manystream.providers.request import Request, ThinkingConfig, Tool
+
+MARK = CacheControl("1h")
+ELSEWHERE = ProviderState("elsewhere", {"x": 1})
+OWN = ProviderState("anthropic", {})
+NATIVE = ProviderBlock("anthropic", {"type": "container_upload", "file_id": "f"})
+
+HISTORY = [
+    Message.assistant("Hello."),
+    Message.user(
+        [
+            Text("One", cache_control=MARK),
+            Text(""),
+            Image(data=b"\x89PNG", media_type="image/jpg", detail="high"),
+            File(
+                data="Grüße".encode(),
+                media_type="text/csv; charset=utf-8",
+                name="a.csv",
+                cache_control=CacheControl(),
+            ),
+            ProviderBlock("elsewhere", {"type": "thing"}),
+            NATIVE,
+        ]
+    ),
+    Message.assistant(
+        [
+            Thinking("hm", "sig", OWN),
+            Thinking("foreign", "s", ELSEWHERE),
+            RedactedThinking("enc", ELSEWHERE),
+            Text("I look.", citations=[{"type": "url_citation"}]),
+            ToolCall("call.1", "look", '{"city": "Oslo"}', state=ELSEWHERE),
+            ToolCall("call_2", "look", '{"city"'),
+            ToolCall("lost", "look", "{}"),
+            NATIVE,
+            Image(file_id="f"),
+        ]
+    ),
+    Message.user("Wait."),
+    Message(
+        Role.TOOL,
+        [
+            ToolResult("call_2", "none", is_error=True, cache_control=MARK),
+            ToolResult(
+                "call.1",
+                [
+                    Text("wet"),
+                    Text(" "),
+                    Image(data=b"\x89PNG", media_type="image/png"),
+                    File(url="https://a.example/a.mp3?x=1"),
+                ],
+            ),
+            ToolResult("unasked", "x"),
+        ],
+    ),
+    Message.assistant([Text("So: \n"), Thinking("end", "s", OWN)]),
+]
+
+OPTIONS: dict[str, Any] = {
+    "system": [Text("Be"), Text("brief", cache_control=MARK)],
+    "tools": [
+        Tool(
+            "look", "Look.", {"properties": {"a": {"type": "integer", "minimum": 1}}}, strict=True, cache_control=MARK
+        ),
+        Tool("wait"),
+    ],
+    "tool_choice": "look",
+    "max_output_tokens": 9,
+    "temperature": 0.5,
+    "top_p": 0.5,
+    "stop": ["A"],
+    "seed": 3,
+    "response_schema": {"type": "object", "properties": {"n": {"type": "string", "pattern": "a"}}},
+    "parallel_tool_calls": False,
+    "metadata": {"user_id": "u", "Team": "a"},
+}
+
+
+def test_a_request_with_everything_is_sent_whole() -> None:
+    request = Request(
+        "claude-opus-4-6", HISTORY, thinking=ThinkingConfig(effort="high"), extra_body={"x": 1}, **OPTIONS
+    )
+    wire = DIALECT.encode(request, request.model, Anthropic(api_key="k"), stream=True)
+    assert (wire.path, wire.max_output_tokens) == ("/v1/messages", 9)
+    assert wire.headers == [
+        ("content-type", "application/json"),
+        ("accept", "text/event-stream"),
+        ("anthropic-version", "2023-06-01"),
+    ]
+    assert json.loads(wire.body) == {
+        "model": "claude-opus-4-6",
+        "max_tokens": 9,
+        "system": [
+            {"type": "text", "text": "Be"},
+            {"type": "text", "text": "brief", "cache_control": {"type": "ephemeral", "ttl": "1h"}},
+        ],
+        "messages": [
+            {"role": "user", "content": "(The conversation begins with the assistant's message.)"},
+            {"role": "assistant", "content": "Hello."},
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "One", "cache_control": {"type": "ephemeral", "ttl": "1h"}},
+                    {"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": "iVBORw=="}},
+                    {
+                        "type": "document",
+                        "source": {"type": "text", "media_type": "text/plain", "data": "Grüße"},
+                        "title": "a.csv",
+                        "cache_control": {"type": "ephemeral"},
+                    },
+                    {"type": "container_upload", "file_id": "f"},
+                ],
+            },
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "hm", "signature": "sig"},
+                    {"type": "text", "text": "I look."},
+                    {"type": "tool_use", "id": "call_1_e8b7b7b3", "name": "look", "input": {"city": "Oslo"}},
+                    {"type": "tool_use", "id": "call_2", "name": "look", "input": {"INVALID_JSON": '{"city"'}},
+                    {"type": "container_upload", "file_id": "f"},
+                ],
+            },
+            {
+                "role": "user",
+                "content": [
+                    {
+                        "type": "tool_result",
+                        "tool_use_id": "call_2",
+                        "content": "none",
+                        "is_error": True,
+                        "cache_control": {"type": "ephemeral", "ttl": "1h"},
+                    },
+                    {
+                        "type": "tool_result",
+                        "tool_use_id": "call_1_e8b7b7b3",
+                        "content": [
+                            {"type": "text", "text": "wet"},
+                            {
+                                "type": "image",
+                                "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw=="},
+                            },
+                            {"type": "document", "source": {"type": "url", "url": "https://a.example/a.mp3?x=1"}},
+                        ],
+                    },
+                    {"type": "text", "text": "Wait."},
+                ],
+            },
+            {"role": "assistant", "content": "So:"},
+        ],
+        "tools": [
+            {
+                "name": "look",
+                "description": "Look.",
+                "input_schema": {
+                    "type": "object",
+                    "properties": {"a": {"type": "integer", "description": '{"minimum":1}'}},
+                    "additionalProperties": False,
+                },
+                "strict": True,
+                "cache_control": {"type": "ephemeral", "ttl": "1h"},
+            },
+            {"name": "wait", "input_schema": {"type": "object", "properties": {}}},
+        ],
+        "tool_choice": {"type": "tool", "name": "look", "disable_parallel_tool_use": True},
+        "thinking": {"type": "adaptive", "display": "summarized"},
+        "output_config": {
+            "effort": "high",
+            "format": {
+                "type": "json_schema",
+                "schema": {
+                    "type": "object",
+                    "properties": {"n": {"type": "string", "description": '{"pattern":"a"}'}},
+                    "additionalProperties": False,
+                },
+            },
+        },
+        "stop_sequences": ["A"],
+        "metadata": {"user_id": "u"},
+        "stream": True,
+        "x": 1,
+    }
+    assert wire.warnings == [
+        "messages: result 'unasked' has no call and is not sent",
+        "messages: an image's detail is not sent; Anthropic has no such setting",
+        "messages: 'thing' of 'elsewhere' is not sent; only its provider understands it",
+        "messages: thinking that 'anthropic' did not make is not sent to it",
+        "messages: the arguments of call 'call_2' are no JSON object; sent as text inside one",
+        "messages: an assistant's Image is not sent; Anthropic takes none",
+        'messages: begin with the assistant, which Anthropic refuses; sent with "(The conversation begins '
+        "with the assistant's message.)\" as the user's first",
+        "messages: call 'lost' has no result and is not sent",
+        "tools[0].parameters.properties.a: minimum not enforced by Anthropic; sent to the model in the description",
+        "response_schema.properties.n: pattern not enforced by Anthropic; sent to the model in the description",
+        "temperature: not sent; with thinking Anthropic takes only 1",
+        "top_p: not sent; with thinking Anthropic takes 0.95 to 1",
+        "metadata.Team: not sent; Anthropic takes only user_id",
+        "seed: not sent; Anthropic has no such setting",
+    ]

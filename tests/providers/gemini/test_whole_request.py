@@ -1,0 +1,251 @@
+"""A request with every option and every kind of block: the whole body and all warnings, as they are sent."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from manystream.providers.dialect import WireRequest
+from manystream.providers.gemini import DIALECT
+from manystream.providers.messages import (
+    CacheControl,
+    File,
+    Image,
+    Message,
+    ProviderBlock,
+    ProviderState,
+    RedactedThinking,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from manystream.providers.provider import Gemini
+from manystream.providers.request import Request, Tool
+
+MARK = CacheControl("1h")
+ELSEWHERE = ProviderState("elsewhere", {"x": 1})
+OWN = ProviderState("google", {"thoughtSignature": "sig"})
+NATIVE = ProviderBlock("google", {"executableCode": {"code": "1"}})
+
+HISTORY = [
+    Message.assistant("Hello."),
+    Message.user(
+        [
+            Text("One", cache_control=MARK),
+            Text(""),
+            Image(data=b"\x89PNG", media_type="image/jpg", detail="high"),
+            File(
+                data="Grüße".encode(),
+                media_type="text/csv; charset=utf-8",
+                name="a.csv",
+                cache_control=CacheControl(),
+            ),
+            ProviderBlock("elsewhere", {"type": "thing"}),
+            NATIVE,
+        ]
+    ),
+    Message.assistant(
+        [
+            Thinking("hm", "sig", OWN),
+            Thinking("foreign", "s", ELSEWHERE),
+            RedactedThinking("enc", ELSEWHERE),
+            Text("I look.", citations=[{"type": "url_citation"}]),
+            ToolCall("call.1", "look", '{"city": "Oslo"}', state=ELSEWHERE),
+            ToolCall("call_2", "look", '{"city"'),
+            ToolCall("lost", "look", "{}"),
+            NATIVE,
+            Image(file_id="f"),
+        ]
+    ),
+    Message.user("Wait."),
+    Message(
+        Role.TOOL,
+        [
+            ToolResult("call_2", "none", is_error=True, cache_control=MARK),
+            ToolResult(
+                "call.1",
+                [
+                    Text("wet"),
+                    Text(" "),
+                    Image(data=b"\x89PNG", media_type="image/png"),
+                    File(url="https://a.example/a.mp3?x=1"),
+                ],
+            ),
+            ToolResult("unasked", "x"),
+        ],
+    ),
+    Message.assistant([Text("So: \n"), Thinking("end", "s", OWN)]),
+]
+
+OPTIONS: dict[str, Any] = {
+    "system": [Text("Be"), Text("brief", cache_control=MARK)],
+    "tools": [
+        Tool(
+            "look", "Look.", {"properties": {"a": {"type": "integer", "minimum": 1}}}, strict=True, cache_control=MARK
+        ),
+        Tool("wait"),
+    ],
+    "tool_choice": "look",
+    "max_output_tokens": 9,
+    "temperature": 0.5,
+    "top_p": 0.5,
+    "stop": ["A"],
+    "seed": 3,
+    "response_schema": {"type": "object", "properties": {"n": {"type": "string", "pattern": "a"}}},
+    "parallel_tool_calls": False,
+    "metadata": {"user_id": "u", "Team": "a"},
+}
+
+
+def encoded(model: str) -> WireRequest:
+    extra: dict[str, Any] = {"x": 1, "tools": [{"googleSearch": {}}]}
+    request = Request(model, HISTORY, thinking="high", extra_body=extra, **OPTIONS)
+    return DIALECT.encode(request, model, Gemini(api_key="k"), stream=True)
+
+
+def test_a_request_with_everything_is_sent_whole() -> None:
+    wire = encoded("gemini-3-flash")
+    assert wire.path == "/v1beta/models/gemini-3-flash:streamGenerateContent?alt=sse"
+    assert wire.max_output_tokens == 9
+    assert wire.headers == [("content-type", "application/json"), ("accept", "text/event-stream")]
+    assert json.loads(wire.body) == {
+        "systemInstruction": {"parts": [{"text": "Be"}, {"text": "brief"}]},
+        "contents": [
+            {"role": "user", "parts": [{"text": "(The conversation begins with the assistant's message.)"}]},
+            {"role": "model", "parts": [{"text": "Hello."}]},
+            {
+                "role": "user",
+                "parts": [
+                    {"text": "One"},
+                    {"inlineData": {"mimeType": "image/jpg", "data": "iVBORw=="}},
+                    {"inlineData": {"mimeType": "text/csv; charset=utf-8", "data": "R3LDvMOfZQ=="}},
+                    {"executableCode": {"code": "1"}},
+                ],
+            },
+            {
+                "role": "model",
+                "parts": [
+                    {"text": "hm", "thought": True, "thoughtSignature": "sig"},
+                    {"text": "I look."},
+                    {
+                        "functionCall": {"name": "look", "args": {"city": "Oslo"}},
+                        "thoughtSignature": "skip_thought_signature_validator",
+                    },
+                    {"functionCall": {"name": "look", "args": {"arguments": '{"city"'}}},
+                    {"executableCode": {"code": "1"}},
+                    {"fileData": {"fileUri": "f"}},
+                ],
+            },
+            {
+                "role": "user",
+                "parts": [
+                    {
+                        "functionResponse": {
+                            "name": "look",
+                            "response": {"output": "wet "},
+                            "parts": [{"inlineData": {"mimeType": "image/png", "data": "iVBORw=="}}],
+                        }
+                    },
+                    {"functionResponse": {"name": "look", "response": {"error": "none"}}},
+                ],
+            },
+            {
+                "role": "user",
+                "parts": [{"fileData": {"fileUri": "https://a.example/a.mp3?x=1", "mimeType": "audio/mpeg"}}],
+            },
+            {"role": "user", "parts": [{"text": "Wait."}]},
+            {
+                "role": "model",
+                "parts": [{"text": "So: \n"}, {"text": "end", "thought": True, "thoughtSignature": "sig"}],
+            },
+        ],
+        "tools": [
+            {
+                "functionDeclarations": [
+                    {
+                        "name": "look",
+                        "description": "Look.",
+                        "parametersJsonSchema": {
+                            "properties": {"a": {"type": "integer", "minimum": 1}},
+                            "type": "object",
+                        },
+                    },
+                    {"name": "wait"},
+                ]
+            },
+            {"googleSearch": {}},
+        ],
+        "toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["look"]}},
+        "generationConfig": {
+            "maxOutputTokens": 9,
+            "temperature": 0.5,
+            "topP": 0.5,
+            "stopSequences": ["A"],
+            "seed": 3,
+            "responseMimeType": "application/json",
+            "responseJsonSchema": {"type": "object", "properties": {"n": {"type": "string", "pattern": "a"}}},
+            "thinkingConfig": {"thinkingLevel": "HIGH", "includeThoughts": True},
+        },
+        "labels": {"user_id": "u"},
+        "x": 1,
+    }
+    assert wire.warnings == [
+        "system.cache_control: left out, Gemini caches by itself or by cachedContent",
+        "messages[1].content[0].cache_control: left out, Gemini caches by itself or by cachedContent",
+        "messages[1].content[2].detail: left out, Gemini sets it for the whole request (mediaResolution)",
+        "messages[1].content[3].cache_control: left out, Gemini caches by itself or by cachedContent",
+        "messages[1].content[3].name: left out, Gemini takes no names of files",
+        "messages: 'thing' of 'elsewhere' is not sent; only its provider understands it",
+        "messages: thinking that 'google' did not make is not sent to it",
+        "messages[2].content[5].arguments: no JSON object, sent as text",
+        "messages[4].content[0].cache_control: left out, Gemini caches by itself or by cachedContent",
+        "messages[4].content[1].content[3]: sent beside the result, which cannot contain it",
+        "messages: result 'unasked' has no call and is not sent",
+        'messages: begin with the assistant, which Gemini refuses; sent with "(The conversation begins '
+        "with the assistant's message.)\" as the user's first",
+        "messages: call 'lost' has no result and is not sent",
+        "tools[0].cache_control: left out, Gemini caches by itself or by cachedContent",
+        "response_schema.properties.n.pattern: Gemini does not enforce it",
+        "metadata.Team: left out, Google takes labels of lower-case letters, digits, _ and - only",
+        "parallel_tool_calls: left out, Gemini has no such switch",
+    ]
+
+
+def test_an_older_model_gets_files_beside_the_results() -> None:
+    wire = encoded("gemini-2.5-flash")
+    body, newer = json.loads(wire.body), json.loads(encoded("gemini-3-flash").body)
+    assert body["generationConfig"]["thinkingConfig"] == {"thinkingBudget": 24576, "includeThoughts": True}
+    assert body["contents"][3:6] == [
+        {
+            "role": "model",
+            "parts": [
+                {"text": "hm", "thought": True, "thoughtSignature": "sig"},
+                {"text": "I look."},
+                {"functionCall": {"name": "look", "args": {"city": "Oslo"}}},
+                {"functionCall": {"name": "look", "args": {"arguments": '{"city"'}}},
+                {"executableCode": {"code": "1"}},
+                {"fileData": {"fileUri": "f"}},
+            ],
+        },
+        {
+            "role": "user",
+            "parts": [
+                {"functionResponse": {"name": "look", "response": {"output": "wet "}}},
+                {"functionResponse": {"name": "look", "response": {"error": "none"}}},
+            ],
+        },
+        {
+            "role": "user",
+            "parts": [
+                {"inlineData": {"mimeType": "image/png", "data": "iVBORw=="}},
+                {"fileData": {"fileUri": "https://a.example/a.mp3?x=1", "mimeType": "audio/mpeg"}},
+            ],
+        },
+    ]
+    assert (body["contents"][:3], body["contents"][6:]) == (newer["contents"][:3], newer["contents"][6:])
+    assert wire.warnings[9:11] == [
+        "messages[4].content[1].content[2]: sent beside the result, which cannot contain it",
+        "messages[4].content[1].content[3]: sent beside the result, which cannot contain it",
+    ]
