@@ -15,7 +15,7 @@ from .prompt import APIError, Prompt, ToolDeclaration, ToolResult
 from .scenario import Scenario, is_forged
 from .wire import body_object, seconds_text, split_at, sse
 
-STOP_REASON = {"stop": "end_turn", "length": "max_tokens", "tool_use": "tool_use", "content_filter": "error"}
+STOP_REASON = {"stop": "end_turn", "length": "max_tokens", "tool_use": "tool_use", "content_filter": "refusal"}
 ERRORS: dict[int, tuple[str, str]] = {
     400: ("invalid_request_error", "The request is invalid."),
     401: ("authentication_error", "invalid x-api-key"),
@@ -90,6 +90,7 @@ class AnthropicWire:
     def frames(self, prompt: Prompt, scenario: Scenario) -> list[bytes]:
         message = _message(scenario)
         message.update(content=[], stop_reason=None, usage=_usage(scenario, output=1, thinking=0))
+        message.pop("stop_details", None)
         frames = [_event("message_start", message=message)]
         blocks = _blocks(scenario)
         for index, (start, deltas) in enumerate(blocks):
@@ -203,7 +204,7 @@ def _message(scenario: Scenario) -> JSONObject:
 def _stop_details(scenario: Scenario) -> JSONObject:
     if scenario.finish != "content_filter":
         return {}
-    return {"stop_details": {"type": "error", "category": None, "explanation": "The simulator was asked to refuse."}}
+    return {"stop_details": {"type": "refusal", "category": None, "explanation": "The simulator was asked to refuse."}}
 
 
 def _usage(scenario: Scenario, output: int, thinking: int) -> JSONObject:

@@ -104,7 +104,7 @@ class OpenAIChatWire:
                 made[piece] = sse(data)
             return [made[piece] for piece in pieces]
 
-        frames = [chunk({"role": "assistant", "content": "", "error": None})]
+        frames = [chunk({"role": "assistant", "content": "", "refusal": None})]
         frames += deltas("reasoning_content", scenario.thinking_pieces)
         frames += deltas("content", scenario.text_pieces)
         for position, call in enumerate(scenario.calls):
@@ -123,7 +123,7 @@ class OpenAIChatWire:
         message: JSONObject = {
             "role": "assistant",
             "content": scenario.text if scenario.text_pieces or not scenario.calls else None,
-            "error": None,
+            "refusal": None,
             "annotations": [],
         }
         if scenario.thinking_pieces:

@@ -68,7 +68,7 @@ CHAT_ANSWER: dict[str, object] = {
             "message": {
                 "role": "assistant",
                 "content": "pieces façade others ",
-                "error": None,
+                "refusal": None,
                 "annotations": [],
                 "reasoning_content": "crosses ",
                 "tool_calls": [

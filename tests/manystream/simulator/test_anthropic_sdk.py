@@ -77,6 +77,21 @@ def test_redacted_thinking_is_a_block_of_its_own(client: anthropic.Anthropic) ->
     assert [block.type for block in message.content] == ["redacted_thinking", "text"]
 
 
+def test_an_answer_that_is_filtered_is_a_refusal(client: anthropic.Anthropic) -> None:
+    headers = {HEADER: "finish=content_filter"}
+    whole = client.messages.create(model="sim-text", max_tokens=500, messages=MESSAGES, extra_headers=headers)
+    with client.messages.stream(model="sim-text", max_tokens=500, messages=MESSAGES, extra_headers=headers) as stream:
+        streamed = stream.get_final_message()
+    for message in (whole, streamed):
+        assert message.stop_reason == "refusal"
+        assert message.stop_details is not None
+        assert message.stop_details.to_dict() == {
+            "type": "refusal",
+            "category": None,
+            "explanation": "The simulator was asked to refuse.",
+        }
+
+
 def test_cached_tokens_are_not_in_input_tokens(client: anthropic.Anthropic) -> None:
     def usage(directive: str) -> tuple[int, int | None]:
         message = client.messages.create(

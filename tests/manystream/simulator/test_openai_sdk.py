@@ -43,6 +43,21 @@ def client(simulator_process: Simulator) -> Iterator[openai.OpenAI]:
         yield opened
 
 
+def test_a_chat_answer_says_that_it_is_no_refusal(client: openai.OpenAI) -> None:
+    whole = client.chat.completions.create(model="sim-text", messages=[{"role": "user", "content": QUESTION}])
+    with client.chat.completions.create(
+        model="sim-text", messages=[{"role": "user", "content": QUESTION}], stream=True
+    ) as stream:
+        first = next(iter(stream))
+    assert whole.choices[0].message.to_dict(exclude_unset=True) == {
+        "role": "assistant",
+        "content": scenario("sim-text").text,
+        "refusal": None,
+        "annotations": [],
+    }
+    assert first.choices[0].delta.to_dict() == {"role": "assistant", "content": "", "refusal": None}
+
+
 @pytest.mark.parametrize("model", ["sim-text", "sim-thinking"])
 def test_chat_streams_text_and_thinking(client: openai.OpenAI, model: str) -> None:
     expected = scenario(model)

@@ -73,7 +73,7 @@ TABLES: dict[str, object] = {
         "stop": "end_turn",
         "length": "max_tokens",
         "tool_use": "tool_use",
-        "content_filter": "error",
+        "content_filter": "refusal",
     },
     "simulator.anthropic.TOOL_CHOICE": {"any": "required", "auto": "auto", "none": "none"},
     "simulator.control.PAGES": ("/sim/requests", "/sim/statistics", "/sim/limits"),
