@@ -1,6 +1,6 @@
 """Whole error responses of each dialect: for statuses that a knob asks for, and for requests that a service refuses.
 
-Each file in the folder `errors` holds the responses of one dialect. A line `--- …` names the request before its response.
+Each file in the folder `errors` holds the responses of one dialect. A line `--- …` names the request of a response.
 """
 
 from __future__ import annotations
