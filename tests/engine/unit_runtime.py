@@ -1,0 +1,82 @@
+"""A runtime without a loop: time is a number, timers and ticks run when the test says so."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+
+class Timer:
+    """A function that the test runs at its time."""
+
+    def __init__(self, when: float, action: Callable[[], None], on_defect: object) -> None:
+        self.when = when
+        self.pending = True
+        self.action = action
+        self.on_defect = on_defect
+
+    def cancel(self) -> None:
+        self.pending = False
+
+
+class Clock:
+    """The loop, of which only the clock is used."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    def clock(self) -> float:
+        return self.time
+
+
+class Timers:
+    """Keeps the timers, and runs those that are due."""
+
+    def __init__(self, loop: Clock) -> None:
+        self._loop = loop
+        self.made: list[Timer] = []
+
+    def at(self, when: float, action: Callable[[], None], on_defect: object = None) -> Timer:
+        timer = Timer(when, action, on_defect)
+        self.made.append(timer)
+        return timer
+
+    @property
+    def times(self) -> list[float]:
+        """The times of the timers that are set."""
+        return sorted(timer.when for timer in self.made if timer.pending and timer.when < math.inf)
+
+
+class UnitRuntime:
+    """What lanes, routes and budgets use of an engine's runtime. watch: the observer of traffic control."""
+
+    def __init__(self, watch: object = None) -> None:
+        self.loop = Clock()
+        self.timers = Timers(self.loop)
+        self.watch = watch
+        self.due: list[object] = []
+
+    def random(self) -> float:
+        return 0.5
+
+    def soon(self, due: object) -> None:
+        self.due.append(due)
+
+    def tick(self) -> int:
+        """Perform what is due at the next tick. Returns how many actions that were."""
+        due, self.due = self.due, []
+        for each in due:
+            each.conclude()  # type: ignore[attr-defined]
+        return len(due)
+
+    def go_to(self, time: float) -> None:
+        """Run the timers up to this time, in order."""
+        while True:
+            ready = [timer for timer in self.timers.made if timer.pending and timer.when <= time]
+            if not ready:
+                break
+            first = min(ready, key=lambda timer: timer.when)
+            first.pending = False
+            self.loop.time = max(self.loop.time, first.when)
+            first.action()
+        self.loop.time = time
