@@ -78,7 +78,7 @@ class HedgeState:
             return now + self.hedge.after
         if len(self._sorted) < LEAST_KNOWN:
             return math.inf
-        return now + self._sorted[min(len(self._sorted) - 1, int(0.95 * len(self._sorted)))]
+        return now + self._sorted[int(0.95 * len(self._sorted))]
 
     def first_event(self, seconds: float) -> None:
         """Record the seconds from a call's first attempt to its first event."""
