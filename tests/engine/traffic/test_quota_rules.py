@@ -41,7 +41,14 @@ def report(unit: Unit, limit: float, remaining: float | None = None, window: flo
 
 def test_a_new_quota_knows_nothing() -> None:
     quota = a_quota()
-    assert (quota.sent, quota.running, quota.refused, quota.reported, quota.learned, quota.news) == (0, 0, 0, {}, {}, [])
+    assert (quota.sent, quota.running, quota.refused, quota.reported, quota.learned, quota.news) == (
+        0,
+        0,
+        0,
+        {},
+        {},
+        [],
+    )
     assert (quota.adaptive, quota.tier, quota.hold_until, quota.spent_until, quota.spent_why) == (
         True, "", -INF, -INF, "",
     )  # fmt: skip
@@ -310,9 +317,8 @@ def test_a_rise_of_two_seconds_shows_a_size(reset: float, seconds: float) -> Non
 def test_a_size_is_replaced_by_one_that_is_a_hundredth_smaller() -> None:
     size = BucketSize()
     size.read(limit(1000, 0.0))
-    assert [size.read(limit(500, reset, step)) for reset, step in ((10.0, 0.0), (9.91, 0.0), (9.89, 0.0), (9.0, 0.9))] == [
-        True, False, True, False,
-    ]  # fmt: skip
+    resets_and_steps = ((10.0, 0.0), (9.91, 0.0), (9.89, 0.0), (9.0, 0.9))
+    assert [size.read(limit(500, *each)) for each in resets_and_steps] == [True, False, True, False]
     assert size.seconds == pytest.approx(19.78)
     assert size.read(limit(1000, 0.0)) is False
     assert size.read(limit(None, 5.0)) is False
