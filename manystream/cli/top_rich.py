@@ -20,20 +20,18 @@ class RichScreen(Screen):
     def __init__(self) -> None:
         self._console = Console()
         self._live: Live | None = None
-        self._last: View | None = None
 
     def show(self, view: View) -> None:
-        self._last = view
         if self._live is None:
-            self._live = Live(console=self._console, screen=True, auto_refresh=False, vertical_overflow="crop")
+            self._live = Live(console=self._console, screen=True, auto_refresh=False)
             self._live.start()
         self._live.update(_drawn(view), refresh=True)
 
     def close(self) -> None:
         """Return to the terminal's normal screen, and print the last view there."""
-        if self._live is not None and self._last is not None:
+        if self._live is not None:
             self._live.stop()
-            self._console.print(_drawn(self._last))
+            self._console.print(self._live.get_renderable())
 
 
 def _drawn(view: View) -> Group:
