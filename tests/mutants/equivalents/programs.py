@@ -21,4 +21,20 @@ ROWS: tuple[Equivalent, ...] = (
         "True",
         "a run that ends without an error has set it before it is read",
     ),
+    Equivalent(
+        "manystream/cli/top_rich.py",
+        "_table",
+        'title_justify="left",',
+        '"left"',
+        "'leftx'",
+        "rich leaves a title with an unknown alignment at the left; only spaces behind it are missing",
+    ),
+    Equivalent(
+        "manystream/bench/load.py",
+        "Load._ended",
+        "delay = min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(self._failures_in_a_row // self._plan.concurrency, 10))",
+        "10",
+        "11",
+        "both delays are above the longest one; the bound is there because a larger power overflows",
+    ),
 )

@@ -1,0 +1,366 @@
+"""A load test against an engine whose calls end when the test says, on a clock that jumps."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from manystream.bench import load
+from manystream.bench.figures import Percentiles, Result
+from manystream.bench.load import Load, Plan, process_seconds
+from manystream.engine import Completion, Engine, Timings
+from manystream.providers.errors import ErrorCategory, InvalidRequestError, ProviderError
+from manystream.providers.events import Event, Start, TextDelta
+from manystream.providers.request import Request
+from manystream.providers.response import Response
+from manystream.providers.usage import Usage
+
+REQUEST = Request("m", "Hi")
+OK = Completion(success=True, response=Response(usage=Usage(output_tokens=4)), timings=Timings(finished=0.5))
+
+
+def failed(category: ErrorCategory, response: Response | None = None) -> Completion:
+    error = ProviderError(f"{category.value} it is", category=category)
+    return Completion(success=False, response=response, error=error)
+
+
+class ScriptedEngine:
+    """An engine whose calls last `seconds` and end as `ends` says.
+
+    A call with a response receives two events at its start, and another one when it succeeds.
+
+    ends: the completions of the calls, in order; the last one is that of all further calls.
+    seconds: how long a call takes.
+
+    starts: the time at which each call was started, in seconds.
+    cancelled: the number of calls that were cancelled.
+    """
+
+    def __init__(self, *ends: Completion, seconds: float = 1.0, lag: float = 0.25) -> None:
+        self.ends = list(ends)
+        self.seconds = seconds
+        self.lag = lag
+        self.starts: list[float] = []
+        self.cancelled = 0
+
+    def statistics(self) -> Any:
+        return SimpleNamespace(loop_lag=self.lag, opened=3, reused=4)
+
+    def start_stream(
+        self, request: Request, on_event: Callable[[Event], None], on_completion: Callable[[Completion], None]
+    ) -> Any:
+        assert request is REQUEST
+        self.starts.append(round(trio.current_time(), 6))
+        end = self.ends.pop(0) if len(self.ends) > 1 else self.ends[0]
+        scope = trio.CancelScope()
+
+        async def run() -> None:
+            if end.response is not None:
+                on_event(Start("m", "id"))
+                on_event(TextDelta(0, "a"))
+            with scope:
+                await trio.sleep(self.seconds)
+            if scope.cancelled_caught:
+                self.cancelled += 1
+                on_completion(failed(ErrorCategory.CANCELLED))
+                return
+            if end.success:
+                on_event(TextDelta(0, "b"))
+            on_completion(end)
+
+        trio.lowlevel.spawn_system_task(run)
+        return SimpleNamespace(cancel=scope.cancel)
+
+    def start_request(self, request: Request, on_completion: Callable[[Completion], None]) -> Any:
+        return self.start_stream(request, lambda _: None, on_completion)
+
+
+@pytest.fixture
+def clock(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> MockClock:
+    """Let the load test read the clock of trio. The process uses a tenth of a core."""
+    clock = SimpleNamespace(
+        perf_counter=lambda: 50.0 + trio.current_time(),
+        perf_counter_ns=lambda: int((50.0 + trio.current_time()) * 1e9),
+        process_time=lambda: 7.0 + trio.current_time() / 10,
+    )
+    monkeypatch.setattr(load, "time", clock)
+    return autojump_clock
+
+
+def a_plan(**changes: Any) -> Plan:
+    settings: dict[str, Any] = {"stream": True, "concurrency": 1, "seconds": 10.0, "requests": None, "ramp": 0.0}
+    return Plan(REQUEST, **settings | changes)
+
+
+def a_load(engine: ScriptedEngine, plan: Plan, on_look: Callable[[Load], None] = lambda _: None, **more: Any) -> Load:
+    return Load(cast("Engine", engine), plan, on_look, **more)
+
+
+async def run(engine: ScriptedEngine, plan: Plan) -> Result:
+    return await a_load(engine, plan).run()
+
+
+# The start of the calls.
+
+
+@pytest.mark.trio
+async def test_the_first_calls_are_spread_over_the_ramp(clock: MockClock) -> None:
+    engine = ScriptedEngine(OK, seconds=1000.0)
+    result = await run(engine, a_plan(concurrency=10, ramp=0.055))
+    assert engine.starts == [0.0, 0.01, 0.01, 0.02, 0.02, 0.03, 0.03, 0.04, 0.04, 0.05]
+    assert result.seconds == pytest.approx(10.0)
+    assert (result.unfinished, engine.cancelled) == (10, 10)
+
+
+@pytest.mark.trio
+async def test_a_slow_ramp_starts_one_call_at_once(clock: MockClock) -> None:
+    engine = ScriptedEngine(OK, seconds=1000.0)
+    await run(engine, a_plan(concurrency=3, ramp=0.305))
+    assert engine.starts == [0.0, 0.2, 0.3]
+
+
+@pytest.mark.trio
+async def test_without_a_ramp_all_calls_start_at_once(clock: MockClock) -> None:
+    engine = ScriptedEngine(OK, seconds=1000.0)
+    await run(engine, a_plan(concurrency=4))
+    assert engine.starts == [0.0] * 4
+
+
+@pytest.mark.trio
+async def test_a_ramp_that_is_over_starts_nothing_more(clock: MockClock) -> None:
+    engine = ScriptedEngine(failed(ErrorCategory.AUTH), seconds=0.015)
+    result = await run(engine, a_plan(concurrency=10, ramp=10.0))
+    assert engine.starts == [0.0]
+    assert result.failures == {"auth": 1}
+
+
+@pytest.mark.trio
+async def test_each_call_that_ends_starts_the_next(clock: MockClock) -> None:
+    engine = ScriptedEngine(OK, seconds=1.0)
+    result = await run(engine, a_plan(concurrency=2, seconds=3.5))
+    assert engine.starts == [0.0, 0.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0]
+    assert (result.ok, result.unfinished) == (6, 2)
+
+
+@pytest.mark.trio
+async def test_a_run_ends_with_its_last_request(clock: MockClock) -> None:
+    engine = ScriptedEngine(OK, seconds=1.0)
+    result = await run(engine, a_plan(concurrency=2, requests=5, seconds=1000.0))
+    assert engine.starts == [0.0, 0.0, 1.0, 1.0, 2.0]
+    assert (result.ok, result.unfinished, result.seconds) == (5, 0, pytest.approx(3.0))
+    assert trio.current_time() == pytest.approx(3.0)
+
+
+@pytest.mark.trio
+async def test_fewer_requests_than_places_start_no_more_calls(clock: MockClock) -> None:
+    engine = ScriptedEngine(OK, seconds=1.0)
+    result = await run(engine, a_plan(concurrency=5, requests=3, ramp=0.035))
+    assert engine.starts == [0.0, 0.02, 0.03]
+    assert (result.ok, result.events) == (3, 9), "the measured time begins with the ramp"
+    assert result.seconds == pytest.approx(1.03)
+
+
+@pytest.mark.trio
+async def test_a_ramp_that_leaves_requests_is_not_measured(clock: MockClock) -> None:
+    engine = ScriptedEngine(OK, seconds=1.0)
+    result = await run(engine, a_plan(concurrency=3, requests=4, ramp=0.035))
+    assert (result.ok, result.events) == (4, 8), "the events of two calls before the window are not counted"
+    assert result.seconds == pytest.approx(1.97)
+
+
+@pytest.mark.trio
+async def test_a_failed_call_of_the_last_requests_ends_the_run(clock: MockClock) -> None:
+    engine = ScriptedEngine(OK, failed(ErrorCategory.SERVER), seconds=1.0)
+    result = await run(engine, a_plan(requests=2, seconds=1000.0))
+    assert (result.ok, result.failures, engine.starts) == (1, {"server": 1}, [0.0, 1.0])
+    assert trio.current_time() < 3.0
+
+
+# Failures.
+
+
+@pytest.mark.trio
+async def test_the_delay_after_failures_doubles_up_to_two_seconds(clock: MockClock) -> None:
+    engine = ScriptedEngine(OK, failed(ErrorCategory.SERVER), seconds=0.001)
+    await run(engine, a_plan(seconds=12.0))
+    delays = [round(after - before - 0.001, 3) for before, after in zip(engine.starts, engine.starts[1:], strict=False)]
+    assert delays == [0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0, 2.0, 2.0]
+
+
+@pytest.mark.trio
+async def test_failures_of_concurrent_calls_count_as_one_round(clock: MockClock) -> None:
+    engine = ScriptedEngine(OK, OK, OK, failed(ErrorCategory.SERVER), seconds=0.001)
+    await run(engine, a_plan(concurrency=3, seconds=0.16))
+    assert engine.starts == [0.0, 0.0, 0.0, 0.001, 0.001, 0.001, 0.052, 0.052, 0.102, 0.153, 0.153]
+
+
+@pytest.mark.trio
+async def test_a_success_resets_the_delay(clock: MockClock) -> None:
+    server = failed(ErrorCategory.SERVER)
+    engine = ScriptedEngine(OK, server, server, OK, server, OK, seconds=0.5)
+    await run(engine, a_plan(seconds=4.0))
+    assert engine.starts == [0.0, 0.5, 1.1, 1.8, 2.3, 2.9, 3.4, 3.9]
+
+
+@pytest.mark.trio
+async def test_many_failures_in_a_row_keep_the_longest_delay(clock: MockClock) -> None:
+    engine = ScriptedEngine(OK, failed(ErrorCategory.SERVER), seconds=0.5)
+    result = await run(engine, a_plan(seconds=3000.0))
+    assert result.failures["server"] > 1100
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(("concurrency", "calls"), [(1, 5), (5, 5), (6, 6)])
+async def test_so_many_failures_without_a_success_end_a_run(clock: MockClock, concurrency: int, calls: int) -> None:
+    engine = ScriptedEngine(failed(ErrorCategory.SERVER), seconds=0.5)
+    result = await run(engine, a_plan(concurrency=concurrency, seconds=1000.0))
+    assert result.failures == {"server": calls}
+    assert trio.current_time() < 60.0
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("category", [ErrorCategory.AUTH, ErrorCategory.INVALID_ARG, ErrorCategory.NOT_FOUND])
+async def test_one_hopeless_failure_ends_a_run(clock: MockClock, category: ErrorCategory) -> None:
+    engine = ScriptedEngine(failed(category), seconds=0.5)
+    result = await run(engine, a_plan(seconds=1000.0))
+    assert (result.failures, result.first_failure) == ({category.value: 1}, f"{category.value} it is")
+    assert trio.current_time() == pytest.approx(0.5)
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("first", [OK, failed(ErrorCategory.AUTH, Response())])
+async def test_after_a_success_or_content_a_run_goes_on(clock: MockClock, first: Completion) -> None:
+    engine = ScriptedEngine(first, failed(ErrorCategory.AUTH), seconds=0.5)
+    result = await run(engine, a_plan(seconds=60.0))
+    assert result.failures["auth"] > 10
+    assert result.seconds == pytest.approx(60.0)
+
+
+@pytest.mark.trio
+async def test_a_request_that_is_refused_here_is_raised_itself(clock: MockClock) -> None:
+    class RefusingEngine(ScriptedEngine):
+        def start_stream(self, request: Request, on_event: object, on_completion: object) -> Any:
+            raise InvalidRequestError("model", "no key")
+
+    with pytest.raises(InvalidRequestError, match=r"^model: no key$"):
+        await run(RefusingEngine(OK), a_plan(seconds=1000.0))
+    assert trio.current_time() == 0.0
+
+
+# What is counted.
+
+
+@pytest.mark.trio
+async def test_the_whole_result_of_a_run(clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    used = iter([1.0, 2.0, 5.0])
+    monkeypatch.setattr(load, "process_seconds", lambda process: {4711: used}[process].__next__())
+    engine = ScriptedEngine(OK, OK, failed(ErrorCategory.SERVER), OK, seconds=1.0)
+    result = await a_load(engine, a_plan(seconds=4.5, ramp=0.2), simulator=4711).run()
+    assert result.seconds == pytest.approx(4.5)
+    assert result.client_seconds == pytest.approx(0.45)
+    spans = Percentiles(0.5, 0.5, 0.5)
+    assert result == Result(
+        concurrency=1,
+        seconds=result.seconds,
+        stream=True,
+        ok=3,
+        calls_per_second=pytest.approx(3 / 4.5),  # type: ignore[arg-type]
+        unfinished=1,
+        failures={"server": 1},
+        first_failure="server it is",
+        first_content=Percentiles(0.0, 0.0, 0.0),
+        call=spans,
+        events=11,
+        tokens=15,
+        gap_p50=pytest.approx(1.0, abs=1e-5),  # type: ignore[arg-type]
+        gap_p99=pytest.approx(1.0, abs=1e-5),  # type: ignore[arg-type]
+        gap_longest=1.0,
+        client_seconds=result.client_seconds,
+        simulator_seconds=3.0,
+        loop_lag=0.25,
+        connections_opened=3,
+        connections_reused=4,
+        interrupted=False,
+        warnings=[
+            "this process was delayed for 250 ms although it was not busy: other processes used the machine, which"
+            " makes the gaps longer"
+        ],
+    )
+
+
+@pytest.mark.trio
+async def test_unstreamed_calls_are_events_when_they_end(clock: MockClock) -> None:
+    engine = ScriptedEngine(OK, OK, failed(ErrorCategory.SERVER), seconds=1.0)
+    result = await run(engine, a_plan(stream=False, seconds=4.0))
+    assert (result.ok, result.events, result.tokens) == (2, 2, 8)
+    assert (result.stream, result.gap_longest, result.simulator_seconds) == (False, None, None)
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(("before", "after"), [(None, 2.0), (1.0, None)])
+async def test_a_simulator_that_cannot_be_read_has_no_figure(
+    clock: MockClock, monkeypatch: pytest.MonkeyPatch, before: float | None, after: float | None
+) -> None:
+    answers = iter([1.0, before, after])
+    monkeypatch.setattr(load, "process_seconds", lambda _: next(answers))
+    result = await a_load(ScriptedEngine(OK), a_plan(seconds=2.5), simulator=1).run()
+    assert result.simulator_seconds is None
+
+
+@pytest.mark.trio
+async def test_the_run_is_shown_four_times_a_second(clock: MockClock) -> None:
+    looks: list[tuple[float, int]] = []
+    run = a_load(
+        ScriptedEngine(OK, seconds=0.6), a_plan(seconds=1.1), lambda run: looks.append((run.elapsed, len(run.running)))
+    )
+    await run.run()
+    assert looks == [(pytest.approx(0.25 * number), 1) for number in (1, 2, 3, 4)]
+    assert (run.running, run.interrupted) == ({}, False)
+
+
+@pytest.mark.trio
+async def test_a_busy_loop_counts_two_windows_after_the_ramp(clock: MockClock) -> None:
+    engine = ScriptedEngine(OK, seconds=1000.0)
+    lags: list[float] = []
+
+    def look(run: Load) -> None:
+        lags.append(run.figures.loop_lag)
+        engine.lag = 0.125
+
+    await a_load(engine, a_plan(seconds=2.6, concurrency=2, ramp=0.02), look).run()
+    assert lags == [0.0] * 8 + [0.125, 0.125]
+
+
+@pytest.mark.trio
+async def test_ctrl_c_ends_a_run_and_keeps_its_figures(clock: MockClock) -> None:
+    def look(run: Load) -> None:
+        if run.elapsed > 2.4:
+            signal.raise_signal(signal.SIGINT)
+
+    engine = ScriptedEngine(OK, seconds=1.0)
+    result = await a_load(engine, a_plan(seconds=1000.0), look).run()
+    assert (result.interrupted, result.ok, result.unfinished) == (True, 2, 1)
+    assert trio.current_time() < 4.0
+
+
+# The processor time of another process.
+
+
+def test_processor_time_is_that_of_user_and_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {"/proc/7/stat": b"7 (a) b) R 1 2 3 4 5 6 7 8 9 10 250 50 99 99\n", "/proc/8/stat": b"8 (x) R 1\n"}
+    monkeypatch.setattr(load, "open", lambda path, mode: {"rb": io.BytesIO}[mode](files[path]), raising=False)
+    monkeypatch.setattr(os, "sysconf", {"SC_CLK_TCK": 100}.__getitem__)
+    assert process_seconds(7) == 3.0
+    assert process_seconds(8) is None
+
+
+def test_a_process_that_does_not_exist_has_no_processor_time() -> None:
+    assert process_seconds(-1) is None

@@ -1,0 +1,351 @@
+"""The views of `manystream top`: whole pages and lines for given snapshots, on every kind of screen."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from manystream.cli.top_screen import open_screen
+from manystream.cli.top_view import NoScreen, Screen, TextScreen, View, rates_between, summary_line
+from manystream.providers.json_values import JSON, JSONObject
+
+QUIETEST: list[JSON] = [
+    {
+        "number": 12,
+        "provider": "openai",
+        "model": "m" * 33,
+        "state": "reading",
+        "stream": True,
+        "age": 90.0,
+        "quiet": 1.5,
+        "attempts": 1,
+        "request_id": "r" * 25,
+    },
+    {
+        "number": 3,
+        "provider": "openai",
+        "model": "m" * 32,
+        "state": "backoff",
+        "stream": False,
+        "age": 2.5,
+        "quiet": 0.25,
+        "attempts": 2,
+        "request_id": "r" * 24,
+    },
+    {"number": 4, "provider": "an\x1bth", "model": "\x1b[2J", "state": "\x07x", "stream": True, "request_id": "\x1b"},
+    {},
+]
+SNAPSHOT: JSONObject = {
+    "manystream": "1.2.3",
+    "pid": 4711,
+    "uptime": 3725.0,
+    "time": 1_700_000_000.0,
+    "streams": 1200,
+    "oldest": [{"number": 1, "provider": "gemini", "state": "queued", "age": 95.0, "quiet": 0.5, "attempts": 3}],
+    "quietest": QUIETEST,
+    "statistics": {
+        "calls": {"reading": 1500, "backoff": 0, "queued": 20, "new\x1b": 3, "strange": None},
+        "started": 12345,
+        "completed": 11111,
+        "failed": 1010,
+        "retried": 2020,
+        "events": 3456789,
+        "opened": 1001,
+        "reused": 20002,
+        "loop_lag": 0.0125,
+        "loop_culprit": "call \x1b7",
+        "connections": {
+            "https://api.example": {"active": 1000, "idle": 2, "connecting": 3, "waiting": 4000},
+            "http://\x1b": {},
+        },
+        "providers": {
+            "openai": {"running": 1503, "completed": 11000, "failures": {"server": 10, "timeout": 1000, "n\x1b": 0}},
+            "\x1b": {},
+        },
+    },
+    "rates": {
+        "events": 12345.6,
+        "completed": 1234.56,
+        "bytes_received": 2_345_678,
+        "bytes_sent": 1234,
+        "providers": {"openai": {"events": 12000.4, "completed": 1000.25}},
+    },
+}
+PAGE = """\
+manystream 1.2.3, process 4711, up 1:02:05
+calls    1,523 running, 1,200 of them streams: queued 20, reading 1,500, backoff 0, new� 3
+rates    12,346 events/s, 1,234.6 calls ended/s, 2.35MB/s in, 1.23kB/s out
+total    12,345 calls started, 11,111 ended, 1,010 failed, 2,020 retries; 3,456,789 events; connections 1,001 opened,\
+ 20,002 reused
+loop lag 12.5 ms (the slowest iteration of the last second, most of it call �7)
+
+providers
+provider  running  events/s  ended/s   ended  failed  by category
+openai      1,503    12,000  1,000.2  11,000   1,010  timeout 1,000, server 10, n� 0
+�               0         0      0.0       0       0
+
+connections
+origin               active  idle  connecting  calls waiting
+https://api.example   1,000     2           3          4,000
+http://�                  0     0           0              0
+
+calls, silent for longest first
+call  provider  model                             phase                    age  silent for  attempt  request id
+  12  openai    mmmmmmmmmmmmmmmmmmmmmmmmmmmmmmm…  reading              90.00 s      1.50 s        1\
+  rrrrrrrrrrrrrrrrrrrrrrr…
+   3  openai    mmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmm  backoff, unstreamed   2.50 s    250.0 ms        2\
+  rrrrrrrrrrrrrrrrrrrrrrrr
+   4  an�th     �[2J                              �x                      0 µs        0 µs        0  �
+   0                                              , unstreamed            0 µs        0 µs        0  –\
+"""
+OLDEST = """\
+calls, oldest first
+call  provider  model  phase                   age  silent for  attempt  request id
+   1  gemini           queued, unstreamed  95.00 s    500.0 ms        3  –\
+"""
+TRAFFIC: JSONObject = {
+    "scopes": {
+        "azure": {},
+        "vertex/" + "m" * 26: {"waiting": 1, "running": 2, "sent": 3, "refused": 4, "held": 0.5, "spent": 2.5},
+        "vertex\x1b": {
+            "waiting": 1200,
+            "running": 3400,
+            "concurrent": 5600,
+            "window": 7800,
+            "unconfirmed": 9,
+            "sent": 12000,
+            "refused": 3400,
+            "held": 1.5,
+            "spent": 0,
+            "reported": {
+                "declared requests of \x1b": {"rate": 60, "level": 5.5, "capacity": 3600},
+                "tokens": {"rate": 2500, "level": -3, "capacity": 150000},
+            },
+            "learned": {"requests": {"rate": 42, "level": 0.25, "capacity": 42}},
+        },
+    },
+    "routes": {
+        "fast": {
+            "waiting": 3,
+            "hedged": 1200,
+            "targets": [
+                {
+                    "target": "o" * 33,
+                    "outstanding": 7000,
+                    "sessions": 8000,
+                    "breaker": "open\x1b",
+                    "score": 1.5,
+                    "seconds": 0.25,
+                    "failures": 0.5,
+                },
+                {"score": 0},
+            ],
+        },
+        "x" * 33: {"targets": [{"target": "a/b"}]},
+    },
+    "budgets": [
+        {
+            "per": "engine",
+            "every": 60,
+            "limit": {"usd": 5000, "output_tokens\x1b": None},
+            "spent": {"usd": 1.25, "output_tokens\x1b": 1200},
+            "reserved": {"usd": 2500.5},
+            "waiting": 4000,
+            "ends_in": 90,
+        },
+        {"per": "tenant", "tenant": "t" * 26, "limit": {"calls": 7}},
+        {"per": "tenant", "limit": {"calls": 8}, "ends_in": 5},
+    ],
+}
+TRAFFIC_TABLES = """\
+
+traffic
+scope                             waiting  running  at most      window    sent  refused  held for
+azure                                   0        0        –           –       0        0         –
+vertex/mmmmmmmmmmmmmmmmmmmmmmmm…        1        2        –           –       3        4    2.50 s
+vertex�                             1,200    3,400    5,600  9 of 7,800  12,000    3,400    1.50 s
+
+limits
+scope    limit          from      a second  level  capacity
+vertex�  requests of �  declared        60    5.5     3,600
+vertex�  tokens         reported     2,500     -3   150,000
+vertex�  requests       learned         42   0.25        42
+
+routes
+route                             target                            under way  sessions  breaker   score  first event\
+  failures  waiting  sent twice
+fast                              ooooooooooooooooooooooooooooooo…      7,000     8,000  open�    1.50 s     250.0 ms\
+       50%        3       1,200
+                                                                            0         0             0 µs            –\
+        0%
+xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…  a/b                                       0         0                –            –\
+        0%        0           0
+
+budgets
+budget                            amount          spent  reserved     limit  calls waiting  begins anew in
+all calls                         usd              1.25   2,500.5     5,000          4,000            1:30
+all calls                         output tokens�  1,200         0  no limit          4,000            1:30
+tenant tttttttttttttttttttttttt…  calls               0         0         7              0               –
+no tenant                         calls               0         0         8              0               –\
+"""
+NOTHING = """\
+calls    0 running, 0 of them streams
+rates    0 events/s, 0.0 calls ended/s, 0B/s in, 0B/s out
+total    0 calls started, 0 ended, 0 failed, 0 retries; 0 events; connections 0 opened, 0 reused
+loop lag 0 µs (the slowest iteration of the last second)
+
+providers
+provider  running  events/s  ended/s  ended  failed  by category
+
+connections
+origin  active  idle  connecting  calls waiting\
+"""
+
+
+@pytest.fixture
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def page(snapshot: JSONObject, *, sort: str = "quiet", calls: int = 10) -> str:
+    return "\n".join(View(snapshot, sort=sort, calls=calls).lines())
+
+
+def test_the_whole_page_of_a_busy_engine() -> None:
+    assert page(SNAPSHOT) == PAGE
+
+
+def test_the_calls_are_listed_by_age_or_not_at_all() -> None:
+    without_calls, _, _ = PAGE.partition("\n\ncalls,")
+    assert page(SNAPSHOT, sort="age") == without_calls + "\n\n" + OLDEST
+    assert page(SNAPSHOT, calls=0) == without_calls
+    assert page(SNAPSHOT, calls=1).splitlines()[-2:] == [
+        "call  provider  model                             phase        age  silent for  attempt  request id",
+        "  12  openai    mmmmmmmmmmmmmmmmmmmmmmmmmmmmmmm…  reading  90.00 s      1.50 s        1"
+        "  rrrrrrrrrrrrrrrrrrrrrrr…",
+    ]
+
+
+def test_the_whole_page_of_an_engine_with_traffic_control() -> None:
+    heading, _, tables = page({"statistics": {"traffic": TRAFFIC}}, calls=0).partition("\n")
+    assert heading.startswith("manystream ?, process ")
+    assert heading.endswith(", up 0:00")
+    assert tables == NOTHING + "\n" + TRAFFIC_TABLES
+
+
+@pytest.mark.parametrize(
+    ("member", "titles"), [("scopes", ["traffic", "limits"]), ("routes", ["routes"]), ("budgets", ["budgets"])]
+)
+def test_a_part_of_traffic_control_has_its_own_tables(member: str, titles: list[str]) -> None:
+    view = View({"statistics": {"traffic": {member: TRAFFIC[member]}}}, sort="age", calls=0)
+    assert [section.title for section in view.sections] == ["providers", "connections", *titles]
+
+
+def test_the_line_of_a_busy_engine(utc: None) -> None:
+    assert summary_line(SNAPSHOT) == (
+        "22:13:20  1,523 calls (1,200 streams)  12,346 events/s  1,234.6 ended/s  1,010 failed  lag 12.5 ms"
+        "  longest silence 1.50 s"
+    )
+
+
+def test_the_line_of_an_engine_with_traffic_control(utc: None) -> None:
+    assert summary_line({"statistics": {"traffic": TRAFFIC}}) == (
+        "00:00:00  0 calls (0 streams)  0 events/s  0.0 ended/s  1,201 waiting, 3,404 refused  0 failed  lag 0 µs"
+    )
+
+
+def test_rates_are_of_every_member_and_provider() -> None:
+    before: JSONObject = {
+        "uptime": 10.0,
+        "statistics": {
+            "events": 100,
+            "completed": 10,
+            "failed": 1,
+            "bytes_received": 1000,
+            "bytes_sent": 500,
+            "providers": {"a": {"events": 60, "completed": 6}, "gone": {"events": 1}},
+        },
+    }
+    after: JSONObject = {
+        "uptime": 14.0,
+        "statistics": {
+            "events": 300,
+            "completed": 18,
+            "failed": 3,
+            "bytes_received": 9000,
+            "bytes_sent": 700,
+            "providers": {"a": {"events": 100, "completed": 7}, "b": {"events": 8, "completed": 2}},
+        },
+    }
+    assert rates_between(before, after) == {
+        "events": 50.0,
+        "completed": 2.0,
+        "failed": 0.5,
+        "bytes_received": 2000.0,
+        "bytes_sent": 50.0,
+        "providers": {"a": {"events": 10.0, "completed": 0.25}, "b": {"events": 2.0, "completed": 0.5}},
+    }
+
+
+def test_two_snapshots_of_one_moment_have_rates_of_a_microsecond() -> None:
+    now: JSONObject = {"uptime": 5.0, "statistics": {"events": 3}}
+    assert rates_between({"uptime": 5.0}, now)["events"] == pytest.approx(3e6)
+
+
+class Terminal(io.StringIO):
+    """A standard output that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class BufferedOutput(io.StringIO):
+    """A standard output that is a pipe: its reader receives only what was flushed."""
+
+    received = ""
+
+    def flush(self) -> None:
+        self.received = self.getvalue()
+
+
+def test_without_rich_the_view_is_redrawn_with_styles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "manystream.cli.top_rich", None)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    with open_screen(plain=False) as screen:
+        assert isinstance(screen, TextScreen)
+        assert not screen.plain
+        screen.show(View({}, sort="age", calls=1))
+    heading, *lines = terminal.getvalue().splitlines()
+    assert heading.startswith("\x1b[2Kmanystream ?, process ")
+    shown = [*NOTHING.splitlines(), "", OLDEST.partition("\n")[0]]
+    shown.append("call  provider  model  phase  age  silent for  attempt  request id")
+    for title, columns in ((5, 6), (8, 9), (11, 12)):
+        shown[title] = f"\x1b[1m{shown[title]}\x1b[0m"
+        shown[columns] = f"\x1b[2m{shown[columns]}\x1b[0m"
+    assert lines == [f"\x1b[2K{line}" for line in shown]
+
+
+def test_without_a_terminal_a_view_reaches_a_pipe_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    output = BufferedOutput()
+    monkeypatch.setattr("sys.stdout", output)
+    with open_screen(plain=True) as screen:
+        assert isinstance(screen, NoScreen)
+        assert screen.plain
+        screen.show(View(SNAPSHOT, sort="quiet", calls=10))
+        assert output.received == PAGE + "\n"
+    assert output.getvalue() == PAGE + "\n"
+
+
+def test_a_screen_has_a_terminal_unless_it_says_otherwise() -> None:
+    assert (Screen.plain, NoScreen.plain) == (False, True)
