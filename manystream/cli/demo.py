@@ -144,7 +144,6 @@ async def _demo(options: DemoOptions) -> int:
             display.close()
     events = max(1, sum(counters.events for counters in all_counters))
     everything = display.print_summary(elapsed, plain=options.plain)
-    failures = [(stream.name, found) for stream in streams if stream.counters.started for found in stream.differences()]
     print(
         f"\n{display.peak:,} streams were open at once. The latency from the simulator's send to the callback was"
         f" measured\nfor each text event of every second stream ({sum(everything.values()):,} events):"
@@ -154,7 +153,7 @@ async def _demo(options: DemoOptions) -> int:
     )
     if interrupted:
         return 130
-    return _verdict(len(streams), failures)
+    return _verdict(len(streams), [(stream.name, found) for stream in streams for found in stream.differences()])
 
 
 def _providers(simulator: Simulator) -> list[Provider]:
