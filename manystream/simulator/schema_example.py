@@ -69,10 +69,11 @@ def _value(schema: JSONObject, root: JSONObject, values: Values, at: _At) -> JSO
 def _resolved(schema: JSONObject, root: JSONObject, depth: int) -> JSONObject:
     for _ in range(DEPTH_LIMIT):
         reference = string(schema, "$ref")
-        if not reference.startswith("#/"):
+        where, *steps = reference.split("/")
+        if where != "#":
             break
         target = root
-        for step in reference[2:].split("/"):
+        for step in steps:
             target = mapping(target, step.replace("~1", "/").replace("~0", "~"))
         schema = target
     merged = dict(schema)

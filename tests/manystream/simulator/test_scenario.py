@@ -175,6 +175,18 @@ def test_an_example_is_the_same_every_time(schema: dict[str, JSON], value: JSON)
     assert example(schema, WordValues(itertools.cycle(["some", "words"]))) == value
 
 
+def test_a_reference_to_the_root_is_followed() -> None:
+    root: dict[str, JSON] = {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "children": {"type": "array", "items": {"$ref": "#"}}},
+        "required": ["name"],
+    }
+    assert example(root, WordValues(itertools.cycle(["x"]))) == {
+        "name": "x",
+        "children": [{"name": "x", "children": [{"name": "x"}]}],
+    }
+
+
 def test_a_schema_that_refers_to_itself_has_an_end() -> None:
     node: dict[str, JSON] = {
         "type": "object",
