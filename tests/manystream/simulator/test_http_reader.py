@@ -1,0 +1,129 @@
+"""The reader of HTTP/1.1 without sockets: whole requests, its limits, and its messages."""
+
+from __future__ import annotations
+
+import pytest
+
+from manystream.simulator.http_request import BODY_LIMIT, HEAD_LIMIT, BadRequest, HTTPRequest, RequestReader
+
+
+def read(data: bytes) -> HTTPRequest | None:
+    reader = RequestReader()
+    reader.feed(data)
+    return reader.next_request()
+
+
+def posted(lines: bytes, body: bytes = b"") -> bytes:
+    return b"POST / HTTP/1.1\r\n" + lines + b"\r\n" + body
+
+
+def test_the_limits_are_64_kib_and_64_mib() -> None:
+    assert (HEAD_LIMIT, BODY_LIMIT) == (65_536, 67_108_864)
+
+
+def test_a_request_is_read_whole() -> None:
+    data = b"\r\n\r\nPUT /a%20b/%C3%A9?c=d%20e&f=&g=h&g=i HTTP/1.1\r\nX-One:  two \r\nx-one: Three\r\nY:\r\n\r\nrest"
+    reader = RequestReader()
+    reader.feed(data)
+    request = reader.next_request()
+    assert request == HTTPRequest(
+        "PUT", "/a%20b/%C3%A9?c=d%20e&f=&g=h&g=i", {"x-one": "Three", "y": ""}, body=b"", keep_alive=True
+    )
+    assert (request.path, request.query) == ("/a b/é", {"c": "d e", "g": "i"})
+    assert reader.buffered == 4
+    assert HTTPRequest("GET", "/", {}) == HTTPRequest("GET", "/", {}, b"", True)
+
+
+@pytest.mark.parametrize(
+    ("version", "connection", "keep"),
+    [
+        (b"1.1", b"", True),
+        (b"1.1", b"Connection: close\r\n", False),
+        (b"1.1", b"Connection: CLOSE, x\r\n", False),
+        (b"1.1", b"Connection: keep-alive\r\n", True),
+        (b"1.0", b"", False),
+        (b"1.0", b"Connection: Keep-Alive\r\n", True),
+    ],
+)
+def test_the_version_and_a_header_say_whether_to_keep(version: bytes, connection: bytes, keep: bool) -> None:
+    request = read(b"GET / HTTP/" + version + b"\r\n" + connection + b"\r\n")
+    assert request is not None
+    assert request.keep_alive is keep
+
+
+BROKEN: list[tuple[bytes, int, str]] = [
+    (b"GET /\r\n\r\n", 400, "the first line is not an HTTP/1.1 request line"),
+    (b"GET / x HTTP/1.1\r\n\r\n", 400, "the first line is not an HTTP/1.1 request line"),
+    (b"GET / HTTPS/1.1\r\n\r\n", 400, "the first line is not an HTTP/1.1 request line"),
+    (posted(b"name\r\n"), 400, "a header line has no name"),
+    (posted(b": value\r\n"), 400, "a header line has no name"),
+    (posted(b" name: value\r\n"), 400, "a header line has no name"),
+    (posted(b"name\t: value\r\n"), 400, "a header line has no name"),
+    (posted(b"content-length: +1\r\n"), 400, "content-length '+1' is not a number"),
+    (posted("content-length: ²\r\n".encode("latin-1")), 400, "content-length '²' is not a number"),
+    (posted(b"content-length:\r\n"), 400, "content-length '' is not a number"),
+    (posted(b"content-length: 67108865\r\n"), 413, "the request's body is longer than 67108864 bytes"),
+    (posted(b"transfer-encoding: Gzip\r\n"), 501, "transfer-encoding 'gzip' is not supported"),
+    (posted(b"transfer-encoding: chunked\r\n", b"g\r\n"), 400, "a chunk size is not a hexadecimal number"),
+    (posted(b"transfer-encoding: chunked\r\n", b"4000000\r\n"), 413, "a chunk is longer than 67108864 bytes"),
+    (b"x" * 65_537, 431, "the request's head is longer than 65536 bytes"),
+]
+
+
+@pytest.mark.parametrize(("data", "status", "message"), BROKEN)
+def test_bytes_that_are_no_request_have_this_error(data: bytes, status: int, message: str) -> None:
+    with pytest.raises(BadRequest) as caught:
+        read(data)
+    assert (caught.value.status, caught.value.message, str(caught.value)) == (status, message, message)
+
+
+def test_a_head_may_be_as_long_as_the_limit() -> None:
+    start, end = b"GET / HTTP/1.1\r\nx: ", b"\r\n\r\n"
+    padding = b"y" * (HEAD_LIMIT - len(start))
+    request = read(start + padding + end)
+    assert request is not None
+    assert request.headers == {"x": padding.decode()}
+    with pytest.raises(BadRequest, match="head is longer"):
+        read(start + padding + b"y" + end)
+    assert read(b"x" * HEAD_LIMIT) is None
+    reader = RequestReader()
+    reader.feed(start + padding + b"y")
+    with pytest.raises(BadRequest, match="head is longer"):
+        reader.next_request()
+
+
+def test_a_body_may_be_as_long_as_the_limit() -> None:
+    assert read(posted(b"content-length: 67108864\r\n")) is None
+    assert read(posted(b"transfer-encoding: chunked\r\n", b"3fffff5\r\n")) is None
+    with pytest.raises(BadRequest, match="a chunk is longer"):
+        read(posted(b"transfer-encoding: chunked\r\n", b"3fffff6\r\n"))
+
+
+def test_chunks_are_joined_and_their_trailers_dropped() -> None:
+    chunks = b"A;x=y\r\n0123456789\r\n1\r\n\n\r\n0;last\r\nTrailer: 1\r\n\r\nGET /"
+    reader = RequestReader()
+    reader.feed(posted(b"Transfer-Encoding: Chunked\r\ncontent-length: 3\r\n", chunks))
+    request = reader.next_request()
+    assert request is not None
+    assert request.body == b"0123456789\n"
+    assert reader.buffered == 5
+    reader.feed(b" HTTP/1.1\r\n\r\n")
+    following = reader.next_request()
+    assert following == HTTPRequest("GET", "/", {})
+
+
+@pytest.mark.parametrize("lines", [b"content-length: 4\r\n", b"transfer-encoding: chunked\r\n"])
+def test_a_client_that_waits_to_continue_is_noticed(lines: bytes) -> None:
+    reader = RequestReader()
+    assert reader.expects_continue is False
+    reader.feed(posted(b"Expect: 100-Continue\r\n" + lines))
+    assert reader.next_request() is None
+    assert reader.expects_continue
+    reader.feed(b"4\r\nbody\r\n0\r\n\r\n" if b"chunked" in lines else b"body")
+    request = reader.next_request()
+    assert request is not None
+    assert request.body == b"body"
+    assert reader.expects_continue is False
+    reader.feed(posted(b"expect: something\r\ncontent-length: 4\r\n"))
+    assert reader.next_request() is None
+    assert reader.expects_continue is False
