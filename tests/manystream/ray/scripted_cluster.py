@@ -112,14 +112,14 @@ class ScriptedCluster:
 
 
 async def lines(count: int, *, every: float = 0.0, first: int = 1) -> AsyncGenerator[list[tuple[int, bytes]], None]:
-    """Yield lines with the ids `q1`, `q2` … together, or one each so many seconds."""
+    """Yield lines with the ids `q1`, `q2` … together, or one each so many seconds, shortly before a tick."""
     some = [(number, json.dumps(line(f"q{number}")).encode()) for number in range(first, first + count)]
     if not every:
         yield some
         return
-    for one in some:
+    for number, one in enumerate(some, 1):
         yield [one]
-        await trio.sleep(every)
+        await trio.sleep_until(number * every - TICK / 4)
 
 
 async def run(

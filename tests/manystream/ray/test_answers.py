@@ -11,7 +11,7 @@ import pytest
 
 from manystream.batch import Journal, JournalError
 from manystream.batch.lines import LineId
-from manystream.ray.answers import LOCK_SECONDS, AnswerKeeper
+from manystream.ray.answers import AnswerKeeper
 from manystream.ray.exchange import Answer
 
 
@@ -90,7 +90,16 @@ def test_a_keeper_waits_until_the_one_before_has_ended(tmp_path: Path) -> None:
         assert len(waits) == 3
         with pytest.raises(JournalError, match="another batch is writing"):
             AnswerKeeper(path, sleep=waits.append)
-        assert sum(waits) >= LOCK_SECONDS
+        assert waits == [0.1] * 104, "it has waited for 10 seconds"
+
+
+def test_lines_that_were_never_sent_have_no_record(tmp_path: Path) -> None:
+    """A batch sends them again, unless they are answered."""
+    lines = [failure("a", "invalid_line"), failure("b", "cancelled"), failure("c"), failure("c", "timeout")]
+    (tmp_path / "a.errors.jsonl").write_bytes(b"".join(line.record + b"\n" for line in lines))
+    with keeper(tmp_path) as one:
+        assert one.lookup(["a", "b", "c"]) == {"c": failure("c", "timeout").record}, "the last failure counts"
+        assert one.record([answer("a")]) == {}
 
 
 def test_a_foreign_file_and_a_closed_keeper_are_refused(tmp_path: Path) -> None:

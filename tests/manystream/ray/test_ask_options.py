@@ -86,6 +86,39 @@ def test_what_every_actor_would_refuse_is_refused_here(changes: dict[str, Any], 
     assert SECRET not in str(caught.value)
 
 
+def test_an_actor_and_a_call_are_enough(tmp_path: Any) -> None:
+    found = options(actors=1, concurrency=1, journal=str(tmp_path / "a.jsonl"))
+    assert (found["compute"], found["fn_constructor_kwargs"]["concurrency"]) == ((1, 16), 1)
+    assert found["fn_constructor_kwargs"]["journal"] == (str(tmp_path / "a.jsonl"), False)
+    assert options(actors=3, concurrency=3)["fn_constructor_kwargs"]["concurrency"] == 1
+    for changes, message in (
+        ({"actors": 1, "concurrency": 0}, "concurrency: must be a whole number of at least 1, not 0"),
+        ({"actors": 0}, "actors: must be a whole number of at least 1, not 0"),
+        ({"actors": 4, "concurrency": 3}, "concurrency: must be at least 1 for each of 4 actors, not 3"),
+        ({"providers": 5}, "providers: must be a list of providers, not int"),
+    ):
+        with pytest.raises(ms.InvalidRequestError) as caught:
+            options(**changes)
+        assert str(caught.value).startswith(message)
+
+
+def test_a_provider_without_a_key_is_sent_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", SECRET)
+    local, other = ms.OpenAIChat(None, "http://127.0.0.1:9/v1", name="local"), ms.Anthropic()
+    several = ms.OpenAIChat([SECRET, "second"], "http://127.0.0.1:9/v1", name="several")
+    found = options(model="local/m", providers=[local, other, several])["fn_constructor_kwargs"]["providers"]
+    assert [provider.api_key for provider in found] == [None, SECRET, (SECRET, "second")]
+    assert other.api_key is None, "the program's own provider is not changed"
+    assert options(model="several/m", providers=[several])["fn_constructor_kwargs"]["providers"] == [several]
+
+
+def test_a_route_s_model_needs_no_provider_of_its_name() -> None:
+    traffic = ms.Traffic(routes=[ms.Route("best", ["sim/m"])])
+    assert options(model="best", traffic=traffic)["fn_constructor_kwargs"]["model"] == "best"
+    with pytest.raises(ms.InvalidRequestError, match="no provider is known for 'other'"):
+        options(model="other", traffic=traffic, providers=[PROVIDER, ms.Anthropic("k")])
+
+
 def test_an_unknown_option_is_named() -> None:
     with pytest.raises(TypeError, match=r"ask_options\(\) got an unexpected keyword argument 'temprature'"):
         options(temprature=1)
@@ -109,6 +142,22 @@ def test_a_limit_for_several_keys_is_divided() -> None:
     assert part is not None
     assert part.rates == {"sim": ms.RateLimit(requests_per_minute=25, tokens_per_minute=2500, concurrent=2)}
     assert shared == {}
+
+
+def test_one_actor_keeps_its_limits_and_few_calls_are_divided() -> None:
+    traffic = ms.Traffic(rates={"sim": LIMIT})
+    assert divided(traffic, [PROVIDER], 1) == (traffic, {})
+    part, shared = divided(ms.Traffic(rates={"sim": ms.RateLimit(concurrent=4)}), [PROVIDER], 4)
+    assert part is not None
+    assert (part.rates, shared) == ({"sim": ms.RateLimit(concurrent=1)}, {})
+
+
+def test_an_entry_of_two_providers_is_divided() -> None:
+    other = ms.OpenAIChat(SECRET, "http://127.0.0.1:9/v1", name="other")
+    part, shared = divided(ms.Traffic(rates={"sim": LIMIT, "other": LIMIT}), [PROVIDER, other], 3)
+    assert part is not None
+    assert (part.rates, shared.keys()) == ({}, {"sim", "other"})
+    assert shared["sim"] == dataclasses.replace(LIMIT, concurrent=3)
 
 
 def test_limits_that_cannot_be_divided_are_refused() -> None:

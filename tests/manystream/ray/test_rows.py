@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import manystream as ms
-from manystream.ray.rows import AskedRow, AskError, check_columns, gained_of, read_rows
+from manystream.ray.rows import AskedRow, AskError, Gained, check_columns, gained_of, read_rows, unsent_record
 
 
 def make(content: object) -> ms.Request:
@@ -105,6 +105,85 @@ def test_a_journal_needs_an_id(id: object, reason: str) -> None:
     assert all(row.request is not None for row in read(3, id=["a", id, 7], prompt=["x", "y", "z"]))
 
 
+def test_a_row_has_its_place_its_id_and_its_record() -> None:
+    def fail(content: object) -> ms.Request:
+        if content == "defect":
+            raise ZeroDivisionError("by zero")
+        return make(content)
+
+    rows = read_rows({"id": ["a", None, "c"], "prompt": ["x", "y", "defect"]}, 3, fail, needs_id=True)
+    assert rows == [
+        AskedRow(0, "a", make("x")),
+        AskedRow(
+            1,
+            "",
+            None,
+            {
+                "id": "",
+                "error": {
+                    "category": "invalid_arg",
+                    "message": "id: is missing; a row needs one where there is a journal, to find its answer in it",
+                },
+            },
+        ),
+        AskedRow(
+            2,
+            "c",
+            None,
+            {
+                "id": "c",
+                "error": {"category": "invalid_arg", "message": "cannot be read: ZeroDivisionError('by zero')"},
+            },
+        ),
+    ]
+    assert [row.id for row in read(2, id=["a", "a"], prompt=["x", "y"])] == ["", ""]
+
+
+def test_a_long_message_is_cut() -> None:
+    assert unsent_record("a", "x" * 2000 + "y") == {
+        "id": "a",
+        "error": {"category": "invalid_arg", "message": "x" * 2000},
+    }
+
+
+@pytest.mark.parametrize(
+    ("messages", "reason"),
+    [
+        ({"role": "user"}, "messages: must be a list with at least one message, not dict; a text is a 'prompt'"),
+        (5, "messages: must be a list with at least one message, not int; a text is a 'prompt'"),
+        ((), "messages: must be a list with at least one message, not an empty list; a text is a 'prompt'"),
+    ],
+)
+def test_messages_that_are_no_list_are_named(messages: object, reason: str) -> None:
+    (row,) = read(messages=[messages])
+    assert message_of(row) == reason
+
+
+def test_columns_are_refused_with_what_to_do() -> None:
+    for names, needs_id, message in (
+        (
+            ["a", "b"],
+            False,
+            "the rows have neither 'messages' nor 'prompt': they have 'a', 'b'; rename the column to ask",
+        ),
+        ([], False, "the rows have neither 'messages' nor 'prompt': they have no columns; rename the column to ask"),
+        (
+            ["messages"],
+            True,
+            "the rows have no 'id', and the journal needs one to find their answers: they have 'messages'",
+        ),
+        (
+            ["finish_reason", "prompt", "usage", "error", "text"],
+            False,
+            "the rows have 'text' and 'error' and 'usage' and 'finish_reason' already, which answers add: rename or drop"
+            " the column",
+        ),
+    ):
+        with pytest.raises(AskError) as caught:
+            check_columns(names, needs_id=needs_id)
+        assert str(caught.value) == message
+
+
 def test_columns_that_no_row_can_be_asked_with_end_the_data_set() -> None:
     check_columns(["id", "prompt", "other"], needs_id=True)
     check_columns(["messages"], needs_id=False)
@@ -139,6 +218,35 @@ def test_a_record_becomes_columns_of_fixed_types() -> None:
         "provider_code": None,
         "retryable": False,
     }
+
+
+def test_every_member_of_a_record_has_its_column() -> None:
+    counts = {
+        "input_tokens": 1,
+        "output_tokens": 2**63 - 1,
+        "thinking_tokens": 3,
+        "cached_tokens": 2**63,
+        "cache_write_tokens": 5,
+        "total_tokens": 6,
+    }
+    assert gained_of({"text": "hi", "usage": counts, "finish_reason": "stöp\udc00"}) == Gained(
+        "hi", None, {**counts, "cached_tokens": None}, "stöp\ufffd"
+    )
+    error = {
+        "category": "server\ud83d",
+        "message": "m\ud83d",
+        "http_status": 503,
+        "provider_code": "c\ud83d",
+        "retryable": True,
+    }
+    replaced = {
+        "category": "server\ufffd",
+        "message": "m\ufffd",
+        "http_status": 503,
+        "provider_code": "c\ufffd",
+        "retryable": True,
+    }
+    assert gained_of({"error": error}) == Gained(None, replaced, None, None)
 
 
 def test_half_a_character_is_replaced() -> None:
