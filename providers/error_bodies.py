@@ -382,13 +382,11 @@ def _facts_of_object(value: JSONObject, depth: int) -> _Facts:
             words += inner.words
             code, status, request_id = code or inner.code, status or inner.status, inner.request_id
     for name in _ASIDE:
-        member = value.get(name)
-        if type(member) in (dict, list, str) and member:
-            aside = _facts(member, depth + 1)
-            words += aside.words
-            hint = hint if hint != NO_HINT else aside.retry_after_ms
-            if name in ("metadata", "raw") and aside.message and aside.message not in message:
-                message = f"{message}: {aside.message}" if message else aside.message
+        aside = _facts(value.get(name), depth + 1)
+        words += aside.words
+        hint = hint if hint != NO_HINT else aside.retry_after_ms
+        if name in ("metadata", "raw") and aside.message not in message:
+            message = f"{message}: {aside.message}" if message else aside.message
     hint = _hint_member(value, hint)
     code = code or _code_of(value, ("type", "error_type", "status"))
     if code == ERROR:
