@@ -229,7 +229,7 @@ def test_every_kind_of_block_is_counted(add: str) -> None:
     answer.tool_call()
     arguments = [ms.Text("a")] if add == "place" else []
     getattr(answer, add)(*arguments)
-    with pytest.raises(ProviderError, match=r"^server: the answer has more than 3 content blocks \(limits\.max_blocks\)$"):
+    with pytest.raises(ProviderError, match=r"^server: the answer has more than 3 content blocks \(limits\.max_blocks"):
         getattr(answer, add)(*arguments)
     assert len(answer.blocks) == 3
     answer.thinking(counted=False)
@@ -240,7 +240,7 @@ def test_tool_calls_are_counted_as_calls_and_as_blocks() -> None:
     answer = Accumulator(LIMITS)
     answer.tool_call()
     answer.tool_call()
-    with pytest.raises(ProviderError, match=r"^server: the answer has more than 2 tool calls \(limits\.max_tool_calls\)$"):
+    with pytest.raises(ProviderError, match=r"^server: the answer has more than 2 tool calls \(limits\.max_tool_calls"):
         answer.tool_call()
     answer = Accumulator(LIMITS)
     for _ in range(3):

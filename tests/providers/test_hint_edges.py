@@ -1,0 +1,213 @@
+"""Hints and limits in headers at their edges: the longest, the oldest, those without a time zone."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from manystream.providers.quota_report import ReportedLimit, Unit
+from manystream.providers.rate_headers import HeaderRow, amount, read_rows, seconds_until
+from manystream.providers.retry_hints import hint_ms, retry_after_ms, unrepeated
+
+NOW = 1_800_000_000.0
+MONTH_MS = 2_678_400_000
+"""31 days."""
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("2678400", MONTH_MS),
+        ("2678400.001", -1),
+        ("31d", MONTH_MS),
+        ("31d1ms", -1),
+        ("0", 0),
+        ("0.0004", 0),
+        ("0.0006", 1),
+        (" 1s ", 1000),
+        (" 1 ", 1000),
+        ("1e2", 100_000),
+        ("1s 2s", -1),
+        ("-1", -1),
+        ("", -1),
+    ],
+)
+def test_a_hint_in_a_body(text: str, hint: int) -> None:
+    assert hint_ms(text) == hint
+    assert retry_after_ms({"retry-after": text}, NOW) == hint
+
+
+def test_a_hint_in_milliseconds_is_at_most_a_month() -> None:
+    assert retry_after_ms({"retry-after-ms": str(MONTH_MS)}, NOW) == MONTH_MS
+    assert retry_after_ms({"retry-after-ms": str(MONTH_MS + 1)}, NOW) == -1
+    assert retry_after_ms({"retry-after-ms": " 5 "}, NOW) == 5
+
+
+@pytest.mark.parametrize(
+    "date",
+    [
+        "Fri, 15 Jan 2027 08:01:00 GMT",
+        " Fri, 15 Jan 2027 08:01:00 GMT ",
+        "Fri, 15 Jan 2027 08:01:00 -0000",
+        "Fri, 15 Jan 2027 10:01:00 +0200",
+    ],
+)
+def test_a_date_is_counted_from_now(date: str) -> None:
+    assert retry_after_ms({"retry-after": date}, NOW) == 60_000
+    assert retry_after_ms({"retry-after": date}, NOW + 59.5) == 500
+    assert retry_after_ms({"retry-after": date}, NOW + 61) == 0
+
+
+@pytest.mark.parametrize("moment", ["2027-01-15T08:01:00", "2027-01-15T08:01:00Z", " 2027-01-15T10:01:00+02:00 "])
+@pytest.mark.parametrize("zone", ["UTC", "XYZ-5"])
+def test_a_time_without_a_zone_is_in_utc(moment: str, zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as changed:
+        changed.setenv("TZ", zone)
+        time.tzset()
+        hints = [
+            retry_after_ms({"anthropic-ratelimit-requests-reset": moment}, NOW),
+            retry_after_ms({"retry-after": "Fri, 15 Jan 2027 08:01:00 -0000"}, NOW),
+        ]
+        seconds = seconds_until(moment, "moment", NOW)
+    time.tzset()
+    assert (hints, seconds) == ([60_000, 60_000], 60)
+
+
+def test_the_first_of_several_hints_counts() -> None:
+    assert retry_after_ms({"retry-after": "20, 30"}, NOW) == 20_000
+    assert retry_after_ms({"retry-after": "soon, 30"}, NOW) == -1
+
+
+def test_a_bare_number_since_2001_is_a_time() -> None:
+    for name in ("anthropic-ratelimit-a-reset", "x-ratelimit-reset-a"):
+        assert retry_after_ms({name: "1000000000"}, 999_999_990.0) == 10_000
+        assert retry_after_ms({name: "999999999"}, 999_999_990.0) == -1
+        assert retry_after_ms({name: "1000000000"}, 1_000_000_001.0) == 0
+        assert retry_after_ms({name: "90"}, NOW) == 90_000
+    assert retry_after_ms({"x-ratelimit-reset-a": "1000002s"}, NOW) == 1_000_002_000
+    assert retry_after_ms({"x-ratelimit-reset-a": "2027-01-15T08:01:00Z"}, NOW) == 60_000
+
+
+def test_buckets_of_both_forms_are_read() -> None:
+    empty = {
+        "anthropic-ratelimit-a-reset": "2027-01-15T08:00:02Z",
+        "anthropic-ratelimit-a-remaining": "0",
+        "x-ratelimit-reset-b": "3s",
+        "x-ratelimit-remaining-b": "0",
+        "x-ratelimit-reset-c": "9s",
+        "x-ratelimit-remaining-c": "1",
+        "x-ratelimit-reset-d": "1s",
+        "x-ratelimit-reset-e": "soon",
+        "x-ratelimit-remaining-e": "0",
+        "other-x-ratelimit-reset-f": "99s",
+    }
+    assert retry_after_ms(empty, NOW) == 3000
+    assert retry_after_ms({**empty, "x-ratelimit-remaining-b": "0.5"}, NOW) == 2000
+    left = {name: "1" if "remaining" in name else value for name, value in empty.items()}
+    assert retry_after_ms(left, NOW) == 1000
+    del left["x-ratelimit-reset-d"]
+    assert retry_after_ms(left, NOW) == -1
+    assert retry_after_ms(left, NOW, status=428) == -1
+    assert retry_after_ms(left, NOW, status=429) == 2000
+
+
+def test_a_repeated_value_counts_once() -> None:
+    assert [unrepeated(text) for text in ("a", "a,a", " a , a", "a,b", "", ",")] == ["a", "a", "a", "a,b", "", ""]
+
+
+# --- limits ---
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0", 0),
+        ("1e15", 1e15),
+        ("1.1e15", None),
+        ("-0.1", None),
+        ("1_0", None),
+        ("nan", None),
+        ("inf", None),
+        ("", None),
+        (None, None),
+        ("x", None),
+        ("2.5", 2.5),
+    ],
+)
+def test_an_amount(text: str | None, number: float | None) -> None:
+    assert amount(text) == number
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "seconds"),
+    [
+        ("6m0s", "span", 360),
+        ("1.5", "span", 1.5),
+        ("x", "span", None),
+        ("", "span", None),
+        (None, "span", None),
+        ("2678400", "span", 2_678_400),
+        ("2678401", "span", None),
+        ("1800000001500", "milliseconds", 1.5),
+        ("1799913600000", "milliseconds", 0),
+        ("1799913599000", "milliseconds", None),
+        ("x", "milliseconds", None),
+        ("2027-01-15T08:00:30Z", "moment", 30),
+        ("2027-01-14T08:00:00Z", "moment", 0),
+        ("2027-01-14T07:59:59Z", "moment", None),
+        ("2027-02-15T08:00:00Z", "moment", 2_678_400),
+        ("2027-02-15T08:00:01Z", "moment", None),
+        ("30", "moment", None),
+        ("9999-12-31T23:59:59-12:00", "moment", None),
+    ],
+)
+def test_the_seconds_until_a_reset(text: str | None, form: str, seconds: float | None) -> None:
+    assert seconds_until(text, form, NOW) == seconds  # type: ignore[arg-type]
+
+
+ROW = HeaderRow("requests", Unit.REQUESTS, "limit", "left", "reset")
+
+
+def read(row: HeaderRow, **headers: str) -> tuple[tuple[ReportedLimit, ...], list[str]]:
+    ignored: list[str] = []
+    return read_rows([row], headers, NOW, ignored), ignored
+
+
+def test_a_row_of_headers_is_a_limit() -> None:
+    assert HeaderRow("requests", Unit.REQUESTS, "limit", "left", "reset", 60.0, "span", False, "") == ROW
+    limit = ReportedLimit("requests", Unit.REQUESTS, 60.0, 9.0, 4.0, 2.0)
+    assert read(ROW, limit="9", left="4", reset="2s") == ((limit,), [])
+    assert read(ROW, reset="2s") == ((), [])
+    assert read(ROW, limit="9") == ((ReportedLimit("requests", Unit.REQUESTS, 60.0, 9.0),), [])
+    assert read(ROW, left="4") == ((), ["left"])
+    assert read(ROW, limit="0", left="0", reset="x") == ((), ["limit"])
+    limit = ReportedLimit("requests", Unit.REQUESTS, 60.0, 9.0)
+    assert read(ROW, limit="9", left="x", reset="soon") == ((limit,), ["left", "reset"])
+
+
+def test_a_late_reset_shows_a_limit_per_day() -> None:
+    daily = HeaderRow("tokens", Unit.TOKENS, "limit", "left", "reset", may_be_daily=True, tier="fast")
+    assert read(daily, limit="9", reset="600s")[0] == (
+        ReportedLimit("tokens", Unit.TOKENS, 60.0, 9.0, None, 600.0, "fast"),
+    )
+    assert read(daily, limit="9", reset="601s")[0] == (
+        ReportedLimit("tokens per day", Unit.TOKENS, 86_400.0, 9.0, None, 601.0, "fast"),
+    )
+    assert read(ROW, limit="9", reset="601s")[0] == (ReportedLimit("requests", Unit.REQUESTS, 60.0, 9.0, None, 601.0),)
+
+
+@pytest.mark.parametrize(
+    ("form", "reset", "step"),
+    [
+        ("span", "2s", 1.0),
+        ("span", "2.5s", 0.001),
+        ("span", "20ms", 0.001),
+        ("milliseconds", "1800000001500", 0.001),
+        ("moment", "2027-01-15T08:00:30.5Z", 1.0),
+    ],
+)
+def test_the_precision_of_a_reset(form: str, reset: str, step: float) -> None:
+    row = HeaderRow("r", Unit.REQUESTS, "limit", "left", "reset", reset_form=form)  # type: ignore[arg-type]
+    ((limit,), _) = read(row, limit="9", reset=reset)
+    assert limit.reset_step == step
