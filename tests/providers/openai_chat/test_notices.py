@@ -6,7 +6,7 @@ import pytest
 
 from manystream.providers.errors import InvalidRequestError
 from manystream.providers.json_values import JSONObject
-from manystream.providers.messages import CacheControl, File, Image, Message, ProviderBlock, Text, ToolResult
+from manystream.providers.messages import CacheControl, File, Image, Message, ProviderBlock, Text
 from manystream.providers.provider import OpenAIChat
 from manystream.providers.request import Request, ThinkingConfig, ThinkingLevel, Tool
 
@@ -118,7 +118,7 @@ WARNINGS: list[tuple[OpenAIChat, Request, list[str]]] = [
     (
         OPENAI,
         Request("o3", HELLO, temperature=0.5, top_p=0.5),
-        ["temperature: not sent; o3 takes it only without reasoning", "top_p: not sent; o3 takes it only without reasoning"],
+        [f"{name}: not sent; o3 takes it only without reasoning" for name in ("temperature", "top_p")],
     ),
     (OPENAI, Request("o3", HELLO, top_p=0.5), ["top_p: not sent; o3 takes it only without reasoning"]),
     (quirky(seed_member=""), Request("m", HELLO, seed=0), ["seed: not sent; the server has no such setting"]),
