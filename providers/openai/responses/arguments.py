@@ -79,8 +79,10 @@ def read_body(body: JSONObject, options: CallOptions, where: str = "", *, schema
     text = members.object("text") or {}
     form, rest = text.get("format"), {name: value for name, value in text.items() if name != "format"}
     read = _schema(form, where) if schema is None else None
-    if rest or (form is not None and read is None and schema is None):
-        extra["text"] = rest if read is not None or form is None else {**rest, "format": form}
+    if form is not None and read is None and schema is None:
+        rest["format"] = form
+    if rest:
+        extra["text"] = rest
     request = Request(
         members.needed_text("model"),
         messages,
