@@ -1,0 +1,303 @@
+"""What of OpenAI's arguments fields of a request hold, what goes to `extra_body`, and what is refused by its path."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+import manystream as ms
+from manystream.providers.errors import InvalidRequestError
+from manystream.providers.json_values import JSON, JSONObject
+from manystream.providers.openai.chat.arguments import read_body as read_chat
+from manystream.providers.openai.responses.arguments import read_body as read_responses
+from manystream.providers.request import Request
+from manystream.providers.sdk_arguments import CallOptions
+
+SCHEMA: JSONObject = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+OPEN: JSONObject = {"type": "object", "additionalProperties": {}}
+FUNCTION: JSONObject = {"type": "function", "function": {"name": "f", "parameters": SCHEMA}}
+FLAT: JSONObject = {"type": "function", "name": "f", "parameters": SCHEMA}
+TOOL = ms.Tool("f", parameters=SCHEMA)
+SEARCH: JSONObject = {"type": "web_search"}
+AUTO_CHOICE = "must be 'auto', 'none', 'required' or an object"
+HI = [ms.Message.user("Hi")]
+
+
+def chat(extra_body: JSONObject | None = None, /, **members: JSON) -> Request:
+    body: JSONObject = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], **members}
+    return read_chat(body, CallOptions(extra_body=extra_body or {}), "line")
+
+
+def responses(extra_body: JSONObject | None = None, /, **members: JSON) -> Request:
+    body: JSONObject = {"model": "m", "input": "Hi", **members}
+    return read_responses(body, CallOptions(extra_body=extra_body or {}), "line")
+
+
+def as_lists(request: Request) -> Request:
+    """Return a request whose absent tools and stop sequences are empty lists."""
+    return dataclasses.replace(request, tools=[*request.tools], stop=[*request.stop])
+
+
+NAMED: JSONObject = {"type": "function", "function": {"name": "f"}}
+CUSTOM: JSONObject = {"type": "custom", "custom": {"name": "g"}}
+MANY: JSONObject = {**FUNCTION, "defer_loading": True}
+MORE: JSONObject = {"type": "function", "function": {"name": "f", "new": 1}}
+FORM: JSONObject = {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}}
+LOOSE: JSONObject = {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA, "strict": False}}
+WORDS: JSONObject = {"type": "json_object"}
+
+CHAT_FIELDS: dict[str, tuple[JSONObject, Request]] = {
+    "nothing": ({}, Request("m", HI)),
+    "a limit": ({"max_completion_tokens": 5}, Request("m", HI, max_output_tokens=5)),
+    "an older limit": ({"max_tokens": 6}, Request("m", HI, max_output_tokens=6)),
+    "both limits": ({"max_completion_tokens": 5, "max_tokens": 6}, Request("m", HI, max_output_tokens=5)),
+    "a limit of 0": ({"max_completion_tokens": 0, "max_tokens": 6}, Request("m", HI, max_output_tokens=0)),
+    "an effort": ({"reasoning_effort": "high"}, Request("m", HI, thinking=ms.ThinkingConfig(effort="high"))),
+    "stops": ({"stop": ["a", "b"]}, Request("m", HI, stop=["a", "b"])),
+    "parallel calls": (
+        {"tools": [FUNCTION], "parallel_tool_calls": True},
+        Request("m", HI, tools=[TOOL], parallel_tool_calls=True),
+    ),
+    "parallel calls without tools": (
+        {"parallel_tool_calls": True},
+        Request("m", HI, extra_body={"parallel_tool_calls": True}),
+    ),
+    "a choice": ({"tools": [FUNCTION], "tool_choice": NAMED}, Request("m", HI, tools=[TOOL], tool_choice="f")),
+    "a flat choice": (
+        {"tools": [FUNCTION], "tool_choice": {"type": "function", "name": "f"}},
+        Request("m", HI, tools=[TOOL], tool_choice="f"),
+    ),
+    "a choice without tools": ({"tool_choice": "none"}, Request("m", HI, extra_body={"tool_choice": "none"})),
+    "a named choice without tools": ({"tool_choice": NAMED}, Request("m", HI, extra_body={"tool_choice": NAMED})),
+    "an unknown word": (
+        {"tools": [FUNCTION], "tool_choice": "any"},
+        Request("m", HI, tools=[TOOL], extra_body={"tool_choice": "any"}),
+    ),
+    "a choice of another type": (
+        {"tools": [FUNCTION], "tool_choice": CUSTOM},
+        Request("m", HI, tools=[TOOL], extra_body={"tool_choice": CUSTOM}),
+    ),
+    "a choice without a name": (
+        {"tools": [FUNCTION], "tool_choice": {"type": "function"}},
+        Request("m", HI, tools=[TOOL], extra_body={"tool_choice": {"type": "function"}}),
+    ),
+    "another tool": (
+        {"tools": [FUNCTION, SEARCH], "tool_choice": "auto"},
+        Request("m", HI, extra_body={"tools": [FUNCTION, SEARCH], "tool_choice": "auto"}),
+    ),
+    "a tool with another member": ({"tools": [MANY]}, Request("m", HI, extra_body={"tools": [MANY]})),
+    "a function with another member": ({"tools": [MORE]}, Request("m", HI, extra_body={"tools": [MORE]})),
+    "a schema": ({"response_format": FORM}, Request("m", HI, response_schema=SCHEMA)),
+    "a loose schema": ({"response_format": LOOSE}, Request("m", HI, extra_body={"response_format": LOOSE})),
+    "another format": ({"response_format": WORDS}, Request("m", HI, extra_body={"response_format": WORDS})),
+    "a format that is no object": ({"response_format": "x"}, Request("m", HI, extra_body={"response_format": "x"})),
+    "other members": ({"top_k": 3, "user": "u"}, Request("m", HI, extra_body={"top_k": 3, "user": "u"})),
+    "system messages": (
+        {"messages": [{"role": "system", "content": "a"}, {"role": "developer", "content": "b"},
+                      {"role": "user", "content": "Hi"}]},
+        Request("m", HI, system="a\n\nb"),
+    ),
+    "a system message alone": ({"messages": [{"role": "system", "content": "Hi"}]}, Request("m", HI)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("members", "request_"), CHAT_FIELDS.values(), ids=CHAT_FIELDS)
+def test_chat_arguments_are_fields_or_extra_members(members: JSONObject, request_: Request) -> None:
+    assert as_lists(chat(**members)) == as_lists(request_)
+
+
+RESPONSES_FIELDS: dict[str, tuple[JSONObject, Request]] = {
+    "nothing": ({}, Request("m", HI)),
+    "instructions": ({"instructions": "s"}, Request("m", HI, system="s")),
+    "instructions and a system message": (
+        {"instructions": "s", "input": [{"role": "system", "content": "t"}, {"role": "user", "content": "Hi"}]},
+        Request("m", HI, system="s\n\nt"),
+    ),
+    "empty instructions": ({"instructions": ""}, Request("m", HI)),
+    "a limit": ({"max_output_tokens": 5}, Request("m", HI, max_output_tokens=5)),
+    "an effort": ({"reasoning": {"effort": "low"}}, Request("m", HI, thinking=ms.ThinkingConfig(effort="low"))),
+    "a summary": (
+        {"reasoning": {"effort": None, "summary": "auto"}},
+        Request("m", HI, thinking=ms.ThinkingConfig(include_summary=True)),
+    ),
+    "another member of reasoning": (
+        {"reasoning": {"effort": "low", "new": 1}},
+        Request("m", HI, extra_body={"reasoning": {"effort": "low", "new": 1}}),
+    ),
+    "a tool": (
+        {"tools": [FLAT], "parallel_tool_calls": False},
+        Request("m", HI, tools=[TOOL], parallel_tool_calls=False),
+    ),
+    "another tool": ({"tools": [FLAT, SEARCH]}, Request("m", HI, extra_body={"tools": [FLAT, SEARCH]})),
+    "a tool with another member": (
+        {"tools": [{**FLAT, "defer": 1}]},
+        Request("m", HI, extra_body={"tools": [{**FLAT, "defer": 1}]}),
+    ),
+    "a choice": (
+        {"tools": [FLAT], "tool_choice": {"type": "function", "name": "f"}},
+        Request("m", HI, tools=[TOOL], tool_choice="f"),
+    ),
+    "a word": ({"tools": [FLAT], "tool_choice": "required"}, Request("m", HI, tools=[TOOL], tool_choice="required")),
+    "an unknown word": (
+        {"tools": [FLAT], "tool_choice": "any"},
+        Request("m", HI, tools=[TOOL], extra_body={"tool_choice": "any"}),
+    ),
+    "a word as a name": (
+        {"tools": [FLAT], "tool_choice": {"type": "function", "name": "auto"}},
+        Request("m", HI, tools=[TOOL], extra_body={"tool_choice": {"type": "function", "name": "auto"}}),
+    ),
+    "a choice of another type": (
+        {"tools": [FLAT], "tool_choice": {"type": "custom", "name": "f"}},
+        Request("m", HI, tools=[TOOL], extra_body={"tool_choice": {"type": "custom", "name": "f"}}),
+    ),
+    "a choice without tools": ({"tool_choice": "auto"}, Request("m", HI, extra_body={"tool_choice": "auto"})),
+    "a schema": (
+        {"text": {"format": {"type": "json_schema", "name": "n", "schema": SCHEMA}}},
+        Request("m", HI, response_schema=SCHEMA),
+    ),
+    "a schema and a verbosity": (
+        {"text": {"format": {"type": "json_schema", "schema": SCHEMA, "strict": True}, "verbosity": "low"}},
+        Request("m", HI, response_schema=SCHEMA, extra_body={"text": {"verbosity": "low"}}),
+    ),
+    "a schema that is not strict": (
+        {"text": {"format": {"type": "json_schema", "schema": SCHEMA, "strict": False}}},
+        Request("m", HI, extra_body={"text": {"format": {"type": "json_schema", "schema": SCHEMA, "strict": False}}}),
+    ),
+    "a schema that cannot be strict": (
+        {"text": {"verbosity": "low", "format": {"schema": OPEN}}},
+        Request("m", HI, extra_body={"text": {"verbosity": "low", "format": {"schema": OPEN}}}),
+    ),
+    "another format": (
+        {"text": {"format": {"type": "text"}}},
+        Request("m", HI, extra_body={"text": {"format": {"type": "text"}}}),
+    ),
+    "a verbosity": ({"text": {"verbosity": "low"}}, Request("m", HI, extra_body={"text": {"verbosity": "low"}})),
+    "an empty text": ({"text": {}}, Request("m", HI)),
+    "a prompt": (
+        {"input": None, "prompt": {"id": "p"}},
+        Request("m", [ms.Message.user([ms.Text("")])], extra_body={"prompt": {"id": "p"}}),
+    ),
+    "a conversation": (
+        {"input": None, "conversation": "c"},
+        Request("m", [ms.Message.user([ms.Text("")])], extra_body={"conversation": "c"}),
+    ),
+    "other members": ({"truncation": "auto"}, Request("m", HI, extra_body={"truncation": "auto"})),
+    "metadata": ({"metadata": {"a": "b"}}, Request("m", HI, metadata={"a": "b"})),
+    "sampling": ({"temperature": 0, "top_p": 0.5}, Request("m", HI, temperature=0, top_p=0.5)),
+    "a reference alone": (
+        {"input": [{"role": "assistant", "content": ""}]},
+        Request("m", [ms.Message.user([ms.Text("")])]),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("members", "request_"), RESPONSES_FIELDS.values(), ids=RESPONSES_FIELDS)
+def test_responses_arguments_are_fields_or_extra_members(members: JSONObject, request_: Request) -> None:
+    assert as_lists(responses(**members)) == as_lists(request_)
+
+
+def test_a_format_beside_a_class_is_left_out() -> None:
+    class Place:
+        pass
+
+    body: JSONObject = {"model": "m", "input": "Hi", "text": {"format": {"type": "text"}, "verbosity": "low"}}
+    request = read_responses(body, CallOptions(), schema=Place)
+    assert (request.response_schema, request.extra_body) == (Place, {"text": {"verbosity": "low"}})
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "response_format": WORDS}
+    request = read_chat(body, CallOptions(), schema=Place)
+    assert (request.response_schema, request.extra_body) == (Place, None)
+
+
+def test_members_of_extra_body_replace_the_others() -> None:
+    assert chat({"top_k": 4}, top_k=3, user="u").extra_body == {"top_k": 4, "user": "u"}
+    assert responses({"top_k": 4}, top_k=3, user="u").extra_body == {"top_k": 4, "user": "u"}
+    assert responses({"prompt": "p"}, input=None).extra_body == {"prompt": "p"}
+
+
+EMPTY = "must hold at least one message"
+NAMELESS: JSONObject = {"type": "function", "function": {"parameters": {}}}
+
+CHAT_ERRORS: list[tuple[JSONObject, str]] = [
+    ({"model": None}, "line.model: is missing"),
+    ({"model": 5}, "line.model: must be text, not a number"),
+    ({"messages": []}, f"line.messages: {EMPTY}"),
+    ({"messages": None}, f"line.messages: {EMPTY}"),
+    ({"messages": [{"role": "user", "content": 5}]}, "line.messages[0].content: must be text or a list of parts"),
+    ({"messages": [5]}, "line.messages[0]: must be an object, not a number"),
+    ({"tools": [FUNCTION, NAMELESS]}, "line.tools[1].name: is missing"),
+    ({"tools": 5}, "line.tools: must be an array, not a number"),
+    ({"tools": [FUNCTION], "tool_choice": 5}, f"line.tool_choice: {AUTO_CHOICE}"),
+    (
+        {"tools": [FUNCTION], "tool_choice": {"type": "function", "function": {"name": "g"}}},
+        "line.tool_choice: 'g' is the name of no tool in tools",
+    ),
+    (
+        {"tools": [{"type": "function", "function": {"name": "auto"}}],
+         "tool_choice": {"type": "function", "function": {"name": "auto"}}},
+        "line.tool_choice: 'auto' is the name of no tool in tools",
+    ),
+    ({"tools": [FUNCTION], "parallel_tool_calls": 1}, "line.parallel_tool_calls: must be true or false, not a number"),
+    ({"max_completion_tokens": "x"}, "line.max_completion_tokens: must be a whole number, not text"),
+    ({"max_tokens": 0.5}, "line.max_tokens: must be a whole number, not a number"),
+    ({"temperature": "x"}, "line.temperature: must be a number, not text"),
+    ({"top_p": "x"}, "line.top_p: must be a number, not text"),
+    ({"stop": 5}, "line.stop: must be text or an array of texts, not a number"),
+    ({"seed": "x"}, "line.seed: must be a whole number, not text"),
+    ({"metadata": {"a": 1}}, "line.metadata.a: must be text, not a number"),
+    ({"reasoning_effort": 1}, "line.reasoning_effort: must be text, not a number"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("members", "text"), CHAT_ERRORS, ids=[row[1] for row in CHAT_ERRORS])
+def test_a_wrong_chat_argument_is_named_by_its_path(members: JSONObject, text: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        chat(**members)
+    assert str(caught.value) == text
+
+
+RESPONSES_ERRORS: list[tuple[JSONObject, str]] = [
+    ({"model": None}, "line.model: is missing"),
+    ({"input": None}, f"line.input: {EMPTY}"),
+    ({"input": []}, f"line.input: {EMPTY}"),
+    ({"input": 5}, "line.input: must be an array, not a number"),
+    ({"input": None, "prompt": None, "previous_response_id": ""}, f"line.input: {EMPTY}"),
+    ({"input": [{"type": "smell"}]}, "line.input[0].type: unknown item 'smell'"),
+    ({"instructions": 5}, "line.instructions: must be text, not a number"),
+    ({"tools": [FLAT, {"type": "function"}]}, "line.tools[1].name: is missing"),
+    ({"tools": [FLAT], "tool_choice": 5}, f"line.tool_choice: {AUTO_CHOICE}"),
+    ({"reasoning": "low"}, "line.reasoning: must be an object, not text"),
+    ({"text": "x"}, "line.text: must be an object, not text"),
+    ({"max_output_tokens": "x"}, "line.max_output_tokens: must be a whole number, not text"),
+    ({"temperature": "x"}, "line.temperature: must be a number, not text"),
+    ({"top_p": "x"}, "line.top_p: must be a number, not text"),
+    ({"parallel_tool_calls": "x"}, "line.parallel_tool_calls: must be true or false, not text"),
+    ({"metadata": {"a": 1}}, "line.metadata.a: must be text, not a number"),
+]
+
+
+@pytest.mark.parametrize(("members", "text"), RESPONSES_ERRORS, ids=[row[1] for row in RESPONSES_ERRORS])
+def test_a_wrong_responses_argument_is_named_by_its_path(members: JSONObject, text: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        responses(**members)
+    assert str(caught.value) == text
+
+
+@pytest.mark.parametrize("name", ["response_id", "starting_after", "parse_as"])
+def test_an_argument_that_asks_for_nothing_is_refused(name: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        Request.from_openai_responses(model="m", input="Hi", **{name: "x"})
+    assert str(caught.value) == f"{name}: cannot be carried: it says how the SDK reads an answer, not what is asked"
+    assert Request.from_openai_responses(model="m", input="Hi", **{name: None}).messages == HI
+
+
+ONLY_THE_SERVER = "a member that only the server knows goes into extra_body"
+
+
+def test_an_unknown_argument_is_refused_by_the_methods_name() -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        Request.from_openai(model="m", messages=[], qqqq=1)
+    assert str(caught.value) == f"qqqq: is no argument of openai's client.chat.completions.create; {ONLY_THE_SERVER}"
+    with pytest.raises(InvalidRequestError) as caught:
+        Request.from_openai_responses(model="m", input="Hi", qqqq=1)
+    assert str(caught.value) == f"qqqq: is no argument of openai's client.responses.create; {ONLY_THE_SERVER}"
