@@ -191,6 +191,16 @@ def test_anthropics_message_names_a_limit(words: str, unit: Unit | None, limit: 
     assert report("anthropic", {}, 429, body) == QuotaReport((limit,) if limit else (), RATE, unit)
 
 
+def test_a_limit_in_anthropics_headers_is_not_repeated_from_the_message() -> None:
+    headers = {"anthropic-ratelimit-requests-limit": "90", "anthropic-ratelimit-requests-remaining": "0"}
+    body = {"type": "error", "error": {"type": "rate_limit_error", "message": "rate limit of 50 requests per minute"}}
+    in_headers = ReportedLimit("requests", REQUESTS, MINUTE, 90, 0)
+    assert report("anthropic", headers, 429, json.dumps(body)) == QuotaReport((in_headers,), RATE, REQUESTS)
+    body["error"] = {"type": "rate_limit_error", "message": "rate limit of 8,000 input tokens per minute"}
+    named = ReportedLimit("input-tokens", INPUT, MINUTE, 8000)
+    assert report("anthropic", headers, 429, json.dumps(body)) == QuotaReport((in_headers, named), RATE, INPUT)
+
+
 @pytest.mark.parametrize(
     ("quota", "unit", "name"),
     [

@@ -94,6 +94,24 @@ def test_the_more_specific_of_status_and_type_decides(status: int, kind: str, ca
     assert failed(status, error_body(kind)).category is category
 
 
+@pytest.mark.parametrize(
+    ("members", "category"),
+    [
+        ({"code": 429}, ErrorCategory.RATE_LIMIT),
+        ({"status": 503}, ErrorCategory.SERVER),
+        ({"code": "429"}, ErrorCategory.RATE_LIMIT),
+        ({"code": "429001"}, ErrorCategory.RATE_LIMIT),
+        ({"code": "model_gone", "status": 404}, ErrorCategory.NOT_FOUND),
+        ({"code": "²"}, ErrorCategory.UNKNOWN),
+        ({"code": "777"}, ErrorCategory.UNKNOWN),
+        ({}, ErrorCategory.UNKNOWN),
+    ],
+)
+def test_a_status_in_the_body_replaces_an_unknown_one(members: dict[str, object], category: ErrorCategory) -> None:
+    assert failed(418, error_body("novel_error", **members)).category is category
+    assert failed(401, error_body("novel_error", **members)).category is ErrorCategory.AUTH
+
+
 def test_a_filtered_output_is_a_content_filter_error() -> None:
     body = error_body("invalid_request_error", "Output blocked by content filtering policy")
     assert failed(400, body).category is ErrorCategory.CONTENT_FILTER
@@ -183,6 +201,29 @@ def test_a_status_inside_an_in_stream_error_classifies_it(error: dict[str, objec
     found = run(START + sse({"error": error})).error
     assert found is not None
     assert found.category is category
+
+
+@pytest.mark.parametrize(
+    ("body", "message", "code"),
+    [
+        (error_body("api_error", "why", details={"error_code": "some_code"}), "api_error: why", "some_code"),
+        ({"type": "api_error", "message": "why"}, "api_error: why", "api_error"),
+        ({"type": "error", "error": {"type": "novel", "message": "why"}}, "novel: why", "novel"),
+        ({"type": "api_error", "message": ""}, "api_error", "api_error"),
+        ([error_body("api_error")], "api_error: why", "api_error"),
+    ],
+)
+def test_an_error_of_anthropics_form_has_its_type_and_code(body: object, message: str, code: str) -> None:
+    error = failed(500, body)
+    assert (error.message, error.provider_code, error.category) == (message, code, ErrorCategory.SERVER)
+
+
+@pytest.mark.parametrize(
+    "text", ["You have reached your specified API usage limits.", "Your credit balance is too low"]
+)
+def test_a_used_up_balance_is_a_rate_limit_that_is_not_retried(text: str) -> None:
+    error = failed(400, error_body("invalid_request_error", text), {"x-should-retry": "true", "retry-after": "7"})
+    assert (error.category, error.retryable, error.retry_after_ms) == (ErrorCategory.RATE_LIMIT, False, 7000)
 
 
 def test_the_body_is_bounded() -> None:

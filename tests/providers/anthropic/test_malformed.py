@@ -20,43 +20,90 @@ from .wire import LENIENT, START, STOP, STRICT, call, finish, made_ids, message,
 UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """No deadline, because machines differ in speed."""
 
-BAD_EVENTS = [
-    b"{",
-    b'{"type":"content_block_delta","ind',
-    b"not json",
-    b"\xff\xfe\x00",
-    b"null",
-    b"[]",
-    b'"text"',
-    b"7",
-    b'{"type": "message_start"}',
-    b'{"type": "message_start", "message": "hello"}',
-    b'{"type": "message_start", "message": {"content": "hello"}}',
-    b'{"type": "message_start", "message": {"content": ["hello"]}}',
-    b'{"type": "content_block_start", "index": 1}',
-    b'{"type": "content_block_start", "index": 1, "content_block": null}',
-    b'{"type": "content_block_start", "index": "1", "content_block": {"type": "text"}}',
-    b'{"type": "content_block_start", "index": [], "content_block": {"type": "text"}}',
-    b'{"type": "content_block_delta", "index": 0}',
-    b'{"type": "content_block_delta", "index": 0, "delta": "text"}',
-    b'{"type": "content_block_delta", "index": {}, "delta": {"type": "text_delta", "text": "x"}}',
-    b'{"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": 7}}',
-    b'{"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": ["x"]}}',
-    b'{"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": {}}}',
-    b'{"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": 1}}',
-    b'{"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": {"a": 1}}}',
-    b'{"type": "content_block_stop", "index": "zero"}',
+BAD_EVENTS: list[tuple[bytes, str]] = [
+    (b"{", "malformed JSON"),
+    (b'{"type":"content_block_delta","ind', "malformed JSON"),
+    (b"not json", "malformed JSON"),
+    (b"\xff\xfe\x00", "malformed JSON"),
+    (b"null", "expected an event object, got"),
+    (b"[]", "expected an event object, got"),
+    (b'"text"', "expected an event object, got"),
+    (b"7", "expected an event object, got"),
+    (b'{"type": "message_start"}', "message_start: no message object in"),
+    (b'{"type": "message_start", "message": "hello"}', "message_start: no message object in"),
+    (
+        b'{"type": "message_start", "message": {"content": "hello"}}',
+        "message_start: a content that is no array of objects in",
+    ),
+    (
+        b'{"type": "message_start", "message": {"content": ["hello"]}}',
+        "message_start: a content that is no array of objects in",
+    ),
+    (b'{"type": "content_block_start", "index": 1}', "content_block_start: no content_block object in"),
+    (
+        b'{"type": "content_block_start", "index": 1, "content_block": null}',
+        "content_block_start: no content_block object in",
+    ),
+    (
+        b'{"type": "content_block_start", "index": "1", "content_block": {"type": "text"}}',
+        "content_block_start: an index that is no number in",
+    ),
+    (
+        b'{"type": "content_block_start", "index": [], "content_block": {"type": "text"}}',
+        "content_block_start: an index that is no number in",
+    ),
+    (b'{"type": "content_block_delta", "index": 0}', "content_block_delta: no delta object in"),
+    (b'{"type": "content_block_delta", "index": 0, "delta": "text"}', "content_block_delta: no delta object in"),
+    (
+        b'{"type": "content_block_delta", "index": {}, "delta": {"type": "text_delta", "text": "x"}}',
+        "content_block_delta: an index that is no number in",
+    ),
+    (
+        b'{"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": 7}}',
+        "content_block_delta: a text that is no text in",
+    ),
+    (
+        b'{"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": ["x"]}}',
+        "content_block_delta: a text that is no text in",
+    ),
+    (
+        b'{"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": {}}}',
+        "content_block_delta: a thinking that is no text in",
+    ),
+    (
+        b'{"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": 1}}',
+        "content_block_delta: a signature that is no text in",
+    ),
+    (
+        b'{"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": {"a": 1}}}',
+        "content_block_delta: a partial_json that is no text in",
+    ),
+    (b'{"type": "content_block_stop", "index": "zero"}', "content_block_stop: an index that is no number in"),
 ]
+"""Data of an event → the beginning of the message; the data follows, quoted."""
 
 
-@pytest.mark.parametrize("data", BAD_EVENTS)
-def test_a_malformed_event_is_an_error_that_quotes_it(data: bytes) -> None:
+@pytest.mark.parametrize(("data", "reason"), BAD_EVENTS)
+def test_a_malformed_event_is_an_error_that_quotes_it(data: bytes, reason: str) -> None:
     outcome = run((START + text(0, "half")).encode() + b"data: " + data + b"\n\n" + (finish() + STOP).encode())
     assert outcome.error is not None
     assert outcome.error.category is ErrorCategory.SERVER
     assert not outcome.error.retryable
     assert outcome.error.body == data
+    assert outcome.error.message.startswith(f"{reason} {data.decode('utf-8', 'replace')!r}")
     assert outcome.response.text == "half"
+
+
+def test_an_error_event_of_any_bytes_is_an_error_with_their_text() -> None:
+    error = run(START.encode() + b"event: error\ndata: busy \xff\n\n").error
+    assert error is not None
+    assert (error.message, error.http_status, error.body) == ("busy \N{REPLACEMENT CHARACTER}", 0, b"busy \xff")
+
+
+@pytest.mark.parametrize("data", ["", "nonsense", "{"])
+def test_the_data_of_a_ping_does_not_matter(data: str) -> None:
+    wire = START + f"event: ping\ndata: {data}\n\n" + text(0, "a") + "event: mood\ndata: \n\n" + finish() + STOP
+    assert run(wire) == run(START + text(0, "a") + finish() + STOP)
 
 
 def test_the_quotation_of_a_long_event_is_bounded() -> None:

@@ -191,6 +191,34 @@ def test_sampling_is_left_out_for_models_that_refuse_it(model: str) -> None:
     ]
 
 
+TEMPERATURE_WITH_THINKING = "temperature: not sent; with thinking Anthropic takes only 1"
+TOP_P_WITH_THINKING = "top_p: not sent; with thinking Anthropic takes 0.95 to 1"
+LOW: dict[str, Any] = {"thinking": ThinkingLevel.LOW}
+
+
+@pytest.mark.parametrize(
+    ("options", "sampling", "warnings"),
+    [
+        ({}, {}, []),
+        ({"temperature": 0}, {"temperature": 0}, []),
+        ({"top_p": 0}, {"top_p": 0}, []),
+        ({"temperature": 1.0, "top_p": 0.1}, {"temperature": 1.0, "top_p": 0.1}, []),
+        ({"temperature": 1.0, **LOW}, {"temperature": 1.0}, []),
+        ({"temperature": 0.99, **LOW}, {}, [TEMPERATURE_WITH_THINKING]),
+        ({"temperature": 1.01, **LOW}, {}, [TEMPERATURE_WITH_THINKING]),
+        ({"top_p": 0.95, **LOW}, {"top_p": 0.95}, []),
+        ({"top_p": 0.949, **LOW}, {}, [TOP_P_WITH_THINKING]),
+        ({"temperature": 0, "top_p": 0, **LOW}, {}, [TEMPERATURE_WITH_THINKING, TOP_P_WITH_THINKING]),
+    ],
+)
+def test_sampling_is_sent_as_far_as_anthropic_takes_it(
+    options: dict[str, Any], sampling: dict[str, float], warnings: list[str]
+) -> None:
+    body = body_of(**options)
+    assert {name: body[name] for name in ("temperature", "top_p") if name in body} == sampling
+    assert warnings_of(**options) == warnings
+
+
 def test_sampling_that_thinking_excludes_is_left_out() -> None:
     thinking: dict[str, Any] = {"thinking": ThinkingLevel.LOW}
     assert not {"temperature", "top_p"} & body_of(temperature=0.5, top_p=0.5, **thinking).keys()

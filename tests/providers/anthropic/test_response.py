@@ -198,24 +198,25 @@ def test_an_error_object_in_a_200_is_raised() -> None:
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("body", "message"),
     [
-        b"",
-        b"null",
-        b"[]",
-        b"{}",
-        b'{"type": "message"',
-        b'{"content": null}',
-        b'{"content": "text"}',
-        b'{"content": ["text"]}',
-        b'{"content": [null]}',
-        b"<html>",
-        b"\xff\xfe",
+        (b"", "malformed JSON '': "),
+        (b"null", "expected a JSON object, got 'null'"),
+        (b"[]", "expected a JSON object, got '[]'"),
+        (b"{}", "expected a message with content, got '{}'"),
+        (b'{"type": "message"', 'malformed JSON \'{"type": "message"\': '),
+        (b'{"content": null}', "expected a message with content, got '{\"content\": null}'"),
+        (b'{"content": "text"}', 'expected a message with content, got \'{"content": "text"}\''),
+        (b'{"content": ["text"]}', 'a content block that is no object in \'{"content": ["text"]}\''),
+        (b'{"content": [null]}', "a content block that is no object in '{\"content\": [null]}'"),
+        (b"<html>", "malformed JSON '<html>': "),
+        (b"\xff\xfe", "malformed JSON '\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}': "),
     ],
 )
-def test_a_body_that_is_no_message_is_an_error_that_quotes_it(body: bytes) -> None:
+def test_a_body_that_is_no_message_is_an_error_that_quotes_it(body: bytes, message: str) -> None:
     with pytest.raises(ProviderError) as raised:
         DIALECT.decode(body, STRICT, made_ids())
+    assert raised.value.message.startswith(message)
     assert raised.value.category is ErrorCategory.SERVER
     assert not raised.value.retryable
     assert raised.value.body == body

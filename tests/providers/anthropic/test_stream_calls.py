@@ -7,10 +7,10 @@ import json
 import pytest
 
 from manystream.providers.anthropic import DIALECT
-from manystream.providers.events import FinishReason, ToolCallDelta, ToolCallDone, ToolCallStart
+from manystream.providers.events import FinishReason, TextDelta, ToolCallDelta, ToolCallDone, ToolCallStart
 from manystream.providers.messages import ProviderBlock, ProviderState, Text, ToolCall
 
-from .wire import MESSAGE, START, STOP, STRICT, block, call, finish, made_ids, run, run_at_every_split, text
+from .wire import MESSAGE, START, STOP, STRICT, block, call, finish, made_ids, run, run_at_every_split, sse, text
 
 
 def test_a_call_ends_when_the_next_block_begins() -> None:
@@ -172,3 +172,58 @@ def test_reading_the_answer_during_the_stream_has_no_effect() -> None:
         machine.feed("", json.dumps({"type": "content_block_delta", "index": 0, "delta": delta}).encode())
         last = machine.response().content
     assert last == [ProviderBlock("anthropic", {**use, "input": {"query": "rain"}})]
+
+
+def test_calls_in_message_start_end_when_the_next_block_begins() -> None:
+    content = [
+        {"type": "tool_use", "id": "a", "name": "look", "input": {}},
+        {"type": "tool_use", "id": "b", "name": "look", "input": {"n": 1}},
+    ]
+    start = sse({"type": "message_start", "message": {**MESSAGE, "content": content}})
+    for reason in ("end_turn", "max_tokens"):
+        outcome = run_at_every_split(start + text(2, "So.") + finish(reason) + STOP)
+        assert outcome.events[1:-1] == [
+            ToolCallStart(0, "a", "look"),
+            ToolCallDelta(0, "{}"),
+            ToolCallStart(1, "b", "look"),
+            ToolCallDelta(1, '{"n": 1}'),
+            ToolCallDone(0, True),
+            ToolCallDone(1, True),
+            TextDelta(2, "So."),
+        ]
+
+
+def test_a_call_that_stops_twice_ends_once() -> None:
+    stop = sse({"type": "content_block_stop", "index": 0})
+    outcome = run(START + call(0, '{"a": 1}') + stop + finish("tool_use") + STOP)
+    assert outcome.events[1:-1] == [
+        ToolCallStart(0, "toolu_1", "look"),
+        ToolCallDelta(0, '{"a": 1}'),
+        ToolCallDone(0, True),
+    ]
+
+
+def test_a_call_whose_index_is_used_again_is_cut_off() -> None:
+    wire = START + call(0, '{"a": ', stop=False) + text(0, "So.") + finish() + STOP
+    outcome = run_at_every_split(wire)
+    assert outcome.events[1:-1] == [
+        ToolCallStart(0, "toolu_1", "look"),
+        ToolCallDelta(0, '{"a": '),
+        ToolCallDone(0, False),
+        TextDelta(1, "So."),
+    ]
+
+
+def test_a_server_call_whose_index_is_used_again_keeps_its_input() -> None:
+    use: dict[str, object] = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
+    delta: dict[str, object] = {"type": "input_json_delta", "partial_json": '{"query": "rain"}'}
+    content = run(START + block(0, use, delta) + text(0, "Wet.") + finish() + STOP).response.content
+    assert content == [ProviderBlock("anthropic", {**use, "input": {"query": "rain"}}), Text("Wet.")]
+
+
+def test_an_event_may_leave_out_an_index_that_others_have() -> None:
+    start = {"type": "content_block_start", "content_block": {"type": "text", "text": ""}}
+    delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}}
+    later = {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "b"}}
+    wire = START + sse(start) + sse(delta) + sse(start) + sse(later) + sse(delta) + finish() + STOP
+    assert run(wire).response.content == [Text("aa"), Text("b")]
