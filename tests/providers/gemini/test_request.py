@@ -107,9 +107,9 @@ def test_every_number_and_limit() -> None:
 
 def test_ignored_sampling_causes_a_warning() -> None:
     sampling = {"temperature": 0.5, "top_p": 0.9}
-    assert [warning.partition(":")[0] for warning in warnings(model="gemini-3.6-flash", **sampling)] == [
-        "temperature",
-        "top_p",
+    assert warnings(model="gemini-3.6-flash", **sampling) == [
+        "temperature: sent, but gemini-3.6-flash ignores it",
+        "top_p: sent, but gemini-3.6-flash ignores it",
     ]
     for model in ("gemini-2.5-pro", "gemini-3.5-flash", "gemini-flash-latest", "tunedModels/mine"):
         assert warnings(model=model, **sampling) == []
@@ -212,6 +212,47 @@ def test_metadata_that_is_a_valid_label_is_sent_as_a_label() -> None:
     assert body_of(request)["labels"] == {"team": "search-1"}
     assert [warning.partition(":")[0] for warning in request.warnings] == ["metadata.User", "metadata.note"]
     assert "labels" not in sent(metadata={"User": "x"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "valid"),
+    [
+        ("a", "", True),
+        ("a" * 63, "b" * 63, True),
+        ("a" * 64, "b", False),
+        ("a", "b" * 64, False),
+        ("a-b_1", "1-_b", True),
+        ("1a", "b", False),
+        ("a", "b\n", False),
+        ("é", "b", False),
+        ("a", "é", False),
+    ],
+)
+def test_a_label_has_letters_and_digits_up_to_63(name: str, value: str, valid: bool) -> None:
+    request = wire(metadata={name: value})
+    assert body_of(request).get("labels") == ({name: value} if valid else None)
+    reason = "left out, Google takes labels of lower-case letters, digits, _ and - only"
+    assert request.warnings == ([] if valid else [f"metadata.{name}: {reason}"])
+
+
+def test_a_request_has_at_most_64_labels() -> None:
+    labels = {f"a{number}": "b" for number in range(65)}
+    request = wire(metadata=labels)
+    assert body_of(request)["labels"] == {f"a{number}": "b" for number in range(64)}
+    assert [warning.partition(":")[0] for warning in request.warnings] == ["metadata.a64"]
+
+
+def test_the_output_limit_counts_for_each_candidate() -> None:
+    assert wire(max_output_tokens=9).max_output_tokens == 9
+    assert wire(max_output_tokens=9, extra_body={"generationConfig": {"candidateCount": 3}}).max_output_tokens == 27
+    assert wire(extra_body={"generationConfig": {"maxOutputTokens": 5}}).max_output_tokens == 5
+    assert wire().max_output_tokens is None
+
+
+def test_a_conversation_without_content_is_refused() -> None:
+    with pytest.raises(InvalidRequestError) as raised:
+        wire(Message.user(""))
+    assert str(raised.value) == "messages: contain nothing that can be sent to Gemini: no text, no call, no file"
 
 
 def test_an_option_without_a_member_causes_a_warning() -> None:
