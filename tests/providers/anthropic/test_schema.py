@@ -145,3 +145,88 @@ def test_a_part_without_a_type_is_refused_naming_its_place() -> None:
 )
 def test_a_schema_is_adapted_as_by_the_official_client(schema: dict[str, Any]) -> None:
     assert adapted(schema)[0] == transform_schema(schema)
+
+
+def test_a_schema_is_adapted_whole_with_all_its_warnings() -> None:
+    schema: dict[str, Any] = {
+        "$schema": "s",
+        "$comment": "c",
+        "definitions": {"A": {"type": "string", "minLength": 1}},
+        "$defs": {"B": True, "C": {"type": "array", "items": {"type": "number", "multipleOf": 2}, "minItems": 2}},
+        "title": "T",
+        "type": "object",
+        "properties": {
+            "a": {"$ref": "#/definitions/A", "pattern": "x", "$defs": {"D": {"type": "null"}}},
+            "b": {"type": ["string", "null"], "format": "date", "maxLength": 3, "title": "t"},
+            "c": {"anyOf": [{"type": "string"}], "oneOf": [{"type": "null"}]},
+            "d": {"type": "object", "anyOf": [{"type": "object"}], "required": []},
+            "e": {"enum": [1], "type": "integer", "minimum": 0, "examples": [1]},
+            "f": {"type": "string", "format": "isbn", "description": "d", "readOnly": True},
+            "g": {"type": "integer", "format": "date"},
+            "h": {"type": "array", "minItems": 1, "uniqueItems": True},
+        },
+        "required": ["a"],
+        "additionalProperties": False,
+        "minProperties": 1,
+    }
+    empty_object = {"type": "object", "properties": {}, "additionalProperties": False}
+    result, warnings = adapted(schema)
+    assert result == {
+        "$defs": {
+            "B": True,
+            "C": {
+                "type": "array",
+                "items": {"type": "number", "description": '{"multipleOf":2}'},
+                "description": '{"minItems":2}',
+            },
+        },
+        "definitions": {"A": {"type": "string", "description": '{"minLength":1}'}},
+        "title": "T",
+        "type": "object",
+        "properties": {
+            "a": {"$defs": {"D": {"type": "null"}}, "$ref": "#/definitions/A"},
+            "b": {
+                "title": "t",
+                "anyOf": [
+                    {"type": "string", "format": "date", "description": '{"maxLength":3}'},
+                    {"type": "null"},
+                ],
+            },
+            "c": {"anyOf": [{"type": "string"}], "description": '{"oneOf":[{"type":"null"}]}'},
+            "d": {"anyOf": [empty_object], "properties": {}, "additionalProperties": False, "required": []},
+            "e": {"enum": [1], "description": '{"minimum":0,"examples":[1]}'},
+            "f": {"type": "string", "description": 'd\n\n{"format":"isbn","readOnly":true}'},
+            "g": {"type": "integer", "description": '{"format":"date"}'},
+            "h": {"type": "array", "minItems": 1, "description": '{"uniqueItems":true}'},
+        },
+        "additionalProperties": False,
+        "required": ["a"],
+        "description": '{"minProperties":1}',
+    }
+    reason = "not enforced by Anthropic; sent to the model in the description"
+    assert warnings == [
+        f"schema.$defs.C.items: multipleOf {reason}",
+        f"schema.$defs.C: minItems {reason}",
+        f"schema.definitions.A: minLength {reason}",
+        f"schema.properties.b: maxLength {reason}",
+        f"schema.properties.c: oneOf {reason}",
+        f"schema.properties.e: minimum {reason}",
+        f"schema.properties.f: format {reason}",
+        f"schema.properties.g: format {reason}",
+        f"schema.properties.h: uniqueItems {reason}",
+        f"schema: minProperties {reason}",
+    ]
+
+
+def test_a_schema_that_cannot_be_adapted_is_named() -> None:
+    for schema, field in (
+        ({}, "schema"),
+        ({"items": {"anyOf": [{"type": "null"}, {"title": "t"}]}}, "schema.items.anyOf"),
+        ({"$defs": {"A": {}}, "type": "null"}, "schema.$defs.A"),
+        ({"type": 3}, "schema"),
+    ):
+        with pytest.raises(InvalidRequestError) as raised:
+            adapted(schema)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        assert str(raised.value) == (
+            f"{field}: needs a type, an enum, a const, an anyOf or a $ref to be sent to Anthropic"
+        )

@@ -176,3 +176,143 @@ def test_a_generated_schema_is_accepted() -> None:
     assert properties["leaf"]["type"] == "object"
     assert properties["leaves"]["items"] == {"$ref": "#/$defs/Leaf"}
     assert warnings == ["response_schema.properties.kind.pattern: Gemini does not enforce it"]
+
+
+def test_a_schema_is_written_whole_with_all_its_warnings() -> None:
+    schema: dict[str, Any] = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$comment": "c",
+        "$defs": {
+            "Name": {"type": "STRING", "pattern": "a", "$comment": "c"},
+            "Place": {"type": "object", "properties": {"name": {"$ref": "#/$defs/Name"}}},
+            "Node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node", "title": "t", "$id": "i"}}},
+        },
+        "type": "object",
+        "properties": {
+            "place": {"$ref": "#/$defs/Place", "$id": "i"},
+            "titled": {"allOf": [{"$ref": "#/$defs/Place"}], "title": "t"},
+            "node": {"$ref": "#/$defs/Node"},
+            "both": {"allOf": [{"minLength": 1}, {"maxLength": 2}]},
+            "overlap": {"allOf": [{"type": "string", "title": "a"}], "title": "b"},
+            "described": {"allOf": [{"type": "string", "description": "a"}], "description": "b"},
+            "flag": {"const": True},
+            "nothing": {"const": None},
+            "number": {"const": 1.5},
+            "chosen": {"const": "a", "enum": ["a", "b"]},
+            "anything": True,
+            "list": {"type": "array", "items": {"type": "string", "nullable": False}, "contains": {"const": 1}},
+            "some": {"anyOf": [{"type": "string", "maxLength": 3}, True]},
+            "pairs": {"type": "array", "prefixItems": [{"nullable": True}]},
+            "map": {"patternProperties": {"^a": {"minLength": 1}}, "additionalProperties": {"minLength": 2}},
+        },
+        "not": {"required": ["x"]},
+    }
+    warnings: list[str] = []
+    assert gemini_schema(schema, "s", warnings) == {
+        "type": "object",
+        "properties": {
+            "place": {"$ref": "#/$defs/Place"},
+            "titled": {"type": "object", "properties": {"name": {"$ref": "#/$defs/Name"}}, "title": "t"},
+            "node": {"$ref": "#/$defs/Node"},
+            "both": {"allOf": [{"minLength": 1}, {"maxLength": 2}]},
+            "overlap": {"allOf": [{"type": "string", "title": "a"}], "title": "b"},
+            "described": {"type": "string", "description": "b"},
+            "flag": {"const": True},
+            "nothing": {"const": None},
+            "number": {"enum": [1.5]},
+            "chosen": {"const": "a", "enum": ["a", "b"]},
+            "anything": True,
+            "list": {"type": "array", "items": {"type": "string"}, "contains": {"enum": [1]}},
+            "some": {"anyOf": [{"type": "string", "maxLength": 3}, True]},
+            "pairs": {"type": "array", "prefixItems": [{"nullable": True}]},
+            "map": {"patternProperties": {"^a": {"minLength": 1}}, "additionalProperties": {"minLength": 2}},
+        },
+        "not": {"required": ["x"]},
+        "$defs": {
+            "Place": {"type": "object", "properties": {"name": {"$ref": "#/$defs/Name"}}},
+            "Name": {"type": "string", "pattern": "a"},
+            "Node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}},
+        },
+    }
+    assert warnings == [
+        "s.$defs.Name.pattern: Gemini does not enforce it",
+        "s.$defs.Node.properties.next: title beside a recursive $ref cannot be sent",
+        "s.properties.both.allOf: Gemini does not enforce it",
+        "s.properties.both.allOf[0].minLength: Gemini does not enforce it",
+        "s.properties.both.allOf[1].maxLength: Gemini does not enforce it",
+        "s.properties.overlap.allOf: Gemini does not enforce it",
+        "s.properties.flag.const: Gemini does not enforce it",
+        "s.properties.nothing.const: Gemini does not enforce it",
+        "s.properties.chosen.const: Gemini does not enforce it",
+        "s.properties.list.contains: Gemini does not enforce it",
+        "s.properties.some.anyOf[0].maxLength: Gemini does not enforce it",
+        "s.properties.map.patternProperties: Gemini does not enforce it",
+        "s.properties.map.patternProperties.^a.minLength: Gemini does not enforce it",
+        "s.properties.map.additionalProperties.minLength: Gemini does not enforce it",
+        "s.not: Gemini does not enforce it",
+    ]
+
+
+def nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(levels):
+        schema = {"type": "array", "items": schema}
+    return schema
+
+
+def test_a_schema_has_at_most_100_levels_below_the_root() -> None:
+    assert written(nested(100)) == nested(100)
+    with pytest.raises(InvalidRequestError) as raised:
+        written(nested(101))
+    assert str(raised.value) == f"response_schema{'.items' * 101}: is nested more than 100 deep"
+
+
+def test_references_count_as_levels() -> None:
+    links: dict[str, Any] = {f"D{n}": {"$ref": f"#/$defs/D{n + 1}", "title": "t"} for n in range(120)}
+    for length, accepted in ((98, True), (99, False)):
+        definitions = {**links, f"D{length}": {"type": "string"}}
+        schema = {"type": "object", "properties": {"a": {"$ref": "#/$defs/D0", "title": "t"}}, "$defs": definitions}
+        if accepted:
+            assert written(schema)["properties"] == {"a": {"type": "string", "title": "t"}}
+        else:
+            with pytest.raises(InvalidRequestError, match="is nested more than 100 deep"):
+                written(schema)
+
+
+@pytest.mark.parametrize(
+    ("schema", "field", "message"),
+    [
+        ({"type": "Text"}, "s.type", "'Text' is not a JSON Schema type"),
+        ({"items": {"$ref": "#/$defs/A"}}, "s.items.$ref", "'#/$defs/A' names nothing in the root's $defs"),
+        ({"anyOf": [{}, {"type": "x"}]}, "s.anyOf[1].type", "'x' is not a JSON Schema type"),
+    ],
+)
+def test_a_part_that_cannot_be_sent_is_named(schema: dict[str, Any], field: str, message: str) -> None:
+    with pytest.raises(InvalidRequestError) as raised:
+        gemini_schema(schema, "s", None)
+    assert str(raised.value) == f"{field}: {message}"
+
+
+@pytest.mark.parametrize("keyword", ["anyOf", "oneOf", "additionalProperties"])
+def test_parameters_without_properties_may_still_be_some(keyword: str) -> None:
+    value = {"type": "string"} if keyword == "additionalProperties" else [{"type": "object"}]
+    for warnings in (None, []):
+        assert parameters_schema({keyword: value}, "p", warnings) == {"type": "object", keyword: value}
+        assert parameters_schema({"required": ["a"], "properties": {}}, "p", warnings) is None
+
+
+def test_warnings_about_parameters_are_given_each_time() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "b"}}}
+    for _ in range(2):
+        warnings: list[str] = []
+        assert parameters_schema(schema, "p", None) == schema
+        assert parameters_schema(schema, "p", warnings) == schema
+        assert warnings == ["p.properties.a.pattern: Gemini does not enforce it"]
+
+
+def test_parameters_that_are_no_json_are_left_to_the_writer_of_the_body() -> None:
+    odd: Any = object()
+    assert parameters_schema({"properties": {"a": {"default": odd}}}, "p", None) == {
+        "properties": {"a": {"default": odd}},
+        "type": "object",
+    }
