@@ -183,3 +183,53 @@ def test_the_table_can_be_overridden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(MODELS, "claude-nova", ThinkingModel(form="adaptive", off=None))
     assert body("claude-sonnet-4-5", MED)[0]["budget_tokens"] == 4000
     assert body("claude-nova-9", NONE) == (ADAPTIVE, "low")
+
+
+@pytest.mark.parametrize(
+    ("model", "config", "warnings"),
+    [
+        (
+            "claude-opus-5-5",
+            ThinkingConfig(NONE),
+            ["thinking.level: claude-opus-5-5 always thinks; sent as effort 'low'"],
+        ),
+        ("claude-opus-5-5", ThinkingConfig(LOW), []),
+        (
+            "claude-opus-4-8",
+            ThinkingConfig(include_summary=False),
+            ["thinking.include_summary: has no effect without a level or an effort"],
+        ),
+        (
+            "claude-sonnet-4-5",
+            ThinkingConfig(include_summary=False),
+            ["thinking.include_summary: has no effect without a level or a budget"],
+        ),
+        ("claude-opus-5", ThinkingConfig(include_summary=False), []),
+    ],
+)
+def test_an_option_without_its_effect_causes_a_warning(model: str, config: ThinkingConfig, warnings: list[str]) -> None:
+    assert wire_thinking(config, model).warnings == warnings
+
+
+def test_the_smallest_budget_is_accepted() -> None:
+    assert body("claude-sonnet-4-5", ThinkingConfig(budget_tokens=1024))[0] == {
+        "type": "enabled",
+        "budget_tokens": 1024,
+    }
+    for model, budget, message in (
+        ("claude-sonnet-4-5", 1023, "thinking.budget_tokens: must be at least 1024, not 1023"),
+        ("claude-opus-4-7", 2000, "thinking.budget_tokens: claude-opus-4-7 takes no budget; give a level or an effort"),
+    ):
+        with pytest.raises(InvalidRequestError) as raised:
+            body(model, ThinkingConfig(budget_tokens=budget))
+        assert str(raised.value) == message
+
+
+def test_only_a_model_that_will_think_gets_room_for_it() -> None:
+    assert wire_thinking(None, "claude-opus-5").active
+    assert not wire_thinking(None, "claude-opus-4-8").active
+    assert not wire_thinking(ThinkingConfig(NONE), "claude-opus-5").active
+    assert not wire_thinking(ThinkingConfig(effort="low"), "claude-sonnet-4-5").active
+    assert wire_thinking(ThinkingConfig(LOW), "claude-sonnet-4-5").active
+    assert wire_thinking(ThinkingConfig(budget_tokens=2000), "claude-sonnet-4-5").active
+    assert wire_thinking(ThinkingConfig(LOW), "claude-opus-4-8").active

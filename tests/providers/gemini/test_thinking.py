@@ -85,8 +85,9 @@ def test_level_none_is_the_lowest_level_with_a_warning() -> None:
     warnings: list[str] = []
     sent = thinking_config("gemini-3-flash-preview", ThinkingConfig(level=NONE), warnings)
     assert sent == {"thinkingLevel": "MINIMAL"}
-    assert len(warnings) == 1
-    assert "MINIMAL" in warnings[0]
+    assert warnings == ["thinking: gemini-3-flash-preview cannot disable thinking; MINIMAL, its lowest level, was sent"]
+    assert thinking_config("gemini-3-flash-preview", ThinkingConfig(level=LOW), quiet := []) != {}
+    assert quiet == []
 
 
 @pytest.mark.parametrize("model", ["gemini-2.0-flash", "gemini-1.5-pro", "gemini-2.5-flash-image", "gemma-3-27b-it"])
@@ -129,6 +130,59 @@ def test_a_budget_outside_the_range_is_refused(model: str, tokens: int) -> None:
         config(model, budget_tokens=tokens)
 
 
+@pytest.mark.parametrize(
+    ("model", "least", "most"),
+    [("gemini-2.5-pro", 128, 32768), ("gemini-2.5-flash", 0, 24576), ("gemini-2.5-flash-lite", 512, 24576)],
+)
+def test_a_budget_may_be_at_the_ends_of_the_range(model: str, least: int, most: int) -> None:
+    for tokens in (least, most, -1):
+        assert config(model, budget_tokens=tokens)["thinkingBudget"] == tokens
+    for tokens in (least - 1, most + 1, -2):
+        if tokens != -1:
+            with pytest.raises(InvalidRequestError) as raised:
+                config(model, budget_tokens=tokens)
+            assert str(raised.value) == (
+                f"thinking.budget_tokens: {model} takes {least} to {most} tokens, or -1 to let it decide, not {tokens}"
+            )
+
+
+@pytest.mark.parametrize("model", ["gemini-3.1-pro", "gemini-3.4-x", "gemini-2.9"])
+def test_the_budget_of_another_model_is_sent_as_given(model: str) -> None:
+    for tokens in (-5, 0, 999_999):
+        assert config(model, budget_tokens=tokens)["thinkingBudget"] == tokens
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        (
+            "gemini-2.5-pro",
+            {"level": NONE},
+            "thinking: gemini-2.5-pro cannot disable thinking; LOW is its lowest level",
+        ),
+        (
+            "gemini-3.5-flash",
+            {"budget_tokens": 1},
+            "thinking.budget_tokens: gemini-3.5-flash takes a level, not a budget",
+        ),
+        (
+            "gemini-2.5-pro",
+            {"effort": "high"},
+            "thinking.effort: gemini-2.5-pro takes a level or budget_tokens, not an effort",
+        ),
+        (
+            "gemini-3-pro",
+            {"effort": "high", "budget_tokens": 1},
+            "thinking: Gemini takes budget_tokens or effort, not both",
+        ),
+    ],
+)
+def test_a_refusal_says_what_the_model_takes(model: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidRequestError) as raised:
+        config(model, **options)
+    assert str(raised.value) == message
+
+
 @pytest.mark.parametrize("model", ["gemini-3.5-flash", "gemini-3.8-flash", "gemini-4-argon", "gemini-flash-latest"])
 def test_newer_models_refuse_a_budget(model: str) -> None:
     with pytest.raises(InvalidRequestError, match=r"thinking.budget_tokens: .* takes a level"):
@@ -164,3 +218,12 @@ def test_the_official_client_takes_every_config() -> None:
 def test_the_version_is_read_from_the_name(model: str, version: tuple[int, int], signs: bool) -> None:
     assert version_of(model) == version
     assert needs_signatures(model) is signs
+
+
+def test_each_option_becomes_the_whole_config() -> None:
+    assert config("gemini-2.5-flash") == {"includeThoughts": True}
+    assert config("gemini-3-flash") == {"includeThoughts": True}
+    assert config("gemini-3-flash", LOW, include_summary=False) == {"thinkingLevel": "LOW", "includeThoughts": False}
+    assert config("gemini-2.5-flash", NONE) == {"thinkingBudget": 0}
+    assert config("gemini-2.5-flash", NONE, budget_tokens=9) == {"thinkingBudget": 9}
+    assert config("gemini-2.0-flash", LOW, budget_tokens=9, include_summary=True) == {}
