@@ -1,0 +1,350 @@
+"""Whole errors of answers that cannot be read, whole other choices, and details of the members of an answer."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from manystream.providers.errors import ErrorCategory, ProviderError
+from manystream.providers.events import Error, FinishReason, Start, TextDelta, ThinkingDelta
+from manystream.providers.json_values import JSON, JSONObject
+from manystream.providers.messages import File, Image, Message, ProviderBlock, ProviderState, Text, Thinking, ToolCall
+from manystream.providers.openai.chat.images import data_url, image_of_url
+from manystream.providers.request import Request
+
+from .wire import OPENAI, SERVER, answer, chunk, decode, deltas, encode, known, run, stream
+
+MALFORMED: list[tuple[str, str]] = [
+    ('{"choices": 5}', "choices is no array"),
+    ('{"choices": [5]}', "choices contains a value that is no object"),
+    ('{"choices": [{"delta": "text"}]}', "delta is no object"),
+    ('{"choices": [{"message": 5}]}', "message is no object"),
+    ('{"choices": [{"delta": {"content": 5}}]}', "content is neither text nor parts"),
+    ('{"choices": [{"delta": {"tool_calls": 5}}]}', "tool_calls is no array"),
+    ('{"choices": [{"delta": {"tool_calls": [5]}}]}', "tool_calls contains a value that is no object"),
+]
+
+
+@pytest.mark.parametrize(("data", "reason"), MALFORMED, ids=[row[1] for row in MALFORMED])
+def test_the_error_of_an_answer_that_cannot_be_read(data: str, reason: str) -> None:
+    error = run([("", data.encode())]).error.error
+    assert (error.message, error.body) == (f"malformed event: {reason}", data.encode())
+    with pytest.raises(ProviderError) as caught:
+        decode(data.encode())
+    assert (caught.value.message, caught.value.body) == (f"malformed answer: {reason}", data.encode())
+
+
+@pytest.mark.parametrize("data", ["null", "7", "[]", "[1]", '"x"', "true"])
+def test_an_event_that_is_no_object(data: str) -> None:
+    error = run([("", data.encode())]).error.error
+    assert (error.message, error.body) == ("malformed event: a chat chunk must be a JSON object", data.encode())
+    with pytest.raises(ProviderError) as caught:
+        decode(data.encode())
+    assert caught.value.message == f"malformed answer: expected a JSON object, got {data!r}"
+
+
+def test_a_body_without_choices() -> None:
+    with pytest.raises(ProviderError) as caught:
+        decode({"id": "1", "object": "chat.completion"})
+    assert caught.value.message == "malformed answer: a chat completion must have choices"
+
+
+def test_events_before_the_fault_in_a_chunk_are_delivered() -> None:
+    data = b'{"id":"i","model":"m","choices":[{"delta":{"reasoning":"a","content":5}}]}'
+    outcome = run([("", data)])
+    assert outcome.events[:-1] == [Start("m", "i"), ThinkingDelta(0, "a")]
+    assert outcome.error.error.message == "malformed event: content is neither text nor parts"
+
+
+@pytest.mark.parametrize("word", ["abort", "ABORT"])
+def test_an_answer_that_the_server_stopped(word: str) -> None:
+    outcome = deltas({"content": "a"}, finish=word)
+    assert outcome.events[:-1] == [Start("m-1", "chatcmpl-1"), TextDelta(0, "a")]
+    body = json.dumps(chunk(choices=[{"message": {"content": "a"}, "finish_reason": word}])).encode()
+    with pytest.raises(ProviderError) as caught:
+        decode(body)
+    for error, kept in ((outcome.error.error, b""), (caught.value, body)):
+        assert error.message == f"the server stopped before the answer's end (finish_reason {word!r})"
+        assert (error.category, error.http_status, error.provider_code) == (ErrorCategory.SERVER, 200, word)
+        assert (error.retryable, error.body) == (True, kept)
+    assert (outcome.response.finish_reason, outcome.response.raw_finish_reason) == (FinishReason.ERROR, word)
+
+
+def test_an_end_without_a_finish_reason_is_named() -> None:
+    assert run([]).error.error.message == "truncated stream"
+
+
+NAMELESS: JSONObject = {"id": "x", "function": {"arguments": "{}"}}
+
+
+def test_calls_that_never_got_a_name_are_counted() -> None:
+    response = answer({"content": "a", "tool_calls": [NAMELESS, {**NAMELESS, "id": "y"}]})
+    assert response.warnings == ["2 tool call(s) that never got a name were dropped"]
+
+
+def test_another_choice_has_the_form_of_an_unstreamed_one() -> None:
+    call: JSONObject = {"id": "t", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    first: JSONObject = {"index": 0, "delta": {"content": "a"}, "finish_reason": "stop"}
+    message: JSONObject = {
+        "reasoning_text": "hm", "content": "x", "refusal": "no", "tool_calls": [call], "seen": [1],
+    }  # fmt: skip
+    logprobs: JSONObject = {"content": [{"token": "x"}]}
+    other: JSONObject = {"index": 2, "delta": message, "finish_reason": "length", "logprobs": logprobs}
+    third: JSONObject = {"index": 1, "delta": {"content": [{"type": "thinking", "thinking": "t"}]}}
+    response = run([("", json.dumps({"choices": [first, other, third]}).encode()), ("", b"[DONE]")]).response
+    assert response.content == [Text("a")]
+    assert response.provider_data == {
+        "choices": [
+            {
+                "index": 1,
+                "message": {"role": "assistant", "content": None, "reasoning_content": "t"},
+                "finish_reason": None,
+            },
+            {
+                "index": 2,
+                "message": {
+                    "role": "assistant", "content": "x", "reasoning_text": "hm", "refusal": "no", "tool_calls": [call],
+                },
+                "finish_reason": "length",
+                "seen": [1],
+                "logprobs": logprobs,
+            },
+        ]
+    }  # fmt: skip
+
+
+def test_details_of_another_choice_are_in_a_plain_member() -> None:
+    details: list[JSON] = [{"type": "reasoning.text", "text": "hm"}]
+    choices: list[JSON] = [
+        {"index": index, "message": {"reasoning_details": details}, "finish_reason": "stop"} for index in (0, 1)
+    ]
+    assert decode({"choices": choices}).provider_data["choices"] == [
+        {
+            "index": 1,
+            "message": {"role": "assistant", "content": None, "reasoning_content": "hm"},
+            "finish_reason": "stop",
+        }
+    ]
+
+
+def test_lists_of_unknown_members_grow_and_others_are_replaced() -> None:
+    given: list[JSON] = [1]
+    outcome = deltas({"ids": given, "mood": "a"}, {"ids": [2], "mood": "b"}, {"ids": "c"})
+    assert outcome.response.provider_data == {"created": 1, "ids": "c", "mood": "b"}
+    outcome = deltas({"ids": given}, {"ids": [2]}, {"ids": []}, {"ids": [3]})
+    assert outcome.response.provider_data == {"created": 1, "ids": [1, 2, 3]}
+    assert given == [1]
+
+
+def test_reasoning_in_the_forms_of_servers() -> None:
+    assert deltas({"reasoning": {"content": "a"}}, {"reasoning": {"text": "b"}}).response.thinking == "ab"
+    assert deltas({"reasoning": {"other": "a"}}, {"reasoning": 5}, {"content": "x"}).response.content == [Text("x")]
+    assert deltas({"reasoning": {"content": "", "text": "b"}}).response.thinking == "b"
+
+
+def test_the_member_that_reasoning_came_in_is_its_state() -> None:
+    for member in ("reasoning_content", "reasoning", "reasoning_text"):
+        state = ProviderState("openai-compatible", {"reasoning_member": member})
+        assert deltas({member: "a"}).response.content == [Thinking("a", state=state)]
+
+
+def test_details_are_merged_by_type_and_index() -> None:
+    def details(*values: JSONObject) -> JSONObject:
+        return {"reasoning_details": [*values]}
+
+    text, summary = "reasoning.text", "reasoning.summary"
+    outcome = deltas(
+        details({"type": text, "index": 0, "text": "a", "id": None, "format": "f"}),
+        details({"type": text, "index": 0, "text": "b", "signature": None}, {"type": text, "index": 1, "text": "c"}),
+        details({"type": summary, "summary": "s"}, {"type": summary, "summary": "t"}, {"type": summary}),
+        details({"type": "reasoning.encrypted", "data": "x"}, {"type": "reasoning.encrypted", "data": "y"}),
+        details({"type": text, "index": 0, "id": "1", "text": None, "signature": "sig"}),
+        details({"type": text, "index": 0, "id": "2", "text": "d"}),
+        {"reasoning_details": [5, {"data": "z"}]},
+        {"reasoning_details": "odd"},
+    )
+    (block,) = outcome.response.content
+    assert block == Thinking(
+        "abcstd",
+        state=ProviderState(
+            "openai-compatible",
+            {
+                "reasoning_member": "reasoning_details",
+                "reasoning_details": [
+                    {"type": text, "index": 0, "format": "f", "signature": "sig", "id": "1", "text": "ab"},
+                    {"type": text, "index": 1, "text": "c"},
+                    {"type": summary, "summary": "st"},
+                    {"type": "reasoning.encrypted", "data": "x"},
+                    {"type": "reasoning.encrypted", "data": "y"},
+                    {"type": text, "index": 0, "id": "2", "text": "d"},
+                    {"data": "z"},
+                ],
+            },
+        ),
+    )
+
+
+def test_encrypted_details_alone_are_a_block_without_text() -> None:
+    response = answer({"content": "x", "reasoning_details": [{"type": "reasoning.encrypted", "data": "e"}]})
+    state = ProviderState("openai-compatible", {"reasoning_details": [{"type": "reasoning.encrypted", "data": "e"}]})
+    assert response.content == [Text("x"), Thinking("", state=state)]
+
+
+def test_thinking_before_and_after_text_has_its_own_states() -> None:
+    parts: list[JSON] = [
+        {"type": "thinking", "thinking": "a"},
+        {"type": "text", "text": "b"},
+        {"type": "reasoning", "text": "c"},
+        {"type": "thinking", "summary": [{"text": "d"}, {"other": 1}, 5]},
+        {"type": "thinking"},
+        {"type": "thinking", "thinking": {}},
+    ]
+    state = ProviderState("openai-compatible", {"reasoning_member": "content"})
+    assert answer({"content": parts}).content == [Thinking("a", state=state), Text("b"), Thinking("cd", state=state)]
+
+
+def test_a_reference_before_any_text_is_kept_as_it_is() -> None:
+    part: JSONObject = {"type": "reference", "reference_ids": [1]}
+    assert answer({"content": [part, {"type": "output_text", "text": "a"}]}).content == [
+        ProviderBlock("openai-compatible", part),
+        Text("a"),
+    ]
+
+
+def test_a_signed_call_of_a_custom_tool_keeps_its_signature() -> None:
+    extra: JSONObject = {"google": {"thought_signature": "sig"}}
+    call: JSONObject = {"id": "a", "custom": {"name": "t", "input": "x"}}
+    signed = answer({"tool_calls": [{**call, "extra_content": extra}]}).content
+    assert signed == [ToolCall("a", "t", "x", state=ProviderState("openai-compatible", {"extra_content": extra}))]
+    plain = answer({"tool_calls": [call]}).content
+    assert plain == [ToolCall("a", "t", "x", state=ProviderState("openai-compatible", {"type": "custom"}))]
+
+
+def test_the_older_call_with_arguments_alone() -> None:
+    outcome = deltas({"function_call": {"arguments": "{"}}, {"function_call": {"name": "f", "arguments": "}"}})
+    assert outcome.calls == [("made-1", "f", "{}")]
+
+
+def test_sound_before_text_has_the_first_place() -> None:
+    outcome = deltas({"audio": {"id": "a"}}, {"content": "x"}, {"audio": {"data": "AAEC", "transcript": "t"}})
+    state = ProviderState("openai-compatible", {"audio": {"id": "a", "transcript": "t"}})
+    assert outcome.response.content == [File(data=b"\0\1\2", media_type="audio/pcm", state=state), Text("x")]
+
+
+@pytest.mark.parametrize("value", [{"data": ""}, {}, "x", 5])
+def test_sound_without_any_member_is_no_block(value: JSON) -> None:
+    assert deltas({"audio": value}, {"content": "x"}).response.content == [Text("x")]
+
+
+def test_pictures_in_every_form() -> None:
+    url = "https://x/y.png"
+    images: list[JSON] = [{"image_url": {"url": url}}, {"image_url": url}, {"url": url}, {"url": ""}, {}, "x"]
+    assert answer({"images": images}).content == [
+        Image(url=url), Image(url=url), Image(url=url), ProviderBlock("openai-compatible", {"url": ""}),
+    ]  # fmt: skip
+    assert answer({"images": {"url": url}}).content == [Image(url=url)]
+
+
+def test_text_after_a_picture_is_a_block_of_its_own() -> None:
+    parts: list[JSON] = ["a", {"type": "image_url", "image_url": {"url": "u"}}, "b", {"type": "x"}, "c"]
+    assert answer({"content": parts}).content == [
+        Text("a"), Image(url="u"), Text("b"), ProviderBlock("openai-compatible", {"type": "x"}), Text("c"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("url", "image"),
+    [
+        ("data:image/png;base64,YWJj", Image(data=b"abc", media_type="image/png")),
+        ("data:image/png;charset=x;base64,YWJj", Image(data=b"abc", media_type="image/png")),
+        ("data:;base64,YWJj", Image(data=b"abc", media_type="image/png")),
+        ("data:image/gif;base64", Image(url="data:image/gif;base64")),
+        ("data:image/gif;base64,a", Image(url="data:image/gif;base64,a")),
+        ("date:image/gif;base64,YWJj", Image(url="date:image/gif;base64,YWJj")),
+        ("data:image/gif,YWJj", Image(url="data:image/gif,YWJj")),
+        ("", Image(url="")),
+    ],
+)
+def test_urls_of_pictures(url: str, image: Image) -> None:
+    assert image_of_url(url) == image
+    assert data_url(b"abc", "a/b") == "data:a/b;base64,YWJj"
+
+
+def test_a_citation_is_in_the_last_text() -> None:
+    cite: JSONObject = {"type": "url_citation", "url": "u"}
+    parts: list[JSON] = ["a", {"type": "x"}, "b"]
+    response = answer({"content": parts, "annotations": [cite, 5, {"type": "other"}]})
+    assert [block.citations for block in response.content if isinstance(block, Text)] == [[], [cite]]
+
+
+def test_citations_that_come_in_pieces_are_each_added_once() -> None:
+    cites: list[JSONObject] = [{"type": "url_citation", "url": url} for url in "abc"]
+    outcome = deltas({"content": "x"}, *({"annotations": [cite]} for cite in cites))
+    assert outcome.response.content == [Text("x", citations=cites)]
+
+
+def test_numbers_in_arguments_that_are_an_object_are_exact() -> None:
+    data = b'{"choices":[{"delta":{"tool_calls":[{"id":"a","function":{"name":"f","arguments":{"n":1e400}}}]}}]}'
+    older = b'{"choices":[{"message":{"function_call":{"name":"f","arguments":{"n":1e400}}},"finish_reason":"stop"}]}'
+    assert run([("", data), ("", b"[DONE]")]).calls == [("a", "f", '{"n":1e400}')]
+    assert run([("", older), ("", b"[DONE]")]).calls == [("made-1", "f", '{"n":1e400}')]
+
+
+def test_a_cut_stream_has_what_came_so_far() -> None:
+    cite: JSON = {"type": "url_citation", "url": "u"}
+    outcome = stream(f"""
+        data: {{"choices":[{{"delta":{{"content":"a","annotations":[{json.dumps(cite)}]}},"logprobs":{{"content":[1]}}}}]}}
+        data: {{"choices":[{{"delta":{{"audio":{{"data":"AAEC"}}}}}}]}}
+    """)  # noqa: E501
+    assert isinstance(outcome.events[-1], Error)
+    text, sound = outcome.response.content
+    assert text == Text("a", citations=[cite])  # type: ignore[list-item]
+    assert isinstance(sound, File)
+    assert sound.data == b"\0\1\2"
+    assert outcome.response.provider_data["logprobs"] == {"content": [1]}
+
+
+def test_stray_lines_of_a_server_that_does_not_stream() -> None:
+    body = b'{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]}'
+    for stray in (b"x\n" + body, b"error: {\n" + body, b"  " + body + b"  \nx"):
+        assert run([], SERVER, stray).response.text == "a"
+
+
+def test_an_error_in_a_stray_line_quotes_that_line() -> None:
+    error = run([], SERVER, b'x\nerror: {"message":"why"}').error.error
+    assert (error.message, error.body, error.http_status) == ("why", b'{"message":"why"}', 200)
+    error = run([], SERVER, b"error: why").error.error
+    assert (error.message, error.body, error.http_status) == ("why", b"error: why", 200)
+
+
+def test_text_as_an_error_event() -> None:
+    error = run([("error", b"wh\xffy")]).error.error
+    assert (error.message, error.body, error.http_status) == ("wh\ufffdy", b"wh\xffy", 200)
+
+
+@pytest.mark.parametrize("part", ["", " ", "[", "[DO", "[DONE", " [DONE"])
+def test_a_part_of_the_end_marker_is_no_event(part: str) -> None:
+    events = [("", b'{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}'), ("", part.encode())]
+    assert run(events).done.finish_reason is FinishReason.STOP
+
+
+def test_an_answer_written_again_keeps_its_sound_by_its_id() -> None:
+    response = answer({"content": None, "audio": {"id": "a1", "data": "AAEC", "transcript": "t"}}, provider_data=None)
+    history = [Message.user("x"), response.to_message()]
+    assert encode(Request("m", history), SERVER)["messages"] == [
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "audio": {"id": "a1"}},
+    ]
+
+
+def test_a_servers_extra_content_is_sent_back() -> None:
+    extra: JSONObject = {"google": {"thought_signature": "sig"}}
+    server = known("google-openai")
+    outcome = deltas({"content": "a", "extra_content": extra}, provider=server)
+    body = encode(Request("m", [Message.user("x"), outcome.response.to_message()]), server)
+    assert body["messages"][1] == {"role": "assistant", "extra_content": extra, "content": "a"}  # type: ignore[index]
+    assert outcome.response.to_message().content[1] == Thinking(
+        "", state=ProviderState("google-openai", {"extra_content": extra})
+    )
+    assert OPENAI.maker == "openai-chat"
