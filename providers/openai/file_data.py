@@ -19,6 +19,15 @@ MEDIA_TYPES: dict[str, str] = {
 }
 """Extension of a file's name → media type, for data without one. Other files are `UNKNOWN`."""
 
+FILM_TYPES: dict[str, str] = {
+    "mp4": "video/mp4",
+    "mpeg": "video/mpeg",
+    "mpg": "video/mpeg",
+    "mov": "video/quicktime",
+    "webm": "video/webm",
+}
+"""Extension of a URL's path → media type of a film. A URL with another one, or without, is `video/mp4`."""
+
 UNKNOWN = "application/octet-stream"
 PDF_BEGIN = b"%PDF-"
 
@@ -46,6 +55,12 @@ def file_source(data: str, name: str | None) -> Source:
     ending = (name or "").rpartition(".")[2].lower()
     media_type = "application/pdf" if decoded.startswith(PDF_BEGIN) else MEDIA_TYPES.get(ending, UNKNOWN)
     return decoded, media_type, None
+
+
+def film_type(url: str) -> str:
+    """Return the media type of a film at a URL, by the extension of its path."""
+    path = url.partition("?")[0].partition("#")[0]
+    return FILM_TYPES.get(path.rpartition(".")[2].lower(), "video/mp4")
 
 
 def _decoded(text: str, complaint: str) -> bytes:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from ...errors import InvalidRequestError
 from ...json_values import JSON, JSONObject
@@ -31,6 +32,9 @@ AUDIO_FORMATS: dict[str, str] = {
     "audio/pcm": "pcm16",
 }
 """Media type → `input_audio.format`. OpenAI accepts the first two formats; other servers accept more."""
+
+PlacedBlock: TypeAlias = tuple[str, Text | Image | File]
+"""A block after its place in the request, such as `messages[0].content[1]`, which errors and warnings name."""
 
 
 def cache_mark(mark: CacheControl) -> JSONObject:
@@ -59,18 +63,13 @@ class BlockWriter:
         self._quirks = quirks
         self._warnings = warnings
 
-    def content(self, blocks: Sequence[Text | Image | File], number: int | None = None) -> JSON:
-        """Return a message's content: a string for one text without a mark, which every server accepts, else parts.
-
-        number: the message's position in the conversation, for errors and warnings; None: it has none.
-        """
-        plain = plain_text(blocks)
-        if plain is not None:
-            return plain
-        where = "messages" if number is None else f"messages[{number}]"
-        if len(blocks) == 1 and type(blocks[0]) is Text:
-            return self.text_content([blocks[0]], where)
-        return [self.part(block, where) for block in blocks]
+    def content(self, blocks: Sequence[PlacedBlock]) -> JSON:
+        """Return a message's content: a string for one text without a mark, which every server accepts, else parts."""
+        if len(blocks) == 1:
+            where, block = blocks[0]
+            if type(block) is Text:
+                return self.text_content([block], where)
+        return [self.part(block, where) for where, block in blocks]
 
     def text_content(self, blocks: Sequence[Text], where: str, separator: str = "") -> JSON:
         """Return content of text only: parts if there are cache marks that the server accepts, else a string."""

@@ -31,7 +31,7 @@ from ...messages import (
     ToolResult,
 )
 from ...provider import OpenAIChat, Provider
-from ..file_data import file_source, url_source
+from ..file_data import file_source, film_type, url_source
 from .answer import ChatAnswer
 from .block_writer import AUDIO_FORMATS, BlockWriter
 from .dialect import DIALECT
@@ -100,9 +100,13 @@ class ChatConverter(HistoryConverter):
             if message.role is Role.ASSISTANT:
                 wire += self._assistant(message, parts, where, warnings)
             else:
-                content = [block for block in message.content if isinstance(block, Text | Image | File)]
+                content = [
+                    (f"{where}.content[{position}]", block)
+                    for position, block in enumerate(message.content)
+                    if isinstance(block, Text | Image | File)
+                ]
                 if content:
-                    wire_content: JSON = parts.content(content, number)
+                    wire_content: JSON = parts.content(content)
                     if self.content_lists and type(wire_content) is str:
                         wire_content = [{"type": "text", "text": wire_content}]
                     wire.append({"role": "user", "content": wire_content})
@@ -120,8 +124,8 @@ class ChatConverter(HistoryConverter):
         writer.add_reasoning(wire, texts, thinking, bool(message.tool_calls))
         if texts and "content" not in wire:
             wire["content"] = [parts.part(block, where) for block in texts]
-        for block in texts:
-            wire.update(writer.own_state(block.state))
+        for text in texts:
+            wire.update(writer.own_state(text.state))
         if message.tool_calls:
             wire["tool_calls"] = [writer.call(call, wire_call_id(call.id, form)) for call in message.tool_calls]
         for block in message.content:
@@ -224,7 +228,9 @@ def _part(part: JSON, where: str) -> Text | Image | File:
             media_type=AUDIO_TYPES.get(form, f"audio/{form}"),
         )
     if kind == "video_url":
-        return _file(string(mapping(wire, "video_url"), "url") or "", None, f"{where}.video_url.url")
+        film = _file(string(mapping(wire, "video_url"), "url") or "", None, f"{where}.video_url.url")
+        film.media_type = film.media_type or film_type(film.url or "")
+        return film
     if kind == "file":
         source = mapping(wire, "file")
         file_id, name = string(source, "file_id"), string(source, "filename")

@@ -44,7 +44,7 @@ from ...prefix_cache import Segment
 from ...profile import ToolCallIdForm
 from ...provider import Provider
 from ...tool_names import named_call
-from .block_writer import BlockWriter, plain_text
+from .block_writer import BlockWriter, PlacedBlock, plain_text
 from .reasoning import DETAILS, STATE_MEMBER, TEXT_MEMBERS, state_members
 
 Place: TypeAlias = tuple[int, int]
@@ -157,19 +157,16 @@ class MessageWriter:
             if text:
                 self._messages.append({"role": "user", "content": text})
             return
-        blocks: list[Text | Image | File] = []
+        blocks: list[PlacedBlock] = []
         for position, block in enumerate(content):
             if type(block) is ToolResult:
                 continue  # it follows the message with its call
-            if type(block) is Text:
-                if block.text:
-                    blocks.append(block)
-            elif isinstance(block, (Image, File)):
-                blocks.append(block)
-            elif type(block) is ProviderBlock:
+            if type(block) is ProviderBlock:
                 self._warnings.append(f"{_field(number, position)}: {block.kind!r} is not sent")
+            elif isinstance(block, (Image, File)) or (type(block) is Text and block.text):
+                blocks.append((_field(number, position), block))
         if blocks:
-            self._messages.append({"role": "user", "content": self._parts.content(blocks, number)})
+            self._messages.append({"role": "user", "content": self._parts.content(blocks)})
 
     def _add_assistant(self, content: Sequence[Block], number: int) -> None:
         """Add an assistant's blocks as a message, and the results of its calls after it."""
@@ -237,7 +234,7 @@ class MessageWriter:
 
     def _add_results(self, answers: Sequence[tuple[str, ToolResult, Place]]) -> None:
         """Add the results of one message's calls, and then their pictures and files."""
-        following: list[Text | Image | File] = []
+        following: list[PlacedBlock] = []
         for id, result, place in answers:
             if result.is_error:
                 where = _field(*place)
@@ -251,17 +248,21 @@ class MessageWriter:
         if following:
             self._messages.append({"role": "user", "content": self._parts.content(following)})
 
-    def _result_content(self, id: str, result: ToolResult, where: str, following: list[Text | Image | File]) -> JSON:
+    def _result_content(self, id: str, result: ToolResult, where: str, following: list[PlacedBlock]) -> JSON:
         """Return a result's text. Adds its other blocks to `following`."""
         blocks = [Text(result.content)] if isinstance(result.content, str) else result.content
         texts = [block for block in blocks if isinstance(block, Text)]
-        others = [block for block in blocks if not isinstance(block, Text)]
+        others = [
+            (f"{where}.content[{position}]", block)
+            for position, block in enumerate(blocks)
+            if not isinstance(block, Text)
+        ]
         if result.cache_control is not None and texts:
             texts[-1] = Text(texts[-1].text, cache_control=result.cache_control)
         content = self._parts.text_content(texts, where)
         if others:
             content = content if texts else f"The files of tool result {id} follow."
-            following += [Text(f"The files of tool result {id}:"), *others]
+            following += [(where, Text(f"The files of tool result {id}:")), *others]
             self._warnings.append(f"{where}: its pictures and files are sent in a user's message after the results")
         return content
 

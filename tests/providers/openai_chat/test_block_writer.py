@@ -109,6 +109,30 @@ def test_films_are_sent_to_servers_that_accept_them() -> None:
 
 
 @pytest.mark.parametrize(
+    ("url", "media_type"),
+    [
+        ("https://x/a.mp4", "video/mp4"),
+        ("https://x/a.WebM", "video/webm"),
+        ("https://x/a.mov?size=1.mp4", "video/quicktime"),
+        ("https://x/a.mpeg#t=1", "video/mpeg"),
+        ("https://x/a.mpg", "video/mpeg"),
+        ("https://youtu.be/abc", "video/mp4"),
+        ("https://[x/a", "video/mp4"),
+        ("data:video/webm;base64,YWJj", "video/webm"),
+    ],
+)
+def test_a_film_of_another_program_is_sent_as_it_was(url: str, media_type: str) -> None:
+    wire = [{"role": "user", "content": [{"type": "video_url", "video_url": {"url": url}}]}]
+    request = Request.from_openai(model="m", messages=wire)
+    (block,) = request.messages[0].content
+    assert isinstance(block, File)
+    assert block.media_type == media_type
+    assert part(block, known("vllm")) == wire[0]["content"][0]
+    with pytest.raises(InvalidRequestError, match=r"messages\[0\]\.content\[1\]: the server takes no films"):
+        part(block, OPENAI)
+
+
+@pytest.mark.parametrize(
     ("block", "provider"),
     [
         (Image(file_id="file-1"), OPENAI),
@@ -121,7 +145,7 @@ def test_films_are_sent_to_servers_that_accept_them() -> None:
 def test_an_unsupported_block_is_refused_naming_its_place(block: Block, provider: OpenAIChat) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         part(block, provider)
-    assert caught.value.field.startswith("messages[0]")
+    assert caught.value.field.startswith("messages[0].content[1]")
 
 
 def test_data_urls_are_read_back() -> None:

@@ -40,29 +40,29 @@ ERRORS: list[tuple[OpenAIChat, Request, str]] = [
     (
         OPENAI,
         Request("m", [*HELLO, Message.user([Text("a"), Image(file_id="f")])]),
-        "messages[1].file_id: a chat request takes a picture as data or url only",
+        "messages[1].content[1].file_id: a chat request takes a picture as data or url only",
     ),
     (
         OPENAI,
         Request("m", [Message.user([Text("a"), File(url="https://x/a.mp3", media_type="audio/mpeg")])]),
-        "messages[0].url: a chat request takes sound as data only",
+        "messages[0].content[1].url: a chat request takes sound as data only",
     ),
     (
         OPENAI,
         Request("m", [Message.user([Text("a"), File(data=b"x", media_type="Audio/X-New; rate=1")])]),
-        "messages[0].media_type: no format is known for 'audio/x-new'",
+        "messages[0].content[1].media_type: no format is known for 'audio/x-new'",
     ),
-    (OPENAI, Request("m", [Message.user([Text("a"), NO_FILMS])]), "messages[0]: the server takes no films"),
-    (quirky(file_parts=False), Request("m", [Message.user(PDF)]), "messages[0]: the server takes no files"),
+    (OPENAI, Request("m", [Message.user([Text("a"), NO_FILMS])]), "messages[0].content[1]: the server takes no films"),
+    (quirky(file_parts=False), Request("m", [Message.user(PDF)]), "messages[0].content[0]: the server takes no files"),
     (
         OPENAI,
         Request("m", [Message.user(PDF)]),
-        "messages[0].url: the server takes a file as data or file_id, not by its URL",
+        "messages[0].content[0].url: the server takes a file as data or file_id, not by its URL",
     ),
     (
         OPENAI,
         Request("m", [Message.tool_call("a", "t", "{}"), Message.tool_result("a", [Text("r"), NO_FILMS])]),
-        "messages: the server takes no films",
+        "messages[1].content[0].content[1]: the server takes no films",
     ),
 ]
 
@@ -108,12 +108,12 @@ WARNINGS: list[tuple[OpenAIChat, Request, list[str]]] = [
     (
         OPENAI,
         Request("m", [*HELLO, Message.user([Text("a", cache_control=MARK)])]),
-        [f"messages[1]: cache_control not sent; {OWN_CACHE}"],
+        [f"messages[1].content[0]: cache_control not sent; {OWN_CACHE}"],
     ),
     (
         OPENAI,
         Request("m", [Message.user([Image(url="u", cache_control=MARK), Text("a", cache_control=MARK)])]),
-        [f"messages[0]: cache_control not sent; {OWN_CACHE}"],
+        [f"messages[0].content[{place}]: cache_control not sent; {OWN_CACHE}" for place in (0, 1)],
     ),
     (
         OPENAI,
