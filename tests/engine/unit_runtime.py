@@ -1,9 +1,11 @@
-"""A runtime without a loop: time is a number, timers and ticks run when the test says so."""
+"""A runtime without a loop: time is a number, timers and ticks run when the test says so; and a call that waits."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+
+import manystream as ms
 
 
 class Timer:
@@ -80,3 +82,32 @@ class UnitRuntime:
             self.loop.time = max(self.loop.time, first.when)
             first.action()
         self.loop.time = time
+
+
+class Call:
+    """A call that notes what it is told."""
+
+    def __init__(self, name: str = "", *, raises: str = "") -> None:
+        self.name = name
+        self.told: list[object] = []
+        self.raises = raises
+
+    def _tell(self, what: object) -> None:
+        self.told.append(what)
+        if self.raises:
+            raise RuntimeError(self.raises)
+
+    def admitted(self) -> None:
+        self._tell("admitted")
+
+    def rejected(self, error: ms.ProviderError) -> None:
+        self._tell(error)
+
+    def overdue(self, waiting_for: str) -> None:
+        self._tell(f"overdue: {waiting_for}")
+
+    def look_again(self) -> None:
+        self._tell("look")
+
+    def on_defect(self, error: Exception) -> None:
+        self.told.append(f"defect: {error}")
