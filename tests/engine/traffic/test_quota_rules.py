@@ -317,8 +317,8 @@ def test_a_rise_of_two_seconds_shows_a_size(reset: float, seconds: float) -> Non
 def test_a_size_is_replaced_by_one_that_is_a_hundredth_smaller() -> None:
     size = BucketSize()
     size.read(limit(1000, 0.0))
-    resets_and_steps = ((10.0, 0.0), (9.91, 0.0), (9.89, 0.0), (9.0, 0.9))
-    assert [size.read(limit(500, *each)) for each in resets_and_steps] == [True, False, True, False]
+    resets_and_steps = ((10.0, 0.0), (9.91, 0.0), (9.9, 0.0), (9.89, 0.0), (9.0, 0.9))
+    assert [size.read(limit(500, *each)) for each in resets_and_steps] == [True, False, False, True, False]
     assert size.seconds == pytest.approx(19.78)
     assert size.read(limit(1000, 0.0)) is False
     assert size.read(limit(None, 5.0)) is False
