@@ -65,7 +65,7 @@ class ReportedBucket:
     unit: Unit
     window: float
     bucket: Bucket
-    declared: bool = False
+    declared: bool
     whole: float = 0.0
     noted: float = 0.0
     size: BucketSize = field(default_factory=BucketSize)
