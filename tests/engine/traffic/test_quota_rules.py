@@ -123,6 +123,17 @@ def test_a_learned_limit_and_the_window_hold_only_an_adaptive_quota() -> None:
         assert windowed.fits_at_once(cost(), 0.5)
 
 
+def test_calls_sent_at_once_use_the_places_of_accepted_ones() -> None:
+    quota = a_quota()
+    for _ in range(10):
+        send(quota, 0)
+    fitting = 0
+    while fitting < 99 and quota.fits_at_once(cost(), 0.5):
+        send(quota, 0.5)
+        fitting += 1
+    assert (fitting, quota.window.size) == (14, 14)
+
+
 def test_the_own_limits_of_a_scope_leave_declared_ones_out() -> None:
     quota = a_quota(requests_per_minute=60)
     for _ in range(60):

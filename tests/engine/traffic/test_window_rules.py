@@ -265,6 +265,40 @@ def test_a_round_that_waits_inside_cuts_by_the_calls_that_wait() -> None:
     assert concurrency.limit == 14, "at least one less"
 
 
+@pytest.mark.parametrize(("time", "limit"), [(5.0, 6.4), (3.1, 7), (3.0, 8)])
+def test_a_round_is_slow_above_three_times_the_shortest_time(time: float, limit: float) -> None:
+    concurrency = Concurrency()
+    tickets = running(concurrency, 8, 10)
+    for ticket in tickets:
+        concurrency._judge(concurrency._calls[ticket], time, 1.0)
+    for ticket in tickets:
+        concurrency.end(ticket, 30)
+    # The excess over the shortest time, 1 s, is waiting: 4 of 20 s are 1.6 of 8 calls. At least one is cut.
+    assert concurrency.limit == pytest.approx(limit)
+
+
+def test_a_short_wait_inside_the_server_counts_in_proportion() -> None:
+    concurrency = Concurrency()
+    tickets = running(concurrency, 8, 10)
+    for ticket in tickets:
+        concurrency._judge(concurrency._calls[ticket], 0.5, 0.1)
+        concurrency.end(ticket, 11)
+    assert concurrency.limit == pytest.approx(8 - 8 * 0.4)
+
+
+def test_a_cut_begins_a_new_round() -> None:
+    concurrency = Concurrency()
+    tickets = running(concurrency, 8, 0)
+    end(concurrency, tickets[:3], 1)
+    concurrency.refuse(tickets[3], 0, 2)
+    assert concurrency.limit == 4
+    later = running(concurrency, 20, 3)
+    end(concurrency, later[:3], 4)
+    assert concurrency.limit == 4
+    end(concurrency, later[3:4], 4)
+    assert concurrency.limit == 5
+
+
 def test_the_limit_is_never_below_one() -> None:
     concurrency = Concurrency()
     (only,) = running(concurrency, 1, 0)
