@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import io
+from decimal import Decimal
+
+import pytest
 
 import manystream as ms
-from manystream.cli.answer import AnswerWriter, summary, usage_text
+from manystream.cli.answer import AnswerWriter, cost_text, summary, timings_text, usage_text
+from manystream.cost import Cost, Unpriced
 
 USAGE = ms.Usage(input_tokens=12, output_tokens=5, thinking_tokens=0)
 EVENTS: list[ms.Event] = [
@@ -106,3 +110,105 @@ def test_a_call_without_arguments_has_a_line_of_its_own() -> None:
     for event in events:
         writer.on_event(event)
     assert aside.getvalue() == "tool call now \nthinking: well"
+
+
+class Output(io.StringIO):
+    """An output stream; a terminal if `tty`. Its reader receives only what was flushed."""
+
+    def __init__(self, *, tty: bool = False) -> None:
+        super().__init__()
+        self.tty = tty
+        self.received = ""
+
+    def isatty(self) -> bool:
+        return self.tty
+
+    def flush(self) -> None:
+        self.received = self.getvalue()
+
+
+def test_each_event_is_received_at_once() -> None:
+    text, aside = Output(), Output()
+    writer = AnswerWriter(text, aside)
+    expected = [
+        ("", ""),
+        ("", "thinking: let me "),
+        ("", "thinking: let me see"),
+        ("It is ", "thinking: let me see\n"),
+        ("It is sunny.", "thinking: let me see\n"),
+        ("It is sunny.\n", "thinking: let me see\ntool call get_weather "),
+    ]
+    received: list[tuple[str, str]] = []
+    for event in EVENTS[:6]:
+        writer.on_event(event)
+        received.append((text.received, aside.received))
+    assert received == expected
+    writer.finish(COMPLETION, streamed=True)
+    assert aside.received.endswith("complete after 1.50 s]\n")
+
+
+def test_the_last_line_of_the_text_is_ended_at_once() -> None:
+    text = Output()
+    writer = AnswerWriter(text, Output())
+    writer.on_event(ms.TextDelta(0, "one"))
+    writer.finish(ms.Completion(success=True), streamed=True)
+    assert text.received == "one\n"
+
+
+def test_a_terminal_shows_labels_bold_and_the_rest_dim(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    text, aside = Output(tty=True), Output(tty=True)
+    writer = AnswerWriter(text, aside)
+    writer.on_event(ms.ThinkingDelta(0, "let\x1b me"))
+    writer.on_event(ms.TextDelta(1, "\x1b[31mred"))
+    writer.on_event(ms.ToolCallStart(2, "call-1", "get\x1b"))
+    writer.on_event(ms.ToolCallDelta(2, "{\x1b}"))
+    writer.finish(ms.Completion(success=True, response=ms.Response(model="m")), streamed=True)
+    assert text.getvalue() == "\ufffd[31mred\n"
+    assert aside.getvalue() == (
+        "\x1b[1mthinking: \x1b[0m\x1b[2mlet\ufffd me\x1b[0m\n"
+        "\x1b[1mtool call get\ufffd \x1b[0m\x1b[2m{\ufffd}\x1b[0m\n"
+        "\x1b[2m[m · unknown]\x1b[0m\n"
+    )
+
+
+def test_blocks_of_one_kind_have_labels_and_lines_of_their_own() -> None:
+    aside = io.StringIO()
+    writer = AnswerWriter(io.StringIO(), aside)
+    for index, thought in ((0, "one\n"), (1, "two"), (1, " three"), (2, "")):
+        writer.on_event(ms.ThinkingDelta(index, thought))
+    writer.finish(ms.Completion(success=False), streamed=False)
+    assert aside.getvalue() == "thinking: one\nthinking: two three\nthinking: \n"
+
+
+def test_a_tool_call_of_an_unstreamed_answer_cannot_control_the_terminal() -> None:
+    aside = io.StringIO()
+    response = ms.Response(content=[ms.ToolCall("id", "\x1b[2J", "{}")])
+    AnswerWriter(io.StringIO(), aside).show_response(response)
+    assert aside.getvalue() == "tool call \ufffd[2J {}"
+
+
+def test_the_summary_has_all_parts() -> None:
+    response = ms.Response(
+        finish_reason=ms.FinishReason.LENGTH,
+        usage=ms.Usage(
+            input_tokens=1, cached_tokens=2, cache_write_tokens=3, output_tokens=4, thinking_tokens=5, total_tokens=15
+        ),
+        model="m\x1b",
+    )
+    cost = Cost("USD", Decimal(1), Decimal(2), Decimal(4), Decimal(8), Decimal(16), Decimal(31), "m", "p")
+    completion = ms.Completion(success=True, attempts=2, timings=ms.Timings(first_token=0.5, finished=2.0))
+    assert summary(completion, response, cost) == (
+        "[m\ufffd · length · 1 in, 2 from cache, 3 to cache, 4 out, 5 thinking tokens · $31.00 ($7.00 in, $8.00 out)"
+        " · first token after 500.0 ms, complete after 2.00 s · 2 attempts]"
+    )
+    nothing = ms.Completion(success=False, attempts=1)
+    assert summary(nothing, ms.Response()) == "[unknown model]"
+
+
+def test_parts_that_are_not_known_are_empty() -> None:
+    assert (cost_text(None), timings_text(ms.Timings())) == ("", "")
+    assert cost_text(Unpriced("no\x1b")) == "cost unknown: no\ufffd"
+    assert timings_text(ms.Timings(finished=0.0)) == "complete after 0 µs"
+    assert timings_text(ms.Timings(first_token=0.0)) == "first token after 0 µs"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import sys
+from decimal import Decimal
 
 import pytest
 
@@ -13,6 +15,7 @@ from manystream.cli.terminal import (
     duration,
     harmless,
     is_terminal,
+    money,
     print_table,
     text_table,
 )
@@ -94,3 +97,139 @@ def test_a_table_never_cuts_its_cells(width: str, monkeypatch: pytest.MonkeyPatc
     print_table(columns, [["a", "1,000", "2"], ["all", "1,000", "2"]], stream)
     assert "first count" in stream.getvalue()
     assert "…" not in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("term", "tty", "terminal"),
+    [("xterm", True, True), ("xterm", False, False), ("dumb", True, False), ("", True, True), (None, True, True)],
+)
+def test_a_stream_is_a_terminal_unless_it_is_dumb(
+    monkeypatch: pytest.MonkeyPatch, term: str | None, tty: bool, terminal: bool
+) -> None:
+    if term is None:
+        monkeypatch.delenv("TERM", raising=False)
+    else:
+        monkeypatch.setenv("TERM", term)
+    assert is_terminal(Terminal() if tty else io.StringIO()) is terminal
+
+
+def test_empty_text_has_no_style(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    paint = Paint(Terminal())
+    assert (paint.styled, paint("", "red")) == (True, "")
+
+
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        (0x00, False), (0x08, False), (0x09, True), (0x0A, True), (0x0B, False), (0x1F, False), (0x20, True),
+        (0x7E, True), (0x7F, False), (0x80, False), (0x9F, False), (0xA0, True), (0xD7FF, True), (0xD800, False),
+        (0xDFFF, False), (0xE000, True), (0xFFFD, True), (0x10FFFF, True),
+    ],
+)  # fmt: skip
+def test_characters_that_are_shown_unchanged(code: int, shown: bool) -> None:
+    assert harmless(f"a{chr(code)}b") == f"a{chr(code) if shown else chr(0xFFFD)}b"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0, "0 µs"),
+        (0.0000999, "100 µs"),
+        (0.0001, "0.1 ms"),
+        (0.99999, "1000.0 ms"),
+        (1.0, "1.00 s"),
+        (1234.5, "1234.50 s"),
+    ],
+)
+def test_durations_at_the_bounds_of_their_units(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [("0.01", "$0.01"), ("0.0099", "$0.0099"), ("0.001", "$0.0010"), ("0", "$0.00")],
+)
+def test_amounts_below_a_cent_have_two_digits(amount: str, text: str) -> None:
+    assert money(Decimal(amount), "USD") == text
+
+
+def test_a_column_is_aligned_to_the_right() -> None:
+    assert Column("name").align == "right"
+    assert text_table((Column("a", "left"), Column("b", "left"), Column("c")), [["x", "", ""]]) == ["a  b  c", "x"]
+    assert text_table((Column("head", "left"),), []) == ["head"]
+
+
+class FlushedTerminal(Terminal):
+    """A terminal that shows only what was flushed."""
+
+    shown = ""
+
+    def flush(self) -> None:
+        self.shown = self.getvalue()
+
+
+def test_redrawn_lines_are_shown_at_once() -> None:
+    stream = FlushedTerminal()
+    redrawn = Redrawn(stream)
+    redrawn.clear()
+    assert stream.getvalue() == ""
+    redrawn.draw(["one"])
+    assert stream.shown == "\x1b[2Kone\n"
+    redrawn.draw(["one", "two", "three"])
+    redrawn.draw(["four"])
+    redrawn.draw([])
+    assert stream.shown.endswith("\x1b[3A\x1b[2Kfour\n\x1b[2K\n\x1b[2K\n\x1b[3A\x1b[2K\n\x1b[2K\n\x1b[2K\n")
+    redrawn.clear()
+    redrawn.clear()
+    assert stream.getvalue().endswith("\x1b[3A\x1b[2K\n\x1b[2K\n\x1b[2K\n\x1b[3A")
+    assert stream.getvalue().count("\x1b[3A") == 4
+
+
+COLUMNS = (Column("name", "left"), Column("count"))
+ROWS = [["a", "1"], ["long name", "20"], ["all", "21"]]
+TEXT = "name       count\na              1\nlong name     20\nall           21\n"
+
+
+@pytest.mark.parametrize(("tty", "plain"), [(False, False), (True, True)])
+def test_a_table_is_plain_text_if_that_is_asked_for(monkeypatch: pytest.MonkeyPatch, tty: bool, plain: bool) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal() if tty else io.StringIO()
+    print_table(COLUMNS, ROWS, stream, plain=plain)
+    assert stream.getvalue() == TEXT
+
+
+def test_a_table_on_a_terminal_without_rich_is_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setitem(sys.modules, "rich", None)
+    stream = Terminal()
+    print_table(COLUMNS, ROWS, stream)
+    assert stream.getvalue() == TEXT
+
+
+def rich_table(monkeypatch: pytest.MonkeyPatch, width: int) -> list[str]:
+    """Return the lines of a table on a terminal with rich, without styles."""
+    pytest.importorskip("rich")
+    for name, value in (("TERM", "xterm"), ("COLUMNS", str(width)), ("NO_COLOR", "1")):
+        monkeypatch.setenv(name, value)
+    stream = Terminal()
+    print_table(COLUMNS, ROWS, stream)
+    shown = stream.getvalue().replace("\x1b[1m", "").replace("\x1b[0m", "")
+    return [line.rstrip() for line in shown.splitlines()]
+
+
+def test_a_table_on_a_terminal_ends_with_the_total_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = [
+        "",
+        "  name        count",
+        " ───────────────────",
+        "  a               1",
+        "  long name      20",
+        "",
+        "  all            21",
+        "",
+    ]
+    assert rich_table(monkeypatch, 80) == expected
+    assert rich_table(monkeypatch, 21) == expected
+    assert rich_table(monkeypatch, 20) == TEXT.splitlines()

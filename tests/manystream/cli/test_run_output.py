@@ -1,0 +1,273 @@
+"""The command `manystream run`: the request that it sends, all that it prints, and each of its complaints."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import signal
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any, TypeAlias
+
+import pytest
+import trio
+
+from manystream.cli import main
+from manystream.cli import run as run_command
+from manystream.cli.command_line import command_parser
+from manystream.cli.errors import CommandError
+from manystream.cli.run import describe_error, read_headers
+from manystream.engine import Completion, Timings
+from manystream.providers.errors import ErrorCategory, InvalidRequestError, ProviderError
+from manystream.providers.events import Event, FinishReason, TextDelta, ThinkingDelta
+from manystream.providers.messages import Message, Text
+from manystream.providers.options import Retry
+from manystream.providers.provider import Anthropic, OpenAIChat, Provider
+from manystream.providers.request import Request, ThinkingLevel
+from manystream.providers.response import Response
+from manystream.providers.usage import Usage
+
+URL = "http://127.0.0.1:1/v1"
+RESPONSE = Response(
+    content=[Text("It is sunny.")],
+    finish_reason=FinishReason.STOP,
+    usage=Usage(input_tokens=12, output_tokens=5),
+    model="claude-test",
+)
+ANSWER = Completion(
+    success=True, response=RESPONSE, attempts=1, timings=Timings(queued=0.0, first_token=0.25, finished=1.5)
+)
+SUMMARY = "[claude-test · stop · 12 in, 5 out tokens · first token after 250.0 ms, complete after 1.50 s]\n"
+
+Run: TypeAlias = "Callable[..., tuple[int, str, str]]"
+
+
+class Engine:
+    """An engine whose only call ends at once as the test says, and which keeps what it was given."""
+
+    def __init__(self) -> None:
+        self.completion = ANSWER
+        self.events: Sequence[Event] = [ThinkingDelta(0, "Hm"), TextDelta(1, "It is "), TextDelta(1, "sunny.")]
+        self.providers: Sequence[Provider] = ()
+        self.requests: list[tuple[bool, Request]] = []
+        self.refusal: InvalidRequestError | None = None
+
+    @contextlib.asynccontextmanager
+    async def open(self, *, providers: Sequence[Provider]) -> AsyncGenerator[Engine, None]:
+        self.providers = providers
+        yield self
+
+    def start_stream(self, request: Request, on_event: Callable[[Event], None], on_completion: Any) -> Engine:
+        if self.refusal is not None:
+            raise self.refusal
+        self.requests.append((True, request))
+        for event in self.events:
+            on_event(event)
+        on_completion(self.completion)
+        return self
+
+    def start_request(self, request: Request, on_completion: Any) -> Engine:
+        self.requests.append((False, request))
+        on_completion(self.completion)
+        return self
+
+    async def wait(self) -> Completion:
+        return self.completion
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
+    engine = Engine()
+    monkeypatch.setattr(run_command, "open_engine", engine.open)
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "MANYSTREAM_CREDENTIALS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", "/nonexistent")
+    return engine
+
+
+@pytest.fixture
+def run(engine: Engine, capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*arguments: str) -> tuple[int, str, str]:
+        status = main(["run", *arguments])
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run
+
+
+# What is sent.
+
+
+def test_a_prompt_is_sent_with_the_defaults(run: Run, engine: Engine) -> None:
+    assert run("--provider", "anthropic", "Hello")[0] == 0
+    ((streamed, request),) = engine.requests
+    (provider,) = engine.providers
+    assert type(provider) is Anthropic
+    assert (streamed, request.model, request.messages) == (
+        True,
+        "anthropic/claude-sonnet-4-5",
+        [Message.user("Hello")],
+    )
+    assert (request.system, request.thinking, request.max_output_tokens, request.extra_headers) == (None,) * 4
+    assert request.retry == Retry(max_attempts=2)
+
+
+def test_every_option_is_sent(run: Run, engine: Engine) -> None:
+    status, out, err = run(
+        "--base-url", URL, "--model", "m", "--system", "Be brief.", "--thinking", "high", "--max-tokens", "7",
+        "--header", "a = 1", "--header", "b=2=3", "--attempts", "5", "--no-stream", "Hello",
+    )  # fmt: skip
+    assert (status, out, err) == (0, "It is sunny.\n", SUMMARY)
+    ((streamed, request),) = engine.requests
+    (provider,) = engine.providers
+    assert (type(provider), provider.base_url, provider.api_key) == (OpenAIChat, URL, "any")
+    assert (streamed, request.model, request.system) == (False, "openai-compatible/m", "Be brief.")
+    assert (request.thinking, request.max_output_tokens) == (ThinkingLevel.HIGH, 7)
+    assert (request.extra_headers, request.retry) == ({"a": "1", "b": "2=3"}, Retry(max_attempts=5))
+
+
+def test_a_dash_sends_all_of_the_standard_input(run: Run, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("one\ntwo\n"))
+    assert run("--provider", "anthropic", "-")[0] == 0
+    assert engine.requests[0][1].messages == [Message.user("one\ntwo\n")]
+
+
+# What is printed.
+
+
+def test_the_answer_and_the_rest_are_on_two_streams(run: Run) -> None:
+    assert run("--provider", "anthropic", "Hello") == (0, "It is sunny.\n", "thinking: Hm\n" + SUMMARY)
+
+
+def failure(category: ErrorCategory, **members: Any) -> Completion:
+    error = ProviderError("no\x1b\n way", category=category, **members)
+    return Completion(success=False, error=error, attempts=1)
+
+
+def test_a_failure_is_one_line(run: Run, engine: Engine) -> None:
+    engine.completion = failure(ErrorCategory.SERVER, http_status=503, retry_after_ms=1500)
+    engine.events = []
+    status, out, err = run("--provider", "anthropic", "Hello")
+    assert (status, out) == (1, "")
+    assert err == (
+        "manystream run: the server failed (HTTP 503), anthropic at api.anthropic.com: no\ufffd way;"
+        " try again in 1.50 s\n"
+    )
+
+
+def test_an_interrupted_answer_is_shown_without_an_error(run: Run, engine: Engine) -> None:
+    error = ProviderError("cancelled", category=ErrorCategory.CANCELLED)
+    engine.completion = Completion(success=False, response=Response(model="m"), error=error, attempts=1)
+    engine.events = [TextDelta(0, "It")]
+    assert run("--provider", "anthropic", "Hello") == (130, "It\n", "[m]\n")
+
+
+def test_a_request_that_cannot_be_sent_is_one_line(run: Run, engine: Engine) -> None:
+    engine.refusal = InvalidRequestError("max_output_tokens", "is wrong")
+    error = "manystream run: max_output_tokens: is wrong\n"
+    assert run("--provider", "anthropic", "--max-tokens", "0", "Hello") == (1, "", error)
+
+
+# Errors.
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ProviderError("x", category=ErrorCategory.NETWORK), "network, openai-compatible at h:1: x"),
+        (ProviderError("x  y\n z", category=ErrorCategory.TIMEOUT), "timeout, openai-compatible at h:1: x y z"),
+        (
+            ProviderError("x", category=ErrorCategory.RATE_LIMIT, http_status=429, retry_after_ms=0),
+            "rate limit (HTTP 429), openai-compatible at h:1: x",
+        ),
+        (
+            ProviderError("x", category=ErrorCategory.RATE_LIMIT, retry_after_ms=1),
+            "rate limit, openai-compatible at h:1: x; try again in 1.0 ms",
+        ),
+    ],
+)
+def test_an_error_is_described_in_one_line(error: ProviderError, text: str) -> None:
+    assert describe_error(error, OpenAIChat("k", "http://user:canary@h:1/v1")) == text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        ((" \n",), 2, "the prompt is empty"),
+        (
+            ("--attempts", "0", "--base-url", URL, "--model", "m", "x"),
+            2,
+            "--attempts: retry.max_attempts: must be a whole",
+        ),
+        (("--header", "a", "x"), 2, "--header number 1: write NAME=VALUE"),
+        (("--header", "a=", "--header", " =secret", "x"), 2, "--header number 2: write NAME=VALUE"),
+        (
+            ("x",),
+            1,
+            "no key found: set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or add --base-url and --model",
+        ),
+        (("--model", "mystery", "x"), 1, "unknown model 'mystery': add --provider or --base-url"),
+        (("--model", "nobody/m", "x"), 1, "unknown model 'nobody/m': add --provider or --base-url"),
+        (("--base-url", URL, "x"), 1, "no model was named: add --model"),
+        (("--provider", "groq", "x"), 1, "no model was named: add --model"),
+    ],
+)
+def test_each_complaint_is_one_line(run: Run, arguments: tuple[str, ...], status: int, words: str) -> None:
+    found, out, err = run(*arguments)
+    assert (found, out) == (status, "")
+    assert err.startswith(f"manystream run: {words}")
+    assert err.count("\n") == 1
+
+
+def test_an_unknown_provider_is_answered_with_all_names(run: Run) -> None:
+    status, _, err = run("--provider", "nobody", "x")
+    assert status == 1
+    assert err.startswith("manystream run: unknown provider 'nobody'; the names are ")
+    assert {"anthropic", "google", "openai-chat", "groq"} <= set(err.rstrip().partition(" are ")[2].split(", "))
+
+
+def test_headers_are_stripped_and_may_be_empty() -> None:
+    assert read_headers([]) == {}
+    assert read_headers([" a = b ", "c=", "a=d"]) == {"a": "d", "c": ""}
+    with pytest.raises(CommandError) as caught:
+        read_headers(["a=b", "c"])
+    assert (str(caught.value), caught.value.status) == ("--header number 2: write NAME=VALUE", 2)
+
+
+def test_the_help_ends_with_all_providers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "\nanthropic, openai-chat, openai-responses, google.\n" in shown
+    *_, statuses, names = shown.split("\n\n")
+    assert statuses.splitlines()[-1] == "  130  interrupted; the part of the answer that had arrived is shown"
+    heading, *lines = names.splitlines()
+    assert heading == "providers:"
+    assert len(lines) > 1
+    assert all(line.startswith("  ") and len(line) <= 100 for line in lines)
+    assert all(len(line) > 80 for line in lines[:-1])
+    listed = " ".join(lines).replace(" ", "").split(",")
+    assert {"anthropic", "google", "openai-chat", "openrouter-responses", "github-copilot-responses"} <= set(listed)
+
+
+def test_thinking_has_the_levels_of_requests() -> None:
+    values = [command_parser().parse_args(["run", "--thinking", level, "x"]).thinking for level in ("none", "low")]
+    assert values == ["none", "low"]
+    assert run_command.THINKING["none"] is ThinkingLevel.NONE
+
+
+def test_a_call_that_waits_is_cancelled_by_ctrl_c(run: Run, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    cancelled = Completion(success=False, error=ProviderError("stopped", category=ErrorCategory.CANCELLED))
+
+    class WaitingCall:
+        def __init__(self) -> None:
+            self.ended = trio.Event()
+
+        def cancel(self) -> None:
+            self.ended.set()
+
+        async def wait(self) -> Completion:
+            signal.raise_signal(signal.SIGINT)
+            await self.ended.wait()
+            return cancelled
+
+    monkeypatch.setattr(engine, "start_stream", lambda *_: WaitingCall())
+    assert run("--provider", "anthropic", "Hello") == (130, "", "")
