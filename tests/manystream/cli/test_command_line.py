@@ -1,0 +1,166 @@
+"""The command line itself: its whole help, versions, and the exit status of each ending of a command."""
+
+from __future__ import annotations
+
+import argparse
+import builtins
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import manystream
+from manystream.__main__ import main as enter
+from manystream.cli import command_line, main
+from manystream.cli.errors import CommandError
+from manystream.engine.monitor import MonitorError
+
+HELP = """\
+usage: manystream [-h] [--version] COMMAND ...
+
+Thousands of live language-model streams on one core.
+
+  manystream demo                                  run a thousand streams over four dialects, and check every byte
+  manystream run "Why is the sky blue?"            send a prompt to a provider, and stream the answer
+"""
+COMMANDS = """\
+commands:
+  COMMAND
+    demo      run a thousand live streams over four dialects from the built-in simulator, and check them all
+    run       send one prompt to a provider or a base URL, and stream the answer
+    batch     send every line of a file of prompts, and write a file of answers; resumable
+    doctor    check key, proxy, DNS, TLS and server of each configured provider
+    top       show a running engine, live, from another terminal
+    bench     measure an endpoint, a proxy, or this machine: latency, gaps, rates, the most streams
+    simulate  run the simulator of the four dialects in the foreground
+    completion
+"""
+
+
+@pytest.fixture
+def ending(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException | int], Any]:
+    """Return a function that lets `manystream doctor` end so, and returns the exit status."""
+
+    def end(result: BaseException | int) -> Any:
+        def run(_: argparse.Namespace) -> int:
+            if isinstance(result, BaseException):
+                raise result
+            return result
+
+        monkeypatch.setattr(command_line.COMMANDS["doctor"], "run", run)
+        return main(["doctor"])
+
+    return end
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
+def test_the_help_lists_the_commands(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "140")
+    assert main(arguments) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith(HELP)
+    assert COMMANDS in out
+    assert "print a completion script for bash, zsh or fish\n" in out
+    assert out.endswith("\n  130  interrupted by Ctrl-C; the results so far are shown\n")
+    assert not err
+
+
+def test_the_arguments_of_the_process_are_the_default(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["/x/anything", "--version"])
+    assert (main(), enter()) == (0, 0)
+    assert capsys.readouterr().out == f"manystream {manystream.__version__}\n" * 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "usage", "words"),
+    [
+        (["fly"], "manystream [-h]", "manystream: error: argument COMMAND: invalid choice: 'fly'"),
+        (["--vers"], "manystream [-h]", "unrecognized arguments: --vers"),
+        (["doctor", "--time", "5"], "manystream", "unrecognized arguments: --time 5"),
+    ],
+)
+def test_a_wrong_word_is_status_2(
+    arguments: list[str], usage: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert err.startswith(f"usage: {usage}")
+    assert words in err
+
+
+@pytest.mark.parametrize(
+    ("result", "status", "shown"),
+    [
+        (0, 0, ""),
+        (1, 1, ""),
+        (130, 130, ""),
+        (CommandError("no way"), 1, "manystream doctor: no way\n"),
+        (CommandError("no way", status=2), 2, "manystream doctor: no way\n"),
+        (MonitorError("no socket"), 1, "manystream doctor: no socket\n"),
+        (KeyboardInterrupt(), 130, ""),
+        (BaseExceptionGroup("", [KeyboardInterrupt(), BaseExceptionGroup("", [KeyboardInterrupt()])]), 130, ""),
+    ],
+)
+def test_the_exit_status_of_each_ending(
+    ending: Callable[[BaseException | int], Any],
+    result: BaseException | int,
+    status: int,
+    shown: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert ending(result) == status
+    assert capsys.readouterr() == ("", shown)
+
+
+@pytest.mark.parametrize(
+    "error", [BrokenPipeError(), BaseExceptionGroup("", [BrokenPipeError(), KeyboardInterrupt()])], ids=["one", "group"]
+)
+def test_a_closed_pipe_is_status_141_and_writes_no_more(
+    ending: Callable[[BaseException | int], Any], error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb") as read, os.fdopen(writer, "w") as output:
+        monkeypatch.setattr("sys.stdout", output)
+        assert ending(error) == 141
+        print("more", file=output, flush=True)
+        output.close()
+        assert read.read() == b""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("a defect"), BaseExceptionGroup("", [KeyboardInterrupt(), ValueError("a defect")])],
+    ids=["one", "group"],
+)
+def test_a_defect_is_raised(ending: Callable[[BaseException | int], Any], error: BaseException) -> None:
+    with pytest.raises(type(error)) as caught:
+        ending(error)
+    assert caught.value is error
+
+
+@pytest.mark.parametrize(("code", "status"), [(0, 0), (2, 2), (None, 2), ("words", 2)])
+def test_an_ending_of_the_parser_is_a_status(code: object, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def parse(*_: object) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse)
+    assert main(["doctor"]) == status
+
+
+def test_ctrl_c_during_the_import_is_status_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def interrupted(name: str, *rest: Any) -> Any:
+        if name == "cli":
+            raise KeyboardInterrupt
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", interrupted)
+    assert enter() == 130
