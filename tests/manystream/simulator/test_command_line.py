@@ -1,0 +1,352 @@
+"""The simulator's command line, its settings, and the process that runs it: what is started, read and ended."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from manystream.simulator import (
+    KnobError,
+    Knobs,
+    Limit,
+    LimitCounts,
+    Replay,
+    Settings,
+    Simulator,
+    SimulatorError,
+    open_simulator,
+    open_simulator_thread,
+    settings_of,
+)
+from manystream.simulator import __main__ as program
+from manystream.simulator import process as process_module
+from manystream.simulator.inference import BatchModel
+from manystream.simulator.replica import Outage, Replica
+from manystream.simulator.service import ServiceSettings
+
+from .raw_client import ask, get, statistics
+
+EXCHANGE = (
+    '{"version": 1, "request": {"target": "/x", "body": ""}, "response": {"status": 200}, "chunks": [], "ended": 0,'
+    ' "end": "whole"}'
+)
+OPTIONS = [
+    "--host", "localhost", "--port", "81", "--journal", "3", "--default", "events=5",
+    "--limit", "requests-per-minute=6", "--limit=concurrent=2", "--batch", "step=0.5",
+]  # fmt: skip
+
+
+class Started:
+    """What `serve` was called with."""
+
+    def __init__(self) -> None:
+        self.settings: Sequence[Settings] = ()
+        self.announce: Callable[[Simulator], None] | None = None
+        self.watch: int | None = None
+        self.error: OSError | None = None
+
+    def serve(
+        self, settings: Sequence[Settings], announce: Callable[[Simulator], None], *, watch: int | None = None
+    ) -> None:
+        self.settings, self.announce, self.watch = settings, announce, watch
+        if self.error:
+            raise self.error
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[Started]:
+    before = signal.getsignal(signal.SIGINT)
+    started = Started()
+    monkeypatch.setattr(program, "serve", started.serve)
+    gc.unfreeze()
+    yield started
+    signal.signal(signal.SIGINT, before)
+    gc.unfreeze()
+
+
+DEFAULTS = Settings(host="127.0.0.1", port=0, service=ServiceSettings(knobs=Knobs(), journal=256))
+
+
+def test_without_options_a_simulator_takes_a_free_port(started: Started) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    assert program.main([]) == 0
+    assert (list(started.settings), started.watch) == ([DEFAULTS], None)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert gc.get_freeze_count() > 0
+    assert settings_of() == [DEFAULTS] == [Settings()]
+
+
+def test_every_option_reaches_the_settings(started: Started) -> None:
+    assert program.main(OPTIONS) == 0
+    service = ServiceSettings(
+        knobs=Knobs(events=5),
+        journal=3,
+        limits=(Limit(requests_per_minute=6), Limit(concurrent=2)),
+        batch=BatchModel(step=0.5),
+    )
+    assert list(started.settings) == [Settings(host="localhost", port=81, service=service)]
+
+
+def test_a_replay_and_its_pace_reach_the_settings(started: Started, tmp_path: Path) -> None:
+    recording = tmp_path / "recording.jsonl"
+    recording.write_text(EXCHANGE)
+    assert program.main(["--replay", str(recording), "--pace", "2.5"]) == 0
+    replay = started.settings[0].service.replay
+    assert isinstance(replay, Replay)
+    assert replay._pace == 2.5  # pyright: ignore[reportPrivateUsage]
+    [settings] = settings_of(replay=str(recording))
+    assert settings.service.replay is not None
+    assert settings.service.replay._pace == 1.0  # pyright: ignore[reportPrivateUsage]
+
+
+def test_each_replica_has_settings_of_its_own(started: Started) -> None:
+    assert program.main(["--replica", "port=81 speed=0.5", "--replica", "outage=1-2", "--default", "events=5"]) == 0
+    assert list(started.settings) == [
+        Settings(port=81, service=ServiceSettings(knobs=Knobs(events=5), replica=Replica(port=81, speed=0.5))),
+        Settings(service=ServiceSettings(knobs=Knobs(events=5), replica=Replica(outages=(Outage(1, 2),)))),
+    ]
+
+
+def test_a_child_prints_its_ports_and_leaves_ctrl_c(started: Started, capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.main(["--child"]) == 0
+    assert started.watch == 0
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    assert started.announce is not None
+    first, second = Simulator("h", 81, 5), Simulator("h", 82, 5)
+    started.announce(Simulator("h", 81, 5, (first, second)))
+    assert capsys.readouterr().out == '["h", [81, 82]]\n'
+
+
+def test_a_user_is_told_the_address(started: Started, capsys: pytest.CaptureFixture[str]) -> None:
+    program.main([])
+    assert started.announce is not None
+    started.announce(Simulator("h", 81, 5))
+    assert capsys.readouterr().out == "simulator at http://h:81, process 5; ends with Ctrl-C\n"
+
+
+USAGE = (
+    "usage: simulator [-h] [--host HOST] [--port PORT] [--journal JOURNAL] [--default KNOBS] [--replay FILE]"
+    " [--pace PACE] [--limit LIMIT] [--batch BATCH] [--replica REPLICA] [--child]"
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--default", "speed=9"],
+            "'speed=9' is not a knob; write name=value, with a name out of: kind, text, events,",
+        ),
+        (["--replay", "/nowhere/x"], "/nowhere/x: No such file or directory"),
+        (["--limit", "concurrent=0"], "limit: concurrent=0: concurrent is a number above 0"),
+        (["--port", "80", "--replica", "speed=1"], "port: with replicas, each replica has a port of its own: write"),
+        (["--port", "x"], "argument --port: invalid int value: 'x'"),
+    ],
+)
+def test_a_wrong_option_is_named(
+    started: Started, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        program.main(arguments)
+    assert caught.value.code == 2
+    shown = " ".join(capsys.readouterr().err.split())
+    assert shown.startswith(f"{USAGE} simulator: error: {message}")
+    assert not started.settings
+
+
+def test_a_port_that_cannot_be_used_is_named(started: Started, capsys: pytest.CaptureFixture[str]) -> None:
+    started.error = OSError(98, "Address already in use")
+    with pytest.raises(SystemExit):
+        program.main(["--port", "81"])
+    shown = " ".join(capsys.readouterr().err.split())
+    assert shown == f"{USAGE} simulator: error: cannot listen on 127.0.0.1:81: Address already in use"
+
+
+# --- the process ---
+
+
+class Stop(Exception):
+    pass
+
+
+def test_the_child_gets_every_option(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    recording = tmp_path / "recording.jsonl"
+    recording.write_text(EXCHANGE)
+    commands: list[tuple[list[str], dict[str, Any]]] = []
+
+    def popen(command: list[str], **options: Any) -> None:
+        commands.append((command, options))
+        raise Stop
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    with pytest.raises(Stop), open_simulator():
+        pass
+    with (
+        pytest.raises(Stop),
+        open_simulator(
+            "events=5", host="h", port=81, journal=3, replay=str(recording), pace=2.5,
+            limits=[Limit(concurrent=2), "requests-per-minute=6"], batch="step=0.5",
+        ),
+    ):  # fmt: skip
+        pass
+    with pytest.raises(Stop), open_simulator(replicas=["speed=2", "fail=1"]):
+        pass
+    folder = os.path.dirname(os.path.realpath(process_module.__file__))
+    start = [sys.executable, "-P", "-c", process_module._BOOT, folder]  # pyright: ignore[reportPrivateUsage]
+    piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "start_new_session": True}
+    plain = [
+        "--host", "127.0.0.1", "--port", "0", "--journal", "256", "--default", "", "--child", "--replay", "",
+        "--pace", "1.0", "--batch", "",
+    ]  # fmt: skip
+    full = [
+        "--host", "h", "--port", "81", "--journal", "3", "--default", "events=5", "--child",
+        "--replay", str(recording), "--pace", "2.5", "--batch", "step=0.5", "--limit=concurrent=2",
+        "--limit=requests-per-minute=6",
+    ]  # fmt: skip
+    assert commands == [
+        ([*start, *plain], piped),
+        ([*start, *full], piped),
+        ([*start, *plain, "--replica=speed=2", "--replica=fail=1"], piped),
+    ]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"replay": "/nowhere"}, {"limits": ["x"]}, {"batch": "x"}, {"replicas": ["x"]}, {"port": 1, "replicas": [""]}],
+)
+def test_wrong_options_start_no_process(monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
+    monkeypatch.setattr(subprocess, "Popen", None)
+    with pytest.raises(ValueError, match=r"nowhere|limit|batch|replica"), open_simulator(**options):
+        pass
+
+
+def child(code: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-S", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def announced(code: str) -> Simulator:
+    process = child(code)
+    try:
+        return process_module._announced(process)  # pyright: ignore[reportPrivateUsage]
+    finally:
+        process_module._stop(process)  # pyright: ignore[reportPrivateUsage]
+        assert process.returncode is not None
+
+
+def test_the_address_may_come_in_pieces() -> None:
+    simulator = announced(
+        "import sys; print('[\"h\", ', end='', flush=True); sys.stderr.flush(); print('[81, 82]]', flush=True);"
+        "sys.stdin.read()"
+    )
+    first = Simulator("h", 81, simulator.pid)
+    assert simulator == Simulator("h", 81, simulator.pid, (first, Simulator("h", 82, simulator.pid)))
+
+
+def test_a_child_that_ends_at_once_shows_what_it_printed() -> None:
+    with pytest.raises(SimulatorError) as caught:
+        announced("print('oh no', end='')")
+    assert str(caught.value) == "the simulator ended during its start; its output: b'oh no'"
+
+
+def test_a_child_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_module, "START_SECONDS", 0.05)
+    with pytest.raises(SimulatorError) as caught:
+        announced("import sys; sys.stdin.read()")
+    assert str(caught.value) == "the simulator did not start within 0.05 s"
+
+
+WAITS = "import signal, sys; {first}; print('ready', flush=True); [signal.pause() for _ in iter(int, 1)]"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the platform has other signals")
+@pytest.mark.parametrize(
+    ("first", "ended"), [("pass", signal.SIGTERM), ("signal.signal(signal.SIGTERM, signal.SIG_IGN)", signal.SIGKILL)]
+)
+def test_a_child_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch, first: str, ended: signal.Signals) -> None:
+    monkeypatch.setattr(process_module, "STOP_SECONDS", 0.05)
+    process = child(WAITS.format(first=first))
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    process_module._stop(process)  # pyright: ignore[reportPrivateUsage]
+    assert process.returncode == -ended
+    assert (process.stdin.closed, process.stdout.closed) == (True, True)
+
+
+def test_start_and_end_have_these_limits() -> None:
+    assert (process_module.START_SECONDS, process_module.STOP_SECONDS) == (20.0, 5.0)
+
+
+# --- a simulator in a thread, and its limits ---
+
+
+def test_a_thread_gets_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Sequence[Settings]] = []
+
+    def servers(settings: Sequence[Settings]) -> None:
+        seen.append(settings)
+        raise Stop
+
+    monkeypatch.setattr(process_module, "_servers", servers)
+    with pytest.raises(Stop), open_simulator_thread():
+        pass
+    with (
+        pytest.raises(Stop),
+        open_simulator_thread("events=5", host="h", port=81, limits=["concurrent=2"], batch="step=0.5"),
+    ):
+        pass
+    with pytest.raises(Stop), open_simulator_thread(replicas=["speed=2"]):
+        pass
+    service = ServiceSettings(knobs=Knobs(events=5), limits=(Limit(concurrent=2),), batch=BatchModel(step=0.5))
+    assert seen == [
+        [DEFAULTS],
+        [Settings(host="h", port=81, service=service)],
+        [Settings(service=ServiceSettings(replica=Replica(speed=2.0)))],
+    ]
+
+
+def test_the_threads_of_all_replicas_end_with_the_block() -> None:
+    def threads() -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if thread.name == "simulator"]
+
+    with open_simulator_thread("events=1", replicas=["speed=1", "speed=2", "speed=3"]) as simulator:
+        assert [thread.daemon for thread in threads()] == [True, True, True]
+        assert [ask(replica).whole for replica in simulator.replicas] == [True, True, True]
+        assert [replica.replicas for replica in simulator.replicas] == [(), (), ()]
+        assert {(replica.host, replica.pid) for replica in simulator.replicas} == {("127.0.0.1", os.getpid())}
+        assert simulator.port == simulator.replicas[0].port
+    assert threads() == []
+    for replica in simulator.replicas:
+        with pytest.raises(OSError, match="refused"):
+            ask(replica)
+
+
+def test_limits_are_changed_and_counted_from_outside() -> None:
+    with open_simulator_thread("events=3", limits=[Limit(server="groq", requests_per_minute=2)]) as simulator:
+        assert [ask(simulator).status for _ in range(3)] == [200, 200, 429]
+        none = {"requests": 0.0, "input_tokens": 0.0, "output_tokens": 0.0, "tokens": 0.0}
+        used = {"requests": 2.0, "input_tokens": 4.0, "output_tokens": 6.0, "tokens": 10.0}
+        assert simulator.limit_counts() == [LimitCounts(2, 1, {"requests": 1}, used)]
+        simulator.change_limits(["server=groq requests-per-minute=60000000", Limit(key="k", concurrent=1)])
+        assert ask(simulator).status == 200
+        used = {"requests": 3.0, "input_tokens": 6.0, "output_tokens": 9.0, "tokens": 15.0}
+        assert simulator.limit_counts() == [LimitCounts(3, 1, {"requests": 1}, used), LimitCounts(0, 0, {}, none)]
+        page = get(simulator, "/sim/limits")
+        assert isinstance(page, list)
+        assert [limit["limit"] for limit in page] == [
+            "server=groq requests-per-minute=60000000.0",
+            "key=k concurrent=1",
+        ]
+        with pytest.raises(KnobError, match="limit"):
+            simulator.change_limits(["speed=1"])
+        assert len(simulator.limit_counts()) == 2
+        assert statistics(simulator)["connections"] == 1
