@@ -94,6 +94,71 @@ def test_late_messages_lower_no_total() -> None:
     assert (one.lease.allowed, one.lease.most) == (100, 100)
 
 
+def test_a_gift_is_half_of_a_holder_s_part_or_what_a_call_needs() -> None:
+    keeper = AmountKeeper(1000)
+    assert keeper.report(AmountReport("a", needed=10, wanted=2000)) == Gift("a", 500, 1000)
+    assert keeper.report(AmountReport("b", needed=10, wanted=2000)) == Gift("b", 125, 1000)
+    assert keeper.report(AmountReport("b", 125, 20, needed=200, wanted=2000)) == Gift("b", 325, 1000)
+    assert keeper.report(AmountReport("a", 500, 30)) == Gift("a", 500, 980)
+    assert (keeper.counted, keeper.used, keeper.free) == (825, 50, 175)
+    assert keeper.report(AmountReport("b", 325, 20, needed=175, wanted=175)) == Gift("b", 500, 970), "all that is free"
+    assert keeper.free == 0
+
+
+def test_a_holder_returns_nothing_while_its_gift_is_on_its_way() -> None:
+    keeper = AmountKeeper(100)
+    keeper.report(AmountReport("a", needed=60, wanted=60))
+    assert keeper.report(AmountReport("b", needed=50, wanted=50)) == Gift("b", 0, 100)
+    assert keeper.report(AmountReport("c", needed=45, wanted=45)) == Gift("c", 0, 100, recalled=True), "b waits longer"
+    assert keeper.report(AmountReport("a", 0, 0)) == Gift("a", 60, 100)
+    assert keeper.report(AmountReport("a", 60, 5)) == Gift("a", 60, 100, recalled=True)
+    assert keeper.report(AmountReport("a", 60, 5, 50)) == Gift("a", 60, 100, recalled=True)
+    assert keeper.report(AmountReport("c", needed=45, wanted=45)) == Gift("c", 0, 95, recalled=True)
+    assert keeper.report(AmountReport("b", needed=50, wanted=50)) == Gift("b", 50, 95)
+    assert keeper.report(AmountReport("c", needed=0)) == Gift("c", 0, 95), "nobody needs more"
+    assert keeper.report(AmountReport("a", 60, 5, 50)) == Gift("a", 60, 100)
+
+
+def test_a_holder_that_needed_more_and_ends_is_not_waited_for() -> None:
+    keeper = AmountKeeper(100)
+    for holder in "ab":
+        keeper.report(AmountReport(holder, needed=200))
+    keeper.settle("a", 0)
+    keeper.lose("b")
+    keeper.lose("unknown")
+    assert keeper.report(AmountReport("c", needed=60, wanted=60)) == Gift("c", 60, 100)
+
+
+def test_what_ends_with_more_than_it_was_given_is_counted() -> None:
+    keeper = AmountKeeper(100, used=10)
+    keeper.report(AmountReport("a", needed=20, wanted=20))
+    keeper.report(AmountReport("a", 20, 25))
+    assert (keeper.counted, keeper.used, keeper.free) == (35, 35, 65)
+    keeper.report(AmountReport("a", 20, 5, 90))
+    assert (keeper.counted, keeper.used) == (35, 35), "more than was given cannot be returned"
+    keeper.lose("a")
+    assert (keeper.counted, keeper.used, keeper.lost) == (35, 35, 0)
+    keeper.settle("a", 15)
+    assert (keeper.counted, keeper.used, keeper.lost) == (35, 35, 0), "an earlier report is not forgotten"
+
+
+def test_a_holder_reports_what_its_calls_need_beyond_what_it_has() -> None:
+    one = AmountHolder("a")
+    one.lease.needed, one.lease.wanted = 50, 80
+    one.receive(Gift("a", 20, 1000))
+    assert one.report() == AmountReport("a", 20, 0, 0, 30, 60)
+    one.receive(Gift("a", 60, 1000))
+    assert one.report() == AmountReport("a", 60, 0, 0, 0, 0), "it has enough for the next one"
+    one.lease.needed, one.lease.wanted, one.lease.taken = 0, 30, 60
+    assert one.report() == AmountReport("a", 60, 0, 0, 0, 0)
+    one.lease.needed, one.lease.wanted = 30, 10
+    assert one.report() == AmountReport("a", 60, 0, 0, 30, 30)
+    one.lease.taken, one.lease.spent = 35, 5
+    one.receive(Gift("a", 60, 900, recalled=True))
+    assert (one.lease.allowed, one.lease.most) == (35, 900)
+    assert one.report() == AmountReport("a", 60, 5, 25, 30, 30)
+
+
 def test_the_amount_of_a_dead_holder_counts_as_used() -> None:
     keeper = AmountKeeper(100)
     keeper.report(AmountReport("a", needed=60, wanted=60))

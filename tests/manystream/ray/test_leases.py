@@ -181,6 +181,53 @@ def test_many_slow_holders_do_not_send_on_credit() -> None:
     assert holder.bucket.ready_at(3, 1.9) == math.inf, "the lease ends before"
 
 
+def request(holder: str, now: float, held: int = 0, wanted: float = ALL) -> LeaseRequest:
+    return LeaseRequest(holder, now - 0.5, LeaseNumber(1, held), 0.0, wanted)
+
+
+def test_a_holder_that_wants_little_gets_it_and_its_part_of_the_rest() -> None:
+    keeper = Keeper(100, 0.0)
+    requests = [("a", 0.0, 0, 0.0), ("b", 0.5, 0, 10.0), ("a", 1.0, 1, 0.0), ("b", 1.5, 0, 10.0), ("a", 2.0, 3, 0.0)]
+    found = [keeper.grant(request(*each), each[1]) for each in [*requests, ("b", 2.5, 0, 10.0)]]
+    assert found == [
+        Lease(LeaseNumber(1, count), at, rate)
+        for count, (at, rate) in enumerate([(-0.5, 100), (0.0, 0), (0.5, 45), (1.0, 0), (1.5, 45), (2.0, 55)], 1)
+    ]
+    assert keeper.granted == 100
+
+
+def test_holders_that_want_too_much_divide_the_limit() -> None:
+    keeper = Keeper(100, 0.0)
+    for now in range(4):
+        rates = [
+            keeper.grant(request("a", now, 2 * now - 1, 50.0), now).rate,
+            keeper.grant(request("b", now, 2 * now, 300.0), now).rate,
+        ]
+    assert rates == [33.333333, 66.666666]
+    keeper.change_limit(30)
+    assert keeper.grant(request("c", 3.5), 3.5).rate == 0, "the others use more than the whole limit"
+
+
+def test_a_holder_that_has_ended_wants_nothing() -> None:
+    keeper = Keeper(100, 0.0)
+    for holder in "ab":
+        keeper.grant(request(holder, 0.0, wanted=100.0), 0.0)
+    keeper.release("a")
+    assert keeper.granted == 0
+    assert keeper.grant(request("c", 0.5, wanted=10.0), 0.5).rate == 100 * 10 // 110 + 0.090909
+    assert keeper.grant(request("c", 6.0, 3, 10.0), 6.0).rate == 100, "the leases of both have ended"
+
+
+def test_a_holder_reports_the_lease_that_it_has() -> None:
+    holder = Holder("a", 0.0)
+    assert repr(holder) == "<Holder a 0/s until -inf>"
+    assert holder.ask(7.0, 1.0) == LeaseRequest("a", 1.0, LeaseNumber(0, 0), 0.0, 7.0)
+    holder.receive(Lease(LeaseNumber(2, 3), 1.0, 5.0), 1.5)
+    assert holder.ask(7.0, 4.9) == LeaseRequest("a", 4.9, LeaseNumber(2, 3), 5.0, 7.0)
+    assert holder.ask(7.0, 5.0) == LeaseRequest("a", 5.0, LeaseNumber(2, 3), 0.0, 7.0)
+    assert repr(holder) == "<Holder a 5/s until 5.000>"
+
+
 def test_a_holder_with_a_negative_wish_gets_its_part_of_the_rest() -> None:
     assert renew(Keeper(100, 0.0), Holder("a", 0.0), 0.0, wanted=-5.0) == 100
 

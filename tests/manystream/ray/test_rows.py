@@ -175,8 +175,8 @@ def test_columns_are_refused_with_what_to_do() -> None:
         (
             ["finish_reason", "prompt", "usage", "error", "text"],
             False,
-            "the rows have 'text' and 'error' and 'usage' and 'finish_reason' already, which answers add: rename or drop"
-            " the column",
+            "the rows have 'text' and 'error' and 'usage' and 'finish_reason' already, which answers add: rename or"
+            " drop the column",
         ),
     ):
         with pytest.raises(AskError) as caught:
