@@ -14,7 +14,7 @@ from manystream.transport.coalescing import LONGEST_PAUSE
 from manystream.transport.connection_state import State
 from manystream.transport.errors import Phase, TransportError
 from manystream.transport.http1 import Connection
-from manystream.transport.pool import Pool, PoolLimits
+from manystream.transport.pool import ConnectionWatch, Pool, PoolLimits
 from manystream.transport.task_loop import make_loop
 from manystream.transport.timers import Timers
 from manystream.transport.trio_backend import TrioBackend
@@ -91,7 +91,7 @@ class Rig:
 
 
 @asynccontextmanager
-async def open_rig(limits: PoolLimits | None = None) -> AsyncGenerator[Rig, None]:
+async def open_rig(limits: PoolLimits | None = None, watch: ConnectionWatch | None = None) -> AsyncGenerator[Rig, None]:
     rig = Rig()
     async with trio.open_nursery() as nursery:
         loop = make_loop(nursery)
@@ -99,7 +99,7 @@ async def open_rig(limits: PoolLimits | None = None) -> AsyncGenerator[Rig, None
         backend = TrioBackend(nursery)
         loop.start(backend)
         timers.start(backend)
-        rig.pool = Pool(backend, loop, timers, rig.dial, limits or PoolLimits())  # type: ignore[attr-defined]
+        rig.pool = Pool(backend, loop, timers, rig.dial, limits or PoolLimits(), watch)  # type: ignore[attr-defined]
         try:
             yield rig
         finally:

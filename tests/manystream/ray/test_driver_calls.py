@@ -354,3 +354,20 @@ async def test_a_batch_that_is_stopped_does_not_report_its_input(tmp_path: Path,
     _, cluster = await run(tmp_path, happen, input=broken(), made=made)
     assert cluster.log[2:] == [(1 / 16, "call", 0, 2, "q1", "q2", "q3"), (2.125, "kill", 0)]
     assert cluster.ticks == 34, "it has waited 2 seconds for the last replies"
+
+
+@pytest.mark.trio
+async def test_a_batch_that_is_stopped_does_not_wait_for_its_input(tmp_path: Path, mock_clock: MockClock) -> None:
+    async def endless() -> AsyncGenerator[list[tuple[int, bytes]], None]:
+        async for some in lines(1):
+            yield some
+        await trio.sleep_forever()
+
+    def happen(cluster: ScriptedCluster) -> Events:
+        if cluster.ticks == 4:
+            made[0][0].stop()
+        return cluster.answer_all()
+
+    made: Made = []
+    batch, cluster = await run(tmp_path, happen, input=endless(), made=made)
+    assert (batch.counters.answered, cluster.log[-1]) == (1, (4 / 16, "kill", 0))

@@ -1,0 +1,66 @@
+"""The waiters of the pool: what their tickets measure, and which of their methods end them."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from manystream.transport.errors import Phase, TransportError
+from manystream.transport.waiting import Host, Ticket, report_failure
+from tests.transport.test_pool import A, Asker
+
+EXHAUSTED = TransportError("no descriptor is left", phase=Phase.CONNECT, exhausted=True)
+
+
+class Phases(Asker):
+    def __init__(self) -> None:
+        super().__init__()
+        self.phases: list[Phase] = []
+
+    def on_phase(self, phase: Phase) -> None:
+        self.phases.append(phase)
+        if phase is Phase.TLS:
+            raise ValueError("a defect")
+
+
+def test_a_ticket_measures_the_tcp_connection() -> None:
+    now, waiter = [10.0], Phases()
+    ticket = Ticket(waiter, Host(A), False, lambda: now[0])
+    assert ticket.connect_seconds() == 0.0
+    ticket.on_phase(Phase.DNS)
+    now[0] = 11.0
+    assert ticket.connect_seconds() == 0.0
+    ticket.on_phase(Phase.CONNECT)
+    now[0] = 11.5
+    assert ticket.connect_seconds() == 0.5
+    ticket.on_phase(Phase.PROXY)
+    now[0] = 13.0
+    ticket.on_phase(Phase.TLS)
+    assert ticket.connect_seconds() == 0.5
+    assert waiter.phases == [Phase.DNS, Phase.CONNECT, Phase.PROXY, Phase.TLS]
+    assert repr(waiter.defect) == "ValueError('a defect')"
+    ticket.waiter = None
+    ticket.on_phase(Phase.SEND)
+    assert waiter.phases[-1] is Phase.TLS
+
+
+def test_a_waiter_learns_its_error_or_the_defect(caplog: pytest.LogCaptureFixture) -> None:
+    waiter, defect = Asker(), ValueError("a defect")
+    report_failure(waiter, EXHAUSTED)
+    assert (waiter.error, waiter.defect) == (EXHAUSTED, None)
+    report_failure(waiter, defect)
+    assert (waiter.error, waiter.defect) == (EXHAUSTED, defect)
+    assert caplog.record_tuples == [
+        ("manystream.transport.pool", logging.ERROR, "dialling raised: a defect in manystream")
+    ]
+
+
+def test_a_waiter_that_raises_is_told_of_its_defect() -> None:
+    class Raising(Asker):
+        def on_connect_failure(self, error: TransportError) -> None:
+            raise ValueError("a defect of the waiter")
+
+    waiter = Raising()
+    report_failure(waiter, EXHAUSTED)
+    assert repr(waiter.defect) == "ValueError('a defect of the waiter')"
