@@ -204,6 +204,7 @@ async def test_sixteen_dials_begin_before_other_tasks_run(monkeypatch: pytest.Mo
         while begun[0] < 40:
             await trio.lowlevel.checkpoint()
             seen.add(begun[0])
+        await rig.settle()
         assert seen - {0} == {16, 32, 40}
 
 
