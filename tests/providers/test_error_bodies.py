@@ -207,10 +207,10 @@ def test_only_the_beginning_of_a_long_page_is_searched() -> None:
     assert in_stream(page + "seen, not seen").message == "seen,"
 
 
-def errors_inside(levels: int, message: str = "why") -> JSON:
+def errors_inside(levels: int, message: str = "why", member: str = "error") -> JSON:
     error: JSON = {"message": message}
     for _ in range(levels):
-        error = {"error": error}
+        error = {member: error}
     return error
 
 
@@ -224,6 +224,8 @@ def texts_inside(levels: int) -> str:
 def test_seven_levels_of_errors_are_read() -> None:
     assert in_stream(errors_inside(6)).message == "why"
     assert in_stream(errors_inside(7)).message == "HTTP 200"
+    assert in_stream(errors_inside(6, member="raw")).message == "why"
+    assert in_stream(errors_inside(7, member="raw")).message == "HTTP 200"
     assert in_stream([errors_inside(5)]).message == "why"
     assert in_stream([errors_inside(6)]).message == "HTTP 200"
     assert in_stream(texts_inside(2)).message == "why"
