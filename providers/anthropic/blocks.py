@@ -25,7 +25,7 @@ from ..json_values import (
 from ..messages import ProviderBlock, ProviderState, RedactedThinking
 from .block_writer import FIRST_PARTY
 
-TOOL_CALL_MEMBERS = frozenset({"type", "id", "name", "input"})
+TOOL_CALL_MEMBERS = frozenset({"type", "id", "name", "input", "cache_control"})
 """Members of a call that `ToolCall` has itself. A call's other members (`caller`, `toolset_name`) are its state."""
 
 NO_ARGUMENTS = "{}"

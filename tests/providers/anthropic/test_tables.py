@@ -28,7 +28,7 @@ TABLES: dict[str, object] = {
     },
     "block_writer.RESULT_KINDS": {"search_result", "tool_reference"},
     "block_writer.DOCUMENT_OPTIONS": ("context", "citations"),
-    "blocks.TOOL_CALL_MEMBERS": {"id", "input", "name", "type"},
+    "blocks.TOOL_CALL_MEMBERS": {"cache_control", "id", "input", "name", "type"},
     "blocks.OPENERS": {
         "text": "BlockReader.open_text",
         "thinking": "BlockReader.open_thinking",
