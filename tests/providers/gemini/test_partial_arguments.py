@@ -220,3 +220,110 @@ def test_a_number_that_is_no_scalar_sets_lost(value: object) -> None:
 
 def test_a_number_beyond_64_bits_is_written_exactly() -> None:
     assert assembled([{"jsonPath": "$.a", "numberValue": 2**70}])[0] == {"a": 2**70}
+
+
+def number(path: str, value: object = 1) -> dict[str, Any]:
+    return {"jsonPath": path, "numberValue": value}
+
+
+def string(path: str, value: str, *, more: bool = False) -> dict[str, Any]:
+    return {"jsonPath": path, "stringValue": value, **({"willContinue": True} if more else {})}
+
+
+TEXTS: dict[str, list[tuple[dict[str, Any], str]]] = {
+    "scalars": [
+        (number("$.a"), '{"a":1'),
+        ({"jsonPath": "$.b", "boolValue": False}, ',"b":false'),
+        ({"jsonPath": "$.c", "nullValue": None}, ',"c":null'),
+        ({"jsonPath": "$.d", "nullValue": "NULL_VALUE", "numberValue": None}, ',"d":null'),
+        (string("$.e", 'x"'), ',"e":"x\\""'),
+        (number("$['f g']", 0.5), ',"f g":0.5'),
+        ({}, "}"),
+    ],
+    "a string in pieces": [
+        (string("$.a", "x", more=True), '{"a":"x'),
+        (string("$.a", "", more=True), ""),
+        ({"jsonPath": "$.a"}, ""),
+        (string("$.a", "y", more=True), "y"),
+        (string("$.a", "z"), 'z"'),
+        ({}, "}"),
+    ],
+    "a string that another place ends": [
+        (string("$.a", "x", more=True), '{"a":"x'),
+        (string("$.b", "y", more=True), '","b":"y'),
+        (number("$.c"), '","c":1'),
+        ({}, "}"),
+    ],
+    "a string that is never ended": [(string("$.a[0]", "x", more=True), '{"a":["x'), ({}, '"]}')],
+    "containers": [
+        (number("$.a.b[1].c"), '{"a":{"b":[null,{"c":1'),
+        (number("$.a.b[1].d"), ',"d":1'),
+        (number("$.a.b[4]"), "},null,null,1"),
+        (number("$.a.e"), '],"e":1'),
+        (number("$.f[0][0]"), '},"f":[[1'),
+        (number("$.f[0][1]"), ",1"),
+        (number("$.f[1][0]"), "],[1"),
+        ({}, "]]}"),
+    ],
+    "late pieces": [
+        (number("$.a.x"), '{"a":{"x":1'),
+        (number("$.b"), '},"b":1'),
+        (string("$.a.y", "l", more=True), ""),
+        (string("$.a.y", "ate", more=True), ""),
+        (number("$.b", 2), ""),
+        (number("$.c"), ',"c":1'),
+        (number("$.a.z[1]"), ""),
+        ({}, ',"a":{"x":1,"y":"late","z":[null,1]},"b":2}'),
+    ],
+    "a late item": [
+        (number("$.a[1]"), '{"a":[null,1'),
+        (number("$.a[0]", 5), ""),
+        (number("$.a[2]", 7), ""),
+        ({}, '],"a":[5,1,7]}'),
+    ],
+    "a value where a container is": [
+        (number("$.a.b"), '{"a":{"b":1'),
+        (number("$.a[0]"), ""),
+        ({}, '},"a":[1]}'),
+    ],
+}
+
+
+@pytest.mark.parametrize("pieces", TEXTS.values(), ids=TEXTS)
+def test_each_piece_gives_its_text_at_once(pieces: list[tuple[dict[str, Any], str]]) -> None:
+    arguments = PartialArguments()
+    *added, (_, end) = pieces
+    assert [arguments.add(piece) for piece, _ in added] == [text for _, text in added]
+    assert (arguments.close(), arguments.lost) == (end, False)
+
+
+def test_a_path_has_at_most_64_steps_and_nine_digits() -> None:
+    assert path_steps("$" + ".a" * 64) == ("a",) * 64
+    assert path_steps("$" + ".a" * 65) is None
+    assert path_steps("$.a[999999999]") == ("a", 999_999_999)
+    assert path_steps("$.a[1000000000]") is None
+    assert path_steps("$.a['']") == ("a", "")
+
+
+ALLOWANCES: list[tuple[list[dict[str, Any]], bool]] = [
+    ([number("$.a[6]")], False),
+    ([number("$.a[7]")], True),
+    ([number("$.a[4][5]")], False),
+    ([number("$.a[5][5]")], True),
+    ([number("$.a[0]"), number("$.a[13]")], False),
+    ([number("$.a[0]"), number("$.a[15]")], True),
+    ([string("$.a", "x" * 10), number("$.b[20]")], False),
+    ([string("$.a", "x" * 10), number("$.b[21]")], True),
+    ([number("$.a[6]"), number("$.b[6]")], False),
+    ([number("$.a[5]"), number("$.b[7]")], False),
+    ([number("$.a[6]"), number("$.b[7]")], True),
+    ([number("$.a.x"), number("$.b"), number("$.a.y[17]")], False),
+    ([number("$.a.x"), number("$.b"), number("$.a.y[18]")], True),
+    ([number("$.a.x"), number("$.b"), number("$.a.y[9]"), number("$.a.z[16]")], False),
+    ([number("$.a.x"), number("$.b"), number("$.a.y[9]"), number("$.a.z[19]")], True),
+]
+
+
+@pytest.mark.parametrize(("pieces", "lost"), ALLOWANCES)
+def test_a_path_may_create_one_null_for_each_received_character(pieces: list[dict[str, Any]], lost: bool) -> None:
+    assert text_of(pieces)[1].lost is lost
