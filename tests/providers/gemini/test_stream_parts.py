@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from manystream.providers.events import Done, FinishReason, TextDelta, ToolCallDelta, ToolCallDone, ToolCallStart
+from manystream.providers.gemini.stream import has_only_text
 from manystream.providers.messages import File, Image, ProviderBlock, ProviderState, Text, ToolCall
 from manystream.providers.usage import Usage
 from tests.providers.gemini.wire import part_chunk, signed, stream, stream_text, text_chunk
@@ -189,3 +190,29 @@ def test_images_and_files_are_blocks() -> None:
 )
 def test_an_unreadable_file_or_a_thought_image_is_kept_raw(part: dict[str, Any]) -> None:
     assert stream(part_chunk(part, finish="STOP")).response.content == [ProviderBlock("google", part)]
+
+
+THOUGHT: dict[str, Any] = {"text": "a", "thought": True}
+
+
+@pytest.mark.parametrize(
+    ("chunk", "expected"),
+    [
+        (text_chunk("a"), True),
+        (text_chunk("a", usageMetadata={"promptTokenCount": 1}, createTime="now"), True),
+        (part_chunk(THOUGHT), True),
+        ({"candidates": [{"content": {"parts": [{"text": "a"}]}}]}, True),
+        (text_chunk("a", promptFeedback={}), False),
+        (part_chunk({"text": "a"}, finish="STOP"), False),
+        (part_chunk({"text": "a"}, {"text": "b"}), False),
+        (part_chunk(), False),
+        (part_chunk({"text": "a", "thoughtSignature": "s"}), False),
+        (part_chunk({"functionCall": {}}), False),
+        ({"candidates": [{"content": {"parts": [{"text": "a"}]}, "index": 1}]}, False),
+        ({"candidates": text_chunk("a")["candidates"] * 2}, False),
+        ({"candidates": []}, False),
+        ({}, False),
+    ],
+)
+def test_a_chunk_with_one_text_is_known_as_such(chunk: dict[str, Any], expected: bool) -> None:
+    assert has_only_text(chunk) is expected
