@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import cast
 
 import manystream as ms
-from manystream.batch import BatchBudget, Counters, LineError, Shard
+from manystream.batch import BatchBudget, Counters, Item, LineError, Shard
 from manystream.batch.intake import Intake
 from manystream.batch.model_choice import ModelChoice, OneModel
 from manystream.batch.run import answer_record, failure_record, target_of
@@ -17,7 +17,7 @@ from manystream.cost import Cost, Unpriced
 from manystream.engine.completion import AttemptRecord, Completion, Timings
 from manystream.providers.errors import ErrorCategory, ProviderError
 
-ITEM = ms.batch.Item(7, "q7", ms.Request("sim/m", [ms.Message.user("hello")]), 90)  # type: ignore[attr-defined]
+ITEM = Item(7, "q7", ms.Request("sim/m", [ms.Message.user("hello")]), 90)
 USAGE = ms.Usage(10, 20, 5, 4, 3, 35)
 COST = Cost("USD", Decimal(1), Decimal(0), Decimal(0), Decimal(2), Decimal(0), Decimal("0.5"), "m", "p")
 
@@ -39,7 +39,7 @@ def failed(category: ErrorCategory = ErrorCategory.SERVER, message: str = "no", 
 
 def test_the_record_of_an_answer_with_everything() -> None:
     response = ms.Response(
-        [ms.Thinking("hm"), ms.Text("y"), ms.Text("es"), ms.ToolCall("c", "f", {"a": 1})],
+        [ms.Thinking("hm"), ms.Text("y"), ms.Text("es"), ms.ToolCall("c", "f", '{"a":1}')],
         ms.FinishReason.TOOL_USE,
         usage=USAGE,
         model="m-1",
@@ -55,7 +55,7 @@ def test_the_record_of_an_answer_with_everything() -> None:
         "model": "m-1",
         "text": "yes",
         "thinking": "hm",
-        "tool_calls": [{"id": "c", "name": "f", "arguments": {"a": 1}, "complete": True}],
+        "tool_calls": [{"id": "c", "name": "f", "arguments": '{"a":1}', "complete": True}],
         "finish_reason": "tool_use",
         "usage": {
             "input_tokens": 10,
