@@ -188,6 +188,16 @@ def test_accepted_calls_of_a_second_raise_it_by_five_percent() -> None:
     assert learned.bucket.capacity == learned.rate
 
 
+def test_the_growth_of_a_part_of_a_second_is_a_part() -> None:
+    learned = LearnedBucket(100, 1, 0)
+    learned.accept(1, math.inf, 0.1)
+    assert learned.rate == pytest.approx(100.5)
+    learned.give_back(500, 0.1)
+    level = learned.bucket.level
+    learned.accept(1, math.inf, 0.1)
+    assert (learned.rate, learned.bucket.level) == (pytest.approx(100.5), level), "no time has passed"
+
+
 def test_a_learned_rate_grows_to_its_ceiling_and_fills_before() -> None:
     learned = LearnedBucket(100, 200, 0)
     learned.bucket.take(0, 1)
