@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 import manystream as ms
 from manystream.bench.latency import SHIFT
-from manystream.cli.demo_streams import MIXTURE, DemoStream, Recipe, plan_streams, stamp_differences
+from manystream.cli import demo_streams
+from manystream.cli.demo_streams import (
+    MIXTURE,
+    Counters,
+    DemoStream,
+    Recipe,
+    plan_streams,
+    shortened,
+    stamp_differences,
+)
 
 EVENTS = 12
 
@@ -151,3 +161,122 @@ def test_neighbouring_streams_have_different_texts() -> None:
     _, streams = plan_streams(48, ["a", "b"], seconds=1, rate=50)
     plain = [stream for stream in streams if stream.recipe == replace(MIXTURE[3])]
     assert len({stream.expected().text for stream in plain}) == len({stream.prompt for stream in plain}) > 1
+
+
+def test_the_request_of_a_stream() -> None:
+    (counters, _), streams = plan_streams(6, ["anthropic", "gemini"], seconds=2, rate=12.5)
+    stream = streams[4]
+    assert (stream.name, stream.counters, stream.recipe) == ("anthropic stream 2", counters, MIXTURE[2])
+    assert stream.request == ms.Request(
+        "anthropic/demonstration",
+        [ms.Message.user("demonstration 0")],
+        extra_headers={"x-simulate": "kind=mixed,calls=2,events=25,rate=12.5,stamp=1"},
+        timeouts=ms.Timeouts(first_byte=30.0, idle=30.0, total=32.0),
+        retry=ms.Retry(max_attempts=1),
+    )
+    assert streams[2].directive == "kind=thinking,calls=0,events=25,rate=12.5,text=unicode"
+    assert (stream.text, stream.thinking, stream.calls, stream.ended) == ([], [], [], None)
+    assert (stream.events_after_end, stream.completions) == (0, [])
+
+
+def test_a_stream_has_at_least_one_event_and_one_of_five_texts() -> None:
+    _, streams = plan_streams(36, ["a"], seconds=0.1, rate=1)
+    assert streams[0].directive == "kind=text,calls=0,events=1,rate=1,stamp=1"
+    assert [streams[number].prompt[-1] for number in (0, 5, 6, 23, 24, 29, 30, 35)] == [*"00134400"]
+
+
+def test_counters_begin_at_zero() -> None:
+    counters = Counters("a")
+    assert (counters.started, counters.completed, counters.errors, counters.events) == (0, 0, 0, 0)
+    counters.started, counters.completed = 5, 2
+    assert counters.open == 3
+
+
+@pytest.mark.parametrize("age", [0, 16383, 16384, 4294950912, 4294967295, 4294967296, 4294967296 * 2])
+def test_a_latency_is_counted_in_its_bucket(age: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo_streams, "time", SimpleNamespace(monotonic_ns=lambda: 10**12 + age))
+    stream = stream_of(Recipe("text", stamped=True))
+    stream.on_stamped_event(ms.TextDelta(0, f"{10**12:020d} "))
+    expected = {0: 0, 16383: 0, 16384: 1, 4294950912: 262143, 4294967295: 262143}
+    assert dict(stream.counters.window) == {expected.get(age, 262144): 1}
+    assert (stream.counters.events, stream.text) == (1, [f"{10**12:020d} "])
+
+
+@pytest.mark.parametrize(
+    ("kind", "begin"),
+    [
+        ("thinking", "thinking: received '"),
+        ("tool calls", "tool calls: received ["),
+        ("text of the response", "the response's text: received '"),
+        ("thinking of the response", "the response's thinking: received 'else', but '"),
+        ("tool calls of the response", "the response's tool calls: received [], but ["),
+        ("finish reason", "the finish reason: received <FinishReason.STOP: 'stop'>, but <FinishReason.TOOL_USE: '"),
+    ],
+)
+def test_one_difference_is_one_line(kind: str, begin: str) -> None:
+    stream = stream_of(MIXTURE[5])
+    assert play(stream, events_of(stream)) == []
+    (completion,) = stream.completions
+    assert completion.response is not None
+    thinking, text, *calls = completion.response.content
+    if kind == "thinking":
+        stream.thinking.append("x")
+    elif kind == "tool calls":
+        stream.calls[0][1].append("x")
+    elif kind == "text of the response":
+        completion.response.content = [thinking, ms.Text("else"), *calls]
+    elif kind == "thinking of the response":
+        completion.response.content = [ms.Thinking("else"), text, *calls]
+    elif kind == "tool calls of the response":
+        completion.response.content = [thinking, text]
+    else:
+        completion.response.finish_reason = ms.FinishReason.STOP
+    (found,) = stream.differences()
+    assert found.startswith(begin)
+    assert found.endswith(" was sent")
+
+
+def test_a_wrong_text_differs_from_what_was_sent_alone() -> None:
+    stream = stream_of(MIXTURE[3])
+    events = [
+        ms.TextDelta(event.index, "x") if isinstance(event, ms.TextDelta) else event for event in events_of(stream)
+    ]
+    (found,) = play(stream, events)
+    assert found.startswith("text: received 'xxxxxxxxxxxx', but '")
+
+
+def test_stamps_out_of_order_are_listed_with_other_differences() -> None:
+    stream = stream_of(Recipe("text", stamped=True))
+    events = events_of(stream)
+    events[1], events[2] = events[2], events[1]
+    del events[-1]
+    assert play(stream, events) == ["ended with None and 0 events after it", "stamps are out of order"]
+
+
+def test_a_stream_without_an_answer_has_failed() -> None:
+    stream = stream_of(MIXTURE[0])
+    stream.on_completion(ms.Completion(success=True))
+    assert stream.differences() == ["failed: without an answer"]
+    assert (stream.counters.completed, stream.counters.errors) == (1, 0)
+
+
+def test_an_error_is_the_end_of_a_stream() -> None:
+    stream = stream_of(MIXTURE[3])
+    error = ms.Error(ms.ProviderError("cut", category=ms.ErrorCategory.NETWORK))
+    stream.on_event(error)
+    stream.on_event(ms.ToolCallDelta(0, "{}"))
+    assert (stream.ended, stream.events_after_end, stream.counters.events) == (error, 1, 2)
+
+
+def test_arguments_of_an_unknown_call_are_a_defect() -> None:
+    stream = stream_of(MIXTURE[5])
+    stream.on_event(ms.ToolCallStart(3, "id", "name"))
+    stream.on_event(ms.ToolCallDelta(3, "{}"))
+    assert stream.calls == [(ms.ToolCallStart(3, "id", "name"), ["{}"])]
+    with pytest.raises(ValueError, match=r"^arguments for block 4, which is not a tool call$"):
+        stream.on_event(ms.ToolCallDelta(4, "{}"))
+
+
+def test_long_values_are_cut() -> None:
+    assert shortened("x" * 118) == "'" + "x" * 118 + "'"
+    assert shortened("x" * 119) == "'" + "x" * 99 + "… (121 characters)"
