@@ -198,6 +198,15 @@ def test_lines_without_an_answer_are_status_1(run: Run, batches: Batches, counte
     assert out.startswith(f"{counters.answered} answered in 2.0 s")
 
 
+@pytest.mark.parametrize(
+    "counters",
+    [Counters(failed=1, failed_before=1), Counters(failed_before=1, invalid=1), Counters(invalid=1, unpaid=1)],
+)
+def test_lines_of_two_kinds_are_status_1_too(run: Run, batches: Batches, counters: Counters) -> None:
+    batches.counters = counters
+    assert run(*TARGET)[0] == 1
+
+
 def test_a_spent_budget_is_reported_with_the_lines_left(run: Run, batches: Batches) -> None:
     batches.counters.unpaid = 1
     batches.counters.budget = 1.0
