@@ -1,0 +1,44 @@
+"""The provider for a base URL and a dialect: its class, and the key that it gets."""
+
+from __future__ import annotations
+
+import pytest
+
+from manystream.cli.addresses import provider_at
+from manystream.cli.errors import CommandError
+from manystream.providers.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
+
+HOME = {"HOME": "/nonexistent", "MANYSTREAM_CREDENTIALS": ""}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "kind"),
+    [
+        ("openai-chat", OpenAIChat),
+        ("openai-responses", OpenAIResponses),
+        ("anthropic", Anthropic),
+        ("gemini", Gemini),
+    ],
+)
+@pytest.mark.parametrize(
+    ("url", "environment", "key"),
+    [
+        ("http://127.0.0.1:1/v1", HOME, "any"),
+        ("http://localhost/v1", HOME | {"OPENAI_API_KEY": "", "ANTHROPIC_API_KEY": "", "GEMINI_API_KEY": ""}, "any"),
+        (
+            "http://127.0.0.1:1/v1",
+            HOME | {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k", "GEMINI_API_KEY": "k"},
+            None,
+        ),
+        ("http://10.0.0.5/v1", HOME, None),
+    ],
+)
+def test_a_server_on_this_machine_gets_any_key(
+    dialect: str, kind: type[Provider], url: str, environment: dict[str, str], key: str | None
+) -> None:
+    provider = provider_at(url, dialect, environment)
+    assert (type(provider), provider.base_url, provider.api_key) == (kind, url, key)
+
+
+def test_an_error_of_a_command_is_status_1_unless_it_says_otherwise() -> None:
+    assert (CommandError("x").status, CommandError("x", status=2).status, str(CommandError("x"))) == (1, 2, "x")
