@@ -121,6 +121,114 @@ def test_a_slow_tick_is_forgotten_after_the_window(loop: PollerLoop, readers: li
     assert loop.lag < HELD_UP_SECONDS
 
 
+def test_a_slow_tick_is_remembered_for_a_whole_window(loop: PollerLoop, readers: list[Reader], clock: Clock) -> None:
+    readers[1].peer.send(b"x")
+    loop.tick()
+    for seconds in (1.1, 0.3, 0.3, 0.3):
+        assert (loop.culprit, loop.lag) == ("call 2", pytest.approx(0.2))
+        clock.now += seconds
+        readers[0].peer.send(b"x")
+        loop.tick()
+    assert (loop.culprit, loop.lag) == ("call 2", pytest.approx(0.2)), "the next window has not ended yet"
+    clock.now += 0.2
+    readers[0].peer.send(b"x")
+    loop.tick()
+    assert (loop.culprit, loop.lag) == ("", pytest.approx(0.001))
+
+
+@pytest.mark.parametrize(("seconds", "culprit"), [(0.005, ""), (0.006, "call 1")])
+def test_more_than_five_milliseconds_are_slow(
+    seconds: float, culprit: str, loop: PollerLoop, readers: list[Reader], clock: Clock
+) -> None:
+    clock.now = 0.0
+    readers[0].act = lambda: setattr(clock, "now", seconds)
+    readers[0].peer.send(b"x")
+    loop.tick()
+    assert (loop.lag, loop.culprit) == (seconds, culprit)
+
+
+def test_a_tick_is_counted_if_it_serves_a_connection(loop: PollerLoop, readers: list[Reader], clock: Clock) -> None:
+    assert (loop.tick(), loop.ticks, loop.now) == (0, 0, 0.0)
+    readers[0].peer.send(b"x")
+    assert (loop.tick(), loop.ticks, loop.now) == (1, 1, 100.0)
+
+
+def test_a_defect_ends_its_connection_only(
+    loop: PollerLoop, readers: list[Reader], caplog: pytest.LogCaptureFixture
+) -> None:
+    ended: list[str] = []
+
+    def fail() -> None:
+        ended.append("raised")
+        raise ValueError("a defect")
+
+    readers[0].act = fail  # it raises a second time when it is ended
+    for reader in readers[:2]:
+        reader.peer.send(b"x")
+    assert loop.tick() == 2
+    assert ended == ["raised", "raised"]
+    assert [record.getMessage().partition(" <")[0] for record in caplog.records] == ["serving", "ending"]
+    readers[0].peer.send(b"x")
+    readers[1].peer.send(b"x")
+    assert loop.tick() == 1, "the loop watches it no more"
+
+
+def test_a_tick_that_fails_ten_times_in_a_row_is_raised(
+    loop: PollerLoop, readers: list[Reader], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> int:
+        raise OSError(9, "Bad file descriptor")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "tick", fail)
+        assert [loop._guarded_tick() for _ in range(9)] == [0] * 9
+    assert loop._guarded_tick() == 0, "one that succeeds begins the count again"
+    monkeypatch.setattr(loop, "tick", fail)
+    assert [loop._turn() for _ in range(9)] == [-1.0] * 9
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        loop._turn()
+    assert {record.getMessage() for record in caplog.records} == {"a tick of the loop raised: a defect in manystream"}
+    assert len(caplog.records) == 18
+
+
+@pytest.mark.parametrize(("served", "pause"), [(0, -1.0), (1, -1.0), (255, -1.0), (256, 0.0), (300, 0.0)])
+def test_a_full_tick_is_followed_at_once(
+    served: int, pause: float, loop: PollerLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "tick", lambda: served)
+    assert loop._turn() == pause
+
+
+def test_a_connection_that_hangs_up_is_read(loop: PollerLoop, clock: Clock) -> None:
+    log: list[str] = []
+
+    class Both(Reader):
+        def on_readable(self) -> None:
+            log.append("read")
+
+        def on_writable(self) -> None:
+            log.append("write")
+
+    both = Both("call", lambda: None)
+    loop.add(both)
+    loop.watch(both, read=True, write=True)
+    loop.tick()
+    assert log == ["write"]
+    both.peer.send(b"x")
+    loop.tick()
+    assert log == ["write", "write", "read"]
+    loop.watch(both, read=False, write=False)
+    loop.tick()
+    assert log == ["write", "write", "read"]
+    both.peer.close()
+    loop.tick()
+    assert log == ["write", "write", "read", "read"], "errors and hang-ups are reported without being asked for"
+    loop.remove(both)
+    loop.remove(both)
+    assert loop.tick() == 0
+    both.close()
+
+
 @pytest.fixture(params=["epoll", "selector"])
 def poller(request: pytest.FixtureRequest) -> Iterator[Poller]:
     if not hasattr(select, "epoll"):

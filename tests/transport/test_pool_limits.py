@@ -275,10 +275,12 @@ async def test_a_connection_that_cannot_be_watched_is_a_connect_error(monkeypatc
 
 async def test_a_dial_that_ends_after_its_pool_is_closed(caplog: pytest.LogCaptureFixture) -> None:
     async with open_rig() as rig:
+        (kept,) = await idle(rig, 1)
         rig.hold = trio.Event()
-        asker = rig.ask()
+        asker = rig.ask(B)
         await rig.settle()
         rig.pool.drop()
+        assert state(kept) is State.CLOSED
         rig.hold.set()
         await rig.settle()
         assert (asker.connection, str(asker.error)) == (None, "the engine was closed")
