@@ -136,6 +136,18 @@ def test_a_slow_tick_is_remembered_for_a_whole_window(loop: PollerLoop, readers:
     assert (loop.culprit, loop.lag) == ("", pytest.approx(0.001))
 
 
+def test_of_two_equally_slow_ticks_the_later_is_named(loop: PollerLoop, readers: list[Reader], clock: Clock) -> None:
+    clock.now = 0.0
+    readers[0].act = lambda: setattr(clock, "now", 0.5)
+    readers[0].peer.send(b"x")
+    loop.tick()
+    clock.now = 2.0
+    readers[2].act = lambda: setattr(clock, "now", 2.5)
+    readers[2].peer.send(b"x")
+    loop.tick()
+    assert (loop.lag, loop.culprit) == (0.5, "call 3")
+
+
 @pytest.mark.parametrize(("seconds", "culprit"), [(0.005, ""), (0.006, "call 1")])
 def test_more_than_five_milliseconds_are_slow(
     seconds: float, culprit: str, loop: PollerLoop, readers: list[Reader], clock: Clock
