@@ -27,9 +27,8 @@ def read(**arguments: object) -> ms.Request:
 
 def request(**options: Any) -> ms.Request:
     """Return the expected request. `from_anthropic` gives lists where `Request` has empty tuples."""
-    return ms.Request(
-        MODEL, [ms.Message.user("Which river?")], **{"max_output_tokens": 100, "tools": [], "stop": [], **options}
-    )
+    defaults: dict[str, Any] = {"max_output_tokens": 100, "tools": [], "stop": []}
+    return ms.Request(MODEL, [ms.Message.user("Which river?")], **{**defaults, **options})
 
 
 def test_each_option_becomes_its_field() -> None:
@@ -191,6 +190,7 @@ REFUSED: list[tuple[dict[str, object], str]] = [
         {"system": [{"type": "text", "text": "a", "cache_control": {"ttl": "1d"}}]},
         "system[0].cache_control.ttl: must be '5m' or '1h', not '1d'",
     ),
+    ({"tools": 3}, "tools: must be an array, not a number"),
     ({"system": 3}, "system: must be text or a list of blocks"),
     ({"messages": [{"role": "user", "content": 3}]}, "messages[0].content: must be text or a list of blocks"),
     ({"max_tokens": "9"}, "max_tokens: must be a whole number, not text"),
@@ -206,12 +206,13 @@ def test_an_argument_that_cannot_be_read_is_named(arguments: dict[str, object], 
 
 
 def test_errors_about_a_body_begin_with_its_place() -> None:
-    for body, message in (
+    bodies: list[tuple[dict[str, Any], str]] = [
         ({**BASE, "messages": []}, "lines[3].messages: must hold at least one message"),
         ({**BASE, "messages": [{"role": "robot"}]}, "lines[3].messages[0].role: unknown role 'robot'"),
         ({**BASE, "tools": [{"name": "look"}]}, "lines[3].tools[0].input_schema: is missing"),
         ({**BASE, "thinking": {"type": "enabled", "budget_tokens": "9"}}, "lines[3].thinking.budget_tokens: must be"),
-    ):
+    ]
+    for body, message in bodies:
         with pytest.raises(InvalidRequestError) as raised:
             read_body(body, CallOptions(), "lines[3]")
         assert str(raised.value).startswith(message)

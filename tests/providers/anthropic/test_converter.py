@@ -25,8 +25,8 @@ def read(*wire: Any) -> list[ms.Message]:
 
 
 def test_a_users_blocks_are_read_whole() -> None:
-    search = {"type": "search_result", "source": "https://a.example", "title": "t", "content": []}
-    wire = {
+    search: dict[str, Any] = {"type": "search_result", "source": "https://a.example", "title": "t", "content": []}
+    wire: dict[str, Any] = {
         "role": "user",
         "content": [
             {"type": "text", "text": "a", "cache_control": MARK},
@@ -49,7 +49,7 @@ def test_a_users_blocks_are_read_whole() -> None:
             {"type": "container_upload", "file_id": "f"},
         ],
     }
-    source = wire["content"][5]["source"]  # type: ignore[index]
+    source = wire["content"][5]["source"]
     assert read(wire) == [
         ms.Message.user(
             [
@@ -65,7 +65,7 @@ def test_a_users_blocks_are_read_whole() -> None:
                     state=state(context="c", citations={"enabled": True}, source=source),
                 ),
                 ms.File(b"whole", "text/plain", state=state(source={"type": "content", "content": "whole"})),
-                ms.ProviderBlock("anthropic", search),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+                ms.ProviderBlock("anthropic", search),
                 ms.ProviderBlock("anthropic", {"type": "container_upload", "file_id": "f"}),
             ]
         )
@@ -115,8 +115,8 @@ def test_results_and_texts_of_one_message_are_messages_of_their_roles() -> None:
 
 
 def test_an_assistants_blocks_are_read_whole() -> None:
-    used = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
-    wire = [
+    used: dict[str, Any] = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
+    wire: list[Any] = [
         {"type": "thinking", "thinking": "hm", "signature": "sig"},
         {"type": "redacted_thinking", "data": "enc"},
         {"type": "text", "text": "a", "cache_control": MARK, "citations": [{"type": "char_location"}]},
@@ -131,7 +131,7 @@ def test_an_assistants_blocks_are_read_whole() -> None:
     made = iter(["made"])
     converter = AnthropicConverter()
     converter.make_id = lambda: next(made)
-    (message,) = converter.decode_messages([{"role": "assistant", "content": wire}])  # type: ignore[dict-item]  # pyright: ignore
+    (message,) = converter.decode_messages([{"role": "assistant", "content": wire}])
     assert message == ms.Message.assistant(
         [
             ms.Thinking("hm", "sig"),
@@ -141,7 +141,7 @@ def test_an_assistants_blocks_are_read_whole() -> None:
             ms.ToolCall("u", "look", '{"n"'),
             ms.ToolCall("v", "look", '{"INVALID_JSON": "x", "n": 1}'),
             ms.ToolCall("made", "look", "{}"),
-            ms.ProviderBlock("anthropic", used),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+            ms.ProviderBlock("anthropic", used),
             ms.ProviderBlock("anthropic", {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}),
             ms.ProviderBlock("anthropic", {"type": "compaction", "content": "c"}),
         ]

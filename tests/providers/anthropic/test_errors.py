@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -107,7 +108,7 @@ def test_the_more_specific_of_status_and_type_decides(status: int, kind: str, ca
         ({}, ErrorCategory.UNKNOWN),
     ],
 )
-def test_a_status_in_the_body_replaces_an_unknown_one(members: dict[str, object], category: ErrorCategory) -> None:
+def test_a_status_in_the_body_replaces_an_unknown_one(members: dict[str, Any], category: ErrorCategory) -> None:
     assert failed(418, error_body("novel_error", **members)).category is category
     assert failed(401, error_body("novel_error", **members)).category is ErrorCategory.AUTH
 

@@ -169,7 +169,7 @@ def test_a_schema_is_adapted_whole_with_all_its_warnings() -> None:
         "additionalProperties": False,
         "minProperties": 1,
     }
-    empty_object = {"type": "object", "properties": {}, "additionalProperties": False}
+    empty_object: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
     result, warnings = adapted(schema)
     assert result == {
         "$defs": {
@@ -219,14 +219,15 @@ def test_a_schema_is_adapted_whole_with_all_its_warnings() -> None:
 
 
 def test_a_schema_that_cannot_be_adapted_is_named() -> None:
-    for schema, field in (
+    schemas: list[tuple[dict[str, Any], str]] = [
         ({}, "schema"),
         ({"items": {"anyOf": [{"type": "null"}, {"title": "t"}]}}, "schema.items.anyOf"),
         ({"$defs": {"A": {}}, "type": "null"}, "schema.$defs.A"),
         ({"type": 3}, "schema"),
-    ):
+    ]
+    for schema, field in schemas:
         with pytest.raises(InvalidRequestError) as raised:
-            adapted(schema)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+            adapted(schema)
         assert str(raised.value) == (
             f"{field}: needs a type, an enum, a const, an anyOf or a $ref to be sent to Anthropic"
         )

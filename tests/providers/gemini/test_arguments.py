@@ -26,9 +26,8 @@ def read(contents: object = "Which river?", **config: object) -> ms.Request:
 
 def request(*messages: ms.Message, **options: Any) -> ms.Request:
     """Return the expected request. `from_gemini` gives lists where `Request` has empty tuples."""
-    return ms.Request(
-        MODEL, list(messages) or [ms.Message.user("Which river?")], **{"tools": [], "stop": [], **options}
-    )
+    defaults: dict[str, Any] = {"tools": [], "stop": []}
+    return ms.Request(MODEL, list(messages) or [ms.Message.user("Which river?")], **{**defaults, **options})
 
 
 def test_each_option_becomes_its_field() -> None:
@@ -239,6 +238,10 @@ CONTENTS: dict[str, tuple[object, list[ms.Message]]] = {
         ["a", {"role": "model", "parts": [{"text": "b"}]}, "c"],
         [ms.Message.user("a"), ms.Message.assistant("b"), ms.Message.user("c")],
     ),
+    "a list with a call": (
+        ["a", [CALL]],
+        [ms.Message.user("a"), ms.Message.user(CALLED)],
+    ),
     "a content without a role": ({"parts": [{"text": "a"}]}, [ms.Message.user("a")]),
     "a part": ({"text": "a"}, [ms.Message.user("a")]),
     "calls and results are roles of their own": (
@@ -303,7 +306,9 @@ REFUSED: list[tuple[dict[str, object], str]] = [
         "tools[].functionDeclarations[1].name: is missing",
     ),
     ({"config": {"response_schema": dict}}, "config.response_schema: must be a class with model_json_schema()"),
-    ({"config": {"response_schema": list[dict]}}, "config.response_schema[…]: must be a class with"),  # type: ignore[type-arg]
+    ({"config": {"response_schema": list[object]}}, "config.response_schema[…]: must be a class with"),
+    ({"config": {"response_schema": list[list[object]]}}, "config.response_schema[…][…]: must be a class with"),
+    ({"contents": print}, "contents: cannot be carried: a function"),
     ({"config": {"labels": {"a": 3}}}, "labels.a: must be text, not a number"),
 ]
 

@@ -31,9 +31,9 @@ CLIP = {"videoMetadata": {"startOffset": "1s"}, "partMetadata": {"a": 1}, "media
 
 
 def test_contents_are_read_whole() -> None:
-    code = {"executableCode": {"language": "PYTHON", "code": "1"}}
+    code: dict[str, Any] = {"executableCode": {"language": "PYTHON", "code": "1"}}
     film = {"fileData": {"fileUri": "https://a.example/a", "mimeType": "video/mp4"}}
-    contents = [
+    contents: list[Any] = [
         {
             "role": "user",
             "parts": [
@@ -76,7 +76,7 @@ def test_contents_are_read_whole() -> None:
                 ms.Text("d"),
                 ms.ToolCall("w1", "look", '{"n":1}', state=state(id="w1", thoughtSignature="t")),
                 ms.ToolCall("made-1", "look", "{}"),
-                ms.ProviderBlock("google", code),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+                ms.ProviderBlock("google", code),
                 ms.Text("", state=state(thoughtSignature="u")),
             ]
         ),

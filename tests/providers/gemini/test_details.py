@@ -265,8 +265,13 @@ def test_other_candidates_are_kept_in_the_order_of_their_indexes() -> None:
 
 def test_citations_belong_to_the_last_text() -> None:
     cited = {"citationMetadata": {"citationSources": [{"endIndex": 3}]}}
-    chunk = {"candidates": [{"content": {"parts": []}, "finishReason": "STOP", **cited}]}
-    parts = [{"text": "a"}, {"executableCode": {}}, {"text": "b"}, {"inlineData": {"mimeType": "a/b", "data": ""}}]
+    chunk: dict[str, Any] = {"candidates": [{"content": {"parts": []}, "finishReason": "STOP", **cited}]}
+    parts: list[Any] = [
+        {"text": "a"},
+        {"executableCode": {}},
+        {"text": "b"},
+        {"inlineData": {"mimeType": "a/b", "data": ""}},
+    ]
     answer = stream(part_chunk(*parts), chunk)
     assert answer.response.content == [
         Text("a"),

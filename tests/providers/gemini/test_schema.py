@@ -295,14 +295,15 @@ def test_a_part_that_cannot_be_sent_is_named(schema: dict[str, Any], field: str,
 
 @pytest.mark.parametrize("keyword", ["anyOf", "oneOf", "additionalProperties"])
 def test_parameters_without_properties_may_still_be_some(keyword: str) -> None:
-    value = {"type": "string"} if keyword == "additionalProperties" else [{"type": "object"}]
-    for warnings in (None, []):
+    value: Any = {"type": "string"} if keyword == "additionalProperties" else [{"type": "object"}]
+    cases: list[list[str] | None] = [None, []]
+    for warnings in cases:
         assert parameters_schema({keyword: value}, "p", warnings) == {"type": "object", keyword: value}
         assert parameters_schema({"required": ["a"], "properties": {}}, "p", warnings) is None
 
 
 def test_warnings_about_parameters_are_given_each_time() -> None:
-    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "b"}}}
+    schema: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string", "pattern": "b"}}}
     for _ in range(2):
         warnings: list[str] = []
         assert parameters_schema(schema, "p", None) == schema
