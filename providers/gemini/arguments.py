@@ -264,7 +264,7 @@ def _system(wire: JSONObject | None) -> str | Sequence[Text] | None:
     """Return the system prompt. Its parts are read like those of a content."""
     if wire is None:
         return None
-    messages, _ = read_conversation(GeminiConverter, [{"role": "user", "parts": wire.get("parts")}])
+    messages, _ = read_conversation(GeminiConverter, [{"parts": wire.get("parts")}])
     blocks: list[Text] = []
     for place, block in enumerate(block for message in messages for block in message.content):
         if not isinstance(block, Text):

@@ -327,3 +327,63 @@ def test_a_changed_function_keeps_the_servers_tools() -> None:
         {"functionDeclarations": [{"name": "wait"}]},
         {"googleSearch": {}},
     ]
+
+
+SENT: dict[str, tuple[object, list[dict[str, Any]]]] = {
+    "a text": ("a", [{"role": "user", "parts": [{"text": "a"}]}]),
+    "a list of texts": (
+        [["a", "b"], "c"],
+        [{"role": "user", "parts": [{"text": "a"}, {"text": "b"}]}, {"role": "user", "parts": [{"text": "c"}]}],
+    ),
+    "a call and its result": (
+        [CALL, RESULT],
+        [
+            {"role": "model", "parts": [{"functionCall": {"name": "look", "args": {}, "id": "c"}}]},
+            {
+                "role": "user",
+                "parts": [{"functionResponse": {"name": "look", "response": {"output": "wet"}, "id": "c"}}],
+            },
+        ],
+    ),
+    "a content of its own": (
+        {"parts": [{"text": "a", "video_metadata": {"start_offset": "1s"}}]},
+        [{"parts": [{"text": "a", "videoMetadata": {"startOffset": "1s"}}]}],
+    ),
+    "an uploaded file": (
+        types.File(uri="https://host.example/files/a", mime_type="application/pdf"),
+        [
+            {
+                "role": "user",
+                "parts": [{"fileData": {"fileUri": "https://host.example/files/a", "mimeType": "application/pdf"}}],
+            }
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("contents", "sent"), SENT.values(), ids=SENT)
+def test_contents_are_sent_as_the_sdk_writes_them(contents: object, sent: list[dict[str, Any]]) -> None:
+    assert sent_by_us("gemini", read(contents)) == {"contents": sent}
+
+
+def test_tools_and_options_are_sent_as_given() -> None:
+    declared: dict[str, Any] = {
+        "name": "look",
+        "parameters": {"type": "OBJECT", "properties": {"a": {"type": "STRING"}}},
+    }
+    given = read(
+        tools=[{"google_search": {}}, {"function_declarations": [declared]}],
+        tool_config={"function_calling_config": {"mode": "AUTO"}},
+        system_instruction="Be brief.",
+        temperature=0.5,
+        top_k=3,
+        labels={"A": "b"},
+    )
+    assert sent_by_us("gemini", given) == {
+        "contents": [{"role": "user", "parts": [{"text": "Which river?"}]}],
+        "systemInstruction": {"role": "user", "parts": [{"text": "Be brief."}]},
+        "tools": [{"functionDeclarations": [declared]}, {"googleSearch": {}}],
+        "toolConfig": {"functionCallingConfig": {"mode": "AUTO"}},
+        "generationConfig": {"temperature": 0.5, "topK": 3},
+        "labels": {"A": "b"},
+    }
