@@ -216,3 +216,33 @@ def test_a_machine_s_kept_size_is_about_its_text(dialect: str) -> None:
         machine.feed("", json.dumps(frames[dialect]).encode())
         assert 1000 <= kept_bytes(machine) - before < (1200 if number > 1 else 3000)
     assert STEP_BYTES < kept_bytes(machine) < 105_000
+
+
+def test_an_answer_is_counted_again_when_it_may_have_grown_by_a_quarter() -> None:
+    buffered = Buffered(100)
+    one, other = Holding(8), Holding(200)
+    buffered.grown(one, 100)
+    assert (buffered.total, one.counted) == (100, 0)
+    buffered.grown(one, 1)
+    assert (buffered.total, one.counted) == (8, 1)
+    buffered.grown(one, 2)
+    buffered.grown(other, 91)
+    assert (one.counted, other.counted, other.gone, buffered.total) == (1, 1, True, 10)
+    one.kept = 11
+    buffered.grown(one, 1)
+    buffered.grown(Holding(200), 90)
+    assert (one.counted, buffered.total) == (2, 11)
+
+
+def test_counting_stops_when_half_of_the_limit_is_free() -> None:
+    for kept, counts in ((10, (1, 0)), (11, (1, 1))):
+        buffered = Buffered(100)
+        large, small = Holding(kept), Holding(40)
+        buffered.grown(small, 40)
+        buffered.grown(large, 61)
+        assert (large.counted, small.counted) == counts
+        assert (buffered.total, large.gone, small.gone) == (40 + kept, False, False)
+
+
+def test_an_answer_is_reported_once_per_64_kib() -> None:
+    assert STEP_BYTES == 65_536

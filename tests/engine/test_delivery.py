@@ -1,0 +1,252 @@
+"""The delivery of events, step by step: the delayed start, the last event, and callbacks that raise or cancel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+import manystream as ms
+from manystream.engine.delivery import Counters, Delivery
+from manystream.engine.steps import Steps
+
+START, A, B, C = ms.Start("r1", "m"), ms.TextDelta(0, "a"), ms.TextDelta(0, "b"), ms.TextDelta(0, "c")
+DONE = ms.Done(ms.FinishReason.STOP, "stop", ms.Usage())
+ERROR = ms.Error(ms.ProviderError("no", category=ms.ErrorCategory.SERVER))
+
+
+class Owner:
+    """The call to which the callback belongs."""
+
+    def __init__(self, defect: Exception | None = None) -> None:
+        self.failures: list[BaseException] = []
+        self.defects: list[Exception] = []
+        self.defect = defect
+
+    def on_callback_failure(self, failure: BaseException) -> None:
+        self.failures.append(failure)
+        if self.defect is not None:
+            raise self.defect
+
+    def on_defect(self, error: Exception) -> None:
+        self.defects.append(error)
+
+
+def delivery(
+    on_event: Callable[[ms.Event], object] | None = None, owner: Owner | None = None
+) -> tuple[Delivery, list[ms.Event], Counters]:
+    """A delivery, the events that its callback got, and its counters."""
+    seen: list[ms.Event] = []
+
+    def note(event: ms.Event) -> None:
+        seen.append(event)
+        if on_event is not None:
+            on_event(event)
+
+    counters = Counters()
+    return Delivery(note, owner or Owner(), counters), seen, counters
+
+
+def test_a_start_waits_for_the_first_other_event() -> None:
+    one, seen, counters = delivery()
+    one.deliver_first([START])
+    assert (seen, one.delivered, counters.events) == ([], False, 0)
+    one.deliver_first([])
+    one.deliver_first([A, B])
+    assert (seen, one.delivered, counters.events) == ([START, A, B], True, 3)
+    one.deliver([C])
+    assert one.finish(DONE) is None
+    assert (seen, counters.events) == ([START, A, B, C, DONE], 5)
+    assert one.finish(DONE) is None
+    one.deliver([C])
+    assert (len(seen), counters.events) == (5, 5)
+
+
+def test_a_start_with_other_events_is_not_delayed() -> None:
+    one, seen, _ = delivery()
+    one.deliver_first([START, A])
+    assert seen == [START, A]
+
+
+def test_a_start_is_delivered_before_done_and_not_before_an_error() -> None:
+    for last, expected in ((DONE, [START, DONE]), (ERROR, [ERROR])):
+        one, seen, counters = delivery()
+        one.deliver_first([START])
+        one.mute()
+        assert one.finish(last) is None
+        assert (seen, counters.events) == (expected, len(expected))
+
+
+def test_another_attempt_has_a_start_of_its_own() -> None:
+    one, seen, _ = delivery()
+    other = ms.Start("r2", "m")
+    one.deliver_first([START])
+    one.reset()
+    one.deliver_first([other, A])
+    assert seen == [other, A]
+
+
+def test_a_muted_call_gets_its_last_event_only() -> None:
+    one, seen, counters = delivery()
+    one.deliver_first([START, A])
+    one.mute()
+    one.deliver([B])
+    one.deliver_matches(cast(Any, None), cast(Any, [1]))
+    one.finish(DONE)
+    one.mute()
+    one.finish(DONE)
+    assert (seen, counters.events) == ([START, A, DONE], 3)
+
+
+def test_a_callback_that_raises_gets_no_further_event() -> None:
+    fault = ValueError("mine")
+
+    def on_event(event: ms.Event) -> None:
+        if event is B:
+            raise fault
+
+    owner = Owner()
+    one, seen, counters = delivery(on_event, owner)
+    one.deliver_first([START, A, B, C])
+    one.deliver([C])
+    assert (seen, counters.events, owner.failures) == ([START, A, B], 3, [fault])
+    assert (one.finish(DONE), one.delivered, owner.defects) == (None, True, [])
+
+
+def test_a_callback_that_raises_on_the_last_event_is_reported() -> None:
+    fault = KeyboardInterrupt()
+
+    def on_event(event: ms.Event) -> None:
+        if event is DONE:
+            raise fault
+
+    owner = Owner()
+    one, seen, counters = delivery(on_event, owner)
+    assert one.finish(DONE) is fault
+    assert one.finish(DONE) is None
+    assert (seen, counters.events, owner.failures) == ([DONE], 1, [])
+
+
+def test_a_defect_while_a_callback_s_failure_is_processed_is_reported() -> None:
+    def on_event(event: ms.Event) -> None:
+        raise ValueError("mine")
+
+    defect = RuntimeError("defect")
+    owner = Owner(defect)
+    one, _, _ = delivery(on_event, owner)
+    one.deliver_first([A])
+    assert owner.defects == [defect]
+
+
+def test_a_callback_that_ends_its_call_stops_the_delivery() -> None:
+    def on_event(event: ms.Event) -> None:
+        if event is A:
+            one.mute()
+
+    one, seen, counters = delivery(on_event)
+    one.deliver_first([START, A, B])
+    assert (seen, counters.events) == ([START, A], 2)
+
+
+class Target:
+    """Makes the events of deltas that matched."""
+
+    def __init__(self) -> None:
+        self.made: list[object] = []
+
+    def accept(self, match: object) -> ms.Event:
+        self.made.append(match)
+        return ms.TextDelta(0, str(match))
+
+
+@pytest.mark.parametrize("how", ["whole", "raises", "ends"])
+def test_matched_deltas_are_made_as_they_are_delivered(how: str) -> None:
+    fault = ValueError("mine")
+    target, owner = Target(), Owner()
+
+    def on_event(event: ms.Event) -> None:
+        if event == ms.TextDelta(0, "2"):
+            if how == "raises":
+                raise fault
+            if how == "ends":
+                one.mute()
+
+    one, seen, counters = delivery(on_event, owner)
+    one.deliver_first([A])
+    one.deliver_matches(cast(Any, target), cast(Any, ["1", "2", "3"]))
+    expected = ["1", "2", "3"] if how == "whole" else ["1", "2"]
+    assert target.made == expected
+    assert seen == [A, *(ms.TextDelta(0, text) for text in expected)]
+    assert counters.events == 1 + len(expected)
+    assert owner.failures == ([fault] if how == "raises" else [])
+
+
+def test_events_without_a_callback_are_counted() -> None:
+    counters, others = Counters(), Counters()
+    one = Delivery(None, Owner(), counters)
+    one.deliver_first([START, A])
+    one.count_in(others)
+    one.deliver([B])
+    one.finish(DONE)
+    assert (counters.events, others.events) == (2, 2)
+    assert (counters.started, counters.completed, dict(counters.failures)) == (0, 0, {})
+
+
+# --- many events of one wire event ---
+
+
+class Stepping:
+    """An attempt that notes the steps."""
+
+    def __init__(self) -> None:
+        self.over = False
+        self.paused = False
+        self.steps: list[int] = []
+        self.due: list[Callable[[], None]] = []
+        self.ends = 0
+
+    def deliver_step(self, events: list[ms.Event]) -> None:
+        self.steps.append(len(events))
+
+    def stepped(self, then: Callable[[], object]) -> None:
+        then()
+
+    def soon(self, action: Callable[[], None]) -> None:
+        self.due.append(action)
+
+    def end(self) -> None:
+        self.ends += 1
+
+    def tick(self) -> None:
+        due, self.due = self.due, []
+        for each in due:
+            each()
+
+
+@pytest.mark.parametrize(("count", "expected"), [(64, [64]), (65, [64, 1]), (200, [64, 64, 64, 8])])
+def test_64_events_are_delivered_in_a_step(count: int, expected: list[int]) -> None:
+    attempt = Stepping()
+    steps = Steps(cast(Any, attempt), [A] * count, attempt.end, attempt.soon)
+    steps.go_on()
+    for place in range(1, len(expected) + 1):
+        assert (attempt.steps, attempt.ends) == (expected[:place], 0)
+        steps.schedule()
+        assert len(attempt.due) == 1
+        attempt.tick()
+    assert (attempt.steps, attempt.ends, attempt.due) == (expected, 1, [])
+
+
+def test_a_paused_or_ended_attempt_gets_no_step() -> None:
+    for what in ("paused", "over"):
+        attempt = Stepping()
+        steps = Steps(cast(Any, attempt), [A] * 100, attempt.end, attempt.soon)
+        steps.go_on()
+        setattr(attempt, what, True)
+        attempt.tick()
+        assert (attempt.steps, attempt.due) == ([64], [])
+        setattr(attempt, what, False)
+        steps.schedule()
+        attempt.tick()
+        attempt.tick()
+        assert (attempt.steps, attempt.ends) == ([64, 36], 1)
