@@ -1,0 +1,104 @@
+"""Whole requests and whole errors of a batch's lines: defaults, each option's own member, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+import manystream as ms
+from manystream.batch.lines import Line, LineError, read_item, read_line
+
+HELLO = [{"role": "user", "content": "hello"}]
+
+
+def read(value: object, default: str | None = "m") -> ms.Request:
+    return read_item(read_line(json.dumps(value).encode(), 1), lambda named: named or default).request
+
+
+def ours(**members: object) -> ms.Request:
+    return read({"id": 1, "messages": HELLO, **members})
+
+
+def test_a_line_without_options_has_the_defaults_of_a_request() -> None:
+    plain = ms.Request("m", [ms.Message.user("hello")])
+    assert ours() == replace(plain, tools=[], stop=[])
+    assert read({"custom_id": "a", "messages": HELLO}) == ours()
+    assert read({"custom_id": "a", "body": {"messages": HELLO}}) == ours()
+    assert read({"custom_id": "a", "url": "/v1/responses", "body": {"input": "hello"}}) == replace(plain, tools=[])
+    assert read({"custom_id": "a", "params": {"messages": HELLO}}) == ours()
+
+
+def test_a_line_has_a_number_an_id_and_a_size() -> None:
+    data = b'{"id": null, "custom_id": 7, "messages": [{"role": "user", "content": "hi"}]}\n'
+    line = read_line(data, 3)
+    assert line == Line(3, 7, json.loads(data), len(data))
+    item = read_item(line, lambda named: "m")
+    assert (item.number, item.id, item.size, item.request.messages) == (3, 7, 78, [ms.Message.user("hi")])
+    assert read_line(b'{"id": "a", "custom_id": "b"}', 1).id == "a"
+    assert read_line(b'{"id": 0}', 1).id == 0
+
+
+@pytest.mark.parametrize("name", ["connect", "first_byte", "idle", "total", "queue"])
+def test_each_timeout_is_its_own(name: str) -> None:
+    assert ours(timeouts={name: 2.5}).timeouts == ms.Timeouts(**{name: 2.5})
+
+
+def test_retries_and_thinking_of_a_line() -> None:
+    assert (ours(retry={}).retry, ours(retry={"max_attempts": 1}).retry) == (None, ms.Retry(max_attempts=1))
+    assert ours(timeouts={}).timeouts == ms.Timeouts()
+    assert [ours(thinking=level.value).thinking for level in ms.ThinkingLevel] == list(ms.ThinkingLevel)
+    assert ours(thinking={}).thinking == ms.ThinkingConfig()
+    assert ours(thinking={"effort": "max", "include_summary": True}).thinking == ms.ThinkingConfig(
+        None, None, "max", True
+    )
+    assert ours(thinking={"level": "low", "budget_tokens": 9, "include_summary": False}).thinking == ms.ThinkingConfig(
+        ms.ThinkingLevel.LOW, 9, None, False
+    )
+
+
+def test_systems_are_joined_and_the_batch_decides_how_to_stream() -> None:
+    messages = [{"role": "system", "content": "two"}, {"role": "developer", "content": "three"}, *HELLO]
+    assert read({"id": 1, "system": "one", "messages": messages}).system == "one\n\ntwo\n\nthree"
+    assert ours(system="").system is None
+    for form in ({"body": {"messages": HELLO, "stream": True, "stream_options": {}, "n": 1}},
+                 {"params": {"messages": HELLO, "stream": True, "stream_options": {}}}):  # fmt: skip
+        assert (read({"id": 1, **form}).extra_body or {}).keys().isdisjoint({"stream", "stream_options"})
+    assert read({"id": 1, "body": {"messages": HELLO, "model": "own"}}).model == "own"
+    assert read({"id": 1, "params": {"messages": HELLO, "model": "own"}}).model == "own"
+
+
+ID = "must be text that is not empty, or a whole number"
+MODEL = "is missing, and no model was given for the whole batch"
+WRONG: list[tuple[dict[str, object], str]] = [
+    ({"id": ""}, f"id: {ID}"),
+    ({"id": False}, f"id: {ID}"),
+    ({"custom_id": []}, f"custom_id: {ID}"),
+    ({}, "id: is missing; each line needs one, to find its answer and to resume the batch"),
+    ({"id": 1, "messages": HELLO}, f"model: {MODEL}"),
+    ({"id": 1, "body": {"messages": HELLO}}, f"body.model: {MODEL}"),
+    ({"id": 1, "params": {"messages": HELLO}}, f"params.model: {MODEL}"),
+    ({"id": 1, "messages": []}, "messages: must hold at least one message"),
+    ({"id": 1, "body": None}, "body: must be an object"),
+    ({"id": 1, "params": None}, "params: must be an object"),
+    ({"id": 1, "url": "/v1/x", "body": {}}, "url: must be one of /v1/chat/completions, /v1/responses, not '/v1/x'"),
+    ({"id": 1, "body": {"n": 2}}, "body.n: must be 1: a line has one answer"),
+    ({"id": 1, "body": {"n": 0}}, "body.n: must be 1: a line has one answer"),
+    (
+        {"id": 1, "model": "m", "messages": HELLO, "thinking": 3},
+        "thinking: must be one of none, low, med, high, or an object",
+    ),
+    (
+        {"id": 1, "model": "m", "messages": HELLO, "thinking": {"level": "x"}},
+        "thinking.level: must be one of none, low, med, high, not 'x'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("value", "words"), WRONG, ids=repr)
+def test_a_wrong_line_is_refused_in_words(value: dict[str, object], words: str) -> None:
+    with pytest.raises(LineError) as caught:
+        read(value, None)
+    assert str(caught.value) == words
+    assert caught.value.id == (1 if "id" in value and value["id"] == 1 else None)
