@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from manystream.providers.anthropic import DIALECT
+from manystream.providers.errors import InvalidRequestError
 from manystream.providers.messages import (
     CacheControl,
     File,
@@ -77,6 +80,48 @@ HISTORY = [
     ),
     Message.assistant([Text("So: \n"), Thinking("end", "s", OWN)]),
 ]
+
+TIFF = Image(data=b"x", media_type="image/tiff")
+READS_IMAGES = "Anthropic reads image/gif, image/jpeg, image/png, image/webp, not"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([Text("a"), TIFF], f"messages[1].content[1].media_type: {READS_IMAGES} 'image/tiff'"),
+        (
+            [File(data=b"x", media_type="image/x-icon")],
+            f"messages[1].content[0].media_type: {READS_IMAGES} 'image/x-icon'",
+        ),
+        (
+            [File(data=b"x", media_type="Audio/WAV; a=b")],
+            "messages[1].content[0].media_type: Anthropic reads PDF, text and images, not 'audio/wav'",
+        ),
+        (
+            [File(data=b"a\xff", media_type="text/plain")],
+            "messages[1].content[0].data: a text file must be UTF-8: invalid start byte",
+        ),
+        (
+            [ToolResult("t", [Text("a"), TIFF])],
+            f"messages[1].content[0].content[1].media_type: {READS_IMAGES} 'image/tiff'",
+        ),
+    ],
+)
+def test_a_block_that_cannot_be_sent_is_named(content: list[Any], message: str) -> None:
+    request = Request("claude-opus-4-6", [Message.tool_call("t", "look", "{}"), Message.user(content)])
+    with pytest.raises(InvalidRequestError) as raised:
+        DIALECT.encode(request, request.model, Anthropic(api_key="k"), stream=True)
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize(
+    "messages", [[Message.user("")], [Message.assistant(" ")], [Message.tool_call("a", "b", "{}")]]
+)
+def test_a_conversation_without_content_is_refused(messages: list[Message]) -> None:
+    with pytest.raises(InvalidRequestError) as raised:
+        DIALECT.encode(Request("m", messages), "m", Anthropic(api_key="k"), stream=True)
+    assert str(raised.value) == "messages: contain nothing that Anthropic accepts: no text, no call, no file"
+
 
 OPTIONS: dict[str, Any] = {
     "system": [Text("Be"), Text("brief", cache_control=MARK)],

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from manystream.providers.dialect import WireRequest
+from manystream.providers.errors import InvalidRequestError
 from manystream.providers.gemini import DIALECT
 from manystream.providers.messages import (
     CacheControl,
@@ -97,6 +100,66 @@ OPTIONS: dict[str, Any] = {
     "parallel_tool_calls": False,
     "metadata": {"user_id": "u", "Team": "a"},
 }
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            [Text("a"), Image(url="data:image/png;base64,%")],
+            "messages[1].content[1].url: is no data URL that can be read: data:<type>;base64,<data>",
+        ),
+        (
+            [ToolResult("t", [Text("a"), File(url="data:x")])],
+            "messages[1].content[0].content[1].url: is no data URL that can be read: data:<type>;base64,<data>",
+        ),
+    ],
+)
+def test_a_block_that_cannot_be_sent_is_named(content: list[Any], message: str) -> None:
+    request = Request("m", [Message.tool_call("t", "look", "{}"), Message.user(content)])
+    with pytest.raises(InvalidRequestError) as raised:
+        DIALECT.encode(request, request.model, Gemini(api_key="k"), stream=True)
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize(
+    ("block", "part", "warnings"),
+    [
+        (Image(data=b"", media_type="image/png"), None, ["messages[0].content[1]: left out, the file has no bytes"]),
+        (Image(file_id="abc"), {"fileData": {"fileUri": "abc"}}, []),
+        (File(url="https://h/a", media_type="a/b"), {"fileData": {"fileUri": "https://h/a", "mimeType": "a/b"}}, []),
+        (File(url="data:;base64,eA=="), {"inlineData": {"mimeType": "text/plain", "data": "eA=="}}, []),
+        (
+            File(url="data:a/b;c=d;base64,eA==", media_type="e/f"),
+            {"inlineData": {"mimeType": "e/f", "data": "eA=="}},
+            [],
+        ),
+        (File(url="data:a/b,base64"), {"inlineData": {"mimeType": "a/b", "data": "YmFzZTY0"}}, []),
+        (
+            File(file_id="files/a", state=ProviderState("google", {"videoMetadata": {"fps": 1}, "other": 2})),
+            {"fileData": {"fileUri": "https://user-host.example:8443/v1beta/files/a"}, "videoMetadata": {"fps": 1}},
+            [],
+        ),
+        (
+            File(file_id="files/a", state=ProviderState("elsewhere", {"videoMetadata": {"fps": 1}})),
+            {"fileData": {"fileUri": "https://user-host.example:8443/v1beta/files/a"}},
+            [],
+        ),
+        (
+            Image(data=b"x", media_type="image/png", detail="high", cache_control=MARK),
+            {"inlineData": {"mimeType": "image/png", "data": "eA=="}},
+            [
+                "messages[0].content[1].cache_control: left out, Gemini caches by itself or by cachedContent",
+                "messages[0].content[1].detail: left out, Gemini sets it for the whole request (mediaResolution)",
+            ],
+        ),
+    ],
+)
+def test_a_file_is_one_part(block: Image | File, part: dict[str, Any] | None, warnings: list[str]) -> None:
+    provider = Gemini(api_key="k", base_url="https://user:pass@user-host.example:8443/v1beta")
+    wire = DIALECT.encode(Request("m", [Message.user([Text("a"), block])]), "m", provider, stream=False)
+    assert json.loads(wire.body)["contents"][0]["parts"] == [{"text": "a"}, *([part] if part else [])]
+    assert wire.warnings == warnings
 
 
 def encoded(model: str) -> WireRequest:
