@@ -171,7 +171,8 @@ class TenantClass:
             if away is not None and away.service <= self._floor:
                 del self._away[name]
         if len(self._away_heap) > 2 * len(self._away) + _SPARE:
-            self._away_heap = [(away.service, 0, name) for name, away in self._away.items()]
+            # A place instead of an entry's number: names cannot be compared, because None is among them.
+            self._away_heap = [(away.service, place, name) for place, (name, away) in enumerate(self._away.items())]
             heapq.heapify(self._away_heap)
 
     def _moved(self, line: TenantLine, backlog_before: float, calls: int) -> None:
