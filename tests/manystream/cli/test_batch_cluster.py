@@ -11,13 +11,14 @@ import pytest
 
 from manystream.batch import Counters, Shard
 from manystream.batch.model_choice import ModelChoice
-from manystream.cli import batch_ray, main
+from manystream.cli import batch_ray, batch_targets, main
 from manystream.cli.batch_ray import shares, with_key
 from manystream.engine.traffic.rate_limit import RateLimit
 from manystream.providers.errors import InvalidRequestError
 from manystream.providers.provider import Anthropic, OpenAIChat
 from manystream.ray.cluster import ClusterError
 from manystream.ray.worker import WorkerOptions
+from manystream.simulator import Simulator
 from tests.support.batches import line, write
 
 
@@ -142,7 +143,9 @@ def test_there_are_no_more_workers_than_calls(
     assert cluster.options["concurrency"] == shared
 
 
-def test_a_cluster_on_this_machine_may_ask_the_simulator(cluster: Cluster) -> None:
+def test_a_cluster_on_this_machine_may_ask_the_simulator(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    simulator = contextlib.nullcontext(Simulator("127.0.0.1", 8001, 77))
+    monkeypatch.setattr(batch_targets, "open_simulator", lambda *_, **__: simulator)
     assert batch("--ray", "local") == 0
     workers = cluster.workers
     assert workers is not None

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from manystream.batch import BatchError, Counters, JournalError, Shard
 from manystream.cli import batch as batch_command
@@ -288,6 +289,23 @@ def test_answers_of_the_simulator_and_of_models_do_not_mix(
     write(Path("a.jsonl"), [{"id": "0", "provider": recorded, "model": "m", "text": ""}])
     status, _, err = run(*target)
     assert (status, err) == ((1, f"manystream batch: {words}\n") if words else (0, ""))
+
+
+@pytest.mark.trio
+async def test_waiting_lines_are_counted_before_each_update(autojump_clock: MockClock, batches: Batches) -> None:
+    steps: list[str] = []
+
+    class Batch(batch_command.Batch):
+        def count_waiting(self) -> None:
+            steps.append("count")
+
+        async def run(self, lines: object) -> None:
+            await trio.sleep(0.6)
+
+    batch = Batch("engine", None, lambda _: None)  # type: ignore[arg-type, return-value]
+    progress = SimpleNamespace(look=lambda: steps.append("look"))
+    await batch_command._work(batch, options("p.jsonl", "-o", "a.jsonl"), progress)  # type: ignore[arg-type]
+    assert steps == ["count", "look", "count", "look"]
 
 
 # The options.

@@ -35,11 +35,13 @@ class Played:
     """Stands in for the simulator, the engine and the run of the streams; keeps what they were given.
 
     interrupted: whether Ctrl-C ends the run.
+    plays: whether the streams receive anything.
     ends: whether each stream ends as it must.
     """
 
     def __init__(self) -> None:
         self.interrupted = False
+        self.plays = True
         self.ends = True
         self.now = 100.0
         self.cpu = 7.0
@@ -65,7 +67,7 @@ class Played:
             stream.counters.started += 1
         self.now += 2.0
         display.look()
-        for stream in streams:
+        for stream in streams if self.plays else ():
             self.play(stream)
         self.cpu += 0.5
         self.now += 2.0
@@ -160,7 +162,7 @@ def test_streams_that_differ_are_listed(played: Played, capsys: pytest.CaptureFi
 
 
 def test_a_demo_has_these_defaults(played: Played, capsys: pytest.CaptureFixture[str]) -> None:
-    played.interrupted = True
+    played.interrupted, played.plays = True, False
     main(["demo"])
     assert played.options == DemoOptions(streams=1000, seconds=10.0, rate=50.0, monitor=False, plain=True)
 

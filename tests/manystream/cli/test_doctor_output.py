@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from manystream.cli import doctor, main
 from manystream.cli.connectivity import Finding, Verdict
@@ -34,6 +35,7 @@ class Checks:
         self.asked.append((provider.name, provider.base_url, limit))
         self.running += 1
         if self.running == self.interrupt_at:
+            await trio.testing.wait_all_tasks_blocked()
             signal.raise_signal(signal.SIGINT)
         if provider.name not in self.findings:
             await trio.sleep_forever()
