@@ -368,6 +368,13 @@ def test_a_limit_reads_back_from_its_text() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "value"), [("1", True), ("true", True), ("TRUE", True), ("0", False), ("False", False)]
+)
+def test_a_switch_of_a_limit_is_read_as_a_switch(text: str, value: bool) -> None:
+    assert read_limit(f"concurrent=1 by-second={text}").by_second is value
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
         ("", "not a limit"),

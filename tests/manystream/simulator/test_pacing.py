@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import struct
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from .raw_client import body_of, path_of, request_bytes
 from .virtual_server import Client, VirtualServer
 
 Open = Callable[..., VirtualServer]
+STAMP = re.compile(rb'"content":"([0-9]{20}) ')
 
 
 @pytest.fixture
@@ -377,4 +379,23 @@ def test_stamps_are_the_times_of_their_events(opened: Open) -> None:
         (126, b"00000000128126000000 "),
         (251, b"00000000128251000000 "),
         (376, b"00000000128376000000 "),
+    ]
+
+
+def test_each_response_has_stamps_of_its_own(opened: Open) -> None:
+    world = opened("events=2,stamp=1")
+    client = world.connect()
+    client.send(chat())
+    world.at(1.0, lambda: client.send(chat("rate=8")))
+
+    def sleep() -> None:
+        world.now += 0.5
+
+    world.at(1.01, sleep)
+    world.run()
+    assert [(at, stamp) for at, data in client.received for stamp in STAMP.findall(data)] == [
+        (0, b"00000000128000000000"),
+        (0, b"00000000128000000000"),
+        (1510, b"00000000129510000000"),
+        (1510, b"00000000129510000000"),
     ]

@@ -55,6 +55,14 @@ def test_a_short_request_has_only_a_model_and_a_text() -> None:
     assert gemini() == replace(SHORT, array=True)
 
 
+def test_a_conversation_without_a_user_has_no_rounds_and_no_text() -> None:
+    silent = replace(SHORT, text="")
+    assert chat(messages=[{"role": "assistant", "content": "Hi"}]) == silent
+    assert responses(input=[{"role": "assistant", "content": "Hi"}]) == silent
+    assert messages(messages=[{"role": "assistant", "content": "Hi"}]) == replace(silent, max_tokens=1)
+    assert gemini(contents=[{"role": "model", "parts": [{"text": "Hi"}]}]) == replace(silent, array=True)
+
+
 # --- OpenAI Chat Completions ---
 
 CHAT_CALLS = [
