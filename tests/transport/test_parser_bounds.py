@@ -7,6 +7,7 @@ import pytest
 
 from manystream.transport.chunked import ChunkDecoder, ChunkError, size_line_length
 from manystream.transport.errors import URLError
+from manystream.transport.framing import CHUNKED, CLOSE, LENGTH, Framing, framing
 from manystream.transport.headers import HeaderError, find, headers_to_mapping, validate_headers
 from manystream.transport.response_head import HeadError, HeadReader
 from manystream.transport.sse import SSEOverflowError, SSEParser, usual_framing
@@ -152,6 +153,87 @@ def test_a_head_has_its_parts() -> None:
     assert list(folded.headers) == [(b"x", b"one two three"), (b"y", b"")]
 
 
+@pytest.mark.parametrize(("size", "message"), [(262144, ""), (262145, "the response head is larger than 262144 bytes")])
+def test_a_head_of_256_kib_is_read_and_no_larger_one(size: int, message: str) -> None:
+    begin = b"HTTP/1.1 200 OK\r\n" + (b"x: " + b"y" * 50_000 + b"\r\n") * 5
+    complete = begin + b"z: " + b"z" * (size - len(begin) - 7) + b"\r\n\r\n"
+    assert len(complete) == size
+    for pieces in ([complete], [complete[:-1], b"\n"], [complete[:1000], complete[1000:]]):
+        reader = HeadReader()
+        for piece in pieces[:-1]:
+            assert reader.feed(piece) is None
+        if message:
+            with pytest.raises(HeadError) as caught:
+                reader.feed(pieces[-1])
+            assert (str(caught.value), caught.value.quotes) == (message, False)
+        else:
+            assert reader.feed(pieces[-1]) is not None
+    reader = HeadReader()
+    incomplete = complete[:-4] + b"zzzz"
+    if message:
+        with pytest.raises(HeadError, match=message):
+            reader.feed(incomplete)
+    else:
+        assert reader.feed(incomplete) is None
+
+
+def test_heads_before_the_final_one_count_for_its_size_and_lines() -> None:
+    hints = b"HTTP/1.1 103 Hints\r\nx: " + b"y" * 80_000 + b"\r\n\r\n"
+    reader = HeadReader()
+    assert reader.feed(hints * 3) is None
+    with pytest.raises(HeadError, match="larger than 262144 bytes"):
+        reader.feed(hints)
+    lines = b"HTTP/1.1 103 Hints\r\n" + b"a:b\r\n" * 2046 + b"\r\n"
+    assert HeadReader().feed(lines + lines.replace(b"103", b"200")) is not None, "4096 lines"
+    with pytest.raises(HeadError, match="more than 4096 lines"):
+        HeadReader().feed(lines + lines.replace(b"103", b"200").replace(b"Hints\r\n", b"Hints\r\nc:d\r\n"))
+
+
+@pytest.mark.parametrize(
+    ("size", "complete", "fits"),
+    [(98304, False, True), (98305, False, False), (98303, True, True), (98304, True, False)],
+)
+def test_a_header_line_of_96_kib(size: int, complete: bool, fits: bool) -> None:
+    line = b"x: " + b"y" * (size - 3)
+    wire = b"HTTP/1.1 200 OK\r\na: b\r\n" + (line[:-1] + b"\r\n\r\n" if complete else line)
+    for pieces in ([wire], [wire[:40_000], wire[40_000:]]):
+        reader = HeadReader()
+        for piece in pieces[:-1]:
+            assert reader.feed(piece) is None
+        if fits:
+            assert (reader.feed(pieces[-1]) is not None) == complete
+        else:
+            with pytest.raises(HeadError, match="a response header line is longer than 98304 bytes"):
+                reader.feed(pieces[-1])
+
+
+@pytest.mark.parametrize(
+    ("method", "status", "version", "headers", "expected"),
+    [
+        (b"POST", 200, b"1.1", {b"content-length": b"5"}, Framing(LENGTH, 5, True)),
+        (b"POST", 200, b"1.1", {b"content-length": b"0"}, Framing(LENGTH, 0, True)),
+        (b"POST", 200, b"1.0", {b"content-length": b"5"}, Framing(LENGTH, 5, False)),
+        (b"POST", 200, b"1.1", {b"content-length": b"5", b"connection": b"x, Close "}, Framing(LENGTH, 5, False)),
+        (b"POST", 200, b"1.1", {b"content-length": b"5", b"connection": b"keep-alive"}, Framing(LENGTH, 5, True)),
+        (b"POST", 200, b"1.1", {b"content-length": b"5", b"other": b"close"}, Framing(LENGTH, 5, True)),
+        (b"POST", 200, b"1.1", {b"transfer-encoding": b"chunked"}, Framing(CHUNKED, 0, True)),
+        (b"POST", 200, b"1.1", {b"transfer-encoding": b"chunked", b"content-length": b"0"}, Framing(CHUNKED, 0, False)),
+        (b"POST", 200, b"1.1", {}, Framing(CLOSE, 0, False)),
+        (b"HEAD", 200, b"1.1", {b"content-length": b"5"}, Framing(LENGTH, 0, True)),
+        (b"HEAD", 200, b"1.0", {}, Framing(LENGTH, 0, False)),
+        (b"POST", 204, b"1.1", {}, Framing(LENGTH, 0, True)),
+        (b"POST", 204, b"1.1", {b"content-length": b"0"}, Framing(LENGTH, 0, True)),
+        (b"POST", 304, b"1.1", {b"content-length": b"5"}, Framing(LENGTH, 0, False)),
+        (b"POST", 205, b"1.1", {b"transfer-encoding": b"chunked"}, Framing(LENGTH, 0, False)),
+        (b"POST", 204, b"1.1", {b"connection": b"close"}, Framing(LENGTH, 0, False)),
+    ],
+)
+def test_the_framing_of_a_response(
+    method: bytes, status: int, version: bytes, headers: dict[bytes, bytes], expected: Framing
+) -> None:
+    assert framing(method, status, version, headers.items()) == expected
+
+
 # --- events ---
 
 
@@ -238,7 +320,7 @@ def test_the_end_completes_an_event_and_a_beginning_that_was_no_mark() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "payload", "wire", "framing"),
+    ("name", "payload", "wire", "expected"),
     [
         ("", b"a", b"data: a\n\n", (b"data: ", b"\n\n")),
         ("x", b"a", b"data: b\n\nevent: x\ndata: a\r\n\r\n", (b"event: x\ndata: ", b"\r\n\r\n")),
@@ -251,9 +333,9 @@ def test_the_end_completes_an_event_and_a_beginning_that_was_no_mark() -> None:
     ],
 )
 def test_the_framing_of_the_last_event(
-    name: str, payload: bytes, wire: bytes, framing: tuple[bytes, bytes] | None
+    name: str, payload: bytes, wire: bytes, expected: tuple[bytes, bytes] | None
 ) -> None:
-    assert usual_framing(name, payload, wire) == framing
+    assert usual_framing(name, payload, wire) == expected
 
 
 # --- names, ports and headers ---
