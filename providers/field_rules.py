@@ -61,7 +61,7 @@ THINKING = Checker(
 
 def is_filled(name: str) -> bool:
     """Return whether a name contains anything but spaces."""
-    return name != "" and not name.isspace()
+    return bool(name.strip())
 
 
 # `str.strip` is true for the same names as `is_filled`, and costs each start a call less.

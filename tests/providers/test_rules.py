@@ -11,7 +11,7 @@ import pytest
 
 import manystream as ms
 from manystream.providers.errors import InvalidRequestError
-from manystream.providers.field_rules import REQUEST
+from manystream.providers.field_rules import REQUEST, is_filled
 from manystream.providers.message_checks import validate_messages
 from manystream.providers.message_rules import BLOCKS
 from manystream.providers.messages import CacheControl, ProviderState
@@ -271,6 +271,10 @@ def test_a_usual_request_passes_the_fast_check() -> None:
     )
     assert REQUEST.passes(request)
     assert all(PROFILE.passes(row) for row in PROFILES)
+
+
+def test_a_name_of_spaces_is_not_filled() -> None:
+    assert [is_filled(name) for name in ("", " \t\n", " a ", "a")] == [False, False, True, True]
 
 
 # --- messages ---
