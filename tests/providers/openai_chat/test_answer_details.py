@@ -280,7 +280,7 @@ def test_a_citation_is_in_the_last_text() -> None:
 
 def test_citations_that_come_in_pieces_are_each_added_once() -> None:
     cites: list[JSONObject] = [{"type": "url_citation", "url": url} for url in "abc"]
-    outcome = deltas({"content": "x"}, *({"annotations": [cite]} for cite in cites))
+    outcome = deltas({"content": "x"}, *(dict[str, JSON](annotations=[cite]) for cite in cites))
     assert outcome.response.content == [Text("x", citations=cites)]
 
 

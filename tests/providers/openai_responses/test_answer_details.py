@@ -371,13 +371,14 @@ def test_members_of_the_terminal_event_are_kept() -> None:
 
 
 def test_reasons_and_raw_words() -> None:
-    for response, reason, raw in (
+    ends: list[tuple[JSONObject, str, str | None]] = [
         ({"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}, "content_filter", "incomplete"),
         ({"status": "incomplete"}, "length", "incomplete"),
         ({"incomplete_details": {"reason": "max_output_tokens"}}, "length", "max_output_tokens"),
         ({"status": "in_progress"}, "unknown", "in_progress"),
         ({}, "stop", None),
-    ):
+    ]
+    for response, reason, raw in ends:
         answer = decode({"output": [], **response})
         assert (answer.finish_reason.value, answer.raw_finish_reason) == (reason, raw)
 

@@ -109,7 +109,7 @@ def test_additional_properties_that_are_false_stay_false() -> None:
 
 @pytest.mark.parametrize("required", [["b", "a"], ["a", "b"]])
 def test_a_complete_list_of_required_names_keeps_its_order(required: list[JSON]) -> None:
-    schema = {**object_of(a=TEXT, b=TEXT), "required": required}
+    schema: JSONObject = {**object_of(a=TEXT, b=TEXT), "required": required}
     assert strict_schema(schema)["required"] == required
 
 
@@ -136,7 +136,8 @@ def test_references_find_escaped_names(name: str) -> None:
 
 def test_a_dropped_keyword_beside_a_reference_is_no_neighbour() -> None:
     reference: JSONObject = {"$ref": "#/$defs/B"}
-    assert adapted({**reference, "default": None, "$comment": "c"}, **{"$defs": {"B": TEXT}}) == reference
+    definitions: JSONObject = {"B": TEXT}
+    assert adapted({**reference, "default": None, "$comment": "c"}, **{"$defs": definitions}) == reference
 
 
 def test_definitions_of_both_schemas_are_merged() -> None:
