@@ -145,6 +145,16 @@ def test_every_chat_part_is_read() -> None:
     ]  # fmt: skip
 
 
+def test_a_file_with_a_scheme_is_a_url() -> None:
+    def read(data: str) -> list[ms.Message]:
+        return ChatConverter().decode_messages([user({"type": "file", "file": {"file_data": data}})])
+
+    for url in ("a" * 31 + ":x", "data:x", "gs://x"):
+        assert read(url) == [ms.Message.user(ms.File(url=url))]
+    with pytest.raises(HistoryError, match=NEITHER):
+        read("a" * 32 + ":x")
+
+
 def test_every_responses_part_is_read() -> None:
     parts: list[JSON] = [
         INPUT,

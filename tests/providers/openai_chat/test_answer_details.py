@@ -221,6 +221,14 @@ def test_a_signed_call_of_a_custom_tool_keeps_its_signature() -> None:
     assert plain == [ToolCall("a", "t", "x", state=ProviderState("openai-compatible", {"type": "custom"}))]
 
 
+def test_details_do_not_hide_which_call_was_cut_off() -> None:
+    call: JSONObject = {"id": "a", "function": {"name": "f", "arguments": "{"}}
+    details: JSON = [{"type": "reasoning.encrypted", "data": "e"}]
+    response = answer({"tool_calls": [call], "reasoning_details": details}, "length")
+    assert [type(block) for block in response.content] == [ToolCall, Thinking]
+    assert response.tool_calls == [ToolCall("a", "f", "{", complete=False)]
+
+
 def test_the_older_call_with_arguments_alone() -> None:
     outcome = deltas({"function_call": {"arguments": "{"}}, {"function_call": {"name": "f", "arguments": "}"}})
     assert outcome.calls == [("made-1", "f", "{}")]

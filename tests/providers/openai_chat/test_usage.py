@@ -60,6 +60,40 @@ from manystream.providers.usage import Usage
             {"prompt_tokens": 1, "completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 0}},
             Usage(input_tokens=1, output_tokens=9, thinking_tokens=0, total_tokens=10),
         ),
+        (
+            {
+                "input_tokens": 10,
+                "output_tokens": 9,
+                "input_tokens_details": {"cached_tokens": 4, "cache_creation_tokens": 3},
+                "output_tokens_details": {"reasoning_tokens": 9},
+            },
+            Usage(10, 0, 9, 4, 3, 19),
+        ),
+        # Details beat counts of the whole report, and the first of two names is used.
+        (
+            {
+                "prompt_tokens": 10,
+                "input_tokens": 11,
+                "completion_tokens": 9,
+                "output_tokens": 8,
+                "reasoning_tokens": 4,
+                "completion_tokens_details": {"reasoning_tokens": 2},
+                "output_tokens_details": {"reasoning_tokens": 3},
+                "prompt_tokens_details": {"cache_write_tokens": 1, "cache_creation_tokens": 2},
+                "input_tokens_details": {"cached_tokens": 5},
+                "cache_write_tokens": 6,
+            },
+            Usage(10, 7, 2, None, 1, 19),
+        ),
+        # Without the prompt's count, no total can show that reasoning is counted beside the completion.
+        (
+            {"completion_tokens": 9, "reasoning_tokens": 4, "total_tokens": 13},
+            Usage(None, 5, 4, None, None, 13),
+        ),
+        ({"cache_write_tokens": 6}, Usage(cache_write_tokens=6)),
+        ({"cache_creation_input_tokens": 5, "cache_write_tokens": 6}, Usage(cache_write_tokens=5)),
+        ({"prompt_cache_hit_tokens": 1, "cached_tokens": 2, "cache_read_input_tokens": 3}, Usage(cached_tokens=1)),
+        ({"completion_tokens": 5, "total_tokens": 6}, Usage(output_tokens=5, total_tokens=6)),
         ({"prompt_cache_hit_tokens": 7}, Usage(cached_tokens=7)),
         ({"cached_tokens": 7}, Usage(cached_tokens=7)),
         (

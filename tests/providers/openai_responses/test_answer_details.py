@@ -397,3 +397,5 @@ def test_usage_of_servers_with_other_counts() -> None:
     apart: JSONObject = {**raw, "total_tokens": 19}
     assert decode({"output": [], "usage": apart}).usage == Usage(5, 7, 7, None, None, 19, raw=apart)
     assert decode({"output": [], "usage": 5}).usage == Usage()
+    unknown: JSONObject = {**raw, "input_tokens": None, "output_tokens": 9, "total_tokens": 16}
+    assert decode({"output": [], "usage": unknown}).usage == Usage(None, 2, 7, None, None, 16, raw=unknown)
