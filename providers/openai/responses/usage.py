@@ -20,7 +20,7 @@ def read_usage(raw: JSONObject) -> Usage:
     total = integer(raw, "total_tokens")
     visible = outputs
     if outputs is not None and thinking is not None:
-        apart = total is not None and inputs is not None and thinking > 0 and total == inputs + outputs + thinking
+        apart = inputs is not None and total == inputs + outputs + thinking
         visible = outputs if apart else max(outputs - thinking, 0)
     if total is None and inputs is not None and outputs is not None:
         total = inputs + outputs
