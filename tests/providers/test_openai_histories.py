@@ -322,6 +322,16 @@ def test_adjacent_items_of_the_assistant_are_one_message() -> None:
     ]
 
 
+def test_a_delta_of_a_role_alone_is_empty() -> None:
+    converter = ChatConverter()
+    for delta in ({"role": "assistant"}, {}, {"role": "assistant", "other": 1}):
+        assert converter.wrap_chunk(delta).get_text() == ""
+    with pytest.raises(HistoryError):
+        converter.wrap_chunk({"role": "user"})
+    event: JSONObject = {"type": "chunk", "chunk": {"choices": [{"delta": {"content": "a"}}]}}
+    assert converter.wrap_chunk(event).get_text() == "a"
+
+
 LATE = History(system_message=None, conversation=[HistoryMessage("user", "x"), HistoryMessage("system", "s")])
 
 
