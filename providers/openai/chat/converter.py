@@ -80,7 +80,7 @@ class ChatConverter(HistoryConverter):
             wire = {"tool_calls": [wire]}
         elif names and not names & MESSAGE_MEMBERS and wire.get("role") != "assistant":
             return None  # a stream's first delta may have only a role, and its last one is empty
-        return {"choices": [{"index": 0, "delta": wire}]}
+        return {"choices": [{"delta": wire}]}
 
     def _system_messages(self, texts: Sequence[str]) -> list[JSONObject]:
         role = self.provider.profile.quirks.system_role
