@@ -214,9 +214,8 @@ def _inline_from_data_url(address: str, media_type: str | None, field: str) -> J
     try:
         raw = unquote_to_bytes(text)
         data = base64.b64decode(raw, validate=True) if "base64" in parameters else raw
-    except ValueError:
-        comma = ""
-    else:
         if comma:
             return _inline(data, media_type or kind or "text/plain")
+    except ValueError:
+        pass
     raise InvalidRequestError(f"{field}.url", "is no data URL that can be read: data:<type>;base64,<data>")

@@ -244,6 +244,22 @@ def test_the_quotation_of_a_source_is_bounded() -> None:
     assert str(raised.value) == "messages[0].content[0].source: cannot be read: " + ('{"x":"' + "y" * 500)[:200]
 
 
+def test_missing_members_of_blocks_are_empty() -> None:
+    parts: list[Any] = [
+        {"type": "tool_reference"},
+        {"type": "search_result", "source": "s"},
+        {"type": "search_result", "content": "c"},
+        {"type": "text"},
+    ]
+    (result,) = read(user({"type": "tool_result", "content": parts}))
+    (block,) = result.content
+    assert isinstance(block, ms.ToolResult)
+    assert block.tool_call_id == ""
+    assert [part.text for part in block.content if isinstance(part, ms.Text)] == ["", "s", "\n\nc", ""]
+    (answer,) = read({"role": "assistant", "content": [{"type": "redacted_thinking"}, {"type": "text"}]})
+    assert answer.content == [ms.RedactedThinking(""), ms.Text("")]
+
+
 def test_a_cache_mark_without_a_lifetime_is_one() -> None:
     for mark in ({"type": "ephemeral"}, {"type": "ephemeral", "ttl": None}):
         (message,) = read(user({**TEXT, "cache_control": mark}))
