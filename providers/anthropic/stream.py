@@ -125,7 +125,9 @@ class MessagesStream(StreamMachine):
         return self.fail(truncated("truncated stream: it ended without message_stop"))
 
     def response(self) -> Response:
-        self._settle_others()
+        for block in self.opened.values():
+            if isinstance(block, ProviderBlockInProgress):
+                block.settle()
         return self.answer.response()
 
     def message_start(self, payload: JSONObject) -> Sequence[Event]:
@@ -292,15 +294,8 @@ class MessagesStream(StreamMachine):
             if isinstance(block, CallInProgress):
                 events.extend(block.settle())
         events.extend(self.answer.done(finish_reason(self.stop_reason), self.stop_reason))
-        self._settle_others()
         self.ended = True
         return events
-
-    def _settle_others(self) -> None:
-        """Write the collected deltas into the provider's own blocks."""
-        for block in self.opened.values():
-            if isinstance(block, ProviderBlockInProgress):
-                block.settle()
 
     def _forget(self, index: int, events: list[Event]) -> None:
         """Release an index that the wire uses again. The block that had it has ended; an unfinished call is cut off."""

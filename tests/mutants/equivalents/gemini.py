@@ -181,4 +181,20 @@ ROWS: tuple[Equivalent, ...] = (
         "1",
         "a chunk begins with a brace or white space",
     ),
+    Equivalent(
+        "providers/gemini/stream.py",
+        "GeminiStream._chunk",
+        'refusal = blocked(chunk, data) if chunk.get("promptFeedback") is not None else None',
+        'chunk.get("promptFeedback") is not None',
+        "True",
+        "a chunk without the member has no block reason either; the condition only saves time",
+    ),
+    Equivalent(
+        "providers/gemini/stream.py",
+        "GeminiStream._part",
+        "if len(kinds) > 1:",
+        ">",
+        ">=",
+        "a single kind stays the only one, and an empty text is read as a part without content",
+    ),
 )

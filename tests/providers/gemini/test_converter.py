@@ -197,3 +197,13 @@ def test_a_content_that_cannot_be_read_is_named(wire: Any, message: str) -> None
     with pytest.raises(HistoryError) as raised:
         read({"role": "user", "parts": [{"text": "a"}]}, wire)
     assert str(raised.value) == message
+
+
+def test_two_results_of_one_call_have_its_name() -> None:
+    messages = [
+        ms.Message.assistant(ms.ToolCall("a", "look", "{}")),
+        ms.Message(ms.Role.TOOL, [ms.ToolResult("a", "1"), ms.ToolResult("a", "2")]),
+    ]
+    assert converter().encode_messages(messages)[1:] == [
+        {"role": "user", "parts": [response("look", {"output": "1"}, "a"), response("look", {"output": "2"}, "a")]}
+    ]

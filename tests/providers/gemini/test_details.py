@@ -143,6 +143,21 @@ QUOTA: dict[str, Any] = {"code": 429, "status": "RESOURCE_EXHAUSTED"}
 
 
 @pytest.mark.parametrize(
+    ("name", "category"),
+    [
+        ("UNAVAILABLE", ErrorCategory.SERVER),
+        ("RESOURCE_EXHAUSTED", ErrorCategory.RATE_LIMIT),
+        ("ABORTED", ErrorCategory.UNKNOWN),
+        (None, ErrorCategory.UNKNOWN),
+    ],
+)
+def test_the_status_name_replaces_an_unknown_status(name: str | None, category: ErrorCategory) -> None:
+    error = failed(418, {"code": 418, "status": name, "message": "m"})
+    assert (error.http_status, error.category) == (418, category)
+    assert failed(403, {"code": 403, "status": name, "message": "m"}).category is ErrorCategory.AUTH
+
+
+@pytest.mark.parametrize(
     ("headers", "expected"),
     [
         ({}, None),
@@ -385,3 +400,28 @@ def test_a_file_that_the_model_made_keeps_its_name_and_signature() -> None:
         File(data=b"a,b", media_type="text/csv", name="a.csv", state=signed("s")),
         File(url="https://a.example/b", media_type="text/csv", state=signed("t")),
     ]
+
+
+@pytest.mark.parametrize(
+    ("part", "content"),
+    [
+        ({"text": "a", "functionCall": {}}, [Text("a")]),
+        ({"text": "", "functionCall": CALL}, [ToolCall("id-1", "f", "{}")]),
+        ({"text": "", "functionCall": {}}, []),
+        ({"text": "", "newKind": {}}, [ProviderBlock("google", {"text": "", "newKind": {}})]),
+        ({"text": "a", "newKind": []}, [Text("a")]),
+        ({"newKind": {}, "otherKind": 1}, [ProviderBlock("google", {"newKind": {}, "otherKind": 1})]),
+    ],
+)
+def test_of_two_kinds_the_full_one_is_read(part: dict[str, Any], content: list[Any]) -> None:
+    assert stream(part_chunk(part, finish="STOP")).response.content == content
+
+
+@pytest.mark.parametrize(("first", "second"), [("modelVersion", "responseId"), ("responseId", "modelVersion")])
+def test_model_and_id_may_come_one_after_the_other(first: str, second: str) -> None:
+    def chunk(**members: Any) -> dict[str, Any]:
+        return {"candidates": [{"content": {"parts": [{"text": "a"}]}, "finishReason": "STOP"}], **members}
+
+    response = stream(chunk(**{first: "1"}), chunk(**{first: "2", second: "3"}), chunk(**{second: "4"})).response
+    found = {"modelVersion": response.model, "responseId": response.id}
+    assert found == {first: "1", second: "3"}

@@ -1,0 +1,99 @@
+"""Details of streams that servers send now and then: repeated starts, missing members, and what a cut stream keeps."""
+
+from __future__ import annotations
+
+import pytest
+
+from manystream.providers.events import Done, FinishReason, Start, TextDelta, ToolCallDelta
+from manystream.providers.messages import ProviderState, Text, Thinking, ToolCall
+from manystream.providers.usage import Usage
+
+from .wire import LENIENT, MESSAGE, START, STOP, block, call, finish, run, sse, text
+
+DELTA: dict[str, object] = {
+    "type": "content_block_delta",
+    "index": 0,
+    "delta": {"type": "text_delta", "text": "a"},
+}
+
+
+def test_blocks_are_counted_anew_after_a_second_start() -> None:
+    begin = sse({"type": "content_block_start", "content_block": {"type": "text", "text": ""}})
+    outcome = run(START + begin + sse(DELTA) + START + begin + sse(DELTA) + finish() + STOP)
+    assert outcome.response.content == [Text("a"), Text("a")]
+
+
+def test_a_cut_stream_keeps_its_stop_reason() -> None:
+    assert run(START + text(0, "a") + finish("max_tokens")).response.raw_finish_reason == "max_tokens"
+    assert run(START + text(0, "a")).response.raw_finish_reason is None
+
+
+def test_the_last_stop_reason_counts() -> None:
+    assert run(START + finish("pause_turn") + finish("end_turn") + STOP).done.raw_finish_reason == "end_turn"
+    assert run(START + finish("end_turn") + finish(None) + STOP).done.raw_finish_reason == "end_turn"
+
+
+def test_members_of_the_last_event_are_provider_data() -> None:
+    metrics: dict[str, object] = {"inputTokenCount": 1}
+    stop = sse({"type": "message_stop", "invocationMetrics": metrics, "usage": {}, "absent": None})
+    outcome = run(START + text(0, "a") + finish() + stop)
+    assert outcome.done.provider_data == outcome.response.provider_data == {"invocationMetrics": metrics}
+
+
+def test_a_message_without_content_or_usage_is_begun() -> None:
+    outcome = run(sse({"type": "message_start", "message": {"model": "m"}}) + text(0, "a") + finish(usage={}) + STOP)
+    assert outcome.events == [Start("m", None), TextDelta(0, "a"), Done(FinishReason.STOP, "end_turn", Usage())]
+
+
+@pytest.mark.parametrize("provider", [LENIENT, None], ids=["compatible", "anthropic"])
+def test_an_empty_signature_is_none(provider: object) -> None:
+    options = {} if provider is None else {"provider": LENIENT}
+    maker = "anthropic" if provider is None else "lookalike"
+    thinking = block(0, {"type": "thinking", "thinking": "hm"}, {"type": "signature_delta", "signature": ""})
+    content = run(START + thinking + finish() + STOP, **options).response.content
+    assert content == [Thinking("hm", None, state=ProviderState(maker, {}))]
+
+
+def test_a_signature_may_come_in_pieces_and_in_the_start() -> None:
+    start: dict[str, object] = {"type": "thinking", "thinking": "h", "signature": "a"}
+    deltas: list[dict[str, object]] = [
+        {"type": "thinking_delta", "thinking": "m"},
+        {"type": "signature_delta", "signature": "b"},
+        {"type": "signature_delta", "signature": "c"},
+    ]
+    assert run(START + block(0, start, *deltas) + finish() + STOP).response.content == [Thinking("hm", "abc")]
+    state = ProviderState("lookalike", {})
+    content = run(START + block(0, start, *deltas) + finish() + STOP, LENIENT).response.content
+    assert content == [Thinking("hm", "abc", state=state)]
+
+
+def test_a_null_piece_of_arguments_is_ignored() -> None:
+    start: dict[str, object] = {"type": "tool_use", "id": "t", "name": "look", "input": {}}
+    deltas: list[dict[str, object]] = [
+        {"type": "input_json_delta", "partial_json": None},
+        {"type": "input_json_delta", "partial_json": '{"a": 1}'},
+        {"type": "input_json_delta"},
+    ]
+    outcome = run(START + block(0, start, *deltas) + finish("tool_use") + STOP)
+    assert [event for event in outcome.events if isinstance(event, ToolCallDelta)] == [ToolCallDelta(0, '{"a": 1}')]
+
+
+def test_large_numbers_of_a_call_in_the_start_are_exact() -> None:
+    content = [{"type": "tool_use", "id": "t", "name": "look", "input": {"n": 2**70}}]
+    outcome = run(sse({"type": "message_start", "message": {**MESSAGE, "content": content}}) + finish() + STOP)
+    assert outcome.response.content == [ToolCall("t", "look", '{"n": 1180591620717411303424}')]
+
+
+def test_a_stream_may_begin_with_any_event() -> None:
+    thinking = {"type": "content_block_delta", "index": 1, "delta": {"type": "thinking_delta", "thinking": "hm"}}
+    for wire in (text(0, "a"), sse(DELTA), call(0, "{}"), sse(thinking)):
+        events = run(wire + finish() + STOP).events
+        assert events[0] == Start(None, None)
+        assert sum(isinstance(event, Start) for event in events) == 1
+
+
+def test_a_content_block_may_begin_with_its_text() -> None:
+    outcome = run(
+        START + block(0, {"type": "text", "text": "a"}, {"type": "text_delta", "text": "b"}) + finish() + STOP
+    )
+    assert outcome.events[1:3] == [TextDelta(0, "a"), TextDelta(0, "b")]
