@@ -372,3 +372,120 @@ async def test_a_late_retry_is_hedged_from_its_own_start(autojump_clock: trio.te
         ("one/m", "cancelled", True, 10.0, 11.0),
         ("two/m", "ok", True, 11.0, 11.0),
     ]
+
+
+# --- limits and keys ---
+
+REPORT = "x-ratelimit-limit-requests: 60\r\nx-ratelimit-remaining-requests: 59\r\nx-ratelimit-reset-requests: 1s\r\n"
+
+
+async def test_the_limits_that_a_second_response_reports_are_used(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "manystream.traffic")
+
+    async def two(line: Line) -> None:
+        await line.request()
+        await line.send(STREAM_HEAD.replace("\r\n\r\n", f"\r\n{REPORT}\r\n"))
+        await trio.sleep(3)
+        await line.send(chunked(*chat_stream("two")))
+
+    async with open_pair(after(20), two) as (engine, _):
+        call = engine.start_stream(ask())
+        await trio.sleep(2)
+        scope = engine.statistics().traffic.scopes["two/m"]
+        assert (scope.running, scope.unconfirmed, list(scope.reported)) == (1, 0, ["requests"])
+        assert [record.getMessage() for record in caplog.records] == ["two/m: limit reported: requests, 60 in 60 s"]
+        assert (await call.wait()).success
+        assert engine.statistics().traffic.scopes["two/m"].running == 0
+
+
+async def test_a_limit_that_refuses_a_second_attempt_is_learned(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "manystream.traffic")
+    refusal = answer(
+        error_body("slow down", "requests", "rate_limit_exceeded"),
+        status="429 Too Many Requests",
+        headers="retry-after: 4\r\n",
+    )
+
+    async def two(line: Line) -> None:
+        while await line.request():
+            await line.send(refusal)
+
+    async with open_pair(after(3), two) as (engine, _):
+        call = engine.start_stream(ask())
+        await trio.sleep(2)
+        statistics = engine.statistics().traffic
+        scope, target = statistics.scopes["two/m"], statistics.routes["fast"].targets[1]
+        assert (scope.refused, scope.sent, scope.running, scope.waiting) == (1, 1, 0, 0)
+        assert scope.held > 0
+        assert (target.failures, target.outstanding) == (0.0, 0)
+        completion = await call.wait()
+    assert rows(completion) == [("two/m", "rate_limit", True, 1.0, 1.0), ("one/m", "ok", True, 0.0, 3.0)]
+    assert len([record for record in caplog.records if record.getMessage().startswith("two/m: limit learned")]) == 1
+
+
+async def test_a_target_that_failed_a_second_attempt_is_not_asked_again(autojump_clock: trio.testing.MockClock) -> None:
+    sent: list[str] = []
+
+    def failing(name: str, seconds: float) -> Script:
+        async def script(line: Line) -> None:
+            while await line.request():
+                sent.append(name)
+                await trio.sleep(seconds)
+                await line.send(answer(error_body(name), status="503 Busy"))
+
+        return script
+
+    async with open_pair(failing("one", 3), failing("two", 0.5)) as (engine, _):
+        completion = await engine.start_stream(ask()).wait()
+        figures = engine.statistics().traffic.routes["fast"]
+    assert sent == ["one", "two"]
+    assert rows(completion) == [("two/m", "server", True, 1.0, 1.5), ("one/m", "server", True, 0.0, 3.0)]
+    assert completion.error_message == "one"
+    assert [target.outstanding for target in figures.targets] == [0, 0]
+    assert all(target.failures > 0 for target in figures.targets)
+
+
+async def test_a_key_that_refuses_a_second_attempt_is_put_aside(autojump_clock: trio.testing.MockClock) -> None:
+    """The other key is used by the next calls."""
+    keys: list[bytes] = []
+
+    async def script(line: Line) -> None:
+        while request := await line.request():
+            key = request.partition(b"Bearer ")[2].partition(b"\r\n")[0]
+            keys.append(key)
+            if len(keys) == 1:
+                await trio.sleep(5)
+            elif key == keys[1] != keys[0]:
+                await line.send(answer(error_body("wrong key"), status="401 No"))
+                continue
+            await line.send(STREAM_HEAD + chunked(*chat_stream("fine")).decode())
+
+    async with open_peer(script) as peer:
+        one = provider(Named("one"), peer, api_key=["sk-first", "sk-second"])  # type: ignore[arg-type]
+        traffic = ms.Traffic(routes=[ms.Route("fast", ["one/m"], hedge=ms.Hedge(1.0, at_most=1.0))])
+        async with ms.open_engine([one], traffic=traffic, retry=ONCE) as engine:
+            first = await engine.start_stream(ask()).wait()
+            later = [await engine.start_stream(ask()).wait() for _ in range(3)]
+    assert len({keys[0], keys[1]}) == 2
+    assert rows(first) == [("one/m", "auth", True, 1.0, 1.0), ("one/m", "ok", True, 0.0, 5.0)]
+    assert keys[2:] == [keys[0]] * 3
+    assert [rows(each)[0][:2] for each in later] == [("one/m", "ok")] * 3
+
+
+async def test_a_second_attempt_that_a_budget_allows_later_is_made_then(autojump_clock: trio.testing.MockClock) -> None:
+    """It is tried after one second, two, four and eight."""
+    async with open_pair(after(30), after(0.5, "two"), traffic={"budgets": [ms.Budget(output_tokens=200)]}) as (
+        engine,
+        peers,
+    ):
+        busy = engine.start_stream(ask("one/m", max_output_tokens=100))
+        call = engine.start_stream(ask(max_output_tokens=100))
+        await trio.sleep(6)
+        assert (len(peers[1].lines), busy.completion) == (0, None)
+        busy.cancel()
+        completion = await call.wait()
+    assert rows(completion) == [("one/m", "cancelled", True, 0.0, 8.5), ("two/m", "ok", True, 8.0, 8.5)]

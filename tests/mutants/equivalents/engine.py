@@ -10,7 +10,33 @@ _ESCAPES = {
     "hex": r'''r"|&(?:#0{0,4}(?P<decimal>[0-9]{2,3})(?![0-9])|#[xX]0{0,4}(?P<hex>[0-9A-Fa-f]{2})(?![0-9A-Fa-f])"''',
 }
 
+_UNUSED_VALUES = {
+    'self._closing = b""  # the bytes after an event\'s data': ('b""', "b'x'"),
+    "self._start = b\"\"  # the template's first bytes, behind those before an event's data": ('b""', "b'x'"),
+    'self._chunk_end = b""  # its last bytes, before those up to the end of a chunk': ('b""', "b'x'"),
+    "self.one_event: bool = False": ("False", "True"),
+}
+"""First values of a fast path that are replaced before they are read: nothing reads them until a template is known."""
+
+_FIRST_GUESSES = {
+    "self._line = 0  # bytes of the latest size line; the next size line mostly has the same length": ("0", "1"),
+    "self._line_inside = 0  # the same, for the size line inside an event that is cut across two chunks": ("0", "1"),
+    "self._alone = True  # the latest bytes were at most one event, so it is tried first whether the next ones are": (
+        "True",
+        "False",
+    ),
+}
+"""First guesses of a fast path. A wrong one is corrected in the same read, with the same result."""
+
 ROWS: tuple[Equivalent, ...] = (
+    *(
+        Equivalent("engine/fast_path.py", "FastPath.__init__", text, *change, "replaced before it is read")
+        for text, change in _UNUSED_VALUES.items()
+    ),
+    *(
+        Equivalent("engine/fast_path.py", "FastPath.__init__", text, *change, "a wrong guess is corrected at once")
+        for text, change in _FIRST_GUESSES.items()
+    ),
     Equivalent(
         "engine/redaction.py",
         "Redaction.hide_parts",
