@@ -13,6 +13,7 @@ from manystream.engine.answer_size import AnswerSize
 from manystream.engine.fast_path import FastPath
 from manystream.engine.limits import Limits
 from manystream.providers.registry import DIALECTS
+from manystream.transport.chunked import size_line_length
 from manystream.transport.sse import SSEParser
 from tests.engine.one_stream import chunk
 
@@ -238,3 +239,27 @@ def test_a_new_form_needs_a_new_template() -> None:
     assert reader.usual(other) is reader.path
     assert reader.path.read(chunk(other)) == len(chunk(other))
     assert reader.path.read(chunk(event("x"))) == 0
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_the_length_of_a_size_line_is_found_once(cut: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nearly all size lines of a stream have one length, and to find it takes longer than to look the size up."""
+    found: list[int] = []
+
+    def find(data: bytes, position: int) -> int:
+        found.append(position)
+        return size_line_length(data, position)
+
+    monkeypatch.setattr("manystream.engine.fast_path.size_line_length", find)
+    reader = Reader()
+    reader.path.cut = cut
+    one, long = ((cut_event(text, 50) if cut else chunk(event(text))) for text in ("one", "x" * 300))
+    found.clear()
+    assert reader.path.read(one * 3) == 3 * len(one)
+    assert len(found) == 1 + cut
+    assert reader.path.read(one * 3) == 3 * len(one)
+    assert len(found) == 1 + cut
+    assert reader.path.read(one + long) == len(one + long)
+    assert len(found) == 2 + cut  # one of the size lines has another length
+    assert reader.path.read(long * 2) == 2 * len(long)
+    assert len(found) == 2 + cut

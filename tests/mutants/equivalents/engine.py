@@ -28,7 +28,45 @@ _FIRST_GUESSES = {
 }
 """First guesses of a fast path. A wrong one is corrected in the same read, with the same result."""
 
+_SET_BEFORE_READ = (
+    ("engine/journey.py", "Journey", "self._started_at = 0.0  # when that began", "0.0", "1.0"),
+    ("engine/journey.py", "Journey", "self._answered = False  # whether its first event came", "False", "True"),
+    ("engine/journey.py", "Journey", "self._wanted = 0  # the target for which it waits for a budget", "0", "1"),
+    (
+        "engine/hedged_journey.py",
+        "HedgedJourney",
+        "self._pause = 0.0  # seconds until it looks again whether a second attempt can be made",
+        "0.0",
+        "1.0",
+    ),
+    (
+        "engine/hedged_journey.py",
+        "HedgedJourney",
+        "self._is_admitted = False  # the second attempt, by its lane",
+        "False",
+        "True",
+    ),
+    ("engine/hedged_journey.py", "HedgedJourney", "self._was_beside = False", "False", "True"),
+    ("engine/admission.py", "Admission", "self._slot_mark = 0.0", "0.0", "1.0"),
+    ("engine/spending.py", "Spending", "self._claimed_at = 0.0", "0.0", "1.0"),
+    ("engine/parking.py", "Parking", "self._since = 0.0", "0.0", "1.0"),
+)
+"""First values that are replaced when the wait or the attempt begins, and are read only after that."""
+
+_ANY_NEGATIVE = (
+    ("engine/admission.py", "Admission", "self._began = -1.0  # the time at which the call was started"),
+    ("engine/itinerary.py", "Itinerary", "self._input_tokens = -1.0  # unknown until the request was checked"),
+)
+
 ROWS: tuple[Equivalent, ...] = (
+    *(
+        Equivalent(path, f"{name}.__init__", text, before, after, "set when its wait or attempt begins, and read later")
+        for path, name, text, before, after in _SET_BEFORE_READ
+    ),
+    *(
+        Equivalent(path, f"{name}.__init__", text, "1.0", "3.0", "any negative number means that it is not known yet")
+        for path, name, text in _ANY_NEGATIVE
+    ),
     *(
         Equivalent("engine/fast_path.py", "FastPath.__init__", text, *change, "replaced before it is read")
         for text, change in _UNUSED_VALUES.items()
