@@ -172,7 +172,7 @@ def test_a_reported_limit_holds_a_minute_or_a_long_window(window: float, capacit
 # --- learned limits ---
 
 
-def test_a_learned_bucket_begins_empty_and_holds_a_second_or_one_call() -> None:
+def test_a_learned_bucket_begins_empty_and_holds_a_second() -> None:
     small, large = LearnedBucket(8, 1, 3), LearnedBucket(8, 20, 3)
     assert (figures(small.bucket), figures(large.bucket)) == ((8, 8, 0, 3), (8, 20, 0, 3))
     assert (small.cut_at, small.made_at, small.rate, small.is_in_vain) == (3, 3, 8, False)
@@ -251,7 +251,7 @@ def test_a_hold_leaves_room_for_one_call_at_its_end() -> None:
     assert low.bucket.level == 1
 
 
-def test_the_first_rate_is_the_reported_one_or_half_of_what_was_sent() -> None:
+def test_the_first_rate_is_reported_or_half_of_what_was_sent() -> None:
     assert first_rate(30, 400, 10) == 30
     assert first_rate(math.inf, 400, 10) == 20
     assert first_rate(math.inf, 400, 0.5) == 200

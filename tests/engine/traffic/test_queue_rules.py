@@ -114,7 +114,7 @@ def test_a_class_counts_its_calls_and_tokens() -> None:
     assert (queue.length, queue.backlog, queue.present) == (0, 0, {})
 
 
-def test_a_tenant_that_comes_starts_with_the_least_service_of_the_others() -> None:
+def test_a_new_tenant_starts_with_the_least_service_of_others() -> None:
     queue = TenantClass()
     for tokens in (100, 200, 10):
         added(queue, tokens, "a")
@@ -127,7 +127,7 @@ def test_a_tenant_that_comes_starts_with_the_least_service_of_the_others() -> No
     assert queue.present["c"].service == 100
 
 
-def test_a_tenant_starts_no_lower_than_the_call_that_was_taken_last() -> None:
+def test_a_tenant_starts_no_lower_than_the_last_call_taken() -> None:
     queue = TenantClass()
     added(queue, 70, "a")
     added(queue, 50, "a")
@@ -139,7 +139,7 @@ def test_a_tenant_starts_no_lower_than_the_call_that_was_taken_last() -> None:
     assert queue.present["a"].service == 120, "its own service is not forgotten"
 
 
-def test_service_that_is_given_back_counts_for_a_tenant_that_is_away() -> None:
+def test_service_is_given_back_to_a_tenant_that_is_away() -> None:
     queue = TenantClass()
     for tenant in ("a", "b"):
         added(queue, 100, tenant)
@@ -153,7 +153,7 @@ def test_service_that_is_given_back_counts_for_a_tenant_that_is_away() -> None:
     assert "nobody" not in queue.present
 
 
-def test_a_call_that_passes_through_is_charged_as_one_that_was_added_and_taken() -> None:
+def test_a_call_that_passes_through_is_charged_to_its_tenant() -> None:
     queue = TenantClass()
     for tokens, tenant in ((100, "a"), (30, "b"), (30, "b"), (5, None)):
         queue.pass_through(tenant, tokens)
@@ -215,7 +215,7 @@ def test_cancelled_calls_of_many_tenants_are_not_kept() -> None:
     assert (len(queue._away), list(queue.present), queue.first().tenant) == (0, ["stays"], "stays")
 
 
-def test_ahead_of_a_call_are_the_tokens_of_its_tenant_and_a_part_of_the_others() -> None:
+def test_ahead_are_the_tokens_of_the_tenant_and_a_part_of_others() -> None:
     queue = TenantClass()
     added(queue, 1000, "a")
     mine = [added(queue, 100, "m"), added(queue, 60, "m")]
@@ -250,7 +250,7 @@ def test_a_tenant_alone_does_not_wait_for_others() -> None:
     ]  # fmt: skip
 
 
-def test_a_call_much_larger_than_its_tenants_others_waits_for_no_more() -> None:
+def test_a_call_larger_than_its_tenants_others_waits_no_longer() -> None:
     queue = TenantClass()
     added(queue, 1, "m")
     large = added(queue, 1000, "m")
@@ -345,16 +345,19 @@ def test_a_call_that_passes_through_ends_the_wait_of_its_class() -> None:
     assert queue._classes[BATCH].present[None].service == 5
 
 
-def test_a_refused_call_goes_behind_its_tenants_others_after_each_fifth_refusal() -> None:
+def test_each_fifth_refusal_sends_a_call_behind_its_others() -> None:
     queue = FairQueue()
-    stubborn, other = added(queue), added(queue)
-    order: list[Ticket] = []
-    for _ in range(11):
+    stubborn, *others = [added(queue) for _ in range(4)]
+    order: list[int] = []
+    for _ in range(13):
         ticket = queue.take(0)
-        order.append(ticket)
-        queue.put_back(stubborn) if ticket is stubborn else added(queue, at_head=True)
-    assert stubborn.refusals == 10 - order.count(other) or stubborn.refusals == order.count(stubborn)
-    assert order[:6] == [stubborn] * 5 + [other]
+        order.append([stubborn, *others].index(ticket))
+        if ticket is stubborn:
+            queue.put_back(stubborn)
+        if order.count(0) == 5 and len(others) == 3:
+            others.append(added(queue))
+    assert order == [0, 0, 0, 0, 0, 1, 2, 3, 0, 0, 0, 0, 0]
+    assert (stubborn.refusals, queue.take(0)) == (10, others[3])
 
 
 def test_a_refused_call_keeps_its_deadline() -> None:

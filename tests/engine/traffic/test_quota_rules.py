@@ -109,7 +109,7 @@ def test_a_call_fits_at_once_up_to_each_limit() -> None:
     assert [quota.fits_at_once(cost(1), now) for now in (2.9, 3)] == [False, True]
 
 
-def test_a_learned_limit_and_the_window_hold_only_an_adaptive_quota() -> None:
+def test_only_an_adaptive_quota_learns_and_has_a_window() -> None:
     for adaptive, fits in ((True, False), (False, True)):
         quota = a_quota(adaptive=adaptive)
         quota.refuse(send(quota, 0), QuotaReport(refusal=Refusal.RATE, hint=0), 0)
@@ -178,7 +178,7 @@ def test_half_of_the_estimate_must_exceed_a_reported_limit() -> None:
     assert quota.never(Ticket(1000, 102), 0) is not None
 
 
-def test_a_day_that_is_used_up_fails_a_call_that_would_wait_a_minute() -> None:
+def test_a_used_up_day_fails_a_call_that_would_wait_a_minute() -> None:
     quota = a_quota()
     quota.confirm(send(quota, 0), report(REQUESTS, 8640, 0, DAY), 0)
     assert quota.impossible(cost(), 0) is None, "ten seconds"
@@ -257,7 +257,7 @@ def test_a_first_level_is_at_most_the_capacity() -> None:
     assert quota.level(REQUESTS, 0) == 60
 
 
-def test_a_rest_after_a_settled_charge_is_read_only_where_settling_is_unknown() -> None:
+def test_a_later_rest_is_read_only_where_settling_is_unknown() -> None:
     for settlement, level in (("unknown", 50), ("usage", 40)):
         quota = a_quota(Charging(settlement=settlement))  # type: ignore[arg-type]
         quota.confirm(send(quota, 0), report(REQUESTS, 60, 41), 0)
@@ -266,7 +266,7 @@ def test_a_rest_after_a_settled_charge_is_read_only_where_settling_is_unknown() 
         assert quota.level(REQUESTS, 0) == level
 
 
-def test_a_rest_never_raises_above_the_capacity_and_long_windows_are_read() -> None:
+def test_a_later_rest_raises_up_to_the_capacity() -> None:
     quota = a_quota(Charging(settlement="unknown"))
     quota.confirm(send(quota, 0), report(REQUESTS, 60, 41), 0)
     quota.confirm(send(quota, 0), report(REQUESTS, 60, 99), 0)
@@ -282,7 +282,7 @@ def resets(remaining: float, reset: float) -> QuotaReport:
 
 
 @pytest.mark.parametrize("settlement", ["usage", "unknown"])
-def test_a_smaller_bucket_than_a_minute_is_believed_and_kept_below(settlement: str) -> None:
+def test_a_bucket_smaller_than_a_minute_is_believed(settlement: str) -> None:
     """600 a minute, of which the server holds ten seconds: 100. It reports 600 × the part that is left."""
     quota = a_quota(Charging(settlement=settlement))  # type: ignore[arg-type]
     quota.confirm(send(quota, 0), resets(594, 0.1), 0)
@@ -302,7 +302,7 @@ def test_a_smaller_bucket_than_a_minute_is_believed_and_kept_below(settlement: s
     assert bucket.level == pytest.approx(raised if settlement == "unknown" else level)
 
 
-def test_the_resets_of_a_long_window_or_a_full_minute_change_no_level() -> None:
+def test_the_resets_of_a_full_minute_change_no_level() -> None:
     quota = a_quota()
     quota.confirm(send(quota, 0), resets(540, 6), 0)
     quota.confirm(send(quota, 0), resets(240, 36), 0)
@@ -341,7 +341,7 @@ def test_a_size_is_replaced_by_one_that_is_a_hundredth_smaller() -> None:
 # --- refusals ---
 
 
-def test_a_refusal_without_adapting_doubles_its_pause_until_a_call_is_accepted() -> None:
+def test_refusals_without_adapting_double_the_pause() -> None:
     quota, holds = a_quota(adaptive=False), list[float]()
     for now in range(0, 900, 100):
         quota.refuse(send(quota, now), RATE, now)
@@ -366,7 +366,7 @@ def test_other_refusals_give_back_and_teach_nothing() -> None:
         )  # fmt: skip
 
 
-def test_a_charge_is_given_back_to_a_learned_bucket_only_by_later_calls() -> None:
+def test_only_later_calls_give_back_to_a_learned_bucket() -> None:
     quota = a_quota()
     early = send(quota, 0)
     refused = send(quota, 0)
@@ -386,7 +386,7 @@ def test_a_limit_that_a_call_does_not_use_is_not_blamed() -> None:
     assert list(quota.learned) == [REQUESTS]
 
 
-def test_the_calls_per_second_of_a_long_window_are_not_those_of_the_server() -> None:
+def test_a_long_window_says_nothing_of_calls_per_second() -> None:
     quota = a_quota(requests_per_day=86_400, tokens_per_minute=6000)
     assert quota._calls_per_second(cost(10)) == 10
     assert quota._calls_per_second(cost(0)) == INF

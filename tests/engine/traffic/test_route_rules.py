@@ -39,7 +39,7 @@ def test_four_failures_do_not_open_a_breaker_and_five_do() -> None:
     assert a_breaker(4, 3).state(10) == "closed", "each kind is counted for itself"
 
 
-def test_a_breaker_opens_for_two_seconds_and_then_lets_one_call_through() -> None:
+def test_a_breaker_opens_for_two_seconds_and_then_probes() -> None:
     breaker = a_breaker(5)
     assert [breaker.state(now) for now in (10, 11.9, 12, 99)] == ["open", "open", "probing", "probing"]
     assert [breaker.next_time(now) for now in (10, 11.9, 12, 99)] == [12, 12, 12, 99]
@@ -50,7 +50,7 @@ def test_a_breaker_opens_for_two_seconds_and_then_lets_one_call_through() -> Non
     assert breaker.state(20) == "probing", "the probing call is the one of 13"
 
 
-def test_a_failure_of_an_earlier_call_does_not_lengthen_the_pause() -> None:
+def test_an_earlier_calls_failure_does_not_lengthen_the_pause() -> None:
     breaker = a_breaker(5)
     breaker.fail(9, 11.5)
     assert breaker.next_time(11.5) == 12
@@ -174,7 +174,7 @@ def test_of_equal_targets_one_is_chosen_at_random() -> None:
     assert [fastest.choose(1, (0, 1, 2)).target for _ in range(2)] == [1, 2]
 
 
-def test_the_fastest_with_room_is_chosen_and_unknown_busy_ones_are_not() -> None:
+def test_the_fastest_with_room_is_chosen() -> None:
     fastest = route(Balance.FASTEST)
     for place in (0, 1):
         fastest.begin(place, 0)
@@ -228,7 +228,7 @@ def test_fallbacks_do_not_count_as_failing_targets() -> None:
     assert state.choose(10, (0, 1, 2), tried=(1,)) == Choice(None, (), 12)
 
 
-def test_a_session_keeps_its_target_at_up_to_four_times_the_best_score() -> None:
+def test_a_session_stays_at_up_to_four_times_the_best_score() -> None:
     state = route(Balance.STICKY)
     for place, seconds in enumerate((4.0, 1.0, 2.0)):
         state.begin(place, 0, "s" if place == 0 else None)
@@ -249,7 +249,7 @@ def test_only_a_sticky_route_keeps_sessions() -> None:
     assert state.targets[0].sessions == 0
 
 
-def test_a_session_moves_with_its_calls_and_leaves_a_failing_target() -> None:
+def test_a_session_moves_and_leaves_a_failing_target() -> None:
     state = route(Balance.STICKY)
     state.begin(0, 5, "s")
     state.begin(1, 6, "s")
@@ -311,7 +311,7 @@ def test_a_first_event_of_a_target_forgives_failures() -> None:
     assert state.is_healthy(0, 1)
 
 
-def test_the_end_of_a_probing_call_without_an_outcome_lets_the_next_one_go() -> None:
+def test_a_probing_call_without_an_outcome_lets_the_next_one_go() -> None:
     state = route(Balance.ORDER, TargetRecord())
     state.targets[0].breaker = a_breaker(5)
     state.begin(0, 12)

@@ -49,7 +49,7 @@ def test_the_figures_of_a_new_scope() -> None:
     assert a_scope(concurrent=3).statistics(5) == ScopeStatistics(window=10, concurrent=3)
 
 
-def test_the_least_of_several_declared_numbers_bounds_the_learned_one() -> None:
+def test_the_least_declared_number_bounds_the_learned_one() -> None:
     limits = [DeclaredLimit(str(each), RateLimit(concurrent=each), 0) for each in (6, 4, 7)]
     limits.append(DeclaredLimit("no number", RateLimit(requests_per_minute=60), 0))
     scope = Scope("p/m", Charging(limited_by="concurrency"), limits=limits)
@@ -197,7 +197,7 @@ def test_the_room_of_a_scope_is_the_number_of_such_calls() -> None:
     assert free.room(Ticket(1, 1), 0) == 1e12 - 2
 
 
-def test_there_is_room_only_if_nothing_waits_and_every_limit_has_some() -> None:
+def test_there_is_room_if_nothing_waits_and_every_limit_has_some() -> None:
     scope = a_scope(requests_per_minute=2, tokens_per_minute=1200)
     assert scope.has_room(Ticket(1200, 0), 0)
     assert not scope.has_room(Ticket(1201, 0), 0), "it can never be sent"
@@ -369,7 +369,7 @@ def test_a_call_sent_at_once_is_the_same_as_one_that_was_queued() -> None:
     assert not at_once.admit_at_once(Ticket(1, 1), 3), "two run"
 
 
-def test_a_call_does_not_go_at_once_during_a_pause_or_past_a_full_server() -> None:
+def test_a_call_does_not_go_at_once_in_a_pause_or_past_a_limit() -> None:
     scope = a_scope()
     scope.refuse(sent(scope), QuotaReport(refusal=Refusal.RATE, hint=2), 0, again=False)
     assert [scope.admit_at_once(Ticket(1, 1), now) for now in (1.9, 2.0)] == [False, True]

@@ -43,7 +43,7 @@ def test_calls_before_another_are_those_that_were_sent_earlier() -> None:
     assert list(window.before(tickets[0])) == []
 
 
-def test_a_confirmed_call_makes_room_for_one_more_while_half_is_used() -> None:
+def test_a_window_grows_by_one_while_half_of_it_is_used() -> None:
     window = Window()
     tickets = filled(window, 5, 0)
     assert window.confirm(tickets[0], INF, 0.1)
@@ -53,7 +53,7 @@ def test_a_confirmed_call_makes_room_for_one_more_while_half_is_used() -> None:
     assert (window.size, len(window)) == (11, 3)
 
 
-def test_a_window_doubles_to_32_and_stays_there_without_a_known_limit() -> None:
+def test_a_window_without_a_known_limit_doubles_to_32() -> None:
     window, sizes = Window(), list[int]()
     for now in range(4):
         tickets = filled(window, 40, now)
@@ -77,7 +77,7 @@ def test_a_large_window_is_a_twentieth_of_the_accepted_calls() -> None:
     assert window._size == pytest.approx(33 + 32 / 33)
 
 
-def test_a_known_limit_allows_three_times_what_it_lets_go_in_a_round_trip() -> None:
+def test_a_known_limit_allows_three_times_its_round_trip() -> None:
     for rate, size in ((8.0, 12), (7.9, 12), (0.0, 10)):
         window = Window()
         for ticket in filled(window, 40, 0):
@@ -310,7 +310,7 @@ def test_the_limit_is_never_below_one() -> None:
     assert concurrency.hold_until == 2.25
 
 
-def test_an_unstreamed_answer_is_judged_by_its_time_for_each_token() -> None:
+def test_an_unstreamed_answer_is_judged_by_time_per_token() -> None:
     concurrency = Concurrency()
     first = running(concurrency, 1, 0)[0]
     concurrency.end(first, 10, 10)  # one second for a token
@@ -358,14 +358,14 @@ def test_the_estimate_of_a_call_with_and_without_a_limit(output: str) -> None:
     )  # fmt: skip
 
 
-def test_the_least_charge_counts_output_only_where_it_is_reserved() -> None:
+def test_the_least_charge_counts_only_reserved_output() -> None:
     for output, least in (("reserved", (140, 100)), ("produced", (100, 100)), ("free", (100, 100))):
         charger = Charger(Charging(output=output))  # type: ignore[arg-type]
         assert (charger.least(100, 40).tokens, charger.least(100, None).tokens) == least
     assert Charger(Charging(output="reserved")).least(100, 40) == (1, 100, 40, 140)
 
 
-def test_the_mean_of_twenty_answers_is_arithmetic_and_then_smoothed() -> None:
+def test_the_mean_output_is_arithmetic_and_then_smoothed() -> None:
     charger = Charger(Charging())
     for output in (100, 300, *[200] * 18):
         charger.settled(FREE, 0, 0, output)
@@ -376,7 +376,7 @@ def test_the_mean_of_twenty_answers_is_arithmetic_and_then_smoothed() -> None:
     assert charger.mean_output == pytest.approx(250)
 
 
-def test_a_failed_call_costs_a_request_or_nothing_or_its_estimate() -> None:
+def test_a_failed_call_costs_a_request_nothing_or_its_estimate() -> None:
     charge = Cost(1, 100, 40, 140)
     found = [
         Charger(Charging(settlement=settlement, failed_requests=failed)).failed(charge)  # type: ignore[arg-type]
