@@ -300,6 +300,19 @@ def test_the_amount_that_no_record_has_is_beside_the_answers(tmp_path: Path) -> 
     again.close(0)
 
 
+def test_the_last_amount_is_on_the_disk_when_the_file_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[bytes] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.pread(descriptor, 30, 0)))
+    file = UnrecordedFile(tmp_path / "a.jsonl")
+    file.write(2)
+    assert synced == []
+    file.close(3)
+    assert synced == [b'{"unrecorded_usd": 3.000000000']
+    assert file._descriptor is None
+
+
 @pytest.mark.parametrize(
     ("text", "amount"), [(b"", 0.0), (b'{"unrecorded_usd": 2}', 2.0), (b'{"unrecorded_usd": 0}', 0.0)]
 )
