@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
+from collections.abc import Awaitable, Callable
 from types import ModuleType
 
 import pytest
@@ -178,3 +180,48 @@ async def test_a_transport_says_what_it_is(adapter: ModuleType) -> None:
     assert repr(transport) == "<Transport unused>"
     assert await closed_at_once(transport._core) == "<Transport closed>"
     assert NetworkStream(None).get_extra_info("socket") is None
+
+
+async def words_of(use: Callable[[], Awaitable[object]]) -> str:
+    with pytest.raises(RuntimeError) as caught:
+        await use()
+    return str(caught.value)
+
+
+async def ask(core: ClientTransport) -> object:
+    return await core.send(b"GET", ("http", b"127.0.0.1", 9, b"/"), [], b"", {})
+
+
+@pytest.mark.trio
+async def test_a_closed_transport_says_so() -> None:
+    core = ClientTransport(None, None, None, False, {})
+    await core.close()
+    assert await words_of(lambda: ask(core)) == "this transport is closed: create a client with a new Transport()"
+
+
+def test_a_transport_of_another_event_loop_says_so() -> None:
+    core = ClientTransport(None, None, None, False, {})
+    first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
+    try:
+        with pytest.raises(ClientTransportError):
+            first.run_until_complete(ask(core))
+        assert second.run_until_complete(words_of(lambda: ask(core))) == (
+            "this transport belongs to another event loop, which was not closed: create a client with its own"
+            " Transport() for each event loop"
+        )
+        assert second.run_until_complete(words_of(core.close)) == (
+            "this transport belongs to another event loop: close its client there"
+        )
+        assert repr(core).startswith("<Transport <Pool")
+        first.run_until_complete(core.close())
+        assert repr(core) == "<Transport closed>"
+    finally:
+        first.close()
+        second.close()
+
+
+def test_a_transport_without_an_event_loop_says_so() -> None:
+    core = ClientTransport(None, None, None, False, {})
+    with pytest.raises(RuntimeError) as caught:
+        ask(core).__await__().send(None)  # type: ignore[attr-defined]
+    assert str(caught.value) == ("this transport needs a running asyncio or trio event loop: use the async client")

@@ -311,6 +311,9 @@ def test_the_last_amount_is_on_the_disk_when_the_file_is_closed(
     file.close(3)
     assert synced == [b'{"unrecorded_usd": 3.000000000']
     assert file._descriptor is None
+    unopened = UnrecordedFile(tmp_path / "b.jsonl")
+    unopened.close(4)
+    assert (synced[1:], unopened._descriptor) == ([b'{"unrecorded_usd": 4.000000000'], None)
 
 
 @pytest.mark.parametrize(
