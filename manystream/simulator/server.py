@@ -314,6 +314,8 @@ class Server:
         self._selector.modify(connection.socket, READ, partial(self._ready, connection))
         if connection.position == connection.end:
             self._finish(connection, program, time.monotonic())
+        elif connection.due > time.monotonic():
+            self._schedule(connection, connection.due)
         else:
             self._wheel[AT_ONCE].append(connection)
 

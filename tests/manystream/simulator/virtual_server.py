@@ -29,6 +29,8 @@ class Pipe(socket.socket):
     options: list[tuple[object, ...]]
     shortest: int = 0
     error: OSError | None = None
+    blocks: int = 0
+    """So many times, `send` takes nothing."""
 
     def setsockopt(self, *option: Any) -> None:
         self.options.append(option)
@@ -36,6 +38,9 @@ class Pipe(socket.socket):
     def send(self, data: Any, flags: int = 0) -> int:
         if self.error is not None:
             raise self.error
+        if self.blocks:
+            self.blocks -= 1
+            raise BlockingIOError
         return super().send(data[: self.shortest] if self.shortest else data, flags)
 
 
