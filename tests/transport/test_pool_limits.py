@@ -190,22 +190,25 @@ async def test_another_error_of_a_dial_closes_no_idle_connection() -> None:
 
 
 async def test_sixteen_dials_begin_before_other_tasks_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, start = [0], TrioBackend.start
+    begun: list[int] = []
+    seen: list[int] = []
+    start, checkpoint = TrioBackend.start, TrioBackend.checkpoint
 
     def count(backend: TrioBackend, function: Any, *arguments: Any) -> Any:
-        begun[0] += len(arguments)
+        begun.extend([1] * len(arguments))
         return start(backend, function, *arguments)
+
+    async def others_run(backend: TrioBackend) -> None:
+        seen.append(len(begun))
+        await checkpoint(backend)
 
     async with open_rig() as rig:
         monkeypatch.setattr(TrioBackend, "start", count)
+        monkeypatch.setattr(TrioBackend, "checkpoint", others_run)
         for _ in range(40):
             rig.ask()
-        seen: set[int] = set()
-        while begun[0] < 40:
-            await trio.lowlevel.checkpoint()
-            seen.add(begun[0])
         await rig.settle()
-        assert seen - {0} == {16, 32, 40}
+        assert (seen, rig.dials) == ([16, 32, 40], 40)
 
 
 async def test_waiters_that_gave_up_do_not_fill_the_queue() -> None:
