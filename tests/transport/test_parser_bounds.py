@@ -90,6 +90,15 @@ def test_whole_chunks_are_counted(wire: bytes, whole: int, boundary: bool) -> No
     assert (decoder.whole_chunks, decoder.at_boundary) == (whole, boundary)
 
 
+def test_a_chunk_that_is_not_as_long_as_its_size_line_says() -> None:
+    with pytest.raises(ChunkError, match="expected CR LF after a chunk, got b'c"):
+        ChunkDecoder().feed(b"2\r\nabc\r\n")
+    decoder = ChunkDecoder()
+    assert [decoder.feed(piece) for piece in (b"7\r\nabc\r\n", b"de", b"\r\n")] == [b"abc\r\n", b"de", b""]
+    assert [decoder.feed(piece) for piece in (b"2\r\n", b"ab\r\n", b"1\r\n", b"c\r\n")] == [b"", b"ab", b"", b"c"]
+    assert (decoder.at_boundary, decoder.done) == (True, False)
+
+
 def test_bytes_after_the_body_are_the_rest() -> None:
     decoder = ChunkDecoder()
     assert [decoder.feed(piece) for piece in (b"2\r\nab\r\n0\r", b"\n\r\nx", b"y")] == [b"ab", b"", b""]

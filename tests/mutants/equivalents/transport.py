@@ -42,4 +42,25 @@ ROWS: tuple[Equivalent, ...] = (
             ("1", "2", "the value where the error does not exist: no error number is negative"),
         )
     ),
+    *(
+        Equivalent(
+            f"transport/{module}.py",
+            scope,
+            text,
+            before,
+            after,
+            "a shortcut for the most common bytes: without it, the general case returns the same",
+        )
+        for module, scope, text, before, after in (
+            ("sse", "SSEParser.feed", "if len(payload) == len(rest):", "==", "!="),
+            ("sse", "SSEParser.feed", 'if chunk.endswith(b"\\n\\n") and _CR not in chunk:', 'b"\\n\\n"', "b'\\n\\nx'"),
+            (
+                "chunked",
+                "ChunkDecoder.feed",
+                'if size and start + size + 2 == len(data) and data.endswith(b"\\r\\n"):',
+                'b"\\r\\n"',
+                "b'\\r\\nx'",
+            ),
+        )
+    ),
 )
