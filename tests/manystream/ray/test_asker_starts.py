@@ -79,7 +79,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
 
     @contextmanager
     def open_here(providers: object, shared: object, **options: object) -> Iterator[tuple[FakeEngine, FakeEngine]]:
-        assert (providers, shared, options) == ([PROVIDER], None, {"adaptive": "x"})
+        assert (shared, options) == (None, {"adaptive": "x"})
         yield engine, engine
         engine.is_closed = True
 
@@ -220,6 +220,19 @@ def test_a_failure_without_a_journal_is_the_record(engine: FakeEngine) -> None:
     assert row.record is not None
     assert "line" not in row.record
     assert (row.record["id"], row.record["error"]["category"]) == ("a", "server")  # type: ignore[index,call-overload]
+    one.close()
+
+
+def test_the_answer_of_a_route_names_no_provider(engine: FakeEngine) -> None:
+    other = ms.OpenAIChat("key", name="other")
+    one = Asker([PROVIDER, other], 2, None, {"adaptive": "x"})  # type: ignore[typeddict-unknown-key]
+    engine.at_once = completed()
+    asked = [
+        AskedRow(number, "", ms.Request(model, "hi"))
+        for number, model in enumerate(["other/m", "best", "sim/m", "best"])
+    ]
+    one.ask(asked)
+    assert [row.record["provider"] for row in asked if row.record] == ["other", None, "sim", None]
     one.close()
 
 
