@@ -6,7 +6,9 @@ import time
 
 import pytest
 
-from manystream.providers.quota_report import ReportedLimit, Unit
+from manystream.providers.errors import ErrorCategory, ProviderError
+from manystream.providers.limit_reports import read_plain_report, reader_of
+from manystream.providers.quota_report import QuotaReport, Refusal, ReportedLimit, Unit
 from manystream.providers.rate_headers import HeaderRow, amount, read_rows, seconds_until
 from manystream.providers.retry_hints import hint_ms, retry_after_ms, unrepeated
 
@@ -211,3 +213,26 @@ def test_the_precision_of_a_reset(form: str, reset: str, step: float) -> None:
     row = HeaderRow("r", Unit.REQUESTS, "limit", "left", "reset", reset_form=form)  # type: ignore[arg-type]
     ((limit,), _) = read(row, limit="9", reset=reset)
     assert limit.reset_step == step
+
+
+def reported(category: ErrorCategory, **facts: object) -> QuotaReport:
+    error = ProviderError("m", category=category, **facts)  # type: ignore[arg-type]
+    return read_plain_report("mine", {"retry-after": "9"}, NOW, error, b"")
+
+
+def test_a_dialect_of_a_program_reports_what_its_errors_say() -> None:
+    rate = ErrorCategory.RATE_LIMIT
+    assert reader_of("mine") is read_plain_report
+    assert read_plain_report("mine", {}, NOW, None, b"") == QuotaReport((), Refusal.NONE, None, None, ())
+    assert reported(rate, retry_after_ms=1500) == QuotaReport((), Refusal.RATE, None, 1.5)
+    assert reported(rate, retry_after_ms=0) == QuotaReport((), Refusal.RATE, None, 0.0)
+    assert reported(rate) == QuotaReport((), Refusal.RATE, None, None)
+    assert reported(rate, retryable=False) == QuotaReport((), Refusal.SPENT, None, None)
+    for status, refusal in ((503, Refusal.OVERLOAD), (529, Refusal.OVERLOAD), (500, Refusal.NONE), (429, Refusal.NONE)):
+        assert reported(ErrorCategory.SERVER, http_status=status) == QuotaReport((), refusal, None, None)
+
+
+def test_the_words_of_limits() -> None:
+    assert [unit.words for unit in Unit] == ["requests", "input tokens", "output tokens", "tokens"]
+    assert [int(unit) for unit in Unit] == [0, 1, 2, 3]
+    assert [refusal.value for refusal in Refusal] == ["none", "rate", "overload", "too_large", "spent"]
