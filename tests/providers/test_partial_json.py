@@ -300,3 +300,47 @@ def test_live_calls_are_updated_by_a_streams_events() -> None:
     ]
     assert calls[1].id == "a"
     assert calls.on_event(ToolCallDelta(7, "{}")) == []
+
+
+def test_the_repr_shows_how_far_the_text_is() -> None:
+    states = {"[1": "growing", "[1]": "ended", "[x": "growing", "[x]": "broken: 'x' is neither a number nor a literal"}
+    for text, state in states.items():
+        assert repr(fed(text)[0]) == f"<PartialJSON {state}>"
+    calls = LiveCalls()
+    calls.on_event(ToolCallStart(0, "a", "f"))
+    assert (repr(calls[0]), calls[0].done, calls[0].complete) == ("<LiveCall f <PartialJSON growing>>", False, False)
+    assert calls.on_event(ToolCallDone(3, True)) == []
+    assert [call.id for call in calls] == ["a"]
+
+
+def test_the_value_can_be_read_inside_every_kind_of_text() -> None:
+    view = PartialJSON()
+    seen: list[object] = []
+    for piece in ('{"a', '": ', '"x\\', "n", '", "a', 'b": -', "1", ', "c": "\\ud83d', "\\ude0", '0y"', "}"):
+        view.feed(piece)
+        seen.append(orjson.loads(orjson.dumps(view.value)))
+    assert seen == [
+        {},
+        {},
+        {"a": "x"},
+        {"a": "x\n"},
+        {"a": "x\n"},
+        {"a": "x\n"},
+        {"a": "x\n"},
+        {"a": "x\n", "ab": -1, "c": ""},
+        {"a": "x\n", "ab": -1, "c": ""},
+        {"a": "x\n", "ab": -1, "c": "😀y"},
+        {"a": "x\n", "ab": -1, "c": "😀y"},
+    ]
+    assert (view.ended, view.broken, view.close()) == (True, None, [])
+
+
+def test_a_number_alone_ends_with_the_text() -> None:
+    view, changes = fed("1", "2")
+    assert (changes, view.ended, view.value) == ([], False, None)
+    assert [(change.path, change.value, change.ended) for change in view.close()] == [((), 12, True)]
+    assert (view.ended, view.value, view.close()) == (True, 12, [])
+    view, _ = fed("12 ")
+    assert view.ended
+    broken, _ = fed('"a', "\x01")
+    assert (broken.broken, broken.close(), broken.value) == ("a string holds the control character '\\x01'", [], "a")
