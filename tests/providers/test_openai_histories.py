@@ -109,6 +109,7 @@ def test_every_chat_part_is_read() -> None:
         {"type": "input_audio", "input_audio": {"data": "YWJj", "format": "new"}},
         {"type": "input_audio", "input_audio": {}},
         {"type": "video_url", "video_url": {"url": "https://x/a.mp4"}},
+        {"type": "video_url", "video_url": {"url": "YWJj"}},
         {"type": "video_url", "video_url": {}},
         {"type": "file", "file": {"file_id": "f1", "filename": "a.pdf"}},
         {"type": "file", "file": {"file_data": "data:text/plain;base64,YWJj", "filename": "a.txt"}},
@@ -133,6 +134,7 @@ def test_every_chat_part_is_read() -> None:
             ms.File(data=b"abc", media_type="audio/new"),
             ms.File(data=b"", media_type="audio/"),
             ms.File(url="https://x/a.mp4", media_type="video/mp4"),
+            ms.File(url="YWJj", media_type="video/mp4"),
             ms.File(url="", media_type="video/mp4"),
             ms.File(file_id="f1", name="a.pdf"),
             ms.File(data=b"abc", media_type="text/plain", name="a.txt"),
@@ -166,6 +168,8 @@ def test_every_responses_part_is_read() -> None:
         {"type": "input_image", "image_url": "data:image/gif;base64,YWJj"},
         {"type": "input_file", "file_id": "f1", "filename": "a.pdf"},
         {"type": "input_file", "file_url": "https://x/a.pdf"},
+        {"type": "input_file", "file_url": "YWJj"},
+        {"type": "input_image", "image_url": "YWJj", "detail": "new"},
         {"type": "input_file", "file_data": "data:text/plain;base64,YWJj", "filename": "a.txt"},
         {"type": "input_file", "file_data": "YWJj", "filename": "a.md"},
     ]
@@ -180,6 +184,8 @@ def test_every_responses_part_is_read() -> None:
             ms.Image(data=b"abc", media_type="image/gif"),
             ms.File(file_id="f1", name="a.pdf"),
             ms.File(url="https://x/a.pdf"),
+            ms.File(url="YWJj"),
+            ms.Image(url="YWJj"),
             ms.File(data=b"abc", media_type="text/plain", name="a.txt"),
             ms.File(data=b"abc", media_type="text/markdown", name="a.md"),
         ])
@@ -330,6 +336,39 @@ def test_a_delta_of_a_role_alone_is_empty() -> None:
         converter.wrap_chunk({"role": "user"})
     event: JSONObject = {"type": "chunk", "chunk": {"choices": [{"delta": {"content": "a"}}]}}
     assert converter.wrap_chunk(event).get_text() == "a"
+
+
+@pytest.mark.parametrize("kind", ["reasoning_text", "summary_text"])
+def test_a_part_of_reasoning_is_no_text(kind: str) -> None:
+    assert ResponsesConverter().wrap_chunk({"type": kind, "text": "a"}).get_text() == ""
+
+
+@pytest.mark.parametrize("kind", ["output_text", "text"])
+def test_a_whole_response_is_a_chunk(kind: str) -> None:
+    part: JSONObject = {"type": kind, "text": "a"}
+    wire: JSONObject = {"object": "response", "output": [{"type": "message", "content": [part]}]}
+    assert ResponsesConverter().wrap_chunk(wire).get_text() == "a"
+    message = ResponsesConverter().message_from_chunks([wire])
+    assert message is not None
+    assert message.text == "a"
+
+
+def test_a_whole_completion_is_a_chunk() -> None:
+    for choice in ({"message": {"content": "a"}}, {"delta": {"content": "a"}}):
+        assert ChatConverter().wrap_chunk({"choices": [choice]}).get_text() == "a"
+    for kind in ("chat.completion", "chat.completion.chunk"):
+        assert ChatConverter().wrap_chunk({"object": kind}).get_text() == ""
+    assert ChatConverter().wrap_chunk({"usage": {"prompt_tokens": 1}}).get_text() == ""
+
+
+@pytest.mark.parametrize("wire", [{"type": "error", "message": "No."}, {"type": "keepalive"}])
+def test_events_without_content_are_chunks(wire: JSONObject) -> None:
+    converter = ResponsesConverter()
+    if wire["type"] == "error":
+        with pytest.raises(ms.ProviderError, match=r"No\."):
+            converter.wrap_chunk(wire)
+    else:
+        assert converter.wrap_chunk(wire).get_text() == ""
 
 
 LATE = History(system_message=None, conversation=[HistoryMessage("user", "x"), HistoryMessage("system", "s")])
