@@ -29,6 +29,7 @@ def test_a_request_is_read_whole() -> None:
     assert request == HTTPRequest(
         "PUT", "/a%20b/%C3%A9?c=d%20e&f=&g=h&g=i", {"x-one": "Three", "y": ""}, body=b"", keep_alive=True
     )
+    assert request is not None
     assert (request.path, request.query) == ("/a b/é", {"c": "d e", "g": "i"})
     assert reader.buffered == 4
     assert HTTPRequest("GET", "/", {}) == HTTPRequest("GET", "/", {}, b"", True)

@@ -41,10 +41,11 @@ def messages(**members: object) -> Prompt:
     return read(WIRES["/v1/messages"], body)
 
 
-def gemini(target: str = "/v1beta/models/m:generateContent", **members: object) -> Prompt:
+def gemini(target: str = "/v1beta/models/m:generateContent", /, **members: object) -> Prompt:
     return read(GEMINI, {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}], **members}, target)
 
 
+NOTHING: dict[str, JSON] = {}
 SHORT = Prompt(model="m", text="Hi", characters=2)
 
 
@@ -265,7 +266,11 @@ def test_a_messages_request_is_read_whole() -> None:
         messages=MESSAGES_HISTORY,
         system=[{"type": "text", "text": "Be brief."}],
         stream=True,
-        tools=[{"name": "first", "input_schema": CITY}, {"type": "web_search"}, {"name": "second", "input_schema": {}}],
+        tools=[
+            {"name": "first", "input_schema": CITY},
+            {"type": "web_search"},
+            {"name": "second", "input_schema": NOTHING},
+        ],
         tool_choice={"type": "tool", "name": "second", "disable_parallel_tool_use": True},
         output_config={"format": {"type": "json_schema", "schema": CITY}},
         max_tokens=77,
@@ -347,7 +352,7 @@ def test_a_gemini_request_is_read_whole() -> None:
         systemInstruction={"parts": [{"text": "Be brief."}]},
         tools=[
             {"functionDeclarations": [{"name": "first", "parametersJsonSchema": CITY}]},
-            {"googleSearch": {}},
+            {"googleSearch": NOTHING},
             {"functionDeclarations": [{"name": "second", "parameters": CITY}, {"name": "third"}]},
         ],
         toolConfig={"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["second"]}},

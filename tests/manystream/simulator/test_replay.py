@@ -89,7 +89,7 @@ def test_an_exchange_that_did_not_end_well_ends_late(tmp_path: Path, end: str, k
 
 
 def test_without_a_response_only_the_end_is_replayed(tmp_path: Path) -> None:
-    line = {**LINE, "response": {}, "chunks": [], "end": "broken"}
+    line: dict[str, Any] = {**LINE, "response": {}, "chunks": [], "end": "broken"}
     assert chain(read_replay(written(tmp_path, line)).answer(request())) == [([b""], 3.0, 1, Ending.CLOSE)]
     assert read_replay(written(tmp_path, line), 0).answer(request()) == Program([b""], ending=Ending.CLOSE)
 

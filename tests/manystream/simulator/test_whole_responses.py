@@ -7,6 +7,7 @@ Each file in the folder `responses` holds one response without the framing of HT
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,8 +52,8 @@ def mixed(dialect: str) -> tuple[str, dict[str, object]]:
 CHAT_TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": CITY}}]
 RESPONSES_TOOLS = [{"type": "function", "name": "weather", "parameters": CITY}]
 PLAIN_STREAM = {"include_usage": True, "include_obfuscation": False}
-ENCRYPTED = {"include": ["reasoning.encrypted_content"]}
-SETTINGS: dict[str, object] = {
+ENCRYPTED: dict[str, Any] = {"include": ["reasoning.encrypted_content"]}
+SETTINGS: dict[str, Any] = {
     "instructions": "Be brief.",
     "max_output_tokens": 77,
     "previous_response_id": "resp_1",

@@ -9,6 +9,7 @@ import selectors
 import socket
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -142,7 +143,7 @@ class VirtualServer:
     def select(self, timeout: float | None) -> list[tuple[Any, int]]:
         if self.waiting:
             before = len(self.waiting)
-            return [(SimpleNamespace(data=lambda mask: self._note(before, mask)), selectors.EVENT_READ)]
+            return [(SimpleNamespace(data=partial(self._note, before)), selectors.EVENT_READ)]
         found = self._selector.select(0)
         if found:
             return found
