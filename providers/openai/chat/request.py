@@ -133,7 +133,7 @@ def _messages(request: Request, system: str | list[Text], provider: Provider, wa
         return MessageWriter(provider, warned).write(messages, first, state)
 
     cache = prefix_cache_of(request)
-    key = None if cache is None else ("openai-chat", profile, provider.maker)
+    key = None if cache is None else (NAME, profile, provider.maker)
     messages = write_messages(request.messages, cache, key, write, warnings, lead)
     if not messages:
         raise InvalidRequestError("messages", "contain nothing that can be sent: no text, no call, no file")

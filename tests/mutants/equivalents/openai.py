@@ -14,6 +14,14 @@ ROWS: tuple[Equivalent, ...] = (
         "the place is for errors and warnings, and a block of text has none",
     ),
     Equivalent(
+        "providers/openai/chat/block_writer.py",
+        "BlockWriter._file",
+        'kind = (block.media_type or "").partition(";")[0].strip().lower()',
+        '""',
+        "'x'",
+        "only image, audio and video types are told apart; neither text is one of these",
+    ),
+    Equivalent(
         "providers/openai/rate_limits.py",
         "SERVER_HEADERS",
         'HeaderRow("tokens", Unit.TOKENS, "x-tokenlimit-limit", "x-tokenlimit-remaining", "", SECOND),',

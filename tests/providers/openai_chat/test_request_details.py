@@ -361,6 +361,18 @@ def test_files_of_every_kind(file: File, part: JSONObject) -> None:
     assert body["messages"] == [{"role": "user", "content": [{"type": "file", "file": part}]}]
 
 
+def test_texts_of_a_result_without_a_mark_are_one_text() -> None:
+    conversation = [*HELLO, Message.tool_call("a", "f", "{}"), Message.tool_result("a", [Text("x"), Text("y")])]
+    for provider in (OPENAI, known("openrouter")):
+        assert encode(Request("m", conversation), provider)["messages"][2]["content"] == "xy"  # type: ignore[index]
+
+
+def test_parameters_of_a_media_type_do_not_hide_the_format() -> None:
+    sound = File(data=b"abc", media_type="audio/wav; rate=1")
+    part = {"type": "input_audio", "input_audio": {"data": "YWJj", "format": "wav"}}
+    assert encode(Request("m", [Message.user(sound)]), OPENAI)["messages"] == [{"role": "user", "content": [part]}]
+
+
 def test_media_types_are_read_in_any_case() -> None:
     picture = File(data=b"abc", media_type=" IMAGE/PNG ")
     body = encode(Request("m", [Message.user(picture)]), OPENAI)
