@@ -159,6 +159,7 @@ class BlockReader:
         name = string(wire, "name")
         if not name:
             return self.open_other(wire)
+        given = _arguments_text(wire.get("input"))
         call = self.answer.tool_call()
         extra: JSONObject = {
             key: value for key, value in wire.items() if key not in TOOL_CALL_MEMBERS and value is not None
@@ -166,7 +167,7 @@ class BlockReader:
         if extra:
             call.state = ProviderState(self.provider, extra)
         events.extend(call.start(string(wire, "id") or self.make_id(), name))
-        return CallInProgress(call, _arguments_text(wire.get("input")))
+        return CallInProgress(call, given)
 
     def open_other(self, wire: JSONObject) -> Opened:
         """Add a block of the provider's own."""

@@ -125,4 +125,12 @@ ROWS: tuple[Equivalent, ...] = (
         "'x'",
         "an answer has no event name, and the name only matters if it is `error`",
     ),
+    Equivalent(
+        "providers/anthropic/converter.py",
+        "AnthropicConverter._answer_blocks",
+        "for block, wire_block in zip(content, wire, strict=True):",
+        "True",
+        "False",
+        "each block of the wire opens one block of the answer",
+    ),
 )

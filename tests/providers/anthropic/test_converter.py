@@ -244,6 +244,27 @@ def test_the_quotation_of_a_source_is_bounded() -> None:
     assert str(raised.value) == "messages[0].content[0].source: cannot be read: " + ('{"x":"' + "y" * 500)[:200]
 
 
+def test_messages_and_ids_are_kept_apart() -> None:
+    call = {"type": "tool_use", "id": "t", "name": "look", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": "x"}
+    assert read(user(TEXT), user(TEXT), {"role": "assistant", "content": [call, call]}, user(result, result)) == [
+        ms.Message.user("a"),
+        ms.Message.user("a"),
+        ms.Message.assistant([ms.ToolCall("t", "look", "{}"), ms.ToolCall("t_2", "look", "{}")]),
+        ms.Message(ms.Role.TOOL, [ms.ToolResult("t", "x"), ms.ToolResult("t_2", "x")]),
+    ]
+
+
+def test_a_call_that_is_nested_too_deeply_is_named() -> None:
+    nested: list[Any] = []
+    for _ in range(2000):
+        nested = [nested]
+    call: dict[str, Any] = {"type": "tool_use", "id": "t", "name": "look", "input": {"a": nested}}
+    with pytest.raises(HistoryError) as raised:
+        read({"role": "assistant", "content": [TEXT, call]})
+    assert str(raised.value) == "messages[0].content[1]: a call's input is nested too deeply"
+
+
 def test_missing_members_of_blocks_are_empty() -> None:
     parts: list[Any] = [
         {"type": "tool_reference"},
@@ -276,3 +297,51 @@ def test_a_mark_that_is_taken_off_a_call_is_not_sent() -> None:
     block.cache_control = None
     del call["cache_control"]
     assert AnthropicConverter().encode_messages([message]) == [{"role": "assistant", "content": [call]}]
+
+
+CHUNKS: list[tuple[dict[str, Any], dict[str, Any] | None]] = [
+    ({"stop_reason": "end_turn"}, {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}),
+    ({"text": "a"}, None),
+    (
+        {"type": "text_delta", "text": "a"},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}},
+    ),
+    (
+        {"type": "compaction_delta", "content": "a"},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "compaction_delta", "content": "a"}},
+    ),
+    ({"type": "text", "text": "a", "snapshot": "ba"}, {"type": "ping"}),
+    (
+        {"type": "web_search_tool_result", "content": []},
+        {"type": "message", "role": "assistant", "content": [{"type": "web_search_tool_result", "content": []}]},
+    ),
+    (
+        {"type": "mcp_tool_listing"},
+        {"type": "message", "role": "assistant", "content": [{"type": "mcp_tool_listing"}]},
+    ),
+    ({"type": "image"}, None),
+]
+
+
+@pytest.mark.parametrize(("part", "chunk"), CHUNKS)
+def test_a_part_of_a_chunk_is_made_a_whole_one(part: dict[str, Any], chunk: dict[str, Any] | None) -> None:
+    assert AnthropicConverter().chunk_around(frozenset(part), part) == chunk
+
+
+@pytest.mark.parametrize(
+    ("wire", "chunk", "whole"),
+    [
+        ({"type": "message"}, True, True),
+        ({"type": "message_delta"}, True, False),
+        ({"type": "ping"}, True, False),
+        ({"type": "text_delta"}, False, False),
+        ({}, False, False),
+    ],
+)
+def test_chunks_and_whole_messages_are_told_apart(wire: dict[str, Any], chunk: bool, whole: bool) -> None:
+    converter = AnthropicConverter()
+    assert (converter.is_chunk(frozenset(wire), wire), converter.is_whole(wire)) == (chunk, whole)
+
+
+def test_several_system_texts_are_one_with_empty_lines_between() -> None:
+    assert AnthropicConverter()._system_parameter(["a", "b"]) == "a\n\nb"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from manystream.providers.anthropic import DIALECT
+from manystream.providers.errors import ProviderError
 from manystream.providers.events import Done, FinishReason, Start, TextDelta, ToolCallDelta
 from manystream.providers.messages import ProviderState, Text, Thinking, ToolCall
 from manystream.providers.usage import Usage
 
-from .wire import LENIENT, MESSAGE, START, STOP, block, call, finish, run, sse, text
+from .wire import LENIENT, MESSAGE, START, STOP, STRICT, block, call, finish, made_ids, run, sse, text
 
 DELTA: dict[str, object] = {
     "type": "content_block_delta",
@@ -97,3 +99,17 @@ def test_a_content_block_may_begin_with_its_text() -> None:
         START + block(0, {"type": "text", "text": "a"}, {"type": "text_delta", "text": "b"}) + finish() + STOP
     )
     assert outcome.events[1:3] == [TextDelta(0, "a"), TextDelta(0, "b")]
+
+
+def test_a_call_that_is_nested_too_deeply_is_an_error_that_says_so() -> None:
+    used = '{"type": "tool_use", "id": "t", "name": "look", "input": {"a": ' + "[" * 1010 + "]" * 1010 + "}}"
+    event = '{"type": "content_block_start", "index": 0, "content_block": ' + used + "}"
+    outcome = run(START + f"data: {event}\n\n")
+    error = outcome.error
+    assert error is not None
+    assert outcome.response.content == []
+    assert error.message.startswith("content_block_start: a call's input is nested too deeply in '{")
+    body = ('{"type": "message", "content": [' + used + "]}").encode()
+    with pytest.raises(ProviderError) as raised:
+        DIALECT.decode(body, STRICT, made_ids())
+    assert raised.value.message.startswith("a call's input is nested too deeply in '{")

@@ -105,7 +105,7 @@ SPECIAL: dict[str, tuple[dict[str, object], dict[str, object]]] = {
                                 "type": "OBJECT",
                                 "nullable": False,
                                 "properties": {
-                                    "the_city": {"type": "STRING", "nullable": True},
+                                    "the_city": {"type": "STRING", "nullable": True, "default": {"type": "X"}},
                                     "days": {"any_of": [{"type": "INTEGER"}, {"type": "NUMBER"}]},
                                 },
                             },
@@ -122,7 +122,7 @@ SPECIAL: dict[str, tuple[dict[str, object], dict[str, object]]] = {
                     {
                         "type": "object",
                         "properties": {
-                            "the_city": {"type": ["string", "null"]},
+                            "the_city": {"type": ["string", "null"], "default": {"type": "X"}},
                             "days": {"anyOf": [{"type": "integer"}, {"type": "number"}]},
                         },
                     },

@@ -207,3 +207,33 @@ def test_two_results_of_one_call_have_its_name() -> None:
     assert converter().encode_messages(messages)[1:] == [
         {"role": "user", "parts": [response("look", {"output": "1"}, "a"), response("look", {"output": "2"}, "a")]}
     ]
+
+
+TEXT = {"text": "a"}
+CONTENT = {"parts": [TEXT], "role": "model"}
+CANDIDATE = {"content": CONTENT}
+CHUNKS: list[tuple[dict[str, Any], dict[str, Any] | None]] = [
+    (CANDIDATE, {"candidates": [CANDIDATE]}),
+    ({"finishReason": "STOP"}, {"candidates": [{"finishReason": "STOP"}]}),
+    (CONTENT, {"candidates": [CANDIDATE]}),
+    (TEXT, {"candidates": [{"content": {"parts": [TEXT]}}]}),
+    ({"toolCall": {}}, {"candidates": [{"content": {"parts": [{"toolCall": {}}]}}]}),
+    (
+        {"name": "f", "args": {}, "id": "c"},
+        {"candidates": [{"content": {"parts": [{"functionCall": {"name": "f", "args": {}, "id": "c"}}]}}]},
+    ),
+    ({"name": "f"}, None),
+    ({"thought": True}, None),
+]
+
+
+@pytest.mark.parametrize(("part", "chunk"), CHUNKS)
+def test_a_part_of_a_chunk_is_made_a_whole_one(part: dict[str, Any], chunk: dict[str, Any] | None) -> None:
+    assert converter().chunk_around(frozenset(part), part) == chunk
+    assert not converter().is_chunk(frozenset(part), part)
+    for name in ("candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId"):
+        assert converter().is_chunk(frozenset({name}), {name: None})
+
+
+def test_several_system_texts_are_parts() -> None:
+    assert converter()._system_parameter(["a", "b"]) == {"parts": [{"text": "a"}, {"text": "b"}]}
