@@ -133,4 +133,20 @@ ROWS: tuple[Equivalent, ...] = (
         "False",
         "each block of the wire opens one block of the answer",
     ),
+    Equivalent(
+        "providers/anthropic/request.py",
+        "_messages",
+        'key = None if cache is None else ("anthropic", provider.profile, provider.maker)',
+        '"anthropic"',
+        "'anthropicx'",
+        "the word only keeps the dialects' entries apart, and no other dialect uses either",
+    ),
+    Equivalent(
+        "providers/anthropic/request.py",
+        "NAME",
+        'NAME = "anthropic"',
+        '"anthropic"',
+        "'anthropicx'",
+        "a request's body is given and restored under the same name, and no other dialect uses either",
+    ),
 )

@@ -197,4 +197,20 @@ ROWS: tuple[Equivalent, ...] = (
         ">=",
         "a single kind stays the only one, and an empty text is read as a part without content",
     ),
+    Equivalent(
+        "providers/gemini/request.py",
+        "_contents",
+        'key = None if cache is None else ("gemini", provider.profile.name, provider.maker, provider.base_url, modern)',
+        '"gemini"',
+        "'geminix'",
+        "the word only keeps the dialects' entries apart, and no other dialect uses either",
+    ),
+    Equivalent(
+        "providers/gemini/request.py",
+        "NAME",
+        'NAME = "gemini"',
+        '"gemini"',
+        "'geminix'",
+        "a request's body is given and restored under the same name, and no other dialect uses either",
+    ),
 )
