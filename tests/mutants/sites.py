@@ -1,7 +1,7 @@
 """Find the mutants of the package's code. A mutant is one small change of one file.
 
 Knows Python's syntax tree. Must not know tests. A change replaces a span of the source and keeps all line numbers.
-Docstrings, annotations and texts for people (strings with a space) are not changed.
+Docstrings, annotations, texts for people (strings with a space) and methods without a body are not changed.
 """
 
 from __future__ import annotations
@@ -222,6 +222,8 @@ class _Walker:
             self._child(child)
 
     def _function(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        if all(_is_text(statement) for statement in function.body):
+            return  # a protocol's method: nothing calls it, and so its defaults have no effect
         for default in (*function.args.defaults, *(node for node in function.args.kw_defaults if node)):
             self._expression(default)
         outside, self._in_function = self._in_function, True

@@ -106,6 +106,14 @@ def test_types_of_casts_are_not_changed(tmp_path: Path) -> None:
     assert [mutant.before for mutant in table_mutants(tmp_path)] == ['"low"']
 
 
+def test_methods_without_a_body_are_not_changed(tmp_path: Path) -> None:
+    (tmp_path / "engine").mkdir()
+    text = 'class P(Protocol):\n    def f(self, a=True):\n        """Docs."""\n        ...\n'
+    text += "\n    def g(self, a=False): ...\n\n    def h(self, a=3):\n        return a\n"
+    (tmp_path / "engine" / "part.py").write_text(text, "utf-8")
+    assert [mutant.before for mutant in all_mutants(tmp_path)] == ["3"]
+
+
 def test_comments_between_the_strings_of_a_pattern_are_left(tmp_path: Path) -> None:
     (tmp_path / "engine").mkdir()
     text = 'import re\n\n_WORDS = re.compile(\n    r"too long"  # Café, Große\n    r"|\\bnever ends"  # others\n)\n'

@@ -103,4 +103,12 @@ ROWS: tuple[Equivalent, ...] = (
         )
         for kind in ("json", "url", "hex")
     ),
+    Equivalent(
+        "engine/monitor.py",
+        "_listen",
+        'with tempfile.TemporaryDirectory(dir=path.parent, prefix=".m") as folder:',
+        '".m"',
+        "'.mx'",
+        "the folder lives for a moment, and nobody is given its name",
+    ),
 )

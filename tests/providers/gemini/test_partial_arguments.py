@@ -66,6 +66,21 @@ def test_pieces_out_of_order_are_written_again_at_the_end() -> None:
     assert not arguments.lost
 
 
+def test_members_of_late_items_of_an_array_are_kept() -> None:
+    value, arguments = assembled(
+        [
+            {"jsonPath": "$.a[0].x", "numberValue": 1},
+            {"jsonPath": "$.a[1].x", "numberValue": 2},
+            {"jsonPath": "$.b", "boolValue": True},
+            {"jsonPath": "$.a[0].y", "numberValue": 3},
+            {"jsonPath": "$.a[1].y[0]", "numberValue": 4},
+            {"jsonPath": "$.a[1].y[1]", "numberValue": 5},
+        ]
+    )
+    assert value == {"a": [{"x": 1, "y": 3}, {"x": 2, "y": [4, 5]}], "b": True}
+    assert not arguments.lost
+
+
 def test_missing_items_are_null() -> None:
     assert assembled([{"jsonPath": "$.a[2]", "numberValue": 1}])[0] == {"a": [None, None, 1]}
 
