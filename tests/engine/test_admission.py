@@ -1,0 +1,248 @@
+"""One call in traffic control, step by step: its waits by reason, its attempts, and what it gives back."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+import pytest
+
+import manystream as ms
+from manystream.engine.admission import Admission, give_back
+from manystream.engine.lane import Lane
+from manystream.engine.live_budgets import LiveBudgets, Need
+from manystream.engine.spending import Spending
+from manystream.engine.traffic.amounts import Amounts
+from manystream.engine.traffic.declared import DeclaredLimit
+from manystream.engine.traffic.scope import Scope
+from manystream.engine.traffic.ticket import Ticket
+from manystream.providers.charging import charging_of
+from manystream.providers.limit_reports import reader_of
+from manystream.providers.quota_report import Refusal
+from tests.engine.unit_runtime import Call, UnitRuntime
+
+INF = math.inf
+
+
+def lane(runtime: UnitRuntime, kind: str = "openai-chat", **rates: float) -> Lane:
+    limits = [DeclaredLimit("one", ms.RateLimit(**rates), 0.0)] if rates else []  # type: ignore[arg-type]
+    scope = Scope("one/m", charging_of(kind), limits=limits)
+    return Lane(scope, cast(Any, runtime), kind, reader_of(kind), lambda: 0.0, lambda limit, scope: None)
+
+
+def admission(lane: Lane, **options: Any) -> Admission:
+    return Admission(lane, Ticket(10.0, 5), "one", "m", **options)
+
+
+def error(status: int = 503, *, code: str = "", body: bytes = b"", retryable: bool = True) -> ms.ProviderError:
+    category = ms.ErrorCategory.RATE_LIMIT if status == 429 else ms.ErrorCategory.SERVER
+    return ms.ProviderError(
+        "it failed", category=category, http_status=status, provider_code=code, body=body, retryable=retryable
+    )
+
+
+LIMITED = error(429, code="rate_limit_exceeded")
+
+
+def test_a_call_that_waits_for_nothing_is_sent_at_once() -> None:
+    runtime, call = UnitRuntime(), Call()
+    one = admission(lane(runtime))
+    assert (one.target, one.uncounted, one.is_beside, one.journey) == ("one/m", 0, False, ())
+    one.enter(cast(Any, call), INF, 0.0, again=False)
+    assert call.told == ["admitted"]
+    one.begin(0.0)
+    assert (one.waited(0.0), one.waiting_for) == ({}, "")
+    one.pause()
+    one.resume()
+
+
+def test_the_seconds_of_a_wait_are_told_apart() -> None:
+    runtime, call = UnitRuntime(), Call()
+    one_lane = lane(runtime, requests_per_minute=6)
+    for _ in range(6):
+        admission(one_lane).enter(cast(Any, Call()), INF, 0.0, again=False)
+    one = admission(one_lane)
+    one.enter(cast(Any, call), INF, 0.0, again=False)
+    assert (call.told, one.waiting_for) == ([], "declared requests_per_minute of one, 0 ahead, about 10 s")
+    runtime.go_to(10.0)
+    assert call.told == ["admitted"]
+    one.begin(10.0)
+    assert one.waited(10.0) == {"quota": 10.0}
+    assert one.waited(12.5) == {"quota": 10.0, "connection": 2.5}
+    one.left(30.0)
+    assert one.waited(10.0) == {"quota": 10.0}
+
+
+def test_each_attempt_is_recorded_with_its_seconds() -> None:
+    runtime, call = UnitRuntime(), Call()
+    one = admission(lane(runtime))
+    runtime.loop.time = 100.0
+    one.enter(cast(Any, call), INF, 100.0, again=False)
+    one.begin(101.0)
+    runtime.loop.time = 103.0
+    stale = error()
+    one.resent(stale)
+    runtime.loop.time = 104.0
+    failure = error()
+    assert one.failed(failure, {}, INF, sent=True) is failure
+    assert failure.retryable
+    one.enter(cast(Any, call), INF, 105.0, again=True)
+    runtime.loop.time = 106.0
+    one.begin(106.0)
+    one.confirm({})
+    one.first_token()
+    runtime.loop.time = 109.0
+    response = ms.Response(usage=ms.Usage(7, 3))
+    one.end(ms.Completion(True, response=response), sent=True)
+    one.end(ms.Completion(True, response=response), sent=True)
+    completion = ms.Completion(True)
+    one.complete(completion)
+    assert [(r.target, r.outcome, r.started, r.ended, r.error, r.usage, r.estimated) for r in completion.journey] == [
+        ("one/m", "server", 1.0, 3.0, stale, None, False),
+        ("one/m", "server", 3.0, 4.0, failure, None, False),
+        ("one/m", "ok", 6.0, 9.0, None, ms.Usage(7, 3), False),
+    ]
+    assert (completion.cost, call.told) == (None, ["admitted", "admitted"])
+
+
+def test_a_refused_call_waits_again_and_is_no_try() -> None:
+    runtime, call = UnitRuntime(), Call()
+    one_lane = lane(runtime)
+    one = admission(one_lane)
+    one.enter(cast(Any, call), INF, 0.0, again=False)
+    one.begin(0.0)
+    runtime.loop.time = 1.0
+    assert one.failed(LIMITED, {}, INF, sent=True) is None
+    assert (one.uncounted, one.journey[0].outcome, call.told) == (1, "rate_limit", ["admitted"])
+    runtime.tick()
+    assert call.told == ["admitted"]
+    runtime.go_to(2.9)
+    assert call.told == ["admitted"]
+    runtime.go_to(3.0)  # half a request per second was learned
+    assert call.told == ["admitted", "admitted"]
+    one.begin(3.0)
+    assert one.waited(2.0) == {"quota": 2.0}
+
+
+def test_a_call_that_ends_while_it_waits_leaves_the_queue() -> None:
+    runtime, call = UnitRuntime(), Call()
+    one_lane = lane(runtime, requests_per_minute=1)
+    admission(one_lane).enter(cast(Any, Call()), INF, 0.0, again=False)
+    one = admission(one_lane)
+    one.enter(cast(Any, call), INF, 0.0, again=False)
+    assert one_lane.scope.queue.length == 1
+    runtime.loop.time = 4.0
+    one.end(None, sent=False)
+    assert (one_lane.scope.queue.length, one.journey, one.waited(4.0)) == (0, (), {"quota": 4.0})
+    runtime.go_to(100.0)
+    assert call.told == []
+
+
+REFUSED = {
+    "a limit": (LIMITED, Refusal.RATE, 1),
+    "a failure": (error(), Refusal.NONE, 0),
+    "no response": (error(0), Refusal.NONE, 0),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_a_failed_attempt_had_reserved_is_given_back(name: str) -> None:
+    failure, expected, refused = REFUSED[name]
+    runtime = UnitRuntime()
+    one = lane(runtime, requests_per_minute=60)
+    ticket = Ticket(10.0, 5)
+    ticket.owner = cast(Any, Call())
+    one.enter(ticket, 0.0, again=False)
+    assert one.scope.statistics(0.0).running == 1
+    assert give_back(one, ticket, failure, {}, sent=True, again=False) is expected
+    statistics = one.scope.statistics(0.0)
+    assert (statistics.running, statistics.waiting, statistics.refused, statistics.sent) == (0, 0, refused, 1)
+    unsent = Ticket(10.0, 5)
+    unsent.owner = cast(Any, Call())
+    fresh = lane(runtime, requests_per_minute=60)
+    fresh.enter(unsent, 0.0, again=False)
+    assert give_back(fresh, unsent, failure, {}, sent=False, again=False) is Refusal.NONE
+    figures = fresh.scope.statistics(0.0)
+    assert (figures.running, figures.refused, figures.unconfirmed, figures.held) == (0, 0, 0, 0.0)
+
+
+# --- with budgets ---
+
+
+def spending(runtime: UnitRuntime, *budgets: ms.Budget) -> tuple[LiveBudgets, Need]:
+    live = LiveBudgets(ms.Traffic(budgets=budgets), cast(Any, runtime))
+    provider = ms.OpenAIChat("k", "http://127.0.0.1:9/v1", name="one")
+    return live, Need(provider, "m", None, Amounts(output_tokens=80, calls=1), 10)
+
+
+def test_a_call_is_sent_when_a_budget_pays_for_it() -> None:
+    runtime = UnitRuntime()
+    live, need = spending(runtime, ms.Budget(output_tokens=100))
+    one_lane = lane(runtime)
+    first, second = Call(), Call()
+    one, two = (admission(one_lane, spending=Spending(live), need=need) for _ in range(2))
+    one.enter(cast(Any, first), INF, 0.0, again=False)
+    one.begin(0.0)
+    two.enter(cast(Any, second), INF, 0.0, again=False)
+    assert (first.told, second.told) == (["admitted"], [])
+    assert two.waiting_for == "output_tokens of the engine's budget, reserved by 1 calls, 0 ahead"
+    assert one_lane.scope.statistics(0.0).running == 1
+    runtime.loop.time = 5.0
+    one.end(ms.Completion(True, response=ms.Response(usage=ms.Usage(10, 5))), sent=True)
+    runtime.tick()
+    runtime.tick()
+    assert second.told == ["admitted"]
+    two.begin(5.0)
+    assert two.waited(5.0) == {"budget": 5.0}
+    (figures,) = live.statistics(5.0)
+    assert (figures.spent.output_tokens, figures.reserved.output_tokens) == (5, 80)
+    two.end(None, sent=False)
+    assert live.statistics(5.0)[0].reserved == Amounts()
+    assert two.journey[0].usage is None
+
+
+def test_a_call_that_no_budget_pays_for_is_rejected_at_once() -> None:
+    runtime, call = UnitRuntime(), Call()
+    live, need = spending(runtime, ms.Budget(output_tokens=50))
+    one_lane = lane(runtime)
+    one = admission(one_lane, spending=Spending(live), need=need)
+    one.enter(cast(Any, call), INF, 0.0, again=False)
+    (refused,) = call.told
+    assert isinstance(refused, ms.ProviderError)
+    assert refused.category is ms.ErrorCategory.BUDGET
+    assert (one_lane.scope.queue.length, one_lane.scope.running) == (0, 0)
+
+
+def test_a_call_that_waits_for_a_budget_too_long_is_overdue() -> None:
+    runtime, call = UnitRuntime(), Call()
+    live, need = spending(runtime, ms.Budget(output_tokens=100))
+    one_lane = lane(runtime)
+    one, two = (admission(one_lane, spending=Spending(live), need=need) for _ in range(2))
+    one.enter(cast(Any, Call()), INF, 0.0, again=False)
+    one.begin(0.0)
+    two.enter(cast(Any, call), 3.0, 0.0, again=False)
+    runtime.go_to(2.9)
+    assert call.told == []
+    runtime.go_to(3.0)
+    assert call.told == ["overdue: output_tokens of the engine's budget, reserved by 1 calls"]
+    two.end(None, sent=False)
+    assert live.statistics(3.0)[0].waiting == 0
+    assert two.waited(3.0) == {"budget": 3.0}
+
+
+def test_a_failed_attempt_pays_for_what_it_received() -> None:
+    """A broken answer costs what was seen of it; an error response costs nothing but a call."""
+    for failure, response, expected in (
+        (error(0), ms.Response(content=[ms.Text("12345678")]), Amounts(0.0, 10.0, 2.0, 1.0)),
+        (error(500), None, Amounts(calls=1.0)),
+    ):
+        runtime = UnitRuntime()
+        live, need = spending(runtime, ms.Budget(output_tokens=100))
+        one = admission(lane(runtime), spending=Spending(live), need=need)
+        one.enter(cast(Any, Call()), INF, 0.0, again=False)
+        one.begin(0.0)
+        one.end(ms.Completion(False, response=response, error=failure), sent=True)
+        (figures,) = live.statistics(0.0)
+        assert (figures.spent, figures.reserved) == (expected, Amounts())
+        (record,) = one.journey
+        assert (record.outcome, record.estimated) == ("server", response is not None)
