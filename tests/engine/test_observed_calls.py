@@ -313,3 +313,67 @@ async def test_the_start_of_a_stream_comes_with_its_first_content(autojump_clock
     assert [(at, event["type"]) for at, event in seen] == [(3.0, "start"), (3.0, "text_delta"), (6.0, "done")]
     assert seen[1][1] == {"type": "text_delta", "index": 0, "text": "x"}
     assert completion.timings.first_token == pytest.approx(3, abs=0.1)
+
+
+# --- the reason of an end ---
+
+
+async def hangs(line: Line) -> None:
+    await line.request()
+    await line.send(STREAM_HEAD + chunked(chat_chunk("a"), end=False).decode())
+    await line.closed_by_peer()
+
+
+async def test_a_call_that_is_ended_says_by_whom() -> None:
+    async with open_peer(hangs) as peer, ms.open_engine([peer.chat]) as engine:
+        cancelled, closed = engine.start_stream(hello()), engine.start_stream(hello())
+        await until(lambda: engine.statistics().events == 4)
+        cancelled.cancel()
+        assert cancelled.completion is None  # it is delivered at the next tick
+        cancelled.cancel()
+        assert (await cancelled.wait()).error_message == "the call was cancelled"
+    assert closed.completion is not None
+    assert closed.completion.error_message == "the engine was closed"
+    for call in (cancelled, closed):
+        assert call.completion is not None
+        error = call.completion.error
+        assert error is not None
+        assert (error.category, error.retryable, error.provider, error.model) == (
+            ms.ErrorCategory.CANCELLED, False, "peer", "m"
+        )  # fmt: skip
+        assert (call.completion.http_status, call.completion.attempts) == (200, 1)
+        assert call.completion.response is not None
+        assert call.completion.response.text == "a"
+
+
+async def test_a_request_s_body_is_dropped_with_the_first_content() -> None:
+    """No attempt follows, and a conversation may be many times as large as its answer."""
+    release = trio.Event()
+
+    async def late(line: Line) -> None:
+        await line.request()
+        await line.send(STREAM_HEAD)
+        await release.wait()
+        await line.send(chunked(chat_chunk("a"), end=False))
+        await line.closed_by_peer()
+
+    async with open_peer(late) as peer, ms.open_engine([peer.chat]) as engine:
+        engine.start_stream(hello())
+        (running,) = engine._calls.running()
+        await until(lambda: engine.statistics().calls == {"reading": 1})
+        assert b"hello" in running._prepared.body
+        release.set()
+        await until(lambda: engine.statistics().events == 2)
+        assert running._prepared.body == b""
+
+
+async def test_a_reading_call_is_quiet_since_its_last_byte(autojump_clock: trio.testing.MockClock) -> None:
+    async with open_peer(hangs) as peer, ms.open_engine([peer.chat]) as engine:
+        await trio.sleep(3)
+        engine.start_stream(hello())
+        (running,) = engine._calls.running()
+        assert running.quiet(trio.current_time() + 2) == pytest.approx(2, abs=0.05)
+        await until(lambda: engine.statistics().events == 2)
+        await trio.sleep(7)
+        assert running.quiet(trio.current_time()) == pytest.approx(7, abs=0.3)
+        assert running.label == "call 1 (peer/m)"

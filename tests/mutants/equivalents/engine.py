@@ -76,6 +76,14 @@ ROWS: tuple[Equivalent, ...] = (
         for text, change in _FIRST_GUESSES.items()
     ),
     Equivalent(
+        "engine/fast_path.py",
+        "FastPath._read_several",
+        "self._alone = len(matches) < 2",
+        "<",
+        "<=",
+        "decides only which of two ways is tried first for the next bytes; both have the same result",
+    ),
+    Equivalent(
         "engine/redaction.py",
         "Redaction.hide_parts",
         "for place in range(len(plain) - size + 1):",
