@@ -221,7 +221,8 @@ async def test_a_recorded_line_is_complete(tmp_path: Path) -> None:
     assert all(0 < at < 30 and at == round(at, 4) for at in (*times, line["response"].pop("at")))
     assert times == sorted(times)
     assert times[-1] <= line.pop("ended") < 30
-    assert 0 <= line.pop("started") < 30
+    started = line.pop("started")
+    assert 0 <= started == round(started, 4) < 30
     body = json.loads(line["request"].pop("body"))
     assert body["messages"] == [{"role": "user", "content": "hello"}]
     assert [text for _, text in line.pop("chunks")] == [
@@ -251,6 +252,33 @@ async def test_a_recorded_line_is_complete(tmp_path: Path) -> None:
         },
         "end": "whole",
     }
+
+
+async def test_chunks_that_a_secret_spans_are_written_as_one(tmp_path: Path) -> None:
+    """It has the time of the first of them. An exchange that the attempt leaves has its known part."""
+    path = tmp_path / "traffic.jsonl"
+    body = "data: my key is the-key-1234, as you know\n\n"
+
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send(STREAM_HEAD)
+        for place in range(0, len(body), 9):
+            await line.send(chunked(body[place : place + 9], end=False))
+            await trio.sleep(0.01)
+        await line.closed_by_peer()
+
+    async with open_peer(script) as peer:
+        provider = ms.OpenAIChat("the-key-1234", peer.url)
+        async with ms.open_engine([provider], retry=ms.Retry(max_attempts=1)) as engine:
+            with engine.record(path) as recording:
+                completion = await engine.start_stream(hello()).wait()
+            assert recording.exchanges == 1
+    (line,) = [json.loads(written) for written in path.read_text("utf-8").splitlines()]
+    ((at, text),) = line["chunks"]
+    assert text == body.replace("the-key-1234", "[key]")
+    assert line["response"]["at"] <= at < line["ended"]
+    assert line["end"] == "left"
+    assert "the-key" not in repr(completion)  # its event is no JSON, and is quoted
 
 
 def _base64(data: bytes) -> str:

@@ -12,10 +12,12 @@ import manystream as ms
 from manystream.engine.lane import Lane
 from manystream.engine.notice import Notice, open_notice
 from manystream.engine.traffic.declared import DeclaredLimit
+from manystream.engine.traffic.quota import Impossible
 from manystream.engine.traffic.scope import Scope
 from manystream.engine.traffic.ticket import Ticket
 from manystream.providers.charging import charging_of
 from manystream.providers.limit_reports import reader_of
+from manystream.providers.quota_report import Refusal
 from tests.engine.unit_runtime import Call, UnitRuntime
 
 
@@ -280,3 +282,11 @@ def test_a_notice_is_sent_at_the_tick_after_a_change_and_once_a_second() -> None
 
 def test_without_an_observer_there_is_no_notice() -> None:
     assert open_notice(cast(Any, UnitRuntime()), lambda to, now: False, lambda error: None) is None
+
+
+@pytest.mark.parametrize(("seconds", "milliseconds"), [(-1.0, -1), (0.0, 0), (1.5, 1500), (0.0006, 1)])
+def test_the_error_of_a_spent_quota_says_when_to_come_back(seconds: float, milliseconds: int) -> None:
+    error = lane(UnitRuntime()).never_sent(Impossible("the quota is spent", Refusal.SPENT, seconds))
+    assert (error.message, error.provider_code, error.retry_after_ms, error.retryable) == (
+        "not sent to one/m: the quota is spent", "quota_spent", milliseconds, False
+    )  # fmt: skip

@@ -68,6 +68,18 @@ ROWS: tuple[Equivalent, ...] = (
         for path, name, text in _ANY_NEGATIVE
     ),
     *(
+        Equivalent(
+            "engine/listener.py",
+            "Progress",
+            f'{word.upper()} = "{word}"',
+            f'"{word}"',
+            f"'{word}x'",
+            "is never printed",
+        )
+        for word in ("dialling", "connected", "head")
+    ),
+    Equivalent("engine/delivery.py", "Stage", "FINISHED = 3", "3", "4", "the last stage; only the order counts"),
+    *(
         Equivalent("engine/fast_path.py", "FastPath.__init__", text, *change, "replaced before it is read")
         for text, change in _UNUSED_VALUES.items()
     ),
