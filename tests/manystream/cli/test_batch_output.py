@@ -414,3 +414,41 @@ def test_standard_input_has_a_name(batches: Batches) -> None:
 )
 def test_each_wrong_option_has_its_reason(run: Run, words: tuple[str, ...], complaint: str) -> None:
     assert run(*words) == (2, "", f"manystream batch: {complaint}\n")
+
+
+@pytest.mark.parametrize(
+    ("prompts", "reason"),
+    [("nowhere.jsonl", "No such file or directory"), (".", "Is a directory"), ("a\0b", "embedded null byte")],
+)
+def test_prompts_that_cannot_be_read_are_one_line(
+    batches: Batches, prompts: str, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["batch", prompts, "-o", "a.jsonl", *TARGET]) == 1
+    assert capsys.readouterr() == (
+        "",
+        f"manystream batch: cannot read {prompts}: {reason}; a file of prompts has lines such as"
+        ' {"id": "1", "messages": [{"role": "user", "content": "Hello"}]}\n',
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("-o", "p.jsonl"), "-o p.jsonl is the input itself: name another file with -o"),
+        (
+            ("-o", "a.jsonl", "--errors", "p.jsonl"),
+            "--errors p.jsonl is the input itself: name another file with --errors",
+        ),
+        (
+            ("-o", "a.jsonl", "--errors", "same.jsonl"),
+            "--errors same.jsonl is the file of answers itself: name another file",
+        ),
+    ],
+)
+def test_files_must_differ(
+    batches: Batches, words: tuple[str, ...], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("a.jsonl").touch()
+    Path("same.jsonl").symlink_to("a.jsonl")
+    assert main(["batch", "p.jsonl", *words, *TARGET]) == 2
+    assert capsys.readouterr() == ("", f"manystream batch: {complaint}\n")

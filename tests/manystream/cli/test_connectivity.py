@@ -18,7 +18,7 @@ import manystream as ms
 from manystream.cli import connectivity
 from manystream.cli.connectivity import Verdict, _Answer, check_provider
 from manystream.transport.errors import Phase, TransportError
-from manystream.transport.tls import TLSConfig
+from manystream.transport.tls import TLSConfig, TLSConfigError
 
 HOME = {"HOME": "/nonexistent", "MANYSTREAM_CREDENTIALS": ""}
 KEY = "sk-canary-5ecret"
@@ -215,3 +215,16 @@ async def test_the_step_of_a_failure_is_its_phase(monkeypatch: pytest.MonkeyPatc
         found.append((last.verdict, last.step, last.text))
     steps = ["DNS", "connect", "tunnel", "TLS", "answer", "answer", "answer"]
     assert found == [(Verdict.FAIL, step, "no\ufffd") for step in steps]
+
+
+@pytest.mark.trio
+async def test_settings_that_cannot_be_used_fail_at_their_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = await shown(ms.OpenAIChat(KEY, "http://h/v1"), http_proxy="ftp://p")
+    assert [(verdict, step) for verdict, step, _ in found] == [("ok", "key"), ("FAIL", "proxy")]
+
+    def make_context(_: TLSConfig) -> None:
+        raise TLSConfigError("no such file")
+
+    monkeypatch.setattr(connectivity, "make_context", make_context)
+    *_, last = await shown(ms.OpenAIChat(KEY, "https://h/v1"))
+    assert last == ("FAIL", "TLS", "no such file")
