@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import http.client
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -171,7 +174,68 @@ def test_a_port_that_cannot_be_used_is_named(started: Started, capsys: pytest.Ca
     assert shown == f"{USAGE} simulator: error: cannot listen on 127.0.0.1:81: Address already in use"
 
 
+def test_the_module_is_a_program(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["simulator", "--port", "x"])
+    monkeypatch.delitem(sys.modules, "manystream.simulator.__main__")
+    with pytest.raises(SystemExit) as caught:
+        runpy.run_module("manystream.simulator.__main__", run_name="__main__")
+    assert caught.value.code == 2
+    assert "invalid int value: 'x'" in capsys.readouterr().err
+
+
 # --- the process ---
+
+
+@pytest.mark.parametrize(("watch", "watched"), [(None, []), (0, ["watch 0"]), (7, ["watch 7"])])
+def test_servers_run_until_ctrl_c(monkeypatch: pytest.MonkeyPatch, watch: int | None, watched: list[str]) -> None:
+    seen: list[str] = []
+    simulator = Simulator("h", 81, 5)
+
+    class FirstServer:
+        def watch(self, descriptor: int) -> None:
+            seen.append(f"watch {descriptor}")
+
+        def run(self) -> None:
+            seen.append("run")
+            raise KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def servers(settings: Sequence[Settings]) -> Iterator[tuple[list[FirstServer], Simulator]]:
+        assert settings == [DEFAULTS]
+        yield [FirstServer()], simulator
+        seen.append("end")
+
+    monkeypatch.setattr(process_module, "_servers", servers)
+    monkeypatch.setattr(process_module, "allow_many_sockets", lambda: seen.append("sockets"))
+    process_module.serve([DEFAULTS], lambda given: seen.append(given.origin), watch=watch)
+    assert seen == ["sockets", *watched, "http://h:81", "run", "end"]
+
+
+def test_a_page_is_read_over_a_connection_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[object] = []
+
+    class Connection:
+        def __init__(self, host: str, port: int, *, timeout: float) -> None:
+            seen.append((host, port, timeout))
+
+        def request(self, method: str, path: str, body: str) -> None:
+            seen.append((method, path, body))
+
+        def getresponse(self) -> object:
+            raise Stop
+
+        def close(self) -> None:
+            seen.append("close")
+
+    monkeypatch.setattr(http.client, "HTTPConnection", Connection)
+    simulator = Simulator("h", 81, 5)
+    with pytest.raises(Stop):
+        simulator.limit_counts()
+    with pytest.raises(Stop):
+        simulator.change_limits(["concurrent=2", Limit(key="k", tokens_per_minute=5)])
+    limits = '["concurrent=2", "key=k tokens-per-minute=5"]'
+    start = ("h", 81, 20.0)
+    assert seen == [start, ("GET", "/sim/limits", ""), "close", start, ("PUT", "/sim/limits", limits), "close"]
 
 
 class Stop(Exception):

@@ -58,6 +58,24 @@ def test_a_stream_is_one_frame_for_each_event() -> None:
     )
 
 
+def test_a_program_is_one_answer_without_pauses_by_default() -> None:
+    assert Program([b"x"]) == Program(
+        [b"x"],
+        templates={},
+        events=0,
+        interval=0.0,
+        delay=0.0,
+        ending=Ending.KEEP,
+        ping=b"",
+        ping_interval=0.0,
+        frames_per_send=64,
+        counted=True,
+        following=None,
+        usage=None,
+        ticket=None,
+    )
+
+
 def test_a_stream_has_the_pace_of_its_knobs() -> None:
     paced = stream(Knobs(rate=20, delay=1.5, ping=3))
     assert (paced.interval, paced.delay, paced.ping_interval) == (pytest.approx(0.05), 1.5, 3)

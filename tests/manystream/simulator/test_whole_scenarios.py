@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from manystream.simulator import Knobs, Prompt, ToolDeclaration, ToolResult, combine, write_scenario
+from manystream.simulator import Knobs, Prompt, Scenario, ToolDeclaration, ToolResult, combine, write_scenario
 from manystream.simulator.example_values import QuestionValues, Values, WordValues
 from manystream.simulator.json_text import JSON, JSONObject
+from manystream.simulator.prompt import APIError
+from manystream.simulator.scenario import ScriptedCall, Tokens, is_forged, sign
 from manystream.simulator.schema_example import example
 from manystream.simulator.sentences import ANSWER, THINKING, write_text
 from manystream.simulator.wording import WORDS
@@ -155,3 +157,56 @@ def test_words_that_trouble_parsers_are_in_this_order() -> None:
         "Zürich", "naïve", "façade", "Łódź", "Ελλάδα", "москва", "東京", "서울", "🙂", "👩\u200d🚀", "line\u2028break",
         'quote"d', "back\\slash", "tab\tbed", "new\nline",
     )  # fmt: skip
+
+
+def test_prompts_and_answers_are_empty_by_default() -> None:
+    assert Prompt(model="m") == Prompt(
+        model="m",
+        text="",
+        stream=False,
+        tools=(),
+        tool_choice="auto",
+        parallel=True,
+        tool_results=(),
+        rounds=0,
+        schema=None,
+        max_tokens=None,
+        characters=0,
+        array=False,
+        body={},
+    )
+    assert Scenario(identity="i", model="m") == Scenario(
+        identity="i",
+        model="m",
+        thinking_pieces=(),
+        redacted=None,
+        text_pieces=(),
+        calls=(),
+        finish="stop",
+        tokens=Tokens(input=0, cached=0, output=0, thinking=0),
+    )
+    assert ScriptedCall("1", "f", ("{", "}")).complete
+    assert ScriptedCall("1", "f", ("{", "}")).arguments == "{}"
+
+
+def test_an_error_has_only_a_status_and_a_message_by_default() -> None:
+    failure = APIError(404, "gone")
+    assert vars(failure) == {
+        "status": 404,
+        "message": "gone",
+        "param": None,
+        "code": None,
+        "retry_after": None,
+        "type": None,
+        "headers": [],
+        "details": None,
+    }
+    assert str(failure) == "gone"
+
+
+def test_ids_and_signatures_are_made_of_the_identity_and_the_text() -> None:
+    scenario = Scenario(identity="1", model="m", thinking_pieces=("a", "b"))
+    assert scenario.id("x_") == "x_136ddb1a78c95a183310f2d0"
+    assert scenario.id("x_", 4, "y") == "x_bc51"
+    assert scenario.signature == sign("ab") == "simsf65a5e77ff5e2690ad316b7b9fc28dd90cc5c9a37e617ac3eee1403de3cf9a55"
+    assert (is_forged("sims", ""), is_forged("sim", ""), is_forged(sign("a"), "a")) == (True, False, False)
