@@ -132,6 +132,8 @@ class RequestReader:
                 return None
             try:
                 size = int(buffer[:line_end].split(b";")[0], 16)
+                if size < 0:
+                    raise ValueError
             except ValueError:
                 raise BadRequest(400, "a chunk size is not a hexadecimal number") from None
             if size == 0:

@@ -66,6 +66,9 @@ BROKEN: list[tuple[bytes, int, str]] = [
     (posted(b"content-length: 67108865\r\n"), 413, "the request's body is longer than 67108864 bytes"),
     (posted(b"transfer-encoding: Gzip\r\n"), 501, "transfer-encoding 'gzip' is not supported"),
     (posted(b"transfer-encoding: chunked\r\n", b"g\r\n"), 400, "a chunk size is not a hexadecimal number"),
+    (posted(b"transfer-encoding: chunked\r\n", b"-6\r\n"), 400, "a chunk size is not a hexadecimal number"),
+    (posted(b"transfer-encoding: chunked\r\n", b"-1\r\n"), 400, "a chunk size is not a hexadecimal number"),
+    (posted(b"transfer-encoding: chunked\r\n", b"\r\n"), 400, "a chunk size is not a hexadecimal number"),
     (posted(b"transfer-encoding: chunked\r\n", b"4000000\r\n"), 413, "a chunk is longer than 67108864 bytes"),
     (b"x" * 65_537, 431, "the request's head is longer than 65536 bytes"),
 ]
@@ -98,6 +101,15 @@ def test_a_body_may_be_as_long_as_the_limit() -> None:
     assert read(posted(b"transfer-encoding: chunked\r\n", b"3fffff5\r\n")) is None
     with pytest.raises(BadRequest, match="a chunk is longer"):
         read(posted(b"transfer-encoding: chunked\r\n", b"3fffff6\r\n"))
+
+
+def test_a_short_request_after_a_long_one_is_found() -> None:
+    reader = RequestReader()
+    reader.feed(b"GET / HTTP/1.1\r\nx: " + b"y" * 200)
+    assert reader.next_request() is None
+    reader.feed(b"\r\n\r\nGET /2 HTTP/1.1\r\n\r\n")
+    assert [request.target for _ in range(2) if (request := reader.next_request())] == ["/", "/2"]
+    assert reader.next_request() is None
 
 
 def test_chunks_are_joined_and_their_trailers_dropped() -> None:

@@ -13,6 +13,7 @@ import pytest
 from manystream.simulator import Knobs, Replay, Settings, combine
 from manystream.simulator import server as server_module
 from manystream.simulator.inference import read_batch
+from manystream.simulator.limits.limit import read_limit
 from manystream.simulator.program import Ending
 from manystream.simulator.replay import Exchange
 from manystream.simulator.service import ServiceSettings
@@ -399,3 +400,27 @@ def test_each_response_has_stamps_of_its_own(opened: Open) -> None:
         (1510, b"00000000129510000000"),
         (1510, b"00000000129510000000"),
     ]
+
+
+def test_only_a_whole_answer_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = read_limit("server=groq tokens-per-minute=60000 concurrent=9")
+    world = VirtualServer(
+        monkeypatch, Settings(service=ServiceSettings(knobs=Knobs(events=4, rate=8.0), limits=(limit,)))
+    )
+    whole, broken = world.connect(), world.connect()
+    for client in (whole, broken):
+        client.send(request_bytes(path_of("openai-chat"), {**body_of("openai-chat", stream=True), "max_tokens": 400}))
+    charged: list[float] = []
+
+    def note() -> None:
+        [(_, counts)] = world.server.service.limiter.counts()
+        charged.append(counts.charged["output_tokens"])
+
+    world.at(0.1, note)
+    world.at(0.3, broken.close)
+    world.at(0.5, note)
+    world.at(2.0, note)
+    world.run()
+    assert charged == [800.0, 800.0, 404.0]
+    [state] = world.server.service.limiter._states.values()  # pyright: ignore[reportPrivateUsage]
+    assert [scope.running for scope in state.scopes.values()] == [0]

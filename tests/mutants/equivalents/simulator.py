@@ -102,4 +102,69 @@ ROWS: tuple[Equivalent, ...] = (
             ("due", "float", "0.0", "1.0"),
         )
     ),
+    Equivalent(
+        "manystream/simulator/http_request.py",
+        "RequestReader._read_head",
+        "end = self._buffer.find(_BLANK_LINE, max(0, self._searched - 3))",
+        "0",
+        "1",
+        "no blank line is at the start: it was skipped before",
+    ),
+    *(
+        Equivalent("manystream/simulator/http_request.py", f"RequestReader.{scope}", text, "0", "1", reason)
+        for scope, text, reason in (
+            ("__init__", "self._searched = 0", "up to three bytes are searched again"),
+            ("_read_head", "self._searched = 0", "up to three bytes are searched again"),
+            ("__init__", "self._length = 0", "set by `_expect_body` before it is read; chunks do not need it"),
+            (
+                "next_request",
+                "self._request, self._chunks, self._length = None, None, 0",
+                "set by `_expect_body` before it is read; chunks do not need it",
+            ),
+        )
+    ),
+    *(
+        Equivalent("manystream/simulator/http_request.py", f"RequestReader.{scope}", text, "<", "<=", reason)
+        for scope, text, reason in (
+            (
+                "_read_head",
+                "if end > HEAD_LIMIT or (end < 0 and len(self._buffer) > HEAD_LIMIT):",
+                "no blank line is at the start: it was skipped before",
+            ),
+            ("_read_head", "if end < 0:", "no blank line is at the start: it was skipped before"),
+            ("_read_chunks", "if end < 0:", "the blank line is behind the size, which has a digit at least"),
+        )
+    ),
+    Equivalent(
+        "manystream/simulator/sentences.py",
+        "_endless",
+        "orders = zip(_endless_order(len(naming), source), _endless_order(len(general), source), strict=False)",
+        "False",
+        "True",
+        "neither series ends",
+    ),
+    Equivalent(
+        "manystream/simulator/service.py",
+        "Service._program",
+        "failed = Usage(model=prompt.model, input_tokens=0, cached_tokens=0, output_tokens=0, max_tokens=0)",
+        "0",
+        "1",
+        "only the model of a request that failed is read: it counts as one request",
+    ),
+    Equivalent(
+        "manystream/simulator/limits/limiter.py",
+        "_excess",
+        "return Excess(bucket=None, limit=limit.concurrent, cost=1, wait=1.0, too_large=False, model=usage.model)",
+        "1",
+        "2",
+        "no refusal of a call at a time names the cost",
+    ),
+    Equivalent(
+        "manystream/simulator/limits/bucket.py",
+        "Bucket.__init__",
+        "self.ends: float = 0.0 if ends is None else ends",
+        "0.0",
+        "1.0",
+        "only read of a bucket without a rate, which is given its end",
+    ),
 )
