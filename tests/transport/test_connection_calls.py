@@ -256,6 +256,12 @@ def test_a_body_that_ends_with_the_connection_is_not_drained(part: Part) -> None
     assert (part.owner, part.loop.log) == (["closed"], ["remove"])
 
 
+def test_a_response_that_has_not_begun_is_not_drained(part: Part) -> None:
+    part.send()
+    part.connection.drain()
+    assert (part.owner, part.loop.log) == (["closed"], ["remove"])
+
+
 def test_a_paused_connection_reads_and_watches_nothing(part: Part) -> None:
     part.sock.accept = [1, BlockingIOError()]
     part.send()

@@ -90,6 +90,16 @@ def test_whole_chunks_are_counted(wire: bytes, whole: int, boundary: bool) -> No
     assert (decoder.whole_chunks, decoder.at_boundary) == (whole, boundary)
 
 
+def test_a_line_that_is_not_complete_is_held_up_to_16_kib() -> None:
+    for before in (b"", b"2\r\nab\r\n"):
+        decoder = ChunkDecoder()
+        decoder.feed(before)
+        decoder.feed(b"2;" + b"x" * 8000)
+        assert decoder.feed(b"x" * 8382) == b""
+        with pytest.raises(ChunkError, match=TOO_LONG):
+            decoder.feed(b"x")
+
+
 def test_a_chunk_that_is_not_as_long_as_its_size_line_says() -> None:
     with pytest.raises(ChunkError, match="expected CR LF after a chunk, got b'c"):
         ChunkDecoder().feed(b"2\r\nabc\r\n")

@@ -13,6 +13,7 @@ from manystream.transport.errors import Phase, TransportError
 from manystream.transport.http1 import Connection
 from manystream.transport.pool import PoolLimits
 from manystream.transport.trio_backend import TrioBackend
+from manystream.transport.url import Origin
 from tests.transport.test_pool import A, Asker, B, Rig, open_rig
 
 pytestmark = pytest.mark.trio
@@ -297,3 +298,61 @@ async def test_a_fresh_waiter_takes_no_connection_that_was_used() -> None:
         rig.pool.acquire(A, fresh, fresh=True)
         await rig.served(first)
         assert (state(first), fresh.reused, rig.dials) == (State.CLOSED, False, 2)
+
+
+async def test_origins_take_turns_under_the_total_cap() -> None:
+    async with open_rig(PoolLimits(max_connections=1)) as rig:
+        c = Origin("http", "c.test", 80)
+        askers = [rig.ask(c), rig.ask(A), rig.ask(A), rig.ask(A), rig.ask(B), rig.ask(B)]
+        order: list[int] = []
+        for _ in askers:
+            await rig.settle()
+            (number,) = [
+                number for number, asker in enumerate(askers) if asker.connection and not asker.connection.closed
+            ]
+            order.append(number)
+            connection = askers[number].connection
+            assert connection is not None
+            connection.close()
+        assert order == [0, 1, 4, 2, 5, 3]
+
+
+async def test_a_defect_of_a_dial_is_logged_and_reported(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    defect = ValueError("a defect")
+
+    async def fail(*_: object) -> None:
+        raise defect
+
+    async with open_rig() as rig:
+        monkeypatch.setattr(rig.pool, "_run_dial", fail)
+        asker = rig.ask()
+        await rig.settle()
+        assert (asker.defect, asker.error) == (defect, None)
+        rig.pool.abandon(asker)
+    assert [record.getMessage() for record in caplog.records] == [
+        "a dial to http://a.test:80 raised: a defect in manystream"
+    ]
+
+
+async def test_a_dial_that_cannot_begin_is_begun_with_the_next(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    start = TrioBackend.start
+
+    def fail(backend: TrioBackend, function: Any, *arguments: Any) -> Any:
+        if arguments:
+            raise MemoryError
+        return start(backend, function, *arguments)
+
+    async with open_rig() as rig:
+        with monkeypatch.context() as patch:
+            patch.setattr(TrioBackend, "start", fail)
+            first = rig.ask()
+            await rig.settle()
+        assert (first.connection, first.defect) == (None, None)
+        second = rig.ask()
+        await rig.settle()
+        assert (state(first), state(second)) == (State.HEAD, State.HEAD)
+    assert [record.getMessage() for record in caplog.records] == ["beginning a dial raised: a defect in manystream"]
