@@ -173,6 +173,43 @@ def test_log_probabilities_of_deltas_and_parts() -> None:
     assert outcome.response.provider_data == {"logprobs": [7]}
 
 
+def test_what_is_kept_beside_the_content_is_in_the_order_of_its_parts() -> None:
+    other: JSONObject = {"type": "x", "n": 0}
+    later: JSONObject = {"type": "x", "n": 1}
+    outcome = stream_of(
+        delta("output_text", 0, "b", content_index=1, logprobs=[2]),
+        delta("output_text", 0, "a", content_index=0, logprobs=[1]),
+        done(0, message(text_part("a"), text_part("b"), later)),
+        completed(message(text_part("a"), other)),
+    )
+    assert outcome.response.content == [Text("b"), Text("a")]
+    assert outcome.response.provider_data == {"logprobs": [1, 2], "content_parts": [other, later]}
+
+
+def test_items_that_the_final_response_leaves_out_are_kept() -> None:
+    first, second = message(text_part("a")), message(text_part("b"))
+    search: JSONObject = {"type": "web_search_call", "id": "w"}
+    outcome = stream_of(done(0, first), done(1, search), done(2, second), completed(first, 5))
+    assert outcome.response.content == [Text("a"), ProviderBlock(NAME, search), Text("b")]
+
+
+def test_the_final_response_has_the_items_in_another_order() -> None:
+    calls: list[JSONObject] = [{**CALL, "call_id": id, "arguments": id} for id in "abc"]
+    begun = [added(index, {**call, "arguments": ""}) for index, call in enumerate(calls)]
+    outcome = stream_of(*begun, completed(calls[2], calls[0], calls[1]))
+    assert [(call.id, call.arguments) for call in outcome.response.tool_calls] == [("a", "a"), ("b", "b"), ("c", "c")]
+
+
+def test_a_final_call_with_another_id_is_found_by_what_it_asks() -> None:
+    one, two = {**CALL, "call_id": "a", "arguments": "[1]"}, {**CALL, "call_id": "b", "arguments": "[2]"}
+    outcome = stream_of(
+        done(0, one), done(1, two), completed({**two, "call_id": "y"}, {**one, "call_id": "x"}, {**one, "call_id": "z"})
+    )
+    assert [(call.id, call.arguments) for call in outcome.response.tool_calls] == [
+        ("a", "[1]"), ("b", "[2]"), ("z", "[1]"),
+    ]  # fmt: skip
+
+
 def test_annotations_of_a_part_replace_those_of_the_stream() -> None:
     event: JSONObject = {
         "type": "response.output_text.annotation.added", "output_index": 0, "content_index": 1, "annotation": {"a": 1},
