@@ -60,7 +60,7 @@ def read_report(provider: str, headers: Headers, now: float, error: ProviderErro
 
 def _violations(body: bytes) -> list[JSONObject]:
     try:
-        value: JSON = loads(body) if body else None
+        value: JSON = loads(body)
     except MalformedJSONError:
         return []
     if type(value) is list and value:

@@ -191,6 +191,16 @@ def test_anthropics_message_names_a_limit(words: str, unit: Unit | None, limit: 
     assert report("anthropic", {}, 429, body) == QuotaReport((limit,) if limit else (), RATE, unit)
 
 
+@pytest.mark.parametrize(("delay", "hint"), [("0", 0.0), ("0.001", 0.001), ("7", 7.0), ("soon", None)])
+def test_the_hint_of_a_refusal_is_in_seconds(delay: str, hint: float | None) -> None:
+    body = {"type": "error", "error": {"type": "rate_limit_error", "message": "Slow down."}}
+    assert report("anthropic", {"retry-after": delay}, 429, json.dumps(body)) == QuotaReport((), RATE, None, hint)
+    for status, details in ((429, [{"retryDelay": f"{delay}s"}]), (403, [{"retryDelay": f"{delay}s"}])):
+        error = {"error": {"code": status, "message": "Slow down.", "details": details}}
+        refusal = RATE if status == 429 else Refusal.NONE
+        assert report("google", {}, status, json.dumps(error)) == QuotaReport((), refusal, None, hint)
+
+
 def test_a_limit_in_anthropics_headers_is_not_repeated_from_the_message() -> None:
     headers = {"anthropic-ratelimit-requests-limit": "90", "anthropic-ratelimit-requests-remaining": "0"}
     body = {"type": "error", "error": {"type": "rate_limit_error", "message": "rate limit of 50 requests per minute"}}

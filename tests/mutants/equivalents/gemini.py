@@ -213,4 +213,20 @@ ROWS: tuple[Equivalent, ...] = (
         "'geminix'",
         "a request's body is given and restored under the same name, and no other dialect uses either",
     ),
+    Equivalent(
+        "providers/gemini/errors.py",
+        "parse_error",
+        "return decode_error(status, {}, body.encode() if isinstance(body, str) else body, 0.0)",
+        "0.0",
+        "1.0",
+        "without headers there is no date that the clock is compared with",
+    ),
+    Equivalent(
+        "providers/gemini/path.py",
+        "_KEPT",
+        '_KEPT = "@"',
+        '"@"',
+        "'@x'",
+        "a letter is never quoted",
+    ),
 )

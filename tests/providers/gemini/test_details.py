@@ -142,6 +142,18 @@ def failed(status: int, error: dict[str, Any], headers: dict[str, str] | None = 
 QUOTA: dict[str, Any] = {"code": 429, "status": "RESOURCE_EXHAUSTED"}
 
 
+def test_an_error_status_takes_precedence_over_the_bodys_code() -> None:
+    error = failed(400, QUOTA)
+    assert (error.http_status, error.category) == (400, ErrorCategory.INVALID_ARG)
+    error = failed(399, QUOTA)
+    assert (error.http_status, error.category) == (429, ErrorCategory.RATE_LIMIT)
+
+
+def test_half_a_character_in_a_message_is_replaced() -> None:
+    for value in ({"error": {"status": "UNAVAILABLE", "message": "a\ud800"}}, {"error": {"message": "a\ud800"}}):
+        assert read_error(value, b"").message.removeprefix("UNAVAILABLE: ") == "a?"  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
 @pytest.mark.parametrize(
     ("name", "category"),
     [
