@@ -229,4 +229,12 @@ ROWS: tuple[Equivalent, ...] = (
         "'@x'",
         "a letter is never quoted",
     ),
+    Equivalent(
+        "providers/gemini/extras.py",
+        "Extras",
+        'def take_usage(self, name: str, value: JSON, raw: bytes = b"") -> None:',
+        'b""',
+        "b'x'",
+        "the bytes are not read; only the template of a stream gives them",
+    ),
 )

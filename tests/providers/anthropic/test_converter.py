@@ -245,7 +245,7 @@ def test_the_quotation_of_a_source_is_bounded() -> None:
 
 
 def test_messages_and_ids_are_kept_apart() -> None:
-    call = {"type": "tool_use", "id": "t", "name": "look", "input": {}}
+    call: dict[str, Any] = {"type": "tool_use", "id": "t", "name": "look", "input": {}}
     result = {"type": "tool_result", "tool_use_id": "t", "content": "x"}
     assert read(user(TEXT), user(TEXT), {"role": "assistant", "content": [call, call]}, user(result, result)) == [
         ms.Message.user("a"),
@@ -344,4 +344,5 @@ def test_chunks_and_whole_messages_are_told_apart(wire: dict[str, Any], chunk: b
 
 
 def test_several_system_texts_are_one_with_empty_lines_between() -> None:
-    assert AnthropicConverter()._system_parameter(["a", "b"]) == "a\n\nb"
+    texts = ["a", "b"]
+    assert AnthropicConverter()._system_parameter(texts) == "a\n\nb"  # pyright: ignore[reportPrivateUsage]

@@ -18,6 +18,7 @@ SCHEMA: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "str
 LOOK: dict[str, Any] = {"name": "look", "description": "Look.", "parametersJsonSchema": SCHEMA}
 TOOLS: list[Any] = [{"functionDeclarations": [LOOK]}]
 TOOL = ms.Tool("look", "Look.", SCHEMA)
+SEARCH: dict[str, Any] = {"google_search": {}}
 
 
 def read(contents: object = "Which river?", **config: object) -> ms.Request:
@@ -321,7 +322,7 @@ def test_an_argument_that_cannot_be_read_is_named(arguments: dict[str, object], 
 
 
 def test_a_changed_function_keeps_the_servers_tools() -> None:
-    given = read(tools=[{"google_search": {}}, *TOOLS])
+    given = read(tools=[SEARCH, *TOOLS])
     changed = dataclasses.replace(given, tools=[ms.Tool("wait")])
     assert sent_by_us("gemini", changed)["tools"] == [
         {"functionDeclarations": [{"name": "wait"}]},
@@ -372,7 +373,7 @@ def test_tools_and_options_are_sent_as_given() -> None:
         "parameters": {"type": "OBJECT", "properties": {"a": {"type": "STRING"}}},
     }
     given = read(
-        tools=[{"google_search": {}}, {"function_declarations": [declared]}],
+        tools=[SEARCH, {"function_declarations": [declared]}],
         tool_config={"function_calling_config": {"mode": "AUTO"}},
         system_instruction="Be brief.",
         temperature=0.5,

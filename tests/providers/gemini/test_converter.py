@@ -236,4 +236,5 @@ def test_a_part_of_a_chunk_is_made_a_whole_one(part: dict[str, Any], chunk: dict
 
 
 def test_several_system_texts_are_parts() -> None:
-    assert converter()._system_parameter(["a", "b"]) == {"parts": [{"text": "a"}, {"text": "b"}]}
+    written = converter()._system_parameter(["a", "b"])  # pyright: ignore[reportPrivateUsage]
+    assert written == {"parts": [{"text": "a"}, {"text": "b"}]}

@@ -437,3 +437,25 @@ def test_model_and_id_may_come_one_after_the_other(first: str, second: str) -> N
     response = stream(chunk(**{first: "1"}), chunk(**{first: "2", second: "3"}), chunk(**{second: "4"})).response
     found = {"modelVersion": response.model, "responseId": response.id}
     assert found == {first: "1", second: "3"}
+
+
+def test_lists_that_continue_are_joined_and_others_replaced() -> None:
+    def chunk(finish: str | None = None, **members: Any) -> dict[str, Any]:
+        return {"candidates": [{"content": {"parts": [{"text": "a"}]}, "finishReason": finish, **members}]}
+
+    answer = stream(
+        chunk(
+            citationMetadata={"note": 1}, logprobsResult=None, safetyRatings=[1], groundingMetadata={"a": [1], "b": 1}
+        ),
+        chunk(
+            citationMetadata={"citations": [1], "note": None}, safetyRatings=[2], groundingMetadata={"a": [2], "c": 3}
+        ),
+        chunk(citationMetadata={"citations": [2]}, logprobsResult={"topCandidates": [1], "sum": 1}),
+        chunk("STOP", citationMetadata={"citations": None}, logprobsResult={"topCandidates": [2], "sum": 2}),
+    )
+    assert answer.response.provider_data == {
+        "citationMetadata": {"note": 1, "citations": [1, 2]},
+        "logprobsResult": {"topCandidates": [1, 2], "sum": 2},
+        "safetyRatings": [2],
+        "groundingMetadata": {"a": [2], "b": 1, "c": 3},
+    }
