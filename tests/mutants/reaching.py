@@ -4,7 +4,7 @@ Knows the recording and the sources. A line that runs at import, such as a table
 line which uses one of its names, directly or through another statement at module level, and by the test files that
 name one of them. Tests may also start the package as a program, which is not recorded. Therefore every line of
 `cli/batch.py` counts as reached by the tests of `cli/test_batch.py`, too, and a line that no test runs in its own
-process counts as reached by all tests of that folder.
+process counts as reached by all tests of that folder, or of the nearest one above it.
 """
 
 from __future__ import annotations
@@ -157,11 +157,21 @@ class Reach:
     def _numbers(self, mutant: Mutant) -> set[int]:
         by_name = self._reached_by_name(mutant.names) if mutant.names else set[int]()
         found = by_name or self._reached(mutant.path, mutant.line)
+        if not found:  # perhaps a function that makes tables at import
+            found = self._reached_by_name((mutant.scope.partition(".")[0],))
         folder, _, file = mutant.path.rpartition("/")
-        beside = self._by_folder.get(f"tests/{folder}", set[int]())  # not added: another thread may be iterating
+        beside = self._tests_beside(f"tests/{folder}")
         own = f"tests/{folder}/test_{file.removesuffix('.py')}"
         # These tests may run the line in a process of their own, which is not recorded.
-        return found | {number for number in beside if self._tests[number].startswith(own)} or set(beside)
+        return found | {number for number in beside if self._tests[number].startswith(own)} or beside
+
+    def _tests_beside(self, folder: str) -> set[int]:
+        """Return the tests of a folder, or of the nearest folder above it that has tests."""
+        while folder:
+            if found := self._by_folder.get(folder):  # not added: another thread may be iterating
+                return set(found)
+            folder = folder.rpartition("/")[0]
+        return set()
 
     def _reached(self, path: str, line: int) -> set[int]:
         """Return the tests that ran the statement of this line."""

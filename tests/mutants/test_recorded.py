@@ -145,6 +145,23 @@ def test_tests_of_the_module_s_own_file_are_run(root: Path) -> None:
     ]
 
 
+def test_a_function_that_runs_at_import_is_reached_by_its_tables(root: Path) -> None:
+    made = "def made(a):\n    return {a: 3}\n\n\nTABLE = made(1)\n\n\ndef look(a):\n    return TABLE[a]\n"
+    (root / "engine" / "part.py").write_text(made, "utf-8")
+    reach = Reach(root, [row(root, "test_a", line9=[1]), row(root, "test_b")])
+    assert reach.tests(mutant_of(root, "made")) == [["tests/test_a.py::quick"]]
+
+
+def test_a_line_that_no_test_runs_has_those_of_the_nearest_folder(root: Path) -> None:
+    (root / "tests" / "engine").mkdir()
+    (root / "tests" / "engine" / "test_e.py").write_text("# e\n", "utf-8")
+    (root / "engine" / "deep").mkdir()
+    (root / "engine" / "deep" / "low.py").write_text(SOURCE, "utf-8")
+    reach = Reach(root, [row(root, "test_a", line2=[1]), row(root, "engine/test_e")])
+    deep = next(mutant for mutant in all_mutants(root) if mutant.path == "engine/deep/low.py")
+    assert reach.tests(deep) == [["tests/engine/test_e.py::quick"], ["tests/engine/test_e.py::slow"]]
+
+
 def test_an_excluded_or_failing_test_is_not_run(root: Path) -> None:
     failing = row(root, "test_a", line2=[0, 1])
     failing.unusable.append("tests/test_a.py::slow")
