@@ -212,6 +212,87 @@ async def test_each_key_has_a_limit_of_its_own(autojump_clock: trio.testing.Mock
     assert message(completions[2]).startswith("queue timeout: the call was not sent within 5 s (waiting for declared")
 
 
+async def test_a_key_that_is_accepted_again_is_used_before_the_other_one(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Both keys were refused; the one that the server accepts first is used from then on."""
+    refusing = True
+
+    def refuses(server: Server) -> bytes | None:
+        return failing("401 No", "wrong key")(server) if refusing else None
+
+    one = Server("one", fault=refuses)
+    async with open_peer(one.serve) as peer:
+        keyed = provider(one, peer, api_key=["sk-first", "sk-second"])
+        async with ms.open_engine([keyed], traffic=ms.Traffic(), retry=ONCE) as engine:
+            failed = await engine.start_stream(ask("one/m")).wait()
+            refusing = False
+            for _ in range(5):
+                assert (await engine.start_stream(ask("one/m")).wait()).success
+            together = [engine.start_stream(ask("one/m")) for _ in range(4)]
+            assert all([(await call.wait()).success for call in together])
+    assert [row[:2] for row in rows(failed)] == [("one/m", "auth"), ("one/m", "auth")]
+    keys = [request.partition(b"Bearer ")[2].partition(b"\r\n")[0] for request in one.requests]
+    assert len(set(keys[:2])) == 2
+    assert len(set(keys[2:])) == 1
+
+
+async def test_a_call_leaves_the_queues_of_all_keys_when_its_time_there_is_over(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    one, two = Server("one"), Server("two")
+    async with open_peer(one.serve) as first, open_peer(two.serve) as second:
+        providers = [provider(one, first, api_key=["sk-first", "sk-second"]), provider(two, second)]
+        route = ms.Route("fast", [ms.Target("one/m", timeouts=ms.Timeouts(queue=2)), "two/m"])
+        traffic = ms.Traffic(routes=[route], rates={"one": ms.RateLimit(requests_per_minute=1)})
+        async with ms.open_engine(providers, traffic=traffic, retry=ONCE) as engine:
+            for _ in range(2):
+                assert (await engine.start_stream(ask()).wait()).success
+            call = engine.start_stream(ask())
+            await trio.sleep(1)
+            scopes = engine.statistics().traffic.scopes
+            assert {name: scope.waiting for name, scope in scopes.items()} == {"one[0]/m": 1, "one[1]/m": 1}
+            completion = await call.wait()
+            scopes = engine.statistics().traffic.scopes
+            assert {name: scope.waiting for name, scope in scopes.items()} == dict.fromkeys(scopes, 0)
+    assert rows(completion) == [("two/m", "ok", 2.0, pytest.approx(2.05, abs=0.06))]
+    assert waits(completion) == {"quota": 2.0}
+
+
+async def test_a_call_waits_in_the_queues_of_all_targets_and_is_sent_once(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    one, two = Server("one"), Server("two")
+    rates = {"one": ms.RateLimit(requests_per_minute=2), "two": ms.RateLimit(requests_per_minute=6)}
+    route = ms.Route("fast", ["one/m", "two/m"], balance="fastest")
+    async with open_targets(one, two, route=route, rates=rates, retry=ONCE) as engine:
+        for _ in range(8):
+            assert (await engine.start_stream(ask()).wait()).success
+        calls = [engine.start_stream(ask()) for _ in range(3)]
+        await trio.sleep(1)
+        assert [scope.waiting for scope in engine.statistics().traffic.scopes.values()] == [3, 3]
+        completions = [await call.wait() for call in calls]
+        assert [scope.waiting for scope in engine.statistics().traffic.scopes.values()] == [0, 0]
+        assert [target.outstanding for target in engine.statistics().traffic.routes["fast"].targets] == [0, 0]
+    assert all(completion.success for completion in completions)
+    assert [completion.attempts for completion in completions] == [1, 1, 1]
+    assert (one.sent + two.sent, max(each.journey[0].started for each in completions) < 31) == (11, True)
+    ends = [each.timings.finished or 0 for each in completions]
+    assert ends == sorted(ends)
+
+
+async def test_a_route_ends_a_session_at_its_target_and_its_key(autojump_clock: trio.testing.MockClock) -> None:
+    one, two = Server("one"), Server("two")
+    route = ms.Route("fast", ["one/m", "two/m"], balance="sticky")
+    async with open_targets(one, two, route=route) as engine:
+        for _ in range(3):
+            assert (await engine.start_stream(ask(session="s")).wait()).success
+        assert sorted(target.sessions for target in engine.statistics().traffic.routes["fast"].targets) == [0, 1]
+        assert sorted([one.sent, two.sent]) == [0, 3]
+        engine.end_session("s")
+        assert [target.sessions for target in engine.statistics().traffic.routes["fast"].targets] == [0, 0]
+
+
 # --- lanes ---
 
 
