@@ -10,6 +10,9 @@ import pytest
 
 import manystream as ms
 from manystream.engine.credentials import ask_key, find_key, is_loopback
+from manystream.engine.fresh_key import FreshKey
+from manystream.engine.redaction import Redaction
+from manystream.transport.exchange import WireHead
 
 REMOTE = "https://models.example/v1"
 OWN = ms.Profile(
@@ -166,3 +169,32 @@ def test_a_profile_that_needs_no_key_has_none() -> None:
     with pytest.raises(ms.InvalidRequestError) as raised:
         find_key(ms.Provider(profile=bare), {})
     assert str(raised.value) == "api_key: 'bare' has no key: pass api_key=…"
+
+
+def test_a_head_is_written_once_for_each_key() -> None:
+    keys = iter(["a", "a", "b", "a"])
+    written: list[str] = []
+
+    def write_head(key: str) -> tuple[WireHead, Redaction]:
+        written.append(key)
+        head = WireHead(b"POST", b"/", [(b"x-key", key.encode())])
+        return head, Redaction(key, head)
+
+    fresh = FreshKey(provider(api_key=lambda: next(keys)), write_head)
+    heads = [fresh.ask()[0] for _ in range(4)]
+    assert written == ["a", "b", "a"]
+    assert [heads[1] is heads[0], heads[3] is heads[0]] == [True, False]
+    assert [head.headers for head in heads] == [[(b"x-key", key)] for key in (b"a", b"a", b"b", b"a")]
+
+
+def test_a_key_that_fits_into_no_header_is_the_function_s_fault() -> None:
+    def write_head(key: str) -> tuple[WireHead, Redaction]:
+        raise ms.InvalidRequestError("api_key", "is too long")
+
+    with pytest.raises(ms.ProviderError) as raised:
+        FreshKey(provider(api_key=lambda: "secret-key-1"), write_head).ask()
+    error = raised.value
+    assert (error.message, error.category, error.retryable) == (
+        "the key that the api_key function of 'own' returned fits into no header", ms.ErrorCategory.AUTH, False
+    )  # fmt: skip
+    assert error.__suppress_context__

@@ -377,3 +377,22 @@ async def test_a_reading_call_is_quiet_since_its_last_byte(autojump_clock: trio.
         await trio.sleep(7)
         assert running.quiet(trio.current_time()) == pytest.approx(7, abs=0.3)
         assert running.label == "call 1 (peer/m)"
+
+
+@pytest.mark.parametrize("door", ["trio", "threads"])
+async def test_a_map_runs_a_thousand_calls_unless_it_is_told(door: str) -> None:
+    async with ms.open_engine([ms.OpenAIChat("k", "http://127.0.0.1:1/v1")]) as engine:
+        requests = [hello()]
+        maps: tuple[Any, ...] = (
+            (engine.map(requests), engine.map(requests, concurrency=7), engine.map(requests, ordered=True))
+            if door == "trio"
+            else (
+                engine.from_thread.map(requests),
+                engine.from_thread.map(requests, concurrency=7),
+                engine.from_thread.map(requests, ordered=True),
+            )
+        )
+        assert [each._calls.room for each in maps] == [1000, 7, 1000]
+        assert [each._calls._ordered for each in maps] == [False, False, True]
+        assert engine.from_thread is engine.from_thread
+        assert engine.statistics().started == 0
