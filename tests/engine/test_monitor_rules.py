@@ -89,7 +89,7 @@ async def test_a_client_has_ten_seconds_to_read(
         assert (await line(stream)).endswith(b"\n") == is_whole
 
 
-async def test_eight_clients_are_served(tmp_path: Path) -> None:
+async def test_eight_clients_are_served(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     path = tmp_path / "m.sock"
     async with open_monitored(path):
         clients = [await trio.open_unix_socket(str(path)) for _ in range(8)]
