@@ -336,7 +336,7 @@ async def test_a_busy_loop_counts_two_windows_after_the_ramp(clock: MockClock) -
         lags.append(run.figures.loop_lag)
         engine.lag = 0.125
 
-    await a_load(engine, a_plan(seconds=2.6, concurrency=2, ramp=0.02), look).run()
+    await a_load(engine, a_plan(seconds=2.6), look).run()
     assert lags == [0.0] * 8 + [0.125, 0.125]
 
 

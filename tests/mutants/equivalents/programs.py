@@ -37,4 +37,12 @@ ROWS: tuple[Equivalent, ...] = (
         "11",
         "both delays are above the longest one; the bound is there because a larger power overflows",
     ),
+    Equivalent(
+        "manystream/cli/terminal.py",
+        "UNSAFE",
+        'if chr(code) not in "\\n\\t"',
+        '"\\n\\t"',
+        "'\\n\\tx'",
+        "the codes of the table are control characters and surrogates, and x is neither",
+    ),
 )
