@@ -33,7 +33,6 @@ from ..providers.request import Request
 from ..transport.dial import dial
 from ..transport.errors import Phase, TransportError, URLError
 from ..transport.exchange import RawHeaders, WireHead
-from ..transport.headers import headers_to_mapping
 from ..transport.http1 import Connection
 from ..transport.proxy import choose_proxy
 from ..transport.task_loop import make_loop
@@ -206,7 +205,7 @@ class _ConnectivityCheck:
         message = ""
         if answer.status >= 400:
             body = prepared.secrets.hide_bytes(bytes(answer.body))
-            error = prepared.dialect.decode_error(answer.status, answer.headers, body, time.time())
+            error = prepared.dialect.decode_error(answer.status, {}, body, time.time())  # only its message is used
             message = " ".join(redacted(error, prepared.secrets).message.split())[:MOST_MESSAGE_CHARACTERS]
             message = f" ({harmless(message)})" if message else ""
         self.find(verdict, f"HTTP {answer.status} in {took}: {text}{message}")
@@ -216,7 +215,6 @@ class _Answer:
     """An exchange that collects the answer of one request (see `transport/exchange.py`).
 
     status: the HTTP status, or 0 before the head.
-    headers: the answer's headers.
     body: the answer's body, up to `MOST_BODY_BYTES`.
     failure: the error that ended the exchange, or None.
     ended: set when the exchange has ended.
@@ -224,14 +222,12 @@ class _Answer:
 
     def __init__(self) -> None:
         self.status = 0
-        self.headers: dict[str, str] = {}
         self.body = bytearray()
         self.failure: TransportError | None = None
         self.ended = trio.Event()
 
     def on_head(self, status: int, headers: RawHeaders) -> None:
         self.status = status
-        self.headers = headers_to_mapping(headers)
 
     def on_body(self, data: bytes) -> None:
         self.body += data
