@@ -7,6 +7,7 @@ import datetime
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -228,3 +229,25 @@ async def test_settings_that_cannot_be_used_fail_at_their_step(monkeypatch: pyte
     monkeypatch.setattr(connectivity, "make_context", make_context)
     *_, last = await shown(ms.OpenAIChat(KEY, "https://h/v1"))
     assert last == ("FAIL", "TLS", "no such file")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "verdict", "days"),
+    [(14 * 86400 - 1, Verdict.NOTE, 14), (14 * 86400, Verdict.NOTE, 14), (14 * 86400 + 1, Verdict.OK, 14)],
+)
+def test_a_certificate_is_a_note_for_two_weeks(
+    seconds: int, verdict: Verdict, days: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = "Jan  5 09:34:43 2018 GMT"
+    now = ssl.cert_time_to_seconds(ends) - seconds
+    monkeypatch.setattr(connectivity, "time", SimpleNamespace(time=lambda: now))
+    check = connectivity._ConnectivityCheck(ms.OpenAIChat(KEY), HOME)
+    check._look_at_certificate(SimpleNamespace(expires=lambda: ends, version=lambda: "TLSv1.2"))  # type: ignore[arg-type]
+    (finding,) = check.findings
+    assert (finding.verdict, finding.text) == (verdict, f"TLSv1.2, the certificate expires in {days} days")
+
+
+def test_a_certificate_without_an_end_is_not_reported() -> None:
+    check = connectivity._ConnectivityCheck(ms.OpenAIChat(KEY), HOME)
+    check._look_at_certificate(SimpleNamespace(expires=lambda: None))  # type: ignore[arg-type]
+    assert check.findings == []

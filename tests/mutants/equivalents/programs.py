@@ -45,4 +45,20 @@ ROWS: tuple[Equivalent, ...] = (
         "'\\n\\tx'",
         "the codes of the table are control characters and surrogates, and x is neither",
     ),
+    Equivalent(
+        "manystream/cli/connectivity.py",
+        "_ConnectivityCheck.__init__",
+        "self._since = 0.0",
+        "self._since = 0.0",
+        "pass",
+        "each step begins with a look at the clock, before the time is read",
+    ),
+    Equivalent(
+        "manystream/cli/connectivity.py",
+        "_ConnectivityCheck.__init__",
+        "self._since = 0.0",
+        "0.0",
+        "1.0",
+        "each step begins with a look at the clock, before the time is read",
+    ),
 )
