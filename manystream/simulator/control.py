@@ -16,13 +16,21 @@ PAGES = ("/sim/requests", "/sim/statistics", "/sim/limits")
 
 
 class ControlPages:
-    """Answers requests for the pages. clock: the monotonic time in seconds."""
+    """Answers requests for the pages. clock, wall: the time in seconds, monotonic and Unix."""
 
-    def __init__(self, journal: Journal, statistics: Statistics, limiter: Limiter, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        statistics: Statistics,
+        limiter: Limiter,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+    ) -> None:
         self._journal = journal
         self._statistics = statistics
         self._limiter = limiter
         self._clock = clock
+        self._wall = wall
 
     def answer(self, request: HTTPRequest) -> Program:
         """The program for a page."""
@@ -52,7 +60,7 @@ class ControlPages:
         if not isinstance(texts, list):
             raise KnobError("limits: the body must be a JSON array of limits, each as text")
         limits = [read_limit(text if isinstance(text, str) else dumps(text).decode()) for text in texts]
-        self._limiter.change(limits, self._clock())
+        self._limiter.change(limits, self._clock(), self._wall())
 
     def _limits(self) -> bytes:
         """The limits and their counts as a JSON array."""

@@ -92,7 +92,7 @@ class Service:
         batch = settings.batch
         self.inference: InferenceServer[object] | None = InferenceServer(batch) if batch else None
         self._replica = ReplicaState(settings.replica, clock())
-        self._pages = ControlPages(self.journal, self.statistics, self.limiter, clock)
+        self._pages = ControlPages(self.journal, self.statistics, self.limiter, clock, wall)
         self._programs: dict[tuple[str, str, bytes, bool], Program] = {}
         self._frames = 0
         self._repeats: Counter[str] = Counter()

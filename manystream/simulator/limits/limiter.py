@@ -130,9 +130,12 @@ class Limiter:
         """The limits that are in force."""
         return list(self._limits)
 
-    def change(self, limits: Sequence[Limit], now: float) -> None:
+    def change(self, limits: Sequence[Limit], now: float, wall: float) -> None:
         """Replace the limits. A limit for the same key, model and server keeps its counts, and its levels in
-        proportion; its running calls go on."""
+        proportion; its running calls go on.
+
+        now: a monotonic clock. wall: Unix time.
+        """
         before: dict[tuple[str, str, str], list[Limit]] = {}
         for limit in self._limits:
             before.setdefault((limit.key, limit.model, limit.server), []).append(limit)
@@ -145,7 +148,7 @@ class Limiter:
                 state = self._states.pop((old, server))
                 state.limit = limit
                 for scope in state.scopes.values():
-                    _adopt(scope, *_buckets(limit, state.rules, now, 0.0), now)
+                    _adopt(scope, *_buckets(limit, state.rules, now, wall), now)
                 self._states[limit, server] = state
         self._limits = list(dict.fromkeys(limits))
 

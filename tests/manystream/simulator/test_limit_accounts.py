@@ -274,7 +274,7 @@ def test_a_changed_limit_keeps_its_counts_and_its_calls() -> None:
     limiter = Limiter([before])
     ticket = accepted(limiter)
     after = Limit(requests_per_minute=200, tokens_per_minute=6000, by_second=True)
-    limiter.change([after, Limit(key="x", concurrent=1)], 1000.0)
+    limiter.change([after, Limit(key="x", concurrent=1)], 1000.0, 0.0)
     assert limiter.limits == [after, Limit(key="x", concurrent=1)]
     scope = ticket.shares[0].scope
     assert [(bucket.dimension, bucket.limit, bucket.level, bucket.capacity) for bucket in scope.buckets] == [
@@ -285,7 +285,7 @@ def test_a_changed_limit_keeps_its_counts_and_its_calls() -> None:
     assert scope.hidden[0].limit == 200
     assert [counts.accepted for _, counts in limiter.counts()] == [1, 0]
     assert scope.running == 1
-    limiter.change([], 1000.0)
+    limiter.change([], 1000.0, 0.0)
     assert (limiter.limits, limiter.counts()) == ([], [])
 
 
@@ -294,6 +294,6 @@ def test_an_unchanged_limit_is_left_as_it_is() -> None:
     limiter = Limiter([limit])
     ticket = accepted(limiter)
     buckets = list(ticket.shares[0].scope.buckets)
-    limiter.change([limit, Limit(requests_per_minute=7)], 1000.0)
+    limiter.change([limit, Limit(requests_per_minute=7)], 1000.0, 0.0)
     assert ticket.shares[0].scope.buckets == buckets
     assert [counts.accepted for _, counts in limiter.counts()] == [1, 0]

@@ -189,10 +189,10 @@ def test_the_limits_change_while_calls_run() -> None:
     world = World(before)
     ticket = world.ask()
     assert world.accepted(299) == 299
-    world.limiter.change([replace(before, requests_per_minute=60)], world.now)
+    world.limiter.change([replace(before, requests_per_minute=60)], world.now, WALL + world.now)
     assert world.accepted(1000) == 30
     world.end(ticket)
-    world.limiter.change([replace(before, requests_per_minute=6000)], world.now)
+    world.limiter.change([replace(before, requests_per_minute=6000)], world.now, WALL + world.now)
     world.now += 1.0
     assert 99 <= world.accepted(1000) <= 101
     [(_, counts)] = world.limiter.counts()
@@ -204,7 +204,7 @@ def test_limits_of_one_key_and_model_change_each_for_itself() -> None:
     requests, tokens = Limit(requests_per_minute=100), Limit(tokens_per_minute=100_000)
     world = World(requests, tokens)
     assert world.accepted(50) == 50
-    world.limiter.change([Limit(requests_per_minute=10), Limit(tokens_per_minute=1e9)], world.now)
+    world.limiter.change([Limit(requests_per_minute=10), Limit(tokens_per_minute=1e9)], world.now, WALL + world.now)
     assert world.accepted(50) == 5
     assert [counts.accepted for _, counts in world.limiter.counts()] == [55, 55]
 
@@ -213,7 +213,7 @@ def test_two_equal_limits_are_one() -> None:
     limit = Limit(requests_per_minute=10)
     world = World(limit, limit)
     assert world.accepted(50) == 10
-    world.limiter.change([limit, limit], world.now)
+    world.limiter.change([limit, limit], world.now, WALL + world.now)
     assert len(world.limiter.limits) == 1
 
 

@@ -260,6 +260,19 @@ def test_the_page_of_limits_shows_and_changes_them() -> None:
     assert page(world, "/sim/limits", [], method="PUT") == []
 
 
+def test_a_daily_limit_that_is_added_ends_at_midnight_too() -> None:
+    world = World(ServiceSettings(limits=(Limit(server="gemini", requests_per_minute=9),)))
+    path, body = path_of("gemini"), body_of("gemini")
+    assert status(world.ask(path, body)) == 200
+    page(world, "/sim/limits", ["server=gemini requests-per-day=2"], method="PUT")
+    assert [status(world.ask(path, body)) for _ in range(3)] == [200, 200, 429]
+    midnight = 35_200.0  # the clock starts at 14:13:20 Pacific time
+    world.now = midnight - 1
+    assert status(world.ask(path, body)) == 429
+    world.now = midnight
+    assert status(world.ask(path, body)) == 200
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
