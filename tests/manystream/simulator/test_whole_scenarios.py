@@ -142,9 +142,40 @@ def values() -> str:
     return "\n".join(f"{title}\n    {json.dumps(example(json.loads(title), source))}" for title, source in kinds)
 
 
-@pytest.mark.parametrize("name", ["scenarios", "texts", "values"])
+ASKED = (
+    "Book 3 seats from New York City to St. John's near Zürich, 12.5 EUR each.",
+    "Is it 1234567 or 12.34567 in rome?",
+    "Extract: Harbour & Sons Ltd. owes Ada 40",
+    "simulate: events=4 in Paris",
+    ' {"simulate": {"events": 4}} in Paris',
+    "x" * 395 + " in Paris",
+    "x" * 394 + " in Paris at 7",
+    "Explain rivers.",
+)
+NAMES = (
+    "", "city", "cities", "departureCity", "origin_city", "destination", "destinations", "origin", "location2", "Place",
+    "town", "address", "addresses", "name", "names", "fullName", "id", "URL", "url", "query", "queries", "unit",
+    "units",
+    "other", "others", "s", "123", "hour", "hours", "year", "month", "latitude", "lng", "age", "price", "total_amount",
+    "page", "limit", "temperature", "count",
+)  # fmt: skip
+
+
+def arguments() -> str:
+    lines: list[str] = []
+    for question, position in itertools.product(ASKED, (0, 1, 6)):
+        lines.append(f"--- {question} ({position})")
+        values = QuestionValues(question, position)
+        lines += [f"{name}: {values.text(name)} / {values.number(name)}" for name in NAMES]
+        lines.append(
+            f"{values.flag()} / {values.choice([1, '', 'EUR', 'rome', 'PARIS'])} / {values.choice(['b', 'q'])}"
+        )
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("name", ["scenarios", "texts", "values", "arguments"])
 def test_the_answers_are_these_texts(name: str) -> None:
-    shown = {"scenarios": scenarios, "texts": texts, "values": values}[name]
+    shown = {"scenarios": scenarios, "texts": texts, "values": values, "arguments": arguments}[name]
     assert shown() == (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
 
 
