@@ -229,6 +229,20 @@ def test_details_do_not_hide_which_call_was_cut_off() -> None:
     assert response.tool_calls == [ToolCall("a", "f", "{", complete=False)]
 
 
+@pytest.mark.parametrize("finish", ["stop", None])
+def test_the_last_of_many_token_reports_counts(finish: str | None) -> None:
+    def report(number: int, finish: str | None = None) -> dict[str, object]:
+        choice = {"index": 0, "delta": {"content": "a"}, "finish_reason": finish}
+        return chunk(
+            choices=[choice], usage={"prompt_tokens": 5, "completion_tokens": number, "total_tokens": 5 + number}
+        )
+
+    chunks = [*(report(number) for number in range(1, 5)), report(7, finish)]
+    outcome = run([*(("", json.dumps(value).encode()) for value in chunks), ("", b"[DONE]")])
+    assert outcome.response.text == "aaaaa"
+    assert (outcome.done.usage.output_tokens, outcome.done.usage.total_tokens) == (7, 12)
+
+
 def test_the_older_call_with_arguments_alone() -> None:
     outcome = deltas({"function_call": {"arguments": "{"}}, {"function_call": {"name": "f", "arguments": "}"}})
     assert outcome.calls == [("made-1", "f", "{}")]

@@ -280,6 +280,39 @@ def test_refusals_of_several_parts_are_joined() -> None:
     assert decode({"output": [message({"type": "refusal"})]}).refusal is None
 
 
+def test_the_name_of_an_event_is_enough() -> None:
+    outcome = stream("""
+        event: response.output_text.delta
+        data: {"delta":"a"}
+
+        event: response.output_text.delta
+        data: {"type":"response.refusal.delta","delta":"b"}
+
+        event: message
+        data: {"type":"response.output_text.delta","delta":"c"}
+
+        event: response.output_text.delta.new
+        data: {"delta":"d"}
+
+        event: response.completed
+        data: {"response":{"model":"m"}}
+    """)
+    assert outcome.events == [
+        Start(None, None),
+        TextDelta(0, "a"),
+        TextDelta(0, "b"),
+        TextDelta(0, "c"),
+        Done(FinishReason.STOP, "completed", Usage(), {}),
+    ]
+
+
+@pytest.mark.parametrize("data", ["", "  ", "[DONE]", " [DONE] "])
+def test_data_without_content_changes_nothing(data: str) -> None:
+    machine = DIALECT.machine(PROVIDER, make_id)
+    assert list(machine.feed("", data.encode())) == []
+    assert not machine.ended
+
+
 # --- reasoning ---
 
 
