@@ -293,6 +293,17 @@ def test_results_that_follow_each_other_are_one_message() -> None:
     ]
 
 
+def test_system_items_are_the_system_prompt() -> None:
+    items: list[JSONObject] = [
+        {"role": "system", "content": "s"},
+        {"type": "message", "role": "developer", "content": [INPUT, INPUT, {"type": "input_image", "image_url": "u"}]},
+        {"role": "user", "content": "x"},
+    ]
+    system: list[str] = []
+    assert ResponsesConverter().decode_messages(items, system) == [ms.Message.user("x")]
+    assert system == ["s", "a", "a"]
+
+
 def test_a_result_after_a_system_message_is_a_message_of_its_own() -> None:
     chat: list[JSONObject] = [
         {"role": "system", "content": "s"},
