@@ -170,6 +170,8 @@ REFUSED: list[tuple[dict[str, object], str]] = [
         {"mesages": []},
         "mesages: is no argument of anthropic's client.messages.create; did you mean 'messages'?",
     ),
+    ({"betas": [print]}, "betas[0]: cannot be carried: a function"),
+    ({"metadata": {"user_id": print}}, "metadata.user_id: cannot be carried: a function"),
     ({"betas": "a"}, "betas: must be a list of texts"),
     ({"betas": ["a", 3]}, "betas: must be a list of texts"),
     ({"output_format": int}, "output_format: must be a class with model_json_schema(), not the class int"),

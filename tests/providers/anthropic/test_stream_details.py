@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from manystream.providers.answer_limits import AnswerLimits
 from manystream.providers.anthropic import DIALECT
 from manystream.providers.errors import ProviderError
-from manystream.providers.events import Done, FinishReason, Start, TextDelta, ToolCallDelta
+from manystream.providers.events import Done, Error, FinishReason, Start, TextDelta, ToolCallDelta
 from manystream.providers.messages import ProviderState, Text, Thinking, ToolCall
 from manystream.providers.provider import Provider
 from manystream.providers.usage import Usage
@@ -112,3 +115,19 @@ def test_a_call_that_is_nested_too_deeply_is_an_error_that_says_so() -> None:
     with pytest.raises(ProviderError) as raised:
         DIALECT.decode(body, STRICT, made_ids())
     assert raised.value.message.startswith("a call's input is nested too deeply in '{")
+
+
+def test_an_answer_has_at_most_so_many_blocks() -> None:
+    limits = AnswerLimits(max_blocks=3)
+    parts = "the answer has more than 3 content parts in one event (limits.max_blocks)"
+    blocks = "the answer has more than 3 content blocks (limits.max_blocks)"
+    empty: dict[str, object] = {"type": "text", "text": ""}
+    for number, at_once, in_turn in ((3, "", ""), (4, parts, blocks)):
+        whole = {"type": "message_start", "message": {**MESSAGE, "content": [empty] * number}}
+        begun = [{"type": "content_block_start", "index": n, "content_block": empty} for n in range(number)]
+        for payloads, message in (([whole], at_once), (begun, in_turn)):
+            machine = DIALECT.machine(STRICT, made_ids(), limits)
+            events = [event for payload in payloads for event in machine.feed("", json.dumps(payload).encode())]
+            assert [event.error.message for event in events if isinstance(event, Error)] == (
+                [message] if message else []
+            )
