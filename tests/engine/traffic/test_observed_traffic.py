@@ -106,6 +106,22 @@ async def test_calls_that_wait_for_a_target_are_reported(autojump_clock: trio.te
     assert watcher.routes[-1][2].waiting == 0
 
 
+async def test_a_route_is_reported_when_a_call_begins_to_wait(autojump_clock: trio.testing.MockClock) -> None:
+    watcher = Watcher()
+    server = targets.Server("only", fault=targets.failing("503 Service Unavailable"))
+    async with targets.open_targets(server, observer=watcher, retry=ms.Retry(max_attempts=1)) as engine:
+        for _ in range(20):
+            await engine.start_stream(targets.ask()).wait()
+            await trio.sleep(0.25)
+        await trio.sleep(1.5)
+        assert watcher.routes[-1][2].targets[0].breaker == "open"
+        reports = len(watcher.routes)
+        call = engine.start_stream(targets.ask())
+        await trio.sleep(1.1)
+        assert [figures.waiting for _, _, figures in watcher.routes[reports:]] == [1]
+        call.cancel()
+
+
 async def test_an_observer_gets_the_figures_of_each_budget_once_a_second(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -125,6 +141,20 @@ async def test_an_observer_gets_the_figures_of_each_budget_once_a_second(
         assert gaps([at for at, _ in mine]) >= 1 - 1e-6
         assert (mine[0][1].reserved.output_tokens, mine[0][1].waiting) == (200, 3)
         assert (mine[-1][1].spent.output_tokens, mine[-1][1].waiting) == (150, 0)
+
+
+async def test_a_budget_is_reported_when_a_waiting_call_reserves(autojump_clock: trio.testing.MockClock) -> None:
+    watcher = Watcher()
+    server = charged.Charged(seconds=30)
+    each, whole = ms.Budget(output_tokens=1000, per="tenant"), ms.Budget(output_tokens=160)
+    async with charged.open_charged(server, each, whole, observer=watcher) as engine:
+        began = trio.current_time()
+        calls = [engine.start_stream(charged.ask(tenant=name)) for name in ("alice", "bob")]
+        for call in calls:
+            assert (await call.wait()).success
+    of_bob = [(round(at - began), seen) for at, seen in watcher.budgets if seen.tenant == "bob"]
+    assert of_bob[0][0] in (30, 31)  # alice's call used less than it had reserved
+    assert of_bob[0][1].reserved.output_tokens == 100
 
 
 async def test_many_budgets_are_reported_in_several_ticks(autojump_clock: trio.testing.MockClock) -> None:
