@@ -37,7 +37,7 @@ class Progress(abc.ABC):
     label: the name of the part of the input, such as `shard 2/8`; empty for the whole input.
     """
 
-    def __init__(self, counters: Counters, total: int | None, label: str = "") -> None:
+    def __init__(self, counters: Counters, total: int | None, label: str) -> None:
         self._counters = counters
         self._total = total
         self._label = f"{label}: " if label else ""
@@ -106,7 +106,7 @@ class Progress(abc.ABC):
 class PlainProgress(Progress):
     """A progress display that prints a line every few seconds."""
 
-    def __init__(self, counters: Counters, total: int | None, label: str = "") -> None:
+    def __init__(self, counters: Counters, total: int | None, label: str) -> None:
         super().__init__(counters, total, label)
         self._next = self._began + PLAIN_SECONDS
 

@@ -185,7 +185,7 @@ async def _run_streams(engine: Engine, streams: Sequence[DemoStream], display: D
         nursery.start_soon(look)
         nursery.start_soon(cancel_on_signal)
         while len(calls) < len(streams) and not interrupted:
-            due = math.ceil(len(streams) * min(1.0, (display.elapsed + RAMP_STEP) / RAMP))
+            due = math.ceil(len(streams) * (display.elapsed + RAMP_STEP) / RAMP)
             calls += [_start(engine, stream) for stream in streams[len(calls) : due]]
             await trio.sleep(RAMP_STEP)
         for call in calls:
