@@ -218,6 +218,20 @@ def test_a_bar_without_a_total_has_no_time_left(monkeypatch: pytest.MonkeyPatch,
     assert bar.endswith(f" 2,355 {FIGURES}")
 
 
+def test_a_bar_shows_figures_dim_and_the_time_left_cyan(monkeypatch: pytest.MonkeyPatch, time: Clock) -> None:
+    pytest.importorskip("rich")
+    for name, value in (("TERM", "xterm"), ("COLUMNS", "180"), ("COLORTERM", "")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    terminal = Terminal()
+    with redirect_stderr(terminal):
+        progress = open_progress(busy(), 5000, plain=False)
+        time.now += 5.0
+        progress.look()
+        progress.close()
+    assert f"\x1b[2m{FIGURES}\x1b[0m \x1b[36m0:06 left\x1b[0m" in terminal.getvalue()
+
+
 def test_without_rich_there_are_plain_lines(
     monkeypatch: pytest.MonkeyPatch, time: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -239,6 +253,7 @@ def summed(counters: Counters, elapsed: float = 2.0, *, paint: Paint | None = No
 def test_the_summary_of_a_run_without_answers() -> None:
     nothing = "0 answered in 0.0 s (0.0/s), 0 tokens in, 0 out → a\ufffd.jsonl"
     assert summed(Counters(), 0.0) == [nothing]
+    assert summed(Counters(answered=1), 0.5)[0].startswith("1 answered in 0.5 s (2.0/s), ")
 
 
 def test_the_summary_has_a_line_for_everything() -> None:

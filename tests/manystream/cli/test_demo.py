@@ -163,8 +163,32 @@ def test_streams_that_differ_are_listed(played: Played, capsys: pytest.CaptureFi
 
 def test_a_demo_has_these_defaults(played: Played, capsys: pytest.CaptureFixture[str]) -> None:
     played.interrupted, played.plays = True, False
-    main(["demo"])
+    assert main(["demo"]) == 130
+    assert ": 500000.0 µs per event" in capsys.readouterr().out, "without events, the figure is that of one"
     assert played.options == DemoOptions(streams=1000, seconds=10.0, rate=50.0, monitor=False, plain=True)
+
+
+class Pipe(io.StringIO):
+    """A standard output that is a pipe: its reader receives only what was flushed."""
+
+    received = ""
+
+    def flush(self) -> None:
+        self.received = self.getvalue()
+
+
+def test_the_heading_reaches_a_pipe_before_the_streams_start(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = Pipe()
+    received: list[str] = []
+
+    async def run_streams(*_: object) -> bool:
+        received.append(pipe.received)
+        return True
+
+    monkeypatch.setattr(demo, "_run_streams", run_streams)
+    monkeypatch.setattr("sys.stdout", pipe)
+    assert main(ARGUMENTS) == 130
+    assert received == [TABLE.partition("\n")[0] + "\n\n"]
 
 
 class Terminal(io.StringIO):

@@ -233,3 +233,8 @@ def test_a_table_on_a_terminal_ends_with_the_total_apart(monkeypatch: pytest.Mon
     assert rich_table(monkeypatch, 80) == expected
     assert rich_table(monkeypatch, 21) == expected
     assert rich_table(monkeypatch, 20) == TEXT.splitlines()
+
+
+def test_a_row_has_a_cell_for_each_column() -> None:
+    with pytest.raises(ValueError, match="argument"):
+        text_table(COLUMNS, [["a", "1", "x"]])

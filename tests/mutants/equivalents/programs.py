@@ -61,4 +61,28 @@ ROWS: tuple[Equivalent, ...] = (
         "1.0",
         "each step begins with a look at the clock, before the time is read",
     ),
+    Equivalent(
+        "manystream/cli/demo_display.py",
+        "Display.look",
+        "(counters.events - before) / span for counters, before in zip(self._all_counters, self._events, strict=True)",
+        "True",
+        "False",
+        "both lists always have the same length",
+    ),
+    Equivalent(
+        "manystream/cli/demo_display.py",
+        "Display.look",
+        "for counters, rate in zip(self._all_counters, rates, strict=True):",
+        "True",
+        "False",
+        "both lists always have the same length",
+    ),
+    Equivalent(
+        "manystream/cli/demo_display.py",
+        "Display.look",
+        'figures = [f"{column.heading} {cell}" for column, cell in zip(LIVE_COLUMNS[1:], total[1:], strict=True)]',
+        "True",
+        "False",
+        "both lists always have the same length",
+    ),
 )
