@@ -91,5 +91,5 @@ def body_object(request: HTTPRequest) -> JSONObject:
 
 
 def seconds_text(seconds: float) -> str:
-    """Seconds as text for a header: no fraction for whole numbers."""
-    return str(int(seconds)) if seconds == int(seconds) else f"{seconds:.3f}".rstrip("0")
+    """Seconds as text for a header, in milliseconds at most: no fraction for whole numbers."""
+    return f"{seconds:.3f}".rstrip("0").rstrip(".")

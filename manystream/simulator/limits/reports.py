@@ -44,7 +44,7 @@ def _moment(seconds: float, wall: float) -> str:
 
 
 def _plain_seconds(seconds: float, wall: float) -> str:
-    return seconds_text(round(seconds, 3))
+    return seconds_text(seconds)
 
 
 def _whole_seconds(seconds: float, wall: float) -> str:

@@ -60,6 +60,18 @@ def test_the_header_wins_over_message_model_and_settings() -> None:
     assert events_of(world.ask(CHAT, last, directive="events=4")) == 4
 
 
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        ("0", "0"), ("2", "2"), ("20", "20"), ("100", "100"), ("0.25", "0.25"), ("1.0625", "1.062"), ("1.9996", "2"),
+        ("0.0004", "0"),
+    ],
+)  # fmt: skip
+def test_the_time_to_a_retry_is_a_number(seconds: str, text: str) -> None:
+    lines, _ = head_and_body(World().ask(CHAT, chat(), directive=f"fail=429,retry-after={seconds}"))
+    assert [line for line in lines if line.startswith("retry-after:")] == [f"retry-after: {text}"]
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_an_answer_knows_its_usage(dialect: str) -> None:
     for stream in (True, False):
