@@ -35,6 +35,7 @@ LIMITS = (
     "input-tokens-per-minute=90",
     "output-tokens-per-minute=1500",
     "output-tokens-per-minute=60",
+    "requests-per-minute=90 input-tokens-per-minute=2600 output-tokens-per-minute=1000",
     "concurrent=2",
     "requests-per-minute=300 bucket=1 by-second=1 tokens-per-minute=90000 concurrent=9",
     "tokens-per-minute=9000 tokens-per-day=1300 requests-per-second=3 requests-per-day=90000",
