@@ -111,6 +111,7 @@ def test_a_chunk_that_is_not_as_long_as_its_size_line_says() -> None:
 
 def test_bytes_after_the_body_are_the_rest() -> None:
     decoder = ChunkDecoder()
+    assert (decoder.at_boundary, decoder.done, decoder.whole_chunks, decoder.rest) == (True, False, 0, b"")
     assert [decoder.feed(piece) for piece in (b"2\r\nab\r\n0\r", b"\n\r\nx", b"y")] == [b"ab", b"", b""]
     assert (decoder.done, decoder.rest) == (True, b"xy")
 

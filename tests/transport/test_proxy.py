@@ -291,6 +291,7 @@ GOOD_REPLIES = [
     b"HTTP/1.1 200 OK\r\n\r\n",
     b"HTTP/1.0 200 Connection established\r\nProxy-agent: x\r\n\r\n",
     b"HTTP/1.1 204\r\n\r\n",
+    b"HTTP/1.1 299 Odd\r\n\r\n",
     b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
     b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",  # ignore both (RFC 9110)
 ]
@@ -338,6 +339,7 @@ async def test_a_reply_may_come_byte_by_byte(autojump_clock: MockClock) -> None:
         (502, "502 Bad Gateway", False),
         (503, "503 Service Unavailable", False),
         (504, "504 Gateway Timeout", False),
+        (300, "300 Multiple Choices", True),
         (302, "302 Found", True),
         (599, "the proxy answered 599$", True),
     ],
