@@ -14,6 +14,40 @@ ROWS: tuple[Equivalent, ...] = (
         "the place is for errors and warnings, and a block of text has none",
     ),
     Equivalent(
+        "providers/openai/chat/answer.py",
+        "ChatAnswer._message_of",
+        "return delta if type(delta) is dict else {}",
+        "type(delta) is dict",
+        "True",
+        "a value of another type is empty here, as others raise before; nothing reads an empty value",
+    ),
+    *(
+        Equivalent(
+            "providers/openai/chat/answer.py",
+            f"ChatAnswer.{method}",
+            text,
+            f'"{word}"',
+            f"'{word}x'",
+            "a key that is only compared with itself: it has to differ from the other member's, or kind's, and does",
+            column,
+        )
+        for method, text, word, column in (
+            ("_part", 'self._refuse("content", part.get("refusal"))', "content", 13),
+            ("_part", 'self._show("content", [part])', "content", 11),
+            ("_calls", 'if not calls or not self._is_source("calls", "tool_calls"):', "tool_calls", 45),
+            (
+                "_legacy_call",
+                'if (name or arguments) and self._is_source("calls", "function_call"):',
+                "function_call",
+                52,
+            ),
+            ("_refusal", 'self._refuse("refusal", value)', "refusal", 13),
+            ("_refuse", 'if type(value) is str and value and self._is_source("refusal", member):', "refusal", 52),
+            ("_images", 'self._show("images", value)', "images", 11),
+            ("_show", 'if not self._is_source("images", member):', "images", 23),
+        )
+    ),
+    Equivalent(
         "providers/openai/chat/block_writer.py",
         "BlockWriter._file",
         'kind = (block.media_type or "").partition(";")[0].strip().lower()',
