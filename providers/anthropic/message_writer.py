@@ -276,8 +276,7 @@ class MessageWriter:
             if not turn.content and not turn.results:
                 continue
             if kept and kept[-1].role == turn.role:
-                kept[-1].results.extend(turn.results)
-                kept[-1].content.extend(turn.content)
+                kept[-1].content.extend(turn.content)  # it has no results: the turn before it has no calls
             else:
                 kept.append(turn)
         self.turns = kept

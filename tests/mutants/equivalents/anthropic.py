@@ -149,4 +149,12 @@ ROWS: tuple[Equivalent, ...] = (
         "'anthropicx'",
         "a request's body is given and restored under the same name, and no other dialect uses either",
     ),
+    Equivalent(
+        "providers/anthropic/message_writer.py",
+        "MessageWriter._trim",
+        "if any(not turn.content and not turn.results for turn in self.turns):",
+        "and",
+        "or",
+        "closing gaps changes nothing where there is none; the condition only saves time",
+    ),
 )

@@ -172,6 +172,7 @@ REFUSED: list[tuple[dict[str, object], str]] = [
     ),
     ({"betas": [print]}, "betas[0]: cannot be carried: a function"),
     ({"metadata": {"user_id": print}}, "metadata.user_id: cannot be carried: a function"),
+    ({"betas": 3}, "betas: must be a list of texts"),
     ({"betas": "a"}, "betas: must be a list of texts"),
     ({"betas": ["a", 3]}, "betas: must be a list of texts"),
     ({"output_format": int}, "output_format: must be a class with model_json_schema(), not the class int"),
