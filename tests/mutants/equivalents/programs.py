@@ -85,4 +85,12 @@ ROWS: tuple[Equivalent, ...] = (
         "False",
         "both lists always have the same length",
     ),
+    Equivalent(
+        "manystream/bench/load.py",
+        "Load._look",
+        "if time.perf_counter() - self._window > LAG_MEMORY:",
+        ">",
+        ">=",
+        "the clock does not stop at the bound",
+    ),
 )

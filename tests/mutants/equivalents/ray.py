@@ -107,4 +107,13 @@ ROWS: tuple[Equivalent, ...] = (
             ),
         )
     ),
+    Equivalent(
+        "manystream/ray/leases.py",
+        "Holder.receive",
+        "if left <= 0 or lease.number <= self._lease.number:",
+        "<=",
+        "<",
+        "a lease has one number: using it again changes nothing",
+        column=29,
+    ),
 )

@@ -167,4 +167,12 @@ ROWS: tuple[Equivalent, ...] = (
         "1.0",
         "only read of a bucket without a rate, which is given its end",
     ),
+    Equivalent(
+        "manystream/simulator/connection.py",
+        "Connection.stamped",
+        "if last - first == 1:",
+        "-",
+        "+",
+        "a shortcut for one frame: without it, the general case joins the same frame",
+    ),
 )

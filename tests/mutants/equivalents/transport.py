@@ -63,4 +63,12 @@ ROWS: tuple[Equivalent, ...] = (
             ),
         )
     ),
+    Equivalent(
+        "transport/chunked.py",
+        "ChunkDecoder.feed",
+        'start = data.find(b"\\n") + 1',
+        "+",
+        "-",
+        "a shortcut for one whole chunk: without it, the general case returns the same",
+    ),
 )
