@@ -32,6 +32,11 @@ def failed(category: ErrorCategory, response: Response | None = None) -> Complet
     return Completion(success=False, response=response, error=error)
 
 
+async def checkpoints(count: int) -> None:
+    for _ in range(count):
+        await trio.lowlevel.checkpoint()
+
+
 class ScriptedEngine:
     """An engine whose calls last `seconds` and end as `ends` says.
 
@@ -42,6 +47,7 @@ class ScriptedEngine:
 
     starts: the time at which each call was started, in seconds.
     cancelled: the number of calls that were cancelled.
+    late: a clock that advances by a second before the second of these calls has ended.
     """
 
     def __init__(self, *ends: Completion, seconds: float = 1.0, lag: float = 0.25) -> None:
@@ -50,6 +56,7 @@ class ScriptedEngine:
         self.lag = lag
         self.starts: list[float] = []
         self.cancelled = 0
+        self.late: MockClock | None = None
 
     def statistics(self) -> Any:
         return SimpleNamespace(loop_lag=self.lag, opened=3, reused=4)
@@ -70,6 +77,10 @@ class ScriptedEngine:
                 await trio.sleep(self.seconds)
             if scope.cancelled_caught:
                 self.cancelled += 1
+                if self.late is not None and self.cancelled == 2:
+                    await checkpoints(5)
+                    self.late.jump(1.0)
+                    await checkpoints(5)
                 on_completion(failed(ErrorCategory.CANCELLED))
                 return
             if end.success:
@@ -114,8 +125,8 @@ async def run(engine: ScriptedEngine, plan: Plan) -> Result:
 @pytest.mark.trio
 async def test_the_first_calls_are_spread_over_the_ramp(clock: MockClock) -> None:
     engine = ScriptedEngine(OK, seconds=1000.0)
-    result = await run(engine, a_plan(concurrency=10, ramp=0.055))
-    assert engine.starts == [0.0, 0.01, 0.01, 0.02, 0.02, 0.03, 0.03, 0.04, 0.04, 0.05]
+    result = await run(engine, a_plan(concurrency=10, ramp=0.045))
+    assert engine.starts == [0.0, 0.0, 0.01, 0.01, 0.02, 0.02, 0.03, 0.03, 0.04, 0.04]
     assert result.seconds == pytest.approx(10.0)
     assert (result.unfinished, engine.cancelled) == (10, 10)
 
@@ -132,6 +143,7 @@ async def test_without_a_ramp_all_calls_start_at_once(clock: MockClock) -> None:
     engine = ScriptedEngine(OK, seconds=1000.0)
     await run(engine, a_plan(concurrency=4))
     assert engine.starts == [0.0] * 4
+    assert trio.current_time() == pytest.approx(10.0)
 
 
 @pytest.mark.trio
@@ -139,7 +151,7 @@ async def test_a_ramp_that_is_over_starts_nothing_more(clock: MockClock) -> None
     engine = ScriptedEngine(failed(ErrorCategory.AUTH), seconds=0.015)
     result = await run(engine, a_plan(concurrency=10, ramp=10.0))
     assert engine.starts == [0.0]
-    assert result.failures == {"auth": 1}
+    assert (result.failures, result.seconds) == ({"auth": 1}, pytest.approx(0.02))
 
 
 @pytest.mark.trio
@@ -203,6 +215,22 @@ async def test_failures_of_concurrent_calls_count_as_one_round(clock: MockClock)
 
 
 @pytest.mark.trio
+async def test_the_first_failures_of_a_run_have_the_first_delays(clock: MockClock) -> None:
+    server = failed(ErrorCategory.SERVER)
+    engine = ScriptedEngine(server, server, server, OK, seconds=1.0)
+    await run(engine, a_plan(seconds=5.0))
+    assert engine.starts == [0.0, 1.1, 2.3, 3.7, 4.7]
+
+
+@pytest.mark.trio
+async def test_no_call_starts_while_the_last_ones_end(clock: MockClock) -> None:
+    engine = ScriptedEngine(OK, seconds=1000.0)
+    engine.late = clock
+    result = await run(engine, a_plan(concurrency=2, seconds=5.0))
+    assert (engine.starts, engine.cancelled, result.unfinished) == ([0.0, 0.0], 2, 2)
+
+
+@pytest.mark.trio
 async def test_a_success_resets_the_delay(clock: MockClock) -> None:
     server = failed(ErrorCategory.SERVER)
     engine = ScriptedEngine(OK, server, server, OK, server, OK, seconds=0.5)
@@ -233,7 +261,8 @@ async def test_one_hopeless_failure_ends_a_run(clock: MockClock, category: Error
     engine = ScriptedEngine(failed(category), seconds=0.5)
     result = await run(engine, a_plan(seconds=1000.0))
     assert (result.failures, result.first_failure) == ({category.value: 1}, f"{category.value} it is")
-    assert trio.current_time() == pytest.approx(0.5)
+    assert trio.current_time() == result.seconds == pytest.approx(0.5)
+    assert result.loop_lag == 0.25
 
 
 @pytest.mark.trio
@@ -295,6 +324,22 @@ async def test_the_whole_result_of_a_run(clock: MockClock, monkeypatch: pytest.M
             " makes the gaps longer"
         ],
     )
+
+
+@pytest.mark.trio
+async def test_calls_that_end_in_the_ramp_are_not_in_the_rate(clock: MockClock) -> None:
+    result = await run(ScriptedEngine(OK, seconds=1.0), a_plan(concurrency=2, seconds=1.95, ramp=2.405))
+    assert (result.ok, result.calls_per_second) == (5, pytest.approx(3 / 1.95)), "two of them ended in the ramp"
+
+
+@pytest.mark.trio
+async def test_a_simulator_is_measured_from_the_ramp_if_that_is_all(
+    clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = iter([1.0, 5.0])
+    monkeypatch.setattr(load, "process_seconds", lambda _: next(used))
+    result = await a_load(ScriptedEngine(OK), a_plan(requests=1), simulator=1).run()
+    assert (result.simulator_seconds, result.client_seconds) == (4.0, pytest.approx(0.1))
 
 
 @pytest.mark.trio
