@@ -10,7 +10,6 @@ import trio
 import trio.testing
 
 import manystream as ms
-from tests.faults.servers import open_proxy
 from tests.support.peers import (
     NO_RETRY,
     STREAM_HEAD,
@@ -94,10 +93,9 @@ async def test_a_handshake_that_hangs_is_named(autojump_clock: trio.testing.Mock
 
 
 async def test_a_tunnel_that_hangs_is_named(autojump_clock: trio.testing.MockClock) -> None:
-    async with open_proxy(reply=None) as proxy:
+    async with open_peer(silent) as proxy:
         provider = ms.OpenAIChat("k", "https://models.example/v1")
-        url = f"http://127.0.0.1:{proxy.port}"
-        async with ms.open_engine([provider], proxy=url, retry=NO_RETRY, timeouts=TIMEOUTS) as engine:
+        async with ms.open_engine([provider], proxy=proxy.origin, retry=NO_RETRY, timeouts=TIMEOUTS) as engine:
             assert await ended(engine) == (
                 "connect timeout: no connection within 3 s (proxy tunnel to https://models.example:443)",
                 "connect",
