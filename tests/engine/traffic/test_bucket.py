@@ -107,6 +107,19 @@ def test_a_lease_saves_up_for_one_large_cost_only() -> None:
     assert (bucket.ready_at(1, 40), bucket.capacity) == (40, 60)
 
 
+def test_a_lease_keeps_no_room_for_a_cost_that_was_taken() -> None:
+    bucket = LeasedBucket(1, 0)
+    bucket.lease(10, 100, 0)
+    assert bucket.ready_at(1, 0) == pytest.approx(0.1)
+    bucket.take(1, 0.1)
+    assert bucket.capacity == 0.5
+    waiting = LeasedBucket(60, 0)
+    waiting.lease(10, 1000, 0)
+    assert (waiting.ready_at(500, 0), waiting.fill(40)) == (50, 400)
+    waiting.lease(0, 1000, 40)
+    assert figures(waiting) == (0, 0, 0, 40)
+
+
 def test_a_lease_that_ends_takes_what_was_saved() -> None:
     bucket = LeasedBucket(60, 0)
     bucket.lease(10, 2, 0)
@@ -232,6 +245,14 @@ def test_a_cut_keeps_room_for_one_call_and_fills_first() -> None:
         learned.accept(8, 0, 9)
     learned.refuse(8, 9)
     assert figures(learned.bucket) == (pytest.approx(4.9), 8, 8, 9)
+
+
+def test_a_cut_takes_what_is_above_the_new_capacity() -> None:
+    learned = LearnedBucket(10, 1, 0)
+    for _ in range(10):
+        learned.accept(1, 0, 9)
+    learned.bucket.fill(9)
+    assert (learned.refuse(1, 9), figures(learned.bucket)) == (0, (7, 7, 7, 9))
 
 
 def test_a_hold_leaves_room_for_one_call_at_its_end() -> None:

@@ -395,6 +395,6 @@ def test_deadlines_of_calls_that_left_are_forgotten() -> None:
     stays = added(queue, deadline=1e6)
     for number in range(100):
         queue.remove(added(queue, deadline=number))
-        assert len(queue._deadlines) <= 35
+        assert len(queue._deadlines) <= 34
     assert queue.next_deadline() == 1e6
     assert queue.expired(1e6) == [stays]

@@ -111,6 +111,13 @@ def test_sizes_below_one_and_above_all_are_measured() -> None:
     least = LeastTimes()
     assert (least.measure(0, 3.0, 0), least.measure(1.4, 2.0, 0), least.measure(0.5, 9.0, 0)) == (3, 2, 2)
     assert (least.measure(2.0**40, 7.0, 0), least.measure(2.0**31.5, 8.0, 0)) == (7, 7)
+    assert (least.measure(2.0**31.5, 5.0, 0), least.measure(2.0**40, 9.0, 0)) == (5, 5)
+
+
+def test_prompts_of_one_half_octave_share_a_shortest_time() -> None:
+    least = LeastTimes()
+    assert (least.measure(91, 1.0, 0), least.measure(127, 5.0, 0)) == (1, 1)
+    assert (least.measure(2.0**31, 5.0, 0), least.measure(2.0**31.5, 9.0, 0)) == (5, 9)
 
 
 def test_a_shortest_time_is_replaced_after_ten_minutes() -> None:
@@ -178,6 +185,9 @@ def test_quick_first_tokens_raise_the_limit_while_it_is_in_use() -> None:
     assert concurrency.limit == 9
     concurrency.first_token(Ticket(1, 1), 1)
     assert concurrency.limit == 9
+    running(concurrency, 1, 1)
+    concurrency.first_token(tickets[0], 1)
+    assert concurrency.limit == 9, "8 of 9 are in use, and the second token says nothing"
 
 
 @pytest.mark.parametrize(("late", "limit"), [(3.0, 9), (3.1, 8)])
