@@ -228,6 +228,7 @@ class Connection:
 
     failure: dict[str, BaseException] = {}  # noqa: RUF012
     timeouts: list[float] = []  # noqa: RUF012
+    pieces: list[bytes] = []  # noqa: RUF012
 
     def __init__(self, family: int, kind: int) -> None:
         assert (family, kind) == (socket.AF_UNIX, socket.SOCK_STREAM)
@@ -250,7 +251,7 @@ class Connection:
     def recv(self, size: int) -> bytes:
         assert size == 65536
         self._fail("recv")
-        return b""
+        return self.pieces.pop(0) if self.pieces else b""
 
     def _fail(self, step: str) -> None:
         if step in self.failure:
@@ -262,6 +263,7 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> type[Connection]:
     monkeypatch.setattr(socket, "socket", Connection)
     monkeypatch.setattr(Connection, "failure", {})
     monkeypatch.setattr(Connection, "timeouts", [])
+    monkeypatch.setattr(Connection, "pieces", [])
     return Connection
 
 
@@ -289,6 +291,12 @@ def test_a_socket_without_its_engine(
     monkeypatch.setattr(Path, "is_socket", lambda _: True)
     words = "nothing listens at /x/a.sock: its engine has ended, or was killed"
     assert complaint(capsys, "/x/a.sock") == words
+
+
+def test_an_answer_may_come_in_pieces(connection: type[Connection], capsys: pytest.CaptureFixture[str]) -> None:
+    connection.pieces += [b'{"form', b'at": 2', b"}\n"]
+    assert complaint(capsys, "/x/a.sock").startswith("the engine at /x/a.sock sends format 2, and this command reads")
+    assert not connection.pieces
 
 
 def test_an_engine_that_does_not_answer(connection: type[Connection], capsys: pytest.CaptureFixture[str]) -> None:
