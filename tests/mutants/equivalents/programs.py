@@ -214,4 +214,12 @@ ROWS: tuple[Equivalent, ...] = (
         "'x'",
         "replicas without a model are refused before",
     ),
+    Equivalent(
+        "manystream/cli/batch.py",
+        "Run",
+        "elapsed: float = 0.0",
+        "0.0",
+        "1.0",
+        "it is read only after a run has started, and every end of a run sets it",
+    ),
 )
