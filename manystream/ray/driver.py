@@ -187,7 +187,6 @@ class ClusterBatch:
         limits = {EVERY_CALL: self._limit} if self._limit is not None else {}
         self._keepers = keepers_of(limits, trio.current_time())
         try:
-            self._read(input)
             while not self._stopped and not self.ledger.done:
                 for concurrency in self._concurrency[len(self._seats) :]:
                     self._start(concurrency, None, watch, 1)
