@@ -341,7 +341,8 @@ def test_adjacent_items_of_the_assistant_are_one_message() -> None:
 
 def test_a_delta_of_a_role_alone_is_empty() -> None:
     converter = ChatConverter()
-    for delta in ({"role": "assistant"}, {}, {"role": "assistant", "other": 1}):
+    deltas: list[JSONObject] = [{"role": "assistant"}, {}, {"role": "assistant", "other": 1}]
+    for delta in deltas:
         assert converter.wrap_chunk(delta).get_text() == ""
     with pytest.raises(HistoryError):
         converter.wrap_chunk({"role": "user"})
@@ -365,7 +366,8 @@ def test_a_whole_response_is_a_chunk(kind: str) -> None:
 
 
 def test_a_whole_completion_is_a_chunk() -> None:
-    for choice in ({"message": {"content": "a"}}, {"delta": {"content": "a"}}):
+    choices: list[JSONObject] = [{"message": {"content": "a"}}, {"delta": {"content": "a"}}]
+    for choice in choices:
         assert ChatConverter().wrap_chunk({"choices": [choice]}).get_text() == "a"
     for kind in ("chat.completion", "chat.completion.chunk"):
         assert ChatConverter().wrap_chunk({"object": kind}).get_text() == ""

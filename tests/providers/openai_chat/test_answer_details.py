@@ -243,6 +243,16 @@ def test_the_last_of_many_token_reports_counts(finish: str | None) -> None:
     assert (outcome.done.usage.output_tokens, outcome.done.usage.total_tokens) == (7, 12)
 
 
+def test_a_name_after_whole_arguments_begins_another_call() -> None:
+    def named(arguments: str, **members: JSON) -> JSONObject:
+        return {"tool_calls": [{"index": 0, **members, "function": {"name": "f", "arguments": arguments}}]}
+
+    whole = [named("{}") for _ in range(3)]
+    assert deltas(*whole).calls == [("made-1", "f", "{}"), ("made-2", "f", "{}"), ("made-3", "f", "{}")]
+    assert deltas(named("{"), named("}"), named("x")).calls == [("made-1", "f", "{}x")]
+    assert deltas(*(named("{}", id="a") for _ in range(3))).calls == [("a", "f", "{}{}{}")]
+
+
 def test_the_older_call_with_arguments_alone() -> None:
     outcome = deltas({"function_call": {"arguments": "{"}}, {"function_call": {"name": "f", "arguments": "}"}})
     assert outcome.calls == [("made-1", "f", "{}")]
