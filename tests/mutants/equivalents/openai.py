@@ -5,6 +5,17 @@ from __future__ import annotations
 from tests.mutants.equivalents.row import Equivalent
 
 ROWS: tuple[Equivalent, ...] = (
+    *(
+        Equivalent(
+            f"providers/openai/{dialect}/request.py",
+            "NAME",
+            f'NAME = "openai-{dialect}"',
+            f'"openai-{dialect}"',
+            f"'openai-{dialect}x'",
+            "the key of given members and of cached prefixes: only compared with itself, and no other dialect has it",
+        )
+        for dialect in ("chat", "responses")
+    ),
     Equivalent(
         "providers/openai/chat/converter.py",
         "ChatConverter._system_messages",
