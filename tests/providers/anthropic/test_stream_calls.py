@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -175,7 +176,7 @@ def test_reading_the_answer_during_the_stream_has_no_effect() -> None:
 
 
 def test_calls_in_message_start_end_when_the_next_block_begins() -> None:
-    content = [
+    content: list[dict[str, object]] = [
         {"type": "tool_use", "id": "a", "name": "look", "input": {}},
         {"type": "tool_use", "id": "b", "name": "look", "input": {"n": 1}},
     ]
@@ -215,7 +216,7 @@ def test_a_call_whose_index_is_used_again_is_cut_off() -> None:
 
 
 def test_a_server_call_whose_index_is_used_again_keeps_its_input() -> None:
-    use: dict[str, object] = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
+    use: dict[str, Any] = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
     delta: dict[str, object] = {"type": "input_json_delta", "partial_json": '{"query": "rain"}'}
     content = run(START + block(0, use, delta) + text(0, "Wet.") + finish() + STOP).response.content
     assert content == [ProviderBlock("anthropic", {**use, "input": {"query": "rain"}}), Text("Wet.")]

@@ -34,7 +34,7 @@ LENIENT = Anthropic(
     profile=Profile(name="lookalike", dialect="anthropic", base_url="https://lookalike.example", quirks=Quirks()),
 )
 
-MESSAGE = {
+MESSAGE: dict[str, object] = {
     "id": "msg_1",
     "type": "message",
     "role": "assistant",

@@ -106,7 +106,11 @@ SPECIAL: dict[str, tuple[dict[str, object], dict[str, object]]] = {
                                 "type": "OBJECT",
                                 "nullable": False,
                                 "properties": {
-                                    "the_city": {"type": "STRING", "nullable": True, "default": {"type": "X"}},
+                                    "the_city": {
+                                        "type": "STRING",
+                                        "nullable": True,
+                                        "default": {"type": "X", "a": {"type": "Y"}},
+                                    },
                                     "days": {"any_of": [{"type": "INTEGER"}, {"type": "NUMBER"}]},
                                 },
                             },
@@ -123,7 +127,7 @@ SPECIAL: dict[str, tuple[dict[str, object], dict[str, object]]] = {
                     {
                         "type": "object",
                         "properties": {
-                            "the_city": {"type": ["string", "null"], "default": {"type": "X"}},
+                            "the_city": {"type": ["string", "null"], "default": {"type": "X", "a": {"type": "Y"}}},
                             "days": {"anyOf": [{"type": "integer"}, {"type": "number"}]},
                         },
                     },

@@ -59,7 +59,7 @@ def test_a_call_has_at_most_so_many_pieces_in_one_part() -> None:
 
 def test_what_came_before_a_limit_is_delivered() -> None:
     machine = DIALECT.machine(PROVIDER, Ids(), LIMITS)
-    parts = [{"text": "a"}, {"executableCode": {}}, {"text": "b"}]
+    parts: list[dict[str, Any]] = [{"text": "a"}, {"executableCode": {}}, {"text": "b"}]
     events = [*machine.feed("", json.dumps(part_chunk(*parts)).encode())]
     events += machine.feed("", json.dumps(part_chunk({"text": "c"}, {"executableCode": {}})).encode())
     assert [event.type for event in events] == ["start", "text_delta", "text_delta", "text_delta", "error"]

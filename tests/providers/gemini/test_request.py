@@ -287,6 +287,25 @@ def test_extra_body_is_merged_last_and_deep() -> None:
     assert extra["generationConfig"] == {"topK": 5, "temperature": 1}
 
 
+def test_lists_in_extra_body_replace_those_of_the_request() -> None:
+    extra = {"generationConfig": {"stopSequences": ["b"]}, "contents": [{"parts": [{"text": "c"}]}], "labels": {}}
+    body = json.loads(wire(stop=["a"], metadata={"d": "e"}, extra_body=extra).body)
+    assert body == {
+        "contents": [{"parts": [{"text": "c"}]}],
+        "generationConfig": {"stopSequences": ["b"]},
+        "labels": {"d": "e"},
+    }
+    assert json.loads(wire(tools=[NOW], extra_body={"tools": None}).body)["tools"] is None
+
+
+def test_only_a_strict_tools_constraints_cause_warnings() -> None:
+    parameters: Any = {"type": "object", "properties": {"a": {"type": "string", "pattern": "b"}}}
+    assert warnings(tools=[Tool("now", parameters=parameters)]) == []
+    assert warnings(tools=[NOW, Tool("now_2", parameters=parameters, strict=True)]) == [
+        "tools[1].parameters.properties.a.pattern: Gemini does not enforce it"
+    ]
+
+
 def test_a_value_that_is_no_json_is_an_error_naming_its_member() -> None:
     with pytest.raises(InvalidRequestError, match="store: cannot be written as JSON"):
         wire(extra_body={"store": object()})
