@@ -44,6 +44,16 @@ def test_a_call_shows_what_the_native_call_does(provider: ms.Provider) -> None:
     asyncio.run(main())
 
 
+def test_a_map_of_what_cannot_be_iterated_is_refused_at_once(provider: ms.Provider) -> None:
+    async def main() -> None:
+        async with aio.open_engine([provider]) as engine:
+            with pytest.raises(ms.InvalidRequestError) as caught:
+                engine.map(3)  # type: ignore[call-overload]
+            assert str(caught.value) == "requests: must be an iterable of Request, not int"
+
+    asyncio.run(main())
+
+
 def test_a_cancelled_wait_is_forgotten(provider: ms.Provider) -> None:
     async def main() -> None:
         async with aio.open_engine([provider]) as engine:

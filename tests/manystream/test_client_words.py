@@ -141,6 +141,21 @@ async def test_a_whole_body_has_its_announced_length() -> None:
     assert str(caught.value) == "the body has 5 bytes, and its Content-Length is 6"
 
 
+async def test_the_environments_proxies_are_used_only_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(answers(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")) as proxy:
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("http_proxy", proxy.url)
+        with serving(always_ok) as server:
+            for trust, expected in ((True, 403), (False, 200)):
+                async with httpx.AsyncClient(transport=Transport(trust_env=trust)) as client:
+                    try:
+                        status = (await client.get(server.url)).status_code
+                    except httpx.ProxyError:
+                        status = 403
+                    assert status == expected
+
+
 async def test_what_a_network_stream_tells() -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

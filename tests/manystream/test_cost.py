@@ -10,13 +10,21 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import genai_prices
 import pytest
 from genai_prices.data_snapshot import DataSnapshot, set_custom_snapshot
-from genai_prices.types import ClauseEquals, ModelInfo, ModelPrice, PriceVariant, Tier, TieredPrices
+from genai_prices.types import (
+    ClauseEquals,
+    ModelInfo,
+    ModelPrice,
+    PriceVariant,
+    StartDateConstraint,
+    Tier,
+    TieredPrices,
+)
 from genai_prices.types import Provider as ListedProvider
 
 import manystream as ms
@@ -75,6 +83,7 @@ LIST = ListedProvider(
             PriceVariant({"service_tier": "flex"}, ModelPrice(input_mtok=Decimal(5), output_mtok=Decimal(25))),
             PriceVariant({"processing": "batch"}, ModelPrice(output_mtok=Decimal(20))),
             PriceVariant({"speed": "fast"}, ModelPrice(output_mtok=Decimal(300))),
+            PriceVariant({"speed": "slow"}, ModelPrice(output_mtok=Decimal(1)), StartDateConstraint(date(2020, 1, 1))),
         ),
         listed("oats", ModelPrice(input_mtok=Decimal(10), output_mtok=Decimal(50))),
         listed(
@@ -163,6 +172,13 @@ def test_cached_input_of_openai_and_anthropic_costs_the_same(mill: ms.Provider) 
     costs = [priced(price_usage(usage, "rye", mill)) for usage in (beside, chat, responses, gemini)]
     assert parts(costs[0]) == millionths(input=400 * 10, cached=600 * 1, output=50 * 50)
     assert costs == [costs[0]] * 4
+
+
+def test_without_a_time_a_price_is_that_of_now(mill: ms.Provider) -> None:
+    usage = ms.Usage(input_tokens=0, output_tokens=10, raw={"speed": "slow"})
+    assert parts(priced(price_usage(usage, "rye", mill))) == millionths(output=10)
+    before = datetime(2019, 12, 31, tzinfo=UTC)
+    assert "for speed 'slow'" in reason(price_usage(usage, "rye", mill, at=before))
 
 
 @pytest.mark.parametrize(
