@@ -142,8 +142,6 @@ class Limiter:
         for limit in limits:
             same = before.get((limit.key, limit.model, limit.server))
             old = same.pop(0) if same else limit
-            if old == limit:
-                continue
             for server in {name for known, name in self._states if known == old}:
                 state = self._states.pop((old, server))
                 state.limit = limit
