@@ -71,4 +71,15 @@ ROWS: tuple[Equivalent, ...] = (
         "-",
         "a shortcut for one whole chunk: without it, the general case returns the same",
     ),
+    *(
+        Equivalent(
+            "transport/http1.py",
+            "Connection.__init__",
+            'self._method = b""',
+            before,
+            after,
+            "an exchange sets it before the head of its response is read",
+        )
+        for before, after in (('self._method = b""', "pass"), ('b""', "b'x'"))
+    ),
 )
