@@ -122,6 +122,14 @@ def test_a_request_is_one_write_and_its_response_frees_the_connection(part: Part
     assert (connection.received, connection.state) == (0, State.HEAD)
 
 
+def test_a_connection_carries_any_number_of_exchanges(part: Part) -> None:
+    for _ in range(1500):
+        exchange = part.send()
+        part.receive(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        assert exchange.ended
+    assert part.connection.served == 1500
+
+
 def test_a_request_that_the_kernel_takes_in_parts(part: Part) -> None:
     part.sock.accept = [10, BlockingIOError()]
     part.send()
