@@ -201,7 +201,7 @@ def test_the_hint_of_a_refusal_is_in_seconds(delay: str, hint: float | None) -> 
         assert report("google", {}, status, json.dumps(error)) == QuotaReport((), refusal, None, hint)
 
 
-def test_a_limit_in_anthropics_headers_is_not_repeated_from_the_message() -> None:
+def test_a_limit_in_anthropics_headers_is_not_repeated() -> None:
     headers = {"anthropic-ratelimit-requests-limit": "90", "anthropic-ratelimit-requests-remaining": "0"}
     body = {"type": "error", "error": {"type": "rate_limit_error", "message": "rate limit of 50 requests per minute"}}
     in_headers = ReportedLimit("requests", REQUESTS, MINUTE, 90, 0)

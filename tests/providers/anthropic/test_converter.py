@@ -72,7 +72,7 @@ def test_a_users_blocks_are_read_whole() -> None:
     ]
 
 
-def test_results_and_texts_of_one_message_are_messages_of_their_roles() -> None:
+def test_results_and_texts_of_one_message_are_separate() -> None:
     searched = {
         "type": "search_result",
         "title": "t",

@@ -103,7 +103,7 @@ def test_a_content_block_may_begin_with_its_text() -> None:
     assert outcome.events[1:3] == [TextDelta(0, "a"), TextDelta(0, "b")]
 
 
-def test_a_call_that_is_nested_too_deeply_is_an_error_that_says_so() -> None:
+def test_a_call_nested_too_deeply_is_an_error_that_says_so() -> None:
     used = '{"type": "tool_use", "id": "t", "name": "look", "input": {"a": ' + "[" * 1010 + "]" * 1010 + "}}"
     event = '{"type": "content_block_start", "index": 0, "content_block": ' + used + "}"
     outcome = run(START + f"data: {event}\n\n")

@@ -396,7 +396,7 @@ def test_a_signed_thought_is_not_continued() -> None:
     ]
 
 
-def test_arguments_that_are_nested_too_deeply_are_dropped_with_a_warning() -> None:
+def test_arguments_nested_too_deeply_are_dropped_with_a_warning() -> None:
     nested = "[" * 1010 + "]" * 1010
     call = '{"functionCall": {"name": "f", "args": {"a": ' + nested + "}}}"
     body = '{"candidates": [{"content": {"parts": [' + call + "]}}]}"

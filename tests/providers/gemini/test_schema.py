@@ -311,7 +311,7 @@ def test_warnings_about_parameters_are_given_each_time() -> None:
         assert warnings == ["p.properties.a.pattern: Gemini does not enforce it"]
 
 
-def test_parameters_that_are_no_json_are_left_to_the_writer_of_the_body() -> None:
+def test_parameters_that_are_no_json_are_left_to_the_writer() -> None:
     odd: Any = object()
     assert parameters_schema({"properties": {"a": {"default": odd}}}, "p", None) == {
         "properties": {"a": {"default": odd}},
