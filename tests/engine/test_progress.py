@@ -294,6 +294,25 @@ async def test_a_paused_call_reads_nothing_until_it_is_resumed(autojump_clock: t
         call.resume()  # after the end, both do nothing
 
 
+async def test_the_idle_timeout_runs_again_after_a_resume(autojump_clock: trio.testing.MockClock) -> None:
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send(STREAM_HEAD + chunked(chat_chunk("x"), end=False).decode())
+        await line.closed_by_peer()
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat], timeouts=ms.Timeouts(idle=5)) as engine:
+        call = engine.start_stream(hello())
+        await trio.sleep(1)
+        call.pause()
+        await trio.sleep(60)
+        call.resume()
+        began = trio.current_time()
+        completion = await call.wait()
+        assert completion.error is not None
+        assert completion.error.category is ms.ErrorCategory.TIMEOUT
+        assert trio.current_time() - began == pytest.approx(5, abs=0.1)
+
+
 # --- retries ---
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import manystream as ms
-from manystream.store import StoreError
+from manystream.store import StoreError, _in_transaction
 from tests.support.disk import room
 
 PATIENCE = 30.0
@@ -43,6 +43,16 @@ def may_be_written(path: Path) -> bool:
 
 
 # --- Ctrl-C ---
+
+
+def test_a_transaction_that_an_interruption_left_open_is_undone(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "file", isolation_level=None)) as connection:
+        connection.execute("CREATE TABLE t (word)")
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("INSERT INTO t VALUES ('half')")
+        _in_transaction(connection, "BEGIN", lambda connection: connection.execute("INSERT INTO t VALUES ('whole')"))
+        assert connection.execute("SELECT word FROM t").fetchall() == [("whole",)]
+    assert may_be_written(tmp_path / "file")
 
 
 class Interrupt:
