@@ -159,6 +159,19 @@ def test_more_than_five_milliseconds_are_slow(
     assert (loop.lag, loop.culprit) == (seconds, culprit)
 
 
+def test_a_tick_does_not_wait_and_serves_at_most_256(loop: PollerLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[float, int]] = []
+
+    class Quiet:
+        def poll(self, timeout: float, maxevents: int) -> list[tuple[int, int]]:
+            asked.append((timeout, maxevents))
+            return []
+
+    monkeypatch.setattr(loop, "_poller", Quiet())
+    assert (loop.tick(), asked) == (0, [(0, 256)])
+    monkeypatch.undo()
+
+
 def test_a_tick_is_counted_if_it_serves_a_connection(loop: PollerLoop, readers: list[Reader], clock: Clock) -> None:
     assert (loop.tick(), loop.ticks, loop.now) == (0, 0, 0.0)
     readers[0].peer.send(b"x")
