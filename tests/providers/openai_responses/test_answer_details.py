@@ -210,6 +210,16 @@ def test_a_final_call_with_another_id_is_found_by_what_it_asks() -> None:
     ]  # fmt: skip
 
 
+def test_a_streamed_call_is_found_by_all_of_its_arguments() -> None:
+    pieces = [delta("function_call_arguments", 0, text) for text in ("[", "1]")]
+    begun = added(0, {**CALL, "arguments": ""})
+    again = {**CALL, "call_id": "x", "arguments": "[1]"}
+    assert stream_of(begun, *pieces, completed(again)).response.content == [ToolCall("c", "f", "[1]")]
+    other = {**CALL, "call_id": "x", "arguments": "[2]"}
+    calls = stream_of(begun, *pieces, done(0, other), completed()).response.tool_calls
+    assert [(call.id, call.arguments) for call in calls] == [("c", "[1]"), ("x", "[2]")]
+
+
 def test_annotations_of_a_part_replace_those_of_the_stream() -> None:
     event: JSONObject = {
         "type": "response.output_text.annotation.added", "output_index": 0, "content_index": 1, "annotation": {"a": 1},
