@@ -50,8 +50,15 @@ class FaultyCluster(ThreadCluster):
 class LossyCluster(FaultyCluster):
     """A cluster that loses a worker. The worker's calls go on, and nobody learns how they end."""
 
+    lost: int | None = None
+
+    def collect(self, seconds: float) -> Events:
+        events = super().collect(seconds)
+        return [event for event in events if isinstance(event, Died) or event.worker != self.lost]
+
     def happen(self) -> Events:
-        return [Died(min(self.workers), "its machine has died")]
+        self.lost = min(self.workers)
+        return [Died(self.lost, "its machine has died")]
 
 
 class InterruptedCluster(FaultyCluster):
