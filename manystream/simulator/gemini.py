@@ -141,7 +141,7 @@ def _events(scenario: Scenario) -> list[bytes]:
     events: list[bytes] = []
     events += _text_events(scenario, scenario.thinking_pieces, {"text": "<text>", "thought": True}, 0)
     said = len(events)
-    events += _text_events(scenario, scenario.text_pieces, {"text": "<text>"}, said)
+    events += _text_events(scenario, scenario.text_pieces, {"text": "<text>"}, scenario.tokens.thinking or said)
     tokens = scenario.tokens
     output = len(scenario.text_pieces)
     for call, part in zip((call for call in scenario.calls if call.complete), _call_parts(scenario), strict=True):
@@ -153,17 +153,18 @@ def _events(scenario: Scenario) -> list[bytes]:
     return events
 
 
-def _text_events(scenario: Scenario, pieces: tuple[str, ...], part: JSONObject, thought: int) -> list[bytes]:
+def _text_events(scenario: Scenario, pieces: tuple[str, ...], part: JSONObject, earlier: int) -> list[bytes]:
+    """The events of one part, a piece each. earlier: the tokens of the output before this part."""
     if not pieces:
         return []
     usage = _usage(scenario, 0, 0)
     counted = "thoughtsTokenCount" if "thought" in part else "candidatesTokenCount"
     if "thought" not in part and scenario.tokens.thinking:
-        usage["thoughtsTokenCount"] = thought = scenario.tokens.thinking
+        usage["thoughtsTokenCount"] = scenario.tokens.thinking
     usage.pop("totalTokenCount")
     usage.update({counted: "<count>", "totalTokenCount": "<total>"})
     before, between, further, after = split_at(_response(scenario, [part], usage), "<text>", "<count>", "<total>")
-    base = scenario.tokens.input + (0 if "thought" in part else thought)
+    base = scenario.tokens.input + earlier
     return [
         b"%b%b%b%d%b%d%b" % (before, dumps(piece), between, count, further, base + count, after)
         for count, piece in enumerate(pieces, 1)
