@@ -39,7 +39,8 @@ def details_text(details: list[JSON]) -> str:
     for detail in details:
         if type(detail) is dict:
             name = _PIECES.get(string(detail, "type") or "")
-            pieces.append((string(detail, name) or "") if name else "")
+            if name is not None:
+                pieces.append(string(detail, name) or "")
     return "".join(pieces)
 
 
