@@ -10,76 +10,22 @@ import pytest
 from manystream.providers.anthropic import DIALECT
 from manystream.providers.errors import InvalidRequestError
 from manystream.providers.messages import (
-    CacheControl,
     File,
     Image,
     Message,
     ProviderBlock,
     ProviderState,
-    RedactedThinking,
-    Role,
     Text,
-    Thinking,
-    ToolCall,
     ToolResult,
 )
 from manystream.providers.provider import Anthropic
 from manystream.providers.request import Request, ThinkingConfig, Tool
+from tests.providers.whole_history import MARK, whole_history
 
-MARK = CacheControl("1h")
-ELSEWHERE = ProviderState("elsewhere", {"x": 1})
 OWN = ProviderState("anthropic", {})
 NATIVE = ProviderBlock("anthropic", {"type": "container_upload", "file_id": "f"})
 
-HISTORY = [
-    Message.assistant("Hello."),
-    Message.user(
-        [
-            Text("One", cache_control=MARK),
-            Text(""),
-            Image(data=b"\x89PNG", media_type="image/jpg", detail="high"),
-            File(
-                data="Grüße".encode(),
-                media_type="text/csv; charset=utf-8",
-                name="a.csv",
-                cache_control=CacheControl(),
-            ),
-            ProviderBlock("elsewhere", {"type": "thing"}),
-            NATIVE,
-        ]
-    ),
-    Message.assistant(
-        [
-            Thinking("hm", "sig", OWN),
-            Thinking("foreign", "s", ELSEWHERE),
-            RedactedThinking("enc", ELSEWHERE),
-            Text("I look.", citations=[{"type": "url_citation"}]),
-            ToolCall("call.1", "look", '{"city": "Oslo"}', state=ELSEWHERE),
-            ToolCall("call_2", "look", '{"city"'),
-            ToolCall("lost", "look", "{}"),
-            NATIVE,
-            Image(file_id="f"),
-        ]
-    ),
-    Message.user("Wait."),
-    Message(
-        Role.TOOL,
-        [
-            ToolResult("call_2", "none", is_error=True, cache_control=MARK),
-            ToolResult(
-                "call.1",
-                [
-                    Text("wet"),
-                    Text(" "),
-                    Image(data=b"\x89PNG", media_type="image/png"),
-                    File(url="https://a.example/a.mp3?x=1"),
-                ],
-            ),
-            ToolResult("unasked", "x"),
-        ],
-    ),
-    Message.assistant([Text("So: \n"), Thinking("end", "s", OWN)]),
-]
+HISTORY = whole_history(OWN, NATIVE)
 
 TIFF = Image(data=b"x", media_type="image/tiff")
 READS_IMAGES = "Anthropic reads image/gif, image/jpeg, image/png, image/webp, not"
