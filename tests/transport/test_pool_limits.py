@@ -136,6 +136,29 @@ async def test_a_drained_connection_has_two_seconds_for_the_rest(autojump_clock:
         assert [one.state for one in (second, third)] == [State.HEAD, State.CLOSED]
 
 
+async def test_an_end_of_draining_that_raises_is_repeated(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[float] = []
+    close = Connection.close
+
+    def failing(connection: Connection) -> None:
+        calls.append(trio.current_time())
+        if len(calls) == 1:
+            raise RuntimeError("a defect")
+        close(connection)
+
+    async with open_rig() as rig:
+        connection = await drained(rig)
+        since = trio.current_time()
+        monkeypatch.setattr(Connection, "close", failing)
+        await trio.sleep(2.5)
+        assert connection.state is State.BODY
+        await trio.sleep(1.0)
+        assert [round(at - since, 1) for at in calls[:2]] == [2.0, 3.0]
+        assert connection.state is State.CLOSED
+
+
 async def test_an_expiry_that_raises_is_repeated_after_a_second(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

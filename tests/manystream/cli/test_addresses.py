@@ -30,6 +30,11 @@ HOME = {"HOME": "/nonexistent", "MANYSTREAM_CREDENTIALS": ""}
             HOME | {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k", "GEMINI_API_KEY": "k"},
             None,
         ),
+        (
+            "http://127.0.0.1:1/v1",
+            HOME | {"OPENAI_API_KEY": "a\nb", "ANTHROPIC_API_KEY": "a\nb", "GEMINI_API_KEY": "a\nb"},
+            "any",
+        ),
         ("http://10.0.0.5/v1", HOME, None),
     ],
 )

@@ -22,4 +22,28 @@ ROWS: tuple[Equivalent, ...] = (
         "2",
         "the quick check of all values never succeeds, and the check of each value decides the same",
     ),
+    Equivalent(
+        "manystream/batch/source.py",
+        "PIECE",
+        "PIECE = 64 * 1024",
+        "64",
+        "65",
+        "the size of a read: the lines are the same",
+    ),
+    Equivalent(
+        "manystream/batch/source.py",
+        "PIECE",
+        "PIECE = 64 * 1024",
+        "*",
+        "+",
+        "the size of a read: the lines are the same",
+    ),
+    Equivalent(
+        "manystream/batch/source.py",
+        "PIECE",
+        "PIECE = 64 * 1024",
+        "1024",
+        "1025",
+        "the size of a read: the lines are the same",
+    ),
 )

@@ -175,4 +175,12 @@ ROWS: tuple[Equivalent, ...] = (
         "+",
         "a shortcut for one frame: without it, the general case joins the same frame",
     ),
+    Equivalent(
+        "manystream/simulator/limits/refusals.py",
+        "_in_words",
+        'return f"{math.ceil(seconds * 1000)}ms" if seconds < 1 else f"{seconds:.3f}".rstrip("0").rstrip(".") + "s"',
+        '"."',
+        "'.x'",
+        "a number has no x",
+    ),
 )
