@@ -6,9 +6,11 @@ import socket
 from collections.abc import AsyncGenerator, Mapping
 
 import httpx
+import httpx2
 import pytest
 
 import manystream as ms
+import manystream.httpx2
 from manystream.client_faults import ClientTransportError, Fault
 from manystream.client_transfer import NetworkStream
 from manystream.httpx import Transport
@@ -141,17 +143,23 @@ async def test_a_whole_body_has_its_announced_length() -> None:
     assert str(caught.value) == "the body has 5 bytes, and its Content-Length is 6"
 
 
-async def test_the_environments_proxies_are_used_only_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_environments_proxies_are_used_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(answers(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")) as proxy:
         for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("http_proxy", proxy.url)
         with serving(always_ok) as server:
-            for trust, expected in ((True, 403), (False, 200)):
-                async with httpx.AsyncClient(transport=Transport(trust_env=trust)) as client:
+            for options, expected in (({}, 403), ({"trust_env": True}, 403), ({"trust_env": False}, 200)):
+                async with httpx.AsyncClient(transport=Transport(**options)) as client:
                     try:
                         status = (await client.get(server.url)).status_code
                     except httpx.ProxyError:
+                        status = 403
+                    assert status == expected
+                async with httpx2.AsyncClient(transport=manystream.httpx2.Transport(**options)) as client2:
+                    try:
+                        status = (await client2.get(server.url)).status_code
+                    except httpx2.ProxyError:
                         status = 403
                     assert status == expected
 
