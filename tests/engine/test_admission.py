@@ -49,7 +49,7 @@ def test_a_call_that_waits_for_nothing_is_sent_at_once() -> None:
     one = admission(lane(runtime))
     assert (one.target, one.uncounted, one.is_beside, one.journey) == ("one/m", 0, False, ())
     one.enter(cast(Any, call), INF, 0.0, again=False)
-    assert call.told == ["admitted"]
+    assert call.reported == ["admitted"]
     one.begin(0.0)
     assert (one.waited(0.0), one.waiting_for) == ({}, "")
     one.pause()
@@ -63,9 +63,9 @@ def test_the_seconds_of_a_wait_are_told_apart() -> None:
         admission(one_lane).enter(cast(Any, Call()), INF, 0.0, again=False)
     one = admission(one_lane)
     one.enter(cast(Any, call), INF, 0.0, again=False)
-    assert (call.told, one.waiting_for) == ([], "declared requests_per_minute of one, 0 ahead, about 10 s")
+    assert (call.reported, one.waiting_for) == ([], "declared requests_per_minute of one, 0 ahead, about 10 s")
     runtime.go_to(10.0)
-    assert call.told == ["admitted"]
+    assert call.reported == ["admitted"]
     one.begin(10.0)
     assert one.waited(10.0) == {"quota": 10.0}
     assert one.waited(12.5) == {"quota": 10.0, "connection": 2.5}
@@ -102,7 +102,7 @@ def test_each_attempt_is_recorded_with_its_seconds() -> None:
         ("one/m", "server", 3.0, 4.0, failure, None, False),
         ("one/m", "ok", 6.0, 9.0, None, ms.Usage(7, 3), False),
     ]
-    assert (completion.cost, call.told) == (None, ["admitted", "admitted"])
+    assert (completion.cost, call.reported) == (None, ["admitted", "admitted"])
 
 
 def test_a_refused_call_waits_again_and_is_no_try() -> None:
@@ -113,13 +113,13 @@ def test_a_refused_call_waits_again_and_is_no_try() -> None:
     one.begin(0.0)
     runtime.loop.time = 1.0
     assert one.failed(LIMITED, {}, INF, sent=True) is None
-    assert (one.uncounted, one.journey[0].outcome, call.told) == (1, "rate_limit", ["admitted"])
+    assert (one.uncounted, one.journey[0].outcome, call.reported) == (1, "rate_limit", ["admitted"])
     runtime.tick()
-    assert call.told == ["admitted"]
+    assert call.reported == ["admitted"]
     runtime.go_to(2.9)
-    assert call.told == ["admitted"]
+    assert call.reported == ["admitted"]
     runtime.go_to(3.0)  # half a request per second was learned
-    assert call.told == ["admitted", "admitted"]
+    assert call.reported == ["admitted", "admitted"]
     one.begin(3.0)
     assert one.waited(2.0) == {"quota": 2.0}
 
@@ -135,7 +135,7 @@ def test_a_call_that_ends_while_it_waits_leaves_the_queue() -> None:
     one.end(None, sent=False)
     assert (one_lane.scope.queue.length, one.journey, one.waited(4.0)) == (0, (), {"quota": 4.0})
     runtime.go_to(100.0)
-    assert call.told == []
+    assert call.reported == []
 
 
 REFUSED = {
@@ -184,14 +184,14 @@ def test_a_call_is_sent_when_a_budget_pays_for_it() -> None:
     one.enter(cast(Any, first), INF, 0.0, again=False)
     one.begin(0.0)
     two.enter(cast(Any, second), INF, 0.0, again=False)
-    assert (first.told, second.told) == (["admitted"], [])
+    assert (first.reported, second.reported) == (["admitted"], [])
     assert two.waiting_for == "output_tokens of the engine's budget, reserved by 1 calls, 0 ahead"
     assert one_lane.scope.statistics(0.0).running == 1
     runtime.loop.time = 5.0
     one.end(ms.Completion(True, response=ms.Response(usage=ms.Usage(10, 5))), sent=True)
     runtime.tick()
     runtime.tick()
-    assert second.told == ["admitted"]
+    assert second.reported == ["admitted"]
     two.begin(5.0)
     assert two.waited(5.0) == {"budget": 5.0}
     (figures,) = live.statistics(5.0)
@@ -207,7 +207,7 @@ def test_a_call_that_no_budget_pays_for_is_rejected_at_once() -> None:
     one_lane = lane(runtime)
     one = admission(one_lane, spending=Spending(live), need=need)
     one.enter(cast(Any, call), INF, 0.0, again=False)
-    (refused,) = call.told
+    (refused,) = call.reported
     assert isinstance(refused, ms.ProviderError)
     assert refused.category is ms.ErrorCategory.BUDGET
     assert (one_lane.scope.queue.length, one_lane.scope.running) == (0, 0)
@@ -222,9 +222,9 @@ def test_a_call_that_waits_for_a_budget_too_long_is_overdue() -> None:
     one.begin(0.0)
     two.enter(cast(Any, call), 3.0, 0.0, again=False)
     runtime.go_to(2.9)
-    assert call.told == []
+    assert call.reported == []
     runtime.go_to(3.0)
-    assert call.told == ["overdue: output_tokens of the engine's budget, reserved by 1 calls"]
+    assert call.reported == ["overdue: output_tokens of the engine's budget, reserved by 1 calls"]
     two.end(None, sent=False)
     assert live.statistics(3.0)[0].waiting == 0
     assert two.waited(3.0) == {"budget": 3.0}

@@ -218,7 +218,7 @@ def test_a_machine_s_kept_size_is_about_its_text(dialect: str) -> None:
     assert STEP_BYTES < kept_bytes(machine) < 105_000
 
 
-def test_an_answer_is_counted_again_when_it_may_have_grown_by_a_quarter() -> None:
+def test_an_answer_is_counted_again_after_growing_by_a_quarter() -> None:
     buffered = Buffered(100)
     one, other = Holding(8), Holding(200)
     buffered.grown(one, 100)

@@ -69,7 +69,7 @@ def test_a_start_with_other_events_is_not_delayed() -> None:
     assert seen == [START, A]
 
 
-def test_a_start_is_delivered_before_done_and_not_before_an_error() -> None:
+def test_a_start_is_delivered_before_done_not_before_an_error() -> None:
     for last, expected in ((DONE, [START, DONE]), (ERROR, [ERROR])):
         one, seen, counters = delivery()
         one.deliver_first([START])
@@ -128,7 +128,7 @@ def test_a_callback_that_raises_on_the_last_event_is_reported() -> None:
     assert (seen, counters.events, owner.failures) == ([DONE], 1, [])
 
 
-def test_a_defect_while_a_callback_s_failure_is_processed_is_reported() -> None:
+def test_a_defect_during_a_callback_s_failure_is_reported() -> None:
     def on_event(event: ms.Event) -> None:
         raise ValueError("mine")
 

@@ -32,7 +32,7 @@ def test_a_stream_that_broke_in_its_body_is_truncated(phase: Phase) -> None:
         assert (error.category, error.provider_code, error.retryable) == (ms.ErrorCategory.NETWORK, phase.value, True)
 
 
-def test_a_server_that_breaks_the_protocol_has_not_truncated_its_stream() -> None:
+def test_a_broken_protocol_is_not_a_truncated_stream() -> None:
     error = transport_error(TransportError("no chunk", phase=Phase.BODY, protocol=True), streaming=True)
     assert (error.message, error.retryable) == ("no chunk", False)
     assert not transport_error(TransportError("no host", phase=Phase.DNS, permanent=True), streaming=False).retryable

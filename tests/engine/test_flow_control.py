@@ -166,15 +166,15 @@ class Calls:
 
 
 def mapped(calls: Calls, concurrency: int = 2, *, ordered: bool = False) -> tuple[MappedCalls[object], list[str]]:
-    told: list[str] = []
+    reported: list[str] = []
     results: MappedCalls[object] = MappedCalls(
         calls,
         concurrency,
         ordered=ordered,
-        on_result=lambda: told.append("result"),
-        on_room=lambda: told.append("room"),
+        on_result=lambda: reported.append("result"),
+        on_room=lambda: reported.append("room"),
     )
-    return results, told
+    return results, reported
 
 
 def request(name: object = "m") -> ms.Request:
@@ -183,14 +183,14 @@ def request(name: object = "m") -> ms.Request:
 
 def test_a_map_holds_twice_its_concurrency() -> None:
     calls = Calls()
-    results, told = mapped(calls)
+    results, reported = mapped(calls)
     rooms = [results.room]
     for _ in range(2):
         assert results.add(request())
         rooms.append(results.room)
-    assert (rooms, told, results.take()) == ([2, 1, 0], [], None)
+    assert (rooms, reported, results.take()) == ([2, 1, 0], [], None)
     ended = calls.end()
-    assert (results.room, told) == (1, ["result", "room"])
+    assert (results.room, reported) == (1, ["result", "room"])
     results.add(request())
     calls.end()
     results.add(request())
@@ -198,16 +198,16 @@ def test_a_map_holds_twice_its_concurrency() -> None:
     calls.end()
     calls.end()
     assert results.room == 0  # four completions wait
-    told.clear()
+    reported.clear()
     found = results.take()
     assert found is not None
     assert found[1] is ended
-    assert (results.room, told) == (1, ["room"])
+    assert (results.room, reported) == (1, ["room"])
     for _ in range(3):
         results.take()
     assert (results.room, results.take(), results.check_over()) == (2, None, False)
     results.end_source()
-    assert (told[-1], results.check_over()) == ("result", True)
+    assert (reported[-1], results.check_over()) == ("result", True)
 
 
 def test_a_refused_request_is_added_again_when_a_call_has_ended() -> None:
@@ -371,7 +371,7 @@ def test_a_portal_s_map_ends_behind_its_last_completion(concurrency: int) -> Non
         assert list(results) == []
 
 
-def test_a_portal_s_map_raises_a_start_s_error_behind_its_completions() -> None:
+def test_a_portal_s_map_raises_a_start_s_error_last() -> None:
     calls = Calls()
 
     def start(request: ms.Request, end: Callable[[ms.Completion], object]) -> Call:

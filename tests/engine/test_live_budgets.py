@@ -31,29 +31,29 @@ def price(provider: ms.Provider, model: str, usage: ms.Usage) -> float | None:
 
 
 class Owner:
-    """A call that waits for a budget, and notes what it is told."""
+    """A call that waits for a budget, and notes what is reported to it."""
 
     def __init__(self, name: str = "", *, raises: str = "") -> None:
         self.name = name
         self.raises = raises
-        self.told: list[object] = []
+        self.reported: list[object] = []
 
-    def _tell(self, what: object) -> None:
-        self.told.append(what)
+    def _report(self, what: object) -> None:
+        self.reported.append(what)
         if self.raises:
             raise RuntimeError(self.raises)
 
     def funded(self, holding: Holding) -> None:
-        self._tell(holding)
+        self._report(holding)
 
     def unfunded(self, error: ms.ProviderError) -> None:
-        self._tell(error)
+        self._report(error)
 
     def late(self, waiting_for: str) -> None:
-        self._tell(f"late: {waiting_for}")
+        self._report(f"late: {waiting_for}")
 
     def on_defect(self, error: Exception) -> None:
-        self.told.append(f"defect: {error}")
+        self.reported.append(f"defect: {error}")
 
 
 def live(runtime: UnitRuntime, *budgets: ms.Budget, price: Price | None = None) -> LiveBudgets:
@@ -189,9 +189,9 @@ def test_an_allowance_that_fails_later_is_the_call_s_error() -> None:
         assert isinstance(error.__cause__, ms.InvalidRequestError)
     owner = Owner()
     waiting(budgets, owner, need())
-    (told,) = owner.told
-    assert isinstance(told, ms.ProviderError)
-    assert told.message.startswith("not sent: budget.calls: ")
+    (reported,) = owner.reported
+    assert isinstance(reported, ms.ProviderError)
+    assert reported.message.startswith("not sent: budget.calls: ")
 
 
 # --- calls that wait ---
@@ -204,12 +204,12 @@ def test_a_waiting_call_goes_on_when_another_one_has_ended() -> None:
     assert isinstance(held, Holding)
     spending = waiting(budgets, owner, need(output=50))
     assert spending.waiting_for == "output_tokens of the engine's budget, reserved by 1 calls, 0 ahead"
-    assert (runtime.tick(), owner.told) == (0, [])
+    assert (runtime.tick(), owner.reported) == (0, [])
     budgets.settle(held, Amounts(output_tokens=10, calls=1), 5.0)
     budgets.changed()
     assert len(runtime.due) == 1
     runtime.tick()
-    (holding,) = owner.told
+    (holding,) = owner.reported
     assert isinstance(holding, Holding)
     assert holding.amounts == Amounts(output_tokens=50, calls=1)
     (figures,) = budgets.statistics(5.0)
@@ -226,7 +226,7 @@ def test_a_waiting_call_is_refused_when_too_little_is_left() -> None:
     waiting(budgets, owner, need(output=50))
     budgets.settle(held, Amounts(output_tokens=60), 0.0)
     runtime.tick()
-    (error,) = owner.told
+    (error,) = owner.reported
     assert isinstance(error, ms.ProviderError)
     assert error.message.startswith("not sent: the engine's budget allows 100 output_tokens: 60 are spent")
 
@@ -238,9 +238,9 @@ def test_a_waiting_call_s_time_ends() -> None:
     spending = waiting(budgets, owner, need(output=50), deadline=7.0)
     assert runtime.timers.times == [7.0]
     runtime.go_to(6.9)
-    assert owner.told == []
+    assert owner.reported == []
     runtime.go_to(7.0)
-    assert owner.told == ["late: output_tokens of the engine's budget, reserved by 1 calls"]
+    assert owner.reported == ["late: output_tokens of the engine's budget, reserved by 1 calls"]
     spending.leave(7.0)
     assert (spending.seconds, spending.waiting_for) == (7.0, "")
 
@@ -255,8 +255,8 @@ def test_a_waiting_call_goes_on_in_the_next_window() -> None:
     waiting(budgets, owner, need(output=45))
     assert runtime.timers.times == [60.0]
     runtime.go_to(60.0)
-    assert len(owner.told) == 1
-    assert isinstance(owner.told[0], Holding)
+    assert len(owner.reported) == 1
+    assert isinstance(owner.reported[0], Holding)
 
 
 def test_64_waiting_calls_go_on_in_a_tick() -> None:
@@ -270,7 +270,7 @@ def test_64_waiting_calls_go_on_in_a_tick() -> None:
     budgets.settle(held, NOTHING, 0.0)
     counts: list[int] = []
     while runtime.tick():
-        counts.append(sum(bool(owner.told) for owner in owners))
+        counts.append(sum(bool(owner.reported) for owner in owners))
     assert counts == [64, 128, 150]
 
 
@@ -283,8 +283,8 @@ def test_a_waiting_call_that_raises_ends_alone() -> None:
         waiting(budgets, owner, need(output=30))
     budgets.settle(held, NOTHING, 0.0)
     runtime.tick()
-    assert broken.told[1:] == ["defect: mine"]
-    assert len(whole.told) == 1
+    assert broken.reported[1:] == ["defect: mine"]
+    assert len(whole.reported) == 1
 
 
 def test_a_call_that_left_is_not_told_anything() -> None:
@@ -298,7 +298,7 @@ def test_a_call_that_left_is_not_told_anything() -> None:
     leaving.leave(4.0)
     assert leaving.seconds == 3.0
     runtime.tick()
-    assert (gone.told, len(stays.told)) == ([], 1)
+    assert (gone.reported, len(stays.reported)) == ([], 1)
 
 
 def test_budgets_that_raised_go_on_after_a_second(caplog: pytest.LogCaptureFixture) -> None:
@@ -385,11 +385,11 @@ def test_another_target_s_amounts_are_reserved_anew() -> None:
 def test_an_observer_is_told_of_64_accounts_in_a_tick() -> None:
     class Watch:
         def __init__(self) -> None:
-            self.told: list[ms.BudgetStatistics] = []
+            self.reported: list[ms.BudgetStatistics] = []
             self.ticks: list[int] = []
 
         def budget_changed(self, statistics: ms.BudgetStatistics) -> None:
-            self.told.append(statistics)
+            self.reported.append(statistics)
 
     watch = Watch()
     runtime = UnitRuntime(watch)
@@ -403,7 +403,7 @@ def test_an_observer_is_told_of_64_accounts_in_a_tick() -> None:
         timer = min((each for each in runtime.timers.made if each.pending), key=lambda each: each.when)
         timer.pending = False
         timer.action()
-        counts.append(len(watch.told))
+        counts.append(len(watch.reported))
     assert counts == [64, 128, 150]
-    assert [each.tenant for each in watch.told] == [str(number) for number in range(150)]
-    assert {(each.reserved.calls, each.spent.calls) for each in watch.told} == {(1.0, 0.0)}
+    assert [each.tenant for each in watch.reported] == [str(number) for number in range(150)]
+    assert {(each.reserved.calls, each.spent.calls) for each in watch.reported} == {(1.0, 0.0)}

@@ -51,7 +51,7 @@ def test_64_parked_calls_look_for_a_target_in_a_tick() -> None:
     one.schedule()
     looked: list[int] = []
     while runtime.tick():
-        looked.append(sum(call.told == ["look"] for call in calls))
+        looked.append(sum(call.reported == ["look"] for call in calls))
     assert looked == [64, 128, 150]
     assert one.parked == 0
 
@@ -100,7 +100,7 @@ def test_a_call_that_does_not_wait_any_longer_does_not_look() -> None:
     one.unpark(leaves, groups[1])
     one.schedule()
     runtime.tick()
-    assert (stays.told, leaves.told, one.parked) == (["look"], [], 0)
+    assert (stays.reported, leaves.reported, one.parked) == (["look"], [], 0)
 
 
 def test_a_parked_call_that_raises_ends_alone() -> None:
@@ -111,10 +111,10 @@ def test_a_parked_call_that_raises_ends_alone() -> None:
         one.park(call, Priority.NORMAL, ALL, 0.0)
     one.schedule()
     runtime.tick()
-    assert (broken.told, whole.told) == (["look", "defect: mine"], ["look"])
+    assert (broken.reported, whole.reported) == (["look", "defect: mine"], ["look"])
 
 
-def test_calls_that_wait_for_room_look_again_when_a_target_is_left_alone() -> None:
+def test_calls_waiting_for_room_look_again_at_an_open_breaker() -> None:
     runtime = UnitRuntime()
     one = route(runtime, "one", "two")
     waiting, gone = Call(), Call()
@@ -126,10 +126,10 @@ def test_calls_that_wait_for_room_look_again_when_a_target_is_left_alone() -> No
     fails(one, times=1)
     assert runtime.due == [one]
     runtime.tick()
-    assert (waiting.told, gone.told) == (["look"], [])
+    assert (waiting.reported, gone.reported) == (["look"], [])
 
 
-def test_the_log_says_once_which_target_is_left_alone_and_comes_back(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_names_a_target_left_alone_and_back_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "manystream.traffic")
     one = route(UnitRuntime(), "one", "two")
     fails(one, 1, 7, message="it is down")

@@ -256,7 +256,7 @@ async def test_calls_have_an_idempotency_key_of_22_characters() -> None:
 # --- proxies of the environment ---
 
 
-async def test_an_environment_s_proxy_is_used_unless_it_is_switched_off() -> None:
+async def test_an_environment_s_proxy_is_used_unless_switched_off() -> None:
     port = closed_port()
     variables = {"https_proxy": f"http://127.0.0.1:{port}", "OTHER_PROXY": "x", "PLAIN": "y"}
 

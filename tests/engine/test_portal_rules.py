@@ -149,7 +149,7 @@ def test_a_start_that_is_interrupted_cancels_the_call() -> None:
         PortalCall(cast(Any, Thread()), cast(Any, refuses), None)
 
 
-def test_a_callback_that_is_no_function_is_refused_before_the_start() -> None:
+def test_a_callback_that_is_no_function_is_refused_at_once() -> None:
     thread = Thread()
     with pytest.raises(ms.InvalidRequestError) as raised:
         portal_call(thread, Calls(), cast(Any, 3))

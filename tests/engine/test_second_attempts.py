@@ -427,7 +427,7 @@ async def test_a_limit_that_refuses_a_second_attempt_is_learned(
     assert len([record for record in caplog.records if record.getMessage().startswith("two/m: limit learned")]) == 1
 
 
-async def test_a_target_that_failed_a_second_attempt_is_not_asked_again(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_target_that_failed_a_hedge_is_not_asked_again(autojump_clock: trio.testing.MockClock) -> None:
     sent: list[str] = []
 
     def failing(name: str, seconds: float) -> Script:
@@ -476,7 +476,7 @@ async def test_a_key_that_refuses_a_second_attempt_is_put_aside(autojump_clock: 
     assert [rows(each)[0][:2] for each in later] == [("one/m", "ok")] * 3
 
 
-async def test_a_second_attempt_that_a_budget_allows_later_is_made_then(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_second_attempt_waits_until_a_budget_allows_it(autojump_clock: trio.testing.MockClock) -> None:
     """It is tried after one second, two, four and eight."""
     async with open_pair(after(30), after(0.5, "two"), traffic={"budgets": [ms.Budget(output_tokens=200)]}) as (
         engine,

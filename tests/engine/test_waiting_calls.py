@@ -1,4 +1,4 @@
-"""Calls that wait in a lane, step by step, and what observers of traffic control are told."""
+"""Calls that wait in a lane, step by step, and what is reported to observers of traffic control."""
 
 from __future__ import annotations
 
@@ -22,27 +22,29 @@ from tests.engine.unit_runtime import Call, UnitRuntime
 
 
 class Watch:
-    """An observer that notes what it is told."""
+    """An observer that notes what is reported to it."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[object, ...]] = []
+        self.reported: list[tuple[object, ...]] = []
 
     def scope_changed(self, scope: str, statistics: ms.ScopeStatistics) -> None:
-        self.told.append((scope, statistics.waiting, statistics.running))
+        self.reported.append((scope, statistics.waiting, statistics.running))
 
     def route_changed(self, route: str, statistics: ms.RouteStatistics) -> None:
-        self.told.append((route, statistics.waiting, statistics.targets[0].outstanding))
+        self.reported.append((route, statistics.waiting, statistics.targets[0].outstanding))
 
 
 # --- lanes ---
 
 
-def lane(runtime: UnitRuntime, *limits: DeclaredLimit, told: list[object] | None = None, adaptive: bool = True) -> Lane:
+def lane(
+    runtime: UnitRuntime, *limits: DeclaredLimit, reported: list[object] | None = None, adaptive: bool = True
+) -> Lane:
     scope = Scope("one/m", charging_of("openai-chat"), limits=limits, adaptive=adaptive)
 
     def next_in_line(limit: DeclaredLimit, scope: Scope) -> None:
-        if told is not None:
-            told.append((limit, scope))
+        if reported is not None:
+            reported.append((limit, scope))
 
     reader = reader_of("openai-chat")
     return Lane(scope, cast(Any, runtime), "openai-chat", reader, lambda: 0.0, cast(Any, next_in_line))
@@ -72,9 +74,9 @@ def test_a_lane_sends_64_calls_in_a_tick() -> None:
     assert repr(one) == "<Lane one/m, 150 waiting>"
     sent: list[int] = []
     one.pump()
-    sent.append(sum(call.told == ["admitted"] for call in calls))
+    sent.append(sum(call.reported == ["admitted"] for call in calls))
     while runtime.tick():
-        sent.append(sum(call.told == ["admitted"] for call in calls))
+        sent.append(sum(call.reported == ["admitted"] for call in calls))
     assert sent == [64, 128, 150]
 
 
@@ -84,15 +86,15 @@ def test_a_lane_s_timer_sends_the_next_call() -> None:
     calls = [Call() for _ in range(9)]
     for call in calls:
         enter(one, call)
-    assert [len(call.told) for call in calls] == [1] * 6 + [0] * 3
+    assert [len(call.reported) for call in calls] == [1] * 6 + [0] * 3
     assert runtime.timers.times == [10.0]
     runtime.go_to(9.9)
-    assert calls[6].told == []
+    assert calls[6].reported == []
     runtime.go_to(10.1)
-    assert [call.told for call in calls[6:]] == [["admitted"], [], []]
+    assert [call.reported for call in calls[6:]] == [["admitted"], [], []]
     assert runtime.timers.times == [20.0]
     runtime.go_to(31)
-    assert [call.told for call in calls[6:]] == [["admitted"]] * 3
+    assert [call.reported for call in calls[6:]] == [["admitted"]] * 3
     assert runtime.timers.times == []
 
 
@@ -120,11 +122,11 @@ def test_a_call_whose_time_is_over_is_told_what_it_waited_for() -> None:
     enter(one, later)
     assert runtime.timers.times == [30.0]
     runtime.go_to(29.9)
-    assert late.told == []
+    assert late.reported == []
     runtime.go_to(30.0)
-    assert (late.told, later.told) == (["overdue: declared requests_per_minute of one"], [])
+    assert (late.reported, later.reported) == (["overdue: declared requests_per_minute of one"], [])
     runtime.go_to(60.1)
-    assert later.told == ["admitted"]
+    assert later.reported == ["admitted"]
 
 
 def test_a_call_that_cannot_be_sent_in_time_fails_at_once() -> None:
@@ -134,7 +136,7 @@ def test_a_call_that_cannot_be_sent_in_time_fails_at_once() -> None:
         enter(one, Call())
     late, early, alone = Call(), Call(), Call()
     enter(one, late, deadline=5.0)
-    (error,) = late.told
+    (error,) = late.reported
     assert isinstance(error, ms.ProviderError)
     assert error.message == (
         "queue timeout: what waits before the call takes about 10 s, and it may wait 5 s"
@@ -142,11 +144,11 @@ def test_a_call_that_cannot_be_sent_in_time_fails_at_once() -> None:
     )
     assert (error.category, error.provider_code, error.retryable) == (ms.ErrorCategory.TIMEOUT, "queue", False)
     enter(one, early, deadline=500.0)
-    assert early.told == []
+    assert early.reported == []
     ticket = Ticket(1.0, 1, deadline=5.0)
     ticket.owner = cast(Any, alone)
     one.enter(ticket, 0.0, again=False, alone=False)
-    assert alone.told == []  # it also waits elsewhere
+    assert alone.reported == []  # it also waits elsewhere
 
 
 def test_a_call_larger_than_a_limit_is_never_sent() -> None:
@@ -154,7 +156,7 @@ def test_a_call_larger_than_a_limit_is_never_sent() -> None:
     one = lane(runtime, declared(tokens_per_minute=100))
     call = Call()
     enter(one, call, tokens=1000.0)
-    (error,) = call.told
+    (error,) = call.reported
     assert isinstance(error, ms.ProviderError)
     assert (error.message, error.category, error.provider_code, error.retryable, error.retry_after_ms) == (
         "not sent to one/m: the request is larger than the whole limit: declared tokens_per_minute of one (100)",
@@ -175,7 +177,7 @@ def test_a_call_that_raises_ends_alone() -> None:
         enter(one, call)
     one._is_pumping = False
     one.pump()
-    assert (broken.told, whole.told) == (["admitted", "defect: mine"], ["admitted"])
+    assert (broken.reported, whole.reported) == (["admitted", "defect: mine"], ["admitted"])
 
 
 def test_a_lane_that_raised_goes_on_after_a_second(caplog: pytest.LogCaptureFixture) -> None:
@@ -200,23 +202,23 @@ def test_a_lane_that_raised_goes_on_after_a_second(caplog: pytest.LogCaptureFixt
     one.schedule()
     assert len(runtime.due) == 1
     runtime.go_to(71.0)
-    assert waiting.told == ["admitted"]
+    assert waiting.reported == ["admitted"]
 
 
 def test_a_change_is_passed_on_to_the_scopes_that_share_a_limit() -> None:
-    runtime, told = UnitRuntime(), list[object]()
+    runtime, reported = UnitRuntime(), list[object]()
     shared = declared(requests_per_minute=1)
-    one = lane(runtime, shared, told=told)
+    one = lane(runtime, shared, reported=reported)
     one.changed()
-    assert (told, runtime.due) == ([(shared, one.scope)], [])
+    assert (reported, runtime.due) == ([(shared, one.scope)], [])
     enter(one, Call())
     enter(one, Call())
-    told.clear()
+    reported.clear()
     one.changed()
-    assert (told, runtime.due) == ([(shared, one.scope)], [one])
-    told.clear()
+    assert (reported, runtime.due) == ([(shared, one.scope)], [one])
+    reported.clear()
     one.pump()
-    assert told == [(shared, one.scope)]
+    assert reported == [(shared, one.scope)]
 
 
 def test_an_observer_is_told_of_each_change_of_a_lane() -> None:
@@ -225,16 +227,16 @@ def test_an_observer_is_told_of_each_change_of_a_lane() -> None:
     one = lane(runtime, declared(requests_per_minute=1))
     enter(one, Call())
     runtime.go_to(0.0)
-    assert watch.told == [("one/m", 0, 1)]
+    assert watch.reported == [("one/m", 0, 1)]
     enter(one, Call())
     runtime.go_to(0.9)
-    assert len(watch.told) == 1
+    assert len(watch.reported) == 1
     runtime.go_to(1.0)
-    assert watch.told[1:] == [("one/m", 1, 1)]
+    assert watch.reported[1:] == [("one/m", 1, 1)]
     runtime.go_to(30.0)
     one.changed()
     runtime.go_to(30.0)
-    assert watch.told[2:] == [("one/m", 1, 1)]
+    assert watch.reported[2:] == [("one/m", 1, 1)]
 
 
 def test_a_strange_header_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -249,7 +251,7 @@ def test_a_strange_header_is_logged_once(caplog: pytest.LogCaptureFixture) -> No
 # --- notices ---
 
 
-def test_a_notice_is_sent_at_the_tick_after_a_change_and_once_a_second() -> None:
+def test_a_notice_is_sent_a_tick_after_a_change_once_a_second() -> None:
     sent: list[float] = []
     more = [True, False, False, False]
     runtime = UnitRuntime(watch := object())

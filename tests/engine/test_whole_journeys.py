@@ -66,7 +66,7 @@ async def test_a_call_s_times_are_counted_from_its_start(autojump_clock: trio.te
     assert {name: scope.sent for name, scope in statistics.traffic.scopes.items()} == {"one/m": 7, "two/m": 1}
 
 
-async def test_a_call_that_is_too_late_everywhere_fails_with_a_queue_timeout(
+async def test_a_call_too_late_everywhere_fails_with_a_queue_timeout(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     one, two = Server("one"), Server("two")
@@ -212,7 +212,7 @@ async def test_each_key_has_a_limit_of_its_own(autojump_clock: trio.testing.Mock
     assert message(completions[2]).startswith("queue timeout: the call was not sent within 5 s (waiting for declared")
 
 
-async def test_a_key_that_is_accepted_again_is_used_before_the_other_one(
+async def test_a_key_that_is_accepted_again_is_used_first(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     """Both keys were refused; the one that the server accepts first is used from then on."""
@@ -237,7 +237,7 @@ async def test_a_key_that_is_accepted_again_is_used_before_the_other_one(
     assert len(set(keys[2:])) == 1
 
 
-async def test_a_call_leaves_the_queues_of_all_keys_when_its_time_there_is_over(
+async def test_an_overdue_call_leaves_the_queues_of_all_keys(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     one, two = Server("one"), Server("two")
@@ -259,7 +259,7 @@ async def test_a_call_leaves_the_queues_of_all_keys_when_its_time_there_is_over(
     assert waits(completion) == {"quota": 2.0}
 
 
-async def test_a_call_waits_in_the_queues_of_all_targets_and_is_sent_once(
+async def test_a_call_in_the_queues_of_all_targets_is_sent_once(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     one, two = Server("one"), Server("two")
@@ -342,7 +342,7 @@ async def test_a_thousand_scopes_without_calls_are_forgotten(autojump_clock: tri
         assert engine.statistics().traffic.scopes["one/held"].running == 0
 
 
-async def test_a_call_whose_server_is_overloaded_is_retried_by_its_own_rules(
+async def test_a_call_to_an_overloaded_server_keeps_its_retry_rules(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "manystream.traffic")

@@ -85,29 +85,29 @@ class UnitRuntime:
 
 
 class Call:
-    """A call that notes what it is told."""
+    """A call that notes what is reported to it."""
 
     def __init__(self, name: str = "", *, raises: str = "") -> None:
         self.name = name
-        self.told: list[object] = []
+        self.reported: list[object] = []
         self.raises = raises
 
-    def _tell(self, what: object) -> None:
-        self.told.append(what)
+    def _report(self, what: object) -> None:
+        self.reported.append(what)
         if self.raises:
             raise RuntimeError(self.raises)
 
     def admitted(self) -> None:
-        self._tell("admitted")
+        self._report("admitted")
 
     def rejected(self, error: ms.ProviderError) -> None:
-        self._tell(error)
+        self._report(error)
 
     def overdue(self, waiting_for: str) -> None:
-        self._tell(f"overdue: {waiting_for}")
+        self._report(f"overdue: {waiting_for}")
 
     def look_again(self) -> None:
-        self._tell("look")
+        self._report("look")
 
     def on_defect(self, error: Exception) -> None:
-        self.told.append(f"defect: {error}")
+        self.reported.append(f"defect: {error}")

@@ -1,4 +1,4 @@
-"""The words of a client's transport, the trace of a request, and what its network stream tells."""
+"""The words of a client's transport, the trace of a request, and what its network stream reports."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ async def test_the_environments_proxies_are_used_unless_told_otherwise(monkeypat
                     assert status == expected
 
 
-async def test_what_a_network_stream_tells() -> None:
+async def test_what_a_network_stream_reports() -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()

@@ -152,7 +152,7 @@ def test_a_function_that_runs_at_import_is_reached_by_its_tables(root: Path) -> 
     assert reach.tests(mutant_of(root, "made")) == [["tests/test_a.py::quick"]]
 
 
-def test_a_line_that_no_test_runs_has_those_of_the_nearest_folder(root: Path) -> None:
+def test_a_line_that_no_test_runs_has_those_of_a_near_folder(root: Path) -> None:
     (root / "tests" / "engine").mkdir()
     (root / "tests" / "engine" / "test_e.py").write_text("# e\n", "utf-8")
     (root / "engine" / "deep").mkdir()

@@ -230,7 +230,7 @@ def test_plain_messages_are_read(given: object, messages: list[ms.Message], syst
     assert read_messages(given, None) == (messages, system)
 
 
-def test_values_that_are_no_plain_messages_are_returned_as_they_are() -> None:
+def test_values_that_are_no_plain_messages_are_returned_as_is() -> None:
     for given in ([MESSAGE], (MESSAGE,), [7, USER], 7, [], None):
         assert read_messages(given, "s")[0] is given
         assert read_messages(given, "s")[1] == "s"
@@ -350,7 +350,7 @@ def restored(request: ms.Request, body: GivenBody, dialect: str = "chat") -> tup
     return members, warnings
 
 
-def test_members_are_sent_as_given_while_their_fields_are_unchanged() -> None:
+def test_members_of_unchanged_fields_are_sent_as_given() -> None:
     request = ms.Request("m", [MESSAGE], seed=1)
     body = given_body(request)
     assert restored(request, body) == ({"a": 1, "b": {"c": [2]}, "e": "u", "x": 0}, ["other: w", ""])

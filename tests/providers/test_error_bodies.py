@@ -321,7 +321,7 @@ def test_a_status_in_the_error_object(error: JSONObject, category: ErrorCategory
     assert in_stream({"message": "m", **error}).category is category
 
 
-def test_an_error_status_of_http_takes_precedence_over_the_object() -> None:
+def test_an_error_status_of_http_precedes_that_of_the_object() -> None:
     error: JSON = {"message": "not found", "status": 429, "type": "server_error"}
     for status, category in ((399, "rate_limit"), (400, "invalid_arg"), (401, "auth"), (418, "unknown")):
         assert error_from_object(error, http_status=status, body=b"").category.value == category
@@ -330,7 +330,7 @@ def test_an_error_status_of_http_takes_precedence_over_the_object() -> None:
 # --- used-up quota, overflow, and whether to retry ---
 
 
-def test_a_used_up_quota_becomes_a_rate_limit_that_is_not_retried() -> None:
+def test_a_used_up_quota_is_a_rate_limit_that_is_not_retried() -> None:
     spent = {"category": ErrorCategory.RATE_LIMIT, "retryable": False}
     assert in_stream("Insufficient funds") == unknown("Insufficient funds", **spent)
     assert in_stream({"message": "out of credits", "code": 400}) == unknown(

@@ -269,7 +269,7 @@ def chat_chunk(delta: JSONObject, reason: str | None = None) -> JSONObject:
     }
 
 
-def test_calls_without_ids_are_numbered_from_1_for_each_converter() -> None:
+def test_calls_without_ids_are_numbered_from_1_per_converter() -> None:
     call: JSONObject = {"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": "{}"}}]}
     converter = ChatConverter()
     for number in (1, 2):
@@ -342,7 +342,7 @@ def test_an_answer_of_several_messages_says_what_to_call() -> None:
     assert ChatConverter().provider_message_from_chunks([]) is None
 
 
-def test_a_converter_keeps_the_address_and_the_name_of_its_provider() -> None:
+def test_a_converter_keeps_its_provider_s_address_and_name() -> None:
     given = ms.OpenAIChat("key", "https://h.example/v1", name="mine")
     kept = ChatConverter(given).provider
     assert (kept.base_url, kept.name, kept.api_key) == ("https://h.example/v1", "mine", None)

@@ -207,7 +207,7 @@ def test_a_request_on_the_wire_has_these_defaults() -> None:
     assert WireRequest("/p", [], b"") == WireRequest("/p", [], b"", "POST", [], None, frozenset())
 
 
-def test_the_key_is_a_bearer_token_unless_the_profile_names_a_header() -> None:
+def test_the_key_is_a_bearer_token_without_a_profile_s_header() -> None:
     assert bearer_token(ms.OpenAIChat(), "k") == [("authorization", "Bearer k")]
     assert bearer_token(ms.OpenAIChat(), "") == []
     row = Profile(name="p", dialect="openai-chat", base_url="", quirks=Quirks(auth_header="api-key"))

@@ -174,7 +174,7 @@ def test_a_turn_may_cancel_its_service(loop: Loop) -> None:
     assert calls_of(loop) == [("unread", 5), ("unwrite", 5)]
 
 
-def test_a_descriptor_that_is_writable_after_all_is_no_longer_watched(loop: Loop) -> None:
+def test_a_descriptor_that_becomes_writable_is_not_watched(loop: Loop) -> None:
     begin(loop, [])
     calls_of(loop)
     loop.readers[-SERVED]()

@@ -202,7 +202,7 @@ HALF = (0.025, 0.05, 200)
 """A window whose second half is one tick. It is as long as a window must be."""
 
 
-def test_a_pause_begins_when_the_account_of_wake_ups_is_overdrawn() -> None:
+def test_a_pause_begins_when_too_many_wake_ups_were_used() -> None:
     assert Coalescing().pause == 0.0
     coalescing = after(HALF)
     assert coalescing.pause == 0.0

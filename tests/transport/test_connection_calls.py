@@ -104,7 +104,7 @@ def part() -> Part:
     return Part()
 
 
-def test_a_request_is_one_write_and_its_response_frees_the_connection(part: Part) -> None:
+def test_a_request_is_one_write_and_ends_with_its_response(part: Part) -> None:
     part.loop.time = 101.0
     exchange = part.send()
     connection = part.connection
@@ -133,21 +133,21 @@ def test_a_connection_carries_any_number_of_exchanges(part: Part) -> None:
 def test_a_request_that_the_kernel_takes_in_parts(part: Part) -> None:
     part.sock.accept = [10, BlockingIOError()]
     part.send()
-    connection, told = part.connection, list[str]()
-    assert connection.notify_sent(lambda: told.append("sent"))
+    connection, reported = part.connection, list[str]()
+    assert connection.notify_sent(lambda: reported.append("sent"))
     assert (part.sock.sent, part.loop.log, connection.sent_at) == ([WIRE[:10]], ["read write"], None)
     part.loop.now = part.loop.time = 103.0
     part.sock.accept = [5, BlockingIOError()]
     connection.on_writable()
-    assert (connection.last_activity, connection.sent_at, told) == (103.0, None, [])
+    assert (connection.last_activity, connection.sent_at, reported) == (103.0, None, [])
     assert part.loop.log == ["read write"] * 2
     part.loop.time = 104.0
     connection.on_writable()
     assert (b"".join(part.sock.sent), connection.sent_at, connection.last_activity) == (WIRE, 104.0, 104.0)
-    assert (part.loop.log[2:], told, part.loop.bytes_sent) == (["read"], ["sent"], len(WIRE))
-    assert not connection.notify_sent(lambda: told.append("again"))
+    assert (part.loop.log[2:], reported, part.loop.bytes_sent) == (["read"], ["sent"], len(WIRE))
+    assert not connection.notify_sent(lambda: reported.append("again"))
     connection.on_writable()
-    assert told == ["sent"]
+    assert reported == ["sent"]
 
 
 @pytest.mark.parametrize(("size", "writes"), [(65536, 1), (65537, 2)])
@@ -371,11 +371,11 @@ def test_a_body_of_a_known_length_has_no_chunks(part: Part) -> None:
     sending = upload(part, 5)
     part.sock.accept = [2, BlockingIOError()]
     sending.send(b"hello")
-    told: list[str] = []
-    assert part.connection.notify_sent(lambda: told.append("sent"))
+    reported: list[str] = []
+    assert part.connection.notify_sent(lambda: reported.append("sent"))
     part.loop.now = 109.0
     part.connection.on_writable()
-    assert (told, part.connection.last_activity) == (["sent"], 100.0)
+    assert (reported, part.connection.last_activity) == (["sent"], 100.0)
     sending.end()
     assert b"".join(part.sock.sent) == b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello"
     assert part.connection.sent_at == 100.0

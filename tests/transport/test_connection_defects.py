@@ -102,7 +102,7 @@ def test_valid_bytes_before_a_bad_chunk_are_delivered(part: Part) -> None:
     assert str(exchange.error) == "illegal chunk size line b'zz\\r\\n' [http://h:80]"
 
 
-def test_a_body_without_an_announced_end_ends_with_the_connection(part: Part) -> None:
+def test_a_body_without_a_length_ends_with_the_connection(part: Part) -> None:
     exchange = part.send()
     part.receive(b"HTTP/1.1 200 OK\r\n\r\nab", b"cd", b"")
     assert (exchange.body, exchange.ended, part.owner) == (b"abcd", 1, ["closed"])

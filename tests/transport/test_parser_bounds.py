@@ -341,7 +341,7 @@ def test_events_in_any_form_and_cut_anywhere(
     assert list(parser.end()) == ([("", b"a")] if wire == b"data: a\n" else [])
 
 
-def test_the_end_completes_an_event_and_a_beginning_that_was_no_mark() -> None:
+def test_the_end_completes_an_event_and_a_partial_mark() -> None:
     parser = SSEParser()
     parser.feed(b"\xef\xbb")
     assert list(parser.end()) == []

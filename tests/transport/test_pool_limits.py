@@ -181,7 +181,7 @@ async def test_an_expiry_that_raises_is_repeated_after_a_second(
         assert state(asker) is State.CLOSED
 
 
-async def test_idle_connections_are_closed_for_a_dial_without_descriptors() -> None:
+async def test_idle_connections_make_room_for_a_dial_s_descriptor() -> None:
     async with open_rig() as rig:
         askers = await idle(rig, 10)
         rig.fail, dials = EXHAUSTED, rig.dials

@@ -103,7 +103,7 @@ def test_the_limits_of_a_tenant() -> None:
 # --- the price of a call ---
 
 
-class Told(ms.ManystreamError):
+class NoPrice(ms.ManystreamError):
     """An error of the library, whose words are shown."""
 
 
@@ -118,7 +118,7 @@ def raises(error: Exception) -> Callable[..., float]:
     ("price", "words"),
     [
         (raises(KeyError("secret")), "traffic.price: raised KeyError for p/m"),
-        (raises(Told("no table")), "traffic.price: raised Told for p/m: no table"),
+        (raises(NoPrice("no table")), "traffic.price: raised NoPrice for p/m: no table"),
         (lambda *_: -1, "traffic.price: must return a number of US dollars, at least 0, or None, not -1 (for p/m)"),
         (lambda *_: INF, "traffic.price: must return a number of US dollars, at least 0, or None, not inf (for p/m)"),
     ],

@@ -54,7 +54,7 @@ def a_cent(provider: ms.Provider, model: str, usage: ms.Usage) -> float | None:
     return sum((count or 0) * 10**place for place, count in enumerate((*kinds, usage.cache_write_tokens)))
 
 
-class Told:
+class ScriptedEngine:
     """An engine that ends the call of each line as `ends` says: by a completion, an exception, or not at all."""
 
     def __init__(self, ends: Callable[[str], object]) -> None:
@@ -91,7 +91,7 @@ async def some(*lines: object) -> AsyncGenerator[list[tuple[int, bytes]], None]:
         yield [(number, value if isinstance(value, bytes) else json.dumps(value).encode())]
 
 
-async def ran(folder: Path, engine: Told, *lines: object, **options: object) -> Batch:
+async def ran(folder: Path, engine: ScriptedEngine, *lines: object, **options: object) -> Batch:
     with Journal(folder / "a.jsonl") as journal:
         batch = Batch(cast("Engine", engine), journal, lambda named: "sim/m", **options)  # type: ignore[arg-type]
         await batch.run(some(*lines))
@@ -111,7 +111,9 @@ async def test_the_figures_of_a_batch(tmp_path: Path) -> None:
         "worse": failed(),
         "late": replace(failed(ErrorCategory.TIMEOUT), response=ms.Response(usage=ms.Usage(5, 6))),
     }
-    batch = await ran(tmp_path, Told(ends.__getitem__), *(line(text, text) for text in ends), b"{oh", {"id": "x"})
+    batch = await ran(
+        tmp_path, ScriptedEngine(ends.__getitem__), *(line(text, text) for text in ends), b"{oh", {"id": "x"}
+    )
     assert count_of(batch) == {
         "lines": 6,
         "answered": 1,
@@ -129,13 +131,13 @@ async def test_the_figures_of_a_batch(tmp_path: Path) -> None:
 
 async def test_requests_are_streamed_only_on_request(tmp_path: Path) -> None:
     for stream, asked in ((False, ["a"]), (True, ["stream", "b"])):
-        engine = Told(lambda text: completed())
+        engine = ScriptedEngine(lambda text: completed())
         await ran(tmp_path, engine, line(asked[-1], asked[-1]), stream=stream)
         assert engine.asked == asked
 
 
 async def test_at_most_a_hundred_calls_run_by_default(tmp_path: Path) -> None:
-    engine = Told(lambda text: None)
+    engine = ScriptedEngine(lambda text: None)
     with Journal(tmp_path / "a.jsonl") as journal:
         batch = Batch(cast("Engine", engine), journal, OneModel("sim/m"))
         async with trio.open_nursery() as nursery:
@@ -152,7 +154,7 @@ async def test_at_most_a_hundred_calls_run_by_default(tmp_path: Path) -> None:
 
 async def test_a_call_that_starts_after_a_stop_is_cancelled(tmp_path: Path) -> None:
     with Journal(tmp_path / "a.jsonl") as journal:
-        engine = Told(lambda text: batch.stop())
+        engine = ScriptedEngine(lambda text: batch.stop())
         batch = Batch(cast("Engine", engine), journal, OneModel("sim/m"))
         await batch.run(some(line("a", "a"), line("b", "b")))
     assert (engine.asked, engine.cancelled, batch.counters.running) == (["a"], ["a"], 0)
@@ -161,7 +163,7 @@ async def test_a_call_that_starts_after_a_stop_is_cancelled(tmp_path: Path) -> N
 async def test_a_call_cancelled_by_others_ends_the_batch(tmp_path: Path) -> None:
     ends = {"a": failed(ErrorCategory.CANCELLED, "closed"), "b": completed()}
     with pytest.raises(BatchError, match=r"^line 1 was not answered: closed$"):
-        await ran(tmp_path, Told(ends.__getitem__), line("a", "a"))
+        await ran(tmp_path, ScriptedEngine(ends.__getitem__), line("a", "a"))
     assert not (tmp_path / "a.errors.jsonl").exists()
 
 
@@ -170,12 +172,12 @@ KEY = {"http_status": 401, "category": ErrorCategory.AUTH}
 
 async def test_a_refused_key_ends_a_batch_without_answers(tmp_path: Path) -> None:
     with pytest.raises(BatchError, match=r"^the key was refused: no$"):
-        await ran(tmp_path, Told(lambda text: failed(**KEY)), line("a", "a"))  # type: ignore[arg-type]
-    later = Told(lambda text: completed() if text == "a" else failed(**KEY))  # type: ignore[arg-type]
+        await ran(tmp_path, ScriptedEngine(lambda text: failed(**KEY)), line("a", "a"))  # type: ignore[arg-type]
+    later = ScriptedEngine(lambda text: completed() if text == "a" else failed(**KEY))  # type: ignore[arg-type]
     assert (await ran(tmp_path, later, line("a", "a"), line("b", "b"), concurrency=1)).counters.failed == 1
     own = line("c", "c", extra_headers={"authorization": "x"})
     assert (await ran(tmp_path, later, own)).counters.failed == 1
-    other = Told(lambda text: failed(ErrorCategory.AUTH, http_status=403))
+    other = ScriptedEngine(lambda text: failed(ErrorCategory.AUTH, http_status=403))
     assert (await ran(tmp_path, other, line("d", "d"))).counters.failed == 1
 
 
@@ -185,7 +187,7 @@ async def test_ten_refusals_in_a_row_by_a_spent_quota_end_a_batch(
 ) -> None:
     """An answer, on the line `between`, begins the count anew."""
     spent = failed(ErrorCategory.RATE_LIMIT, "no money", retryable=False)
-    engine = Told(lambda text: completed() if text == "answer" else spent)
+    engine = ScriptedEngine(lambda text: completed() if text == "answer" else spent)
     given = [line(n, "answer" if n == between else "q", model="m") for n in range(lines + (between < lines))]
     if ends:
         with pytest.raises(BatchError, match=r"^the quota is exhausted: no money$"):
@@ -197,14 +199,14 @@ async def test_ten_refusals_in_a_row_by_a_spent_quota_end_a_batch(
 
 @pytest.mark.parametrize("members", [{"retryable": True}, {"retryable": False, "provider_code": "request_too_large"}])
 async def test_other_refusals_do_not_end_a_batch(tmp_path: Path, members: dict[str, object]) -> None:
-    engine = Told(lambda text: failed(ErrorCategory.RATE_LIMIT, **members))
+    engine = ScriptedEngine(lambda text: failed(ErrorCategory.RATE_LIMIT, **members))
     batch = await ran(tmp_path, engine, *(line(n, "q") for n in range(12)), concurrency=1)
     assert batch.counters.failures == {"rate_limit": 12}
 
 
 async def test_a_line_that_cannot_be_started_is_invalid(tmp_path: Path) -> None:
     ends: dict[str, object] = {"a": ms.InvalidRequestError("top_p", "is odd"), "b": KeyError("b"), "c": completed()}
-    batch = await ran(tmp_path, Told(ends.__getitem__), *(line(text, text) for text in ends))
+    batch = await ran(tmp_path, ScriptedEngine(ends.__getitem__), *(line(text, text) for text in ends))
     assert [record["error"] for record in records(tmp_path / "a.errors.jsonl")] == [
         {"category": "invalid_line", "message": "input line 1: top_p: is odd"},
         {"category": "invalid_line", "message": "input line 2: cannot be sent: KeyError('b')"},
@@ -216,9 +218,9 @@ async def test_a_line_that_cannot_be_started_is_invalid(tmp_path: Path) -> None:
 
 async def test_a_key_that_cannot_be_had_ends_a_batch(tmp_path: Path) -> None:
     with pytest.raises(BatchError, match=r"^api_key: none$"):
-        await ran(tmp_path, Told(lambda text: ms.InvalidRequestError("api_key", "none")), line("a", "a"))
+        await ran(tmp_path, ScriptedEngine(lambda text: ms.InvalidRequestError("api_key", "none")), line("a", "a"))
     with pytest.raises(BatchError, match=r"^line 1 could not be sent: "):
-        await ran(tmp_path, Told(lambda text: ms.TooManyCallsError("full")), line("a", "a"))
+        await ran(tmp_path, ScriptedEngine(lambda text: ms.TooManyCallsError("full")), line("a", "a"))
     assert not (tmp_path / "a.errors.jsonl").exists()
 
 
@@ -230,7 +232,7 @@ async def test_the_cost_of_answers_and_failures_is_summed(tmp_path: Path) -> Non
     unknown = replace(failed(), response=ms.Response(usage=ms.Usage(5, None)))
     ends = {"a": completed(), "b": partial, "c": unknown, "d": failed(), "e": completed(), "f": completed()}
     found = iter((COST, COST, Unpriced("first"), Unpriced("second")))
-    batch = await ran(tmp_path, Told(ends.__getitem__), *(line(text, text) for text in ends),
+    batch = await ran(tmp_path, ScriptedEngine(ends.__getitem__), *(line(text, text) for text in ends),
                       price=lambda request, response: next(found), concurrency=1)  # fmt: skip
     assert (batch.counters.cost, batch.counters.unpriced, batch.counters.unpriced_reason) == (
         {"USD": Decimal(1)}, 2, "first",
@@ -242,7 +244,7 @@ async def test_lines_that_the_budget_refuses_are_not_recorded(tmp_path: Path) ->
     ends: dict[str, object] = {"a": completed(cost=0.5), "b": refused, "c": failed(spent=0.25), "d": refused}
     budget = BatchBudget(2.0, a_cent, [provider()])
     budget.unrecorded = 0.125
-    batch = await ran(tmp_path, Told(ends.__getitem__), *(line(text, text) for text in ends), budget=budget)
+    batch = await ran(tmp_path, ScriptedEngine(ends.__getitem__), *(line(text, text) for text in ends), budget=budget)
     assert count_of(batch) == {
         "lines": 4, "answered": 1, "failed": 1, "failures": {"server": 1}, "retries": 6, "input_tokens": 10,
         "output_tokens": 25, "budget": 2.0, "spent": 0.875, "unpaid": 2,
@@ -260,7 +262,7 @@ async def test_lines_that_the_budget_refuses_are_not_recorded(tmp_path: Path) ->
 
 async def test_ten_unpaid_lines_in_a_row_end_the_intake(tmp_path: Path) -> None:
     refused = failed(ErrorCategory.BUDGET, "too much", provider_code="budget_spent")
-    engine = Told(lambda text: completed() if text == "3" else refused)
+    engine = ScriptedEngine(lambda text: completed() if text == "3" else refused)
     batch = await ran(tmp_path, engine, *(line(n, str(n)) for n in range(30)), concurrency=1,
                       budget=BatchBudget(1.0, a_cent, [provider()]))  # fmt: skip
     assert (batch.counters.unpaid, batch.counters.answered) == (14, 1)  # the next one has begun
@@ -273,6 +275,6 @@ async def test_a_batch_needs_functions(tmp_path: Path) -> None:
         for options, where in (({"choose_model": "m"}, "choose_model"), ({"price": 3}, "price")):
             given = {"choose_model": OneModel("m"), **options}
             with pytest.raises(ms.InvalidRequestError, match=f"^{where}: "):
-                Batch(cast("Engine", Told(print)), journal, **given)  # type: ignore[arg-type]
+                Batch(cast("Engine", ScriptedEngine(print)), journal, **given)  # type: ignore[arg-type]
     assert issubclass(BatchError, ms.ManystreamError)
     assert issubclass(JournalError, RuntimeError)

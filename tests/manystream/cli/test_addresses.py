@@ -45,5 +45,5 @@ def test_a_server_on_this_machine_gets_any_key(
     assert (type(provider), provider.base_url, provider.api_key) == (kind, url, key)
 
 
-def test_an_error_of_a_command_is_status_1_unless_it_says_otherwise() -> None:
+def test_an_error_of_a_command_is_status_1_by_default() -> None:
     assert (CommandError("x").status, CommandError("x", status=2).status, str(CommandError("x"))) == (1, 2, "x")

@@ -182,7 +182,7 @@ def test_blocks_of_one_kind_have_labels_and_lines_of_their_own() -> None:
     assert aside.getvalue() == "thinking: one\nthinking: two three\nthinking: \n"
 
 
-def test_a_tool_call_of_an_unstreamed_answer_cannot_control_the_terminal() -> None:
+def test_an_unstreamed_tool_call_cannot_control_the_terminal() -> None:
     aside = io.StringIO()
     response = ms.Response(content=[ms.ToolCall("id", "\x1b[2J", "{}")])
     AnswerWriter(io.StringIO(), aside).show_response(response)

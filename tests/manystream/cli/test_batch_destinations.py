@@ -76,7 +76,7 @@ def test_a_route_tries_its_models_in_order() -> None:
     assert found.routes == (Route("batch", targets),)
 
 
-def test_replicas_are_named_by_host_and_port_and_the_fastest_is_chosen() -> None:
+def test_replicas_are_named_by_address_and_the_fastest_is_chosen() -> None:
     urls = [
         "http://user:canary@h:8000/v1",
         "http://h:8000/v2",

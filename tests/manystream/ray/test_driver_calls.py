@@ -220,9 +220,7 @@ async def test_workers_lost_in_a_row_end_the_batch(answered: bool, tmp_path: Pat
 
 
 @pytest.mark.trio
-async def test_a_failure_of_one_worker_replaces_it_and_a_final_one_ends_all(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
+async def test_a_failed_worker_is_replaced_and_a_final_one_ends_all(tmp_path: Path, mock_clock: MockClock) -> None:
     def happen(cluster: ScriptedCluster) -> Events:
         if cluster.ticks == 2:
             return [reply(0, 2, answer("q1"), failure="its batch has ended")]

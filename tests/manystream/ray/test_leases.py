@@ -185,7 +185,7 @@ def request(holder: str, now: float, held: int = 0, wanted: float = ALL) -> Leas
     return LeaseRequest(holder, now - 0.5, LeaseNumber(1, held), 0.0, wanted)
 
 
-def test_a_holder_that_wants_little_gets_it_and_its_part_of_the_rest() -> None:
+def test_a_holder_that_wants_little_gets_a_part_of_the_rest() -> None:
     keeper = Keeper(100, 0.0)
     requests = [("a", 0.0, 0, 0.0), ("b", 0.5, 0, 10.0), ("a", 1.0, 1, 0.0), ("b", 1.5, 0, 10.0), ("a", 2.0, 3, 0.0)]
     found = [keeper.grant(request(*each), each[1]) for each in [*requests, ("b", 2.5, 0, 10.0)]]

@@ -1,4 +1,4 @@
-"""The knobs and the options of batches and replicas: what they are without a word, and what a wrong word is told."""
+"""The knobs and the options of batches and replicas: their defaults, and the error about a wrong word."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def test_anthropics_output_counts_as_it_is_produced() -> None:
     assert world.accepted(1, slow, dialect="anthropic") == 1
 
 
-def test_output_that_is_not_yet_produced_needs_room_for_one_token() -> None:
+def test_output_not_yet_produced_needs_room_for_one_token() -> None:
     world = World(Limit(output_tokens_per_minute=60, bucket=1))  # a bucket of one token
     short = replace(USAGE, output_tokens=1, seconds=0.0)
     assert world.accepted(2, short, dialect="anthropic") == 1

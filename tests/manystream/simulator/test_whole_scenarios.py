@@ -235,7 +235,7 @@ def test_an_error_has_only_a_status_and_a_message_by_default() -> None:
     assert str(failure) == "gone"
 
 
-def test_ids_and_signatures_are_made_of_the_identity_and_the_text() -> None:
+def test_ids_and_signatures_are_made_of_identity_and_text() -> None:
     scenario = Scenario(identity="1", model="m", thinking_pieces=("a", "b"))
     assert scenario.id("x_") == "x_136ddb1a78c95a183310f2d0"
     assert scenario.id("x_", 4, "y") == "x_bc51"

@@ -64,7 +64,7 @@ ROWS: tuple[Equivalent, ...] = (
         'kind = (block.media_type or "").partition(";")[0].strip().lower()',
         '""',
         "'x'",
-        "only image, audio and video types are told apart; neither text is one of these",
+        "only image, audio and video types are distinguished; neither text is one of these",
     ),
     Equivalent(
         "providers/openai/rate_limits.py",

@@ -173,7 +173,7 @@ def test_log_probabilities_of_deltas_and_parts() -> None:
     assert outcome.response.provider_data == {"logprobs": [7]}
 
 
-def test_what_is_kept_beside_the_content_is_in_the_order_of_its_parts() -> None:
+def test_members_beside_the_content_keep_the_order_of_its_parts() -> None:
     other: JSONObject = {"type": "x", "n": 0}
     later: JSONObject = {"type": "x", "n": 1}
     outcome = stream_of(
