@@ -73,7 +73,7 @@ async def streams(line: Line) -> None:
         await line.send("0\r\n\r\n")
 
 
-async def test_an_observer_is_given_the_call_and_its_values() -> None:
+async def test_an_observer_is_given_the_call_and_its_values(autojump_clock: trio.testing.MockClock) -> None:
     notes = Notes()
     request = hello()
     async with open_peer(streams) as peer:
@@ -123,7 +123,7 @@ async def test_the_hooks_are_the_methods_of_an_observer() -> None:
 
 
 @pytest.mark.parametrize("every", [1, "yes", None])
-async def test_every_event_must_be_true(every: object) -> None:
+async def test_every_event_must_be_true(every: object, autojump_clock: trio.testing.MockClock) -> None:
     notes = Notes()
     notes.every_event = every  # type: ignore[assignment]
     async with open_peer(streams) as peer, ms.open_engine([peer.chat], observer=notes) as engine:
@@ -131,7 +131,9 @@ async def test_every_event_must_be_true(every: object) -> None:
     assert "events_received" not in [name for name, *_ in notes.calls]
 
 
-async def test_an_observer_that_raises_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_observer_that_raises_is_named_in_the_log(
+    caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
+) -> None:
     class Broken(ms.Observer):
         def call_ended(self, call: ms.Call, completion: ms.Completion) -> None:
             raise ValueError("mine")
@@ -146,7 +148,7 @@ async def test_an_observer_that_raises_is_named_in_the_log(caplog: pytest.LogCap
 
 
 @pytest.mark.parametrize("hook", ["call_started", "attempt_started", "first_token", "events_received", "call_ended"])
-async def test_ctrl_c_in_a_hook_ends_the_engine(hook: str) -> None:
+async def test_ctrl_c_in_a_hook_ends_the_engine(hook: str, autojump_clock: trio.testing.MockClock) -> None:
     class Interrupted(Notes):
         pass
 
