@@ -12,6 +12,7 @@ from functools import partial
 
 from ..providers.errors import ProviderError, malformed
 from ..providers.events import Event
+from ..providers.request_ids import request_id_in
 from ..providers.response import Response
 from ..transport.errors import Phase, TransportError
 from ..transport.exchange import Exchange, RawHeaders
@@ -34,7 +35,6 @@ SENT = (Phase.SEND, Phase.HEAD, Phase.BODY)
 """Phases in which at least a part of the request may have been sent."""
 QUEUE, SEND, BODY = Phase.QUEUE, Phase.SEND, Phase.BODY
 """The phases of every attempt. CPython 3.11 needs a thousand instructions to find a member in its enum."""
-REQUEST_ID_HEADERS = ("x-request-id", "request-id", "x-goog-request-id", "apim-request-id", "x-ms-request-id", "cf-ray")
 
 
 class Attempt(BodyOwner):
@@ -82,8 +82,7 @@ class Attempt(BodyOwner):
     @property
     def request_id(self) -> str | None:
         """The provider's id for the request, from the response's headers."""
-        headers = self.headers
-        return next((headers[name] for name in REQUEST_ID_HEADERS if name in headers), None) if headers else None
+        return request_id_in(self.headers) if self.headers else None
 
     @property
     def reads_error(self) -> bool:

@@ -20,6 +20,7 @@ from .context_overflow import is_context_overflow
 from .errors import STATUS_CATEGORY, ErrorCategory, ProviderError, category_of_status
 from .json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, objects, string
 from .page import page_words
+from .request_ids import request_id_in
 from .retry_hints import NO_HINT, hint_ms, retry_after_ms
 
 MESSAGE_LIMIT = 1000
@@ -133,8 +134,6 @@ MESSAGE_CATEGORY: tuple[tuple[re.Pattern[str], ErrorCategory], ...] = (
     (re.compile(r"not found|does not exist|no such model"), ErrorCategory.NOT_FOUND),
 )
 """Patterns for the message of an error without a known code, type or status → category. The last resort."""
-
-REQUEST_ID_HEADERS = ("x-request-id", "request-id", "apim-request-id", "x-ms-request-id", "cf-ray")
 
 _QUOTA_WORDS = re.compile(
     r"insufficient (?:balance|credits|quota|funds)|exceeded your current quota|out of credits", re.IGNORECASE
@@ -252,7 +251,7 @@ def decode_error(status: int, headers: Mapping[str, str], body: bytes, now: floa
     hint = retry_after_ms(headers, now, status=status)
     if hint != NO_HINT:
         error.retry_after_ms = hint
-    error.request_id = next((headers[name] for name in REQUEST_ID_HEADERS if headers.get(name)), error.request_id)
+    error.request_id = request_id_in(headers) or error.request_id
     if headers.get("x-should-retry", "").strip().lower() == "false":
         # OpenAI's servers send this if they know that another attempt fails in the same way.
         error.retryable = False
@@ -325,7 +324,12 @@ def _message(facts: _Facts, http_status: int) -> str:
         return facts.message
     if facts.code:
         return facts.code
-    return f"HTTP {http_status}" if http_status else "the server reported an error without a message"
+    return no_message(http_status)
+
+
+def no_message(http_status: int) -> str:
+    """Return the message of an error that has none. The status of an error inside an answer (200) explains nothing."""
+    return f"HTTP {http_status}" if http_status >= 300 else "the server reported an error without a message"
 
 
 def _facts(value: JSON, depth: int) -> _Facts:

@@ -13,9 +13,10 @@ from typing import TypeGuard
 from ..context_overflow import is_context_overflow
 from ..dialect import Headers
 from ..error_bodies import decode_error as decode_any_error
-from ..error_bodies import error_from_object, object_of, reported_error
+from ..error_bodies import error_from_object, no_message, object_of, reported_error
 from ..errors import RETRYABLE, STATUS_CATEGORY, ErrorCategory, ProviderError, category_of_status
 from ..json_values import JSON, JSONObject, integer, mapping, string
+from ..request_ids import request_id_in
 from ..retry_hints import retry_after_ms
 
 TYPE_STATUS: dict[str, int] = {
@@ -53,8 +54,6 @@ SPENT_PHRASE = re.compile(r"specified API usage limits|credit balance is too low
 """The message of a used-up balance, or of a spending limit of the customer's own. Anthropic reports both as an
 invalid_request_error with status 400.
 """
-
-REQUEST_ID_HEADERS = ("request-id", "x-request-id")
 
 
 def error_in(reported: JSON, data: bytes) -> ProviderError:
@@ -108,7 +107,7 @@ def _error(status: int, payload: JSONObject, data: bytes, headers: Headers, now:
         provider_code=code or kind,
         retry_after_ms=retry_after_ms(headers, now, status=status) if category in RETRYABLE else -1,
         retryable=not _is_spent(code, text) and _should_retry(headers, category in RETRYABLE),
-        request_id=_request_id(headers, payload),
+        request_id=request_id_in(headers) or string(payload, "request_id"),
         body=data,
         context_overflow=is_context_overflow(category, (code, kind), text or ""),
     )
@@ -144,11 +143,4 @@ def _should_retry(headers: Headers, default: bool) -> bool:
 def _message(kind: str | None, text: str | None, status: int) -> str:
     if text:
         return f"{kind}: {text}" if kind else text
-    return kind or (f"HTTP {status}" if status else "the provider reported an error without a message")
-
-
-def _request_id(headers: Headers, payload: JSONObject) -> str | None:
-    for name in REQUEST_ID_HEADERS:
-        if headers.get(name):
-            return headers[name]
-    return string(payload, "request_id")
+    return kind or no_message(status)

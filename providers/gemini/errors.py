@@ -11,10 +11,11 @@ import re
 
 from ..context_overflow import is_context_overflow
 from ..dialect import Headers
-from ..error_bodies import ERROR, error_from_object, object_of, reported_error
+from ..error_bodies import ERROR, error_from_object, no_message, object_of, reported_error
 from ..error_bodies import decode_error as decode_any_error
 from ..errors import STATUS_CATEGORY, ErrorCategory, ProviderError, category_of_status
 from ..json_values import JSON, JSONObject, integer, mapping, objects, string
+from ..request_ids import request_id_in
 from ..retry_hints import NO_HINT, hint_ms, retry_after_ms
 
 STATUS_CODES: dict[str, int] = {
@@ -73,7 +74,7 @@ def decode_error(status: int, headers: Headers, body: bytes, now: float) -> Prov
     now: the wall clock in Unix seconds, for dates in headers.
     """
     value = object_of(body)
-    request_id = headers.get("x-goog-request-id") or headers.get("x-request-id")
+    request_id = request_id_in(headers)
     if _own_error(value) is None:
         error = decode_any_error(status, headers, body, now)
         error.request_id = request_id or error.request_id
@@ -187,7 +188,7 @@ def _category(status: int, name: str | None, reason: str | None) -> ErrorCategor
 
 def _message(error: JSONObject, name: str | None, status: int) -> str:
     text = ": ".join(part for part in (name, string(error, "message")) if part)
-    return without_secrets(text.encode("utf-8", "replace")).decode() if text else f"HTTP {status}"
+    return without_secrets(text.encode("utf-8", "replace")).decode() if text else no_message(status)
 
 
 def _retry_delay(details: list[JSONObject], message: str) -> int:

@@ -15,14 +15,6 @@ TABLES: dict[str, object] = {
     "attempt.NO_ANSWER_TYPES": ("text/html", "application/xhtml+xml", "image/", "audio/", "video/"),
     "attempt.NO_CONTENT": {204, 205},
     "attempt.SENT": ("Phase.SEND", "Phase.HEAD", "Phase.BODY"),
-    "attempt.REQUEST_ID_HEADERS": (
-        "x-request-id",
-        "request-id",
-        "x-goog-request-id",
-        "apim-request-id",
-        "x-ms-request-id",
-        "cf-ray",
-    ),
     "clocks.STATE_CLOCK": {
         "CallState.QUEUED": "Clock.QUEUE",
         "CallState.CONNECTING": "Clock.CONNECT",

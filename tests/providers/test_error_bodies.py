@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from manystream.providers.anthropic import DIALECT as ANTHROPIC
+from manystream.providers.dialect import Dialect
 from manystream.providers.error_bodies import (
     decode_error,
     error_from_object,
@@ -14,10 +16,12 @@ from manystream.providers.error_bodies import (
     reported_in_text,
 )
 from manystream.providers.errors import ErrorCategory, ProviderError
+from manystream.providers.gemini import DIALECT as GEMINI
 from manystream.providers.json_values import JSON, JSONObject
 
 NOW = 1_800_000_000.0
 BODY = b"the body"
+NO_WORDS = "the server reported an error without a message"
 
 
 def in_stream(error: JSON) -> ProviderError:
@@ -159,14 +163,14 @@ def test_the_first_member_with_a_message_counts(name: str, later: str) -> None:
 
 
 MESSAGES: list[tuple[JSON, ProviderError]] = [
-    ({}, unknown("HTTP 200")),
-    ("", unknown("HTTP 200")),
-    (7, unknown("HTTP 200")),
+    ({}, unknown(NO_WORDS)),
+    ("", unknown(NO_WORDS)),
+    (7, unknown(NO_WORDS)),
     ({"code": "c-1"}, unknown("c-1", provider_code="c-1")),
-    ({"type": "error"}, unknown("HTTP 200")),
+    ({"type": "error"}, unknown(NO_WORDS)),
     ({"loc": ["body", 0, "x"], "msg": "why"}, unknown("body.0.x: why")),
     ({"loc": "body", "msg": "why"}, unknown("why")),
-    ({"loc": ["body"]}, unknown("HTTP 200")),
+    ({"loc": ["body"]}, unknown(NO_WORDS)),
     ([{"message": "a"}, {"code": "c"}, "b"], unknown("a; b")),
     ([[], {"message": "a", "code": "second"}], unknown("a")),
     ([{"message": str(number)} for number in range(10)], unknown("0; 1; 2; 3; 4; 5; 6; 7")),
@@ -190,8 +194,11 @@ def test_the_message_of_an_error(error: JSON, expected: ProviderError) -> None:
 
 
 def test_an_error_without_any_words_names_its_status() -> None:
-    assert error_from_object({}, http_status=0, body=b"").message == "the server reported an error without a message"
-    assert error_from_object({}, http_status=1, body=b"").message == "HTTP 1"
+    assert error_from_object({}, http_status=0, body=b"").message == NO_WORDS
+    assert error_from_object({}, http_status=200, body=b"").message == NO_WORDS
+    assert error_from_object({}, http_status=299, body=b"").message == NO_WORDS
+    assert error_from_object({}, http_status=300, body=b"").message == "HTTP 300"
+    assert error_from_object({}, http_status=500, body=b"").message == "HTTP 500"
     assert error_from_object({"code": "c"}, http_status=500, body=b"").message == "c"
 
 
@@ -223,13 +230,13 @@ def texts_inside(levels: int) -> str:
 
 def test_seven_levels_of_errors_are_read() -> None:
     assert in_stream(errors_inside(6)).message == "why"
-    assert in_stream(errors_inside(7)).message == "HTTP 200"
+    assert in_stream(errors_inside(7)).message == NO_WORDS
     assert in_stream(errors_inside(6, member="raw")).message == "why"
-    assert in_stream(errors_inside(7, member="raw")).message == "HTTP 200"
+    assert in_stream(errors_inside(7, member="raw")).message == NO_WORDS
     assert in_stream([errors_inside(5)]).message == "why"
-    assert in_stream([errors_inside(6)]).message == "HTTP 200"
+    assert in_stream([errors_inside(6)]).message == NO_WORDS
     assert in_stream(texts_inside(2)).message == "why"
-    assert in_stream(texts_inside(3)).message == "HTTP 200"
+    assert in_stream(texts_inside(3)).message == NO_WORDS
     assert in_stream(errors_inside(6, '{"message": "why"}')).message == '{"message": "why"}'
 
 
@@ -419,11 +426,34 @@ def test_a_hint_in_a_header_replaces_the_one_in_the_body() -> None:
 
 
 def test_the_first_header_with_a_request_id_counts() -> None:
-    names = ["x-request-id", "request-id", "apim-request-id", "x-ms-request-id", "cf-ray"]
+    names = [
+        "request-id",
+        "x-goog-request-id",
+        "x-request-id",
+        "apim-request-id",
+        "x-ms-request-id",
+        "x-amzn-requestid",
+        "cf-ray",
+    ]
     while names:
         headers = {name: f"id of {name}" for name in reversed(names)}
         assert decode_error(500, {**headers, "other-id": "o"}, b"", NOW).request_id == f"id of {names[0]}"
         assert decode_error(500, {names.pop(0): ""}, b'{"request_id": "b"}', NOW).request_id == "b"
+
+
+@pytest.mark.parametrize(
+    ("dialect", "body"),
+    [
+        (ANTHROPIC, b'{"type": "error", "error": {"type": "api_error", "message": "m"}, "request_id": "b"}'),
+        (GEMINI, b'{"error": {"code": 500, "message": "m", "status": "INTERNAL"}}'),
+    ],
+    ids=["anthropic", "gemini"],
+)
+def test_the_other_dialects_read_the_same_headers(dialect: Dialect, body: bytes) -> None:
+    gateway = {"x-amzn-requestid": "aws", "cf-ray": "ray"}
+    assert dialect.decode_error(500, gateway, body, NOW).request_id == "aws"
+    assert dialect.decode_error(500, {**gateway, "x-request-id": "x"}, body, NOW).request_id == "x"
+    assert dialect.decode_error(500, {"x-request-id": "x", "x-goog-request-id": "g"}, body, NOW).request_id == "g"
 
 
 def test_a_request_id_inside_the_error_is_kept() -> None:

@@ -38,7 +38,6 @@ TABLES: dict[str, object] = {
         ("api key|unauthori[sz]ed|authenticat|forbidden", "ErrorCategory.AUTH"),
         ("not found|does not exist|no such model", "ErrorCategory.NOT_FOUND"),
     ),
-    "error_bodies.REQUEST_ID_HEADERS": ("x-request-id", "request-id", "apim-request-id", "x-ms-request-id", "cf-ray"),
     "error_bodies.ANSWER_MEMBERS": {
         "candidates",
         "choices",
@@ -263,6 +262,15 @@ TABLES: dict[str, object] = {
         "high": "ThinkingLevel.HIGH",
         "medium": "ThinkingLevel.MED",
     },
+    "request_ids.REQUEST_ID_HEADERS": (
+        "request-id",
+        "x-goog-request-id",
+        "x-request-id",
+        "apim-request-id",
+        "x-ms-request-id",
+        "x-amzn-requestid",
+        "cf-ray",
+    ),
     "retry_hints._DURATION": r"(?:(\d+(?:\.\d+)?)(ms|us|µs|ns|d|h|m|s))+",
     "retry_hints._UNIT_MS": {
         "d": 86400000.0,

@@ -38,7 +38,6 @@ TABLES: dict[str, object] = {
     "converter.MORE_PARTS": {"delta": {"compaction_delta"}, "block": {"mcp_tool_listing"}},
     "converter.USER_KINDS": r"search_result|container_upload|\w+_tool_result",
     "errors.GENERIC_TYPES": {"api_error", "invalid_request_error"},
-    "errors.REQUEST_ID_HEADERS": ("request-id", "x-request-id"),
     "message_writer.UNSENT_THINKING": ("thinking", "redacted_thinking"),
     "rate_limits._UNITS": {
         "requests": "Unit.REQUESTS",
