@@ -15,7 +15,7 @@ from ..cost import CURRENCY, CostExtraError, Unpriced, check_installed, price, p
 from ..providers.usage import Usage
 from .batch_targets import Destination
 from .errors import CommandError
-from .terminal import harmless, money
+from .terminal import counted, harmless, money
 
 SAMPLE = Usage(1_000, 1_000, total_tokens=2_000)
 """The tokens whose price is asked for each model before the first line is sent."""
@@ -68,8 +68,8 @@ def budget_notice(budget: BatchBudget, answers: Path) -> str:
         file = harmless(unrecorded_path(answers).name)
         parts.append(f"{dollars(budget.unrecorded)} of that is for calls whose end is not known ({file})")
     if budget.uncounted:
-        what = "answer without a known cost is" if budget.uncounted == 1 else "answers without a known cost are"
-        parts.append(f"{budget.uncounted:,} {what} not counted")
+        what = counted(budget.uncounted, "answer without a known cost is", "answers without a known cost are")
+        parts.append(f"{what} not counted")
     return f"Budget: {', and '.join(parts)} ({harmless(str(answers))})" if parts else ""
 
 
@@ -80,8 +80,7 @@ def budget_report(counters: Counters, total: int | None) -> str:
     """
     left = "the other lines are"
     if total is not None:
-        count = total - counters.ended
-        left = "1 line is" if count == 1 else f"{count:,} lines are"
+        left = counted(total - counters.ended, "line is", "lines are")
     return (
         f"The budget is spent: {left} not sent, since the largest cost of a line did not fit into the rest"
         f" ({spent_text(counters)} spent). The same command with a larger --budget goes on."

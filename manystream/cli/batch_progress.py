@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ..batch import Counters
 from .batch_budget import dollars, spent_text
-from .terminal import Paint, harmless, money
+from .terminal import Paint, counted, harmless, money
 
 LOOK_SECONDS = 0.25
 """The interval of updates, in seconds."""
@@ -197,9 +197,10 @@ def summary(counters: Counters, elapsed: float, answers: Path, errors: Path, pai
     if counters.answered_before:
         lines.append(f"{counters.answered_before:,} were answered before")
     if counters.lost:
-        lost = "worker was" if counters.lost == 1 else "workers were"
-        late = f"; {counters.late:,} late answers were dropped" if counters.late else ""
-        lines.append(f"{counters.lost:,} {lost} lost: {counters.asked_again:,} lines were given to others{late}")
+        lost = counted(counters.lost, "worker was", "workers were")
+        again = counted(counters.asked_again, "line was", "lines were")
+        late = f"; {counted(counters.late, 'late answer was', 'late answers were')} dropped" if counters.late else ""
+        lines.append(f"{lost} lost: {again} given to others{late}")
     if counters.lost_usd:
         lines.append(f"{dollars(counters.lost_usd)} that lost workers may have spent count as spent")
     if counters.failed:
@@ -208,8 +209,8 @@ def summary(counters: Counters, elapsed: float, answers: Path, errors: Path, pai
     if counters.failed_before:
         lines.append(f"{counters.failed_before:,} failed before and were skipped: --retry-failed sends them again")
     if counters.invalid:
-        what = "line is not a valid request" if counters.invalid == 1 else "lines are not valid requests"
-        lines.append(paint(f"{counters.invalid:,} {what}", "red") + f" → {shown}")
+        invalid = counted(counters.invalid, "line is not a valid request", "lines are not valid requests")
+        lines.append(paint(invalid, "red") + f" → {shown}")
     return "\n".join(lines)
 
 

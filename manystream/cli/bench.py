@@ -387,7 +387,7 @@ def _why_not(result: Result, bound: float | None) -> str:
 def _print_search(rows: list[list[str]], most: int, bound: float | None, last: Result | None) -> None:
     paint = Paint(sys.stdout)
     print("\n" + step_table(rows))
-    print(f"\n{paint(f'{most:,} streams', 'bold')} is the most whose p99 of the gaps stayed within {duration(bound)}.")
+    print(f"\nmost streams whose p99 of the gaps stayed within {duration(bound)}: {paint(f'{most:,}', 'bold')}")
     if last is not None:
         if last.first_failure:
             print(f"first failure: {harmless(last.first_failure)}")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ..bench.figures import Percentiles, Result
 from ..bench.load import Load
-from .terminal import Column, Paint, Redrawn, duration, harmless, is_terminal, text_table
+from .terminal import Column, Paint, Redrawn, counted, duration, harmless, is_terminal, text_table
 
 PLAIN_SECONDS = 2.0
 """The interval of plain lines, in seconds."""
@@ -101,9 +101,10 @@ def _measured_rows(result: Result) -> list[tuple[str, str]]:
         ]
     unit = "event" if result.stream else "call"
     cost = f"{duration(result.client_per_event)} of processor time per {unit}, {result.client_share:.0%} of one core"
+    reuses = counted(result.connections_reused, "reuse", "reuses")
     rows += [
         ("this client", f"{cost}, loop lag {duration(result.loop_lag)}"),
-        ("connections", f"{result.connections_opened:,} opened, reused {result.connections_reused:,} times"),
+        ("connections", f"{result.connections_opened:,} opened, {reuses}"),
     ]
     return rows
 

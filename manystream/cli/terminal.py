@@ -148,6 +148,11 @@ def money(amount: Decimal, currency: str) -> str:
     return f"{sign}{amount:,.{places}f}" if sign else f"{amount:,.{places}f} {currency}"
 
 
+def counted(number: int, one: str, many: str) -> str:
+    """Return a number and its noun, such as `1 line` or `2,000 lines`."""
+    return f"{number:,} {one if number == 1 else many}"
+
+
 def duration(seconds: float | None) -> str:
     """Return a time span in s, ms or µs, such as `1.25 s`, or a dash for None."""
     if seconds is None:

@@ -156,7 +156,7 @@ class View:
         phases = [f"{state} {count:,}" for state, count in (*known, *others) if isinstance(count, int)]
         version = harmless(string(snapshot, "manystream") or "?")
         return [
-            f"manystream {version}, process {integer(snapshot, 'pid')}, up {clock(_number(snapshot, 'uptime'))}",
+            f"manystream {version}, process {_process(snapshot)}, up {clock(_number(snapshot, 'uptime'))}",
             f"calls    {_total(running):,} running, {_count(snapshot, 'streams')} of them streams"
             + (f": {', '.join(phases)}" if phases else ""),
             f"rates    {_number(rates, 'events'):,.0f} events/s, {_number(rates, 'completed'):,.1f} calls ended/s,"
@@ -364,6 +364,11 @@ def _number(value: JSONObject, key: str) -> float:
 def _seconds(value: JSONObject, key: str) -> str:
     """Return a time span; a dash if it is not known."""
     return duration(_number(value, key) if value.get(key) is not None else None)
+
+
+def _process(snapshot: JSONObject) -> str:
+    process = integer(snapshot, "pid")
+    return "?" if process is None else str(process)
 
 
 def _count(value: JSONObject, key: str) -> str:

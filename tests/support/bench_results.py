@@ -58,7 +58,7 @@ events            100,000/s, 1,000,000 in 10.0 s
 whole call        p50 1.50 s, p90 2.50 s, p99 3.50 s
 output tokens     200,000/s
 this client       5 µs of processor time per event, 50% of one core, loop lag 12.5 ms
-connections       2,001 opened, reused 10,344 times
+connections       2,001 opened, 10,344 reuses
 note: one
 note: two"""
 RESULT_OBJECT = {

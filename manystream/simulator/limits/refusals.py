@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from ..json_text import JSON, JSONObject
 from ..prompt import APIError
 from .bucket import Bucket
+from .limit import DAY
 from .servers import ServerRules
 
-DAY = 86_400.0
 SHORT_DELAY = 20.0
 """Gemini's `retryDelay` for a spent day, in seconds: far too short."""
 
@@ -74,6 +74,9 @@ def _in_words(seconds: float) -> str:
     return f"{math.ceil(seconds * 1000)}ms" if seconds < 1 else f"{seconds:.3f}".rstrip("0").rstrip(".") + "s"
 
 
+_WINDOWS = {1.0: "second", 60.0: "minute", DAY: "day"}
+
+
 def _anthropic(excess: Excess, rules: ServerRules) -> APIError:
     bucket = excess.bucket
     if bucket is None:
@@ -82,7 +85,7 @@ def _anthropic(excess: Excess, rules: ServerRules) -> APIError:
     unit = bucket.dimension.replace("_", " ")
     message = (
         f"This request would exceed your organization's rate limit of {bucket.limit:,.0f} {unit} per"
-        f" {'day' if bucket.window >= DAY else 'minute'}. Please reduce the prompt length or the maximum tokens"
+        f" {_WINDOWS[bucket.window]}. Please reduce the prompt length or the maximum tokens"
         " requested, or try again later."
     )
     return APIError(429, message)

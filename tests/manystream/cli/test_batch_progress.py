@@ -295,7 +295,7 @@ def test_the_summary_of_one_of_each() -> None:
     assert summed(counters) == [
         "1 answered in 2.0 s (0.5/s), 0 tokens in, 0 out → a\ufffd.jsonl",
         "$0.00 of $1.00 of the budget",
-        "1 worker was lost: 1 lines were given to others",
+        "1 worker was lost: 1 line was given to others",
         "1 line is not a valid request → e\ufffd.jsonl",
     ]
 

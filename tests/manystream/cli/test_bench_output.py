@@ -179,7 +179,7 @@ def test_the_whole_table_of_a_search(bench: Bench, loads: Loads) -> None:
         "      1   100,000   100.0 ms  20.0 ms  10.0 ms   1.25 s         50%   12.5 ms       0  holds\n"
         "  1,000   100,000   100.0 ms        –  60.0 ms   1.25 s        100%   12.5 ms       0  holds\n"
         "  2,000   100,000   100.0 ms  20.0 ms  60.1 ms   1.25 s         50%   12.5 ms       0  p99 above 60.0 ms\n"
-        "\n1,000 streams is the most whose p99 of the gaps stayed within 60.0 ms.\nnote: one\nnote: two\n"
+        "\nmost streams whose p99 of the gaps stayed within 60.0 ms: 1,000\nnote: one\nnote: two\n"
     )
     assert [(plan.concurrency, plan.seconds, plan.ramp) for plan in loads.plans] == [
         (1, 5.0, 0.002),
@@ -196,7 +196,7 @@ def test_a_search_in_which_calls_fail_ends_with_the_reason(bench: Bench, loads: 
         HEADINGS,
         "      5   100,000   100.0 ms  20.0 ms  10.0 ms   1.25 s         50%   12.5 ms   1,234  calls failed",
         "",
-        "0 streams is the most whose p99 of the gaps stayed within 2.50 s.",
+        "most streams whose p99 of the gaps stayed within 2.50 s: 0",
         "first failure: no\ufffd",
     ]
 
@@ -227,7 +227,7 @@ def test_a_step_without_gaps_is_not_held(bench: Bench, loads: Loads) -> None:
     status, out, _ = bench(URL, "--streams", "1")
     assert status == 1
     assert out.splitlines()[3].endswith("  no gaps to measure")
-    assert out.endswith("\n0 streams is the most whose p99 of the gaps stayed within –.\n")
+    assert out.endswith("\nmost streams whose p99 of the gaps stayed within –: 0\n")
 
 
 @pytest.mark.parametrize("ended", [step(0.01, interrupted=True), KeyboardInterrupt()], ids=["in a step", "between"])
@@ -237,7 +237,7 @@ def test_an_interrupted_search_shows_its_steps(bench: Bench, loads: Loads, ended
     assert status == 130
     rows = [line.split()[-1] for line in out.splitlines()[3:-2]]
     assert rows == (["holds"] if isinstance(ended, KeyboardInterrupt) else ["holds", "interrupted"])
-    assert "1 streams is the most" in out
+    assert "most streams whose p99 of the gaps stayed within 70.0 ms: 1" in out
 
 
 def test_an_interrupted_first_step_gives_no_bound(bench: Bench, loads: Loads) -> None:
@@ -253,7 +253,7 @@ def test_a_search_on_a_terminal_has_styles(loads: Loads, terminal: Terminal, mon
     monkeypatch.setattr("sys.stdout", terminal)
     main(["bench", URL, "--streams", "1"])
     *_, most, note = terminal.getvalue().splitlines()
-    assert most == "\x1b[1m1 streams\x1b[0m is the most whose p99 of the gaps stayed within 60.0 ms."
+    assert most == "most streams whose p99 of the gaps stayed within 60.0 ms: \x1b[1m1\x1b[0m"
     assert note == "\x1b[33mnote: one\x1b[0m"
 
 

@@ -66,7 +66,7 @@ def test_the_whole_report_of_unstreamed_calls() -> None:
         "whole call     p50 1.00 s, p90 1.00 s, p99 1.00 s",
         "output tokens  the server reported none",
         "this client    100.0 ms of processor time per call, 5% of one core, loop lag 0 µs",
-        "connections    1 opened, reused 1 times",
+        "connections    1 opened, 1 reuse",
     ]
 
 

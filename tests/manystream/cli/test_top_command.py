@@ -97,6 +97,14 @@ def test_once_prints_the_page_of_the_second_snapshot(
     assert (err, naps) == ("", [0.1])
 
 
+def test_a_snapshot_without_a_process_is_shown(
+    serve: Serve, naps: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    bare = b'{"format": 1}\n'
+    assert main(["top", "--once", str(serve([bare], [bare]))]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "manystream ?, process ?, up 0:00"
+
+
 def test_json_prints_each_snapshot_with_its_rates(
     serve: Serve, naps: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -116,6 +116,7 @@ TABLES: dict[str, object] = {
         ("input_tokens", False): "input tokens per min",
         ("output_tokens", False): "output tokens per min",
     },
+    "simulator.limits.refusals._WINDOWS": {1.0: "second", 60.0: "minute", 86400.0: "day"},
     "simulator.limits.refusals._QUOTAS": {
         ("requests", False): ("generate_content_paid_tier_requests", "GenerateRequestsPerMinutePerProjectPerModel"),
         ("requests", True): ("generate_content_paid_tier_requests", "GenerateRequestsPerDayPerProjectPerModel"),
