@@ -1,7 +1,7 @@
 """The keep-alive pool: assigns connections to waiters, with caps per origin and in total.
 
-Knows origins, caps and queues. Must not know what is sent on a connection, or how a connection is dialled (the caller
-passes a function for that). Every acquire and every release is O(1). Idle connections are taken last in, first out
+Knows origins, caps and queues. Must not know what is sent on a connection, or how and in which task a connection is
+dialled (`dials.py`). Every acquire and every release is O(1). Idle connections are taken last in, first out
 (the latest is the most likely to be alive); waiters are served first in, first out.
 
 The pool never assigns a dead connection, or one with unread bytes. The loop watches idle connections and closes one
@@ -15,11 +15,11 @@ import itertools
 import logging
 import socket
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from .backend import Backend
+from .dials import Dial, Dials
 from .errors import Phase, TransportError
 from .http1 import Connection
 from .loop import Loop
@@ -29,9 +29,6 @@ from .url import Origin
 from .waiting import DIALLING, QUEUED, Host, Ticket, Waiter, report_failure
 
 logger: logging.Logger = logging.getLogger("manystream.transport.pool")
-
-Dial: TypeAlias = Callable[[Origin, Callable[[Phase], None]], Awaitable[socket.socket | TLSSocket]]
-"""A function that opens a connected non-blocking socket and reports its phases. Raises `TransportError`."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -71,17 +68,12 @@ class ConnectionWatch(Protocol):
 
 EVICTED = 8
 """The number of idle connections that are closed when a dial fails because no file descriptor is left."""
-EVICTIONS = 8
-"""The maximum number of attempts of one dial."""
 
 DEFECT_DELAY = 1.0
 """Seconds after which the expiry of idle or draining connections is repeated if it raised."""
 
 ABANDONED_KEPT = 64
 """The number of abandoned tickets from which a queue is rebuilt without them."""
-
-DIALS_PER_TURN = 16
-"""Dials begun before other tasks run. A dial runs for about 0.1 ms until it waits for the first time."""
 
 
 class Pool:
@@ -100,19 +92,16 @@ class Pool:
         watch: ConnectionWatch | None = None,
     ) -> None:
         self._watch = watch
-        self._backend = backend
         self._loop = loop
         self._timers = timers
-        self._dial_socket = dial
+        self._dials = Dials(backend, dial, self)
         self._limits = limits
         self._hosts: dict[Origin, Host] = {}
         self._host_of: dict[Connection, Host] = {}
         self._tickets: dict[Waiter, Ticket] = {}
         self._idle: OrderedDict[Connection, None] = OrderedDict()  # of all origins, oldest first
         self._starved: deque[Host] = deque()
-        self._to_dial: deque[Ticket] = deque()
         self._freed: deque[Host] = deque()  # hosts that have lost a connection, until `_fill` has processed them
-        self._dialling = False  # `_begin_dials` is running
         self._live = 0
         self._expiry: Timer | None = None
         # Bound methods, created once: otherwise the garbage collector would track three more objects per connection.
@@ -159,7 +148,7 @@ class Pool:
         if host.live < self._limits.max_per_origin:
             if self._make_room():
                 self._start_dial(host)
-                self._ensure_dial_task()
+                self._dials.begin()
             else:
                 self._starve(host)
 
@@ -176,8 +165,8 @@ class Pool:
                 host.queue = deque(each for each in host.queue if each.waiter is not None)
         elif ticket.dial is not None:
             ticket.dial.cancel()
-        elif not self._dialling:
-            self._ensure_dial_task()  # frees the place even if `acquire` raised before it started the task
+        elif not self._dials.running:
+            self._dials.begin()  # frees the place even if `acquire` raised before it started the task
 
     def _take_idle(self, host: Host) -> Connection | None:
         while host.idle:
@@ -215,7 +204,7 @@ class Pool:
     # --- opening ---
 
     def _start_dial(self, host: Host) -> None:
-        """Move the first waiter from the queue to `_to_dial`.
+        """Move the first waiter from the queue to the dials that have not begun.
 
         No step of this method can raise, so neither the waiter nor its place under the caps is lost.
         """
@@ -230,59 +219,9 @@ class Pool:
         host.live += 1
         host.dialling += 1
         self._live += 1
-        self._to_dial.append(ticket)
+        self._dials.pending.append(ticket)
 
-    def _ensure_dial_task(self) -> None:
-        """Start the task that begins the dials of `_to_dial`, unless it runs."""
-        if self._to_dial and not self._dialling:
-            self._backend.start(self._begin_dials)
-            self._dialling = True
-
-    async def _begin_dials(self) -> None:
-        """Begin the dials of `_to_dial`, a few per iteration: a thousand at once would block all streams."""
-        try:
-            while self._to_dial:
-                for _ in range(min(DIALS_PER_TURN, len(self._to_dial))):
-                    ticket = self._to_dial[0]
-                    if ticket.waiter is not None:
-                        ticket.dial = self._backend.start(self._dial, ticket)
-                    self._to_dial.popleft()
-                    if ticket.waiter is None:  # abandoned
-                        ticket.host.dialling -= 1
-                        self._free_place(ticket.host)
-                await self._backend.checkpoint()
-        except Exception:
-            logger.exception("beginning a dial raised: a defect in manystream")
-        finally:
-            self._dialling = False
-
-    async def _dial(self, ticket: Ticket) -> None:
-        """Run one dial; log and report a defect."""
-        waiter = ticket.waiter
-        try:
-            await self._run_dial(ticket)
-        except Exception as error:
-            logger.exception("a dial to %s raised: a defect in manystream", ticket.host.origin)
-            if waiter is not None:
-                waiter.on_defect(error)
-
-    async def _run_dial(self, ticket: Ticket) -> None:
-        sock: socket.socket | TLSSocket | None = None
-        failure: Exception | None = None
-        try:
-            for _ in range(EVICTIONS):
-                try:
-                    sock = await self._dial_socket(ticket.host.origin, ticket.on_phase)
-                except Exception as error:
-                    failure = error
-                if sock is not None or not isinstance(failure, TransportError) or not failure.exhausted:
-                    break
-                if not self._evict():
-                    break
-        finally:  # also after a cancellation
-            self._dial_ended(ticket, sock, failure)
-
-    def _dial_ended(self, ticket: Ticket, sock: socket.socket | TLSSocket | None, failure: Exception | None) -> None:
+    def on_dial_ended(self, ticket: Ticket, sock: socket.socket | TLSSocket | None, failure: Exception | None) -> None:
         """Assign the socket, or free the dial's place and report why there is none."""
         host = ticket.host
         host.dialling -= 1
@@ -300,6 +239,11 @@ class Pool:
                 waiter,
                 failure or TransportError("the engine was closed", phase=Phase.CONNECT, origin=str(host.origin)),
             )
+
+    def on_not_dialled(self, ticket: Ticket) -> None:
+        """Free the place of a ticket that was abandoned before its dial began."""
+        ticket.host.dialling -= 1
+        self._free_place(ticket.host)
 
     def _open(self, ticket: Ticket, sock: socket.socket | TLSSocket, waiter: Waiter | None) -> None:
         """Create a connection on the socket. Assign it to the ticket's waiter; if the waiter is None, keep it idle."""
@@ -331,7 +275,7 @@ class Pool:
             connection.close()
             waiter.on_defect(error)
 
-    def _evict(self) -> bool:
+    def evict(self) -> bool:
         """Close the oldest idle connections, to free file descriptors. Returns False if no connection is idle."""
         oldest = list(itertools.islice(self._idle, EVICTED))
         for connection in oldest:
@@ -442,7 +386,7 @@ class Pool:
                 if not host.live and not host.queue:
                     self._hosts.pop(host.origin, None)
             self._freed.popleft()
-        self._ensure_dial_task()
+        self._dials.begin()
 
     def _open_for(self, host: Host) -> None:
         if host.live >= self._limits.max_per_origin or self._live >= self._limits.max_connections:
@@ -481,7 +425,7 @@ class Pool:
     def drop(self) -> None:
         """Close all connections of an event loop that has ended. No dial is cancelled: its task has ended, too."""
         self._closed = True
-        self._to_dial.clear()
+        self._dials.drop()
         self._tickets.clear()
         for connection in list(self._host_of):
             connection.close()

@@ -9,6 +9,7 @@ import trio
 import trio.testing
 
 from manystream.transport.connection_state import State
+from manystream.transport.dials import Dials
 from manystream.transport.errors import Phase, TransportError
 from manystream.transport.http1 import Connection
 from manystream.transport.pool import PoolLimits
@@ -349,7 +350,7 @@ async def test_a_defect_of_a_dial_is_logged_and_reported(
         raise defect
 
     async with open_rig() as rig:
-        monkeypatch.setattr(rig.pool, "_run_dial", fail)
+        monkeypatch.setattr(Dials, "_run", fail)
         asker = rig.ask()
         await rig.settle()
         assert (asker.defect, asker.error) == (defect, None)

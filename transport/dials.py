@@ -1,0 +1,117 @@
+"""The tasks that dial: each opens a socket for one ticket of the connection pool.
+
+Knows tasks and how many begin at once. Must not know caps, queues or connections: it passes each ticket and its socket
+back to the pool, which also frees file descriptors when a dial finds none left.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeAlias
+
+from .backend import Backend
+from .errors import Phase, TransportError
+from .tls_socket import TLSSocket
+from .url import Origin
+from .waiting import Ticket
+
+logger: logging.Logger = logging.getLogger("manystream.transport.pool")
+
+Dial: TypeAlias = Callable[[Origin, Callable[[Phase], None]], Awaitable[socket.socket | TLSSocket]]
+"""A function that opens a connected non-blocking socket and reports its phases. Raises `TransportError`."""
+
+EVICTIONS = 8
+"""The maximum number of attempts of one dial."""
+
+DIALS_PER_TURN = 16
+"""Dials begun before other tasks run. A dial runs for about 0.1 ms until it waits for the first time."""
+
+
+class DialOwner(Protocol):
+    """The receiver of the outcomes of dials: the pool."""
+
+    def on_dial_ended(self, ticket: Ticket, sock: socket.socket | TLSSocket | None, failure: Exception | None) -> None:
+        """Receive the socket that a dial has opened, or the reason why there is none. Called once for each dial."""
+        ...
+
+    def on_not_dialled(self, ticket: Ticket) -> None:
+        """Receive a ticket that was abandoned before its dial began."""
+        ...
+
+    def evict(self) -> bool:
+        """Free file descriptors for a dial that found none left. Returns False if there is none to free."""
+        ...
+
+
+class Dials:
+    """The dials of one pool: those that run, and those that have not begun.
+
+    pending: the tickets whose dials have not begun. The pool appends to it, and then calls `begin`. A method of this
+        class that appends could raise a `RecursionError`, and the ticket would be lost.
+    running: the task that begins dials runs. It also removes the abandoned tickets that have not begun.
+    """
+
+    __slots__ = ("_backend", "_owner", "_socket", "pending", "running")
+
+    def __init__(self, backend: Backend, dial: Dial, owner: DialOwner) -> None:
+        self._backend = backend
+        self._socket = dial
+        self._owner = owner
+        self.pending: deque[Ticket] = deque()
+        self.running: bool = False
+
+    def begin(self) -> None:
+        """Start the task that begins the dials, unless it runs or there is no dial to begin."""
+        if self.pending and not self.running:
+            self._backend.start(self._begin)
+            self.running = True
+
+    def drop(self) -> None:
+        """Forget the dials that have not begun."""
+        self.pending.clear()
+
+    async def _begin(self) -> None:
+        """Begin the dials, a few per iteration: a thousand at once would block all streams."""
+        try:
+            while self.pending:
+                for _ in range(min(DIALS_PER_TURN, len(self.pending))):
+                    ticket = self.pending[0]
+                    if ticket.waiter is not None:
+                        ticket.dial = self._backend.start(self._dial, ticket)
+                    self.pending.popleft()
+                    if ticket.waiter is None:  # abandoned
+                        self._owner.on_not_dialled(ticket)
+                await self._backend.checkpoint()
+        except Exception:
+            logger.exception("beginning a dial raised: a defect in manystream")
+        finally:
+            self.running = False
+
+    async def _dial(self, ticket: Ticket) -> None:
+        """Run one dial; log and report a defect."""
+        waiter = ticket.waiter
+        try:
+            await self._run(ticket)
+        except Exception as error:
+            logger.exception("a dial to %s raised: a defect in manystream", ticket.host.origin)
+            if waiter is not None:
+                waiter.on_defect(error)
+
+    async def _run(self, ticket: Ticket) -> None:
+        sock: socket.socket | TLSSocket | None = None
+        failure: Exception | None = None
+        try:
+            for _ in range(EVICTIONS):
+                try:
+                    sock = await self._socket(ticket.host.origin, ticket.on_phase)
+                except Exception as error:
+                    failure = error
+                if sock is not None or not isinstance(failure, TransportError) or not failure.exhausted:
+                    break
+                if not self._owner.evict():
+                    break
+        finally:  # also after a cancellation
+            self._owner.on_dial_ended(ticket, sock, failure)
