@@ -1,6 +1,6 @@
-"""Files that hold prompts or answers: a new one can be read by its owner alone, and is never somebody else's file.
+"""Files that hold prompts or answers. Only the owner can read a new file, and an existing file is never written to.
 
-Knows the operating system's flags. Must not know what is written.
+Knows the operating system's flags. Must not know the content of the files.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ import tempfile
 from pathlib import Path
 
 MODE = 0o600
-"""What a new file may be used for: its owner reads and writes it. The umask can only take from this."""
+"""The mode of a new file: its owner reads and writes it. The umask can only remove permissions."""
 
 _NEW = os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 
 
 def open_new(path: str | os.PathLike[str]) -> int:
-    """A descriptor for writing a file that was not there. Raises `FileExistsError` for whatever is there, a link that
-    leads nowhere included, and `OSError`."""
+    """Create a file and return a descriptor for writing it.
+
+    Raises `FileExistsError` if the name exists, also as a link that leads nowhere. Raises `OSError`.
+    """
     try:
         return os.open(path, os.O_WRONLY | _NEW, MODE)
     except FileExistsError:
@@ -28,8 +30,11 @@ def open_new(path: str | os.PathLike[str]) -> int:
 
 
 def open_replacement(path: str | os.PathLike[str]) -> int:
-    """A descriptor for writing a new file that takes the name at once. What had the name before stays as it is: a
-    link's target, a file with other names, a file that another program has open. Raises `OSError`."""
+    """Create a file that takes the name at once, and return a descriptor for writing it.
+
+    The file that had the name before keeps its content: the target of a link, a file with other names, a file that
+    another program has open. Raises `OSError`.
+    """
     target = Path(path)
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
@@ -43,6 +48,6 @@ def open_replacement(path: str | os.PathLike[str]) -> int:
 
 
 def create_missing(path: str | os.PathLike[str]) -> None:
-    """Make an empty file where there is none, at the end of a link that leads nowhere as well. Raises `OSError`."""
+    """Create an empty file if there is none, also at the end of a link that leads nowhere. Raises `OSError`."""
     with contextlib.suppress(FileExistsError):
         os.close(os.open(os.path.realpath(path), os.O_WRONLY | _NEW, MODE))

@@ -214,10 +214,20 @@ async def test_an_old_authority_is_refused_with_a_hint_unless_lenient() -> None:
             assert await echoes(secured)
 
 
-def test_only_lenient_removes_the_strict_rules_that_python_sets() -> None:
-    by_default = ssl.create_default_context().verify_flags & ssl.VERIFY_X509_STRICT
-    assert make_context(TLSConfig()).verify_flags & ssl.VERIFY_X509_STRICT == by_default
-    lenient = make_context(TLSConfig(lenient=True))
+@pytest.mark.parametrize("by_default", [ssl.VERIFY_X509_STRICT, ssl.VerifyFlags(0)], ids=["3.13", "3.12"])
+def test_only_lenient_removes_the_strict_rules_that_python_sets(
+    monkeypatch: pytest.MonkeyPatch, by_default: ssl.VerifyFlags
+) -> None:
+    create = ssl.create_default_context
+
+    def create_default_context(*, cafile: str | None, cadata: str | None) -> ssl.SSLContext:
+        context = create(cafile=cafile, cadata=cadata)
+        context.verify_flags = context.verify_flags & ~ssl.VERIFY_X509_STRICT | by_default
+        return context
+
+    monkeypatch.setattr(ssl, "create_default_context", create_default_context)
+    assert make_context.__wrapped__(TLSConfig()).verify_flags & ssl.VERIFY_X509_STRICT == by_default
+    lenient = make_context.__wrapped__(TLSConfig(lenient=True))
     assert not lenient.verify_flags & ssl.VERIFY_X509_STRICT
     assert lenient.verify_mode is ssl.CERT_REQUIRED
     assert lenient.check_hostname
