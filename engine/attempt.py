@@ -198,7 +198,8 @@ class Attempt(BodyOwner):
 
     def kept_bytes(self) -> int:
         """Return the number of received bytes that are kept."""
-        return self._body.kept_bytes() if self._body is not None else 0
+        assert self._body is not None  # it has reported received bytes
+        return self._body.kept_bytes()
 
     def give_way(self) -> None:
         """Fail at the next tick, because the buffered responses of all calls are too large and this one is the largest.

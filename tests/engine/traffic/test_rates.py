@@ -14,6 +14,7 @@ import manystream as ms
 from tests.support.peers import open_peer
 
 from .limited import Limited
+from .targets import Server, ask, open_targets
 
 MESSAGES = [ms.Message.user("hello")]
 MINUTE = ms.RateLimit(requests_per_minute=60)
@@ -199,6 +200,22 @@ async def test_without_adapting_only_hints_are_followed(autojump_clock: trio.tes
         scope = engine.statistics().traffic.scopes["chat/m"]
     assert (scope.reported, scope.learned, scope.window) == ({}, {}, 0)
     assert trio.current_time() - started >= 3
+
+
+@pytest.mark.trio
+async def test_an_urgent_call_that_fits_goes_before_one_that_waits(autojump_clock: trio.testing.MockClock) -> None:
+    """The limit has room for the small urgent call when it is started. The large call waits for some 20 s more."""
+    server = Server("one", seconds=0.5)
+    rates = {"one/m": ms.RateLimit(output_tokens_per_minute=600)}
+    async with open_targets(server, rates=rates) as engine:
+        began = trio.current_time()
+        for tokens, priority in ((500, ms.Priority.NORMAL), (400, ms.Priority.NORMAL), (50, ms.Priority.INTERACTIVE)):
+            request = ask("one/m", max_output_tokens=tokens, priority=priority)
+            engine.start_request(request)
+            await trio.testing.wait_all_tasks_blocked()
+        await trio.sleep(0.1)
+        assert len(server.at) == 2
+        assert trio.current_time() - began < 1
 
 
 @pytest.mark.trio

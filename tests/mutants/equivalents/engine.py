@@ -131,4 +131,12 @@ ROWS: tuple[Equivalent, ...] = (
         "'.mx'",
         "the folder lives for a moment, and nobody is given its name",
     ),
+    Equivalent(
+        "engine/prepare.py",
+        "_checked_headers",
+        '("headers", [("User-Agent", USER_AGENT)]),',
+        '"headers"',
+        "'headersx'",
+        "the name stands in the error of a wrong value, and the library's own value is right",
+    ),
 )

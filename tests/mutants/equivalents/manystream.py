@@ -46,4 +46,13 @@ ROWS: tuple[Equivalent, ...] = (
         "1025",
         "the size of a read: the lines are the same",
     ),
+    Equivalent(
+        "manystream/batch/source.py",
+        "_some_lines",
+        "line = file.readline(LONGEST_LINE + 1)",
+        "1",
+        "2",
+        "one byte too many is enough to know that a line is too long; the rest is dropped",
+        column=36,
+    ),
 )
