@@ -118,6 +118,22 @@ def test_parallel_calls_that_share_an_index_are_separate() -> None:
     assert [c.id for c in answer.response.tool_calls] == ["call_1", "call_2"]
 
 
+@pytest.mark.parametrize(
+    ("second", "expected"),
+    [
+        (call("fc_2", "call_1"), []),
+        (call("fc_2", "call_2"), [("call_2", '{"n":1}')]),
+        (call("fc_1", "call_1", '{"n":2}'), [("call_1_2", '{"n":2}')]),
+        (call("fc_2", "call_2", '{"n":2}'), [("call_2", '{"n":2}')]),
+    ],
+    ids=["another item id", "another call id", "other arguments", "another call"],
+)
+def test_a_whole_call_at_the_index_of_a_whole_one(second: JSONObject, expected: list[tuple[str, str]]) -> None:
+    first = call("fc_1", "call_1")
+    calls = outcome_of(added(0, first), done(0, first), done(0, second)).response.tool_calls
+    assert [(c.id, c.arguments) for c in calls] == [("call_1", '{"n":1}'), *expected]
+
+
 def test_repeated_reasoning_and_searches_are_read_once() -> None:
     def thought(id: str, encrypted: str) -> JSONObject:
         summary: list[JSON] = [{"type": "summary_text", "text": "Hm."}]
