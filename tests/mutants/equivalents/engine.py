@@ -139,4 +139,12 @@ ROWS: tuple[Equivalent, ...] = (
         "'headersx'",
         "the name stands in the error of a wrong value, and the library's own value is right",
     ),
+    Equivalent(
+        "engine/body/stream.py",
+        "StreamBody._ended",
+        "if len(before) > STEP_EVENTS:",
+        ">",
+        ">=",
+        "exactly `STEP_EVENTS` events are one step, which is delivered at once in both cases",
+    ),
 )
