@@ -38,14 +38,16 @@ class CallInProgress:
     call: the call in the answer.
     given: the arguments of its start event, used if no delta follows.
     stopped: whether its stop event has come.
+    beside: the block of text or thinking that a server sent inside the call; None before.
     """
 
-    __slots__ = ("call", "given", "stopped")
+    __slots__ = ("beside", "call", "given", "stopped")
 
     def __init__(self, call: ToolCallInProgress, given: str) -> None:
         self.call: ToolCallInProgress = call
         self.given: str = given
         self.stopped: bool = False
+        self.beside: Opened | None = None
 
     def settle(self) -> list[Event]:
         """End the arguments. Returns the event for those of the start event, if none were streamed."""

@@ -36,6 +36,10 @@ WITH_BLOCKS = frozenset({"message_start", "content_block_start"})
 WITHOUT_NUMBERS = frozenset({"text", "thinking", "redacted_thinking"})
 """Types of blocks that contain no numbers."""
 
+NO_TEXT_TO_CITE = "the answer has a citation in a block that is no text; it was dropped"
+NO_THINKING_TO_SIGN = "the answer has a signature in a block that is no thinking; it was dropped"
+"""Warnings about deltas that have no place."""
+
 DONE_MARK = b"[DONE]"
 """The marker of Chat Completions. Servers that implement both formats also send it here."""
 
@@ -201,39 +205,23 @@ class MessagesStream(StreamMachine):
         return ()
 
     def text_delta(self, index: int, delta: JSONObject) -> Sequence[Event]:
-        """Append text that did not match the template: empty text, an event without index, or a block without start."""
+        """Append text that did not match the template."""
         text = _text(delta, "text")
-        if not text:
-            return ()
-        block = self.opened.get(index)
-        if isinstance(block, TextInProgress):
-            return (block.delta(text),)
-        if block is not None:
-            return ()
-        events = self._begin()
-        self._open(index, {"type": "text", "text": text}, events)
-        return events
+        return self._append(index, TextInProgress, "text", text) if text else ()
 
     def citations_delta(self, index: int, delta: JSONObject) -> Sequence[Event]:
         """Add a citation to a text block."""
         block, citation = self.opened.get(index), delta.get("citation")
         if isinstance(block, TextInProgress) and type(citation) is dict:
             block.cite((citation,))
+        elif citation is not None:
+            self.answer.warn(NO_TEXT_TO_CITE)
         return ()
 
     def thinking_delta(self, index: int, delta: JSONObject) -> Sequence[Event]:
         """Append thinking that did not match the template."""
         text = _text(delta, "thinking")
-        if not text:
-            return ()
-        block = self.opened.get(index)
-        if isinstance(block, ThinkingInProgress):
-            return (block.delta(text),)
-        if block is not None:
-            return ()
-        events = self._begin()
-        self._open(index, {"type": "thinking", "thinking": text}, events)
-        return events
+        return self._append(index, ThinkingInProgress, "thinking", text) if text else ()
 
     def signature_delta(self, index: int, delta: JSONObject) -> Sequence[Event]:
         """Append to the signature of a thinking block."""
@@ -241,12 +229,45 @@ class MessagesStream(StreamMachine):
         if isinstance(block, ThinkingInProgress) and signature:
             block.signature_pieces.append(signature)
             block.state = self.reader.tag
+        elif signature:
+            self.answer.warn(NO_THINKING_TO_SIGN)
         return ()
 
     def input_json_delta(self, index: int, delta: JSONObject) -> Sequence[Event]:
-        """Append arguments to a tool call."""
+        """Append arguments to a tool call. Raises `MalformedJSONError` if no call can have them: a call without a part
+        of its arguments must not be executed. An event by itself, outside a stream, has no call.
+        """
         block, text = self.opened.get(index), _text(delta, "partial_json")
-        return block.call.delta(text) if isinstance(block, CallInProgress) and not block.call.done else ()
+        if not text or not self.started:
+            return ()
+        if not isinstance(block, CallInProgress):
+            raise MalformedJSONError(f"arguments for content block {index}, which is no tool call,")
+        if block.call.done:
+            raise MalformedJSONError(f"arguments for tool call {block.call.id!r}, which has ended,")
+        return block.call.delta(text)
+
+    def _append(
+        self, index: int, kind: type[TextInProgress | ThinkingInProgress], name: str, text: str
+    ) -> Sequence[Event]:
+        """Append text to the block at an index. If no block of its kind is there, it begins one.
+
+        Gateways send thinking in a block that began as text, and text in the block of a tool call, which stays open.
+
+        kind: the class of the block.
+        name: its type, which is also the member with its text.
+        """
+        block = self.opened.get(index)
+        call = block if isinstance(block, CallInProgress) else None
+        found = block if call is None else call.beside
+        if isinstance(found, kind):
+            return (found.delta(text),)
+        events = self._begin()
+        wire: JSONObject = {"type": name, name: text}
+        if call is None:
+            self._open(index, wire, events)
+        else:
+            call.beside = self.reader.open(wire, events)
+        return events
 
     def _begin(self) -> list[Event]:
         """Return the start event, if it was not returned yet: a server may omit `message_start`."""
@@ -283,17 +304,24 @@ class MessagesStream(StreamMachine):
         events: list[Event] = []
         stopped, self.stopped = self.stopped, None
         for block in stopped or ():
-            cut = last_is_cut and block.call is self.answer.blocks[-1]
+            cut = last_is_cut and self._is_last(block)
             events.extend(block.call.finish(complete=not cut))
         return events
 
+    def _is_last(self, block: CallInProgress) -> bool:
+        """Return whether a call is the last block of the stream so far. Text that came inside the call is behind it."""
+        last = self.answer.blocks[-1]
+        return last is block.call or last is block.beside
+
     def _finish(self) -> Sequence[Event]:
         """End the message. Returns the last events."""
-        events = self._begin()
+        events, reason = self._begin(), finish_reason(self.stop_reason)
         for block in self.opened.values():
             if isinstance(block, CallInProgress):
                 events.extend(block.settle())
-        events.extend(self.answer.done(finish_reason(self.stop_reason), self.stop_reason))
+                if reason in CUT_SHORT and self._is_last(block):
+                    events.extend(block.call.finish(complete=False))
+        events.extend(self.answer.done(reason, self.stop_reason))
         self.ended = True
         return events
 

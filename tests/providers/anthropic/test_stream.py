@@ -158,7 +158,7 @@ def test_a_delta_for_a_block_that_never_began_begins_it() -> None:
         + sse({"type": "content_block_delta", "index": 4, "delta": {"type": "thinking_delta", "thinking": "hm"}})
         + sse({"type": "content_block_delta", "index": 5, "delta": {"type": "text_delta", "text": "a"}})
         + sse({"type": "content_block_delta", "index": 5, "delta": {"type": "text_delta", "text": "b"}})
-        + sse({"type": "content_block_delta", "index": 6, "delta": {"type": "input_json_delta", "partial_json": "{"}})
+        + sse({"type": "content_block_delta", "index": 6, "delta": {"type": "input_json_delta", "partial_json": ""}})
         + sse({"type": "content_block_stop", "index": 9})
         + finish()
         + STOP
@@ -166,12 +166,16 @@ def test_a_delta_for_a_block_that_never_began_begins_it() -> None:
     assert run(wire).response.content == [Thinking("hm", state=ProviderState("anthropic", {})), Text("ab")]
 
 
-def test_a_delta_after_its_blocks_end_is_tolerated() -> None:
+def test_text_after_its_blocks_end_belongs_to_it() -> None:
     late = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "b"}}
     assert run(START + text(0, "a") + sse(late) + finish() + STOP).response.text == "ab"
+
+
+def test_arguments_after_their_calls_end_are_an_error() -> None:
     late = {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": "x"}}
     outcome = run(START + call(0, "{}") + text(1, "a") + sse(late) + finish("tool_use") + STOP)
     assert outcome.response.tool_calls[0].arguments == "{}"
+    assert outcome.error is not None
 
 
 def test_a_delta_without_an_index_belongs_to_the_latest_block() -> None:
@@ -185,7 +189,7 @@ def test_a_server_may_leave_out_every_index() -> None:
     assert run(wire.replace('"index": 0, ', "").replace('"index": 1, ', "")).events == run(wire).events
 
 
-def test_deltas_of_the_wrong_kind_for_their_block_are_tolerated() -> None:
+def test_deltas_of_the_wrong_kind_leave_their_block_alone() -> None:
     deltas: list[dict[str, object]] = [
         {"type": "text_delta", "text": "x"},
         {"type": "thinking_delta", "thinking": "x"},
@@ -193,7 +197,9 @@ def test_deltas_of_the_wrong_kind_for_their_block_are_tolerated() -> None:
         {"type": "citations_delta", "citation": {}},
     ]
     wire = START + block(0, {"type": "tool_use", "id": "t", "name": "look", "input": {}}, *deltas)
-    assert run(wire + finish("tool_use") + STOP).response.content == [ToolCall("t", "look", "{}")]
+    response = run(wire + finish("tool_use") + STOP).response
+    assert response.tool_calls == [ToolCall("t", "look", "{}")]
+    assert (response.text, response.thinking, len(response.warnings)) == ("x", "x", 2)
 
 
 def test_a_fallback_block_changes_the_answers_model() -> None:
