@@ -70,6 +70,7 @@ class MessageItem:
 
     before: the message directly before this one, or None. A server may send it again under another id.
     done: whether the whole item was read.
+    id: the item's id; empty until it is known.
     phase: the item's `phase`, which is sent back, or None.
     texts: position of a content part → the index of its block in the answer. The garbage collector does not track a
         dict of numbers.
@@ -78,9 +79,10 @@ class MessageItem:
     others: position of a content part of an unknown type → the part.
     """
 
-    __slots__ = ("answer", "before", "done", "kind", "logprobs", "name", "others", "phase", "refusals", "texts")
+    __slots__ = ("answer", "before", "done", "id", "kind", "logprobs", "name", "others", "phase", "refusals", "texts")
 
     def __init__(self, answer: Accumulator, name: str, before: MessageItem | None = None) -> None:
+        self.id: str = ""
         self.answer: Accumulator = answer
         self.before: MessageItem | None = before
         self.name: str = name
@@ -123,19 +125,17 @@ class MessageItem:
         self.phase = string(item, "phase") or self.phase
         for place in self.texts:
             self._mark(self.text(place))
-        content = item.get("content")
-        parts: list[JSON] = items(item, CONTENT)
-        if type(content) is str or type(content) is dict:
-            # A few servers send the text itself, or in JSON mode the object, instead of the list of parts.
-            is_part = type(content) is dict and string(content, "type") in TEXT_PARTS
-            whole: JSONObject = {"type": "output_text", "text": content}
-            parts = [content if is_part else whole]
+        parts = _parts_of(item)
         self.answer.count.check_parts(len(parts))
         events: list[Event] = []
         for place, part in enumerate(parts):
             if type(part) is dict:
                 events.extend(self.take_part(place, part))
         return events
+
+    def said(self) -> str:
+        """Return the text so far, of all parts."""
+        return "".join(piece for place in sorted(self.texts) for piece in self.text(place).pieces)
 
     def take_part(self, place: int, part: JSONObject) -> Sequence[Event]:
         """Read a whole content part. Returns events for what was not delivered before."""
@@ -180,19 +180,42 @@ class MessageItem:
             block.state = ProviderState(self.name, {"phase": self.phase})
 
 
+def _parts_of(message: JSONObject) -> list[JSON]:
+    """Return the content parts of a whole message."""
+    content = message.get(CONTENT)
+    if type(content) is not str and type(content) is not dict:
+        return items(message, CONTENT)
+    # A few servers send the text itself, or in JSON mode the object, instead of the list of parts.
+    is_part = type(content) is dict and string(content, "type") in TEXT_PARTS
+    whole: JSONObject = {"type": "output_text", "text": content}
+    return [content if is_part else whole]
+
+
+def text_of(item: JSONObject) -> str:
+    """Return the text of a whole message, or the visible text of whole reasoning; empty for any other item."""
+    kind = string(item, "type")
+    if kind == "reasoning":
+        return visible_reasoning(item)
+    parts = _parts_of(item) if kind == "message" else ()
+    texts = [part.get("text") for part in parts if type(part) is dict and string(part, "type") in TEXT_PARTS]
+    return "".join(_text_of(text, "the text of a part") for text in texts)
+
+
 class ReasoningItem:
     """Reasoning: one block, even if none of it is visible, because the next request needs the item.
 
     done: whether the whole item was read.
+    id: the item's id; empty until it is known.
     source: the place whose text is delivered, `summary` or `content`; empty before the first text.
     """
 
-    __slots__ = ("answer", "block", "done", "kind", "name", "source")
+    __slots__ = ("answer", "block", "done", "id", "kind", "name", "source")
 
     def __init__(self, answer: Accumulator, name: str) -> None:
         self.answer: Accumulator = answer
         self.name: str = name
         self.kind: str = "reasoning"
+        self.id: str = ""
         self.done: bool = False
         self.source: str = ""
         self.block: ThinkingInProgress = answer.thinking()
@@ -202,6 +225,10 @@ class ReasoningItem:
         """Append visible reasoning. Only the place whose text comes first is delivered."""
         self.source = self.source or source
         return (self.block.delta(text),) if source == self.source else ()
+
+    def said(self) -> str:
+        """Return the visible text so far."""
+        return "".join(self.block.pieces)
 
     def open(self, item: JSONObject) -> Sequence[Event]:
         """Begin the item. Its `encrypted_content` is not complete yet, so it is not kept as state."""
@@ -263,17 +290,19 @@ class CallItem:
     """A call of a function or of a custom tool that the caller executes.
 
     done: whether the whole item was read.
+    id: the item's id; empty until it is known.
     opening: the arguments at the item's beginning, used if none follow.
     status: the whole item's status, or None.
     """
 
-    __slots__ = ("answer", "block", "done", "kind", "make_id", "name", "opening", "status")
+    __slots__ = ("answer", "block", "done", "id", "kind", "make_id", "name", "opening", "status")
 
     def __init__(self, answer: Accumulator, name: str, kind: str, make_id: MakeId) -> None:
         self.answer: Accumulator = answer
         self.name: str = name
         self.kind: str = kind
         self.make_id: MakeId = make_id
+        self.id: str = ""
         self.done: bool = False
         self.opening: str = ""
         self.status: str | None = None
@@ -347,13 +376,18 @@ def arguments_of(kind: str, item: JSONObject) -> str:
 
 
 class ProviderItem:
-    """Any other item, kept as received: server-side tools, compactions, unknown types."""
+    """Any other item, kept as received: server-side tools, compactions, unknown types.
 
-    __slots__ = ("block", "done", "kind", "name")
+    done: whether the whole item was read.
+    id: the item's id; empty until it is known.
+    """
+
+    __slots__ = ("block", "done", "id", "kind", "name")
 
     def __init__(self, answer: Accumulator, name: str, item: JSONObject) -> None:
         self.name: str = name
         self.kind: str = string(item, "type") or ""
+        self.id: str = ""
         self.done: bool = False
         self.block: Placed = answer.place(ProviderBlock(name, item))
 

@@ -1,8 +1,11 @@
 """Finds the item of one answer that an event is about.
 
 `output_index` is the key. Item ids are not: some servers give an item a new id in every event, and some send a whole
-item again under another id. A few servers have index 0 for everything. There, a new item takes the index over, and
-events belong to the latest item. Knows how items are matched, and how their content is compared. Must not know other
+item again under another id. A few servers have index 0 for everything, or no index. There, a new item takes the index
+over, and an event belongs to the item with its `item_id`, or to the latest item if none has that id.
+
+The final response may leave out items or reorder them. So its items are matched by id first, then by content, and by
+position last. Knows how items are matched, and how their content is compared. Must not know other
 details of their content.
 """
 
@@ -24,6 +27,7 @@ from .items import (
     ProviderItem,
     ReasoningItem,
     arguments_of,
+    text_of,
     visible_reasoning,
 )
 
@@ -37,9 +41,21 @@ class Output:
         a dict of numbers.
     name: the provider's `maker`, the tag on everything that is sent back to it.
     is_history: whether the items come from a caller's history. There, two equal adjacent messages are two messages.
+    shared: item id → its place in `items`; None until a second item has an output index of an earlier one.
     """
 
-    __slots__ = ("answer", "audio", "custom_tools", "is_history", "items", "make_id", "name", "open_calls", "places")
+    __slots__ = (
+        "answer",
+        "audio",
+        "custom_tools",
+        "is_history",
+        "items",
+        "make_id",
+        "name",
+        "open_calls",
+        "places",
+        "shared",
+    )
 
     def __init__(self, answer: Accumulator, name: str, make_id: MakeId, *, is_history: bool = False) -> None:
         self.answer: Accumulator = answer
@@ -49,6 +65,7 @@ class Output:
         self.custom_tools: CustomTools | None = None  # until a response repeats the request's tools
         self.items: list[Item] = []
         self.places: dict[int, int] = {}
+        self.shared: dict[str, int] | None = None
         self.open_calls: dict[str, CallItem] = {}  # by call id, because another item may take over the index of a call
         self.audio: dict[str, list[str]] = {}  # sound, which belongs to no item: pieces of `data` and `transcript`
 
@@ -61,6 +78,7 @@ class Output:
     def open(self, index: int, item: JSONObject) -> Sequence[Event]:
         """Begin an item at an index. Returns its events."""
         slot = self._begun(index, item)
+        slot.id = string(item, "id") or slot.id
         events = slot.open(item)
         if isinstance(slot, CallItem) and slot.block.started:
             self.open_calls[slot.block.id] = slot
@@ -70,9 +88,10 @@ class Output:
         """Read a whole item. Returns events for what was not delivered before."""
         slot: Item | None = self.open_calls.pop(string(item, "call_id") or "", None)
         if slot is None:
-            slot = self._at(index)
+            slot = self._at(index, string(item, "id"))
             if slot is None or not comes_again(slot, item):
                 slot = self._begun(index, item)
+        slot.id = string(item, "id") or slot.id
         return slot.take(item)
 
     def take_all(self, output: list[JSON], events: list[Event]) -> None:
@@ -82,12 +101,11 @@ class Output:
         """
         self.answer.count.check_items(len(output))
         waiting = _Waiting(self.items)
-        for index, item in enumerate(output):
-            if type(item) is not dict:
-                continue
-            slot = waiting.take(self._at(index), item)
-            if slot is None:
-                slot = self._new(item)
+        whole = [(self._at(index), item) for index, item in enumerate(output) if type(item) is dict]
+        # Ids are compared first, so that an item without a known id does not take another one's place.
+        known = [waiting.take_named(at_index, item) for at_index, item in whole]
+        for (at_index, item), slot in zip(whole, known, strict=True):
+            slot = slot or waiting.take(at_index, item) or self._new(item)
             events.extend(slot.take(item))
 
     def cut_short(self) -> list[Event]:
@@ -127,9 +145,9 @@ class Output:
         Returns None if the index belongs to an item of another type.
         """
         index = integer(value, "output_index") or 0
-        slot = self._at(index)
+        slot = self._at(index, string(value, "item_id"))
         if slot is None:
-            slot = self._new_at(index, {"type": "message"})
+            slot = self._new_at(index, {"type": "message", "id": value.get("item_id")})
         return slot if isinstance(slot, MessageItem) else None
 
     def reasoning_at(self, value: JSONObject) -> ReasoningItem | None:
@@ -138,9 +156,9 @@ class Output:
         Returns None if the index belongs to an item of another type.
         """
         index = integer(value, "output_index") or 0
-        slot = self._at(index)
+        slot = self._at(index, string(value, "item_id"))
         if slot is None:
-            slot = self._new_at(index, {"type": "reasoning"})
+            slot = self._new_at(index, {"type": "reasoning", "id": value.get("item_id")})
         return slot if isinstance(slot, ReasoningItem) else None
 
     def call_at(self, value: JSONObject) -> CallItem | None:
@@ -148,23 +166,29 @@ class Output:
 
         A call without an earlier item is made when its item comes, because its name is not known before.
         """
-        slot = self._at(integer(value, "output_index") or 0)
+        slot = self._at(integer(value, "output_index") or 0, string(value, "item_id"))
         return slot if isinstance(slot, CallItem) else None
 
-    def _at(self, index: int) -> Item | None:
-        """Return the latest item with an output index, or None."""
-        place = self.places.get(index)
+    def _at(self, index: int, id: str | None = None) -> Item | None:
+        """Return the latest item with an output index, or None. Of items that share indexes, this id's is preferred."""
+        place = None if self.shared is None or not id else self.shared.get(id)
+        if place is None:
+            place = self.places.get(index)
         return None if place is None else self.items[place]
 
     def _new_at(self, index: int, item: JSONObject) -> Item:
         """Make the object for a new item, which takes over the output index."""
         slot = self._new(item)
+        if index in self.places and self.shared is None:
+            self.shared = {earlier.id: place for place, earlier in enumerate(self.items) if earlier.id}
         self.places[index] = len(self.items) - 1
+        if self.shared is not None and slot.id:
+            self.shared[slot.id] = len(self.items) - 1
         return slot
 
     def _begun(self, index: int, item: JSONObject) -> Item:
         """Return the item under construction at an index if it may be this one, else a new one at that index."""
-        slot = self._at(index)
+        slot = self._at(index, string(item, "id"))
         if slot is None or slot.done or not fits(slot, item):
             slot = self._new_at(index, item)
         return slot
@@ -182,6 +206,7 @@ class Output:
             slot = CallItem(self.answer, self.name, kind, self.make_id)
         else:
             slot = ProviderItem(self.answer, self.name, item)
+        slot.id = string(item, "id") or ""
         self._add(slot)
         return slot
 
@@ -201,30 +226,62 @@ class _Waiting:
     Each group is in order, and may begin with items that were taken.
     """
 
-    __slots__ = ("_all", "_asked", "_named", "_open", "_order")
+    __slots__ = ("_all", "_asked", "_ids", "_named", "_open", "_order", "_said")
 
     def __init__(self, slots: Sequence[Item]) -> None:
         self._order: dict[Item, int] = {slot: place for place, slot in enumerate(slots)}
         self._all: dict[str, deque[Item]] = {}  # by kind
+        self._ids: dict[tuple[str, str], deque[Item]] = {}  # by kind and item id: items that have one
         self._named: dict[tuple[str, str], deque[Item]] = {}  # by kind and call id: calls that have one
         self._open: dict[str, deque[Item]] = {}  # by kind: items that may have any call id
         self._asked: dict[tuple[str, str, str], deque[Item]] | None = None  # by kind, name, arguments; made if needed
+        self._said: dict[tuple[str, str], deque[Item]] | None = None  # by kind and text; made if needed
         for slot in slots:
             self._all.setdefault(slot.kind, deque()).append(slot)
+            if slot.id:
+                self._ids.setdefault((slot.kind, slot.id), deque()).append(slot)
             if isinstance(slot, CallItem) and slot.block.started:
                 self._named.setdefault((slot.kind, slot.block.wire_id), deque()).append(slot)
             else:
                 self._open.setdefault(slot.kind, deque()).append(slot)
+
+    def take_named(self, at_index: Item | None, item: JSONObject) -> Item | None:
+        """Return the item under construction with a received one's id, and remove it; None if there is none.
+
+        at_index: the item at the received one's index, which is preferred if it has the id, too.
+        """
+        id = string(item, "id")
+        if not id:
+            return None
+        named = at_index in self._order and at_index.id == id
+        slot = at_index if named else self._head(self._ids.get((string(item, "type") or "", id)))
+        if slot is None or not fits(slot, item):
+            return None
+        del self._order[slot]
+        return slot
 
     def take(self, at_index: Item | None, item: JSONObject) -> Item | None:
         """Return the item under construction that a received one is, and remove it; None if there is none.
 
         at_index: the item at the received one's index, which is preferred if it fits.
         """
-        slot = at_index if at_index in self._order and fits(at_index, item) else self._first(item)
+        at_index = at_index if at_index in self._order and fits(at_index, item) else None
+        slot = self._saying_the_same(at_index, item) or at_index or self._first(item)
         if slot is not None:
             del self._order[slot]
         return slot
+
+    def _saying_the_same(self, at_index: Item | None, item: JSONObject) -> Item | None:
+        """Return the message or reasoning with a received one's text, or None."""
+        text = text_of(item)
+        if not text or (isinstance(at_index, MessageItem | ReasoningItem) and at_index.said() == text):
+            return at_index
+        if self._said is None:
+            self._said = {}
+            for slot in self._order:
+                if isinstance(slot, MessageItem | ReasoningItem):
+                    self._said.setdefault((slot.kind, slot.said()), deque()).append(slot)
+        return self._head(self._said.get((string(item, "type") or "", text)))
 
     def _first(self, item: JSONObject) -> Item | None:
         """Return the first item that a received one may be, or None."""

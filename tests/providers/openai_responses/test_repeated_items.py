@@ -1,4 +1,4 @@
-"""Servers that send an item twice under other ids, and servers whose final text differs from their deltas."""
+"""Servers that send an item twice under other ids, and servers whose final response differs from their items."""
 
 from __future__ import annotations
 
@@ -45,6 +45,17 @@ def text_done(index: int, text: str = TEXT) -> JSONObject:
 
 def done(index: int, item: JSONObject) -> JSONObject:
     return {"type": "response.output_item.done", "output_index": index, "item": item}
+
+
+def spoken(index: int, id: str, text: str) -> tuple[JSONObject, ...]:
+    """Return the events of a whole message."""
+    item = message(id, text)
+    return added(index, item), delta(index, text), text_done(index, text), done(index, item)
+
+
+def thought(id: str, text: str, encrypted: str = "secret") -> JSONObject:
+    summary: list[JSON] = [{"type": "summary_text", "text": text}]
+    return {"id": id, "type": "reasoning", "summary": summary, "encrypted_content": encrypted}
 
 
 def outcome_of(*events: JSONObject, output: tuple[JSONObject, ...] = ()) -> Outcome:
@@ -135,13 +146,12 @@ def test_a_whole_call_at_the_index_of_a_whole_one(second: JSONObject, expected: 
 
 
 def test_repeated_reasoning_and_searches_are_read_once() -> None:
-    def thought(id: str, encrypted: str) -> JSONObject:
-        summary: list[JSON] = [{"type": "summary_text", "text": "Hm."}]
-        return {"id": id, "type": "reasoning", "summary": summary, "encrypted_content": encrypted}
-
     search: JSONObject = {"id": "ws_1", "type": "web_search_call", "status": "completed"}
     answer = outcome_of(
-        done(0, thought("rs_1", "a")), done(0, thought("rs_2", "b")), done(1, search), done(1, {**search, "id": "ws_2"})
+        done(0, thought("rs_1", "Hm.", "a")),
+        done(0, thought("rs_2", "Hm.", "b")),
+        done(1, search),
+        done(1, {**search, "id": "ws_2"}),
     )
     thinking, block = answer.response.content
     assert isinstance(thinking, Thinking)
@@ -192,3 +202,87 @@ def test_an_object_instead_of_text_is_its_json_text(content: JSON) -> None:
     item: JSONObject = {"id": "msg_1", "type": "message", "content": content}
     assert outcome_of(done(0, item), output=(item,)).response.text == '{"city":"Paris"}'
     assert decode({"status": "completed", "output": [item]}).text == '{"city":"Paris"}'
+
+
+@pytest.mark.parametrize("id", ["msg_2", "other"], ids=["known id", "new id"])
+@pytest.mark.parametrize("between", [(), (done(1, call("fc_1", "call_1")),)], ids=["adjacent", "with a call"])
+def test_a_final_output_may_leave_out_earlier_messages(id: str, between: tuple[JSONObject, ...]) -> None:
+    calls = (call("fc_1", "call_1"),) if between else ()
+    answer = outcome_of(
+        *spoken(0, "msg_1", "Let me look."),
+        *between,
+        *spoken(2, "msg_2", "It is sunny."),
+        output=(*calls, message(id, "It is sunny.")),
+    )
+    assert [event.text for event in answer.events if isinstance(event, TextDelta)] == ["Let me look.", "It is sunny."]
+    assert answer.response.text == "Let me look.It is sunny."
+    assert answer.response.warnings == []
+
+
+def test_a_final_output_may_have_items_in_another_order() -> None:
+    answer = outcome_of(
+        *spoken(0, "msg_1", "One."),
+        *spoken(1, "msg_2", "Two."),
+        output=(message("msg_2", "Two."), message("msg_1", "One.")),
+    )
+    assert answer.response.content == [Text("One."), Text("Two.")]
+    assert answer.response.warnings == []
+
+
+def test_a_new_item_takes_no_other_items_place() -> None:
+    answer = outcome_of(
+        *spoken(0, "msg_1", "One."),
+        *spoken(1, "msg_2", "Two."),
+        output=(message("msg_0", "Zero."), message("msg_1", "One."), message("msg_2", "Two.")),
+    )
+    assert answer.response.content == [Text("One."), Text("Two."), Text("Zero.")]
+    assert answer.response.warnings == []
+
+
+def test_a_final_text_of_a_known_id_replaces_its_own_deltas() -> None:
+    answer = outcome_of(*spoken(0, "msg_1", "One."), *spoken(1, "msg_2", "Two."), output=(message("msg_2", "Second."),))
+    assert answer.response.content == [Text("One."), Text("Second.")]
+    assert answer.response.warnings == [DIFFERS]
+
+
+@pytest.mark.parametrize("id", ["rs_2", "other"], ids=["known id", "new id"])
+def test_a_final_output_may_leave_out_earlier_reasoning(id: str) -> None:
+    answer = outcome_of(
+        done(0, thought("rs_1", "First.")), done(1, thought("rs_2", "Then.")), output=(thought(id, "Then."),)
+    )
+    first, second = answer.response.content
+    assert isinstance(first, Thinking)
+    assert isinstance(second, Thinking)
+    assert first.state is not None
+    assert second.state is not None
+    assert (first.text, first.state.data["id"]) == ("First.", "rs_1")
+    assert (second.text, second.state.data["id"]) == ("Then.", id)
+    assert answer.response.warnings == []
+
+
+def test_a_final_output_may_leave_out_an_earlier_search() -> None:
+    one: JSONObject = {"id": "ws_1", "type": "web_search_call", "action": {"type": "search", "query": "a"}}
+    two: JSONObject = {"id": "ws_2", "type": "web_search_call", "action": {"type": "search", "query": "b"}}
+    answer = outcome_of(done(0, one), done(1, two), output=(two,))
+    assert [block.data for block in answer.response.content if isinstance(block, ProviderBlock)] == [one, two]
+
+
+def without_index(event: JSONObject) -> JSONObject:
+    return {name: value for name, value in event.items() if name != "output_index"}
+
+
+@pytest.mark.parametrize("has_index", [True, False], ids=["one index for all", "no index"])
+def test_deltas_of_calls_that_share_an_index_stay_apart(has_index: bool) -> None:
+    one, two = call("fc_1", "call_1", '{"n":1}'), call("fc_2", "call_2", '{"n":2}')
+
+    def piece(id: str, text: str) -> JSONObject:
+        return {**delta(0, text, "function_call_arguments"), "item_id": id}
+
+    events = [
+        added(0, one), added(0, two), piece("fc_1", '{"n"'), piece("fc_2", '{"n"'), piece("fc_1", ":1}"),
+        piece("fc_2", ":2}"), done(0, one), done(0, two),
+    ]  # fmt: skip
+    answer = outcome_of(*(events if has_index else map(without_index, events)), output=(one, two))
+    assert (answer.text_at(0), answer.text_at(1)) == ('{"n":1}', '{"n":2}')
+    assert [c.arguments for c in answer.response.tool_calls] == ['{"n":1}', '{"n":2}']
+    assert answer.response.warnings == []
