@@ -15,7 +15,7 @@ import binascii
 from collections.abc import Callable, Sequence, Set
 from typing import ClassVar
 
-from ..accumulate import CUT_SHORT, TextInProgress, ThinkingInProgress, ToolCallInProgress
+from ..accumulate import CUT_SHORT, TextInProgress, ThinkingInProgress
 from ..answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..delta_template import Path, VolatileMembers
 from ..dialect import MakeId, StreamMachine, TakeValue
@@ -26,7 +26,6 @@ from ..json_values import (
     JSON,
     JSONObject,
     MalformedJSONError,
-    arguments_text,
     exact_loads,
     exactly,
     items,
@@ -40,10 +39,10 @@ from ..json_values import (
 from ..messages import File, Image, ProviderBlock, ProviderState
 from ..provider import Provider
 from ..response import Response
+from .calls import FunctionCalls
 from .errors import blocked, read_error
 from .extras import USAGE, Extras
 from .finish import finish_reason, raw_finish_reason
-from .partial_arguments import PartialArguments
 
 PLAIN_CHUNK = frozenset({"candidates", "usageMetadata", "modelVersion", "responseId", "createTime"})
 PLAIN_CANDIDATE = frozenset({"content", "index"})
@@ -84,7 +83,7 @@ def has_only_text(chunk: JSONObject) -> bool:
 class GeminiStream(StreamMachine):
     """Converts one stream. `take` reads a chunk; `PARTS` maps each kind of part to its method."""
 
-    __slots__ = ("_call", "_extras", "_finish", "_maker", "_partial", "_started", "_text", "_thinking")
+    __slots__ = ("_calls", "_extras", "_finish", "_maker", "_started", "_text", "_thinking")
 
     volatile: ClassVar[VolatileMembers] = VolatileMembers(values=((USAGE,),))
 
@@ -93,10 +92,9 @@ class GeminiStream(StreamMachine):
         self._started = False
         self._text: TextInProgress | None = None  # the block that the next text part continues
         self._thinking: ThinkingInProgress | None = None  # likewise for thought parts; at most one of both is open
-        self._call: ToolCallInProgress | None = None  # the call whose arguments are still arriving
-        self._partial: PartialArguments | None = None  # of `_call`, from its first piece on
         self._finish: str | None = None
         self._maker = provider.maker
+        self._calls: FunctionCalls | None = None  # from the first call on
         self._extras = Extras()
 
     # --- input ---
@@ -149,7 +147,9 @@ class GeminiStream(StreamMachine):
         """End the answer. Returns the last events."""
         self.ended = True
         reason = finish_reason(self._finish)
-        events = self._close_call(complete=reason not in CUT_SHORT)
+        events: list[Event] = []
+        if self._calls is not None:
+            self._calls.close(events, complete=reason not in CUT_SHORT)
         self._settle()
         return [*events, *self.answer.done(reason, self._finish)]
 
@@ -300,76 +300,12 @@ class GeminiStream(StreamMachine):
 
     def function_call_part(self, part: JSONObject, events: list[Event]) -> None:
         """Read a whole call, or the beginning, a continuation or the end of a call whose arguments are streamed."""
-        call = mapping(part, "functionCall")
-        name = string(call, "name")
-        if name and not self._continues(call, name):
-            self._begin_call(part, call, name, events)
-        elif self._call is not None:
-            self._sign_call(part, string(call, "id"))
-        elif call:
+        if self._calls is None:
+            self._calls = FunctionCalls(self.answer, self._maker, self.make_id)
+        if self._calls.begins(part):
+            self._text = self._thinking = None
+        if not self._calls.read(part, events):
             self.provider_part(part, events)  # a call without a name cannot be executed, but is not dropped
-            return
-        block = self._call
-        if block is None:
-            return
-        pieces = objects(call, "partialArgs")
-        self.answer.count.check_parts(len(pieces))
-        for piece in pieces:
-            events.extend(block.delta(self._arguments().add(piece)))
-        if call.get("willContinue") is not True:
-            events.extend(self._close_call(complete=True))
-
-    def _continues(self, call: JSONObject, name: str) -> bool:
-        """Return whether a call with a name continues the open one: it repeats the name beside more arguments."""
-        return self._call is not None and self._call.name == name and call.get("partialArgs") is not None
-
-    def _begin_call(self, part: JSONObject, call: JSONObject, name: str, events: list[Event]) -> None:
-        """Begin a call, and end it unless its arguments are streamed."""
-        events.extend(self._close_call(complete=True))
-        self._text = self._thinking = None
-        block = self.answer.tool_call()
-        wire_id = string(call, "id")
-        events.extend(block.start(wire_id or self.make_id(), name))
-        self._call, self._partial = block, None
-        self._sign_call(part, wire_id)
-        if call.get("willContinue") is True or call.get("partialArgs") is not None:
-            return
-        self._call = None
-        try:
-            arguments = arguments_text(mapping(call, "args"))
-        except TypeError:
-            self.answer.warn(f"the arguments of call {block.id!r} are nested too deeply and were dropped")
-            events.extend(block.finish(complete=False))
-            return
-        events.extend(block.delta(arguments))
-        events.extend(block.finish())
-
-    def _sign_call(self, part: JSONObject, wire_id: str | None) -> None:
-        """Keep the members that are sent back with the call. A later part without a signature removes none."""
-        assert self._call is not None
-        members: dict[str, JSON] = dict(self._call.state.data) if self._call.state is not None else {}
-        signature = string(part, "thoughtSignature")
-        if wire_id and wire_id == self._call.wire_id:
-            members["id"] = self._call.id
-        if signature:
-            members["thoughtSignature"] = signature
-        if members:
-            self._call.state = self._state(members)
-
-    def _close_call(self, *, complete: bool) -> list[Event]:
-        """End the open call, if there is one. Returns its events."""
-        block, self._call = self._call, None
-        if block is None:
-            return []
-        arguments, self._partial = self._arguments(), None
-        rest = block.delta(arguments.close()) if complete else ()
-        return [*rest, *block.finish(complete=complete and not arguments.lost)]
-
-    def _arguments(self) -> PartialArguments:
-        """Return the open call's arguments that arrive in pieces. The first piece makes the object."""
-        if self._partial is None:
-            self._partial = PartialArguments()
-        return self._partial
 
     def inline_data_part(self, part: JSONObject, events: list[Event]) -> None:
         """Read an image or another file that the model made."""

@@ -10,7 +10,7 @@ from manystream.providers.events import Done, FinishReason, TextDelta, ToolCallD
 from manystream.providers.gemini.stream import has_only_text
 from manystream.providers.messages import File, Image, ProviderBlock, ProviderState, Text, ToolCall
 from manystream.providers.usage import Usage
-from tests.providers.gemini.wire import part_chunk, signed, stream, stream_text, text_chunk
+from tests.providers.gemini.wire import decode, part_chunk, signed, stream, stream_text, text_chunk
 
 
 def test_parallel_calls_are_blocks_and_only_the_first_is_signed() -> None:
@@ -117,6 +117,80 @@ def test_a_repeated_name_beside_arguments_continues_the_call() -> None:
         part_chunk(finish="STOP"),
     )
     assert [call.arguments for call in answer.response.tool_calls] == ['{"x":"1","y":"2"}']
+
+
+def test_calls_with_ids_may_be_streamed_at_the_same_time() -> None:
+    answer = stream(
+        partial(name="a", id="1"),
+        partial(name="b", id="2"),
+        partial({"jsonPath": "$.x", "stringValue": "one", "willContinue": True}, id="1"),
+        partial({"jsonPath": "$.y", "numberValue": 2}, id="2"),
+        partial({"jsonPath": "$.x", "stringValue": "!"}, id="1", more=False),
+        partial(id="2", more=False),
+        part_chunk(finish="STOP"),
+    )
+    assert [(call.id, call.name, call.arguments) for call in answer.response.tool_calls] == [
+        ("1", "a", '{"x":"one!"}'),
+        ("2", "b", '{"y":2}'),
+    ]
+    assert [event.index for event in answer.events if isinstance(event, ToolCallDone)] == [0, 1]
+
+
+def test_a_repeated_name_with_another_id_is_another_call() -> None:
+    answer = stream(
+        partial({"jsonPath": "$.x", "stringValue": "1"}, name="a", id="1"),
+        partial({"jsonPath": "$.x", "stringValue": "2"}, name="a", id="2", more=False),
+        part_chunk(finish="STOP"),
+    )
+    calls = [(call.id, call.arguments) for call in answer.response.tool_calls]
+    assert calls == [("1", '{"x":"1"}'), ("2", '{"x":"2"}')]
+
+
+def test_a_call_that_repeats_its_name_and_id_at_its_end_is_one() -> None:
+    answer = stream(
+        partial(name="a", id="1"),
+        partial({"jsonPath": "$.x", "stringValue": "1"}, name="a", id="1"),
+        partial(name="a", id="1", more=False),
+        part_chunk(finish="STOP"),
+    )
+    assert [(call.id, call.arguments) for call in answer.response.tool_calls] == [("1", '{"x":"1"}')]
+
+
+def test_a_piece_of_a_call_that_has_ended_goes_to_no_other_call() -> None:
+    late: dict[str, Any] = {"id": "1", "partialArgs": [{"jsonPath": "$.z", "numberValue": 3}]}
+    answer = stream(
+        part_chunk({"functionCall": {"name": "a", "id": "1", "args": {"x": 1}}}),
+        partial(name="b", id="2"),
+        part_chunk({"functionCall": late}),
+        partial({"jsonPath": "$.y", "numberValue": 2}, more=False),
+        part_chunk(finish="STOP"),
+    )
+    assert [(call.id, call.arguments) for call in answer.response.tool_calls] == [("1", '{"x":1}'), ("2", '{"y":2}')]
+    assert answer.response.content[-1] == ProviderBlock("google", {"functionCall": late})
+
+
+@pytest.mark.parametrize("more", [{"willContinue": False}, {"willContinue": True}, {}], ids=str)
+def test_whole_arguments_beside_an_empty_list_are_read(more: dict[str, Any]) -> None:
+    call: dict[str, Any] = {"name": "f", "args": {"n": 12345678901234567890123}, "partialArgs": [], **more}
+    answer = stream(part_chunk({"functionCall": call}), part_chunk({"functionCall": {}}, finish="STOP"))
+    assert answer.response.tool_calls == [ToolCall("id-1", "f", '{"n":12345678901234567890123}')]
+
+
+@pytest.mark.parametrize(
+    ("sent", "arguments"),
+    [
+        ('{"city": "Oslo", "n": 1.50}', '{"city": "Oslo", "n": 1.50}'),
+        ([1, 2], "[1,2]"),
+        (7, "7"),
+        ("", "{}"),
+        ([], "{}"),
+        (None, "{}"),
+    ],
+)
+def test_arguments_that_are_no_object_are_not_lost(sent: object, arguments: str) -> None:
+    body = part_chunk({"functionCall": {"name": "f", "args": sent}}, finish="STOP")
+    assert stream(body).response.tool_calls == [ToolCall("id-1", "f", arguments)]
+    assert decode(body).tool_calls == [ToolCall("id-1", "f", arguments)]
 
 
 @pytest.mark.parametrize(("word", "complete"), [("STOP", True), ("MAX_TOKENS", False), ("SAFETY", False)])
