@@ -16,12 +16,22 @@ from typing import ClassVar
 from ..dialect import Dialect
 from ..history.converter import HistoryConverter, Read
 from ..history.view import UNKNOWN_TOOL, HistoryError
-from ..json_values import JSON, JSONObject, dumps_text, mapping, objects, string, without_nulls
+from ..json_values import (
+    JSON,
+    JSONObject,
+    MalformedJSONError,
+    dumps_text,
+    mapping,
+    objects,
+    required_objects,
+    string,
+    without_nulls,
+)
 from ..messages import Block, File, Image, Message, ProviderState, Role, Text, ToolCall, ToolResult
 from ..provider import Gemini, Provider
 from .block_writer import MEDIA_ANNOTATIONS, BlockWriter
 from .dialect import DIALECT
-from .stream import ANNOTATIONS, PARTS, GeminiStream
+from .stream import ANNOTATIONS, PARTS, GeminiStream, first_error
 
 MODEL, USER = "model", "user"
 USER_ROLES = (USER, "function", "tool")
@@ -90,7 +100,10 @@ class GeminiConverter(HistoryConverter):
             where, role = f"contents[{number}]", content.get("role") or USER
             if role != MODEL and role not in USER_ROLES:
                 raise HistoryError(f"{where}.role", f"unknown role {role!r}")
-            parts = [without_nulls(part) for part in objects(content, "parts")]
+            try:
+                parts = [without_nulls(part) for part in required_objects(content.get("parts"), "parts")]
+            except MalformedJSONError as error:
+                raise HistoryError(where, str(error)) from None
             for position, part in enumerate(parts):
                 place = f"{where}.parts[{position}]"
                 speaker = Role.ASSISTANT if role == MODEL else Role.USER
@@ -113,7 +126,9 @@ class GeminiConverter(HistoryConverter):
         if not part.keys() & (PARTS.keys() | PROVIDER_PARTS) and not part.keys() <= ANNOTATIONS:
             raise HistoryError(where, f"unknown part {', '.join(map(repr, part))}")
         machine = GeminiStream(self.provider, self.make_id)
-        machine.take({"candidates": [{"content": {"parts": [part]}}]}, b"")
+        failed = first_error(machine.take({"candidates": [{"content": {"parts": [part]}}]}, b""))
+        if failed is not None:
+            raise HistoryError(where, failed.error.message.partition(" in Gemini's answer")[0])
         machine.finish()
         content = machine.response().content
         given: JSONObject = {name: part[name] for name in MEDIA_ANNOTATIONS if name in part}

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from ..answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..dialect import MakeId
+from ..error_bodies import reported_error
 from ..errors import malformed
-from ..json_values import MalformedJSONError, exact_loads
+from ..json_values import MalformedJSONError, exact_loads, shown
 from ..provider import Gemini, Provider
 from ..response import Response
-from .stream import GeminiStream, first_error
+from .stream import READ_IN_CHUNK, GeminiStream, first_error
+
+ANSWER_MEMBERS = READ_IN_CHUNK | {"promptFeedback"}
+"""An object with members, and none of these, is no answer of Gemini."""
 
 
 def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> Response:
@@ -23,6 +27,9 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: An
     except MalformedJSONError as error:
         raise malformed(f"Gemini's answer cannot be read: {error}", body) from None
     machine = GeminiStream(provider, make_id, limits)
+    reported = reported_error("", value) if type(value) is dict else None
+    if type(value) is dict and value and value.keys().isdisjoint(ANSWER_MEMBERS) and reported is None:
+        raise malformed(f"the answer is no GenerateContentResponse: {shown(body)}", body)
     failed = first_error(machine.take(value, body))
     if failed is not None:
         raise failed.error

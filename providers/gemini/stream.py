@@ -32,6 +32,7 @@ from ..json_values import (
     loads,
     mapping,
     objects,
+    required_objects,
     shown,
     string,
     without_nulls,
@@ -194,15 +195,16 @@ class GeminiStream(StreamMachine):
             return list(self.fail(refusal))
         events: list[Event] = []
         self._start(chunk, events)
-        candidates = items(chunk, "candidates")
-        self.answer.count.check_choices(len(candidates))
         try:
+            candidates = required_objects(chunk.get("candidates"), "candidates")
+            self.answer.count.check_choices(len(candidates))
             for position, candidate in enumerate(candidates):
-                if type(candidate) is dict:
-                    index = candidate.get("index")
-                    self._candidate(candidate, index if type(index) is int else position, events)
+                index = candidate.get("index")
+                self._candidate(candidate, index if type(index) is int else position, events)
         except ProviderError as error:  # beyond a limit; the events before it are delivered
             return [*events, *self.fail(error.with_traceback(None))]
+        except MalformedJSONError as error:
+            return [*events, *self.fail(malformed(f"{error} in Gemini's answer: {shown(data)}", data))]
         for name, value in chunk.items():
             if name not in READ_IN_CHUNK:
                 self._extras.note(name, value)
@@ -219,12 +221,16 @@ class GeminiStream(StreamMachine):
             answer.id = answer.id or string(chunk, "responseId")
 
     def _candidate(self, candidate: JSONObject, index: int, events: list[Event]) -> None:
-        """Read one candidate. Only candidate 0 has events."""
-        parts = objects(mapping(candidate, "content"), "parts")
-        self.answer.count.check_parts(len(parts))
+        """Read one candidate. Only candidate 0 has events. Raises `MalformedJSONError` if it cannot be read."""
         if index != 0:
+            self.answer.count.check_parts(len(items(mapping(candidate, "content"), "parts")))
             self._extras.other_candidate(index, candidate, self.answer.count)
             return
+        content = candidate.get("content") or {}
+        if type(content) is not dict:
+            raise MalformedJSONError("content is no object")
+        parts = required_objects(content.get("parts"), "parts")
+        self.answer.count.check_parts(len(parts))
         for part in parts:
             self._part(part, events)
         self._finish = raw_finish_reason(candidate.get("finishReason")) or self._finish
@@ -266,6 +272,8 @@ class GeminiStream(StreamMachine):
     def text_part(self, part: JSONObject, events: list[Event]) -> None:
         """Read text, or thinking if the part is marked so. An empty text may have a signature."""
         text = string(part, "text")
+        if text is None and part.get("text") is not None:
+            raise MalformedJSONError("a text is no string")
         signature = string(part, "thoughtSignature")
         if part.get("thought") is True:
             self.thought_part(text, signature, events)

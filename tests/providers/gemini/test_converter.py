@@ -189,6 +189,9 @@ REFUSED: list[tuple[Any, str]] = [
         {"role": "user", "parts": [response("f", {}, "a", parts=[{"smell": 1}])]},
         "contents[1].parts[0].functionResponse.parts[0]: unknown part 'smell'",
     ),
+    ({"role": "user", "parts": "hello"}, "contents[1]: parts is no array"),
+    ({"role": "user", "parts": ["hello"]}, "contents[1]: parts contains a value that is no object"),
+    ({"role": "user", "parts": [{"text": 5}]}, "contents[1].parts[0]: a text is no string"),
 ]
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from manystream.providers.errors import ErrorCategory, ProviderError
 from manystream.providers.gemini import DIALECT
-from tests.providers.gemini.wire import PROVIDER, Ids, run, stream_bytes
+from tests.providers.gemini.wire import PROVIDER, Ids, decode, run, stream_bytes, text_chunk
 
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """No deadline, because the machine may be busy."""
@@ -29,6 +29,44 @@ def test_an_event_that_is_no_chunk_is_an_error_that_quotes_it(data: bytes) -> No
     assert (error.category, error.retryable, error.body) == (ErrorCategory.SERVER, False, data)
     assert data.decode("utf-8", "replace")[:4] in error.message
     assert machine.ended
+
+
+UNREADABLE: dict[str, tuple[Any, str]] = {
+    "candidates": ({"candidates": {"content": {}}}, "candidates is no array"),
+    "a candidate": ({"candidates": ["hello"]}, "candidates contains a value that is no object"),
+    "content": ({"candidates": [{"content": "hello", "finishReason": "STOP"}]}, "content is no object"),
+    "parts": ({"candidates": [{"content": {"parts": {"text": "hello"}}}]}, "parts is no array"),
+    "a part": ({"candidates": [{"content": {"parts": ["hello"]}}]}, "parts contains a value that is no object"),
+    "a text": ({"candidates": [{"content": {"parts": [{"text": 5}]}}]}, "a text is no string"),
+}
+
+
+@pytest.mark.parametrize(("chunk", "reason"), UNREADABLE.values(), ids=UNREADABLE)
+def test_content_of_another_form_is_an_error(chunk: Any, reason: str) -> None:
+    answer = run([stream_bytes(text_chunk("a"), chunk)])
+    assert answer.error is not None
+    assert answer.error.error.message.startswith(f"{reason} in Gemini's answer: ")
+    assert answer.response.text == "a"
+    with pytest.raises(ProviderError, match=f"{reason} in Gemini's answer: "):
+        decode(chunk)
+
+
+@pytest.mark.parametrize("empty", [None, "", [], {}], ids=str)
+def test_an_empty_content_of_any_form_has_no_blocks(empty: object) -> None:
+    for candidate in ({"content": empty}, {"content": {"parts": empty}}):
+        answer = decode({"candidates": [{**candidate, "finishReason": "MAX_TOKENS"}]})
+        assert (answer.content, answer.raw_finish_reason) == ([], "MAX_TOKENS")
+    assert decode({"candidates": empty, "usageMetadata": {}}).content == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{"id": "c", "object": "chat.completion", "choices": []}, {"response": {"candidates": []}}, {"status": "ok"}],
+    ids=["another dialect", "a wrapper", "another service"],
+)
+def test_an_object_without_an_answers_members_is_an_error(body: Any) -> None:
+    with pytest.raises(ProviderError, match="the answer is no GenerateContentResponse: "):
+        decode(body)
 
 
 def test_the_quote_is_bounded() -> None:
