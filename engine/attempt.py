@@ -139,19 +139,18 @@ class Attempt(BodyOwner):
         self.status = status
         self.headers: dict[str, str] = redacted_headers(headers_to_mapping(headers), self.prepared.secrets)
         self.phase = BODY
-        self._body = self._choose_body()
+        is_error = not 200 <= status < 300 or status in NO_CONTENT
+        coding = "" if is_error else content_coding(self.headers)
+        if not coding:
+            self._body = ErrorBody(self) if is_error else self._choose_body()
         self._listener.on_progress(HEAD)
-
-    def _choose_body(self) -> Body | None:
-        """Return the reader for the body; None if the body cannot be read. The attempt has failed then."""
-        media_type = self.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if not 200 <= self.status < 300 or self.status in NO_CONTENT:
-            return ErrorBody(self)
-        coding = content_coding(self.headers)
         if coding:
             # `identity` was requested, and compressed events cannot be separated as they arrive.
             self.give_up(malformed(f"the server sent content-encoding {coding[:40]!r}, which was not asked for"))
-            return None
+
+    def _choose_body(self) -> Body:
+        """Return the reader for the body of a successful response."""
+        media_type = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         if media_type.startswith(NO_ANSWER_TYPES):
             return AnswerBody(self, is_page=True)
         if media_type == EVENT_STREAM or (self.prepared.stream and media_type not in JSON_TYPES):

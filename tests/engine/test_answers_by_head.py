@@ -144,6 +144,14 @@ async def test_a_coding_that_was_not_asked_for_is_named() -> None:
     assert said(long) == f"the server sent content-encoding '{'ab' * 20}', which was not asked for"
 
 
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_coded_answer_is_the_server_s_fault(stream: bool, caplog: pytest.LogCaptureFixture) -> None:
+    completion = await respond(answer(b"x", headers="Content-Encoding: gzip\r\n"), stream=stream)
+    assert (completion.error_category, completion.http_status) == (ms.ErrorCategory.SERVER, 200)
+    assert completion.timings.first_byte is not None
+    assert caplog.records == []
+
+
 @pytest.mark.parametrize("coding", ["identity", "IDENTITY", " "])
 async def test_identity_is_no_coding(coding: str) -> None:
     assert text(await respond(answer(chat_answer("whole"), headers=f"Content-Encoding: {coding}\r\n"))) == "whole"

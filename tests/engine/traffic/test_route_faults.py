@@ -11,7 +11,7 @@ import trio.testing
 
 import manystream as ms
 from manystream.engine.journey import Journey
-from tests.support.peers import STREAM_HEAD, Line, Recorder, chat_chunk, chunked, open_peer
+from tests.support.peers import STREAM_HEAD, Line, Recorder, answer, chat_chunk, chunked, open_peer
 
 from .targets import Server, ask, failing, hangs, open_targets, path, provider
 
@@ -292,3 +292,18 @@ async def test_an_ended_wait_is_freed_without_the_garbage_collector(autojump_clo
 
 def count(kind: type) -> int:
     return sum(type(each) is kind for each in gc.get_objects())
+
+
+@pytest.mark.parametrize("hedge", [None, ms.Hedge(after=10)])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_after_a_coded_answer_the_next_target_is_asked(
+    autojump_clock: trio.testing.MockClock, stream: bool, hedge: ms.Hedge | None
+) -> None:
+    coded = answer(b"x", headers="Content-Encoding: gzip\r\n")
+    one, two = Server("one", fault=lambda server: coded), Server("two")
+    route = ms.Route("fast", ["one/m", "two/m"], hedge=hedge)
+    async with open_targets(one, two, route=route) as engine:
+        call = engine.start_stream(ask()) if stream else engine.start_request(ask())
+        completion = await call.wait()
+    assert completion.response_or_raise().text == "two"
+    assert path(completion) == [("one/m", "server"), ("two/m", "ok")]
