@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from types import TracebackType
-from typing import ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar, cast
+from typing import ClassVar, Generic, Protocol, Self, TypeAlias, TypeGuard, TypeVar, cast
 
 import trio
 
@@ -110,10 +110,9 @@ class MappedCalls(Generic[Key]):
         Returns False if the engine accepts no more calls now; add the item again when there is room. A request that
         cannot be sent gets its completion at once. Raises `EngineClosedError`.
         """
-        key, request = cast("tuple[Key, Request]", item if isinstance(item, tuple) else (item, item))
-        entry = _Entry(self, key)
+        entry = _Entry(self, cast("Key", item[0] if _is_pair(item) else item))
         try:
-            entry.call = self._start(request, entry.end)
+            entry.call = self._start(_request_of(item), entry.end)
         except InvalidRequestError as error:
             entry.completion = unsendable(error)
         except TooManyCallsError:
@@ -175,6 +174,22 @@ class MappedCalls(Generic[Key]):
                 entry.call.cancel()
 
 
+def _is_pair(item: object) -> TypeGuard[tuple[object, object]]:
+    return isinstance(item, tuple) and len(cast("tuple[object, ...]", item)) == 2
+
+
+def _request_of(item: object) -> Request:
+    """Return the request of an item. Raises `InvalidRequestError` for a tuple that is no pair."""
+    if _is_pair(item):
+        return cast("Request", item[1])
+    if isinstance(item, tuple):
+        size = len(cast("tuple[object, ...]", item))
+        raise InvalidRequestError(
+            "requests", f"an item must be a Request or a pair of a key and a Request, not a tuple of {size}"
+        )
+    return cast("Request", item)
+
+
 def unsendable(error: InvalidRequestError) -> Completion:
     """Return the completion of a request that cannot be sent. Its error names the field."""
     return Completion(False, error=ProviderError(str(error), category=ErrorCategory.INVALID_ARG))
@@ -219,6 +234,7 @@ class Feeder(Generic[Key]):
 
     wait: waits until there is room.
     rest: lets other tasks run.
+    unclosed: the exception with which an async generator refused to be closed; None if there is none.
     """
 
     def __init__(
@@ -232,6 +248,7 @@ class Feeder(Generic[Key]):
         self._requests = requests
         self._wait = wait
         self._rest = rest
+        self.unclosed: Exception | None = None
 
     async def run(self) -> None:
         """Read until the source ends or raises, or this is cancelled."""
@@ -248,7 +265,18 @@ class Feeder(Generic[Key]):
         finally:
             self._calls.end_source(failure)
             if source is not None:
-                await source.aclose()
+                await self._close(source)
+
+    async def _close(self, source: Source) -> None:
+        try:
+            await source.aclose()
+        except Exception as error:
+            self.unclosed = error
+
+    def check_closed(self) -> None:
+        """Raise the exception with which the source refused to be closed, if there is one."""
+        if self.unclosed is not None:
+            raise self.unclosed
 
     async def _feed(self, source: Source) -> None:
         started = 0
@@ -276,7 +304,7 @@ class CallMap(Generic[Key]):
 
     Completions come as the calls end, or in the order of the requests if `ordered` is true. An exception from the
     iterable of requests is raised after the completions of the started calls. Leaving the block cancels the running
-    calls.
+    calls, and raises an exception with which an async generator of requests ends when it is closed.
     """
 
     def __init__(self, start: Start, requests: object, concurrency: int, *, ordered: bool) -> None:
@@ -307,6 +335,7 @@ class CallMap(Generic[Key]):
             self._nursery.cancel_scope.cancel()
             # The nursery does not get the body's exception. The block raises it itself, so it is not put into a group.
             await self._block.__aexit__(None, None, None)
+        self._feeder.check_closed()
 
     def __aiter__(self) -> Self:
         return self

@@ -64,6 +64,7 @@ class CallMap(Generic[Key]):
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+        self._feeder.check_closed()
 
     def __aiter__(self) -> Self:
         return self

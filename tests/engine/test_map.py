@@ -177,6 +177,17 @@ async def test_an_item_that_is_not_a_request_gets_an_error() -> None:
 # --- bounds ---
 
 
+@pytest.mark.parametrize("size", [0, 1, 3])
+async def test_a_tuple_that_is_no_pair_gets_an_error(size: int) -> None:
+    item = (ms.Request("m", [ms.Message.user("hello")]),) * size
+    pair = ("key", ms.Request("m", [ms.Message.user("hello")]))
+    results: CallMap[object] = CallMap(StubEngine().start, [item, pair], 2, ordered=True)
+    async with results:
+        found = [(key, completion.error_message) async for key, completion in results]
+    wrong = f"requests: an item must be a Request or a pair of a key and a Request, not a tuple of {size}"
+    assert found == [(item, wrong), ("key", None)]
+
+
 async def test_a_slow_program_holds_back_the_source() -> None:
     stub, read = StubEngine(), list[int]()
     async with mapped(stub, requests(1000, read), concurrency=5) as results:
@@ -288,6 +299,24 @@ async def test_leaving_the_block_cancels_calls_and_closes_the_source() -> None:
     async with mapped(stub, source()):
         await trio.testing.wait_all_tasks_blocked()
     assert (stub.cancelled, stub.started, closed) == (3, 3, [True])
+
+
+async def test_a_source_that_fails_as_it_is_closed_is_raised() -> None:
+    async def source() -> AsyncGenerator[ms.Request, None]:
+        try:
+            for request in requests(10):
+                yield request
+        finally:
+            raise OSError("the file is gone")
+
+    with pytest.raises(OSError, match="the file is gone"):
+        async with mapped(StubEngine(), source()) as results:
+            await anext(results)
+    with pytest.raises(OSError, match="the file is gone") as raised:
+        async with mapped(StubEngine(), source()) as results:
+            await anext(results)
+            raise KeyError("mine")
+    assert isinstance(raised.value.__context__, KeyError)
 
 
 async def test_an_exception_of_the_block_is_raised_as_it_is() -> None:

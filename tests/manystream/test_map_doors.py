@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Iterator
+from typing import Any
 
 import pytest
 
@@ -107,6 +108,23 @@ def test_asyncio_ends_if_the_source_awaits_a_cancelled_task(provider: ms.Provide
     run(main)
 
 
+def test_asyncio_raises_what_the_source_raises_as_it_is_closed(provider: ms.Provider) -> None:
+    async def source() -> AsyncGenerator[ms.Request, None]:
+        try:
+            while True:
+                yield ask()
+        finally:
+            raise OSError("the file is gone")
+
+    async def main() -> None:
+        async with aio.open_engine([provider]) as engine:
+            with pytest.raises(OSError, match="the file is gone"):
+                async with engine.map(source(), concurrency=2) as results:
+                    await anext(results)
+
+    run(main)
+
+
 def test_asyncio_cancels_what_runs_with_the_task(provider: ms.Provider) -> None:
     async def main() -> None:
         async with aio.open_engine([provider]) as engine:
@@ -171,6 +189,13 @@ def test_a_portal_completes_a_request_that_cannot_be_sent(portal: Portal) -> Non
         [(_, completion)] = list(results)
     assert completion.error_category is ms.ErrorCategory.INVALID_ARG
     assert (completion.error_message or "").startswith("temperature:")
+
+
+def test_a_portal_completes_a_tuple_that_is_no_pair(portal: Portal) -> None:
+    items: Any = [("key", ask(), "more"), ask()]
+    with portal.map(items, ordered=True) as results:
+        found = [completion.error_message for _, completion in results]
+    assert found == ["requests: an item must be a Request or a pair of a key and a Request, not a tuple of 3", None]
 
 
 def test_a_portal_reads_no_more_than_there_is_room_for(portal: Portal) -> None:
