@@ -77,6 +77,11 @@ async def read_into(seen: list[str], results: CallMap[ms.Request]) -> None:
         seen.append(request.model)
 
 
+async def leave_after_one(results: CallMap[ms.Request]) -> None:
+    async with results:
+        await anext(results)
+
+
 async def leave_by_exception(results: CallMap[ms.Request]) -> None:
     async with results:
         await trio.testing.wait_all_tasks_blocked()
@@ -309,14 +314,10 @@ async def test_a_source_that_fails_as_it_is_closed_is_raised() -> None:
         finally:
             raise OSError("the file is gone")
 
-    with pytest.raises(OSError, match="the file is gone"):
-        async with mapped(StubEngine(), source()) as results:
-            await anext(results)
-    with pytest.raises(OSError, match="the file is gone") as raised:
-        async with mapped(StubEngine(), source()) as results:
-            await anext(results)
-            raise KeyError("mine")
-    assert isinstance(raised.value.__context__, KeyError)
+    for leave, context in ((leave_after_one, GeneratorExit), (leave_by_exception, KeyError)):
+        with pytest.raises(OSError, match="the file is gone") as raised:
+            await leave(mapped(StubEngine(), source()))
+        assert isinstance(raised.value.__context__, context)
 
 
 async def test_an_exception_of_the_block_is_raised_as_it_is() -> None:
