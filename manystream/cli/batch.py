@@ -60,6 +60,7 @@ from .batch_targets import (
     read_target_options,
 )
 from .errors import CommandError
+from .standard_streams import is_closed
 from .terminal import Paint, is_terminal
 
 EXAMPLE = '{"id": "1", "messages": [{"role": "user", "content": "Hello"}]}'
@@ -261,6 +262,8 @@ def _number(value: float) -> str:
 
 def _check_input(options: BatchOptions) -> None:
     """Raise `CommandError` if the input cannot be read, or if two of the three files are the same file."""
+    if options.prompts is None and is_closed(sys.stdin):
+        raise CommandError("cannot read standard input: it is closed", status=2)
     try:
         if options.prompts is not None:
             with options.prompts.open("rb") as file:

@@ -9,14 +9,15 @@ Knows argparse and the commands' modules. Must not know what a command does.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol, cast
 
 from ..engine.monitor import MonitorError
 from . import batch, bench, completion, demo, doctor, run, simulate, top
 from .errors import CommandError
+from .standard_streams import drop_output, is_output_error, prepare_streams
 
 DESCRIPTION = """\
 Thousands of live language-model streams on one core.
@@ -85,6 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     argv: the arguments; None for those of the process.
     """
+    prepare_streams()
     parser = command_parser()
     try:
         arguments = parser.parse_args(argv, argparse.Namespace(parser=parser))  # `completion` reads the parser
@@ -95,31 +97,40 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     try:
-        return COMMANDS[name].run(arguments)
+        status = COMMANDS[name].run(arguments)
+        sys.stdout.flush()  # at exit, Python would report an error in words of its own
+        return status
     except (CommandError, MonitorError) as error:
         print(f"manystream {name}: {error}", file=sys.stderr)
         return error.status if isinstance(error, CommandError) else 1
-    except (KeyboardInterrupt, BrokenPipeError, BaseExceptionGroup) as error:
-        status = _status_of(error)
+    except (KeyboardInterrupt, OSError, BaseExceptionGroup) as error:
+        status = _status_of(error, name)
         if status is None:
             raise
         return status
 
 
-def _status_of(error: BaseException) -> int | None:
-    """Return the exit status for Ctrl-C and a broken pipe, also in a nursery's exception group; None for other errors.
+def _status_of(error: BaseException, name: str) -> int | None:
+    """Return the exit status for Ctrl-C and for output that cannot be written; None for other errors.
 
-    130: Ctrl-C. 141: the process that read the output has ended.
+    130: Ctrl-C. 141: the process that read the output has ended. 1: another reason, which is reported. The errors may
+    be in a nursery's exception group.
+
+    name: the command's name.
     """
     ends = _leaves(error)
     if all(isinstance(end, KeyboardInterrupt) for end in ends):
         return 130
     if all(isinstance(end, KeyboardInterrupt | BrokenPipeError) for end in ends):
-        # The reader of the output has ended (`manystream run … | head`). Python flushes the output at exit, which would
-        # raise again, so the output is redirected to the null device.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()  # its reader has ended (`manystream run … | head`)
         return 141
-    return None
+    problems = [end for end in ends if isinstance(end, OSError) and is_output_error(end)]
+    if len(problems) < sum(not isinstance(end, KeyboardInterrupt) for end in ends):
+        return None
+    with suppress(OSError):
+        print(f"manystream {name}: cannot write the output: {problems[0].strerror}", file=sys.stderr)
+    drop_output()
+    return 1
 
 
 def _leaves(error: BaseException) -> list[BaseException]:

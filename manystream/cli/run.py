@@ -31,6 +31,7 @@ from ..providers.request import Request, ThinkingLevel
 from .addresses import DIALECT_CLASSES, provider_at
 from .answer import AnswerWriter
 from .errors import CommandError
+from .standard_streams import is_closed
 from .terminal import duration, harmless
 
 HELP = "send one prompt to a provider or a base URL, and stream the answer"
@@ -149,7 +150,7 @@ def provider_names() -> list[str]:
 
 
 def _read_options(arguments: argparse.Namespace) -> RunOptions:
-    prompt: str = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
+    prompt: str = _read_prompt() if arguments.prompt == "-" else arguments.prompt
     if not prompt.strip():
         raise CommandError("the prompt is empty", status=2)
     if arguments.cost:
@@ -170,6 +171,21 @@ def _read_options(arguments: argparse.Namespace) -> RunOptions:
         prompt=prompt,
         cost=arguments.cost,
     )
+
+
+def _read_prompt() -> str:
+    """Return the text of standard input. Raises `CommandError`."""
+    if is_closed(sys.stdin):
+        raise CommandError("cannot read standard input: it is closed", status=2)
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        wrong = error.object[error.start]
+        raise CommandError(
+            f"standard input is not {error.encoding} text (byte {wrong:#04x} at {error.start}): convert it"
+        ) from None
+    except OSError as error:
+        raise CommandError(f"cannot read standard input: {error.strerror}") from None
 
 
 def read_headers(pairs: Sequence[str]) -> dict[str, str]:
@@ -254,6 +270,8 @@ async def _ask(options: RunOptions) -> int:
         return 0
     if completion.error.category is ErrorCategory.CANCELLED:
         return 130
+    if isinstance(completion.error.__cause__, OSError) and completion.error.category is ErrorCategory.CALLBACK:
+        raise completion.error.__cause__  # the answer's text could not be written
     raise CommandError(describe_error(completion.error, provider))
 
 
