@@ -6,12 +6,14 @@ the grammar raise `BadRequest`. After that the connection cannot be read any fur
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, unquote
 
 HEAD_LIMIT = 64 * 1024
 BODY_LIMIT = 64 * 1024 * 1024
 _BLANK_LINE = b"\r\n\r\n"
+_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*+(?:;.*+)?+", re.DOTALL)
 
 
 class BadRequest(Exception):
@@ -61,7 +63,7 @@ class RequestReader:
         self._searched = 0
         self._request: HTTPRequest | None = None
         self._length = 0
-        self._chunks: list[bytes] | None = None
+        self._chunks: bytearray | None = None
         self.expects_continue: bool = False
 
     @property
@@ -114,7 +116,7 @@ class RequestReader:
         if coding:
             if coding != "chunked":
                 raise BadRequest(501, f"transfer-encoding {coding!r} is not supported")
-            self._chunks = []
+            self._chunks = bytearray()
         else:
             length = headers.get("content-length", "0")
             if not (length.isascii() and length.isdigit()):
@@ -124,32 +126,40 @@ class RequestReader:
                 raise BadRequest(413, f"the request's body is longer than {BODY_LIMIT} bytes")
         self.expects_continue = headers.get("expect", "").lower() == "100-continue"
 
-    def _read_chunks(self, chunks: list[bytes]) -> bytes | None:
+    def _read_chunks(self, chunks: bytearray) -> bytes | None:
+        """The body, or None while it is incomplete. `chunks`: what has been read of it."""
         buffer = self._buffer
         while True:
-            line_end = buffer.find(b"\r\n")
+            line_end = buffer.find(b"\r\n", 0, HEAD_LIMIT)
             if line_end < 0:
+                if len(buffer) >= HEAD_LIMIT:
+                    raise BadRequest(400, f"a line with a chunk size is longer than {HEAD_LIMIT} bytes")
                 return None
-            try:
-                size = int(buffer[:line_end].split(b";")[0], 16)
-                if size < 0:
-                    raise ValueError
-            except ValueError:
-                raise BadRequest(400, "a chunk size is not a hexadecimal number") from None
+            line = _CHUNK_SIZE.fullmatch(buffer[:line_end])
+            if line is None:
+                raise BadRequest(400, "a chunk size is not a hexadecimal number")
+            size = int(line[1], 16)
             if size == 0:
-                # Trailers end with a blank line. Without trailers it follows the last chunk directly.
-                end = buffer.find(_BLANK_LINE, line_end)
-                if end < 0:
-                    return None
-                del buffer[: end + 4]
-                return b"".join(chunks)
-            following = line_end + 2 + size + 2
-            if following > BODY_LIMIT:
-                raise BadRequest(413, f"a chunk is longer than {BODY_LIMIT} bytes")
-            if len(buffer) < following:
+                return self._read_trailers(chunks, line_end)
+            if len(chunks) + size > BODY_LIMIT:
+                raise BadRequest(413, f"the request's body is longer than {BODY_LIMIT} bytes")
+            start, end = line_end + 2, line_end + 2 + size
+            if len(buffer) < end + 2:
                 return None
-            chunks.append(bytes(buffer[line_end + 2 : line_end + 2 + size]))
-            del buffer[:following]
+            if buffer[end : end + 2] != b"\r\n":
+                raise BadRequest(400, "a chunk is longer than its size")
+            chunks += buffer[start:end]
+            del buffer[: end + 2]
+
+    def _read_trailers(self, chunks: bytearray, line_end: int) -> bytes | None:
+        """The body, once its trailers end with a blank line. Without trailers it follows the last chunk directly."""
+        end = self._buffer.find(_BLANK_LINE, line_end, line_end + HEAD_LIMIT)
+        if end < 0:
+            if len(self._buffer) >= line_end + HEAD_LIMIT:
+                raise BadRequest(431, f"the request's trailers are longer than {HEAD_LIMIT} bytes")
+            return None
+        del self._buffer[: end + 4]
+        return bytes(chunks)
 
 
 def _parsed_head(lines: list[str]) -> HTTPRequest:
@@ -161,7 +171,10 @@ def _parsed_head(lines: list[str]) -> HTTPRequest:
         name, colon, value = line.partition(":")
         if not colon or not name or name != name.strip():
             raise BadRequest(400, "a header line has no name")
-        headers[name.lower()] = value.strip()
+        name, value = name.lower(), value.strip()
+        if name == "content-length" and headers.get(name, value) != value:
+            raise BadRequest(400, "there are two content-length headers with different values")
+        headers[name] = value
     connection = headers.get("connection", "").lower()
     keep_alive = "keep-alive" in connection if parts[2] == "HTTP/1.0" else "close" not in connection
     return HTTPRequest(parts[0], parts[1], headers, keep_alive=keep_alive)

@@ -69,7 +69,30 @@ BROKEN: list[tuple[bytes, int, str]] = [
     (posted(b"transfer-encoding: chunked\r\n", b"-6\r\n"), 400, "a chunk size is not a hexadecimal number"),
     (posted(b"transfer-encoding: chunked\r\n", b"-1\r\n"), 400, "a chunk size is not a hexadecimal number"),
     (posted(b"transfer-encoding: chunked\r\n", b"\r\n"), 400, "a chunk size is not a hexadecimal number"),
-    (posted(b"transfer-encoding: chunked\r\n", b"4000000\r\n"), 413, "a chunk is longer than 67108864 bytes"),
+    (
+        posted(b"transfer-encoding: chunked\r\n", b"4000001\r\n"),
+        413,
+        "the request's body is longer than 67108864 bytes",
+    ),
+    (posted(b"transfer-encoding: chunked\r\n", b"0x4\r\n"), 400, "a chunk size is not a hexadecimal number"),
+    (posted(b"transfer-encoding: chunked\r\n", b"1_0\r\n"), 400, "a chunk size is not a hexadecimal number"),
+    (posted(b"transfer-encoding: chunked\r\n", b"+4\r\n"), 400, "a chunk size is not a hexadecimal number"),
+    (posted(b"transfer-encoding: chunked\r\n", b"4\r\nbodyX\r\n0\r\n"), 400, "a chunk is longer than its size"),
+    (
+        posted(b"transfer-encoding: chunked\r\n", b"0" * 65_536),
+        400,
+        "a line with a chunk size is longer than 65536 bytes",
+    ),
+    (
+        posted(b"transfer-encoding: chunked\r\n", b"0\r\nx: " + b"y" * 65_536),
+        431,
+        "the request's trailers are longer than 65536 bytes",
+    ),
+    (
+        posted(b"content-length: 4\r\ncontent-length: 5\r\n"),
+        400,
+        "there are two content-length headers with different values",
+    ),
     (b"x" * 65_537, 431, "the request's head is longer than 65536 bytes"),
 ]
 
@@ -98,9 +121,25 @@ def test_a_head_may_be_as_long_as_the_limit() -> None:
 
 def test_a_body_may_be_as_long_as_the_limit() -> None:
     assert read(posted(b"content-length: 67108864\r\n")) is None
-    assert read(posted(b"transfer-encoding: chunked\r\n", b"3fffff5\r\n")) is None
-    with pytest.raises(BadRequest, match="a chunk is longer"):
-        read(posted(b"transfer-encoding: chunked\r\n", b"3fffff6\r\n"))
+    assert read(posted(b"transfer-encoding: chunked\r\n", b"4000000\r\n")) is None
+    with pytest.raises(BadRequest, match="the request's body is longer"):
+        read(posted(b"transfer-encoding: chunked\r\n", b"4000001\r\n"))
+
+
+def test_the_limit_of_a_body_holds_for_all_chunks_together() -> None:
+    first = posted(b"transfer-encoding: chunked\r\n", b"4\r\nbody\r\n")
+    assert read(first + b"3fffffc\r\n") is None
+    with pytest.raises(BadRequest, match="the request's body is longer than 67108864 bytes"):
+        read(first + b"3fffffd\r\n")
+
+
+def test_equal_lengths_and_spaces_after_a_size_are_read() -> None:
+    request = read(posted(b"content-length: 4\r\nContent-Length: 4\r\n", b"body"))
+    assert request is not None
+    assert request.body == b"body"
+    request = read(posted(b"transfer-encoding: chunked\r\n", b"4 \t;x\r\nbody\r\n000\r\n\r\n"))
+    assert request is not None
+    assert request.body == b"body"
 
 
 def test_a_short_request_after_a_long_one_is_found() -> None:
