@@ -167,7 +167,16 @@ def open_simulator(
 
     Raises `KnobError` and `ReplayError` for these, and `SimulatorError` if the process does not start.
     """
-    settings_of(directive, port=port, replay=replay, pace=pace, limits=limits, batch=batch, replicas=replicas)
+    settings_of(
+        directive,
+        port=port,
+        journal=journal,
+        replay=replay,
+        pace=pace,
+        limits=limits,
+        batch=batch,
+        replicas=replicas,
+    )
     folder = str(Path(__file__).resolve().parent)
     options = ["--host", host, "--port", str(port), "--journal", str(journal), "--default", directive, "--child"]
     options += ["--replay", replay, "--pace", str(pace), "--batch", batch]
@@ -191,6 +200,7 @@ def open_simulator_thread(
     *,
     host: str = "127.0.0.1",
     port: int = 0,
+    journal: int = 256,
     replay: str = "",
     pace: float = 1.0,
     limits: Sequence[Limit | str] = (),
@@ -202,7 +212,15 @@ def open_simulator_thread(
     It starts sooner than `open_simulator`, and shares the interpreter with its client. The arguments are the same.
     """
     settings = settings_of(
-        directive, host=host, port=port, replay=replay, pace=pace, limits=limits, batch=batch, replicas=replicas
+        directive,
+        host=host,
+        port=port,
+        journal=journal,
+        replay=replay,
+        pace=pace,
+        limits=limits,
+        batch=batch,
+        replicas=replicas,
     )
     with _servers(settings) as (servers, simulator):
         thread = _start(servers[0])

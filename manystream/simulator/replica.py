@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from dataclasses import dataclass, replace
@@ -39,7 +40,8 @@ class Replica:
     fail: the part of the calls that fail at once, from 0 to 1.
     status: the HTTP status of these failures.
     slow: the part of the answers that take twenty times as long, from 0 to 1.
-    outages: times without service.
+    outages: times without service, each written as `outage=START-END:KIND`, in seconds since the start. KIND is `503`
+        (default), `hang` or `close`.
     seed: varies which calls fail or are slow.
     """
 
@@ -53,7 +55,8 @@ class Replica:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not self.speed > 0 or not 0 <= self.fail <= 1 or not 0 <= self.slow <= 1 or not self.delay >= 0:
+        speed, delay = 0 < self.speed < math.inf, 0 <= self.delay < math.inf
+        if not speed or not delay or not 0 <= self.fail <= 1 or not 0 <= self.slow <= 1:
             raise KnobError("replica: speed is a number above 0, delay one from 0, and fail and slow are from 0 to 1")
 
 
@@ -88,7 +91,10 @@ def _outage(text: str) -> Outage:
     kind = (found[3] or "503") if found else ""
     if found is None or kind not in OUTAGES:
         raise KnobError(f"replica: outage={text!r}: outage is START-END:KIND in seconds; KIND is {', '.join(OUTAGES)}")
-    return Outage(float(found[1]), float(found[2]), kind)
+    outage = Outage(float(found[1]), float(found[2]), kind)
+    if not outage.start < outage.end:
+        raise KnobError(f"replica: outage={text!r}: END must be later than START")
+    return outage
 
 
 class ReplicaState:

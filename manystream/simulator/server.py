@@ -25,6 +25,7 @@ from .connection import Connection
 from .http_request import BadRequest
 from .inference import InferenceServer
 from .journal import Statistics
+from .knobs import KnobError
 from .program import Ending, Program
 from .service import Service, ServiceSettings
 
@@ -32,6 +33,7 @@ TICKS_PER_SECOND = 1000
 AT_ONCE = 0
 """The tick of everything that is due in the next iteration."""
 
+LAST_PORT = 65_535
 BACKLOG = 4096
 ACCEPTS_PER_ITERATION = 256
 RECEIVE_SIZE = 65536
@@ -54,11 +56,17 @@ class Settings:
 
     port: 0 takes a free port.
     service: what it answers.
+
+    Raises `KnobError` for a number that is no port.
     """
 
     host: str = "127.0.0.1"
     port: int = 0
     service: ServiceSettings = field(default_factory=ServiceSettings)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= LAST_PORT:
+            raise KnobError(f"port: {self.port} is no port: it is a number from 0 to {LAST_PORT}")
 
 
 class Server:
@@ -168,7 +176,6 @@ class Server:
         if ending is Ending.STALL:
             if program.ping and program.ping_interval:
                 connection.frames, connection.position, connection.end = [program.ping], 0, 1
-                connection.interval = program.ping_interval
                 self._schedule(connection, now + program.ping_interval)
             return
         if program.counted:

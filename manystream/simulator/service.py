@@ -60,6 +60,8 @@ class ServiceSettings:
     limits: rate limits.
     batch: answers share an inference server of this speed and size.
     replica: speed, failures and outages.
+
+    Raises `KnobError` for a negative `journal`.
     """
 
     knobs: Knobs = field(default_factory=Knobs)
@@ -68,6 +70,10 @@ class ServiceSettings:
     limits: tuple[Limit, ...] = ()
     batch: BatchModel | None = None
     replica: Replica = field(default_factory=Replica)
+
+    def __post_init__(self) -> None:
+        if self.journal < 0:
+            raise KnobError(f"journal: {self.journal} is no number of requests: it is a whole number from 0")
 
 
 class Service:

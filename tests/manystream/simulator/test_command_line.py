@@ -285,11 +285,21 @@ def test_the_child_gets_every_option(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 @pytest.mark.parametrize(
     "options",
-    [{"replay": "/nowhere"}, {"limits": ["x"]}, {"batch": "x"}, {"replicas": ["x"]}, {"port": 1, "replicas": [""]}],
+    [
+        {"replay": "/nowhere"},
+        {"limits": ["x"]},
+        {"batch": "x"},
+        {"replicas": ["x"]},
+        {"port": 1, "replicas": [""]},
+        {"port": 65_536},
+        {"port": -1},
+        {"replicas": ["port=65536"]},
+        {"journal": -1},
+    ],
 )
 def test_wrong_options_start_no_process(monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
     monkeypatch.setattr(subprocess, "Popen", None)
-    with pytest.raises(ValueError, match=r"nowhere|limit|batch|replica"), open_simulator(**options):
+    with pytest.raises(ValueError, match=r"nowhere|limit|batch|replica|^port: |^journal: "), open_simulator(**options):
         pass
 
 
@@ -365,12 +375,14 @@ def test_a_thread_gets_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
     with (
         pytest.raises(Stop),
-        open_simulator_thread("events=5", host="h", port=81, limits=["concurrent=2"], batch="step=0.5"),
+        open_simulator_thread("events=5", host="h", port=81, journal=3, limits=["concurrent=2"], batch="step=0.5"),
     ):
         pass
     with pytest.raises(Stop), open_simulator_thread(replicas=["speed=2"]):
         pass
-    service = ServiceSettings(knobs=Knobs(events=5), limits=(Limit(concurrent=2),), batch=BatchModel(step=0.5))
+    service = ServiceSettings(
+        knobs=Knobs(events=5), journal=3, limits=(Limit(concurrent=2),), batch=BatchModel(step=0.5)
+    )
     assert seen == [
         [DEFAULTS],
         [Settings(host="h", port=81, service=service)],
