@@ -54,6 +54,7 @@ _SPECIAL = frozenset({b"host", b"connection", b"content-length", b"transfer-enco
 _TARGET = re.compile(rb"[!-~]+")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _SHOWN_NAME = 60
+_LAST_PORT = 65_535
 _BAD_REQUEST_LINE = "the method or the request target has a character that HTTP forbids"
 
 _NO_TIMEOUTS: Final[Mapping[str, object]] = {}
@@ -216,6 +217,8 @@ def _checked_origin(
         raise ClientTransportError(Fault.LOCAL, _BAD_REQUEST_LINE)
     if not host:
         raise ClientTransportError(Fault.UNSUPPORTED, "the URL has no host")
+    if port is not None and port > _LAST_PORT:
+        raise ClientTransportError(Fault.CONNECT, f"the URL's port {port} is no port: the last one is {_LAST_PORT}")
     wanted = extensions.get("sni_hostname", "")
     server_name = wanted.decode("ascii", "replace") if isinstance(wanted, bytes) else str(wanted or "")
     return _origin(scheme, host, DEFAULT_PORTS[scheme] if port is None else port, server_name)

@@ -71,7 +71,7 @@ class Transport(httpx.AsyncBaseTransport):
         url, stream = request.url, request.stream
         try:
             transfer = await self._core.send(
-                request.method.encode("ascii"),
+                request.method.encode("ascii", "replace"),  # "?" is refused
                 (url.scheme, url.raw_host, url.port, url.raw_path),
                 request.headers.raw,
                 b"".join(stream) if isinstance(stream, httpx.ByteStream) else cast("AsyncIterable[bytes]", stream),

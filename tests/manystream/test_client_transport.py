@@ -221,6 +221,10 @@ def test_errors_before_the_connection(run: Run, package: Module, adapter: Module
                     await client.get(f"http://127.0.0.1:{port}")
                 with pytest.raises(package.UnsupportedProtocol, match="scheme 'ws'"):
                     await client.get(f"ws://127.0.0.1:{port}")
+                with pytest.raises(package.ConnectError, match="port 65536 is no port: the last one is 65535"):
+                    await client.get("http://127.0.0.1:65536")
+                with pytest.raises(package.LocalProtocolError, match="the method or the request target"):
+                    await client.request("GÉT", f"http://127.0.0.1:{port}")
                 with pytest.raises(package.LocalProtocolError, match="CONNECT"):
                     await client.request("CONNECT", f"http://127.0.0.1:{port}")
                 with pytest.raises(package.LocalProtocolError, match="Upgrade"):
