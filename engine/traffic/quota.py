@@ -370,10 +370,11 @@ class Quota:
             reported = self.reported[limit.name] = reported_bucket(limit, now)
             bucket = reported.bucket
             if limit.remaining is None:
-                bucket.level = bucket.capacity - self._totals[limit.unit]
+                level = bucket.capacity - self._totals[limit.unit]
             else:
                 since = self._totals[limit.unit] - ticket.sent_before[limit.unit]
-                bucket.level = min(bucket.capacity, limit.remaining - since)
+                level = min(bucket.capacity, limit.remaining - since)
+            bucket.level = max(level, self._least_level(limit.unit, ticket))
             reported.size.read(limit)
             self._note(reported, "reported")
             return
@@ -399,8 +400,15 @@ class Quota:
             bucket.level = max(bucket.fill(now), min(bucket.capacity, remaining - since))
             return
         bucket.capacity = min(bucket.capacity, reported.limit * part)
-        left = remaining * part - since - SPARE * bucket.capacity
+        left = max(remaining * part - since - SPARE * bucket.capacity, self._least_level(unit, ticket))
         bucket.level = (min if is_smaller else max)(bucket.fill(now), left)
+
+    def _least_level(self, unit: Unit, ticket: Ticket) -> float:
+        """Return the lowest level that the server's bucket can have, whose report came with the response to this call.
+
+        Calls that the server accepted left it at 0 or more, however many they were. Only unconfirmed ones may follow.
+        """
+        return -sum(call.cost[unit] for call in self.window if call is not ticket)
 
     def _note(self, reported: ReportedBucket, what: str) -> None:
         reported.noted = reported.bucket.rate

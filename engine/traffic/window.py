@@ -58,6 +58,9 @@ class Window:
     def __len__(self) -> int:
         return len(self._unconfirmed)
 
+    def __iter__(self) -> Iterator[Ticket]:
+        return iter(self._unconfirmed)
+
     @property
     def size(self) -> int:
         """The largest number of unconfirmed calls."""

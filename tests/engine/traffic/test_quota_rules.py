@@ -251,6 +251,40 @@ def test_a_limit_without_a_rest_begins_with_what_was_sent_taken() -> None:
     assert quota.level(REQUESTS, 0) == 57
 
 
+@pytest.mark.parametrize(("remaining", "level"), [(None, -2), (30, -2), (200, 60)])
+def test_a_limit_that_is_reported_late_forgets_old_calls(remaining: float | None, level: float) -> None:
+    quota = a_quota()
+    slow = send(quota, 0)
+    for second in range(1, 101):
+        quota.confirm(send(quota, second), NOTHING, second)
+    quota.confirm(slow, NOTHING, 100)
+    for _ in range(2):
+        send(quota, 101)
+    quota._read(report(REQUESTS, 60, remaining), slow, 101)  # pyright: ignore[reportPrivateUsage]
+    assert quota.level(REQUESTS, 101) == level
+
+
+def test_a_refusal_that_names_a_limit_late_holds_a_call_for_seconds() -> None:
+    quota = a_quota()
+    for second in range(1000):
+        quota.settle(send(quota, second), None, second)
+    refused = QuotaReport(report(REQUESTS, 60).limits, Refusal.RATE)
+    quota.refuse(send(quota, 1000), refused, 1000)
+    assert quota.level(REQUESTS, 1000) == 0
+    assert quota.ready_at(quota.charger.estimate(100, 0), 1000) == 1001
+
+
+def test_a_smaller_bucket_is_not_emptied_by_calls_during_a_slow_one() -> None:
+    quota = a_quota()
+    first = ReportedLimit("requests", REQUESTS, 60, 60, 50, 10)
+    quota.confirm(send(quota, 0), QuotaReport((first,)), 0)
+    slow = send(quota, 0)
+    for second in range(1, 101):
+        quota.confirm(send(quota, second), NOTHING, second)
+    quota.confirm(slow, QuotaReport((ReportedLimit("requests", REQUESTS, 60, 60, 44, 12.5),)), 100)
+    assert quota.level(REQUESTS, 100) == 0
+
+
 def test_a_first_level_is_at_most_the_capacity() -> None:
     quota = a_quota()
     quota.confirm(send(quota, 0), report(REQUESTS, 60, 900), 0)
