@@ -41,6 +41,12 @@ and `top_p` of older versions."""
 
 BETA_HEADER = "anthropic-beta"
 
+HEADERS: dict[str, str] = {
+    "user_profile_id": "anthropic-user-profile-id",
+    "workspace_id": "anthropic-workspace-id",
+}
+"""Argument with a text → the header in which the SDK sends it. The body has no such member."""
+
 TOOL_MEMBERS = frozenset({"name", "description", "input_schema", "strict", "cache_control", "type"})
 CHOICE_MEMBERS = frozenset({"type", "name", "disable_parallel_tool_use"})
 OUTPUT_MEMBERS = frozenset({"effort", "format"})
@@ -57,6 +63,7 @@ def read_arguments(arguments: Mapping[str, object]) -> Request:
     check_names(given, ARGUMENTS, METHOD)
     options = take_call_options(given)
     _take_betas(given, options)
+    _take_headers(given, options)
     schema: type | None = None
     if isinstance(given.get("output_format"), type):
         schema = schema_class(given.pop("output_format"), "output_format")
@@ -65,16 +72,33 @@ def read_arguments(arguments: Mapping[str, object]) -> Request:
 
 
 def _take_betas(given: dict[str, object], options: CallOptions) -> None:
-    """Move `betas` to its header, together with the values that `extra_headers` has for it."""
+    """Move `betas` to its header. The same header in `extra_headers` takes precedence, as in the SDK."""
     betas = plain(given.pop("betas", None), "betas")
     if betas is None:
         return
     names = [name for name in betas if type(name) is str] if type(betas) is list else []
     if type(betas) is not list or len(names) < len(betas):
         raise InvalidRequestError("betas", "must be a list of texts")
+    if names:
+        _add_header(BETA_HEADER, ",".join(names), options)
+
+
+def _take_headers(given: dict[str, object], options: CallOptions) -> None:
+    """Move the arguments of `HEADERS` to their headers. Raises `InvalidRequestError` for a value that is no text."""
+    for argument, header in HEADERS.items():
+        value = plain(given.pop(argument, None), argument)
+        if value is None:
+            continue
+        if type(value) is not str:
+            raise InvalidRequestError(argument, "must be text")
+        _add_header(header, value, options)
+
+
+def _add_header(name: str, value: str, options: CallOptions) -> None:
+    """Add a header to the call, unless `extra_headers` has it."""
     headers = options.extra_headers or {}
-    if names and not any(name.lower() == BETA_HEADER for name in headers):
-        options.extra_headers = {**headers, BETA_HEADER: ",".join(names)}
+    if not any(given.lower() == name for given in headers):
+        options.extra_headers = {**headers, name: value}
 
 
 def read_body(body: JSONObject, options: CallOptions, where: str = "", *, schema: type | None = None) -> Request:

@@ -21,6 +21,7 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsBas
 from openai.types.responses import ResponseOutputItem, ResponseStreamEvent
 from openai.types.responses.response_create_params import ResponseCreateParamsBase
 
+from manystream.providers.anthropic.arguments import HEADERS as ANTHROPIC_HEADERS
 from manystream.providers.anthropic.blocks import OPENERS
 from manystream.providers.anthropic.response import FINISH_REASONS as ANTHROPIC_REASONS
 from manystream.providers.anthropic.stream import DELTAS
@@ -43,6 +44,7 @@ LIBRARY_ONLY = frozenset(
 )
 """Members of Gemini's configuration that are never sent."""
 
+SENT_AS_HEADERS = frozenset({"betas", *ANTHROPIC_HEADERS})
 ITEMS_READ = frozenset({"message", "reasoning", *CALL_ARGUMENTS})
 PART_MARKS = ("thought", "thoughtSignature")
 PADDING = frozenset({"obfuscation", "role", "object", "index"})
@@ -153,7 +155,7 @@ def _request(title: str, parameters: Any, dialect: str) -> Wire:
     hints = parameters.model_fields if hasattr(parameters, "model_fields") else typing.get_type_hints(parameters)
 
     def what(name: str) -> str:
-        if name == "betas":
+        if name in SENT_AS_HEADERS:
             return HEADER
         if name in LIBRARY_ONLY and dialect == "gemini":
             return CLIENT

@@ -157,6 +157,19 @@ SPECIAL: dict[str, tuple[dict[str, object], dict[str, object]]] = {
         {"betas": ["a"], "extra_headers": {"Anthropic-Beta": "b"}},
         {"extra_headers": {"Anthropic-Beta": "b"}},
     ),
+    "a user's profile": (
+        {"user_profile_id": "profile_1"},
+        {"extra_headers": {"anthropic-user-profile-id": "profile_1"}},
+    ),
+    "a workspace": (
+        {"workspace_id": "wrkspc_1", "extra_headers": {"x-a": "b"}},
+        {"extra_headers": {"x-a": "b", "anthropic-workspace-id": "wrkspc_1"}},
+    ),
+    "a workspace that is None": ({"workspace_id": None}, {}),
+    "a workspace in a header as well": (
+        {"workspace_id": "wrkspc_1", "extra_headers": {"Anthropic-Workspace-Id": "wrkspc_2"}},
+        {"extra_headers": {"Anthropic-Workspace-Id": "wrkspc_2"}},
+    ),
 }
 
 
@@ -175,6 +188,7 @@ REFUSED: list[tuple[dict[str, object], str]] = [
     ({"betas": 3}, "betas: must be a list of texts"),
     ({"betas": "a"}, "betas: must be a list of texts"),
     ({"betas": ["a", 3]}, "betas: must be a list of texts"),
+    ({"workspace_id": 3}, "workspace_id: must be text"),
     ({"output_format": int}, "output_format: must be a class with model_json_schema(), not the class int"),
     ({"tools": [LOOK, {"name": "look"}]}, "tools[1].input_schema: is missing"),
     ({"tools": [{"input_schema": SCHEMA}]}, "tools[0].name: is missing"),

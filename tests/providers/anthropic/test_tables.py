@@ -11,6 +11,10 @@ import pytest
 from tests.support.tables import table
 
 TABLES: dict[str, object] = {
+    "arguments.HEADERS": {
+        "user_profile_id": "anthropic-user-profile-id",
+        "workspace_id": "anthropic-workspace-id",
+    },
     "arguments.TOOL_MEMBERS": {"cache_control", "description", "input_schema", "name", "strict", "type"},
     "arguments.CHOICE_MEMBERS": {"disable_parallel_tool_use", "name", "type"},
     "arguments.OUTPUT_MEMBERS": {"effort", "format"},
