@@ -51,14 +51,12 @@ from .stream import DELTAS, EVENTS
 
 ASSISTANT_KINDS = re.compile(
     r"text|thinking|redacted_thinking|tool_use|\w+_tool_use|\w+_tool_result|compaction|fallback|container_upload"
+    r"|mcp_tool_listing"
 )
 """Types of an assistant's blocks."""
 
-MORE_PARTS: dict[str, frozenset[str]] = {
-    "delta": frozenset({"compaction_delta"}),
-    "block": frozenset({"mcp_tool_listing"}),
-}
-"""Types of deltas and blocks of Anthropic's beta API that have no text and no calls."""
+MORE_DELTAS = frozenset({"compaction_delta"})
+"""Types of deltas of Anthropic's beta API that have no text and no calls."""
 
 USER_KINDS = re.compile(r"search_result|container_upload|\w+_tool_result")
 """Types of a user's blocks that only Anthropic understands."""
@@ -80,11 +78,11 @@ class AnthropicConverter(HistoryConverter):
         kind = string(wire, "type")
         if kind is None:
             return {"type": "message_delta", "delta": wire} if "stop_reason" in names else None
-        if kind in DELTAS or kind in MORE_PARTS["delta"]:
+        if kind in DELTAS or kind in MORE_DELTAS:
             return {"type": "content_block_delta", "index": 0, "delta": wire}
         if "snapshot" in names:  # an event of `client.messages.stream()` that repeats another one
             return {"type": "ping"}
-        if not ASSISTANT_KINDS.fullmatch(kind) and kind not in MORE_PARTS["block"]:
+        if not ASSISTANT_KINDS.fullmatch(kind):
             return None
         return {"type": "message", "role": "assistant", "content": [wire]}
 

@@ -28,7 +28,9 @@ from .message_writer import OUTPUT_KIND, content_with, reasoning_item, wire_call
 from .output import Output
 
 SYSTEM_ROLES = ("system", "developer")
-ANSWER_KINDS = re.compile(r"reasoning|\w+_call|mcp_\w+|tool_search_\w+|compaction\w*|item_reference|program")
+ANSWER_KINDS = re.compile(
+    r"reasoning|\w+_call|mcp_\w+|tool_search_\w+|compaction\w*|item_reference|program(?:_output)?|additional_tools"
+)
 """Types of an assistant's items, besides messages."""
 
 SERVER_KINDS = re.compile(r"\w+_output|additional_tools")
@@ -41,6 +43,9 @@ ITEM_OF_PART: dict[str, tuple[str, str]] = {
     "summary_text": ("reasoning", "summary"),
 }
 """Type of a part → the type of its item, and the member that contains it."""
+
+USER_KINDS = frozenset({*OUTPUT_KIND.values(), "configuration_update"})
+"""Types of a user's items that only this API understands."""
 
 OUTPUTS = ("function_call_output", "custom_tool_call_output")
 """Types of items with a tool's result."""
@@ -141,7 +146,7 @@ class ResponsesConverter(HistoryConverter):
                     last.content.append(result)  # the results of one turn
                 else:
                     read.append(Message(Role.TOOL, result))
-            elif kind in OUTPUT_KIND.values():
+            elif kind in USER_KINDS:
                 read.append(Message.user(ProviderBlock(self.provider.maker, item)))
             elif kind != "message":
                 raise HistoryError(f"{where}.type", f"unknown item {kind!r}")

@@ -39,7 +39,7 @@ TABLES: dict[str, object] = {
         "redacted_thinking": "BlockReader.open_redacted",
         "tool_use": "BlockReader.open_call",
     },
-    "converter.MORE_PARTS": {"delta": {"compaction_delta"}, "block": {"mcp_tool_listing"}},
+    "converter.MORE_DELTAS": {"compaction_delta"},
     "converter.USER_KINDS": r"search_result|container_upload|\w+_tool_result",
     "errors.GENERIC_TYPES": {"api_error", "invalid_request_error"},
     "message_writer.UNSENT_THINKING": ("thinking", "redacted_thinking"),

@@ -141,7 +141,19 @@ TABLES: dict[str, object] = {
     },
     "stream.DELTA": ("delta",),
     "stream.PART_OF_EVENT": {"response.output_text.done": "output_text", "response.refusal.done": "refusal"},
-    "converter.ANSWER_KINDS": r"reasoning|\w+_call|mcp_\w+|tool_search_\w+|compaction\w*|item_reference|program",
+    "converter.ANSWER_KINDS": (
+        r"reasoning|\w+_call|mcp_\w+|tool_search_\w+|compaction\w*|item_reference|program(?:_output)?|additional_tools"
+    ),
+    "converter.USER_KINDS": {
+        "apply_patch_call_output",
+        "computer_call_output",
+        "configuration_update",
+        "custom_tool_call_output",
+        "function_call_output",
+        "local_shell_call_output",
+        "mcp_approval_response",
+        "shell_call_output",
+    },
     "arguments.ARGUMENTS": {
         "access_programs",
         "background",
