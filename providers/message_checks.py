@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from .errors import InvalidRequestError
 from .message_rules import BLOCKS, MESSAGE
 from .messages import (
+    ASSISTANT,
     BLOCK_TYPES,
     Block,
     File,
@@ -64,9 +65,12 @@ def validate_messages(messages: Sequence[Message], first: int = 0) -> None:
 
 
 def _validate_message(message: Message, where: str) -> None:
-    """Check a message thoroughly. Raises `InvalidRequestError` naming the field."""
+    """Check a message thoroughly. Raises `InvalidRequestError` naming the field.
+
+    An assistant's message may be empty, because an answer may be. It is not sent.
+    """
     MESSAGE.check(message, where)
-    if not message.content:
+    if not message.content and message.role is not ASSISTANT:
         raise InvalidRequestError(f"{where}.content", "must hold at least one block")
     allowed = ROLE_BLOCKS[message.role]
     for position, block in enumerate(message.content):
