@@ -7,6 +7,7 @@ is sent back only if this provider made it. Must not know the order of turns (`m
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from ..errors import InvalidRequestError
@@ -25,6 +26,7 @@ from ..messages import (
 )
 from ..omission_warnings import foreign_block, foreign_thinking
 from ..provider import Provider, takes_block
+from .annotations import MEDIA_ANNOTATIONS, TEXT_ANNOTATIONS
 from .path import API_VERSION
 
 MEDIA_TYPES: dict[str, str] = {
@@ -56,9 +58,6 @@ MEDIA_TYPES: dict[str, str] = {
 RESULT_MEDIA = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"})
 """Media types that a function's response may contain besides its JSON, from Gemini 3 on ("Function calling")."""
 
-MEDIA_ANNOTATIONS = ("partMetadata", "videoMetadata", "mediaResolution")
-"""Members of a part that a user adds to a file: the clip of a film, the resolution. They are sent as given."""
-
 FILES_COLLECTION = "files/"
 """The beginning of the name of an uploaded file."""
 
@@ -84,14 +83,16 @@ class BlockWriter:
         if isinstance(block, Text):
             self._note_cache_mark(block.cache_control, field)
             signed = self._state(block.state)
-            return {"text": block.text, **signed} if block.text or signed else None
+            described = self._annotations(block.state, TEXT_ANNOTATIONS)
+            return {"text": block.text, **signed, **described} if block.text or signed else None
         if isinstance(block, Thinking):
             return self._thinking(block)
         if isinstance(block, Image | File):
             if block.data == b"":
                 self._warnings.append(f"{field}: left out, the file has no bytes")
                 return None
-            return {**self.media(block, field), **self._state(block.state), **self._annotations(block.state)}
+            described = self._annotations(block.state, MEDIA_ANNOTATIONS)
+            return {**self.media(block, field), **self._state(block.state), **described}
         if isinstance(block, ProviderBlock):
             if takes_block(self._provider, block):
                 return block.data
@@ -139,7 +140,7 @@ class BlockWriter:
         for place, item in enumerate(block.content):
             if isinstance(item, Text):
                 continue
-            part = self.media(item, f"{field}.content[{place}]")
+            part = {**self.media(item, f"{field}.content[{place}]"), **self._annotations(item.state, MEDIA_ANNOTATIONS)}
             if self.media_in_results and item.data is not None and item.media_type in RESULT_MEDIA:
                 inside.append(part)
             else:
@@ -184,11 +185,11 @@ class BlockWriter:
         signature = string(state.data, "thoughtSignature")
         return {"thoughtSignature": signature} if signature else {}
 
-    def _annotations(self, state: ProviderState | None) -> JSONObject:
-        """Return the members that the user gave with a file."""
+    def _annotations(self, state: ProviderState | None, names: Sequence[str]) -> JSONObject:
+        """Return the members with these names that were given with a text or a file."""
         if state is None or state.provider != self._maker:
             return {}
-        return {name: state.data[name] for name in MEDIA_ANNOTATIONS if name in state.data}
+        return {name: state.data[name] for name in names if name in state.data}
 
     def _file_address(self, file_id: str) -> str:
         """Return a file's URL. The files service names files `files/…`, but a part requires the whole URL."""

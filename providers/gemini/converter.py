@@ -27,11 +27,12 @@ from ..json_values import (
     string,
     without_nulls,
 )
-from ..messages import Block, File, Image, Message, ProviderState, Role, Text, ToolCall, ToolResult
+from ..messages import Block, File, Image, Message, Role, Text, ToolCall, ToolResult
 from ..provider import Gemini, Provider
-from .block_writer import MEDIA_ANNOTATIONS, BlockWriter
+from .annotations import ANNOTATIONS
+from .block_writer import BlockWriter
 from .dialect import DIALECT
-from .stream import ANNOTATIONS, PARTS, GeminiStream, first_error
+from .stream import PARTS, GeminiStream, first_error
 
 MODEL, USER = "model", "user"
 USER_ROLES = (USER, "function", "tool")
@@ -130,13 +131,7 @@ class GeminiConverter(HistoryConverter):
         if failed is not None:
             raise HistoryError(where, failed.error.message.partition(" in Gemini's answer")[0])
         machine.finish()
-        content = machine.response().content
-        given: JSONObject = {name: part[name] for name in MEDIA_ANNOTATIONS if name in part}
-        for block in content if given else ():
-            if isinstance(block, Image | File):
-                signed = block.state.data if block.state is not None else {}
-                block.state = ProviderState(self.provider.maker, {**signed, **given})
-        return content
+        return machine.response().content
 
     def _result(self, wire: JSONObject, open_calls: list[ToolCall], names: dict[str, str], where: str) -> ToolResult:
         """Read a result with the files in it, and pair it with its call."""

@@ -40,6 +40,7 @@ from ..json_values import (
 from ..messages import File, Image, ProviderBlock, ProviderState
 from ..provider import Provider
 from ..response import Response
+from .annotations import ANNOTATIONS, TEXT_ANNOTATIONS
 from .calls import FunctionCalls
 from .errors import blocked, read_error
 from .extras import USAGE, Extras
@@ -55,10 +56,6 @@ PLAIN_PARTS = (frozenset({"text"}), frozenset({"text", "thought"}))
 READ_IN_CHUNK = frozenset({"candidates", "usageMetadata", "modelVersion", "responseId", "error"})
 READ_IN_CANDIDATE = frozenset({"content", "index", "finishReason"})
 """Members that are read into the answer. All others go to `provider_data`."""
-
-ANNOTATIONS = frozenset({"thought", "thoughtSignature", "partMetadata", "videoMetadata", "mediaResolution"})
-"""Members of a part that describe its content and are not content themselves."""
-
 
 CALL = b'Call"'
 """Part of the bytes of every chunk with a call (`functionCall`, `toolCall`), whose numbers must be exact."""
@@ -263,6 +260,8 @@ class GeminiStream(StreamMachine):
         The annotations belong to the last content, so that a signature stays with the call.
         """
         contents: list[JSONObject] = [{kind: part[kind]} for kind in known]
+        if known[0] == "text" and "thought" in part:
+            contents[0]["thought"] = part["thought"]
         if others:
             contents.append({name: part[name] for name in part if name in others})
         contents[-1].update({name: part[name] for name in part if name in ANNOTATIONS})
@@ -286,8 +285,13 @@ class GeminiStream(StreamMachine):
             self._thinking = None
         if text:
             events.append(block.delta(text))
+        kept = {name: part[name] for name in TEXT_ANNOTATIONS if part.get(name)}
         if signature:
-            block.state = self._state({"thoughtSignature": signature})
+            kept["thoughtSignature"] = signature
+        if kept:
+            earlier = {} if block.state is None else block.state.data
+            block.state = self._state({**earlier, **kept})
+        if signature:
             self._text = None  # a signed part must not be merged with the next one
 
     def thought_part(self, text: str | None, signature: str | None, events: list[Event]) -> None:
@@ -357,9 +361,9 @@ class GeminiStream(StreamMachine):
         return ProviderState(self._maker, members)
 
     def _state_of(self, part: JSONObject) -> ProviderState | None:
-        """Return state with the part's signature, or None if it has none."""
-        signature = string(part, "thoughtSignature")
-        return self._state({"thoughtSignature": signature}) if signature else None
+        """Return state with the annotations of a part with a file, or None if it has none."""
+        kept = {name: part[name] for name in part if name in ANNOTATIONS and name != "thought" and part[name]}
+        return self._state(kept) if kept else None
 
 
 PARTS: dict[str, Callable[[GeminiStream, JSONObject, list[Event]], None]] = {
@@ -384,10 +388,10 @@ def first_error(events: Sequence[Event]) -> Error | None:
 
 def _decoded(text: str) -> bytes | None:
     try:
-        return base64.b64decode(text.translate(_STANDARD_ALPHABET), validate=True)
+        return base64.b64decode(text.translate(_STANDARD_ALPHABET) + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError):
         return None
 
 
 _STANDARD_ALPHABET = str.maketrans("-_", "+/")
-"""Protobuf's JSON mapping lets a server write bytes in either base64 alphabet."""
+"""Protobuf's JSON mapping lets a server write bytes in either base64 alphabet, with or without padding."""

@@ -27,8 +27,9 @@ from manystream.providers.anthropic.response import FINISH_REASONS as ANTHROPIC_
 from manystream.providers.anthropic.stream import DELTAS
 from manystream.providers.anthropic.stream import EVENTS as ANTHROPIC_EVENTS
 from manystream.providers.events import FinishReason
+from manystream.providers.gemini.annotations import ANNOTATIONS
 from manystream.providers.gemini.finish import FINISH_REASONS as GEMINI_REASONS
-from manystream.providers.gemini.stream import ANNOTATIONS, PARTS, READ_IN_CANDIDATE, READ_IN_CHUNK
+from manystream.providers.gemini.stream import PARTS, READ_IN_CANDIDATE, READ_IN_CHUNK
 from manystream.providers.openai.chat.answer import CHUNK_MEMBERS, MESSAGE_METHODS
 from manystream.providers.openai.chat.usage import FINISH_REASONS as CHAT_REASONS
 from manystream.providers.openai.responses.items import CALL_ARGUMENTS
@@ -131,7 +132,7 @@ def _gemini() -> list[Wire]:
         return lambda name: READ if name in known else f"{RAW}, in `provider_data`"
 
     parts = {
-        **dict.fromkeys(ANNOTATIONS, f"{PASSED}, with what it annotates"),
+        **dict.fromkeys(ANNOTATIONS, f"{RAW}, in the block's `state`"),
         **dict.fromkeys((*PARTS, *PART_MARKS), READ),
     }
     return [

@@ -86,6 +86,15 @@ GIVEN: dict[str, tuple[str, str, list[object]]] = {
     "a tool's reference": ("anthropic", "messages", claude_result({"type": "tool_reference", "tool_name": "look"})),
     "a clip": ("gemini", "contents", gemini_clip(videoMetadata={"startOffset": "1s", "endOffset": "5s", "fps": 2})),
     "a resolution": ("gemini", "contents", gemini_clip(mediaResolution={"level": "MEDIA_RESOLUTION_LOW"})),
+    "pages": ("gemini", "contents", gemini_clip(documentMetadata={"startPage": 2, "endPage": 5})),
+    "cells": ("gemini", "contents", gemini_clip(spreadsheetMetadata={"sheetIndex": 1, "visibleCells": "A1:D10"})),
+    "a piece of sound": ("gemini", "contents", gemini_clip(audioMetadata={"startOffset": "1s", "endOffset": "5s"})),
+    "a way to watch": ("gemini", "contents", gemini_clip(mediaProcessing="AGENTIC")),
+    "a speaker": (
+        "gemini",
+        "contents",
+        [{"role": "user", "parts": [{"text": "Hi", "speechMetadata": {"speaker": "Ann"}, "partMetadata": {"a": 1}}]}],
+    ),
 }
 
 
@@ -128,6 +137,16 @@ def test_another_provider_gets_the_text_of_a_document_in_parts() -> None:
     (block,) = request.messages[0].content
     assert isinstance(block, ms.File)
     assert (block.data, block.media_type, block.name) == (b"The Rhine.\n\nBig.", "text/plain", "Rivers")
+
+
+def test_the_pages_of_a_result_s_document_stay() -> None:
+    file = {"inlineData": {"mimeType": "application/pdf", "data": PNG}, "documentMetadata": {"startPage": 2}}
+    response = {"name": "look", "response": {"output": "a document"}, "parts": [file]}
+    contents = [*GEMINI_RESULT[:2], {"role": "user", "parts": [{"functionResponse": response}]}]
+    request = ms.Request.from_gemini(model="gemini-3-pro-preview", contents=contents)
+    changed = dataclasses.replace(request, messages=[*request.messages, ms.Message.user("Why?")])
+    written: Any = sent_by_us("gemini", changed)["contents"]
+    assert written[2]["parts"][0]["functionResponse"]["parts"] == [file]
 
 
 @pytest.mark.parametrize("sdk", ["gemini", "anthropic", "openai_responses", "openai"])

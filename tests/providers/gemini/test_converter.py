@@ -64,7 +64,7 @@ def test_contents_are_read_whole() -> None:
         ms.Message.user(
             [
                 ms.Text("a"),
-                ms.Text("b"),
+                ms.Text("b", state=state(partMetadata={"a": 1})),
                 ms.File(url="https://a.example/a", media_type="video/mp4", state=state(thoughtSignature="s", **CLIP)),
                 ms.Image(b"\x89PNG", "image/png", state=state(mediaResolution={"level": "LOW"})),
             ]

@@ -240,6 +240,7 @@ def test_images_and_files_are_blocks() -> None:
         part_chunk(
             {"inlineData": {"mimeType": "image/png", "data": "iVBO"}, "thoughtSignature": "s"},
             {"inlineData": {"mimeType": "audio/L16", "data": "-_8="}},
+            {"inlineData": {"mimeType": "audio/L16", "data": "-_8"}},
             {"fileData": {"mimeType": "image/jpeg", "fileUri": "https://files/1"}},
             {"fileData": {"fileUri": "https://files/2"}},
             finish="STOP",
@@ -247,6 +248,7 @@ def test_images_and_files_are_blocks() -> None:
     )
     assert answer.response.content == [
         Image(data=b"\x89PN", media_type="image/png", state=signed("s")),
+        File(data=b"\xfb\xff", media_type="audio/L16"),
         File(data=b"\xfb\xff", media_type="audio/L16"),
         Image(url="https://files/1", media_type="image/jpeg"),
         File(url="https://files/2"),
@@ -264,6 +266,48 @@ def test_images_and_files_are_blocks() -> None:
 )
 def test_an_unreadable_file_or_a_thought_image_is_kept_raw(part: dict[str, Any]) -> None:
     assert stream(part_chunk(part, finish="STOP")).response.content == [ProviderBlock("google", part)]
+
+
+FILE_ANNOTATIONS: dict[str, Any] = {
+    "audioMetadata": {"startOffset": "1s"},
+    "audioTranscription": {"text": "Hello."},
+    "documentMetadata": {"startPage": 2},
+    "mediaProcessing": "AGENTIC",
+    "mediaResolution": {"level": "LOW"},
+    "partMetadata": {"a": 1},
+    "spreadsheetMetadata": {"sheetIndex": 1},
+    "thoughtSignature": "s",
+    "videoMetadata": {"fps": 1},
+}
+
+
+@pytest.mark.parametrize("name", FILE_ANNOTATIONS)
+def test_what_describes_a_file_stays_with_the_file(name: str) -> None:
+    described = {name: FILE_ANNOTATIONS[name]}
+    inline = {"inlineData": {"mimeType": "image/png", "data": "iVBO"}, **described}
+    linked = {"fileData": {"mimeType": "audio/wav", "fileUri": "https://files/1"}, **described}
+    state = ProviderState("google", described)
+    assert stream(part_chunk(inline, linked, finish="STOP")).response.content == [
+        Image(data=b"\x89PN", media_type="image/png", state=state),
+        File(url="https://files/1", media_type="audio/wav", state=state),
+    ]
+
+
+def test_what_describes_a_text_stays_with_the_text() -> None:
+    answer = stream(
+        part_chunk({"text": "a", "speechMetadata": {"speaker": "Ann"}, "thoughtSignature": "s"}),
+        part_chunk({"text": "b", "partMetadata": {"a": 1}, "speechMetadata": None}),
+        part_chunk({"text": "c", "speechMetadata": {}}, finish="STOP"),
+    )
+    assert answer.response.content == [
+        Text("a", state=signed("s", speechMetadata={"speaker": "Ann"})),
+        Text("bc", state=ProviderState("google", {"partMetadata": {"a": 1}})),
+    ]
+
+
+def test_a_thought_beside_another_kind_stays_a_thought() -> None:
+    answer = stream(part_chunk({"text": "hm", "thought": True, "newKind": 1}, finish="STOP"))
+    assert (answer.response.thinking, answer.response.text) == ("hm", "")
 
 
 THOUGHT: dict[str, Any] = {"text": "a", "thought": True}

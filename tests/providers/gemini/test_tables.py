@@ -11,6 +11,29 @@ import pytest
 from tests.support.tables import table
 
 TABLES: dict[str, object] = {
+    "annotations.TEXT_ANNOTATIONS": ("partMetadata", "speechMetadata"),
+    "annotations.MEDIA_ANNOTATIONS": (
+        "partMetadata",
+        "videoMetadata",
+        "mediaResolution",
+        "mediaProcessing",
+        "documentMetadata",
+        "spreadsheetMetadata",
+        "audioMetadata",
+    ),
+    "annotations.ANNOTATIONS": {
+        "audioMetadata",
+        "audioTranscription",
+        "documentMetadata",
+        "mediaProcessing",
+        "mediaResolution",
+        "partMetadata",
+        "speechMetadata",
+        "spreadsheetMetadata",
+        "thought",
+        "thoughtSignature",
+        "videoMetadata",
+    },
     "arguments.TOP_MEMBERS": {
         "cachedContent",
         "continuationToken",
@@ -78,7 +101,6 @@ TABLES: dict[str, object] = {
         "mov": "video/quicktime",
         "webm": "video/webm",
     },
-    "block_writer.MEDIA_ANNOTATIONS": ("partMetadata", "videoMetadata", "mediaResolution"),
     "block_writer.RESULT_MEDIA": {"application/pdf", "image/jpeg", "image/png", "image/webp", "text/plain"},
     "converter.USER_ROLES": ("user", "function", "tool"),
     "converter.PROVIDER_PARTS": {"codeExecutionResult", "executableCode", "toolCall", "toolResponse"},
@@ -160,7 +182,6 @@ TABLES: dict[str, object] = {
     "stream.PLAIN_PARTS": ({"text"}, {"text", "thought"}),
     "stream.READ_IN_CHUNK": {"candidates", "error", "modelVersion", "responseId", "usageMetadata"},
     "stream.READ_IN_CANDIDATE": {"content", "finishReason", "index"},
-    "stream.ANNOTATIONS": {"mediaResolution", "partMetadata", "thought", "thoughtSignature", "videoMetadata"},
     "stream.TEXT": ("candidates", 0, "content", "parts", 0, "text"),
     "stream.PARTS": {
         "text": "GeminiStream.text_part",
