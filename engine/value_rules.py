@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 
-from ..providers.rules import Checker, checked, flag, instance, number, optional, text, whole
+from ..providers.rules import Checker, Rule, checked, flag, number, optional, text, whole
 from ..transport.pool import PoolLimits
 from ..transport.tls import ClientCertificate, TLSConfig
 from .limits import Limits
 
 SECONDS = number(0, must="a number of seconds of at least 0", infinite=True)
-PATH = instance(str, os.PathLike, must="a path")
+PATH = Rule("a path", (str, os.PathLike), bool)
 
 POOL_LIMITS = Checker(
     PoolLimits,
@@ -45,7 +45,7 @@ TLS = Checker(
     TLSConfig,
     {
         "ca_file": optional(PATH),
-        "ca_data": optional(text("PEM text", secret=True)),
+        "ca_data": optional(text("PEM text with a certificate", empty=False, secret=True)),
         "client_certificate": optional(
             checked(CERTIFICATE, forms={str: "use ClientCertificate({})", tuple: "use ClientCertificate(…)"})
         ),

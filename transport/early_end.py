@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from .errors import Phase, TransportError
 from .framing import BodyEnd
-from .socket_errors import PEER_RESET, error_text
+from .socket_errors import PEER_RESET, certificate_hint, error_text
 
 STALE_SECONDS = 0.05
 STALE_ROUND_TRIPS = 2
@@ -24,12 +24,14 @@ class EarlyEnd:
     protocol: the server violated HTTP.
     gone: the peer closed or reset the connection.
     eof: the peer closed it in order.
+    permanent: another connection would end in the same way.
     """
 
     message: str
     protocol: bool = False
     gone: bool = False
     eof: bool = False
+    permanent: bool = False
 
     def error(self, origin: str, phase: Phase, *, unread: bool) -> TransportError:
         """Return the error for the exchange. `unread`: the server cannot have read the request if `gone` is true."""
@@ -40,6 +42,7 @@ class EarlyEnd:
             unread=unread and self.gone,
             protocol=self.protocol,
             sent=True,
+            permanent=self.permanent,
             eof=self.eof,
         )
 
@@ -57,7 +60,11 @@ def cut_off(end: BodyEnd, remaining: int) -> EarlyEnd:
 
 def broken(error: OSError) -> EarlyEnd:
     """Return the end that an exception of `recv` reports."""
-    return EarlyEnd(f"connection broken: {error_text(error)}", gone=isinstance(error, PEER_RESET))
+    return EarlyEnd(
+        f"connection broken: {error_text(error)}",
+        gone=isinstance(error, PEER_RESET),
+        permanent=bool(certificate_hint(error)),
+    )
 
 
 def malformed(message: str) -> EarlyEnd:

@@ -18,6 +18,7 @@ from typing import Final, NoReturn
 
 from .backend import Backend
 from .errors import Phase, TransportError
+from .socket_errors import certificate_hint, ssl_reason
 from .tls_socket import TLSSocket
 from .trio_backend import TRIO
 
@@ -120,11 +121,13 @@ def make_context(config: TLSConfig) -> ssl.SSLContext:
 
     Raises `TLSConfigError`. Raises `OSError` if the process has no file descriptor left; a later call may succeed.
     """
+    if "" in (config.ca_file, config.ca_data):
+        raise TLSConfigError("ca_file and ca_data must not be empty: leave them out to trust the system's CAs")
     # OpenSSL silently skips files that it cannot open, and the cache would keep a context that trusts no CA. So check
     # first that a file can be opened.
     os.close(os.open(os.devnull, os.O_RDONLY))
     try:
-        context = ssl.create_default_context(cafile=config.ca_file, cadata=config.ca_data)
+        context = ssl.create_default_context(cafile=config.ca_file, cadata=_ascii(config.ca_data))
     except (OSError, ValueError) as error:
         source = config.ca_file if config.ca_file is not None else "ca_data"
         raise TLSConfigError(f"cannot load the CA certificates of {source}: {_reason(error)}") from None
@@ -137,6 +140,12 @@ def make_context(config: TLSConfig) -> ssl.SSLContext:
     if config.client_certificate is not None:
         _load_client_certificate(context, config.client_certificate)
     return context
+
+
+def _ascii(pem: str | None) -> str | None:
+    """Return PEM text without the characters that OpenSSL's binding refuses. Only comments between certificates have
+    them, as in the bundles of Mozilla's CAs."""
+    return None if pem is None else pem.encode("ascii", "replace").decode("ascii")
 
 
 async def handshake(
@@ -210,9 +219,10 @@ def _raise_transport_error(error: OSError | ValueError, origin: str, via: str) -
         text = f"certificate verify failed: {error.verify_message}" + (f" ({hint})" if hint else "")
         raise TransportError(f"TLS with {origin}{through}: {text}", phase=Phase.TLS, origin=origin, permanent=True)
     if isinstance(error, ssl.SSLError) and not isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
-        text, no_tls = _reason(error), _openssl_reason(error) in NOT_TLS_REASONS
-        if no_tls:
-            text += " (plain HTTP on this port? then write http://)"
+        text, no_tls = _reason(error), ssl_reason(error) in NOT_TLS_REASONS
+        hint = "plain HTTP on this port? then write http://" if no_tls else certificate_hint(error)
+        if hint:
+            text += f" ({hint})"
         raise TransportError(
             f"TLS with {origin}{through}: {text}", phase=Phase.TLS, origin=origin, protocol=True, permanent=no_tls
         ) from error
@@ -247,13 +257,8 @@ def _load_client_certificate(context: ssl.SSLContext, certificate: ClientCertifi
         raise TLSConfigError(f"cannot load the client certificate of {files}: {_reason(error)}") from None
 
 
-def _openssl_reason(error: OSError | ValueError) -> str:
-    """Return OpenSSL's name for the error; empty for an error that is not OpenSSL's."""
-    return getattr(error, "reason", None) or "" if isinstance(error, ssl.SSLError) else ""
-
-
 def _reason(error: OSError | ValueError) -> str:
-    if word := _openssl_reason(error):
+    if word := ssl_reason(error):
         return word.replace("_", " ").lower()
     if isinstance(error, OSError) and error.strerror:
         return error.strerror

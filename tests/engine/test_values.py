@@ -358,6 +358,8 @@ def profile(**given: Any) -> ms.Profile:
         ({"tls": "ca.pem"}, "tls: must be a TLSConfig, not 'ca.pem'; use TLSConfig(ca_file='ca.pem')"),
         ({"tls": False}, "tls: must be a TLSConfig, not False; TLS cannot be switched off"),
         ({"tls": TLSConfig(ca_file=3)}, "tls.ca_file: must be a path, not 3"),  # type: ignore[arg-type]
+        ({"tls": TLSConfig(ca_file="")}, "tls.ca_file: must be a path, not ''"),
+        ({"tls": TLSConfig(ca_data="")}, "tls.ca_data: must be PEM text with a certificate, not str"),
         ({"tls": TLSConfig(client_certificate="a.pem")}, "tls.client_certificate: must be a ClientCertificate, not 'a.pem'; use ClientCertificate('a.pem')"),  # type: ignore[arg-type]
         ({"tls": TLSConfig(client_certificate=ClientCertificate("a.pem", password=b"secret"))}, "tls.client_certificate.password: must be text, not bytes"),  # type: ignore[arg-type]
         ({"tls": TLSConfig(lenient=1)}, "tls.lenient: must be True or False, not 1"),  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import ssl
+from pathlib import Path
 
 import pytest
 import trio
@@ -100,6 +101,30 @@ async def test_a_certificate_for_another_name(
     words = ("mismatch",) if identities else ("mismatch", "names no host")
     message = await refused(certificate, ca, host)
     assert any(word in message for word in words), message
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("own", [False, True])
+async def test_a_server_that_refuses_the_client_certificate(
+    own: bool, version: ssl.TLSVersion, ca: trustme.CA, tmp_path: Path
+) -> None:
+    def require_certificate(server: TLSServer, context: ssl.SSLContext) -> None:
+        context.maximum_version = version
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(cadata=ca.cert_pem.bytes().decode())
+
+    trustme.CA().issue_cert("client@example.test").private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "c"))
+    shown = ms.ClientCertificate(str(tmp_path / "c")) if own else None
+    tls = TLSConfig(ca_data=ca.cert_pem.bytes().decode(), client_certificate=shown)
+    async with serving_tls_with(ca.issue_cert(LOOPBACK), answer_all, require_certificate) as server:
+        completion = await call(server.url, tls)
+    assert (completion.error_category, completion.attempts, server.connections) == (ms.ErrorCategory.NETWORK, 1, 1)
+    message = completion.error_message or ""
+    if own:
+        assert "tlsv1 alert unknown ca (the server refused the client certificate: check TLSConfig(" in message
+    elif version is ssl.TLSVersion.TLSv1_3:
+        assert "TLS: tlsv13 alert certificate required (the server requires a client certificate: pass TLSC" in message
+    assert "_ssl.c" not in message
 
 
 @pytest.mark.parametrize(("days", "word"), [(-2, "expired"), (2, "not yet valid")])

@@ -405,6 +405,18 @@ def test_missing_or_invalid_pem_files_are_named(tmp_path: Path) -> None:
         make_context(TLSConfig(ca_data="no certificate"))
 
 
+def test_pem_text_may_have_comments_in_any_language(ca: trustme.CA) -> None:
+    pem = ca.cert_pem.bytes().decode()
+    context = make_context(TLSConfig(ca_data=f"# Főtanúsítvány \ud800\n{pem}# 認証局\n"))
+    assert context.get_ca_certs() == make_context(TLSConfig(ca_data=pem)).get_ca_certs()
+
+
+@pytest.mark.parametrize("config", [TLSConfig(ca_file=""), TLSConfig(ca_data="")])
+def test_an_empty_authority_does_not_mean_those_of_the_system(config: TLSConfig) -> None:
+    with pytest.raises(TLSConfigError, match="leave them out to trust the system's CAs"):
+        make_context(config)
+
+
 def test_one_context_is_made_for_equal_configurations(ca: trustme.CA, tmp_path: Path) -> None:
     ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     path = str(tmp_path / "ca.pem")
