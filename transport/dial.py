@@ -15,7 +15,7 @@ import os
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 import trio
 
@@ -136,19 +136,34 @@ def dial_options(
 async def _connect_with(connect: Connect, origin: Origin) -> socket.socket:
     """Return the socket that the program's own function opens. Raises `TransportError` for any error of it."""
     try:
-        sock = await connect(origin.host, origin.port)
+        made = cast("object", connect(origin.host, origin.port))
+        sock = await cast("Awaitable[object]", made) if isinstance(made, Awaitable) else made
     except Exception as error:
-        what = reason(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
-        text = f"cannot connect to {origin}: dial raised {what}"
+        text = f"cannot connect to {origin}: dial raised {_raised(error)}"
         permanent = not isinstance(error, OSError)
         raise TransportError(text, phase=Phase.CONNECT, origin=str(origin), permanent=permanent) from error
     if isinstance(sock, trio.socket.SocketType):
         sock = socket.socket(fileno=sock.detach())
-    if not isinstance(sock, socket.socket) or sock.type != socket.SOCK_STREAM:  # pyright: ignore[reportUnnecessaryIsInstance]
-        text = f"cannot connect to {origin}: dial must return a connected stream socket, not {type(sock).__name__}"
-        raise TransportError(text, phase=Phase.CONNECT, origin=str(origin), permanent=True)
-    sock.setblocking(False)
-    return sock
+    if not isinstance(made, Awaitable):
+        fault = f"dial must be an async function, but it returned {type(made).__name__}"
+    elif not isinstance(sock, socket.socket) or sock.type != socket.SOCK_STREAM:
+        fault = f"dial must return a connected stream socket, not {type(sock).__name__}"
+    elif sock.fileno() < 0:
+        fault = "dial must return a connected stream socket, not a closed one"
+    else:
+        sock.setblocking(False)
+        return sock
+    if isinstance(sock, socket.socket):
+        sock.close()
+    text = f"cannot connect to {origin}: {fault}"
+    raise TransportError(text, phase=Phase.CONNECT, origin=str(origin), permanent=True)
+
+
+def _raised(error: Exception) -> str:
+    """Return an exception of the program's own function as text."""
+    if isinstance(error, OSError) and error.errno in errno.errorcode:
+        return reason(error)
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 async def _connect(

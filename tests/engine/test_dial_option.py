@@ -78,8 +78,10 @@ async def test_a_server_behind_a_unix_socket(tmp_path: Path) -> None:
         (ConnectionRefusedError(111, "Connection refused"), "dial raised ECONNREFUSED (Connection refused)", True),
         (ValueError("no such tunnel"), "dial raised ValueError: no such tunnel", False),
         (None, "dial must return a connected stream socket, not NoneType", False),
+        (OSError("the tunnel is down"), "dial raised OSError: the tunnel is down", True),
+        (trio.TooSlowError(), "dial raised TooSlowError", False),
     ],
-    ids=["refused", "a mistake", "no socket"],
+    ids=["refused", "a mistake", "no socket", "no number", "no text"],
 )
 async def test_a_dial_that_fails_fails_the_attempt_with_the_reason(
     fault: Exception | None, message: str, retried: bool, autojump_clock: object
@@ -96,6 +98,32 @@ async def test_a_dial_that_fails_fails_the_attempt_with_the_reason(
     assert message in completion.error.message
     assert "http://models.invalid:8123" in completion.error.message
     assert (completion.attempts > 1) is retried
+
+
+async def test_a_dial_that_returns_a_closed_socket_is_named() -> None:
+    async def dial(host: str, port: int) -> socket.socket:
+        sock = socket.socket()
+        sock.close()
+        return sock
+
+    async with ms.open_engine([ms.OpenAIChat("key", ELSEWHERE)], dial=dial) as engine:
+        completion = await engine.start_request(hello()).wait()
+    assert (completion.error_category, completion.attempts) == (ms.ErrorCategory.NETWORK, 1)
+    assert "dial must return a connected stream socket, not a closed one" in (completion.error_message or "")
+
+
+async def test_a_dial_that_is_not_async_is_named_and_its_socket_closed() -> None:
+    opened: list[socket.socket] = []
+
+    def dial(host: str, port: int) -> socket.socket:
+        opened.append(socket.socket())
+        return opened[0]
+
+    async with ms.open_engine([ms.OpenAIChat("key", ELSEWHERE)], dial=dial) as engine:  # type: ignore[arg-type]
+        completion = await engine.start_request(hello()).wait()
+    assert (completion.error_category, completion.attempts) == (ms.ErrorCategory.NETWORK, 1)
+    assert "dial must be an async function, but it returned socket" in (completion.error_message or "")
+    assert opened[0].fileno() == -1
 
 
 async def test_cancelling_a_call_cancels_its_dial() -> None:
