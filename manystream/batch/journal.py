@@ -33,7 +33,9 @@ PROMPT_MEMBERS = ("messages", "body", "params")
 
 
 def default_errors_path(answers: Path) -> Path:
-    """Return the path of the failures' file, such as `answers.errors.jsonl` for `answers.jsonl`."""
+    """Return the path of the failures' file: `answers.errors.jsonl` for `answers.jsonl`. Raises `JournalError`."""
+    if not answers.name:
+        raise JournalError(f"{answers} names no file, such as answers.jsonl")
     return answers.with_name(f"{answers.stem}.errors{answers.suffix or '.jsonl'}")
 
 
@@ -95,7 +97,7 @@ class Journal:
                 self._budget.unrecorded = read_unrecorded(self.answers_path)
             if self._is_one_file(self._answers):
                 raise JournalError(f"{self.errors_path} is {self.answers_path}: answers and failures need two files")
-            if self.errors_path.exists():
+            if self._has_errors():
                 self._errors = LineFile(self.errors_path, self._read_failure)
         except BaseException:
             self._close()
@@ -160,6 +162,20 @@ class Journal:
         for file in files:
             if file is not None:
                 file.close()
+
+    def _has_errors(self) -> bool:
+        """Return whether there is a file of failures. Raises `JournalError` if none could be written."""
+        try:
+            self.errors_path.stat()
+        except FileNotFoundError as error:
+            if self.errors_path.parent.is_dir():
+                return False
+            reason = error.strerror
+        except OSError as error:
+            reason = error.strerror
+        else:
+            return True
+        raise JournalError(f"cannot write {self.errors_path}: {reason}")
 
     def _is_one_file(self, answers: LineFile) -> bool:
         """Return whether both paths lead to one file: by another spelling, a hard link or a symbolic link."""

@@ -27,7 +27,7 @@ async def read_lines(source: Path | BinaryIO) -> AsyncGenerator[list[tuple[int, 
 
     A line of more than `LONGEST_LINE` bytes is cut to `LONGEST_LINE` + 1 bytes. `read_line` refuses it.
     """
-    file = source.open("rb") if isinstance(source, Path) else source
+    file = await _open(source) if isinstance(source, Path) else source
     number = 0
     try:
         while True:
@@ -42,6 +42,23 @@ async def read_lines(source: Path | BinaryIO) -> AsyncGenerator[list[tuple[int, 
     finally:
         if isinstance(source, Path):
             file.close()
+
+
+async def _open(path: Path) -> BinaryIO:
+    """Open a file. A cancellation abandons the thread: a named pipe waits for its writer and cannot be interrupted."""
+    abandoned = False
+
+    def open_file() -> BinaryIO:
+        file = path.open("rb")
+        if abandoned:
+            file.close()
+        return file
+
+    try:
+        return await trio.to_thread.run_sync(open_file, abandon_on_cancel=True)
+    except trio.Cancelled:
+        abandoned = True
+        raise
 
 
 def _some_lines(file: BinaryIO) -> list[bytes]:

@@ -46,6 +46,7 @@ from ..ray.worker import WorkerOptions
 from ..simulator import SimulatorError
 from ..simulator.process import allow_many_sockets
 from .batch_budget import budget_notice, budget_report, check_budget, open_budget
+from .batch_files import check_files, read_path
 from .batch_help import DESCRIPTION as DESCRIPTION
 from .batch_help import EPILOG
 from .batch_help import HELP as HELP
@@ -60,10 +61,7 @@ from .batch_targets import (
     read_target_options,
 )
 from .errors import CommandError
-from .standard_streams import is_closed
 from .terminal import Paint, is_terminal
-
-EXAMPLE = '{"id": "1", "messages": [{"role": "user", "content": "Hello"}]}'
 
 
 @dataclass(slots=True, frozen=True)
@@ -207,8 +205,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _read_options(arguments: argparse.Namespace) -> BatchOptions:
     shard = _read_shard(arguments.shard)
-    output = Path(arguments.output)
-    errors = Path(arguments.errors) if arguments.errors is not None else default_errors_path(output)
+    output = read_path("-o", arguments.output)
+    errors = read_path("--errors", arguments.errors) if arguments.errors is not None else default_errors_path(output)
     options = BatchOptions(
         prompts=None if arguments.prompts == "-" else Path(arguments.prompts),
         output=output if shard is None else shard.file(output),
@@ -236,7 +234,7 @@ def _read_options(arguments: argparse.Namespace) -> BatchOptions:
         check_ray(options.ray, options.targets)
     if options.budget is not None:
         check_budget(simulated=options.targets.simulated)
-    _check_input(options)
+    check_files(options.prompts, options.output, options.errors)
     return options
 
 
@@ -258,39 +256,6 @@ def shard_notice(shard: Shard, options: BatchOptions) -> str:
 
 def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
-
-
-def _check_input(options: BatchOptions) -> None:
-    """Raise `CommandError` if the input cannot be read, or if two of the three files are the same file."""
-    if options.prompts is None and is_closed(sys.stdin):
-        raise CommandError("cannot read standard input: it is closed", status=2)
-    try:
-        if options.prompts is not None:
-            with options.prompts.open("rb") as file:
-                status = os.fstat(file.fileno())
-        else:
-            status = os.fstat(sys.stdin.fileno())
-    except (OSError, ValueError) as error:
-        if options.prompts is None:
-            return  # standard input is closed or not a file; reading it raises the error
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise CommandError(
-            f"cannot read {options.prompts}: {reason}; a file of prompts has lines such as {EXAMPLE}"
-        ) from None
-    errors = options.errors
-    for name, path in (("-o", options.output), ("--errors", errors)):
-        if _is_file(path, status):
-            raise CommandError(f"{name} {path} is the input itself: name another file with {name}", status=2)
-    if errors.exists() and _is_file(options.output, errors.stat()):
-        raise CommandError(f"--errors {errors} is the file of answers itself: name another file", status=2)
-
-
-def _is_file(path: Path, status: os.stat_result) -> bool:
-    """Return whether the path leads to this file, also by another spelling, a hard link or a symbolic link."""
-    try:
-        return os.path.samestat(path.stat(), status)
-    except OSError:
-        return False
 
 
 async def _batch(options: BatchOptions, destination: Destination) -> int:
