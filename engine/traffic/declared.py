@@ -14,8 +14,8 @@ from collections.abc import Hashable
 
 from .charge import Cost
 from .leased import LeasedRateLimit, RateLease
-from .quota import ReportedBucket, declared_buckets
 from .rate_limit import RateLimit
+from .reported import ReportedBucket, declared_buckets
 
 
 class DeclaredLimit:

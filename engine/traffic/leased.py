@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from .bucket import Bucket
-from .quota import ReportedBucket
 from .rate_limit import RateLimit, limits_of
+from .reported import ReportedBucket
 
 BURST = 0.05
 """An engine may save up its rate for this part of the limit's window. So all engines together exceed the limit of any

@@ -9,8 +9,8 @@ import pytest
 from manystream.engine.traffic.bucket import Bucket
 from manystream.engine.traffic.learned import LearnedBucket, first_rate
 from manystream.engine.traffic.leased import LeasedBucket, RateLease
-from manystream.engine.traffic.quota import ReportedBucket, declared_buckets, reported_bucket
 from manystream.engine.traffic.rate_limit import RateLimit
+from manystream.engine.traffic.reported import ReportedBucket, declared_buckets, reported_bucket
 from manystream.providers.quota_report import ReportedLimit, Unit
 
 

@@ -6,8 +6,9 @@ import math
 
 import pytest
 
-from manystream.engine.traffic.quota import Quota, declared_buckets
+from manystream.engine.traffic.quota import Quota
 from manystream.engine.traffic.rate_limit import RateLimit
+from manystream.engine.traffic.reported import declared_buckets
 from manystream.engine.traffic.ticket import Ticket, TicketState
 from manystream.providers.charging import Charging, charging_of
 from manystream.providers.errors import InvalidRequestError

@@ -8,8 +8,9 @@ import pytest
 
 from manystream.engine.traffic.bucket_size import BucketSize
 from manystream.engine.traffic.charge import Cost
-from manystream.engine.traffic.quota import Impossible, Quota, declared_buckets
+from manystream.engine.traffic.quota import Impossible, Quota
 from manystream.engine.traffic.rate_limit import RateLimit
+from manystream.engine.traffic.reported import declared_buckets
 from manystream.engine.traffic.ticket import Ticket, TicketState
 from manystream.providers.charging import Charging
 from manystream.providers.quota_report import DAY, MINUTE, NOTHING, QuotaReport, Refusal, ReportedLimit, Unit
