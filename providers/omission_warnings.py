@@ -26,6 +26,11 @@ def unsigned_thinking(name: str) -> str:
     return f"messages: thinking without a signature is not sent; {name!r} accepts only thinking that it signed"
 
 
+def thinking_at_the_end(provider: str) -> str:
+    """Return the warning for thinking that nothing follows. `provider`: the name of the provider that refuses it."""
+    return f"messages: thinking at the end of an assistant's message is not sent; {provider} refuses it"
+
+
 def foreign_block(block: ProviderBlock) -> str:
     """Return the warning for content that only another provider understands."""
     return f"messages: {block.kind or 'a block'!r} of {block.provider!r} is not sent; only its provider understands it"

@@ -35,7 +35,14 @@ from ..messages import (
     ToolCall,
     ToolResult,
 )
-from ..omission_warnings import OPENING, foreign_block, opening_added, unanswered_call, unasked_result
+from ..omission_warnings import (
+    OPENING,
+    foreign_block,
+    opening_added,
+    thinking_at_the_end,
+    unanswered_call,
+    unasked_result,
+)
 from ..prefix_cache import Segment
 from ..provider import Provider, takes_block
 from ..tool_names import named_call
@@ -261,6 +268,7 @@ class MessageWriter:
             if turn.role == "assistant":
                 while turn.content and string(turn.content[-1], "type") in UNSENT_THINKING:
                     turn.content.pop()
+                    self.warnings.append(thinking_at_the_end("Anthropic"))
         if any(not turn.content and not turn.results for turn in self.turns):
             self._close_gaps()
         if self.turns and self.turns[-1].role == "assistant":

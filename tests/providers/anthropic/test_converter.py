@@ -346,3 +346,10 @@ def test_chunks_and_whole_messages_are_told_apart(wire: dict[str, Any], chunk: b
 def test_several_system_texts_are_one_with_empty_lines_between() -> None:
     texts = ["a", "b"]
     assert AnthropicConverter()._system_parameter(texts) == "a\n\nb"  # pyright: ignore[reportPrivateUsage]
+
+
+def test_a_listing_of_mcp_tools_is_a_block_of_the_answer() -> None:
+    listing: JSONObject = {"type": "mcp_tool_listing", "mcp_server_name": "files", "tools": []}
+    wire: list[JSONObject] = [{"role": "user", "content": "a"}, {"role": "assistant", "content": [listing]}]
+    message = AnthropicConverter().decode_messages(wire)[1]
+    assert message.content == [ms.ProviderBlock("anthropic", listing)]

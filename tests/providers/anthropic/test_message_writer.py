@@ -263,6 +263,14 @@ def test_thinking_never_ends_a_message() -> None:
         encode(Message.assistant(signed))
 
 
+def test_thinking_left_out_at_the_end_causes_one_warning() -> None:
+    cut = Message.assistant([Text("b"), Thinking("hm", "c2ln"), RedactedThinking("x")])
+    history = [Message.user("a"), cut, Message.user("go on"), cut, Message.user("go on")]
+    assert encode(*history).warnings == [
+        "messages: thinking at the end of an assistant's message is not sent; Anthropic refuses it"
+    ]
+
+
 def test_a_providers_own_blocks_are_sent_only_to_it() -> None:
     data: dict[str, Any] = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
     own, foreign = ProviderBlock("anthropic", data), ProviderBlock("openai-responses", {"type": "web_search_call"})
