@@ -200,6 +200,7 @@ def test_a_request_with_everything_is_sent_whole() -> None:
         "messages: thinking that 'anthropic' did not make is not sent to it",
         "messages: the arguments of call 'call_2' are no JSON object; sent as text inside one",
         "messages: an assistant's Image is not sent; Anthropic takes none",
+        "messages: thinking at the end of an assistant's message is not sent; Anthropic refuses it",
         'messages: begin with the assistant, which Anthropic refuses; sent with "(The conversation begins '
         "with the assistant's message.)\" as the user's first",
         "messages: call 'lost' has no result and is not sent",
