@@ -31,7 +31,8 @@ from ...messages import ProviderBlock, ProviderState
 from ...tool_calls import LEGACY_INDEX, ToolCallMatcher
 from .audio import AudioInProgress
 from .images import image_of_url
-from .reasoning import DETAILS, STATE_MEMBER, TEXT_MEMBERS, ReasoningDetails, details_text, plain_text
+from .other_choices import wire_choice
+from .reasoning import DETAILS, STATE_MEMBER, ReasoningDetails, details_text, plain_text
 from .usage import ABORTED, finish_reason_of, read_usage
 from .values import LOGPROBS, ChunkValues, usage_report
 
@@ -191,19 +192,7 @@ class ChatAnswer:
     def as_choice(self, index: int) -> JSONObject:
         """Return this answer in the wire's unstreamed form, for choices other than the first."""
         self.settle()
-        response = self.answer.response()
-        message: JSONObject = {"role": "assistant", "content": response.text or None}
-        if response.thinking:
-            member = self.reasoning_member if self.reasoning_member in TEXT_MEMBERS else "reasoning_content"
-            message[member] = response.thinking
-        if response.refusal:
-            message["refusal"] = response.refusal
-        if response.tool_calls:
-            message["tool_calls"] = [
-                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-                for call in response.tool_calls
-            ]
-        return {"index": index, "message": message, "finish_reason": self.finish, **self.answer.provider_data}
+        return wire_choice(index, self.answer.response(), self.finish, self.reasoning_member)
 
     def _begin(self, events: list[Event]) -> None:
         """Put `Start` before the very first events. A stream that fails at once has no `Start`."""
@@ -346,17 +335,27 @@ class ChatAnswer:
             self.answer.place(ProviderBlock(self.provider, part))
 
     def _thinking_part(self, part: JSONObject, events: list[Event]) -> None:
-        """Read a thinking part: Mistral's `thinking` is a list of texts, Databricks's `summary` another one."""
+        """Read a thinking part: Mistral's `thinking` is a list of texts, Databricks's `summary` another one.
+
+        Mistral may sign a part. A part after a signature is another block.
+        """
         pieces = part.get("thinking") or part.get("summary") or part.get("text") or ""
         if type(pieces) is list:
             pieces = "".join(string(piece, "text") or "" for piece in pieces if type(piece) is dict)
-        if type(pieces) is str and pieces and self.reasoning_member in (None, "content"):
-            self.reasoning_member = "content"
-            if self.thinking is None or self.answer.blocks[-1] is not self.thinking:
-                if self.thinking is not None:
-                    self.thinking.state = ProviderState(self.provider, self._thinking_state(self.thinking))
-                self.thinking, self.text = self.answer.thinking(), None
-            events.append(self.thinking.delta(pieces))
+        text, signature = pieces if type(pieces) is str else "", string(part, "signature")
+        if not (text or signature) or self.reasoning_member not in (None, "content"):
+            return
+        self.reasoning_member = "content"
+        block = self.thinking
+        if block is None or (text and (block.signature_pieces or self.answer.blocks[-1] is not block)):
+            if block is not None:
+                block.state = ProviderState(self.provider, self._thinking_state(block))
+            block = self.thinking = self.answer.thinking()
+            self.text = None
+        if text:
+            events.append(block.delta(text))
+        if signature:
+            block.signature_pieces.append(signature)
 
     def _settle_thinking(self) -> None:
         if self.thinking is None:

@@ -281,7 +281,8 @@ class MessageWriter:
         for block in own:
             wire.update(self.own_state(block.state))
         member = self._quirks.reasoning_return
-        if not with_calls or member == "none":
+        signed = member == "thinking_parts" and any(block.signature for block in own)
+        if not (with_calls or signed) or member == "none":
             return
         text = "".join(block.text for block in own)
         if member == "reasoning_details":
@@ -293,8 +294,8 @@ class MessageWriter:
             if text and type(received) is str and received in TEXT_MEMBERS:
                 wire[received] = text
         elif member == "thinking_parts":
-            if text:
-                parts: list[JSON] = [{"type": "thinking", "thinking": [{"type": "text", "text": text}]}]
+            if text or signed:
+                parts: list[JSON] = [*(_thinking_parts(own) if signed else [_thinking_part(text)])]
                 parts.extend({"type": "text", "text": block.text} for block in texts)
                 wire["content"] = parts
         elif text or self._quirks.reasoning_required:
@@ -309,6 +310,23 @@ class MessageWriter:
     def own_state(self, state: ProviderState | None) -> JSONObject:
         """Return the members of an assistant's message that a block's state has."""
         return state_members(self._own(state))
+
+
+def _thinking_part(text: str) -> JSONObject:
+    """Return reasoning as a part of the content (Mistral)."""
+    return {"type": "thinking", "thinking": [{"type": "text", "text": text}] if text else []}
+
+
+def _thinking_parts(blocks: Sequence[Thinking]) -> list[JSON]:
+    """Return a part for each block. The server gets the signatures back that it made."""
+    parts: list[JSON] = []
+    for block in blocks:
+        part = _thinking_part(block.text)
+        if block.signature:
+            part["signature"] = block.signature
+        if block.text or block.signature:
+            parts.append(part)
+    return parts
 
 
 def _field(number: int, position: int) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from manystream.providers.events import ThinkingDelta
-from manystream.providers.json_values import JSONObject
+from manystream.providers.json_values import JSON, JSONObject
 from manystream.providers.messages import Message, ProviderState, Text, Thinking, ToolCall
 from manystream.providers.request import Request
+from manystream.providers.response import Response
 
-from .wire import Outcome, answer, deltas, encode, known
+from .wire import Outcome, answer, decode, deltas, encode, known
 
 
 def details_of(outcome: Outcome) -> object:
@@ -152,3 +153,46 @@ def test_reasoning_is_sent_back_in_the_member_it_came_in(text: str, state: JSONO
     assert {name: value for name, value in sent.items() if name not in ("role", "content", "tool_calls")} == (
         {} if member is None else {member: text}
     )
+
+
+def whole(content: list[JSON]) -> Response:
+    message: JSONObject = {"role": "assistant", "content": content}
+    return decode({"model": "m", "choices": [{"message": message, "finish_reason": "stop"}]}, known("mistral"))
+
+
+def signed_part(text: str, signature: str) -> JSONObject:
+    return {"type": "thinking", "thinking": [{"type": "text", "text": text}], "signature": signature}
+
+
+def test_a_signed_thinking_part_is_sent_back_with_its_signature() -> None:
+    """Mistral's `ThinkChunk.signature`: a later turn replays the reasoning."""
+    provider = known("mistral")
+    content: list[JSON] = [signed_part("Hmm.", "S1"), signed_part("Or?", "S2"), {"type": "text", "text": "So."}]
+    response = whole(content)
+    state = ProviderState("mistral", {"reasoning_member": "content"})
+    assert response.content == [Thinking("Hmm.", "S1", state), Thinking("Or?", "S2", state), Text("So.")]
+    history = [Message.user("hi"), response.to_message(), Message.user("more")]
+    sent = encode(Request("m", history), provider)["messages"][1]  # type: ignore[index]
+    assert sent == {"role": "assistant", "content": content}
+
+
+def test_a_signature_comes_after_the_streamed_thinking() -> None:
+    pieces: list[JSONObject] = [
+        {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}]},
+        {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "m."}]}]},
+        {"content": [{"type": "thinking", "thinking": [], "signature": "S1", "closed": True}]},
+        {"content": "So."},
+    ]
+    expected = whole([signed_part("Hmm.", "S1"), {"type": "text", "text": "So."}])
+    assert deltas(*pieces, provider=known("mistral")).response.content == expected.content
+
+
+def test_a_signature_without_text_is_sent_back() -> None:
+    provider = known("mistral")
+    part: JSONObject = {"type": "thinking", "thinking": [], "signature": "S1"}
+    response = whole([part, {"type": "text", "text": "So."}])
+    history = [Message.user("hi"), response.to_message(), Message.user("more")]
+    sent = encode(Request("m", history), provider)["messages"][1]  # type: ignore[index]
+    assert sent == {"role": "assistant", "content": [part, {"type": "text", "text": "So."}]}
+    other = encode(Request("m", history), known("groq"))["messages"][1]  # type: ignore[index]
+    assert other == {"role": "assistant", "content": "So."}
