@@ -9,6 +9,7 @@ from .errors import InvalidRequestError
 from .exact_numbers import find_unrepresentable, has_plain_numbers, shortened
 from .json_values import MalformedJSONError, exact_loads
 from .messages import (
+    IMAGE_DETAILS,
     Block,
     CacheControl,
     File,
@@ -54,7 +55,7 @@ TEXT_BLOCK = Checker(
         "state": MAYBE_STATE,
     },
 )
-IMAGE = Checker(Image, {**MEDIA, "detail": optional(word("auto", "low", "high"))})
+IMAGE = Checker(Image, {**MEDIA, "detail": optional(word(*IMAGE_DETAILS))})
 FILE = Checker(File, {**MEDIA, "name": MAYBE_TEXT})
 ONLY_TEXT = sequence(checked(TEXT_BLOCK), "a list")
 RESULT_PARTS = sequence(either("a Text, Image or File block", TEXT_BLOCK, IMAGE, FILE), "a list")

@@ -126,6 +126,11 @@ class ToolCall:
         return parse_object(self.arguments, f"the arguments of {self.name!r}")
 
 
+ImageDetail: TypeAlias = Literal["auto", "low", "high", "original"]
+IMAGE_DETAILS: dict[str, ImageDetail] = {"auto": "auto", "low": "low", "high": "high", "original": "original"}
+"""Name of a detail → the same name, as a value of its type."""
+
+
 @dataclass(slots=True)
 class Image:
     """A picture, with exactly one of `data`, `url` and `file_id`.
@@ -134,7 +139,7 @@ class Image:
     media_type: its MIME type, such as `image/png`; required with `data`.
     url: where the provider fetches it.
     file_id: the provider's id of an uploaded file.
-    detail: `low`, `high` or `auto`, for dialects that have it.
+    detail: `low`, `high`, `original` or `auto`, for dialects that have it.
     cache_control: marks the end of a part of the prompt that may be cached.
     state: what the provider must get back with the block.
     """
@@ -143,7 +148,7 @@ class Image:
     media_type: str | None = None
     url: str | None = None
     file_id: str | None = None
-    detail: Literal["auto", "low", "high"] | None = None
+    detail: Literal["auto", "low", "high", "original"] | None = None
     cache_control: CacheControl | None = None
     state: ProviderState | None = None
 

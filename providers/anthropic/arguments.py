@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+from ..cache_marks import read_mark
 from ..errors import InvalidRequestError
 from ..json_values import JSON, JSONObject, mapping, string
 from ..members import Members
@@ -24,7 +25,7 @@ from ..sdk_arguments import (
     schema_class,
     take_call_options,
 )
-from .converter import AnthropicConverter, read_mark
+from .converter import AnthropicConverter
 from .request import NAME, SOURCES, TOOL_CHOICES
 
 METHOD = "anthropic's client.messages.create"

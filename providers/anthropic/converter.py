@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from ..accumulate import Accumulator
+from ..cache_marks import read_mark
 from ..dialect import Dialect
 from ..events import Event
 from ..history.converter import HistoryConverter, Read
@@ -20,7 +21,6 @@ from ..history.view import HistoryError
 from ..json_values import JSON, JSONObject, MalformedJSONError, dumps_text, mapping, string
 from ..messages import (
     Block,
-    CacheControl,
     File,
     Image,
     Message,
@@ -163,7 +163,7 @@ class AnthropicConverter(HistoryConverter):
         content = answer.response().content
         for block, wire_block in zip(content, wire, strict=True):
             if isinstance(block, Text | ToolCall):
-                block.cache_control = read_mark(wire_block, where)
+                block.cache_control = read_mark(wire_block, where, HistoryError)
             if isinstance(block, ToolCall):
                 given = mapping(wire_block, "input")
                 unread = string(given, INVALID_JSON)
@@ -190,7 +190,9 @@ class AnthropicConverter(HistoryConverter):
             maker, parts = self.provider.maker, _blocks(content, where)
             given = [_result_part(part, f"{where}.content[{n}]", maker) for n, part in enumerate(parts)]
         call_id = string(wire, "tool_use_id") or ""
-        return ToolResult(call_id, given, wire.get("is_error") is True, cache_control=read_mark(wire, where))
+        return ToolResult(
+            call_id, given, wire.get("is_error") is True, cache_control=read_mark(wire, where, HistoryError)
+        )
 
 
 def _blocks(content: JSON, where: str) -> list[JSONObject]:
@@ -210,12 +212,12 @@ def _result_part(wire: JSONObject, where: str, maker: str) -> Text | Image | Fil
     else:
         head = [string(wire, name) or "" for name in ("title", "source")]
         text = "\n\n".join(["\n".join(filter(None, head)), *_texts(wire.get("content"))])
-    return Text(text, cache_control=read_mark(wire, where), state=ProviderState(maker, wire))
+    return Text(text, cache_control=read_mark(wire, where, HistoryError), state=ProviderState(maker, wire))
 
 
 def _part(wire: JSONObject, where: str, maker: str) -> Text | Image | File:
     """Read a block that is allowed both in a user's message and in a tool's result."""
-    kind, mark = string(wire, "type"), read_mark(wire, where)
+    kind, mark = string(wire, "type"), read_mark(wire, where, HistoryError)
     if kind == "text":
         return Text(string(wire, "text") or "", cache_control=mark)
     if kind not in ("image", "document"):
@@ -253,18 +255,3 @@ def _data(source: JSONObject, where: str) -> bytes | None:
         return base64.b64decode(data, validate=True)
     except ValueError:  # not base64, or not ASCII
         raise HistoryError(f"{where}.source.data", "is not base64 text") from None
-
-
-def read_mark(
-    wire: JSONObject, where: str, error: Callable[[str, str], Exception] = HistoryError
-) -> CacheControl | None:
-    """The cache mark of a block or a tool. Raises `error` of a place and a reason."""
-    mark = mapping(wire, "cache_control")
-    ttl = mark.get("ttl")
-    if not mark or ttl is None:
-        return CacheControl() if mark else None
-    if ttl == "5m":
-        return CacheControl("5m")
-    if ttl == "1h":
-        return CacheControl("1h")
-    raise error(f"{where}.cache_control.ttl", f"must be '5m' or '1h', not {ttl!r}")

@@ -153,7 +153,7 @@ class BlockWriter:
     def media(self, block: Image | File, field: str) -> JSONObject:
         """Return the part of an image or a file: `inlineData` for bytes, `fileData` for a URL."""
         self._note_cache_mark(block.cache_control, field)
-        if isinstance(block, Image) and block.detail in ("low", "high"):
+        if isinstance(block, Image) and block.detail not in (None, "auto"):
             self._warnings.append(f"{field}.detail: left out, Gemini sets it for the whole request (mediaResolution)")
         if isinstance(block, File) and block.name is not None:
             self._warnings.append(f"{field}.name: left out, Gemini takes no names of files")

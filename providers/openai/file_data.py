@@ -1,9 +1,14 @@
-"""Reads the data and the URLs of files in OpenAI's requests: data URLs (RFC 2397), plain base64 text, other URLs."""
+"""Reads the data and the URLs of files in OpenAI's requests: data URLs (RFC 2397), plain base64 text, other URLs; and
+the detail of pictures.
+"""
 
 from __future__ import annotations
 
 import base64
 from typing import TypeAlias
+
+from ..json_values import JSONObject, string
+from ..messages import IMAGE_DETAILS, ImageDetail
 
 MEDIA_TYPES: dict[str, str] = {
     "csv": "text/csv",
@@ -55,6 +60,12 @@ def file_source(data: str, name: str | None) -> Source:
     ending = (name or "").rpartition(".")[2].lower()
     media_type = "application/pdf" if decoded.startswith(PDF_BEGIN) else MEDIA_TYPES.get(ending, UNKNOWN)
     return decoded, media_type, None
+
+
+def detail_of(wire: JSONObject) -> ImageDetail | None:
+    """Return a picture's `detail`: None if it has none, and `auto` for an unknown one."""
+    detail = string(wire, "detail")
+    return IMAGE_DETAILS.get(detail, "auto") if detail else None
 
 
 def film_type(url: str) -> str:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterable
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from ..json_values import JSON, JSONObject, MalformedJSONError, arguments_text, exact_loads, shown
 from ..messages import (
+    IMAGE_DETAILS,
     Block,
     CacheControl,
     File,
@@ -28,8 +29,6 @@ from ..messages import (
 from .row import KIND_ROLE, Row, RowError, is_readable
 
 Value = TypeVar("Value")
-
-IMAGE_DETAILS: dict[str, Literal["auto", "low", "high"]] = {"auto": "auto", "low": "low", "high": "high"}
 
 
 def message_from_row(row: Row, position: int | None = None) -> Message | None:

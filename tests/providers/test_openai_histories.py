@@ -32,6 +32,20 @@ CHAT_ERRORS: list[tuple[JSONObject, str]] = [
     ({"role": "system", "content": {}}, f"messages[1].content: {NO_TEXT}"),
     (user(TEXT, {"type": "smell"}), "messages[1].content[1].type: unknown part 'smell'"),
     (user(TEXT, 5), "messages[1].content[1].type: unknown part None"),
+    (user({"type": "text", "text": 5}), "messages[1].content[0].text: must be text"),
+    (user({"type": "image_url", "image_url": {}}), "messages[1].content[0].image_url: must have a url"),
+    (user({"type": "image_url"}), "messages[1].content[0].image_url: must have a url"),
+    (
+        user({"type": "image_url", "image_url": {"url": "data:image/png;base64,@@"}}),
+        f"messages[1].content[0].image_url.url: {NO_BASE64}",
+    ),
+    (user({"type": "input_audio", "input_audio": {}}), "messages[1].content[0].input_audio: must have data"),
+    (user({"type": "video_url", "video_url": {}}), "messages[1].content[0].video_url: must have a url"),
+    (user({"type": "file", "file": {}}), "messages[1].content[0].file: must have file_data or file_id"),
+    (
+        user({**TEXT, "cache_control": {"type": "ephemeral", "ttl": "2h"}}),
+        "messages[1].content[0].cache_control.ttl: must be '5m' or '1h', not '2h'",
+    ),
     (
         user({"type": "input_audio", "input_audio": {"data": "§", "format": "wav"}}),
         f"messages[1].content[0].input_audio.data: {NO_BASE64}",
@@ -102,22 +116,24 @@ def test_every_chat_part_is_read() -> None:
         {"type": "image_url", "image_url": {"url": "https://x/a.png"}},
         {"type": "image_url", "image_url": {"url": "https://x/a.png", "detail": "low"}},
         {"type": "image_url", "image_url": {"url": "https://x/a.png", "detail": "high"}},
-        {"type": "image_url", "image_url": {"url": "data:image/gif;base64,YWJj", "detail": "original"}},
-        {"type": "image_url", "image_url": {}},
+        {"type": "image_url", "image_url": {"url": "data:image/gif;base64,YW Jj\n", "detail": "new"}},
+        {"type": "image_url", "image_url": {"url": "https://x/a.png", "detail": "original"}},
+        {"type": "image_url", "image_url": "https://x/a.png"},
+        {"type": "image_url", "image_url": {"url": "data:image/svg+xml,%3Csvg%3E"}},
         {"type": "input_audio", "input_audio": {"data": "YWJj", "format": "wav"}},
         {"type": "input_audio", "input_audio": {"data": "YWJj", "format": "mp3"}},
         {"type": "input_audio", "input_audio": {"data": "YWJj", "format": "new"}},
-        {"type": "input_audio", "input_audio": {}},
         {"type": "video_url", "video_url": {"url": "https://x/a.mp4"}},
         {"type": "video_url", "video_url": {"url": "YWJj"}},
-        {"type": "video_url", "video_url": {}},
+        {"type": "video_url", "video_url": "https://x/a.mp4"},
         {"type": "file", "file": {"file_id": "f1", "filename": "a.pdf"}},
         {"type": "file", "file": {"file_data": "data:text/plain;base64,YWJj", "filename": "a.txt"}},
         {"type": "file", "file": {"file_data": "YWJj", "filename": "a.CSV"}},
         {"type": "file", "file": {"file_data": "YWJj"}},
         {"type": "file", "file": {"file_data": "JVBERi0="}},
         {"type": "file", "file": {"file_data": "https://x/a.pdf"}},
-        {"type": "file", "file": {}},
+        {**TEXT, "cache_control": {"type": "ephemeral"}},
+        {**IMAGE, "cache_control": {"type": "ephemeral", "ttl": "1h"}},
     ]
     assert ChatConverter().decode_messages([user(*parts)]) == [
         ms.Message.user([
@@ -128,21 +144,23 @@ def test_every_chat_part_is_read() -> None:
             ms.Image(url="https://x/a.png", detail="low"),
             ms.Image(url="https://x/a.png", detail="high"),
             ms.Image(data=b"abc", media_type="image/gif", detail="auto"),
-            ms.Image(url=""),
+            ms.Image(url="https://x/a.png", detail="original"),
+            ms.Image(url="https://x/a.png"),
+            ms.Image(url="data:image/svg+xml,%3Csvg%3E"),
             ms.File(data=b"abc", media_type="audio/wav"),
             ms.File(data=b"abc", media_type="audio/mpeg"),
             ms.File(data=b"abc", media_type="audio/new"),
-            ms.File(data=b"", media_type="audio/"),
             ms.File(url="https://x/a.mp4", media_type="video/mp4"),
             ms.File(url="YWJj", media_type="video/mp4"),
-            ms.File(url="", media_type="video/mp4"),
+            ms.File(url="https://x/a.mp4", media_type="video/mp4"),
             ms.File(file_id="f1", name="a.pdf"),
             ms.File(data=b"abc", media_type="text/plain", name="a.txt"),
             ms.File(data=b"abc", media_type="text/csv", name="a.CSV"),
             ms.File(data=b"abc", media_type="application/octet-stream"),
             ms.File(data=b"%PDF-", media_type="application/pdf"),
             ms.File(url="https://x/a.pdf"),
-            ms.File(url=""),
+            ms.Text("a", cache_control=ms.CacheControl()),
+            ms.Image(url="u", cache_control=ms.CacheControl("1h")),
         ])
     ]  # fmt: skip
 
@@ -165,6 +183,7 @@ def test_every_responses_part_is_read() -> None:
         {"type": "input_image", "image_url": "https://x/a.png", "detail": "auto"},
         {"type": "input_image", "image_url": "https://x/a.png", "detail": "low"},
         {"type": "input_image", "file_id": "f1", "detail": "high"},
+        {"type": "input_image", "file_id": "f1", "detail": "original"},
         {"type": "input_image", "image_url": "data:image/gif;base64,YWJj"},
         {"type": "input_file", "file_id": "f1", "filename": "a.pdf"},
         {"type": "input_file", "file_url": "https://x/a.pdf"},
@@ -181,6 +200,7 @@ def test_every_responses_part_is_read() -> None:
             ms.Image(url="https://x/a.png"),
             ms.Image(url="https://x/a.png", detail="low"),
             ms.Image(file_id="f1", detail="high"),
+            ms.Image(file_id="f1", detail="original"),
             ms.Image(data=b"abc", media_type="image/gif"),
             ms.File(file_id="f1", name="a.pdf"),
             ms.File(url="https://x/a.pdf"),
@@ -432,3 +452,17 @@ def test_calls_without_ids_are_numbered(converter: HistoryConverter) -> None:
     )
     ids = [call.id for message in converter.decode_messages([wire]) for call in message.tool_calls]
     assert ids == ["call_1"]
+
+
+def test_an_assistants_sound_is_written_as_its_id() -> None:
+    converter = ChatConverter()
+    warnings: list[str] = []
+    messages = converter.decode_messages([{"role": "assistant", "content": None, "audio": {"id": "a1"}}])
+    assert converter.encode_messages(messages, warnings) == [{"role": "assistant", "audio": {"id": "a1"}}]
+    assert warnings == []
+
+
+def test_the_mark_of_a_results_last_part_is_the_results() -> None:
+    content: JSON = [TEXT, {**TEXT, "cache_control": {"type": "ephemeral"}}]
+    (message,) = ChatConverter().decode_messages([{"role": "tool", "tool_call_id": "c", "content": content}])
+    assert message.content == [ms.ToolResult("c", "aa", cache_control=ms.CacheControl())]

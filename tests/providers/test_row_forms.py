@@ -340,7 +340,7 @@ REFUSED: list[tuple[ms.Row, str]] = [
     (row("image", url=1), "field 'url': must be str, not int"),
     (row("image", file_id=1), "field 'file_id': must be str, not int"),
     (row("image", detail=1), "field 'detail': must be str, not int"),
-    (row("image", detail="x"), "field 'detail': must be one of auto, low, high, not 'x'"),
+    (row("image", detail="x"), "field 'detail': must be one of auto, low, high, original, not 'x'"),
     (row("file", name=1), "field 'name': must be str, not int"),
     (row("thinking"), "field 'text': is missing"),
     (row("thinking", text="h", signature=1), "field 'signature': must be str, not int"),

@@ -286,7 +286,7 @@ TABLES: dict[str, object] = {
         ("anthropic-ratelimit-(.+)-reset", "anthropic-ratelimit-{}-remaining", "_reset_moment"),
         ("x-ratelimit-reset-(.+)", "x-ratelimit-remaining-{}", "_reset_duration"),
     ),
-    "rows.reading.IMAGE_DETAILS": {"auto": "auto", "low": "low", "high": "high"},
+    "messages.IMAGE_DETAILS": {"auto": "auto", "low": "low", "high": "high", "original": "original"},
     "rows.row.KIND_ROLE": {
         "user": "Role.USER",
         "assistant": "Role.ASSISTANT",

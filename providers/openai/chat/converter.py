@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from ...accumulate import REFUSAL, Accumulator
+from ...cache_marks import read_mark
 from ...dialect import Dialect
 from ...history.converter import HistoryConverter, Read
 from ...history.view import HistoryError
@@ -31,11 +32,11 @@ from ...messages import (
     ToolResult,
 )
 from ...provider import OpenAIChat, Provider
-from ..file_data import file_source, film_type, url_source
+from ..file_data import detail_of, file_source, film_type, url_source
 from .answer import ChatAnswer
 from .block_writer import AUDIO_FORMATS, BlockWriter
 from .dialect import DIALECT
-from .images import image_of_url
+from .images import image_of_url, is_base64_url
 from .message_writer import MessageWriter, wire_call_id
 
 SYSTEM_ROLES = ("system", "developer")
@@ -129,7 +130,7 @@ class ChatConverter(HistoryConverter):
         if message.tool_calls:
             wire["tool_calls"] = [writer.call(call, wire_call_id(call.id, form)) for call in message.tool_calls]
         for block in message.content:
-            if isinstance(block, Image | File | ProviderBlock):
+            if isinstance(block, Image | File | ProviderBlock) and not writer.add_sound(block, wire):
                 warnings.append(
                     f"{where}: an assistant's {type(block).__name__} is not written; there is no form for it"
                 )
@@ -156,7 +157,7 @@ class ChatConverter(HistoryConverter):
             elif role == "assistant":
                 read.append(Message.assistant(self._answer_blocks(item, where)))
             elif role == "tool":
-                result = ToolResult(string(item, "tool_call_id") or "", _text(item, where))
+                result = _result(item, where)
                 last = read[-1] if number and wire[number - 1].get("role") == "tool" else None
                 if isinstance(last, Message):
                     last.content.append(result)  # the results of one turn
@@ -191,11 +192,14 @@ class ChatConverter(HistoryConverter):
         return blocks or [Text("")]  # an answer without text, such as one that was stopped at once
 
 
-def _text(wire: JSONObject, where: str) -> str:
+def _result(wire: JSONObject, where: str) -> ToolResult:
     blocks = _user_blocks(wire, where)
-    if not all(isinstance(block, Text) for block in blocks):
+    texts = [block for block in blocks if isinstance(block, Text)]
+    if len(texts) < len(blocks):
         raise HistoryError(f"{where}.content", "must hold text only")
-    return "".join(block.text for block in blocks if isinstance(block, Text))
+    marks = [block.cache_control for block in texts if block.cache_control is not None]
+    text = "".join(block.text for block in texts)
+    return ToolResult(string(wire, "tool_call_id") or "", text, cache_control=marks[-1] if marks else None)
 
 
 def _user_blocks(wire: JSONObject, where: str) -> list[Text | Image | File]:
@@ -212,23 +216,41 @@ def _part(part: JSON, where: str) -> Text | Image | File:
         return Text(part)
     wire = part if type(part) is dict else {}
     kind = string(wire, "type")
+    block = _block(kind, wire, where)
+    block.cache_control = read_mark(wire, where, HistoryError)
+    return block
+
+
+def _block(kind: str | None, wire: JSONObject, where: str) -> Text | Image | File:
     if kind == "text":
-        return Text(string(wire, "text") or "")
+        text = wire.get("text")
+        if text is not None and type(text) is not str:
+            raise HistoryError(f"{where}.text", "must be text")
+        return Text(text or "")
     if kind == "image_url":
         source = mapping(wire, "image_url")
-        image = image_of_url(string(source, "url") or "")
-        detail = string(source, "detail")
-        image.detail = "low" if detail == "low" else "high" if detail == "high" else "auto" if detail else None
+        url = string(wire, "image_url") or string(source, "url")  # Mistral's form is the URL itself
+        if not url:
+            raise HistoryError(f"{where}.image_url", "must have a url")
+        image = image_of_url(url)
+        if image.data is None and is_base64_url(url):
+            raise HistoryError(f"{where}.image_url.url", "is not base64 text")
+        image.detail = detail_of(source)
         return image
     if kind == "input_audio":
         source = mapping(wire, "input_audio")
-        form = string(source, "format") or ""
+        form, sound = string(source, "format") or "", string(source, "data")
+        if not sound:
+            raise HistoryError(f"{where}.input_audio", "must have data")
         return File(
-            data=_decoded(string(source, "data") or "", f"{where}.input_audio.data"),
+            data=_decoded(sound, f"{where}.input_audio.data"),
             media_type=AUDIO_TYPES.get(form, f"audio/{form}"),
         )
     if kind == "video_url":
-        film = _file(string(mapping(wire, "video_url"), "url") or "", None, f"{where}.video_url.url")
+        url = string(wire, "video_url") or string(mapping(wire, "video_url"), "url")
+        if not url:
+            raise HistoryError(f"{where}.video_url", "must have a url")
+        film = _file(url, None, f"{where}.video_url.url")
         film.media_type = film.media_type or film_type(film.url or "")
         return film
     if kind == "file":
@@ -236,7 +258,10 @@ def _part(part: JSON, where: str) -> Text | Image | File:
         file_id, name = string(source, "file_id"), string(source, "filename")
         if file_id:
             return File(file_id=file_id, name=name)
-        return _file(string(source, "file_data") or "", name, f"{where}.file.file_data", plain=True)
+        data = string(source, "file_data")
+        if not data:
+            raise HistoryError(f"{where}.file", "must have file_data or file_id")
+        return _file(data, name, f"{where}.file.file_data", plain=True)
     raise HistoryError(f"{where}.type", f"unknown part {kind!r}")
 
 

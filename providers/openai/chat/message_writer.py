@@ -215,12 +215,18 @@ class MessageWriter:
 
     def _add_other(self, block: Image | File | ProviderBlock, wire: JSONObject, where: str) -> None:
         """Refer to sound by its id. Warn about any other block, because an assistant's message cannot have it."""
-        audio = self._own(block.state).get("audio") if isinstance(block, File) else None
-        if type(audio) is dict and audio.get("id"):
-            wire["audio"] = {"id": audio["id"]}
+        if self.add_sound(block, wire):
             return
         kind = block.kind if isinstance(block, ProviderBlock) else type(block).__name__
         self._warnings.append(f"{where}: an assistant's {kind!r} is not sent; this dialect has no form for it")
+
+    def add_sound(self, block: Image | File | ProviderBlock, wire: JSONObject) -> bool:
+        """Refer to sound of this provider by its id. Returns False for any other block."""
+        audio = self._own(block.state).get("audio") if isinstance(block, File) else None
+        if type(audio) is not dict or not audio.get("id"):
+            return False
+        wire["audio"] = {"id": audio["id"]}
+        return True
 
     def call(self, block: ToolCall, id: str) -> JSONObject:
         """Return a tool call with this id."""

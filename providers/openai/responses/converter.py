@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from ...accumulate import REFUSAL, Accumulator
 from ...dialect import Dialect
@@ -21,7 +21,7 @@ from ...json_values import JSON, JSONObject, MalformedJSONError, string
 from ...messages import Block, File, Image, Message, ProviderBlock, ProviderState, Role, Text, Thinking, ToolCall
 from ...messages import ToolResult as Result
 from ...provider import OpenAIResponses, Provider, takes_block
-from ..file_data import Source, file_source, url_source
+from ..file_data import Source, detail_of, file_source, url_source
 from .block_writer import BlockWriter
 from .dialect import DIALECT
 from .message_writer import OUTPUT_KIND, content_with, reasoning_item, wire_call_id
@@ -200,10 +200,9 @@ def _part(part: JSON, where: str) -> Text | Image | File:
     if kind in ("input_text", "output_text", "text"):
         return Text(string(wire, "text") or "")
     if kind == "input_image":
-        detail = string(wire, "detail")
         data, media_type, url = _source(string(wire, "image_url"), where)
-        known: Literal["low", "high"] | None = "low" if detail == "low" else "high" if detail == "high" else None
-        return Image(data, media_type, url, string(wire, "file_id"), known)
+        detail = detail_of(wire)
+        return Image(data, media_type, url, string(wire, "file_id"), None if detail == "auto" else detail)
     if kind == "input_file":
         name, given = string(wire, "filename"), string(wire, "file_data")
         if given:

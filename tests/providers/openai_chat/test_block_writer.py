@@ -151,5 +151,6 @@ def test_an_unsupported_block_is_refused_naming_its_place(block: Block, provider
 def test_data_urls_are_read_back() -> None:
     assert image_of_url(data_url(b"abc", "image/webp")) == Image(data=b"abc", media_type="image/webp")
     assert image_of_url("https://x/y.png") == Image(url="https://x/y.png")
-    assert image_of_url("data:image/png;base64,%%%") == Image(data=b"", media_type="image/png")
+    assert image_of_url("data:image/png;base64,%%%") == Image(url="data:image/png;base64,%%%")
+    assert image_of_url("data:image/png;base64,YW\nJj") == Image(data=b"abc", media_type="image/png")
     assert image_of_url("data:image/svg+xml,<svg/>") == Image(url="data:image/svg+xml,<svg/>")
