@@ -34,7 +34,7 @@ class ToolCallMatcher:
     - A call is delivered once its name is known, with the arguments that came before. A call without an id gets one.
     """
 
-    __slots__ = ("_answer", "_by_id", "_by_index", "_by_index_and_id", "_id_known", "_latest", "_make_id")
+    __slots__ = ("_answer", "_by_id", "_by_index", "_by_index_and_id", "_id_known", "_latest", "_make_id", "_nameless")
 
     def __init__(self, answer: Accumulator, make_id: Callable[[], str]) -> None:
         self._answer = answer
@@ -44,6 +44,7 @@ class ToolCallMatcher:
         self._by_index_and_id: dict[tuple[int, str], ToolCallInProgress] = {}
         self._id_known: set[int] = set()
         self._latest: ToolCallInProgress | None = None
+        self._nameless: tuple[ToolCallInProgress, ...] = ()  # those that came whole
 
     def fragment(
         self, id: str, index: int | None, name: str, arguments: str
@@ -66,17 +67,20 @@ class ToolCallMatcher:
 
     def whole(self, id: str, name: str, arguments: str) -> tuple[ToolCallInProgress, Sequence[Event]]:
         """Add a call that came whole, in a list of calls: no other fragment can belong to it. Returns the call and the
-        events to deliver.
+        events to deliver, which are none if it has no name.
         """
         call = self._begin(None)
         self._latest = call
         call.delta(arguments)
+        if not name:
+            self._nameless = (*self._nameless, call)
+            return call, ()
         return call, call.start(id or self._make_id(), name)
 
     @property
     def nameless(self) -> int:
         """The number of calls that never got a name and so were never delivered."""
-        calls = {call.index: call for call in (*self._by_id.values(), *self._by_index.values())}
+        calls = {call.index: call for call in (*self._by_id.values(), *self._by_index.values(), *self._nameless)}
         if self._latest is not None:
             calls[self._latest.index] = self._latest
         return sum(not call.started for call in calls.values())

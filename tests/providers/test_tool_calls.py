@@ -122,6 +122,17 @@ def test_whole_calls_are_never_merged() -> None:
     assert [call.id for call in answer.response().tool_calls] == ["made-1", "a", "a_2"]
 
 
+def test_a_whole_call_without_a_name_joins_no_other() -> None:
+    answer = Accumulator()
+    matcher = ToolCallMatcher(answer, lambda: "made")
+    matcher.whole("a", "t", '{"x":1}')
+    for id in ("", "b", "a"):
+        assert matcher.whole(id, "", '{"y":2}')[1] == ()
+    answer.done(FinishReason.STOP, "stop")
+    assert [(call.id, call.arguments) for call in answer.response().tool_calls] == [("a", '{"x":1}')]
+    assert matcher.nameless == 3
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.text("xyz", min_size=1, max_size=4)), min_size=1, max_size=20),
     st.sampled_from(["ids once", "ids always", "no ids", "no indexes"]),

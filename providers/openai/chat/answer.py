@@ -388,7 +388,7 @@ class ChatAnswer:
             name = string(source, "name") or ""
             arguments = _arguments(source.get(member))
             id = string(call, "id") or ""
-            if self._whole and name:
+            if self._whole:
                 block, call_events = self._matcher().whole(id, name, arguments)
             else:
                 block, call_events = self._matcher().fragment(id, integer(call, "index"), name, arguments)
