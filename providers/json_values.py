@@ -400,6 +400,7 @@ def _replaced(value: JSON, large: str) -> tuple[JSON, int]:
 def _loads_leniently(data: bytes | str, note_half: NoteHalf | None = None) -> JSON:
     """Parse JSON text with Python's parser. Raises `MalformedJSONError`."""
     text = data if isinstance(data, str) else data.decode("utf-8", "replace")
+    text = text.removeprefix("\ufeff")  # some servers put a byte order mark before every body
     try:
         # Both steps recurse, so both can refuse a deeply nested text.
         return _without_surrogates(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from manystream.providers import json_values
@@ -401,3 +403,11 @@ def test_a_misspelt_member_is_refused_with_a_hint() -> None:
         with pytest.raises(InvalidRequestError) as caught:
             Members({name: 1}, "w").end(("model", "stop"))
         assert str(caught.value) == f"w.{name}: is not a member of this form; {hint}"
+
+
+@pytest.mark.parametrize("parse", [loads, exact_loads, loads_object])
+def test_a_byte_order_mark_before_json_is_ignored(parse: Callable[[bytes], JSON]) -> None:
+    assert parse(b'\xef\xbb\xbf{"a":12345678901234567890123}') == {"a": 12345678901234567890123}
+    assert parse(b'\xef\xbb\xbf{"a":"\xef\xbb\xbf"}') == {"a": "\ufeff"}
+    with pytest.raises(MalformedJSONError):
+        parse(b"\xef\xbb\xbf\xef\xbb\xbf{}")
