@@ -52,8 +52,23 @@ def open_api_schema(schema: JSONObject) -> JSONObject:
             read[name] = _schema(value) if name == "items" else value
     kind = string(schema, "type")
     if kind is not None:
-        read["type"] = [kind.lower(), "null"] if schema.get("nullable") is True else kind.lower()
-    return read
+        read["type"] = kind.lower()
+    return with_null(read) if schema.get("nullable") is True else read
+
+
+def with_null(schema: JSONObject) -> JSONObject:
+    """A JSON Schema that allows null as well: among the types, the values and the variants, wherever it has them."""
+    written = dict(schema)
+    kind, values, variants = schema.get("type"), schema.get("enum"), schema.get("anyOf")
+    kinds = kind if type(kind) is list else [kind]
+    if kind is not None and "null" not in kinds:
+        written["type"] = [*kinds, "null"]
+    if type(values) is list and None not in values:
+        written["enum"] = [*values, None]
+    null: JSONObject = {"type": "null"}
+    if type(variants) is list and null not in variants:
+        written["anyOf"] = [*variants, null]
+    return written
 
 
 def _schema(value: JSON) -> JSON:

@@ -15,6 +15,7 @@ from functools import lru_cache
 
 from ..errors import InvalidRequestError
 from ..json_values import JSON, JSONObject, dumps, loads_object
+from .json_names import with_null
 
 ROOT = "__root__"
 """The name of the definition for references to the whole schema (`#`)."""
@@ -34,6 +35,11 @@ UNENFORCED = frozenset(
 )
 """Keywords that constrain a value, but that Gemini does not enforce."""
 
+OF_NO_PARAMETERS = frozenset(
+    {"type", "title", "description", "properties", "required", "default", "examples", "nullable", "$defs", "$id"}
+)
+"""Keywords that a schema without parameters may have. Any other one may allow or require some."""
+
 SCHEMA_MEMBERS = frozenset(
     {"items", "additionalProperties", "additionalItems", "contains", "propertyNames", "not", "if", "then", "else"}
     | {"unevaluatedItems", "unevaluatedProperties"}
@@ -43,6 +49,9 @@ SCHEMA_LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
 """Keywords whose value is a list of schemas."""
 SCHEMA_MAPS = frozenset({"properties", "patternProperties", "dependentSchemas"})
 """Keywords whose value maps names to schemas."""
+
+MAY_LACK_NULL = ("type", "enum", "anyOf")
+"""Keywords that say which values are allowed, so that `nullable` matters beside them."""
 
 TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 
@@ -81,8 +90,7 @@ def _parameters_schema(schema: JSONObject, field: str, warnings: list[str] | Non
     kind = written.setdefault("type", "object")
     if kind != "object":
         raise InvalidRequestError(f"{field}.type", f"a function's parameters are an object, not {kind!r}")
-    empty = not written.get("properties") and not written.keys() & {"anyOf", "oneOf", "additionalProperties"}
-    return None if empty else written
+    return written if written.get("properties") or not written.keys() <= OF_NO_PARAMETERS else None
 
 
 class _Writer:
@@ -188,11 +196,13 @@ def _without_wrapper(schema: JSONObject) -> JSONObject:
 def _with_json_type(schema: dict[str, JSON], field: str) -> dict[str, JSON]:
     """Write the type in JSON Schema's form. Schemas made for Gemini often have OpenAPI's (`STRING`, `nullable`)."""
     kind = schema.get("type")
-    if type(kind) is str:
-        kind = kind.lower()
-        if kind not in TYPES:
-            raise InvalidRequestError(f"{field}.type", f"{schema['type']!r} is not a JSON Schema type")
-        schema["type"] = kind
-        if schema.pop("nullable", False) is True:
-            schema["type"] = [kind, "null"]
-    return schema
+    for each in kind if type(kind) is list else [] if kind is None else [kind]:
+        if type(each) is not str or each.lower() not in TYPES:
+            raise InvalidRequestError(f"{field}.type", f"{each!r} is not a JSON Schema type")
+    if type(kind) is list:
+        schema["type"] = [str(each).lower() for each in kind]
+    elif kind is not None:
+        schema["type"] = str(kind).lower()
+    if schema.keys().isdisjoint(MAY_LACK_NULL):
+        return schema
+    return with_null(schema) if schema.pop("nullable", False) is True else schema

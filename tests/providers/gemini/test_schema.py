@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from manystream.providers.errors import InvalidRequestError
+from manystream.providers.gemini.json_names import open_api_schema
 from manystream.providers.gemini.schema import UNENFORCED, gemini_schema, parameters_schema
 
 
@@ -317,3 +318,53 @@ def test_parameters_that_are_no_json_are_left_to_the_writer() -> None:
         "properties": {"a": {"default": odd}},
         "type": "object",
     }
+
+
+NULLABLE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "one type": ({"type": "STRING"}, {"type": ["string", "null"]}),
+    "several types": ({"type": ["STRING", "INTEGER"]}, {"type": ["string", "integer", "null"]}),
+    "null among the types": ({"type": ["string", "null"]}, {"type": ["string", "null"]}),
+    "values": ({"type": "STRING", "enum": ["x", "y"]}, {"type": ["string", "null"], "enum": ["x", "y", None]}),
+    "values alone": ({"enum": [1, None]}, {"enum": [1, None]}),
+    "variants": (
+        {"anyOf": [{"type": "STRING"}, {"type": "INTEGER"}]},
+        {"anyOf": [{"type": "string"}, {"type": "integer"}, {"type": "null"}]},
+    ),
+    "a type and variants": (
+        {"type": "OBJECT", "anyOf": [{"required": ["a"]}]},
+        {"type": ["object", "null"], "anyOf": [{"required": ["a"]}, {"type": "null"}]},
+    ),
+}
+
+
+@pytest.mark.parametrize(("schema", "expected"), NULLABLE.values(), ids=NULLABLE)
+def test_a_nullable_value_may_be_null(schema: dict[str, Any], expected: dict[str, Any]) -> None:
+    given: dict[str, Any] = {"type": "OBJECT", "properties": {"a": {**schema, "nullable": True}}}
+    assert written(given) == {"type": "object", "properties": {"a": expected}}
+    if type(schema.get("type", "")) is str:
+        assert open_api_schema(given) == {"type": "object", "properties": {"a": expected}}
+    plain = {"properties": {"a": {**schema, "nullable": False}}}
+    assert "nullable" not in written(plain)["properties"]["a"]
+
+
+@pytest.mark.parametrize("kind", [["string", "TYPE_UNSPECIFIED"], "TYPE_UNSPECIFIED", 6, [6]], ids=str)
+def test_an_unknown_type_is_refused_by_name(kind: object) -> None:
+    with pytest.raises(InvalidRequestError, match="is not a JSON Schema type") as raised:
+        written({"type": "object", "properties": {"a": {"type": kind}}})
+    assert raised.value.field == "response_schema.properties.a.type"
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"patternProperties": {"^x-": {"type": "string"}}},
+        {"allOf": [{"required": ["a"]}, {"required": ["b"]}]},
+        {"minProperties": 1},
+        {"additionalProperties": {"type": "integer"}},
+    ],
+    ids=str,
+)
+def test_parameters_without_names_are_sent(members: dict[str, Any]) -> None:
+    schema: dict[str, Any] = {"type": "object", **members}
+    assert parameters_schema(schema, "parameters", None) == schema
+    assert parameters_schema({"type": "object", "description": "d", "required": []}, "parameters", None) is None
