@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from .errors import EngineClosedError, ends_engine
+from .seconds import seconds_of
 
 if TYPE_CHECKING:
     from ..providers.request import Request
@@ -152,11 +153,10 @@ class Calls:
         The coroutine waits at most `timeout` seconds. It returns True if all calls have ended. Raises `ValueError` for
         a negative timeout.
         """
-        if not isinstance(timeout, (int, float)) or not timeout >= 0:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"drain: timeout must be seconds, 0 or more (math.inf: no limit), not {timeout!r}")
+        seconds = seconds_of(timeout, "drain")
         self.check_process()
         self._draining = True
-        return self._all_ended(timeout)
+        return self._all_ended(seconds)
 
     async def _all_ended(self, timeout: float) -> bool:
         running: Mapping[RunningCall, None] = {} if self._starter is None else self._starter.running

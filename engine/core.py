@@ -162,7 +162,7 @@ class Engine:
 
         The file is a new one that only its owner can read. Raises `FileExistsError` if `path` exists, unless `replace`
         is true: then the new file replaces it. Raises `OSError` if the file cannot be written, `RuntimeError` if
-        another recording is running, and `EngineClosedError`.
+        another recording is running, `InvalidRequestError` for the arguments, and `EngineClosedError`.
         """
         return self._calls.record(path, replace=replace)
 

@@ -268,6 +268,9 @@ def _listen(path: Path) -> socket.socket:
         if isinstance(error, MonitorError):
             raise
         raise MonitorError(f"cannot listen at {path}: {error.strerror or error}; give monitor= another path") from None
+    except ValueError:  # a NUL, or half of a surrogate pair
+        listener.close()
+        raise MonitorError(f"{str(path)!a} cannot be a path: give monitor= another one") from None
     listener.setblocking(False)
     return listener
 

@@ -45,6 +45,10 @@ def _check_providers(providers: Sequence[object], where: str) -> None:
             PROFILE.check(profile, f"{place}.profile")
 
 
+def _is_place(monitor: object) -> bool:
+    return monitor != ""
+
+
 OPTIONS: dict[str, Rule | RuleElsewhere] = {
     "providers": Rule(
         "a list of providers", (Sequence,), inside=_check_providers, forms={Provider: "use [provider]"}, secret=True
@@ -58,7 +62,7 @@ OPTIONS: dict[str, Rule | RuleElsewhere] = {
     "environment": optional(instance(Mapping, must="a dict of texts")),
     "traffic": RuleElsewhere(".traffic.options", "TRAFFIC_OPTION"),
     "observer": RuleElsewhere(".observe", "OBSERVER_OPTION"),
-    "monitor": Rule("True, False or a path", (bool, str, os.PathLike)),
+    "monitor": Rule("True, False or a path", (bool, str, os.PathLike), _is_place),
 }
 """Option of `open_engine` → its rule."""
 

@@ -8,6 +8,7 @@ Knows the engine's thread. Must not know how a call works, nor which program run
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Callable, Iterable
@@ -25,6 +26,7 @@ from .engine_thread import EngineThread
 from .handle import Call
 from .portal_map import PortalMap
 from .record import Recording
+from .seconds import seconds_of
 from .statistics import Statistics
 from .stream import BufferedEvents
 
@@ -95,13 +97,15 @@ class PortalCall:
         """Block until the call has ended, and return its completion.
 
         Raises `TimeoutError` after `timeout` seconds. The call then continues, as it does after Ctrl-C; `with call:`
-        cancels it in both cases. Raises `RuntimeError` in a callback, because the call could not end during the wait.
+        cancels it in both cases. Raises `RuntimeError` in a callback, because the call could not end during the wait,
+        and `ValueError` for a timeout that is no number.
 
-        timeout: the longest wait in seconds; None: no limit.
+        timeout: the longest wait in seconds; None or `math.inf`: no limit.
         """
         self._thread.check_may_block()
-        if not self._ended.wait(timeout):
-            raise TimeoutError(f"the call has not ended within {timeout:g} s")
+        seconds = math.inf if timeout is None else max(0.0, seconds_of(timeout, "wait", least=-math.inf))
+        if not self._ended.wait(seconds if seconds <= threading.TIMEOUT_MAX else None):
+            raise TimeoutError(f"the call has not ended within {seconds:g} s")
         assert self.completion is not None
         return self.completion
 

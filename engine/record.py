@@ -22,11 +22,13 @@ from typing import TextIO
 import trio
 
 from ..providers.json_values import JSON, dumps_text
+from ..providers.rules import flag
 from ..transport.errors import TransportError
 from ..transport.exchange import Exchange, RawHeaders
 from . import private_file
 from .prepared import Prepared
 from .redaction import HARMLESS_QUERY
+from .value_rules import PATH
 
 logger: logging.Logger = logging.getLogger("manystream.record")
 
@@ -46,10 +48,14 @@ RESPONSE_HEADER_PREFIXES = ("anthropic-ratelimit-", "x-ratelimit-")
 class RecordingFile:
     """The file of a recording. Programs use a `Recording`.
 
+    Raises `InvalidRequestError` for arguments of other types.
+
     replace: an existing file of that name may be replaced.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, replace: bool = False) -> None:
+        PATH.check(path, "path")
+        flag().check(replace, "replace")
         descriptor = private_file.open_replacement(path) if replace else private_file.open_new(path)
         self._file: TextIO | None = os.fdopen(descriptor, "w", encoding="utf-8", newline="\n")
         self._path = Path(path)

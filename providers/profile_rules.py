@@ -6,6 +6,7 @@ checked them.
 
 from __future__ import annotations
 
+import re
 from typing import get_args
 
 from .dialect import Dialect
@@ -18,25 +19,35 @@ from .profile import (
     ToolCallIdForm,
     ToolNameForm,
 )
-from .rules import Checker, Rule, checked, flag, optional, sequence, text, word
+from .rules import Checker, Rule, checked, flag, optional, sequence, several, text, word
 
 TEXT = text()
 NAME = text("text that is not empty", empty=False)
 WORDS = sequence(TEXT, "a tuple of texts", forms={str: "use ({},)"})
-PAIRS = sequence(sequence(text(secret=True), "a pair of texts"), "a tuple of pairs")
+PAIRS = sequence(several(2, text(secret=True), "a pair of texts"), "a tuple of pairs")
+EFFORTS = several(4, TEXT, "four texts, one for each thinking level")
+
+_QUERY = re.compile(r"[!-~]*")
+
+
+def _is_query(value: str) -> bool:
+    return _QUERY.fullmatch(value) is not None and "#" not in value
+
+
+QUERY = Rule("a percent-encoded query, such as 'a=1&b=2'", (str,), _is_query, secret=True)
 
 QUIRKS = Checker(
     Quirks,
     {
         "strict_end": flag(),
         "auth_header": optional(NAME),
-        "query": TEXT,
+        "query": QUERY,
         "headers": PAIRS,
         "max_tokens_member": word(*get_args(MaxTokensMember)),
         "stream_usage": flag(),
         "system_role": word("system", "developer"),
         "thinking": word(*get_args(ThinkingMember)),
-        "efforts": WORDS,
+        "efforts": EFFORTS,
         "tool_call_id": word(*get_args(ToolCallIdForm)),
         "required_tool_choice": word("required", "any"),
         "named_tool_choice": flag(),

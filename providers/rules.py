@@ -303,6 +303,21 @@ def sequence(item: Rule, must: str, *, forms: Mapping[type, str] | None = None) 
     return Rule(must, (Sequence,), fits, inside=inside, item=item, forms=forms or {})
 
 
+def several(count: int, item: Rule, must: str) -> Rule:
+    """Return a rule for a sequence of exactly `count` items that are all accepted by a rule."""
+
+    def fits(values: Sequence[object]) -> bool:
+        return len(values) == count and all(map(item.passes, values))
+
+    def inside(values: Sequence[object], where: str) -> None:
+        if len(values) != count:
+            raise InvalidRequestError(where, f"must be {must}, not {len(values)}")
+        for position, value in enumerate(values):
+            item.check(value, f"{where}[{position}]")
+
+    return Rule(must, (Sequence,), fits, inside=inside)
+
+
 def members(value: Rule, must: str, *, forms: Mapping[type, str] | None = None) -> Rule:
     """Return a rule for a mapping from text to values that a rule accepts."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...providers.errors import InvalidRequestError
+from ...providers.rules import LARGEST, described
 
 REMEMBERED = 200
 """The number of latest first events from which the percentile is computed."""
@@ -37,12 +38,14 @@ class Hedge:
     at_most: float = 0.05
 
     def __post_init__(self) -> None:
-        if self.after != "p95" and not _is_between(self.after, math.inf):
+        if self.after != "p95" and not _is_between(self.after, LARGEST):
             raise InvalidRequestError(
-                "hedge.after", f'must be "p95" or a number of seconds above 0, not {self.after!r}'
+                "hedge.after", f'must be "p95" or a number of seconds above 0, not {described(self.after)}'
             )
         if not _is_between(self.at_most, 1 + 1e-9):
-            raise InvalidRequestError("hedge.at_most", f"must be a part above 0 and up to 1, not {self.at_most!r}")
+            raise InvalidRequestError(
+                "hedge.at_most", f"must be a part above 0 and up to 1, not {described(self.at_most)}"
+            )
 
 
 def _is_between(value: object, end: float) -> bool:

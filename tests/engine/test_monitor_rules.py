@@ -243,6 +243,8 @@ async def test_an_unusable_place_is_named_with_its_reason(tmp_path: Path) -> Non
         for path, why in (
             (missing, f"cannot listen at {missing}: No such file or directory; give monitor= another path"),
             (file, f"{file} is no socket: give monitor= another path, or delete it"),
+            (Path("a\0b"), "'a\\x00b' cannot be a path: give monitor= another one"),
+            (Path("\ud800"), "'\\ud800' cannot be a path: give monitor= another one"),
             (
                 tmp_path / "m.sock",
                 f"another engine's monitor listens at {tmp_path / 'm.sock'}: give monitor= another path",

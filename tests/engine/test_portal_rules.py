@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Callable
@@ -121,6 +122,34 @@ def test_a_wait_ends_with_the_completion_or_its_timeout() -> None:
     calls.end(completion)
     assert (seen, call.completion is completion, call.wait() is completion) == ([completion], True, True)
     assert (call.waiting_for, thread.runs) == ("", 1)
+
+
+@pytest.mark.parametrize("timeout", [None, math.inf, 1e300, 10**400])
+def test_a_wait_without_a_limit(timeout: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[float | None] = []
+
+    class Ended(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            limits.append(timeout)
+            return super().wait(timeout)
+
+    monkeypatch.setattr(threading, "Event", Ended)
+    calls, completion = Calls(), ms.Completion(True)
+    call = portal_call(Thread(), calls)
+    calls.end(completion)
+    assert (call.wait(timeout), limits) == (completion, [None])
+
+
+def test_a_wait_until_a_time_that_has_passed() -> None:
+    with pytest.raises(TimeoutError, match="the call has not ended within 0 s"):
+        portal_call(Thread(), Calls()).wait(-3)
+
+
+@pytest.mark.parametrize(("timeout", "shown"), [("5", "'5'"), (math.nan, "nan"), ([], "list")])
+def test_a_timeout_of_a_wait_that_is_no_number(timeout: Any, shown: str) -> None:
+    with pytest.raises(ValueError, match="wait: timeout") as raised:
+        portal_call(Thread(), Calls()).wait(timeout)
+    assert str(raised.value) == f"wait: timeout must be seconds, 0 or more (math.inf: no limit), not {shown}"
 
 
 def test_a_callback_that_raises_ends_the_wait_as_well() -> None:

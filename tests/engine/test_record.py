@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
@@ -60,6 +60,19 @@ async def test_a_line_has_request_head_and_chunks_with_times(tmp_path: Path) -> 
     assert times == sorted(times)
     assert times[-1] - times[0] >= 0.03
     assert line["end"] == "whole"
+
+
+@pytest.mark.trio
+async def test_a_recording_s_arguments_are_checked_first(tmp_path: Path) -> None:
+    provider, path, none = ms.OpenAIChat("key"), tmp_path / "traffic.jsonl", cast(Any, None)
+    async with ms.open_engine([provider]) as engine:
+        with pytest.raises(ms.InvalidRequestError, match="path: must be a path, not None"):
+            engine.record(none)
+        with pytest.raises(ms.InvalidRequestError, match="path: must be a path, not bytes"):
+            engine.record(cast(Any, bytes(path)))
+        with pytest.raises(ms.InvalidRequestError, match="replace: must be True or False, not 'no'"):
+            engine.record(path, replace=cast(Any, "no"))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.trio

@@ -370,6 +370,11 @@ def profile(**given: Any) -> ms.Profile:
         ({"environment": ["A=1"]}, "environment: must be a dict of texts, not list"),
         ({"observer": ms.Observer}, "observer: must be an Observer, not the class Observer; use an instance of it"),
         ({"monitor": 3}, "monitor: must be True, False or a path, not 3"),
+        ({"monitor": ""}, "monitor: must be True, False or a path, not ''"),
+        ({"providers": [changed(profile=profile(quirks=ms.Quirks(headers=(("a",),))))]}, "providers[0].profile.quirks.headers[0]: must be a pair of texts, not 1"),  # type: ignore[arg-type]
+        ({"providers": [changed(profile=profile(quirks=ms.Quirks(efforts=("low", "high"))))]}, "providers[0].profile.quirks.efforts: must be four texts, one for each thinking level, not 2"),  # type: ignore[arg-type]
+        ({"providers": [changed(profile=profile(quirks=ms.Quirks(efforts=("a", "b", 3, "d"))))]}, "providers[0].profile.quirks.efforts[2]: must be text, not 3"),  # type: ignore[arg-type]
+        ({"providers": [changed(profile=profile(quirks=ms.Quirks(query="a b")))]}, "providers[0].profile.quirks.query: must be a percent-encoded query, such as 'a=1&b=2', not str"),
     ],
 )  # fmt: skip
 async def test_an_engine_s_options_are_checked_at_open_engine(given: dict[str, Any], message: str) -> None:

@@ -23,6 +23,8 @@ def test_the_options_of_a_second_attempt() -> None:
     for wrong, words in (
         ({"after": 0}, 'hedge.after: must be "p95" or a number of seconds above 0, not 0'),
         ({"after": INF}, 'hedge.after: must be "p95" or a number of seconds above 0, not inf'),
+        ({"after": 10**400}, 'hedge.after: must be "p95" or a number of seconds above 0, not a larger int'),
+        ({"at_most": 10**5000}, "hedge.at_most: must be a part above 0 and up to 1, not a larger int"),
         ({"at_most": 0}, "hedge.at_most: must be a part above 0 and up to 1, not 0"),
         ({"at_most": 1.001}, "hedge.at_most: must be a part above 0 and up to 1, not 1.001"),
         ({"at_most": True}, "hedge.at_most: must be a part above 0 and up to 1, not True"),
