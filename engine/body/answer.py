@@ -10,7 +10,7 @@ from functools import partial
 from ...providers.accumulate import events_of
 from ...providers.errors import ProviderError
 from ..steps import STEP_EVENTS
-from .base import Body, BodyOwner
+from .base import BOM, Body, BodyOwner
 
 
 class AnswerBody(Body):
@@ -28,7 +28,7 @@ class AnswerBody(Body):
         self._pieces: list[bytes] = []
 
     def feed(self, data: bytes) -> None:
-        if self._is_page and data.lstrip()[:1] in (b"{", b"["):
+        if self._is_page and data.removeprefix(BOM).lstrip()[:1] in (b"{", b"["):
             self._is_page = False  # JSON, despite its content type
         self._pieces.append(data)
         is_due = self.count(len(data))
@@ -41,7 +41,7 @@ class AnswerBody(Body):
 
     def end(self) -> None:
         attempt, prepared = self._attempt, self._attempt.prepared
-        body = b"".join(self._pieces)
+        body = b"".join(self._pieces).removeprefix(BOM)
         self._pieces.clear()
         try:
             response = prepared.dialect.decode(body, prepared.provider, prepared.make_id, prepared.limits)

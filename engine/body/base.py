@@ -21,6 +21,10 @@ from ..fast_path import FastPath
 from ..prepared import Prepared
 
 
+BOM = b"\xef\xbb\xbf"
+"""The byte order mark that some servers write before a JSON text. It is ignored (RFC 8259, section 8.1)."""
+
+
 def content_coding(headers: Mapping[str, str]) -> str:
     """Return the body's content coding (RFC 9110, section 8.4); empty if it has none."""
     coding = headers.get("content-encoding", "").strip().lower()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ...providers.errors import ProviderError
 from ...transport.errors import TransportError
 from ..error_answer import read_error
-from .base import Body, BodyOwner, content_coding
+from .base import BOM, Body, BodyOwner, content_coding
 
 
 class ErrorBody(Body):
@@ -33,7 +33,7 @@ class ErrorBody(Body):
         attempt, prepared = self._attempt, self._attempt.prepared
         # A body in a coding that was not requested is not read: only the status and the headers are used.
         pieces = [] if content_coding(attempt.headers) else self._pieces
-        body = prepared.secrets.hide_bytes(b"".join(pieces))[: prepared.limits.max_error_bytes]
+        body = prepared.secrets.hide_bytes(b"".join(pieces).removeprefix(BOM))[: prepared.limits.max_error_bytes]
         error = read_error(prepared, attempt.status, attempt.headers, body)
         if error.request_id is None:
             error.request_id = attempt.request_id

@@ -73,6 +73,20 @@ async def test_an_unstreamed_answer_is_json_whatever_its_type(kind: str) -> None
     assert text(await respond(answer(chat_answer("whole"), kind=kind), stream=False)) == "whole"
 
 
+BOM = "\ufeff"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("kind", ["application/json", "text/html"])
+async def test_a_byte_order_mark_before_json_is_ignored(kind: str, stream: bool) -> None:
+    assert text(await respond(answer(BOM + chat_answer("whole"), kind=kind), stream=stream)) == "whole"
+
+
+async def test_a_byte_order_mark_before_an_error_is_ignored() -> None:
+    failed = await respond(answer(BOM + error_body("no such thing", code="gone"), status="404 Not Found"))
+    assert (said(failed), failed.error and failed.error.provider_code) == ("no such thing", "gone")
+
+
 async def test_events_answer_an_unstreamed_request() -> None:
     assert text(await respond(answer(STREAM, kind="text/event-stream"), stream=False)) == "fine"
 
