@@ -20,7 +20,6 @@ from ..errors import transport_error
 from ..fast_path import FastPath
 from ..prepared import Prepared
 
-
 BOM = b"\xef\xbb\xbf"
 """The byte order mark that some servers write before a JSON text. It is ignored (RFC 8259, section 8.1)."""
 
