@@ -7,8 +7,8 @@
 Needs the extra `otel`, which is OpenTelemetry's API. The program installs the SDK and configures its exporters. Names
 follow the semantic conventions for generative AI, https://github.com/open-telemetry/semantic-conventions-genai. These
 are not stable yet, so all their names are in this file. The metrics of traffic control are in `otel_traffic.py`. No
-prompt, answer or tool argument is written to a span: the conventions make this optional, and this module does not
-support it.
+attribute of a span has a prompt, answer or tool argument: the conventions make this optional, and this module does not
+support it. The status of a failed call's span is described by the error's message, which may quote a piece of them.
 
 Knows requests, completions and the conventions. Must not know how a call works.
 """
