@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from .starter import CallStarter
     from .statistics import Statistics
 
+LEFT = "its open_engine block was left. Start calls inside it"
+
 CONCURRENCY = 1_000
 """The default for the calls of one map that may run at the same time."""
 
@@ -48,7 +50,8 @@ class Calls:
         self._starter: CallStarter | None = None
         self._token = trio.lowlevel.current_trio_token()
         self._process = os.getpid()
-        self._closed = self._draining = False
+        self._closed = ""  # the reason, for the error
+        self._draining = False
         self.failure: BaseException | None = None
 
     def __repr__(self) -> str:
@@ -82,12 +85,12 @@ class Calls:
     def check_here(self) -> None:
         """Check that a call can be started here.
 
-        Raises `EngineClosedError` in a forked process, after `drain`, after the `open_engine` block was left, and on
-        another thread.
+        Raises `EngineClosedError` in a forked process, after `drain`, after `close`, after the `open_engine` block was
+        left, and on another thread.
         """
         self.check_process()
         if self._closed:
-            raise EngineClosedError("this engine is closed: its open_engine block was left. Start calls inside it")
+            raise EngineClosedError(f"this engine is closed: {self._closed}")
         if self._draining:
             raise EngineClosedError("this engine takes no more calls: engine.drain() was called. Open another engine")
         try:
@@ -165,15 +168,16 @@ class Calls:
                 await next(iter(running)).wait()
         return not running
 
-    def close(self, *, forced: bool = False) -> None:
+    def close(self, reason: str = LEFT, *, forced: bool = False) -> None:
         """Cancel and complete the running calls, and close every socket. Leaving the `open_engine` block does this.
 
+        reason: why the engine is closed, for the error of later calls.
         forced: complete also the calls whose last callbacks were interrupted.
         """
         if os.getpid() != self._process:
             return  # the epoll set is shared after a fork: closing it here would break the parent
         if self._closed and not forced:
             return
-        self._closed = True
+        self._closed = self._closed or reason
         if self._starter is not None:
             self._starter.close(forced=forced)

@@ -179,7 +179,7 @@ class Engine:
 
     def close(self) -> None:
         """Cancel and complete the running calls, and close every socket. Leaving the `open_engine` block does this."""
-        self._calls.close()
+        self._calls.close("engine.close() was called. Open another engine")
 
 
 def _start_monitor(nursery: trio.Nursery, calls: Calls, place: str | os.PathLike[str] | bool) -> None:

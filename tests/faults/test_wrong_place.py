@@ -94,6 +94,15 @@ async def test_a_closed_engine_is_an_error(way: str, tmp_path: Path, monkeypatch
 
 
 @pytest.mark.trio
+async def test_an_engine_that_the_program_closed_is_an_error() -> None:
+    async with ms.open_engine([PROVIDER]) as engine:
+        engine.close()
+        with pytest.raises(EngineClosedError) as raised:
+            engine.start_request(ms.Request("m", "hello"))
+    assert str(raised.value) == "this engine is closed: engine.close() was called. Open another engine"
+
+
+@pytest.mark.trio
 @pytest.mark.parametrize("way", THREAD_WAYS)
 async def test_a_closed_engine_is_an_error_on_other_threads(way: str) -> None:
     async with ms.open_engine([PROVIDER]) as engine:
