@@ -11,7 +11,7 @@ Knows costs, reports and the time that the caller passes. Must not know queues, 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...providers.charging import Charging
 from ...providers.quota_report import QuotaReport, Refusal, ReportedLimit, Unit
@@ -38,8 +38,12 @@ SPARE = 0.02
 LEAST_OF_ESTIMATE = 0.5
 """The smallest part of the estimated input tokens that a request really has."""
 
+REFUSALS_OF_CACHED = 5
+"""Refusals of a call after which its input counts against whole limits of a server that counts no cached input."""
+
 SPENT_FOR = 60.0
-"""Seconds for which calls fail without a request after the server reported a used-up quota; a longer hint applies."""
+"""Seconds for which calls fail without a request after the server reported a used-up quota; a longer hint applies. A
+reported limit that fails all calls counts for as long. Then one call asks the server whether it has changed."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -94,6 +98,7 @@ class Quota:
         self.news: list[str] = []
         self._totals = FREE
         self._first_sent_at = math.inf
+        self._last_sent_at = -math.inf
         self._backoff = FIRST_BACKOFF  # the next hold of a quota that is not adaptive
 
     # --- before a call is sent ---
@@ -113,8 +118,9 @@ class Quota:
         """Return the earliest time at which a call of this cost may be sent, without regard to declared limits."""
         self._confirm_overdue(now)
         at = max(now, self.hold_until)
+        silent = self._is_silent(now)
         for reported in self.reported.values():
-            if not reported.declared:
+            if not reported.declared and not (silent and reported.window >= LONG_WINDOW):
                 at = max(at, reported.bucket.ready_at(cost[reported.unit], now))
         if self.adaptive:
             for unit, learned in self.learned.items():
@@ -163,12 +169,11 @@ class Quota:
     def never(self, ticket: Ticket, now: float) -> Impossible | None:
         """Return why a call can never be sent; None if it can be.
 
-        Estimated output is not counted. Of the input, only `LEAST_OF_ESTIMATE` is counted for limits that the server
-        reports, because the server counts tokens in another way.
+        Estimated output is not counted.
         """
         tokens, output = ticket.input_tokens, ticket.max_output
-        sure = self.charger.least(tokens * LEAST_OF_ESTIMATE, output)
-        return self.impossible(self.charger.estimate(tokens, output), now, self.charger.least(tokens, output), sure)
+        least, sure = self.charger.least(tokens, output), self._sure_cost(ticket)
+        return self.impossible(self.charger.estimate(tokens, output), now, least, sure)
 
     def impossible(
         self, cost: Cost, now: float, least: Cost | None = None, sure: Cost | None = None
@@ -180,7 +185,10 @@ class Quota:
         """
         if now < self.spent_until:
             return Impossible(self.spent_why, Refusal.SPENT, self.spent_until - now)
+        silent = self._is_silent(now)
         for reported in self.reported.values():
+            if silent and not reported.declared:
+                continue
             lowest = (least if reported.declared else sure) or cost
             if lowest[reported.unit] > reported.limit * (1 + 1e-9):
                 limit = f"{reported.name} ({reported.limit:.6g})"
@@ -204,14 +212,17 @@ class Quota:
         self.sent += 1
         self.running += 1
         self._first_sent_at = min(self._first_sent_at, now)
+        self._last_sent_at = now
         ticket.sent_at = now
         ticket.sent_before = self._totals
         ticket.state = SENT
 
     # --- after a call was sent ---
 
-    def confirm(self, ticket: Ticket, report: QuotaReport, now: float) -> None:
-        """Record the head of a response that is not a refusal."""
+    def confirm(self, ticket: Ticket, report: QuotaReport, now: float, *, accepted: bool = True) -> None:
+        """Record the head of a response that is not a refusal. `accepted`: it is no error either."""
+        if accepted:
+            report = self._without_refuted(report, ticket)
         self._read(report, ticket, now)
         self._accept(ticket, now)
 
@@ -265,6 +276,10 @@ class Quota:
         return min(levels, default=math.inf)
 
     # --- shared by the methods above ---
+
+    def _is_silent(self, now: float) -> bool:
+        """Return True if nothing was sent for so long that the server's limits may be other ones by now."""
+        return now - self._last_sent_at >= SPENT_FOR
 
     def _confirm_overdue(self, now: float) -> None:
         while (ticket := self.window.overdue(now)) is not None:
@@ -325,7 +340,9 @@ class Quota:
             if abs(rate - reported.noted) > NOTED_CHANGE * reported.noted:
                 self._note(reported, "changed")
         is_smaller = reported.size.read(limit) and reported.size.seconds < reported.window < LONG_WINDOW
-        if limit.remaining is not None and (is_smaller or self.charger.charging.settlement == "unknown"):
+        # A day is one bucket, which may be full again at once, at the server's midnight.
+        may_rise = reported.window >= LONG_WINDOW or self.charger.charging.settlement == "unknown"
+        if limit.remaining is not None and (is_smaller or may_rise):
             self._correct_level(reported, limit.remaining, ticket, now, is_smaller=is_smaller)
 
     def _correct_level(
@@ -350,6 +367,31 @@ class Quota:
         Calls that the server accepted left it at 0 or more, however many they were. Only unconfirmed ones may follow.
         """
         return -sum(call.cost[unit] for call in self.window if call is not ticket)
+
+    def _sure_cost(self, ticket: Ticket) -> Cost:
+        """Return the cost of a call that is compared with whole limits that the server reports.
+
+        Of the input, `LEAST_OF_ESTIMATE` is counted, because the server counts tokens in another way. If it does not
+        count input from its cache, no input is counted until the call was refused `REFUSALS_OF_CACHED` times.
+        """
+        may_be_cached = not self.charger.charging.cached_input and ticket.refusals < REFUSALS_OF_CACHED
+        tokens = 0.0 if may_be_cached else ticket.input_tokens * LEAST_OF_ESTIMATE
+        return self.charger.least(tokens, ticket.max_output)
+
+    def _without_refuted(self, report: QuotaReport, ticket: Ticket) -> QuotaReport:
+        """Forget reported limits that are smaller than a call that the server has accepted. Return the other ones of
+        its report."""
+        cost = ticket.cost
+        known = [one for one in self.reported.values() if not one.declared and cost[one.unit] > one.limit]
+        if not known and all(cost[limit.unit] <= (limit.limit or 0.0) for limit in report.limits):
+            return report
+        sure = self._sure_cost(ticket)
+        for one in known:
+            if sure[one.unit] > one.limit * (1 + 1e-9):
+                del self.reported[one.name]
+                self.news.append(f"limit ignored, a larger call was accepted: {one.name}, {one.limit:.6g}")
+        limits = (limit for limit in report.limits if sure[limit.unit] <= (limit.limit or 0.0))
+        return replace(report, limits=tuple(limits))
 
     def _note(self, reported: ReportedBucket, what: str) -> None:
         reported.noted = reported.bucket.rate

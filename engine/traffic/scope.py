@@ -218,7 +218,7 @@ class Scope:
         """
         usage = None
         if answered:
-            self.quota.confirm(ticket, report, now)
+            self.quota.confirm(ticket, report, now, accepted=False)
             usage = self.quota.charger.failed(ticket.cost)
         self.settle(ticket, usage, now, tokens=0.0)
 

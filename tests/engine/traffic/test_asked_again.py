@@ -1,0 +1,193 @@
+"""Reported limits under which nothing can be sent: the server is asked again after a minute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import trio
+import trio.testing
+
+import manystream as ms
+from manystream.engine.traffic.charge import Cost
+from manystream.engine.traffic.quota import Quota
+from manystream.engine.traffic.reported import declared_buckets
+from manystream.engine.traffic.ticket import Ticket
+from manystream.providers.charging import Charging
+from manystream.providers.quota_report import DAY, MINUTE, NOTHING, QuotaReport, Refusal, ReportedLimit, Unit
+from tests.support.peers import Line, answer, open_peer
+
+from .limited import provider
+
+BODY = (
+    '{"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [{"index": 0, "message":'
+    ' {"role": "assistant", "content": "fine"}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 2,'
+    ' "completion_tokens": 1, "total_tokens": 3}}'
+)
+TOO_SMALL = "x-ratelimit-limit-tokens: 20\r\nx-ratelimit-remaining-tokens: 20\r\nx-ratelimit-reset-tokens: 0s\r\n"
+SHORT, LONG = "hello", "How many rivers cross the plain? " * 10
+USED_UP = "x-ratelimit-limit-requests: 200\r\nx-ratelimit-remaining-requests: 0\r\nx-ratelimit-reset-requests: 5h\r\n"
+PLENTY = "x-ratelimit-limit-requests: 200\r\nx-ratelimit-remaining-requests: 199\r\nx-ratelimit-reset-requests: 4h\r\n"
+
+
+async def outcomes(headers: list[str], calls: Sequence[tuple[float, str]]) -> tuple[list[str], int]:
+    """Return the outcome of each call, at its time with its prompt, and the requests that the server received.
+
+    headers: those of each response; the last ones for all further responses.
+    """
+    sent = 0
+
+    async def serve(line: Line) -> None:
+        nonlocal sent
+        while await line.request():
+            given = headers[min(sent, len(headers) - 1)]
+            sent += 1
+            await line.send(answer(BODY, headers=given))
+
+    found: list[str] = []
+    async with open_peer(serve) as peer, ms.open_engine([provider(peer)], traffic=ms.Traffic()) as engine:
+        started = trio.current_time()
+        for time, prompt in calls:
+            await trio.sleep_until(started + time)
+            completion = await engine.start_request(ms.Request("openai/gpt-5", prompt)).wait()
+            found.append(completion.error.provider_code or "" if completion.error else "ok")
+    return found, sent
+
+
+@pytest.mark.trio
+async def test_a_limit_below_one_call_is_asked_for_again(autojump_clock: trio.testing.MockClock) -> None:
+    """A gateway may report the limit of another model once."""
+    calls = [(0, SHORT), (1, LONG), (59, LONG), (61, LONG), (62, LONG), (63, LONG)]
+    with trio.fail_after(600):
+        found, sent = await outcomes([TOO_SMALL, ""], calls)
+    assert found == ["ok", "request_too_large", "request_too_large", "ok", "ok", "ok"]
+    assert sent == 4
+
+
+@pytest.mark.trio
+async def test_a_limit_below_an_accepted_call_is_ignored(autojump_clock: trio.testing.MockClock) -> None:
+    with trio.fail_after(5):
+        assert await outcomes([TOO_SMALL], [(0, LONG), (1, LONG), (2, LONG)]) == (["ok", "ok", "ok"], 3)
+
+
+@pytest.mark.trio
+async def test_a_used_up_day_is_asked_for_again(autojump_clock: trio.testing.MockClock) -> None:
+    times = [0, 1, 61, 62, 122, 123, 124]
+    with trio.fail_after(600):
+        found, sent = await outcomes([USED_UP, USED_UP, PLENTY], [(time, SHORT) for time in times])
+    assert found == ["ok", "quota_spent", "ok", "quota_spent", "ok", "ok", "ok"]
+    assert sent == 5
+
+
+@pytest.mark.trio
+async def test_a_cached_prompt_above_a_limit_is_sent(autojump_clock: trio.testing.MockClock) -> None:
+    """Anthropic counts no input that it reads from its cache."""
+    headers = (
+        "anthropic-ratelimit-input-tokens-limit: 1000\r\nanthropic-ratelimit-input-tokens-remaining: 1000\r\n"
+        "anthropic-ratelimit-input-tokens-reset: 2026-01-01T00:00:00Z\r\n"
+    )
+    body = (
+        '{"id": "m", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn",'
+        ' "stop_sequence": null, "content": [{"type": "text", "text": "fine"}],'
+        ' "usage": {"input_tokens": 5, "cache_read_input_tokens": 9000, "output_tokens": 1}}'
+    )
+
+    async def serve(line: Line) -> None:
+        while await line.request():
+            await line.send(answer(body, headers=headers))
+
+    async with open_peer(serve) as peer:
+        claude = ms.Anthropic("sk", peer.url, name="claude")
+        async with ms.open_engine([claude], traffic=ms.Traffic()) as engine:
+            request = ms.Request("claude/claude-sonnet-4-5", "words and words " * 2000, max_output_tokens=10)
+            with trio.fail_after(300):
+                completions = [await engine.start_request(request).wait() for _ in range(3)]
+    assert [completion.success for completion in completions] == [True] * 3
+
+
+def test_refused_input_counts_against_a_whole_limit_in_the_end() -> None:
+    quota = Quota(Charging(cached_input=False))
+    limit = ReportedLimit("input-tokens", Unit.INPUT_TOKENS, MINUTE, 1000, 1000)
+    quota.confirm(send(quota, 0), QuotaReport((limit,)), 0)
+    call = Ticket(5000, 0)
+    for call.refusals in range(5):
+        assert quota.never(call, 1) is None
+    call.refusals = 5
+    never = quota.never(call, 1)
+    assert never is not None
+    assert (never.refusal, never.why) == (
+        Refusal.TOO_LARGE, "the request is larger than the whole limit: input-tokens (1000)",
+    )  # fmt: skip
+
+
+def test_an_error_refutes_no_limit() -> None:
+    quota = Quota(Charging())
+    report = QuotaReport((ReportedLimit("tokens", Unit.TOKENS, MINUTE, 10, 10),))
+    quota.confirm(send(quota, 0), report, 0, accepted=False)
+    assert quota.reported["tokens"].limit == pytest.approx(10)
+    for _ in range(2):
+        quota.confirm(send(quota, 0), report, 0)
+        assert quota.reported == {}
+    assert quota.news == [
+        "limit reported: tokens, 10 in 60 s",
+        "limit ignored, a larger call was accepted: tokens, 10",
+    ]
+
+
+def send(quota: Quota, now: float) -> Ticket:
+    ticket = Ticket(100, 0)
+    ticket.cost = Cost(1, 100, 0, 100)
+    quota.reserve(ticket, now)
+    return ticket
+
+
+def daily(remaining: float) -> QuotaReport:
+    return QuotaReport((ReportedLimit("requests per day", Unit.REQUESTS, DAY, 200, remaining, 3600),))
+
+
+def test_a_day_may_be_full_again_at_once() -> None:
+    """Cerebras and Groq settle by usage; their day ends at midnight."""
+    quota = Quota(Charging(settlement="usage"))
+    quota.confirm(send(quota, 0), daily(0), 0)
+    assert quota.level(Unit.REQUESTS, 0) == 0
+    quota.confirm(send(quota, 0), daily(150), 0)
+    assert quota.level(Unit.REQUESTS, 0) == 150
+    quota.confirm(send(quota, 0), daily(20), 0)
+    assert quota.level(Unit.REQUESTS, 0) == 149
+
+
+@pytest.mark.parametrize(("now", "refusal"), [(59.9, Refusal.SPENT), (60, None), (300, None)])
+def test_a_minute_without_a_request_lets_one_call_go(now: float, refusal: Refusal | None) -> None:
+    quota = Quota(Charging())
+    quota.confirm(send(quota, 0), daily(0), 0)
+    never = quota.never(Ticket(100, 0), now)
+    assert (never.refusal if never else None) is refusal
+    if refusal is None:
+        assert quota.ready_at(Cost(1, 100, 0, 100), now) == now
+        send(quota, now)
+        never = quota.never(Ticket(100, 0), now)
+        assert never is not None
+        assert never.refusal is Refusal.SPENT
+
+
+@pytest.mark.parametrize(
+    ("limit", "refusal"),
+    [
+        (ms.RateLimit(tokens_per_minute=10), Refusal.TOO_LARGE),
+        (ms.RateLimit(requests_per_day=1), Refusal.SPENT),
+    ],
+)
+def test_a_declared_limit_is_never_asked_for_again(limit: ms.RateLimit, refusal: Refusal) -> None:
+    quota = Quota(Charging(), declared=declared_buckets(limit))
+    quota.confirm(send(quota, 0), NOTHING, 0)
+    for now in (0, 60, 3600):
+        never = quota.never(Ticket(100, 0), now)
+        assert never is not None
+        assert never.refusal is refusal
+
+
+def test_a_limit_per_minute_holds_after_a_silence_too() -> None:
+    quota = Quota(Charging())
+    quota.confirm(send(quota, 0), QuotaReport((ReportedLimit("requests", Unit.REQUESTS, MINUTE, 60, 0),)), 0)
+    quota.reported["requests"].bucket.level = -120.0
+    assert quota.ready_at(Cost(1, 100, 0, 100), 61) == 121
