@@ -12,6 +12,9 @@ import heapq
 
 from .ticket import TenantLine, Ticket
 
+MOST_AWAY = 10_000
+"""The number of tenants without waiting calls whose service is kept. Of more, those with the least are forgotten."""
+
 _OCTAVES = 64
 _SPARE = 32
 
@@ -169,6 +172,10 @@ class TenantClass:
             name = heapq.heappop(self._away_heap)[2]
             away = self._away.get(name)
             if away is not None and away.service <= self._floor:
+                del self._away[name]
+        while len(self._away) > MOST_AWAY:
+            service, _, name = heapq.heappop(self._away_heap)
+            if name in self._away and self._away[name].service == service:
                 del self._away[name]
         if len(self._away_heap) > 2 * len(self._away) + _SPARE:
             # A place instead of an entry's number: names cannot be compared, because None is among them.

@@ -8,7 +8,7 @@ import pytest
 
 from manystream.engine.traffic.charge import FREE, Cost
 from manystream.engine.traffic.queue import FairQueue
-from manystream.engine.traffic.tenants import TenantClass
+from manystream.engine.traffic.tenants import MOST_AWAY, TenantClass
 from manystream.engine.traffic.ticket import TenantLine, Ticket, TicketState
 from manystream.providers.options import Priority
 
@@ -398,3 +398,29 @@ def test_deadlines_of_calls_that_left_are_forgotten() -> None:
         assert len(queue._deadlines) <= 34
     assert queue.next_deadline() == 1e6
     assert queue.expired(1e6) == [stays]
+
+
+@pytest.mark.parametrize("through", [True, False])
+def test_tenants_that_never_come_back_are_forgotten(through: bool) -> None:
+    """A gateway may use its end users as tenants."""
+    tenants = TenantClass()
+
+    def call(name: str, tokens: float) -> None:
+        if through:
+            tenants.pass_through(name, tokens)
+            return
+        ticket = Ticket(tokens, 0, tenant=name)
+        tenants.add(ticket)
+        tenants.serve(name, tokens, taken=True)
+        tenants.remove(ticket)
+
+    call("greedy", 1_000_000)
+    for number in range(2 * MOST_AWAY):
+        call(f"user {number}", 100 + number % 7)
+    away = tenants._away  # pyright: ignore[reportPrivateUsage]
+    assert len(away) <= MOST_AWAY == 10_000
+    assert len(tenants._away_heap) <= 2 * MOST_AWAY + 33  # pyright: ignore[reportPrivateUsage]
+    modest, greedy = Ticket(100, 0, tenant="modest"), Ticket(100, 0, tenant="greedy")
+    tenants.add(greedy)
+    tenants.add(modest)
+    assert tenants.first() is modest
