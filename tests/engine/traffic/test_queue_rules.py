@@ -420,7 +420,6 @@ def test_tenants_that_never_come_back_are_forgotten(through: bool) -> None:
     away = tenants._away  # pyright: ignore[reportPrivateUsage]
     assert len(away) <= MOST_AWAY == 10_000
     assert len(tenants._away_heap) <= 2 * MOST_AWAY + 33  # pyright: ignore[reportPrivateUsage]
-    modest, greedy = Ticket(100, 0, tenant="modest"), Ticket(100, 0, tenant="greedy")
-    tenants.add(greedy)
-    tenants.add(modest)
-    assert tenants.first() is modest
+    for name in ("modest", "modest", "greedy", "modest"):
+        added(tenants, tenant=name)
+    assert [take(tenants).tenant for _ in range(4)] == ["modest", "modest", "modest", "greedy"]
