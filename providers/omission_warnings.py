@@ -5,7 +5,8 @@ A warning names no position. Otherwise a long conversation with another provider
 
 from __future__ import annotations
 
-from .messages import ProviderBlock
+from .accumulate import REFUSAL
+from .messages import ProviderBlock, ProviderState
 
 OPENING = "(The conversation begins with the assistant's message.)"
 """The text of the user message that is inserted before an assistant's first message, for providers that require it."""
@@ -19,6 +20,12 @@ def opening_added(provider: str) -> str:
 def foreign_thinking(name: str) -> str:
     """Return the warning for thinking that another provider made. `name`: the provider of this request."""
     return f"messages: thinking that {name!r} did not make is not sent to it"
+
+
+def note_foreign_refusal(state: ProviderState | None, name: str, warnings: list[str]) -> None:
+    """Add a warning if a text came with a refusal of another provider. `name`: the provider of this request."""
+    if state is not None and state.provider != name and REFUSAL in state.data:
+        warnings.append(f"messages: a refusal that {name!r} did not make is not sent to it, only the text before it")
 
 
 def unsigned_thinking(name: str) -> str:

@@ -33,6 +33,7 @@ from ..messages import (
     ToolCall,
     ToolResult,
 )
+from ..omission_warnings import note_foreign_refusal
 from ..provider import Anthropic, Provider, takes_block
 from .block_writer import (
     DOCUMENT_OPTIONS,
@@ -109,6 +110,7 @@ class AnthropicConverter(HistoryConverter):
 
     def _wire_block(self, block: Block, where: str, warnings: list[str]) -> JSONObject | None:
         if isinstance(block, Text):
+            note_foreign_refusal(block.state, self.provider.maker, warnings)
             return wire_text(block, with_citations=True)
         if isinstance(block, Thinking | RedactedThinking):
             return wire_thinking_block(block, self.provider, warnings)

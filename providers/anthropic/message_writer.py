@@ -38,6 +38,7 @@ from ..messages import (
 from ..omission_warnings import (
     OPENING,
     foreign_block,
+    note_foreign_refusal,
     opening_added,
     thinking_at_the_end,
     unanswered_call,
@@ -188,6 +189,8 @@ class MessageWriter:
         for position, block in enumerate(content):
             wire: JSONObject | None
             if type(block) is Text:
+                if block.state is not None:
+                    note_foreign_refusal(block.state, self.maker, self.warnings)
                 wire = wire_text(block, with_citations=True)
             elif type(block) is ToolCall:
                 call_id = self.call_ids.get((number, position))

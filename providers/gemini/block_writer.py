@@ -24,7 +24,7 @@ from ..messages import (
     ToolCall,
     ToolResult,
 )
-from ..omission_warnings import foreign_block, foreign_thinking
+from ..omission_warnings import foreign_block, foreign_thinking, note_foreign_refusal
 from ..provider import Provider, takes_block
 from .annotations import MEDIA_ANNOTATIONS, TEXT_ANNOTATIONS
 from .path import API_VERSION
@@ -82,6 +82,7 @@ class BlockWriter:
         """Return the part of a block that is no call and no result, or None if there is nothing to send."""
         if isinstance(block, Text):
             self._note_cache_mark(block.cache_control, field)
+            note_foreign_refusal(block.state, self._maker, self._warnings)
             signed = self._state(block.state)
             described = self._annotations(block.state, TEXT_ANNOTATIONS)
             return {"text": block.text, **signed, **described} if block.text or signed else None

@@ -8,7 +8,12 @@ from collections.abc import Callable
 import pytest
 
 import manystream as ms
+from manystream.providers.anthropic.converter import AnthropicConverter
+from manystream.providers.gemini.converter import GeminiConverter
+from manystream.providers.history.converter import HistoryConverter
 from manystream.providers.messages import Block
+from manystream.providers.openai.chat.converter import ChatConverter
+from manystream.providers.openai.responses.converter import ResponsesConverter
 from manystream.providers.registry import DIALECTS
 
 PROVIDERS: list[tuple[ms.Provider, str]] = [
@@ -143,3 +148,25 @@ def test_a_quirk_decides_whether_unsigned_thinking_is_sent() -> None:
     lenient = ms.Profile(name="lenient", dialect="anthropic", base_url="http://x/")
     assert not asked(ms.Anthropic(profile=strict), thought(ms.Anthropic(profile=strict)))[0]
     assert asked(ms.Anthropic(profile=lenient), thought(ms.Anthropic(profile=lenient)))[0]
+
+
+REFUSED = ms.Message.assistant(ms.Text("answer", state=ms.ProviderState("elsewhere", {"refusal": "canary"})))
+
+
+@pytest.mark.parametrize(("provider", "model"), PROVIDERS)
+def test_a_foreign_refusal_beside_a_text_causes_a_warning(provider: ms.Provider, model: str) -> None:
+    request = ms.Request(model, [ms.Message.user("q"), REFUSED, ms.Message.user("next")] * 2)
+    sent = DIALECTS[provider.profile.dialect_name].encode(request, model, provider, stream=True)
+    assert b"canary" not in sent.body
+    assert b"answer" in sent.body
+    assert sent.warnings == [
+        f"messages: a refusal that {provider.maker!r} did not make is not sent to it, only the text before it"
+    ]
+
+
+@pytest.mark.parametrize("converter", [ChatConverter, ResponsesConverter, AnthropicConverter, GeminiConverter])
+def test_a_converter_reports_a_foreign_refusal(converter: type[HistoryConverter]) -> None:
+    warnings: list[str] = []
+    converter().encode_messages([REFUSED], warnings)
+    maker = converter().provider.maker
+    assert warnings == [f"messages: a refusal that {maker!r} did not make is not sent to it, only the text before it"]

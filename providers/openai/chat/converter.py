@@ -126,7 +126,7 @@ class ChatConverter(HistoryConverter):
         if texts and "content" not in wire:
             wire["content"] = [parts.part(block, where) for block in texts]
         for text in texts:
-            wire.update(writer.own_state(text.state))
+            writer.add_text_state(wire, text.state)
         if message.tool_calls:
             wire["tool_calls"] = [writer.call(call, wire_call_id(call.id, form)) for call in message.tool_calls]
         for block in message.content:

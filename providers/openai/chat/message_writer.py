@@ -39,7 +39,7 @@ from ...messages import (
     ToolCall,
     ToolResult,
 )
-from ...omission_warnings import foreign_thinking
+from ...omission_warnings import foreign_thinking, note_foreign_refusal
 from ...prefix_cache import Segment
 from ...profile import ToolCallIdForm
 from ...provider import Provider
@@ -181,7 +181,7 @@ class MessageWriter:
                 if block.text:
                     texts.append(block)
                 if block.state is not None:
-                    wire.update(self.own_state(block.state))
+                    self.add_text_state(wire, block.state)
             elif type(block) is ToolCall:
                 answer = self._answers.get((number, position))
                 if answer is not None:
@@ -312,6 +312,11 @@ class MessageWriter:
 
     def _own(self, state: ProviderState | None) -> JSONObject:
         return state.data if state is not None and state.provider == self._provider.maker else {}
+
+    def add_text_state(self, wire: JSONObject, state: ProviderState | None) -> None:
+        """Add the members of an assistant's message that a text's state has, or a warning for another's refusal."""
+        wire.update(self.own_state(state))
+        note_foreign_refusal(state, self._provider.maker, self._warnings)
 
     def own_state(self, state: ProviderState | None) -> JSONObject:
         """Return the members of an assistant's message that a block's state has."""

@@ -20,6 +20,7 @@ from ...history.view import HistoryError
 from ...json_values import JSON, JSONObject, MalformedJSONError, string
 from ...messages import Block, File, Image, Message, ProviderBlock, ProviderState, Role, Text, Thinking, ToolCall
 from ...messages import ToolResult as Result
+from ...omission_warnings import note_foreign_refusal
 from ...provider import OpenAIResponses, Provider, takes_block
 from ..file_data import Source, detail_of, file_source, url_source
 from .block_writer import BlockWriter
@@ -93,6 +94,8 @@ class ResponsesConverter(HistoryConverter):
                     open_parts.append(parts.part(block))
                     continue
                 open_parts = []
+                if isinstance(block, Text):
+                    note_foreign_refusal(block.state, self.provider.maker, warnings)
                 item = self._item(block, parts)
                 if item is not None:
                     items.append(item)

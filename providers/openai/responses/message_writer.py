@@ -40,7 +40,7 @@ from ...messages import (
     ToolCall,
     ToolResult,
 )
-from ...omission_warnings import foreign_block, foreign_thinking, unanswered_call, unasked_result
+from ...omission_warnings import foreign_block, foreign_thinking, note_foreign_refusal, unanswered_call, unasked_result
 from ...prefix_cache import Segment
 from ...provider import Provider, takes_block
 from ...tool_names import named_call
@@ -249,7 +249,10 @@ class MessageWriter:
         """Add an assistant's text, to the message before it if the phase is the same."""
         if not block.text:
             return
-        state = self._state(block.state) if block.state is not None else {}
+        state: JSONObject = {}
+        if block.state is not None:
+            state = self._state(block.state)
+            note_foreign_refusal(block.state, self.maker, self.warnings)
         phase, refusal = string(state, "phase"), string(state, REFUSAL)
         message = self.open_text
         if message is not None and string(message, "phase") == phase:
