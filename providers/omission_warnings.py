@@ -6,10 +6,32 @@ A warning names no position. Otherwise a long conversation with another provider
 from __future__ import annotations
 
 from .accumulate import REFUSAL
-from .messages import ProviderBlock, ProviderState
+from .json_values import mapping, objects, string
+from .messages import File, Image, ProviderBlock, ProviderState
 
 OPENING = "(The conversation begins with the assistant's message.)"
 """The text of the user message that is inserted before an assistant's first message, for providers that require it."""
+
+
+GIVEN_MEMBERS = frozenset({"context", "citations", "partMetadata", "videoMetadata", "mediaResolution"})
+"""Members that a user gives with a picture or a file in one provider's form: Anthropic's and Gemini's."""
+
+
+def given_left_out(block: Image | File, *takers: str) -> list[str]:
+    """Return the warnings for what a user gave with a picture or a file in the form of another provider.
+
+    takers: the makers whose form the provider of this request takes.
+    """
+    state = block.state
+    if state is None or state.provider in takers:
+        return []
+    warnings = [
+        f"messages: the {name!r} of a file is not sent; only {state.provider!r} takes it"
+        for name in sorted(GIVEN_MEMBERS & state.data.keys())
+    ]
+    if any(string(part, "type") != "text" for part in objects(mapping(state.data, "source"), "content")):
+        warnings.append(f"messages: a picture in a document is not sent; only {state.provider!r} takes it")
+    return warnings
 
 
 def opening_added(provider: str) -> str:

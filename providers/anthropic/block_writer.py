@@ -23,7 +23,7 @@ from ..messages import (
     ToolCall,
     ToolResult,
 )
-from ..omission_warnings import foreign_thinking, unsigned_thinking
+from ..omission_warnings import foreign_thinking, given_left_out, unsigned_thinking
 from ..provider import Provider
 
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
@@ -167,6 +167,7 @@ def wire_part_of(block: Text | Image | File, field: str, warnings: list[str], ma
     if isinstance(block, Text):
         given = given_to(block.state, maker)
         return given if string(given, "type") in RESULT_KINDS else wire_text(block)
+    warnings.extend(given_left_out(block, maker, FIRST_PARTY))
     if isinstance(block, Image):
         return wire_image(block, field, warnings)
     return wire_file(block, field, maker)

@@ -24,7 +24,7 @@ from ..messages import (
     ToolCall,
     ToolResult,
 )
-from ..omission_warnings import foreign_block, foreign_thinking, note_foreign_refusal
+from ..omission_warnings import foreign_block, foreign_thinking, given_left_out, note_foreign_refusal
 from ..provider import Provider, takes_block
 from .annotations import MEDIA_ANNOTATIONS, TEXT_ANNOTATIONS
 from .path import API_VERSION
@@ -154,6 +154,7 @@ class BlockWriter:
     def media(self, block: Image | File, field: str) -> JSONObject:
         """Return the part of an image or a file: `inlineData` for bytes, `fileData` for a URL."""
         self._note_cache_mark(block.cache_control, field)
+        self._warnings.extend(given_left_out(block, self._maker))
         if isinstance(block, Image) and block.detail not in (None, "auto"):
             self._warnings.append(f"{field}.detail: left out, Gemini sets it for the whole request (mediaResolution)")
         if isinstance(block, File) and block.name is not None:

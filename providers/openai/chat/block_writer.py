@@ -12,6 +12,7 @@ from typing import TypeAlias
 from ...errors import InvalidRequestError
 from ...json_values import JSON, JSONObject
 from ...messages import Block, CacheControl, File, Image, Text
+from ...omission_warnings import given_left_out
 from ...profile import Quirks
 from .images import data_url
 
@@ -90,6 +91,8 @@ class BlockWriter:
             part = self._image(block, where)
         else:
             part = self._file(block, where)
+        if not isinstance(block, Text) and block.state is not None:
+            self._warnings.extend(given_left_out(block))
         return self._mark(part, block.cache_control, where)
 
     def _mark(self, part: JSONObject, mark: CacheControl | None, where: str) -> JSONObject:

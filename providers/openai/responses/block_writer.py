@@ -10,6 +10,7 @@ import re
 
 from ...json_values import JSON, JSONObject
 from ...messages import CacheControl, File, Image, Text
+from ...omission_warnings import given_left_out
 from ..thinking import family_name
 
 EXTENSIONS: dict[str, str] = {
@@ -43,13 +44,15 @@ class BlockWriter:
     """Writes the parts of some messages.
 
     breakpoints: whether the model accepts explicit cache marks.
+    left_out: warnings about what a user gave with a file for another provider.
     marks_left_out: whether a mark was left out because the model does not.
     """
 
-    __slots__ = ("breakpoints", "marks_left_out")
+    __slots__ = ("breakpoints", "left_out", "marks_left_out")
 
     def __init__(self, *, breakpoints: bool) -> None:
         self.breakpoints: bool = breakpoints
+        self.left_out: list[str] = []
         self.marks_left_out: bool = False
 
     def part(self, block: Text | Image | File) -> JSONObject:
@@ -64,6 +67,8 @@ class BlockWriter:
             part = {"type": "input_image", "detail": "auto", **image_source(block)}
         else:
             part = {"type": "input_file", **file_source(block)}
+        if not isinstance(block, Text) and block.state is not None:
+            self.left_out.extend(given_left_out(block))
         return self.marked(part, block.cache_control)
 
     def output(self, content: str | list[Text | Image | File], cache_control: CacheControl | None) -> JSON:

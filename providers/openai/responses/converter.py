@@ -103,6 +103,7 @@ class ResponsesConverter(HistoryConverter):
                     warnings.append(
                         f"messages: an assistant's {type(block).__name__} is not written; there is no form for it"
                     )
+        warnings.extend(parts.left_out)
         return items
 
     def _item(self, block: Block, parts: BlockWriter) -> JSONObject | None:

@@ -154,6 +154,7 @@ class MessageWriter:
             else:
                 self._add_message(message, number)
         self._add_waiting()
+        self.warnings.extend(self.parts.left_out)
         if self.parts.marks_left_out:
             self.warnings.append(MARKS_LEFT_OUT)
         items = self._without_loose_calls() if self.own else self.items

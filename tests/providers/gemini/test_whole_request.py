@@ -89,7 +89,7 @@ def test_a_block_that_cannot_be_sent_is_named(content: list[Any], message: str) 
         (
             File(file_id="files/a", state=ProviderState("elsewhere", {"videoMetadata": {"fps": 1}})),
             {"fileData": {"fileUri": "https://user-host.example:8443/v1beta/files/a"}},
-            [],
+            ["messages: the 'videoMetadata' of a file is not sent; only 'elsewhere' takes it"],
         ),
         (
             Image(data=b"x", media_type="image/png", detail="high", cache_control=MARK),
