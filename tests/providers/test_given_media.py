@@ -97,6 +97,23 @@ GIVEN: dict[str, tuple[str, str, list[object]]] = {
     ),
 }
 
+USER_ITEM: dict[str, object] = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]}
+PROGRAM: dict[str, object] = {
+    "type": "program", "id": "p", "call_id": "c", "code": "1", "fingerprint": "f",
+}  # fmt: skip
+PROGRAM_OUTPUT: dict[str, object] = {
+    "type": "program_output", "id": "o", "call_id": "c", "result": "1", "status": "completed",
+}  # fmt: skip
+MORE_TOOLS: dict[str, object] = {"type": "additional_tools", "role": "developer", "tools": []}
+UPDATE: dict[str, object] = {"type": "configuration_update", "reasoning": {"effort": "low"}}
+GIVEN.update(
+    {
+        "a program": ("openai_responses", "input", [USER_ITEM, PROGRAM, PROGRAM_OUTPUT]),
+        "more tools": ("openai_responses", "input", [MORE_TOOLS, USER_ITEM]),
+        "an update": ("openai_responses", "input", [USER_ITEM, UPDATE]),
+    }
+)
+
 
 @pytest.mark.parametrize(("sdk", "member", "items"), GIVEN.values(), ids=GIVEN)
 def test_the_rest_of_a_document_stays_when_a_turn_is_added(sdk: str, member: str, items: list[object]) -> None:

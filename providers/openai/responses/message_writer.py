@@ -60,6 +60,9 @@ OUTPUT_KIND: dict[str, str] = {
 }
 """Type of a call → type of its output item."""
 
+LOOSE_REASONING = "messages: reasoning without the item that it led to is not sent; Responses refuses it"
+"""The warning for reasoning that was left out."""
+
 ANSWERS = frozenset(OUTPUT_KIND.values())
 """Types of output items."""
 
@@ -160,9 +163,12 @@ class MessageWriter:
         items = self._without_loose_calls() if self.own else self.items
         if state is not None and self._answered_across(state):
             return None
+        kept = without_loose_reasoning(items) if self.reasons or self.own else items
+        if len(kept) < len(items):
+            self.warnings.append(LOOSE_REASONING)
         open_calls = tuple((call_id, place) for call_id, places in self.open_calls.items() for place in places)
         return Segment(
-            without_loose_reasoning(items) if self.reasons or self.own else items,
+            kept,
             self._state_after(items, open_calls, state),
             self.warnings,
             [unanswered_call(call_id) for call_id, _ in open_calls],

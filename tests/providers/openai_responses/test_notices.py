@@ -117,6 +117,13 @@ WARNINGS: dict[str, tuple[Request, list[str]]] = {
         Request("gpt-5", [*HI, Message.assistant([Thinking("t", state=ProviderState(OWN, {"id": "r"})), Text("a")])]),
         ["messages: reasoning without its ciphertext is not sent; the server keeps none"],
     ),
+    "thinking that led to nothing": (
+        Request(
+            "gpt-5",
+            [*HI, Message.assistant(Thinking("t", state=ProviderState(OWN, {"encrypted_content": "e"}))), *HI],
+        ),
+        ["messages: reasoning without the item that it led to is not sent; Responses refuses it"],
+    ),
     "an own call without an output": (
         Request(
             "gpt-5",
