@@ -182,10 +182,12 @@ async def test_an_error_in_a_coding_has_its_status_only() -> None:
 
 # --- ids ---
 
-ID_HEADERS = ["X-Request-Id", "Request-Id", "X-Goog-Request-Id", "Apim-Request-Id", "X-Ms-Request-Id", "CF-Ray"]
+ID_HEADERS = [
+    "Request-Id", "X-Goog-Request-Id", "X-Request-Id", "Apim-Request-Id", "X-Ms-Request-Id", "X-Amzn-RequestId", "CF-Ray",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("first", range(6))
+@pytest.mark.parametrize("first", range(7))
 async def test_the_id_is_read_from_the_first_known_header(first: int) -> None:
     headers = "".join(f"{name}: id-{place}\r\n" for place, name in reversed(list(enumerate(ID_HEADERS))[first:]))
     done = await respond(answer(chat_answer("x"), headers=headers), stream=False)

@@ -139,7 +139,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (user(made(ms.Text, state=made(ms.ProviderState, data=3))), "messages[0].content[0].state.data", "must be a dict, not 3"),
     (user(made(ms.Image, url=3)), "messages[0].content[0].url", "must be text, not 3"),
     (user(made(ms.Image, url=None, data="eA==", media_type="image/png")), "messages[0].content[0].data", "must be bytes, not 'eA=='; use from_base64(…)"),
-    (user(made(ms.Image, detail="sharp")), "messages[0].content[0].detail", "must be one of 'auto', 'low', 'high', not 'sharp'"),
+    (user(made(ms.Image, detail="sharp")), "messages[0].content[0].detail", "must be one of 'auto', 'low', 'high', 'original', not 'sharp'"),
     (user(made(ms.File, name=3)), "messages[0].content[0].name", "must be text, not 3"),
     (assistant(made(ms.ToolCall, arguments=None)), "messages[1].content[0].arguments", "must be JSON text, not None"),
     (assistant(made(ms.ToolCall, arguments={})), "messages[1].content[0].arguments", "must be JSON text, not dict"),
