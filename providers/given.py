@@ -40,6 +40,8 @@ class GivenBody:
         written from the fields.
     fields: copies of the fields' values, by name.
     snapshot: a snapshot of the messages; None if a value in them has no snapshot, and then they count as changed.
+    left_out: warnings about members of the given messages that the fields do not hold.
+    first: the first message that was read. A conversation that still begins with it needs these warnings.
     """
 
     dialect: str
@@ -47,20 +49,31 @@ class GivenBody:
     written: frozenset[str]
     fields: dict[str, object] = field(repr=False)
     snapshot: Snapshot | None = field(repr=False)
+    left_out: tuple[str, ...] = ()
+    first: Message | None = field(default=None, repr=False)
 
     def restore(self, dialect: str, body: JSONObject, request: object, sources: Sources, warnings: list[str]) -> None:
         """Replace members of a body that was written from fields by their given form, if their fields are unchanged.
 
         A member that was not given is removed if its fields are unchanged, such as a default that the dialect writes.
-        Warnings about the fields of members in given form are removed from `warnings`.
+        Warnings about the fields of members in given form are removed from `warnings`, and warnings about what the
+        fields do not hold are added where the messages are written from them.
         """
         if dialect != self.dialect:
+            self._warn(request, warnings)
             return
         changed = {name for names in sources.values() for name in names if self._is_changed(name, request)}
         for path, names in sources.items():
             if path not in self.written and changed.isdisjoint(names):
                 _put(body, path.split("."), self.members.get(path), given=path in self.members)
         warnings[:] = [warning for warning in warnings if _field_of(warning) in changed or not _names(warning, sources)]
+        if MESSAGES in changed:
+            self._warn(request, warnings)
+
+    def _warn(self, request: object, warnings: list[str]) -> None:
+        messages: Sequence[Message] = getattr(request, MESSAGES)
+        if messages and messages[0] is self.first:
+            warnings += self.left_out
 
     def _is_changed(self, name: str, request: object) -> bool:
         value: object = getattr(request, name)
@@ -71,7 +84,12 @@ class GivenBody:
 
 
 def given_body(
-    dialect: str, members: JSONObject, request: object, sources: Sources, written: frozenset[str] = frozenset()
+    dialect: str,
+    members: JSONObject,
+    request: object,
+    sources: Sources,
+    written: frozenset[str] = frozenset(),
+    left_out: Sequence[str] = (),
 ) -> GivenBody:
     """Make the `GivenBody` of a request that was read from `members`."""
     from .snapshot import Snapshot
@@ -79,7 +97,13 @@ def given_body(
     names = {name for row in sources.values() for name in row}
     fields = {name: copy.deepcopy(getattr(request, name)) for name in sorted(names - {MESSAGES})}
     messages: Sequence[Message] = getattr(request, MESSAGES)
-    return GivenBody(dialect, members, written, fields, Snapshot().extended(messages))
+    first = messages[0] if messages else None
+    return GivenBody(dialect, members, written, fields, Snapshot().extended(messages), tuple(left_out), first)
+
+
+def nothing_given(messages: Sequence[Message], left_out: Sequence[str]) -> GivenBody:
+    """Make the `GivenBody` of a request whose messages lost members when they were read, and are always written."""
+    return GivenBody("", {}, frozenset(), {}, None, tuple(left_out), messages[0] if messages else None)
 
 
 def _put(body: JSONObject, path: Sequence[str], value: JSON, *, given: bool) -> None:

@@ -271,7 +271,8 @@ class Message:
 
     role: the author.
     content: the blocks. The constructor also accepts text or one block.
-    provider_metadata: members that belong to the whole message instead of a block. They are sent to no other provider.
+    provider_metadata: what a program keeps with the whole message instead of a block. Rows and stores keep it, and no
+        provider gets it.
     """
 
     role: Role

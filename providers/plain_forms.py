@@ -21,10 +21,12 @@ from .sdk_arguments import plain, read_conversation
 System: TypeAlias = str | Sequence[Text] | None
 
 
-def read_messages(given: object, system: System) -> tuple[Sequence[Message], System]:
+def read_messages(given: object, system: System, warnings: list[str] | None = None) -> tuple[Sequence[Message], System]:
     """Convert messages to `Message` values. Return them and the system prompt.
 
     System messages at the beginning become the system prompt. Raises `InvalidRequestError`.
+
+    warnings: gets a warning for each kind of member that is left out.
     """
     if isinstance(given, str):
         return [Message.user(given)], system
@@ -42,7 +44,7 @@ def read_messages(given: object, system: System) -> tuple[Sequence[Message], Sys
         if are_ready:
             messages += cast("list[Message]", group)
         else:
-            read, lead = _read_run(group, place)
+            read, lead = _read_run(group, place, warnings)
             if lead is not None and (messages or system is not None):
                 raise InvalidRequestError(
                     f"messages[{place}]", "is a system prompt, which stands first, or in system=…: give one of the two"
@@ -53,11 +55,11 @@ def read_messages(given: object, system: System) -> tuple[Sequence[Message], Sys
     return messages, system
 
 
-def _read_run(group: Sequence[object], place: int) -> tuple[list[Message], str | None]:
+def _read_run(group: Sequence[object], place: int, warnings: list[str] | None) -> tuple[list[Message], str | None]:
     """Convert a run of adjacent dicts. `place`: the index of the first one, for error messages."""
     wire = [cast("JSONObject", plain(item, f"messages[{place + number}]")) for number, item in enumerate(group)]
     try:
-        return read_conversation(ChatConverter, wire)
+        return read_conversation(ChatConverter, wire, warnings=warnings)
     except InvalidRequestError as error:
         if not place:
             raise

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, Unpack, cast
 
-from .given import GivenBody, Sources, given_body
+from .given import GivenBody, Sources, given_body, nothing_given
 from .json_types import JSON, JSONObject
 from .messages import CacheControl, Message, Text
 from .options import Priority, PriorityName, Retry, Timeouts
@@ -181,7 +181,10 @@ class Request(_CachedForm):
             wrong = next(name for name in values if name not in _DEFAULTS)
             raise TypeError(f"Request() got an unexpected keyword argument {wrong!r}")
         if not isinstance(messages, (list, tuple)) or not _READY.issuperset(map(type, messages)):
-            messages, values["system"] = _read_messages(messages, options.get("system"))
+            left_out: list[str] = []
+            messages, values["system"] = _read_messages(messages, options.get("system"), left_out)
+            if left_out and _given is None:
+                _given = nothing_given(messages, left_out)
         if tools := options.get("tools"):
             values["tools"] = _read_tools(tools)
         put = object.__setattr__
@@ -262,25 +265,34 @@ def given_of(request: Request) -> GivenBody | None:
 
 
 def with_given(
-    request: Request, dialect: str, body: JSONObject, sources: Sources, written: frozenset[str] = frozenset()
+    request: Request,
+    dialect: str,
+    body: JSONObject,
+    sources: Sources,
+    written: frozenset[str] = frozenset(),
+    left_out: Sequence[str] = (),
 ) -> Request:
     """Give a request that was just read from a body those members of it that fields hold. Returns the same request.
 
     body: member, or its path with dots → its value. written: members that are written from the fields all the same.
+    left_out: warnings about members of the messages that the fields do not hold.
     """
     members = {name: value for name, value in body.items() if name in sources}
-    object.__setattr__(request, "_given", given_body(dialect, members, request, sources, written))
+    object.__setattr__(request, "_given", given_body(dialect, members, request, sources, written, left_out))
     return request
 
 
 def _read_messages(
-    given: object, system: str | Sequence[Text] | None
+    given: object, system: str | Sequence[Text] | None, warnings: list[str]
 ) -> tuple[Sequence[Message], str | Sequence[Text] | None]:
-    """Messages in another form, and the system prompt. Raises `InvalidRequestError`."""
-    read: Callable[[object, object], tuple[Sequence[Message], str | Sequence[Text] | None]] = import_module(
+    """Messages in another form, and the system prompt. `warnings` gets one for each kind of member that is left out.
+
+    Raises `InvalidRequestError`.
+    """
+    read: Callable[[object, object, list[str]], tuple[Sequence[Message], str | Sequence[Text] | None]] = import_module(
         ".plain_forms", __package__
     ).read_messages
-    return read(given, system)
+    return read(given, system, warnings)
 
 
 def _read_tools(given: Tools) -> Sequence[Tool]:

@@ -236,15 +236,19 @@ def _clock(seconds: object, where: str) -> float:
 
 
 def read_conversation(
-    converter: type[HistoryConverter], items: Sequence[JSONObject], where: str = ""
+    converter: type[HistoryConverter],
+    items: Sequence[JSONObject],
+    where: str = "",
+    warnings: list[str] | None = None,
 ) -> tuple[list[Message], str | None]:
     """Return the messages, and the text of the system messages at their beginning. Raises `InvalidRequestError`.
 
     where: the path of the body, for error messages.
+    warnings: gets a warning for each kind of member that is left out.
     """
     system: System = []
     try:
-        messages = converter().decode_messages(items, system)
+        messages = converter().decode_messages(items, system, warnings)
     except HistoryError as error:
         place = f"{where}.{error.where}" if where else error.where
         raise InvalidRequestError(place, str(error).removeprefix(f"{error.where}: ")) from None

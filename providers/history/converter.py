@@ -178,16 +178,22 @@ class HistoryConverter(abc.ABC):
         """
         return self._write(messages, {}, warnings if warnings is not None else [])
 
-    def decode_messages(self, wire: Iterable[Chunk], system: list[str] | None = None) -> list[Message]:
+    def decode_messages(
+        self, wire: Iterable[Chunk], system: list[str] | None = None, warnings: list[str] | None = None
+    ) -> list[Message]:
         """Return the provider's messages as messages of the message model.
 
         system: gets the texts of the system messages before all others, for `Request(system=…)`.
+        warnings: gets a warning for each kind of member that a message has no place for, such as Chat's `name`.
 
         Raises `HistoryError` for a system message if `system` is None, and for one after the first other message, which
         has no place in the message model.
         """
         messages: list[Message] = []
-        for item in self._read(_objects(wire), {}):
+        given = _objects(wire)
+        if warnings is not None:
+            warnings += self._left_out(given)
+        for item in self._read(given, {}):
             if isinstance(item, Message):
                 messages.append(item)
             elif messages:
@@ -206,6 +212,10 @@ class HistoryConverter(abc.ABC):
     @abc.abstractmethod
     def _read(self, wire: Sequence[JSONObject], names: dict[str, str]) -> list[Read]:
         """Return the provider's messages. Adds call id → tool to `names`, for results that name their tool."""
+
+    def _left_out(self, wire: Sequence[JSONObject]) -> list[str]:
+        """Return a warning for each kind of member of the provider's messages that `_read` leaves out."""
+        return []
 
     def _system_messages(self, texts: Sequence[str]) -> list[JSONObject]:
         """Return the system prompt as messages, for a provider that has system messages."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 
 import pytest
@@ -10,7 +11,9 @@ import manystream as ms
 from manystream.providers.errors import InvalidRequestError
 from manystream.providers.json_values import JSON, JSONObject
 from manystream.providers.openai.chat.arguments import read_body as read_chat
+from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.arguments import read_body as read_responses
+from manystream.providers.registry import DIALECTS
 from manystream.providers.request import Request
 from manystream.providers.sdk_arguments import CallOptions
 
@@ -301,3 +304,50 @@ def test_an_unknown_argument_is_refused_by_the_methods_name() -> None:
     with pytest.raises(InvalidRequestError) as caught:
         Request.from_openai_responses(model="m", input="Hi", qqqq=1)
     assert str(caught.value) == f"qqqq: is no argument of openai's client.responses.create; {ONLY_THE_SERVER}"
+
+
+LEFT_OUT = "messages: 'name' of a message with the role 'user' is left out"
+USERS: list[dict[str, object]] = [
+    {"role": "user", "content": "Hi", "name": "Ann"},
+    {"role": "user", "content": "Ho", "name": "Bo"},
+]
+
+
+def warnings_of(request: ms.Request, provider: ms.Provider) -> list[str]:
+    return DIALECTS[provider.profile.dialect_name].encode(request, "m", provider, stream=False).warnings
+
+
+def test_a_name_is_sent_as_given_or_causes_a_warning() -> None:
+    request = ms.Request.from_openai(model="m", messages=USERS)
+    assert warnings_of(request, ms.OpenAIChat()) == []
+    for other in (ms.Anthropic(), ms.Gemini(), ms.OpenAIResponses()):
+        assert warnings_of(request, other) == [LEFT_OUT]
+    longer = dataclasses.replace(request, messages=[*request.messages, ms.Message.user("more")])
+    assert warnings_of(longer, ms.OpenAIChat()) == [LEFT_OUT]
+    other = dataclasses.replace(request, messages=[ms.Message.user("other")])
+    assert warnings_of(other, ms.Anthropic()) == []
+
+
+def test_the_name_in_a_dict_causes_a_warning() -> None:
+    request = ms.Request("m", USERS)
+    for provider in (ms.OpenAIChat(), ms.Anthropic(), ms.Gemini(), ms.OpenAIResponses()):
+        assert warnings_of(copy.deepcopy(request), provider) == [LEFT_OUT]
+
+
+def test_members_that_are_read_or_empty_cause_no_warning() -> None:
+    warnings: list[str] = []
+    read: JSONObject = {
+        "refusal": "no",
+        "annotations": [{"type": "url_citation"}],
+        "audio": {"id": "a"},
+        "reasoning_content": "t",
+    }
+    messages: list[JSONObject] = [
+        {"role": "system", "content": "s", "name": ""},
+        {"role": "assistant", "content": "a", "function_call": None, "tool_calls": [], "name": None, **read},
+        {"role": "tool", "tool_call_id": "a", "content": "r", "name": "look"},
+    ]
+    ChatConverter().decode_messages(messages, [], warnings)
+    assert warnings == []
+    ChatConverter().decode_messages([{"role": "assistant", "content": "{", "prefix": True}], [], warnings)
+    assert warnings == ["messages: 'prefix' of a message with the role 'assistant' is left out"]

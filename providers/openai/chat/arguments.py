@@ -64,7 +64,8 @@ def read_body(body: JSONObject, options: CallOptions, where: str = "", *, schema
     """
     members = Members(body, where)
     extra: JSONObject = {}
-    conversation = read_conversation(ChatConverter, members.some_objects("messages"), where)
+    left_out: list[str] = []
+    conversation = read_conversation(ChatConverter, members.some_objects("messages"), where, left_out)
     messages, system = never_empty(*conversation)
     tools = _tools(members, extra)
     choice = tool_choice_of(members, extra, tools)
@@ -94,7 +95,7 @@ def read_body(body: JSONObject, options: CallOptions, where: str = "", *, schema
         extra_body={**members.rest(), **extra, **options.extra_body} or None,
     )
     written = frozenset({"response_format"}) if schema is not None else frozenset[str]()
-    return with_given(request, NAME, body, SOURCES, written)
+    return with_given(request, NAME, body, SOURCES, written, left_out)
 
 
 def _tools(members: Members, extra: JSONObject) -> list[Tool]:

@@ -33,7 +33,7 @@ from ...messages import (
 )
 from ...provider import OpenAIChat, Provider
 from ..file_data import detail_of, file_source, film_type, url_source
-from .answer import ChatAnswer
+from .answer import MESSAGE_METHODS, ChatAnswer
 from .block_writer import AUDIO_FORMATS, BlockWriter
 from .dialect import DIALECT
 from .images import image_of_url, is_base64_url
@@ -48,6 +48,15 @@ MESSAGE_MEMBERS = frozenset({
     "content", "tool_calls", "function_call", "refusal", "audio", "reasoning_content", "reasoning", "reasoning_details",
 })  # fmt: skip
 """Members that identify a chunk, and its parts: a choice, a tool call, a message or its delta."""
+
+READ_MEMBERS: dict[str, frozenset[str]] = {
+    "assistant": frozenset({"role", "content", "annotations", *MESSAGE_METHODS}),
+    "tool": frozenset({"role", "content", "tool_call_id", "name"}),
+}
+"""Role → the members of a message that are read. The name of a tool is known from its call."""
+
+ALWAYS_READ = frozenset({"role", "content"})
+"""The members that are read of a message with any other role."""
 
 HELPER_EVENTS = re.compile(r"((logprobs\.)?(content|refusal)|tool_calls\.function\.arguments)\.(delta|done)")
 """Events of `client.chat.completions.stream()` that repeat the content of its events of type `chunk`."""
@@ -166,6 +175,15 @@ class ChatConverter(HistoryConverter):
             else:
                 raise HistoryError(f"{where}.role", f"unknown role {role!r}")
         return read
+
+    def _left_out(self, wire: Sequence[JSONObject]) -> list[str]:
+        found = {
+            (name, string(item, "role") or "")
+            for item in wire
+            for name in item.keys() - READ_MEMBERS.get(string(item, "role") or "", ALWAYS_READ)
+            if item[name]
+        }
+        return [f"messages: {name!r} of a message with the role {role!r} is left out" for name, role in sorted(found)]
 
     def _answer_blocks(self, wire: JSONObject, where: str) -> list[Block]:
         content = wire.get("content")
