@@ -65,6 +65,11 @@ def foreign_block(block: ProviderBlock) -> str:
     return f"messages: {block.kind or 'a block'!r} of {block.provider!r} is not sent; only its provider understands it"
 
 
+def cut_off_block(block: ProviderBlock) -> str:
+    """Return the warning for a provider's own call that the end of its answer cut off."""
+    return f"messages: {block.kind!r} that was cut off is not sent; its input is incomplete"
+
+
 def unanswered_call(call_id: str) -> str:
     """Return the warning for a call without a result. Every provider refuses such a call."""
     return f"messages: call {call_id!r} has no result and is not sent"

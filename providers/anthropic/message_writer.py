@@ -37,6 +37,7 @@ from ..messages import (
 )
 from ..omission_warnings import (
     OPENING,
+    cut_off_block,
     foreign_block,
     note_foreign_refusal,
     opening_added,
@@ -237,7 +238,13 @@ class MessageWriter:
                 self._turn("user").content.append(wire)
 
     def _own(self, block: ProviderBlock) -> JSONObject | None:
-        """Return a provider's own block for that provider; None, with a warning, for any other."""
+        """Return a provider's own block for that provider; None, with a warning, for any other.
+
+        The input of a call that was cut off is text (`ProviderBlockInProgress`), which Anthropic refuses.
+        """
+        if type(block.data.get("input")) is str and block.kind.endswith("_tool_use"):
+            self.warnings.append(cut_off_block(block))
+            return None
         if takes_block(self.provider, block):
             return block.data
         self.warnings.append(foreign_block(block))
