@@ -196,8 +196,11 @@ class MessagesStream(StreamMachine):
         return events
 
     def message_stop(self, payload: JSONObject) -> Sequence[Event]:
-        """End the message."""
+        """End the message. Gateways send the usage with this event, too."""
         add_provider_data(self.answer.provider_data, payload, EVENT_MEMBERS)
+        usage = mapping(payload, "usage")
+        if usage:
+            add_usage(self.answer, self.usage_raw, usage)
         return self._finish()
 
     def ping(self, payload: JSONObject) -> Sequence[Event]:
@@ -224,10 +227,11 @@ class MessagesStream(StreamMachine):
         return self._append(index, ThinkingInProgress, "thinking", text) if text else ()
 
     def signature_delta(self, index: int, delta: JSONObject) -> Sequence[Event]:
-        """Append to the signature of a thinking block."""
+        """Append to the signature of a thinking block. One that is sent twice is kept once."""
         block, signature = self.opened.get(index), _text(delta, "signature")
         if isinstance(block, ThinkingInProgress) and signature:
-            block.signature_pieces.append(signature)
+            if block.signature_pieces != [signature]:
+                block.signature_pieces.append(signature)
             block.state = self.reader.tag
         elif signature:
             self.answer.warn(NO_THINKING_TO_SIGN)

@@ -71,6 +71,21 @@ def test_a_signature_may_come_in_pieces_and_in_the_start() -> None:
     assert content == [Thinking("hm", "abc", state=state)]
 
 
+def test_a_signature_that_is_sent_twice_is_kept_once() -> None:
+    again: dict[str, object] = {"type": "signature_delta", "signature": "EqQBCg=="}
+    in_start: dict[str, object] = {"type": "thinking", "thinking": "hm", "signature": "EqQBCg=="}
+    assert run(START + block(0, in_start, again) + finish() + STOP).response.content == [Thinking("hm", "EqQBCg==")]
+    plain: dict[str, object] = {"type": "thinking", "thinking": "hm"}
+    content = run(START + block(0, plain, again, again) + finish() + STOP).response.content
+    assert content == [Thinking("hm", "EqQBCg==")]
+
+
+def test_usage_in_the_last_event_is_read() -> None:
+    last = sse({"type": "message_stop", "usage": {"input_tokens": 30, "output_tokens": 9}}, "message_stop")
+    usage = run(START + text(0, "a") + finish(usage={}) + last).done.usage
+    assert (usage.input_tokens, usage.output_tokens) == (30, 9)
+
+
 def test_a_null_piece_of_arguments_is_ignored() -> None:
     start: dict[str, object] = {"type": "tool_use", "id": "t", "name": "look", "input": {}}
     deltas: list[dict[str, object]] = [
