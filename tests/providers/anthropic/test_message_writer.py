@@ -272,7 +272,12 @@ def test_thinking_left_out_at_the_end_causes_one_warning() -> None:
 
 
 def test_a_server_call_that_was_cut_off_is_not_sent() -> None:
-    cut = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": '{"query": "riv'}
+    cut: dict[str, Any] = {
+        "type": "server_tool_use",
+        "id": "srvtoolu_1",
+        "name": "web_search",
+        "input": '{"query": "riv',
+    }
     history = [Message.user("a"), Message.assistant([Text("b"), ProviderBlock("anthropic", cut)]), Message.user("c")]
     assert sent(*history)[1]["content"] == "b"
     assert encode(*history).warnings == [
