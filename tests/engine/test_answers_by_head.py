@@ -183,7 +183,8 @@ async def test_an_error_in_a_coding_has_its_status_only() -> None:
 # --- ids ---
 
 ID_HEADERS = [
-    "Request-Id", "X-Goog-Request-Id", "X-Request-Id", "Apim-Request-Id", "X-Ms-Request-Id", "X-Amzn-RequestId", "CF-Ray",
+    "Request-Id", "X-Goog-Request-Id", "X-Request-Id", "Apim-Request-Id", "X-Ms-Request-Id", "X-Amzn-RequestId",
+    "CF-Ray",
 ]  # fmt: skip
 
 
