@@ -31,10 +31,21 @@ class ToolCallMatcher:
     - Without an id, the same index with a different name is a new call. So is the same name with arguments, if the
       call's arguments came whole (nothing can follow a whole JSON object).
     - Without id and index, a fragment with a name begins a call. Any other fragment continues the latest call.
-    - A call is delivered once its name is known, with the arguments that came before. A call without an id gets one.
+    - A name may come in pieces, be repeated, or grow. It is complete once arguments or anything else follow.
+    - A call is delivered once its name is complete, with the arguments that came before. A call without an id gets one.
     """
 
-    __slots__ = ("_answer", "_by_id", "_by_index", "_by_index_and_id", "_id_known", "_latest", "_make_id", "_nameless")
+    __slots__ = (
+        "_answer",
+        "_by_id",
+        "_by_index",
+        "_by_index_and_id",
+        "_held",
+        "_id_known",
+        "_latest",
+        "_make_id",
+        "_nameless",
+    )
 
     def __init__(self, answer: Accumulator, make_id: Callable[[], str]) -> None:
         self._answer = answer
@@ -42,6 +53,7 @@ class ToolCallMatcher:
         self._by_id: dict[str, ToolCallInProgress] = {}
         self._by_index: dict[int, ToolCallInProgress] = {}
         self._by_index_and_id: dict[tuple[int, str], ToolCallInProgress] = {}
+        self._held: ToolCallInProgress | None = None  # a call with a name that may still grow, and without arguments
         self._id_known: set[int] = set()
         self._latest: ToolCallInProgress | None = None
         self._nameless: tuple[ToolCallInProgress, ...] = ()  # those that came whole
@@ -54,16 +66,28 @@ class ToolCallMatcher:
         An empty string, or None for the index, stands for a part that the fragment does not have.
         """
         call = self._find(id, index, name, arguments)
+        events = self.release() if self._held is not call else ()
         if call is None:
             call = self._begin(index)
         if id:
             self._learn_id(call, index, id)
         self._latest = call
-        events: Sequence[Event] = call.delta(arguments)
-        if name and not call.started:
-            # `start` returns the arguments that came before the name, this fragment's included.
-            return call, call.start(call.id or self._make_id(), name)
+        if call.started:
+            return call, [*events, *call.delta(arguments)] if events else call.delta(arguments)
+        call.delta(arguments)
+        call.name = _joined(call.name, name)
+        self._held = call if call.name else self._held
+        if call.name and call.pieces:
+            return call, [*events, *self.release()]
         return call, events
+
+    def release(self) -> Sequence[Event]:
+        """Deliver the call whose name may still grow, if there is one: its name is complete. Returns its events.
+
+        They include the arguments that came before the name.
+        """
+        call, self._held = self._held, None
+        return call.start(call.id or self._make_id(), call.name) if call is not None else ()
 
     def whole(self, id: str, name: str, arguments: str) -> tuple[ToolCallInProgress, Sequence[Event]]:
         """Add a call that came whole, in a list of calls: no other fragment can belong to it. Returns the call and the
@@ -93,15 +117,17 @@ class ToolCallMatcher:
             return call
         if id and call.index in self._id_known:
             return None if name else call
-        if not id and name and call.started and (name != call.name or (arguments and _came_whole(call))):
-            return None
+        if not id and name and call.name and (name != call.name or (arguments and _came_whole(call))):
+            # The rest of a name, if the call has an id: a server that gives ids gives one to each call.
+            alone = call.index in self._id_known or index == LEGACY_INDEX
+            return call if call is self._held and alone else None
         return call
 
     def _find_latest(self, id: str, name: str) -> ToolCallInProgress | None:
         latest = self._latest
         if latest is None or (id and latest.index in self._id_known):
             return None
-        return None if name and latest.started else latest
+        return None if name and latest.name else latest
 
     def _begin(self, index: int | None) -> ToolCallInProgress:
         call = self._answer.tool_call()
@@ -116,6 +142,11 @@ class ToolCallMatcher:
         self._id_known.add(call.index)
         if not call.started and not call.id:
             call.id = id
+
+
+def _joined(name: str, piece: str) -> str:
+    """Return a name with its next piece, which may also be the name again, or the longer name so far."""
+    return piece if piece.startswith(name) else name + piece if piece else name
 
 
 def _came_whole(call: ToolCallInProgress) -> bool:

@@ -23,6 +23,7 @@ def match(*fragments: Fragment) -> tuple[list[tuple[str, str, str]], list[Event]
     events: list[Event] = []
     for fragment in fragments:
         events.extend(matcher.fragment(*fragment)[1])
+    events.extend(matcher.release())
     events.extend(answer.done(FinishReason.STOP, "stop")[:-1])
     return [(call.id, call.name, call.arguments) for call in answer.response().tool_calls], events
 
@@ -73,8 +74,21 @@ def match(*fragments: Fragment) -> tuple[list[tuple[str, str, str]], list[Event]
         ([("", None, "", "1"), ("", None, "t", "2")], [("made-1", "t", "12")]),
         # A call without arguments.
         ([("a", 0, "t", "")], [("a", "t", "")]),
+        # A name in pieces, with an id in the first one or in each, and one that grows.
+        ([("a", 0, "get_", ""), ("", 0, "weather", ""), ("", 0, "", "{}")], [("a", "get_weather", "{}")]),
+        ([("a", 0, "get_", ""), ("a", 0, "weather", "{}")], [("a", "get_weather", "{}")]),
+        ([("a", None, "get_", ""), ("a", None, "weather", "{}")], [("a", "get_weather", "{}")]),
+        ([("a", 0, "get_", ""), ("a", 0, "get_weather", ""), ("a", 0, "", "{}")], [("a", "get_weather", "{}")]),
+        ([("a", 0, "t", ""), ("a", 0, "t", ""), ("a", 0, "", "{}")], [("a", "t", "{}")]),
+        # No piece of a name: there are arguments, another call, another id, or no id at all.
+        ([("a", 0, "t", "{"), ("a", 0, "u", "}")], [("a", "t", "{}")]),
+        ([("a", 0, "t", ""), ("b", 1, "u", ""), ("a", 0, "v", "{}")], [("a", "t", "{}"), ("b", "u", "")]),
+        ([("a", 0, "t", ""), ("b", 0, "u", "{}")], [("a", "t", ""), ("b", "u", "{}")]),
+        ([("", 0, "t", ""), ("", 0, "u", "{}")], [("made-1", "t", ""), ("made-2", "u", "{}")]),
+        ([("", None, "t", ""), ("", None, "u", "{}")], [("made-1", "t", ""), ("made-2", "u", "{}")]),
         # The older single call.
         ([("", LEGACY_INDEX, "t", ""), ("", LEGACY_INDEX, "", "{}")], [("made-1", "t", "{}")]),
+        ([("", LEGACY_INDEX, "get_", ""), ("", LEGACY_INDEX, "weather", "{}")], [("made-1", "get_weather", "{}")]),
         # A call without a name is not delivered.
         ([("a", 0, "", "1")], []),
     ],

@@ -10,7 +10,7 @@ has one string for each. Only content that is an array of parts (Mistral) has it
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ...accumulate import Accumulator, Placed, TextInProgress, ThinkingInProgress
 from ...errors import ErrorCategory, ProviderError
@@ -19,7 +19,6 @@ from ...json_values import (
     JSON,
     JSONObject,
     MalformedJSONError,
-    arguments_text,
     exactly_object,
     integer,
     mapping,
@@ -30,6 +29,7 @@ from ...json_values import (
 from ...messages import ProviderBlock, ProviderState
 from ...tool_calls import LEGACY_INDEX, ToolCallMatcher
 from .audio import AudioInProgress
+from .call_arguments import arguments_of, as_text, has_object_arguments
 from .images import image_of_url
 from .other_choices import wire_choice
 from .reasoning import DETAILS, STATE_MEMBER, ReasoningDetails, details_text, plain_text
@@ -44,6 +44,9 @@ CHOICE_MEMBERS = frozenset({"index", "delta", "message", "finish_reason", "logpr
 
 TEXT_PARTS = frozenset({"text", "output_text"})
 """Types of content parts that are text."""
+
+CALL_MEMBERS = frozenset({"tool_calls", "function_call"})
+"""Members of a message with calls, or with pieces of them."""
 
 PADDING = frozenset({"role", "name", "index", "token_id", "thought_signature"})
 """Members of a message or delta that are ignored. `extra_content` contains the signature as well."""
@@ -107,7 +110,7 @@ class ChatAnswer:
         events: gets the events that the chunk contains, in order; those before the error, too, if it raises.
         data: the chunk's JSON, if its whole numbers may have become floats.
         """
-        if data and any(map(_has_object_arguments, objects(chunk, "choices"))):
+        if data and any(map(has_object_arguments, objects(chunk, "choices"))):
             chunk = exactly_object(chunk, data)
         answer = self.answer
         # Azure's first chunk has neither model nor id, and ids may change within a stream: the first of each is kept.
@@ -155,13 +158,19 @@ class ChatAnswer:
         """Read the terminal marker. Returns the last events."""
         if self._values is not None:
             self._values.settle_usage()
-        events = self.answer.done(finish_reason_of(self.finish), self.finish)
+        events = [*self.release(), *self.answer.done(finish_reason_of(self.finish), self.finish)]
         self._begin(events)
         # After `done`: a block that is placed earlier would hide which one the length limit cut off.
         self.settle()
         nameless = 0 if self._tools is None else self._tools.nameless
         if nameless:
             self.answer.warn(f"{nameless} tool call(s) that never got a name were dropped")
+        return events
+
+    def release(self) -> Sequence[Event]:
+        """Deliver a call whose name may still grow. Returns its events, with `Start` if they are the first ones."""
+        events = [*self._tools.release()] if self._tools is not None else []
+        self._begin(events)
         return events
 
     def settle(self) -> None:
@@ -191,6 +200,7 @@ class ChatAnswer:
 
     def as_choice(self, index: int) -> JSONObject:
         """Return this answer in the wire's unstreamed form, for choices other than the first."""
+        self.release()
         self.settle()
         return wire_choice(index, self.answer.response(), self.finish, self.reasoning_member)
 
@@ -251,8 +261,10 @@ class ChatAnswer:
             method = MESSAGE_METHODS.get(name)
             if method is None:
                 self._keep(name, message[name])
-            else:
-                method(self, message[name], events)
+                continue
+            if self._tools is not None and name not in CALL_MEMBERS:
+                events += self._tools.release()
+            method(self, message[name], events)
 
     def _keep(self, name: str, value: JSON) -> None:
         """Keep an unknown member. Each chunk has only the new elements of a list (vLLM's `token_ids`), so it grows."""
@@ -306,7 +318,7 @@ class ChatAnswer:
             if string(content, "type") in TEXT_PARTS and string(content, "text") is not None:
                 self._part(content, events)
             else:
-                self._append_text(_as_text(content, "content"), events)  # JSON mode: the object itself
+                self._append_text(as_text(content, "content"), events)  # JSON mode: the object itself
         else:
             raise MalformedJSONError("content is neither text nor parts")
 
@@ -386,7 +398,7 @@ class ChatAnswer:
             is_custom = string(call, "type") == "custom" or (bool(custom) and not function)
             source, member = (custom, "input") if is_custom else (function, "arguments")
             name = string(source, "name") or ""
-            arguments = _arguments(source.get(member))
+            arguments = arguments_of(source.get(member))
             id = string(call, "id") or ""
             if self._whole:
                 block, call_events = self._matcher().whole(id, name, arguments)
@@ -408,7 +420,7 @@ class ChatAnswer:
     def _legacy_call(self, value: JSON, events: list[Event]) -> None:
         if type(value) is not dict:
             return
-        name, arguments = string(value, "name") or "", _arguments(value.get("arguments"))
+        name, arguments = string(value, "name") or "", arguments_of(value.get("arguments"))
         # Some servers send the empty object if there is no call.
         if (name or arguments) and self._is_source("calls", "function_call"):
             events.extend(self._matcher().fragment("", LEGACY_INDEX, name, arguments)[1])
@@ -471,29 +483,5 @@ def _order(name: str) -> int:
     return _ORDER.get(name, len(_ORDER))
 
 
-def _has_object_arguments(choice: JSONObject) -> bool:
-    """Return whether a choice has a call with arguments that are an object instead of text."""
-    message = mapping(choice, "delta") or mapping(choice, "message")
-    if "tool_calls" not in message and "function_call" not in message:
-        return False
-    calls = [mapping(call, "function") for call in objects(message, "tool_calls")]
-    return any(type(call.get("arguments")) is dict for call in (*calls, mapping(message, "function_call")))
-
-
 def _has_content(delta: JSON) -> bool:
     return type(delta) is dict and any(value for name, value in delta.items() if name not in PADDING)
-
-
-def _arguments(value: JSON) -> str:
-    """Return arguments as JSON text. A few servers send the object itself."""
-    if type(value) is str:
-        return value
-    return "" if value is None else _as_text(value, "arguments")
-
-
-def _as_text(value: JSON, name: str) -> str:
-    """Return the JSON text of a value, for a member that should have been text."""
-    try:
-        return arguments_text(value)
-    except TypeError:
-        raise MalformedJSONError(f"{name} cannot be written as JSON text") from None

@@ -16,7 +16,7 @@ from ...delta_template import Path, VolatileMembers
 from ...dialect import MakeId, StreamMachine, TakeValue
 from ...error_bodies import error_from_object, reported_error, reported_in_text
 from ...errors import ProviderError, malformed, truncated
-from ...events import Event, Start
+from ...events import Event, Start, ToolCallStart
 from ...json_values import JSON, JSONObject, MalformedJSONError, integer, items, loads, mapping, objects
 from ...provider import Provider
 from ...response import Response
@@ -102,9 +102,11 @@ class ChatStream(StreamMachine):
 
     def fail(self, error: ProviderError) -> Sequence[Event]:
         """End the stream with an error. The answer keeps what came so far."""
-        if not self.ended:
-            self._content.settle()
-        return super().fail(error)
+        if self.ended:
+            return super().fail(error)
+        events = self._content.release()
+        self._content.settle()
+        return [*events, *super().fail(error)]
 
     def response(self) -> Response:
         """Return the answer so far."""
@@ -131,7 +133,7 @@ class ChatStream(StreamMachine):
             return [*events, *self.fail(malformed(f"malformed event: {shape}", data))]
         except ProviderError as failure:
             return [*events, *self.fail(failure.with_traceback(None))]
-        if len(events) == 1 or (len(events) == 2 and type(events[0]) is Start):
+        if len(events) == 1 or (len(events) == 2 and type(events[0]) in (Start, ToolCallStart)):
             path = self._repeated_path(chunk)
             if path is not None:
                 self.expect_more(event, data, chunk, path, events[-1], self._reader_of_values)

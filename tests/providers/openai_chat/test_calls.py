@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from manystream.providers.events import FinishReason, ToolCallDelta, ToolCallDone, ToolCallStart
+from manystream.providers.events import FinishReason, Start, ToolCallDelta, ToolCallDone, ToolCallStart
 from manystream.providers.json_values import JSONObject
 from manystream.providers.messages import ProviderState, Text, ToolCall
 
-from .wire import OPENAI, answer, deltas, known
+from .wire import OPENAI, answer, deltas, known, run
 
 
 def fragment(**members: object) -> JSONObject:
@@ -34,6 +36,34 @@ def test_one_call_in_fragments() -> None:
     ]
     assert outcome.done.finish_reason is FinishReason.TOOL_USE
     assert outcome.response.content == [ToolCall("call_1", "weather", '{"city":1}')]
+
+
+def test_a_name_in_pieces_is_delivered_once_it_is_complete() -> None:
+    pieces = [
+        fragment(index=0, id="a", name="get_", arguments=""),
+        fragment(index=0, name="weather", arguments=""),
+    ]
+    outcome = deltas(*pieces, fragment(index=0, arguments="{}"), finish="tool_calls")
+    assert outcome.events[:-1] == [
+        Start("m-1", "chatcmpl-1"),
+        ToolCallStart(0, "a", "get_weather"),
+        ToolCallDelta(0, "{}"),
+        ToolCallDone(0, complete=True),
+    ]
+    assert outcome.calls == [("a", "get_weather", "{}")]
+    assert deltas(*pieces, finish="tool_calls").calls == [("a", "get_weather", "")]
+    spoken = deltas(*pieces, {"content": "hm"}, fragment(index=0, arguments="{}"))
+    assert [type(event).__name__ for event in spoken.events] == [
+        "Start", "ToolCallStart", "TextDelta", "ToolCallDelta", "ToolCallDone", "Done",
+    ]  # fmt: skip
+
+
+def test_a_stream_that_is_cut_after_a_name_has_the_call() -> None:
+    data = json.dumps({"choices": [{"delta": fragment(index=0, id="a", name="t", arguments="")}]}).encode()
+    outcome = run([("", data)])
+    assert outcome.error.error.message == "truncated stream"
+    assert ToolCallStart(0, "a", "t") in outcome.events
+    assert outcome.response.content == [ToolCall("a", "t", "", complete=False)]
 
 
 def test_parallel_calls_may_come_interleaved() -> None:
