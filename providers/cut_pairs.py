@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 
 from .accumulate import InProgress, Placed, TextInProgress, ThinkingInProgress
 from .events import Done, Error, Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallDone
+from .json_types import JSONObject
 
 REPLACEMENT = "\ufffd"
 
@@ -53,6 +54,19 @@ class CutPairs:
             self._begins_low.append((text, raw[0]))
         if "\ud800" <= raw[-1] <= "\udbff":
             self._ends_high.append((text, raw[-1]))
+
+    def as_sent(self, members: JSONObject) -> JSONObject:
+        """Return members of the event whose texts have their halves again, for a block that has no events.
+
+        `join_pieces` makes a text of them.
+        """
+        return {name: self._with_halves(value) if type(value) is str else value for name, value in members.items()}
+
+    def _with_halves(self, text: str) -> str:
+        low = next((half for noted, half in self._begins_low if noted == text), "")
+        high = next((half for noted, half in self._ends_high if noted == text), "")
+        text = low + text[1:] if low else text
+        return text[:-1] + high if high else text
 
     def join(self, events: Sequence[Event], blocks: Sequence[InProgress]) -> Sequence[Event]:
         """Return the events of one wire event, with halves that belong together joined."""
@@ -103,6 +117,16 @@ class CutPairs:
             block = blocks[index]
             if self._pending.pop(index, None) is not None and not isinstance(block, Placed):
                 joined.append(_delta_kind(block)(index, REPLACEMENT))
+
+
+def join_pieces(pieces: Sequence[str]) -> str:
+    """Return the text of pieces that may begin and end with halves. A half without its other half is U+FFFD."""
+    text = "".join(pieces)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 def _delta_kind(block: InProgress) -> type[TextDelta | ThinkingDelta | ToolCallDelta]:

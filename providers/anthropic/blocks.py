@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from ..accumulate import Accumulator, Placed, TextInProgress, ThinkingInProgress, ToolCallInProgress
+from ..cut_pairs import join_pieces
 from ..dialect import MakeId
 from ..events import Event
 from ..json_values import (
@@ -89,8 +90,8 @@ class ProviderBlockInProgress:
         """Write the collected deltas into the block. May be called at any time. Input that was cut off stays text."""
         for member, pieces in self.pieces.items():
             start = self.begun.get(member)
-            self.data[member] = "".join([start, *pieces] if type(start) is str else pieces)
-        text = "".join(self.input_pieces)
+            self.data[member] = join_pieces([start, *pieces] if type(start) is str else pieces)
+        text = join_pieces(self.input_pieces)
         if text:
             self.data["input"] = _parsed(text)
 

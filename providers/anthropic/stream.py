@@ -172,7 +172,7 @@ class MessagesStream(StreamMachine):
         index = self._index(payload)
         block = self.opened.get(index)
         if isinstance(block, ProviderBlockInProgress):
-            block.apply(delta)
+            block.apply(delta if self._cut_pairs is None else self._cut_pairs.as_sent(delta))
             return ()
         handle = DELTAS.get(string(delta, "type") or "")
         return () if handle is None else handle(self, index, delta)

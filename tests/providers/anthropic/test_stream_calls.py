@@ -145,6 +145,17 @@ def test_a_cut_off_server_call_keeps_its_input_as_text() -> None:
         assert run(wire + ending).response.content == [ProviderBlock("anthropic", {**use, "input": '{"query": "ra'})]
 
 
+def test_a_pair_cut_inside_a_server_calls_input_is_joined() -> None:
+    start: dict[str, object] = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
+    wire = START + block(0, start, stop=False)
+    for piece in (r"{\"query\": \"\ud83c", r"\udf0a sea \ud83d", r"\"}"):
+        delta = '{"type": "input_json_delta", "partial_json": "' + piece + '"}'
+        wire += 'data: {"type": "content_block_delta", "index": 0, "delta": ' + delta + "}\n\n"
+    content = run(wire + finish("pause_turn") + STOP).response.content[0]
+    assert isinstance(content, ProviderBlock)
+    assert content.data["input"] == {"query": "🌊 sea \ufffd"}
+
+
 def test_a_compaction_is_joined_from_its_deltas() -> None:
     start: dict[str, object] = {"type": "compaction", "content": None}
     delta: dict[str, object] = {"type": "compaction_delta", "content": "So far: …", "encrypted_content": None}
