@@ -27,6 +27,7 @@ from .block_writer import BlockWriter
 from .dialect import DIALECT
 from .message_writer import OUTPUT_KIND, content_with, reasoning_item, wire_call_id
 from .output import Output
+from .response import NAMELESS_CALLS
 
 SYSTEM_ROLES = ("system", "developer")
 ANSWER_KINDS = re.compile(
@@ -174,6 +175,8 @@ class ResponsesConverter(HistoryConverter):
                 output.take(index, item if type(item) is dict else {})
         except MalformedJSONError as error:
             raise HistoryError(where, str(error)) from None
+        if output.nameless_calls():
+            raise HistoryError(where, NAMELESS_CALLS.format(output.nameless_calls()))
         message = answer.response().to_message()
         for block in message.content:
             if isinstance(block, ToolCall):

@@ -183,12 +183,16 @@ class MessageItem:
 def _parts_of(message: JSONObject) -> list[JSON]:
     """Return the content parts of a whole message."""
     content = message.get(CONTENT)
-    if type(content) is not str and type(content) is not dict:
-        return items(message, CONTENT)
-    # A few servers send the text itself, or in JSON mode the object, instead of the list of parts.
-    is_part = type(content) is dict and string(content, "type") in TEXT_PARTS
-    whole: JSONObject = {"type": "output_text", "text": content}
-    return [content if is_part else whole]
+    if type(content) is str or type(content) is dict:
+        # A few servers send the text itself, or in JSON mode the object, instead of the list of parts.
+        is_part = type(content) is dict and string(content, "type") in TEXT_PARTS
+        whole: JSONObject = {"type": "output_text", "text": content}
+        return [content if is_part else whole]
+    parts: list[JSON] = []
+    for part in items(message, CONTENT):
+        text: JSONObject = {"type": "output_text", "text": part}
+        parts.append(text if type(part) is str else part)
+    return parts
 
 
 def text_of(item: JSONObject) -> str:
@@ -249,19 +253,25 @@ class ReasoningItem:
 
 
 def visible_reasoning(item: JSONObject) -> str:
-    """Return the text of a whole reasoning item that is delivered."""
-    texts = ("".join(string(part, "text") or "" for part in objects(item, source)) for source in (SUMMARY, CONTENT))
-    return next(filter(None, texts), "")
+    """Return the text of a whole reasoning item that is delivered. A few servers send texts instead of parts."""
+    for source in (SUMMARY, CONTENT):
+        given = item.get(source)
+        parts = given if type(given) is list else [given]
+        texts = (string(part, "text") if type(part) is dict else part for part in parts)
+        text = "".join(text for text in texts if type(text) is str)
+        if text:
+            return text
+    return ""
 
 
 def _text_of(value: JSON, what: str) -> str:
-    """Return a text; for an object that a server sends instead, its JSON text; for any other value an empty text.
+    """Return a text; for an object or a list that a server sends instead, its JSON text; else an empty text.
 
     what: the value's name in the error.
 
-    Raises `MalformedJSONError` if the object cannot be written, because content would be lost.
+    Raises `MalformedJSONError` if the value cannot be written, because content would be lost.
     """
-    if type(value) is not dict:
+    if type(value) is not dict and type(value) is not list:
         return value if type(value) is str else ""
     try:
         return arguments_text(value)
@@ -371,8 +381,9 @@ class CallItem:
 
 
 def arguments_of(kind: str, item: JSONObject) -> str:
-    """Return the arguments of a call of this type, as text."""
-    return _text_of(item.get(CALL_ARGUMENTS[kind]), "the arguments of a call")
+    """Return the arguments of a call of this type, as text. An empty list stands for an empty object."""
+    given = item.get(CALL_ARGUMENTS[kind])
+    return _text_of({} if given == [] else given, "the arguments of a call")
 
 
 class ProviderItem:

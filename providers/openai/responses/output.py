@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from ...accumulate import Accumulator
 from ...dialect import MakeId
 from ...events import Event
-from ...json_values import JSON, JSONObject, integer, objects, string
+from ...json_values import JSON, JSONObject, MalformedJSONError, integer, objects, string
 from .items import (
     CALL_ARGUMENTS,
     CallItem,
@@ -98,9 +98,13 @@ class Output:
         """Read the final response's items. Items that the final response leaves out are kept.
 
         events: gets the events for what was not delivered before; those before the error, too, if it raises.
+
+        Raises `MalformedJSONError` if an item cannot be read, and `ProviderError` beyond a limit.
         """
         self.answer.count.check_items(len(output))
         waiting = _Waiting(self.items)
+        if any(type(item) is str or type(item) is list for item in output):
+            raise MalformedJSONError("the output contains a value that is no item")
         whole = [(self._at(index), item) for index, item in enumerate(output) if type(item) is dict]
         # Ids are compared first, so that an item without a known id does not take another one's place.
         known = [waiting.take_named(at_index, item) for at_index, item in whole]
@@ -111,6 +115,10 @@ class Output:
     def cut_short(self) -> list[Event]:
         """End an answer that was cut off. Calls that had not ended are closed as incomplete."""
         return [event for slot in self.items if isinstance(slot, CallItem) for event in slot.cut_short()]
+
+    def nameless_calls(self) -> int:
+        """Return the number of calls that never got a name, so that they are not in the answer."""
+        return sum(isinstance(slot, CallItem) and not slot.block.started for slot in self.items)
 
     def all_done(self) -> bool:
         """Return whether there are items, and all of them came whole."""

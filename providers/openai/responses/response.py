@@ -13,7 +13,7 @@ from ...dialect import MakeId
 from ...error_bodies import error_from_object, reported_error
 from ...errors import ErrorCategory, ProviderError
 from ...events import Error, Event, FinishReason
-from ...json_values import JSONObject, MalformedJSONError, items, loads_object, mapping, shown, string
+from ...json_values import JSON, JSONObject, MalformedJSONError, loads_object, mapping, shown, string
 from ...provider import Provider
 from ...response import Response
 from .output import Output
@@ -41,6 +41,9 @@ FAILED_CATEGORY: dict[str, ErrorCategory] = {
     "cancelled": ErrorCategory.CANCELLED,
 }
 """Status of a response that failed → category, if its error object is not more specific."""
+
+NAMELESS_CALLS = "{} tool call(s) that never got a name were dropped"
+"""The warning for calls that cannot be executed."""
 
 MEMBERS_OF_A_RESPONSE = frozenset({"output", "status"})
 """An object with none of these and without an error is not a Responses answer."""
@@ -89,7 +92,7 @@ def conclude(output: Output, response: JSONObject, status: str | None, body: byt
     output.learn_tools(response)
     events: list[Event] = []
     try:
-        output.take_all(items(response, "output"), events)
+        output.take_all(_output_of(output, response), events)
     except ProviderError as error:  # beyond a limit; the events before it are delivered
         return [*events, Error(error.with_traceback(None))]
     usage = response.get("usage")
@@ -101,11 +104,27 @@ def conclude(output: Output, response: JSONObject, status: str | None, body: byt
     failure = failure_of(response, status, body)
     if failure is not None:
         return [*events, Error(failure)]
+    if response.get("error"):
+        answer.provider_data["error"] = response["error"]  # beside a status that is no failure
+    nameless = output.nameless_calls()
+    if nameless:
+        answer.warn(NAMELESS_CALLS.format(nameless))
     reason, raw = reason_of(response, status)
     if reason in CUT_SHORT:
         events.extend(output.cut_short())
     events.extend(answer.done(reason, raw))
     return events
+
+
+def _output_of(output: Output, response: JSONObject) -> list[JSON]:
+    """Return the final response's items. Raises `MalformedJSONError` for any other output.
+
+    A server without items may send the text alone, under the name that OpenAI's SDK has for it.
+    """
+    whole, text = response.get("output") or [], string(response, "output_text")
+    if type(whole) is not list:
+        raise MalformedJSONError("the output is no array")
+    return [{"type": "message", "content": text}] if text and not whole and not output.items else whole
 
 
 def describe(answer: Accumulator, response: JSONObject) -> None:
