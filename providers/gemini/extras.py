@@ -36,8 +36,8 @@ class Extras:
         self._others: dict[int, tuple[dict[str, JSON], list[JSON]]] = {}  # index → members, parts
 
     def take_usage(self, name: str, value: JSON, raw: bytes = b"") -> None:
-        """Read `usageMetadata`. The counts are totals, so the last report counts."""
-        if type(value) is dict:
+        """Read `usageMetadata`. The counts are totals, so the last report counts, unless it is empty."""
+        if value and type(value) is dict:
             self._usage = value
 
     def note(self, name: str, value: JSON) -> None:

@@ -1,14 +1,15 @@
 """Names of members as google-genai's callers write them → as they are on the wire; OpenAPI's form of a schema → JSON
 Schema.
 
-Knows which members hold names of the caller's own. Must not know requests.
+Some gateways answer with these names as well. Knows which members hold names of the caller's own. Must not know
+requests.
 """
 
 from __future__ import annotations
 
 import re
 
-from ..json_values import JSON, JSONObject, string
+from ..json_values import JSON, JSONObject, mapping, objects, string
 
 OWN_VALUES = frozenset({
     "args", "response", "labels", "parametersJsonSchema", "responseJsonSchema", "default", "example", "enum",
@@ -17,6 +18,12 @@ OWN_VALUES = frozenset({
 
 OWN_NAMES = frozenset({"properties", "defs", "$defs"})
 """Members whose names are the caller's own, and whose values are schemas."""
+
+SNAKE_CASE = frozenset({
+    "usage_metadata", "model_version", "response_id", "prompt_feedback", "finish_reason", "function_call",
+    "thought_signature", "inline_data", "file_data", "executable_code", "code_execution_result",
+})  # fmt: skip
+"""Names of members of a chunk, a candidate or a part, as Python's serialisers of the protobuf write them."""
 
 _WORD = re.compile(r"_([a-z0-9])")
 
@@ -36,6 +43,19 @@ def wire_names(value: JSON, member: str) -> JSON:
         return {name: wire_names(schema, "") for name, schema in value.items()}
     names = {camel(name): each for name, each in value.items() if each is not None}
     return {name: wire_names(each, name) for name, each in names.items()}
+
+
+def chunk_as_on_the_wire(chunk: JSONObject) -> JSONObject:
+    """A chunk with names as on the wire; the chunk itself if it has them."""
+    candidates = objects(chunk, "candidates")
+    parts = [part for each in candidates for part in objects(mapping(each, "content"), "parts")]
+    if all(SNAKE_CASE.isdisjoint(each) for each in (chunk, *candidates, *parts)):
+        return chunk
+    try:
+        written = wire_names(chunk, "")
+    except RecursionError:
+        return chunk
+    return written if type(written) is dict else chunk
 
 
 def open_api_schema(schema: JSONObject) -> JSONObject:

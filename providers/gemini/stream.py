@@ -28,6 +28,7 @@ from ..json_values import (
     MalformedJSONError,
     exact_loads,
     exactly,
+    integer,
     items,
     loads,
     mapping,
@@ -45,6 +46,7 @@ from .calls import FunctionCalls
 from .errors import blocked, read_error
 from .extras import USAGE, Extras
 from .finish import finish_reason, raw_finish_reason
+from .json_names import chunk_as_on_the_wire
 
 PLAIN_CHUNK = frozenset({"candidates", "usageMetadata", "modelVersion", "responseId", "createTime"})
 PLAIN_CANDIDATE = frozenset({"content", "index"})
@@ -57,8 +59,8 @@ READ_IN_CHUNK = frozenset({"candidates", "usageMetadata", "modelVersion", "respo
 READ_IN_CANDIDATE = frozenset({"content", "index", "finishReason"})
 """Members that are read into the answer. All others go to `provider_data`."""
 
-CALL = b'Call"'
-"""Part of the bytes of every chunk with a call (`functionCall`, `toolCall`), whose numbers must be exact."""
+CALL = b'all"'
+"""Part of the bytes of every chunk with a call (`functionCall`, `function_call`), whose numbers must be exact."""
 
 TEXT: Path = ("candidates", 0, "content", "parts", 0, "text")
 """The path to the text of a chunk with a single part."""
@@ -183,6 +185,7 @@ class GeminiStream(StreamMachine):
 
     def _chunk(self, chunk: JSONObject, data: bytes) -> list[Event]:
         """Read one chunk. Returns its events."""
+        chunk = chunk_as_on_the_wire(chunk)
         if USAGE in chunk:
             self._extras.take_usage(USAGE, chunk[USAGE])
         if (chunk.get(ERROR) or chunk.get("candidates") is None) and reported_error("", chunk) is not None:
@@ -196,8 +199,8 @@ class GeminiStream(StreamMachine):
             candidates = required_objects(chunk.get("candidates"), "candidates")
             self.answer.count.check_choices(len(candidates))
             for position, candidate in enumerate(candidates):
-                index = candidate.get("index")
-                self._candidate(candidate, index if type(index) is int else position, events)
+                index = integer(candidate, "index")
+                self._candidate(candidate, position if index is None else index, events)
         except ProviderError as error:  # beyond a limit; the events before it are delivered
             return [*events, *self.fail(error.with_traceback(None))]
         except MalformedJSONError as error:

@@ -11,7 +11,7 @@ from manystream.providers.errors import ErrorCategory, ProviderError
 from manystream.providers.events import Done, Error, FinishReason
 from manystream.providers.gemini import DIALECT, parse_response
 from manystream.providers.gemini.usage import read_usage
-from manystream.providers.messages import Text, Thinking, ToolCall
+from manystream.providers.messages import Image, Text, Thinking, ToolCall
 from manystream.providers.usage import Usage
 from tests.providers.gemini.wire import PROVIDER, Ids, decode, run, signed, stream, stream_bytes
 
@@ -266,3 +266,58 @@ def test_a_stream_error_event_is_not_raised() -> None:
     answer = stream({"error": "boom"})
     assert isinstance(answer.events[-1], Error)
     assert answer.events[-1].error.message == "boom"
+
+
+SNAKE: dict[str, Any] = {
+    "candidates": [
+        {
+            "content": {
+                "role": "model",
+                "parts": [
+                    {"text": "hm", "thought": True, "thought_signature": "s"},
+                    {
+                        "function_call": {"id": "c", "name": "f", "args": {"a_b": 12345678901234567890123}},
+                        "thought_signature": "t",
+                    },
+                    {"inline_data": {"mime_type": "image/png", "data": "iVBO"}},
+                ],
+            },
+            "finish_reason": "MAX_TOKENS",
+            "safety_ratings": [{"category": "HARM", "blocked": True}],
+        }
+    ],
+    "usage_metadata": {"prompt_token_count": 3, "total_token_count": 5},
+    "model_version": "gemini-3.8-flash",
+    "response_id": "r-1",
+}
+
+
+def test_names_in_snake_case_are_read() -> None:
+    for answer in (decode(SNAKE), stream(SNAKE).response):
+        assert answer.content == [
+            Thinking("hm", "s", state=signed("s", thought=True)),
+            ToolCall("c", "f", '{"a_b":12345678901234567890123}', state=signed("t", id="c")),
+            Image(data=b"\x89PN", media_type="image/png"),
+        ]
+        assert (answer.raw_finish_reason, answer.model, answer.id) == ("MAX_TOKENS", "gemini-3.8-flash", "r-1")
+        assert (answer.usage.input_tokens, answer.usage.total_tokens) == (3, 5)
+        assert answer.provider_data == {"safetyRatings": [{"category": "HARM", "blocked": True}]}
+
+
+def test_one_member_in_snake_case_is_read() -> None:
+    body: Any = {"candidates": [{"content": {"parts": [{"text": "a"}]}, "finish_reason": "STOP"}]}
+    assert stream(body).response.raw_finish_reason == "STOP"
+    assert stream({"prompt_feedback": {"block_reason": "SAFETY"}}).error is not None
+    nested = b'data: {"model_version": "m", "extra": ' + b"[" * 900 + b"]" * 900 + b"}\r\n\r\n"
+    assert run([nested, stream_bytes(body)]).response.text == "a"
+
+
+def test_an_empty_usage_report_is_ignored() -> None:
+    chunks = [{"usageMetadata": {"promptTokenCount": 3}}, {"candidates": [{"finishReason": "STOP"}]}]
+    assert stream(*chunks, {"usageMetadata": {}}).response.usage.input_tokens == 3
+
+
+def test_the_index_of_a_candidate_may_be_a_whole_float() -> None:
+    body = {"candidates": [{"index": 1.0, "content": {"parts": [{"text": "b"}]}},
+                           {"index": 0.0, "content": {"parts": [{"text": "a"}]}}]}  # fmt: skip
+    assert decode(body).text == "a"
