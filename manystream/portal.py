@@ -72,12 +72,20 @@ def open_thread(
                 opened.set_exception(error)
 
     runner = threading.Thread(target=run, name="manystream portal", daemon=True)
-    runner.start()
-    engine, thread, leave = opened.result()
     try:
+        runner.start()
+        engine, thread, _ = opened.result()
         yield engine, thread
     finally:
-        thread.soon(leave.set)
-        runner.join()
+        opened.add_done_callback(_leave)  # Ctrl-C may have interrupted the wait for it
+        if runner.ident is not None:
+            runner.join()
     if failures:
         raise failures[0]
+
+
+def _leave(opened: Future[tuple[Engine, EngineThread, trio.Event]]) -> None:
+    """End the engine's thread, if its engine was opened."""
+    if opened.exception() is None:
+        _, thread, leave = opened.result()
+        thread.soon(leave.set)

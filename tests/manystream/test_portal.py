@@ -8,8 +8,9 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -206,6 +207,28 @@ def test_leaving_the_block_ends_calls_and_the_thread(provider: ms.Provider) -> N
     with pytest.raises(EngineClosedError, match="closed"):
         portal.request(ask())
     call.cancel()
+
+
+@pytest.mark.parametrize("opened_first", [True, False])
+def test_ctrl_c_while_a_portal_opens_ends_its_thread(
+    opened_first: bool, provider: ms.Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[str] = []
+
+    class Interrupted(Future[Any]):
+        def result(self, timeout: float | None = None) -> Any:
+            waits.append(threading.current_thread().name)
+            if len(waits) > 1:
+                return super().result(timeout)
+            if opened_first:
+                super().result(timeout)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("manystream.portal.Future", Interrupted)
+    with pytest.raises(KeyboardInterrupt), open_portal([provider]):
+        raise AssertionError("it was interrupted")
+    assert not [thread for thread in threading.enumerate() if thread.name == "manystream portal"]
+    assert waits[0] == threading.current_thread().name
 
 
 def test_an_exception_of_the_block_is_raised_unchanged(provider: ms.Provider) -> None:
