@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ..engine.completion import Completion
@@ -98,6 +98,36 @@ class Figures:
             return long[rank - short - 1] if long else None
         return percentile(self.gaps, rank / short)
 
+    def end_window(self, running: Iterable[StreamWatch], opened: int, now: int) -> int:
+        """Count the waits that the end of the window cuts. Return the number of streams without content in the window.
+
+        Such a wait would have become longer. It is counted as it is, if it is longer than the 99th percentile of the
+        waits that have ended: without it, a server that has stalled would look fast.
+
+        running: the streams that still run.
+        opened: when the window was opened, in nanoseconds of the streams' clock.
+        now: the time, likewise.
+        """
+        usual_gap, usual_first = self.gap(0.99), percentiles(self.first_contents).p99
+        silent = 0
+        for watch in running:
+            since = watch.last or watch.started
+            wait = (now - since) / 1e9
+            silent += since <= opened
+            if watch.last and usual_gap is not None and wait > usual_gap:
+                self._count_gap(now - since)
+            elif not watch.last and usual_first is not None and wait > usual_first:
+                self.first_contents.append(wait)
+        return silent
+
+    def _count_gap(self, gap: int) -> None:
+        """Count a gap in nanoseconds, as `StreamWatch.on_event` does inline."""
+        if gap >> SHIFT < LAST:
+            self.gaps[gap >> SHIFT] += 1
+        else:
+            self.long_gaps.append(gap / 1e9)
+        self.longest_gap = max(self.longest_gap, gap)
+
     def on_completion(self, completion: Completion, events: int = 1) -> None:
         """Count a call that has ended. A cancelled call is neither a success nor a failure: the end of the run cut it.
 
@@ -125,16 +155,18 @@ class StreamWatch:
     figures: the figures of all streams.
     clock: returns the time in nanoseconds.
 
+    started: when this object was made, in nanoseconds.
+    last: when the last content arrived, in nanoseconds; 0 before the first.
     events: the number of this stream's events so far.
     """
 
-    __slots__ = ("_clock", "_figures", "_last", "_started", "events")
+    __slots__ = ("_clock", "_figures", "events", "last", "started")
 
     def __init__(self, figures: Figures, clock: Callable[[], int]) -> None:
         self._figures = figures
         self._clock = clock
-        self._started = clock()
-        self._last = 0
+        self.started: int = clock()
+        self.last: int = 0
         self.events: int = 0
 
     def on_event(self, event: Event) -> None:
@@ -146,8 +178,8 @@ class StreamWatch:
             return
         figures.events += 1
         now = self._clock()
-        if self._last:
-            gap = now - self._last
+        if self.last:
+            gap = now - self.last
             bucket = gap >> SHIFT
             if bucket < LAST:
                 figures.gaps[bucket] += 1
@@ -156,8 +188,8 @@ class StreamWatch:
             if gap > figures.longest_gap:
                 figures.longest_gap = gap
         else:
-            figures.first_contents.append((now - self._started) / 1e9)
-        self._last = now
+            figures.first_contents.append((now - self.started) / 1e9)
+        self.last = now
 
 
 @dataclass(slots=True, frozen=True)
@@ -207,6 +239,7 @@ class Result:
     connections_opened: connections that were opened.
     connections_reused: how often a connection was used again.
     interrupted: whether Ctrl-C ended the run.
+    silent: streams that received no content in the window.
     warnings: reasons why the figures may not show the server's performance.
     """
 
@@ -231,6 +264,7 @@ class Result:
     connections_opened: int
     connections_reused: int
     interrupted: bool = False
+    silent: int = 0
     warnings: list[str] = field(default_factory=list[str])
 
     @property
@@ -258,17 +292,25 @@ class Result:
         return self.client_seconds / self.events if self.events else None
 
 
-def warnings_of(*, seconds: float, client_share: float, simulator_share: float | None, loop_lag: float) -> list[str]:
+def warnings_of(
+    *, seconds: float, client_share: float, simulator_share: float | None, loop_lag: float, silent: int = 0
+) -> list[str]:
     """Return the reasons why the figures may not show the server's performance, as sentences.
 
     seconds: the length of the window.
     client_share: processor time of this process, as a share of one core.
     simulator_share: processor time of the simulator, as a share of one core; None if it is unknown.
     loop_lag: the longest iteration of the engine's loop, in seconds.
+    silent: streams that received no content in the window.
     """
     found: list[str] = []
     if seconds < SHORTEST_WINDOW:
         return found
+    if silent:
+        found.append(
+            f"{silent:,} of the streams received nothing in the measured time: the server has stalled, or lets them"
+            " wait"
+        )
     if client_share >= FULL_CORE:
         found.append(
             f"this process used {client_share:.0%} of a core: the client was the bottleneck, not the server; use a"

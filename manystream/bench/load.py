@@ -83,6 +83,7 @@ class Load:
         self.began: float = time.perf_counter()
         self.running: dict[int, Call] = {}
         self.interrupted: bool = False
+        self._watches: dict[int, StreamWatch] = {}
         self._started = 0
         self._failures_in_a_row = 0
         self._window = self.began
@@ -147,9 +148,12 @@ class Load:
         number = self._started
 
         watch = StreamWatch(self.figures, time.perf_counter_ns)
+        if plan.stream:
+            self._watches[number] = watch
 
         def on_completion(completion: Completion) -> None:
             del self.running[number]
+            self._watches.pop(number, None)
             self._ended(completion, watch.events if plan.stream else 1)
 
         if plan.stream:
@@ -221,6 +225,7 @@ class Load:
         simulator = after - self._simulator_before if after is not None and self._simulator_before is not None else None
         statistics = self._engine.statistics()
         lag = figures.loop_lag or statistics.loop_lag
+        silent = figures.end_window(self._watches.values(), round(self._window * 1e9), time.perf_counter_ns())
         return Result(
             concurrency=self._plan.concurrency,
             seconds=seconds,
@@ -243,11 +248,13 @@ class Load:
             connections_opened=statistics.opened,
             connections_reused=statistics.reused,
             interrupted=self.interrupted,
+            silent=silent,
             warnings=warnings_of(
                 seconds=seconds,
                 client_share=client / seconds,
                 simulator_share=simulator / seconds if simulator is not None else None,
                 loop_lag=lag,
+                silent=silent,
             ),
         )
 

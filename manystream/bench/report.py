@@ -36,6 +36,7 @@ def result_object(result: Result) -> JSONObject:
         "simulator": {"cpu_share": result.simulator_share},
         "connections": {"opened": result.connections_opened, "reused": result.connections_reused},
         "interrupted": result.interrupted,
+        "silent": result.silent,
         "warnings": list(result.warnings),
     }
 

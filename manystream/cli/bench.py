@@ -58,15 +58,17 @@ what is measured:
   A server reports tokens when a call ends. The tokens of streams are estimated from the events in the measured time.
   The tokens of an unstreamed call count only if it ends in the measured time.
 
+  A wait that the end cuts off is counted if it is longer than the p99 of the others: a server may have stalled.
+
 --streams searches for the most streams whose 99th percentile of gaps (p99) stays within a bound. It measures each
-number in turn, and ends with the first that exceeds the bound. The bound is --max-gap; without it, the p99 of the first
-step plus 50 ms.
+number in turn, and ends with the first that exceeds the bound, or in which a stream receives nothing. The bound is
+--max-gap; without it, the p99 of the first step plus 50 ms.
 
 Keys are read as in `manystream run`. A server on this machine needs no key.
 
 exit status:
   0    every call succeeded (with --streams: at least one step stayed within the bound)
-  1    some calls failed, or none succeeded
+  1    some calls failed, or nothing was received
   2    the command line is wrong
   130  interrupted; the figures so far are shown
 """
@@ -360,7 +362,8 @@ async def _search(options: BenchOptions, target: Target, about: JSONObject) -> i
         interrupted = result.interrupted
         if bound is None and result.gap_p99 is not None and not result.interrupted:
             bound = result.gap_p99 + MORE_GAP
-        held = not _status(result) and result.gap_p99 is not None and bound is not None and result.gap_p99 <= bound
+        gaps_held = result.gap_p99 is not None and bound is not None and result.gap_p99 <= bound
+        held = gaps_held and not _status(result) and not result.silent
         verdict = "interrupted" if result.interrupted else "holds" if held else _why_not(result, bound)
         rows.append(step_row(result, verdict))
         results.append(result_object(result) | {"holds": held})
@@ -379,6 +382,8 @@ async def _search(options: BenchOptions, target: Target, about: JSONObject) -> i
 def _why_not(result: Result, bound: float | None) -> str:
     if result.failed:
         return "calls failed"
+    if result.silent:
+        return f"{result.silent:,} without content"
     if result.gap_p99 is None:
         return "no gaps to measure"
     return f"p99 above {duration(bound)}"

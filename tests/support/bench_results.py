@@ -80,5 +80,6 @@ RESULT_OBJECT = {
     "simulator": {"cpu_share": 0.75},
     "connections": {"opened": 2001, "reused": 10344},
     "interrupted": False,
+    "silent": 0,
     "warnings": ["one", "two"],
 }

@@ -202,3 +202,45 @@ def test_the_notes_on_a_result(
     seconds: float, client: float, simulator: float | None, lag: float, found: Sequence[str]
 ) -> None:
     assert warnings_of(seconds=seconds, client_share=client, simulator_share=simulator, loop_lag=lag) == found
+
+
+def test_a_stalled_server_is_noted_in_a_window_that_is_not_short() -> None:
+    note = "3 of the streams received nothing in the measured time: the server has stalled, or lets them wait"
+    for seconds, found in ((0.5, [note]), (0.499, [])):
+        notes = warnings_of(seconds=seconds, client_share=0.0, simulator_share=None, loop_lag=0.0, silent=3)
+        assert notes == found
+
+
+def running(figures: Figures, *times: int) -> StreamWatch:
+    """Return a stream that began at the first time and received content at the others, in milliseconds."""
+    left = iter(time * 1_000_000 for time in times)
+    watch = StreamWatch(figures, lambda: next(left))
+    for _ in times[1:]:
+        watch.on_event(TextDelta(0, "a"))
+    return watch
+
+
+def test_a_gap_that_the_end_cuts_counts_if_it_is_a_long_one() -> None:
+    figures = Figures()
+    stalled, steady = running(figures, 0, 10, 20, 40), running(figures, 0, 10, 20, 1990)
+    assert figures.end_window([stalled, steady], opened=0, now=2000 * 1_000_000) == 0
+    assert (sum(figures.gaps.values()), figures.longest_gap) == (4, 1_970_000_000)
+    stuck = running(figures, 0, 10, 20)
+    assert figures.end_window([stuck], opened=0, now=9000 * 1_000_000) == 0
+    assert (figures.long_gaps, figures.longest_gap) == ([8.98], 8_980_000_000)
+    assert figures.gap(0.99) == 8.98
+
+
+def test_a_wait_for_content_that_the_end_cuts_counts_if_it_is_long() -> None:
+    figures = Figures()
+    served = running(figures, 0, 500, 1000)
+    late, later = running(figures, 900), running(figures, 100)
+    assert figures.end_window([served, late, later], opened=100 * 1_000_000, now=1200 * 1_000_000) == 1
+    assert figures.first_contents == [0.5, 1.1]
+
+
+def test_streams_without_any_content_are_silent_and_no_figure() -> None:
+    figures = Figures()
+    waiting = [running(figures, 0), running(figures, 5)]
+    assert figures.end_window(waiting, opened=5 * 1_000_000, now=2000 * 1_000_000) == 2
+    assert (figures.first_contents, figures.longest_gap) == ([], 0)

@@ -327,6 +327,34 @@ async def test_the_whole_result_of_a_run(clock: MockClock, monkeypatch: pytest.M
 
 
 @pytest.mark.trio
+async def test_streams_that_stall_are_silent_and_noted(clock: MockClock) -> None:
+    result = await run(ScriptedEngine(OK, seconds=1000.0), a_plan(concurrency=3, seconds=5.0))
+    assert (result.silent, result.unfinished, result.failed) == (3, 3, 0)
+    note = "3 of the streams received nothing in the measured time: the server has stalled, or lets them wait"
+    assert note in result.warnings
+
+
+@pytest.mark.trio
+async def test_a_stream_that_stalls_in_the_window_has_a_long_gap(clock: MockClock) -> None:
+    class StallingEngine(ScriptedEngine):
+        """Its second call receives nothing after its start."""
+
+        def start_stream(self, request: Request, on_event: Any, on_completion: Any) -> Any:
+            self.seconds = 1000.0 if self.starts else 1.0
+            return super().start_stream(request, on_event, on_completion)
+
+    result = await run(StallingEngine(OK), a_plan(seconds=5.0))
+    assert (result.ok, result.silent) == (1, 0)
+    assert [result.gap_longest, result.gap_p99] == pytest.approx([4.0, 4.0], abs=0.001)
+
+
+@pytest.mark.trio
+async def test_unstreamed_calls_are_never_silent(clock: MockClock) -> None:
+    result = await run(ScriptedEngine(OK, seconds=1000.0), a_plan(concurrency=3, seconds=5.0, stream=False))
+    assert (result.silent, result.unfinished) == (0, 3)
+
+
+@pytest.mark.trio
 async def test_calls_that_end_in_the_ramp_are_not_in_the_rate(clock: MockClock) -> None:
     result = await run(ScriptedEngine(OK, seconds=1.0), a_plan(concurrency=2, seconds=1.95, ramp=2.405))
     assert (result.ok, result.calls_per_second) == (5, pytest.approx(3 / 1.95)), "two of them ended in the ramp"

@@ -222,6 +222,13 @@ def test_a_search_as_json_has_every_step(bench: Bench, loads: Loads) -> None:
     assert steps[0].keys() == RESULT_OBJECT.keys() | {"holds"}
 
 
+def test_a_step_whose_streams_wait_is_not_held(bench: Bench, loads: Loads) -> None:
+    loads.results = [step(0.01, silent=1234)]
+    status, out, _ = bench(URL, "--streams", "5")
+    assert status == 1
+    assert out.splitlines()[3].endswith("  1,234 without content")
+
+
 def test_a_step_without_gaps_is_not_held(bench: Bench, loads: Loads) -> None:
     loads.results = [step(None)]
     status, out, _ = bench(URL, "--streams", "1")

@@ -35,6 +35,7 @@ UNSTREAMED_OBJECT = {
     "simulator": {"cpu_share": None},
     "connections": {"opened": 1, "reused": 1},
     "interrupted": False,
+    "silent": 0,
     "warnings": [],
 }
 
