@@ -199,6 +199,8 @@ class _ConnectivityCheck:
         verdict, text = ANSWERS.get(answer.status, (Verdict.OK, "the server answers, and accepted the key"))
         if answer.status not in ANSWERS and answer.status >= 300:
             verdict, text = Verdict.FAIL, "the server failed"
+        if verdict is Verdict.OK and not answer.may_be_json:
+            verdict, text = Verdict.NOTE, "the server answers, but not as an API does; is the base URL right?"
         if verdict is Verdict.OK and not prepared.secrets.key:
             text = "the server answers"
         took = duration(trio.current_time() - self._since)
@@ -225,6 +227,11 @@ class _Answer:
         self.body = bytearray()
         self.failure: TransportError | None = None
         self.ended = trio.Event()
+
+    @property
+    def may_be_json(self) -> bool:
+        """Whether the body begins as a JSON object or array does, or is empty. A page for people begins otherwise."""
+        return bytes(self.body.lstrip()[:1]) in (b"{", b"[", b"")
 
     def on_head(self, status: int, headers: RawHeaders) -> None:
         self.status = status

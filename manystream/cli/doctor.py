@@ -80,7 +80,7 @@ def choose_providers(names: Sequence[str], base_url: str | None, environment: Ma
     """
     if base_url is not None and len(names) > 1:
         raise CommandError("--base-url allows at most one --provider", status=2)
-    rows = [_known_row(name) for name in names]
+    rows = list({row.name: row for row in map(_known_row, names)}.values())  # each once, also if named by an alias
     if base_url is not None and not rows:
         return [OpenAIChat(base_url=base_url)]
     if not rows:

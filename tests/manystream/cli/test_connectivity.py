@@ -127,7 +127,7 @@ async def test_the_whole_list_of_findings_over_tls(
 
 @pytest.mark.trio
 async def test_a_body_is_read_until_it_is_too_long() -> None:
-    async with serve(head("200 OK", 1 << 20), b"x" * (16 * 1024 + 1)) as (port, _):
+    async with serve(head("200 OK", 1 << 20), b"[" + b"x" * 16 * 1024) as (port, _):
         found = await shown(ms.OpenAIChat(base_url=f"http://127.0.0.1:{port}/v1"))
     assert found[-1] == ("ok", "answer", "HTTP 200 in 1.00 s: the server answers")
 

@@ -147,6 +147,26 @@ async def test_a_server_without_a_key_is_not_said_to_accept_one(status: str, ver
 
 
 @pytest.mark.trio
+@pytest.mark.parametrize(
+    ("body", "verdict"),
+    [
+        (b"<!doctype html><title>Chat</title>", "note"),
+        (b"hello", "note"),
+        (b'\r\n {"data": []}', "ok"),
+        (b"[]", "ok"),
+        (b'{"data": [' + b'{"id": "m"}, ' * 2000, "ok"),
+    ],
+    ids=["page", "text", "object", "array", "long"],
+)
+async def test_a_page_for_people_is_not_an_accepted_key(body: bytes, verdict: str) -> None:
+    async with server(answer("200 OK", body), []) as port:
+        findings = await checked(ms.OpenAIChat(CANARY, f"http://127.0.0.1:{port}"))
+    assert findings[-1].verdict.value == verdict
+    words = "accepted the key" if verdict == "ok" else "but not as an API does; is the base URL right?"
+    assert findings[-1].text.endswith(f"the server answers, {'and ' if verdict == 'ok' else ''}{words}")
+
+
+@pytest.mark.trio
 async def test_the_source_of_the_key_is_named() -> None:
     async with server(answer("200 OK"), []) as port:
         url = f"http://127.0.0.1:{port}"
@@ -267,6 +287,11 @@ def test_providers_with_a_key_are_checked_once_per_host() -> None:
     hosts = [row.base_url.split("/")[2] for row in rows]
     assert len(hosts) == len(set(hosts))
     assert {"api.anthropic.com", "api.openai.com", "generativelanguage.googleapis.com"} <= set(hosts)
+
+
+def test_a_provider_that_is_named_twice_is_checked_once() -> None:
+    names = ["google", "anthropic", "gemini", "google"]
+    assert [provider.name for provider in choose_providers(names, None, HOME)] == ["google", "anthropic"]
 
 
 def test_the_command_line_is_checked() -> None:
