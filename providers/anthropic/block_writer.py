@@ -51,6 +51,12 @@ RESULT_KINDS = frozenset({"search_result", "tool_reference"})
 DOCUMENT_OPTIONS = ("context", "citations")
 """Members of a document beside its content and its title. They are sent as given."""
 
+IMAGE_OPTION = "transformations"
+"""Member of an image beside its source. It is sent as given."""
+
+TOOLSET = "toolset_name"
+"""Member of a call of a toolset's tool. The call's result has it, too."""
+
 INVALID_JSON = "INVALID_JSON"
 """The member for arguments that are no JSON object; the name is from Anthropic's guide."""
 
@@ -169,15 +175,19 @@ def wire_part_of(block: Text | Image | File, field: str, warnings: list[str], ma
         return given if string(given, "type") in RESULT_KINDS else wire_text(block)
     warnings.extend(given_left_out(block, maker, FIRST_PARTY))
     if isinstance(block, Image):
-        return wire_image(block, field, warnings)
+        return wire_image(block, field, warnings, maker)
     return wire_file(block, field, maker)
 
 
-def wire_image(block: Image, field: str, warnings: list[str]) -> JSONObject:
+def wire_image(block: Image, field: str, warnings: list[str], maker: str) -> JSONObject:
     """Return an `image` block. Raises `InvalidRequestError` for a media type that Anthropic does not accept."""
     if block.detail is not None and block.detail != "auto":
         warnings.append("messages: an image's detail is not sent; Anthropic has no such setting")
-    return marked({"type": "image", "source": _image_source(block, field)}, block.cache_control)
+    wire: dict[str, JSON] = {"type": "image", "source": _image_source(block, field)}
+    given = given_to(block.state, maker)
+    if IMAGE_OPTION in given:
+        wire[IMAGE_OPTION] = given[IMAGE_OPTION]
+    return marked(wire, block.cache_control)
 
 
 def _image_source(block: Image | File, field: str) -> JSONObject:

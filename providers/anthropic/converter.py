@@ -37,8 +37,10 @@ from ..omission_warnings import note_foreign_refusal
 from ..provider import Anthropic, Provider, takes_block
 from .block_writer import (
     DOCUMENT_OPTIONS,
+    IMAGE_OPTION,
     INVALID_JSON,
     RESULT_KINDS,
+    TOOLSET,
     wire_call_id,
     wire_part_of,
     wire_text,
@@ -94,12 +96,17 @@ class AnthropicConverter(HistoryConverter):
 
     def _write(self, messages: Sequence[Message], names: Mapping[str, str], warnings: list[str]) -> list[JSONObject]:
         wire: list[JSONObject] = []
+        toolsets: dict[str, JSON] = {}  # by call id
         for number, message in enumerate(messages):
             runs: list[tuple[str, list[JSON]]] = []
             for position, block in enumerate(message.content):
                 part = self._wire_block(block, f"messages[{number}].content[{position}]", warnings)
                 if part is None:
                     continue
+                if isinstance(block, ToolCall) and TOOLSET in part:
+                    toolsets[block.id] = part[TOOLSET]
+                elif isinstance(block, ToolResult) and block.tool_call_id in toolsets:
+                    part[TOOLSET] = toolsets[block.tool_call_id]
                 # A result belongs to the user, in whichever message it is.
                 role = "assistant" if message.role is Role.ASSISTANT and not isinstance(block, ToolResult) else "user"
                 if not runs or runs[-1][0] != role:
@@ -234,7 +241,9 @@ def _part(wire: JSONObject, where: str, maker: str) -> Text | Image | File:
     if (data, url, file_id) == (None, None, None):
         raise HistoryError(f"{where}.source", f"cannot be read: {dumps_text(source)[:200]}")
     if kind == "image":
-        return Image(data, media_type, url, file_id, cache_control=mark)
+        option = wire.get(IMAGE_OPTION)
+        own = None if option is None else ProviderState(maker, {IMAGE_OPTION: option})
+        return Image(data, media_type, url, file_id, cache_control=mark, state=own)
     state = ProviderState(maker, given) if given else None
     return File(data, media_type, url, file_id, string(wire, "title"), cache_control=mark, state=state)
 

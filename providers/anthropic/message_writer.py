@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 from ..call_ids import TakenIds, unique_id
 from ..errors import InvalidRequestError
-from ..json_values import JSONObject, string
+from ..json_values import JSON, JSONObject, string
 from ..messages import (
     ASSISTANT,
     Block,
@@ -48,7 +48,15 @@ from ..omission_warnings import (
 from ..prefix_cache import Segment
 from ..provider import Provider, takes_block
 from ..tool_names import named_call
-from .block_writer import wire_call_id, wire_part_of, wire_text, wire_thinking_block, wire_tool_call, wire_tool_result
+from .block_writer import (
+    TOOLSET,
+    wire_call_id,
+    wire_part_of,
+    wire_text,
+    wire_thinking_block,
+    wire_tool_call,
+    wire_tool_result,
+)
 
 Place: TypeAlias = tuple[int, int]
 """The position of a block in the conversation: of its message, and within the message."""
@@ -95,6 +103,7 @@ class MessageWriter:
         "provider",
         "result_calls",
         "taken",
+        "toolsets",
         "turn_of_call",
         "turns",
         "waiting",
@@ -109,6 +118,7 @@ class MessageWriter:
         self.call_ids: dict[Place, str] = {}
         self.result_calls: dict[Place, Place] = {}
         self.turn_of_call: dict[Place, int] = {}
+        self.toolsets: dict[Place, JSON] = {}
         self.waiting: dict[str, deque[Place | None]] = {}  # None: a call of an earlier segment
         self.taken: TakenIds = {}
 
@@ -208,6 +218,8 @@ class MessageWriter:
                 self._turn("assistant").content.append(wire)
                 if type(block) is ToolCall:
                     self.turn_of_call[number, position] = len(self.turns) - 1
+                    if TOOLSET in wire:
+                        self.toolsets[number, position] = wire[TOOLSET]
 
     def _assistant_wire(self, block: Block) -> JSONObject | None:
         """Return the wire form of an assistant's block other than a text, call or result; None if it is not sent."""
@@ -260,6 +272,8 @@ class MessageWriter:
             self.turns.append(Turn("user"))
         field = "" if isinstance(block.content, str) else _field(*place)  # only errors about parts name it
         wire = wire_tool_result(block, self.call_ids[call], field, self.warnings, self.maker)
+        if call in self.toolsets:
+            wire[TOOLSET] = self.toolsets[call]
         self.turns[following].results.append(wire)
 
     def _turn(self, role: str) -> Turn:

@@ -7,7 +7,7 @@ and bytes without base64. Must not know how a member is written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 from ..errors import InvalidRequestError
@@ -81,8 +81,8 @@ def read_arguments(arguments: Mapping[str, object]) -> Request:
         if name in IGNORED or value is None:
             continue
         wire = wire_names(plain(value, f"config.{name}", base64_bytes=True), name)
-        if name == "speechConfig" and type(wire) is str:
-            wire = _voice(wire)
+        if type(wire) is str and name in TEXT_FORMS:
+            wire = TEXT_FORMS[name](wire)
         if name in TOP_MEMBERS:
             body[RENAMED.get(name, name)] = _system_instruction(wire) if name == "systemInstruction" else wire
         else:
@@ -149,6 +149,15 @@ def _voice(name: str) -> JSONObject:
     voice: JSONObject = {"voiceName": name}
     prebuilt: JSONObject = {"prebuiltVoiceConfig": voice}
     return {"voiceConfig": prebuilt}
+
+
+def _cached_content(name: str) -> JSON:
+    """Return the resource name of a cache, which the SDK takes by its id alone as well."""
+    return name if not name or "/" in name else f"cachedContents/{name}"
+
+
+TEXT_FORMS: dict[str, Callable[[str], JSON]] = {"speechConfig": _voice, "cachedContent": _cached_content}
+"""Member of `config` that may be a text → the function that returns its wire form."""
 
 
 # --- contents ---

@@ -189,6 +189,11 @@ SPECIAL: dict[str, tuple[dict[str, object], dict[str, object]]] = {
         {"response_mime_type": "text/x.enum"},
         {"extra_body": {"generationConfig": {"responseMimeType": "text/x.enum"}}},
     ),
+    "a cache by its id": ({"cached_content": "abc"}, {"extra_body": {"cachedContent": "cachedContents/abc"}}),
+    "a cache by its name": (
+        {"cached_content": "projects/p/locations/l/cachedContents/abc"},
+        {"extra_body": {"cachedContent": "projects/p/locations/l/cachedContents/abc"}},
+    ),
     "a voice by its name": (
         {"speech_config": "Kore"},
         {
