@@ -62,7 +62,14 @@ def thinking_at_the_end(provider: str) -> str:
 
 def foreign_block(block: ProviderBlock) -> str:
     """Return the warning for content that only another provider understands."""
-    return f"messages: {block.kind or 'a block'!r} of {block.provider!r} is not sent; only its provider understands it"
+    return f"messages: {block_name(block)} of {block.provider!r} is not sent; only its provider understands it"
+
+
+def block_name(block: ProviderBlock) -> str:
+    """Return a name of a provider's own block for a warning: its type, or the member that has its content (Gemini)."""
+    member = next((name for name, value in block.data.items() if type(value) is dict), None)
+    name = block.kind or member
+    return repr(name) if name else "a block"
 
 
 def cut_off_block(block: ProviderBlock) -> str:

@@ -170,3 +170,21 @@ def test_a_converter_reports_a_foreign_refusal(converter: type[HistoryConverter]
     converter().encode_messages([REFUSED], warnings)
     maker = converter().provider.maker
     assert warnings == [f"messages: a refusal that {maker!r} did not make is not sent to it, only the text before it"]
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        ({"thoughtSignature": "c2ln", "executableCode": {"code": "1"}}, "'executableCode'"),
+        ({"type": "search", "query": {}}, "'search'"),
+        ({}, "block"),
+    ],
+)
+@pytest.mark.parametrize(("provider", "model"), PROVIDERS)
+def test_a_block_that_is_left_out_is_named(provider: ms.Provider, model: str, data: ms.JSONObject, name: str) -> None:
+    answer = ms.Message.assistant([ms.ProviderBlock("elsewhere", data), ms.Text("answer")])
+    request = ms.Request(model, [ms.Message.user("q"), answer, ms.Message.user("next")])
+    sent = DIALECTS[provider.profile.dialect_name].encode(request, model, provider, stream=True)
+    assert f"{name} is not sent" in sent.warnings[0] or f"{name} of 'elsewhere' is not sent" in sent.warnings[0]
+    assert "''" not in sent.warnings[0]
+    assert "'a block'" not in sent.warnings[0]

@@ -39,7 +39,7 @@ from ...messages import (
     ToolCall,
     ToolResult,
 )
-from ...omission_warnings import foreign_thinking, note_foreign_refusal
+from ...omission_warnings import block_name, foreign_thinking, note_foreign_refusal
 from ...prefix_cache import Segment
 from ...profile import ToolCallIdForm
 from ...provider import Provider
@@ -162,7 +162,7 @@ class MessageWriter:
             if type(block) is ToolResult:
                 continue  # it follows the message with its call
             if type(block) is ProviderBlock:
-                self._warnings.append(f"{_field(number, position)}: {block.kind!r} is not sent")
+                self._warnings.append(f"{_field(number, position)}: {block_name(block)} is not sent")
             elif isinstance(block, (Image, File)) or (type(block) is Text and block.text):
                 blocks.append((_field(number, position), block))
         if blocks:
@@ -217,8 +217,8 @@ class MessageWriter:
         """Refer to sound by its id. Warn about any other block, because an assistant's message cannot have it."""
         if self.add_sound(block, wire):
             return
-        kind = block.kind if isinstance(block, ProviderBlock) else type(block).__name__
-        self._warnings.append(f"{where}: an assistant's {kind!r} is not sent; this dialect has no form for it")
+        name = block_name(block).removeprefix("a ") if isinstance(block, ProviderBlock) else repr(type(block).__name__)
+        self._warnings.append(f"{where}: an assistant's {name} is not sent; this dialect has no form for it")
 
     def add_sound(self, block: Image | File | ProviderBlock, wire: JSONObject) -> bool:
         """Refer to sound of this provider by its id. Returns False for any other block."""
