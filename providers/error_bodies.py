@@ -329,7 +329,7 @@ def _message(facts: _Facts, http_status: int) -> str:
 
 def no_message(http_status: int) -> str:
     """Return the message of an error that has none. The status of an error inside an answer (200) explains nothing."""
-    return f"HTTP {http_status}" if http_status >= 300 else "the server reported an error without a message"
+    return f"HTTP {http_status}" if http_status > 200 else "the server reported an error without a message"
 
 
 def _facts(value: JSON, depth: int) -> _Facts:

@@ -196,8 +196,7 @@ def test_the_message_of_an_error(error: JSON, expected: ProviderError) -> None:
 def test_an_error_without_any_words_names_its_status() -> None:
     assert error_from_object({}, http_status=0, body=b"").message == NO_WORDS
     assert error_from_object({}, http_status=200, body=b"").message == NO_WORDS
-    assert error_from_object({}, http_status=299, body=b"").message == NO_WORDS
-    assert error_from_object({}, http_status=300, body=b"").message == "HTTP 300"
+    assert error_from_object({}, http_status=201, body=b"").message == "HTTP 201"
     assert error_from_object({}, http_status=500, body=b"").message == "HTTP 500"
     assert error_from_object({"code": "c"}, http_status=500, body=b"").message == "c"
 
