@@ -7,9 +7,11 @@ report what is wrong with them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import TypeAlias, cast
 
+from .cache_marks import MARKS, read_mark
 from .errors import InvalidRequestError
 from .json_values import JSONObject, mapping
 from .members import Members
@@ -55,7 +57,7 @@ def read_messages(given: object, system: System, warnings: list[str] | None = No
     return messages, system
 
 
-def _read_run(group: Sequence[object], place: int, warnings: list[str] | None) -> tuple[list[Message], str | None]:
+def _read_run(group: Sequence[object], place: int, warnings: list[str] | None) -> tuple[list[Message], System]:
     """Convert a run of adjacent dicts. `place`: the index of the first one, for error messages."""
     wire = [cast("JSONObject", plain(item, f"messages[{place + number}]")) for number, item in enumerate(group)]
     try:
@@ -92,11 +94,20 @@ def function_tool(value: JSONObject, where: str) -> Tool:
     kind = value.get("type", "function")
     if kind != "function":
         raise InvalidRequestError(f"{where}.type", f"must be 'function', not {kind!r}: put other tools into extra_body")
-    members = Members(mapping(value, "function") or value, where)
-    members.take("type")
+    function = mapping(value, "function")
+    if function:
+        outer = Members(value, where)
+        for member in ("type", "function", *MARKS):
+            outer.take(member)
+        outer.end(("type", "function", MARKS[0]))
+    members = Members(function or value, where)
+    for member in ("type", *MARKS):
+        members.take(member)
+    mark = read_mark(value, where, InvalidRequestError) or read_mark(function, f"{where}.function", InvalidRequestError)
     name, description = members.text("name"), members.text("description") or ""
     schema, strict = members.object("parameters"), members.flag("strict")
     members.end(("name", "description", "parameters", "strict"))
     if not name:
         raise InvalidRequestError(f"{where}.name", "is missing")
-    return Tool(name, description, strict=strict) if schema is None else Tool(name, description, schema, strict=strict)
+    tool = Tool(name, description, strict=strict, cache_control=mark)
+    return tool if schema is None else replace(tool, parameters=schema)

@@ -26,10 +26,10 @@ from enum import Enum
 from typing import Protocol, TypeAlias, cast, runtime_checkable
 
 from .errors import InvalidRequestError
-from .history.converter import HistoryConverter
+from .history.converter import HistoryConverter, system_prompt
 from .history.view import HistoryError
 from .json_values import JSON, JSONObject
-from .messages import BLOCK_TYPES, Message
+from .messages import BLOCK_TYPES, Message, Text
 from .options import Timeouts
 from .structured import is_schema
 
@@ -43,7 +43,7 @@ CALL_OPTIONS = ("extra_headers", "extra_query", "extra_body", "timeout", "stream
 DEEPEST = 200
 """The largest number of levels of an argument. A deeper one is an error, such as a list that contains itself."""
 
-System: TypeAlias = list[str]
+SystemPrompt: TypeAlias = str | list[Text] | None
 
 
 @runtime_checkable
@@ -240,28 +240,30 @@ def read_conversation(
     items: Sequence[JSONObject],
     where: str = "",
     warnings: list[str] | None = None,
-) -> tuple[list[Message], str | None]:
-    """Return the messages, and the text of the system messages at their beginning. Raises `InvalidRequestError`.
+) -> tuple[list[Message], SystemPrompt]:
+    """Return the messages, and the system prompt of the system messages at their beginning.
+
+    Raises `InvalidRequestError`.
 
     where: the path of the body, for error messages.
     warnings: gets a warning for each kind of member that is left out.
     """
-    system: System = []
+    system: list[str] = []
     try:
         messages = converter().decode_messages(items, system, warnings)
     except HistoryError as error:
         place = f"{where}.{error.where}" if where else error.where
         raise InvalidRequestError(place, str(error).removeprefix(f"{error.where}: ")) from None
-    return messages, "\n\n".join(system) or None
+    return messages, system_prompt(system)
 
 
-def never_empty(messages: list[Message], system: str | None) -> tuple[list[Message], str | None]:
+def never_empty(messages: list[Message], system: SystemPrompt) -> tuple[list[Message], SystemPrompt]:
     """Return the messages and the system prompt of a whole request. A system prompt alone becomes the user's message.
 
     OpenAI answers a system message alone. No other provider does.
     """
     if system and not messages:
-        return [Message.user(system)], None
+        return [Message.user([*system] if isinstance(system, list) else system)], None
     return messages, system
 
 

@@ -23,7 +23,7 @@ from typing import TypeAlias
 from ..providers.anthropic.arguments import read_body as read_anthropic
 from ..providers.errors import InvalidRequestError, ManystreamError
 from ..providers.history import HistoryError
-from ..providers.history.converter import HistoryConverter
+from ..providers.history.converter import HistoryConverter, system_prompt
 from ..providers.json_values import JSON, JSONObject, MalformedJSONError, loads_object
 from ..providers.members import Members
 from ..providers.messages import Message
@@ -145,7 +145,7 @@ def _read_ours(line: JSONObject, choose_model: ChooseModel) -> Request:
     request = Request(
         _model(members, choose_model),
         _decoded(ChatConverter, items, system),
-        system=_joined(members.text("system"), system),
+        system=system_prompt([members.text("system"), *system]),
         tools=[function_tool(tool, f"tools[{position}]") for position, tool in enumerate(members.objects("tools"))],
         tool_choice=members.text("tool_choice") or "auto",
         thinking=_thinking(members.take("thinking")),
@@ -259,7 +259,3 @@ def _messages(members: Members, name: str) -> list[JSONObject]:
 def _decoded(converter: type[HistoryConverter], items: list[JSONObject], system: list[str]) -> list[Message]:
     """Convert the messages. The texts of system messages before them are added to the list `system`."""
     return converter().decode_messages(items, system)
-
-
-def _joined(first: str | None, others: list[str]) -> str | None:
-    return "\n\n".join(text for text in (first, *others) if text) or None

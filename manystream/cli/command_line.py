@@ -104,10 +104,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"manystream {name}: {error}", file=sys.stderr)
         return error.status if isinstance(error, CommandError) else 1
     except (KeyboardInterrupt, OSError, BaseExceptionGroup) as error:
-        status = _status_of(error, name)
-        if status is None:
+        failed = _status_of(error, name)
+        if failed is None:
             raise
-        return status
+        return failed
 
 
 def _status_of(error: BaseException, name: str) -> int | None:

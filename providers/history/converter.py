@@ -19,7 +19,7 @@ from ..call_ids import separate_calls
 from ..dialect import Dialect, MakeId
 from ..events import Error
 from ..json_values import JSON, JSONObject, dumps, string
-from ..messages import Message
+from ..messages import CacheControl, Message, Text
 from ..provider import Provider
 from ..response import Response
 from .view import (
@@ -54,6 +54,32 @@ Chunk: TypeAlias = JSONObject | Dumpable
 
 Read: TypeAlias = Message | str
 """A message, or a text of the system prompt."""
+
+
+class SystemText(str):
+    """A text of the system prompt with a cache mark. It is a string, as the texts without a mark are."""
+
+    __slots__ = ("cache_control",)
+
+    cache_control: CacheControl
+
+    @classmethod
+    def of(cls, block: Text) -> str:
+        """Return the text of a block of a system message, with its mark if it has one."""
+        if block.cache_control is None:
+            return block.text
+        text = cls(block.text)
+        text.cache_control = block.cache_control
+        return text
+
+
+def system_prompt(texts: Iterable[str | None]) -> str | list[Text] | None:
+    """Return the texts as the system prompt of a request: one text, or blocks if a text has a cache mark."""
+    found = [text for text in texts if text]
+    if not any(isinstance(text, SystemText) for text in found):
+        return "\n\n".join(found) or None
+    marks = [text.cache_control if isinstance(text, SystemText) else None for text in found]
+    return [Text(str(text), cache_control=mark) for text, mark in zip(found, marks, strict=True)]
 
 
 def member_names(value: Chunk) -> frozenset[str]:
@@ -163,7 +189,7 @@ class HistoryConverter(abc.ABC):
         separate_calls(item for item in read if isinstance(item, Message))
         for item in read:
             if isinstance(item, str):
-                items.append(HistoryMessage(HistoryRole.SYSTEM, item))
+                items.append(HistoryMessage(HistoryRole.SYSTEM, str(item)))
                 continue
             names.update((call.id, call.name) for call in item.tool_calls)
             items.extend(history_messages_of([item], names))

@@ -287,6 +287,9 @@ TABLES: dict[str, object] = {
         ("x-ratelimit-reset-(.+)", "x-ratelimit-remaining-{}", "_reset_duration"),
     ),
     "messages.IMAGE_DETAILS": {"auto": "auto", "low": "low", "high": "high", "original": "original"},
+    "cache_marks.MARKS": ("cache_control", "prompt_cache_breakpoint"),
+    "cache_marks.ANTHROPIC_LIFETIMES": {"5m": "5m", "1h": "1h"},
+    "cache_marks.OPENAI_LIFETIMES": {"30m": "5m", "12h": "1h"},
     "rows.row.KIND_ROLE": {
         "user": "Role.USER",
         "assistant": "Role.ASSISTANT",

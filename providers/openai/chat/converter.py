@@ -15,7 +15,7 @@ from typing import ClassVar
 from ...accumulate import REFUSAL, Accumulator
 from ...cache_marks import read_mark
 from ...dialect import Dialect
-from ...history.converter import HistoryConverter, Read
+from ...history.converter import HistoryConverter, Read, SystemText
 from ...history.view import HistoryError
 from ...json_values import JSON, JSONObject, MalformedJSONError, mapping, objects, string
 from ...messages import (
@@ -29,6 +29,7 @@ from ...messages import (
     Role,
     Text,
     Thinking,
+    ToolCall,
     ToolResult,
 )
 from ...provider import OpenAIChat, Provider
@@ -160,13 +161,13 @@ class ChatConverter(HistoryConverter):
         for number, item in enumerate(wire):
             where, role = f"messages[{number}]", item.get("role")
             if role in SYSTEM_ROLES:
-                read += [block.text for block in _user_blocks(item, where) if isinstance(block, Text)]
+                read += [SystemText.of(block) for block in _user_blocks(item, where) if isinstance(block, Text)]
             elif role == "user":
                 read.append(Message.user(_user_blocks(item, where)))
             elif role == "assistant":
                 read.append(Message.assistant(self._answer_blocks(item, where)))
             elif role == "tool":
-                result = _result(item, where)
+                result = _tool_result(item, where)
                 last = read[-1] if number and wire[number - 1].get("role") == "tool" else None
                 if isinstance(last, Message):
                     last.content.append(result)  # the results of one turn
@@ -190,7 +191,7 @@ class ChatConverter(HistoryConverter):
         texts: list[Block] = []
         if type(content) is list and all(type(part) is dict and part.get("type") == "text" for part in content):
             # Read here, because the parts of an answer become one text.
-            texts, wire = list(_user_blocks(wire, where)), {**wire, "content": None}
+            texts, wire = list(_user_blocks({"content": content}, where)), {**wire, "content": None}
         answer = ChatAnswer(Accumulator(keep_ids=True), self.provider.maker, self.make_id, whole=True)
         try:
             answer.take({"choices": [{"index": 0, "message": wire}]}, [])
@@ -207,39 +208,47 @@ class ChatConverter(HistoryConverter):
             texts.append(Text(response.refusal))
         thinking: list[Block] = [block for block in response.content if isinstance(block, Thinking)]
         blocks = [*thinking, *texts, *(block for block in response.content if not isinstance(block, Thinking))]
+        mark = read_mark(wire, where, HistoryError)
+        if mark is not None and blocks and isinstance(blocks[-1], Text | ToolCall):
+            blocks[-1].cache_control = mark
         return blocks or [Text("")]  # an answer without text, such as one that was stopped at once
 
 
-def _result(wire: JSONObject, where: str) -> ToolResult:
+def _tool_result(wire: JSONObject, where: str) -> ToolResult:
+    """Read a tool's message. It has the last mark of its texts."""
     blocks = _user_blocks(wire, where)
     texts = [block for block in blocks if isinstance(block, Text)]
     if len(texts) < len(blocks):
         raise HistoryError(f"{where}.content", "must hold text only")
-    marks = [block.cache_control for block in texts if block.cache_control is not None]
+    mark = next((block.cache_control for block in reversed(texts) if block.cache_control is not None), None)
     text = "".join(block.text for block in texts)
-    return ToolResult(string(wire, "tool_call_id") or "", text, cache_control=marks[-1] if marks else None)
+    return ToolResult(string(wire, "tool_call_id") or "", text, cache_control=mark)
 
 
 def _user_blocks(wire: JSONObject, where: str) -> list[Text | Image | File]:
-    content = wire.get("content")
+    """Read the content of a message. The mark of a message, which some gateways take, is that of its last block."""
+    content, mark = wire.get("content"), read_mark(wire, where, HistoryError)
     if type(content) is str:
-        return [Text(content)]
+        return [Text(content, cache_control=mark)]
     if type(content) is not list:
         raise HistoryError(f"{where}.content", "must be text or a list of parts")
-    return [_part(part, f"{where}.content[{position}]") for position, part in enumerate(content)]
+    blocks = [_part(part, f"{where}.content[{position}]") for position, part in enumerate(content)]
+    if blocks and mark is not None:
+        blocks[-1].cache_control = mark
+    return blocks
 
 
 def _part(part: JSON, where: str) -> Text | Image | File:
     if type(part) is str:
         return Text(part)
     wire = part if type(part) is dict else {}
-    kind = string(wire, "type")
-    block = _block(kind, wire, where)
+    block = _unmarked_part(wire, where)
     block.cache_control = read_mark(wire, where, HistoryError)
     return block
 
 
-def _block(kind: str | None, wire: JSONObject, where: str) -> Text | Image | File:
+def _unmarked_part(wire: JSONObject, where: str) -> Text | Image | File:
+    kind = string(wire, "type")
     if kind == "text":
         text = wire.get("text")
         if text is not None and type(text) is not str:

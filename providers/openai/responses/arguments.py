@@ -17,6 +17,7 @@ from ...request import TOOL_CHOICE_MODES, Request, ThinkingConfig, Tool, with_gi
 from ...sdk_arguments import (
     CALL_OPTIONS,
     CallOptions,
+    SystemPrompt,
     check_names,
     never_empty,
     plain,
@@ -86,7 +87,7 @@ def read_body(body: JSONObject, options: CallOptions, where: str = "", *, schema
     request = Request(
         members.needed_text("model"),
         messages,
-        system="\n\n".join(part for part in (instructions, lead) if part) or None,
+        system=_system(instructions, lead),
         tools=tools,
         tool_choice=_tool_choice(members, extra, tools),
         thinking=_thinking(members, extra),
@@ -105,8 +106,8 @@ def read_body(body: JSONObject, options: CallOptions, where: str = "", *, schema
     return with_given(request, NAME, carried, SOURCES, written)
 
 
-def _input(members: Members, where: str, *, may_be_absent: bool) -> tuple[list[Message], str | None]:
-    """Return the messages, and the text of the system messages before them.
+def _input(members: Members, where: str, *, may_be_absent: bool) -> tuple[list[Message], SystemPrompt]:
+    """Return the messages, and the system prompt of the system messages before them.
 
     may_be_absent: the input may be missing, because the server has the prompt.
     """
@@ -118,6 +119,13 @@ def _input(members: Members, where: str, *, may_be_absent: bool) -> tuple[list[M
     items = Members({"input": given}, where).some_objects("input")
     messages, lead = never_empty(*read_conversation(ResponsesConverter, items, where))
     return messages or [Message.user([Text("")])], lead
+
+
+def _system(instructions: str | None, lead: SystemPrompt) -> SystemPrompt:
+    """Return the system prompt: the instructions, and what the system messages say."""
+    if isinstance(lead, list):
+        return [Text(instructions), *lead] if instructions else lead
+    return "\n\n".join(part for part in (instructions, lead) if part) or None
 
 
 def _tools(members: Members, extra: JSONObject) -> list[Tool]:

@@ -14,11 +14,23 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from ...accumulate import REFUSAL, Accumulator
+from ...cache_marks import read_mark
 from ...dialect import Dialect
-from ...history.converter import HistoryConverter, Read
+from ...history.converter import HistoryConverter, Read, SystemText
 from ...history.view import HistoryError
 from ...json_values import JSON, JSONObject, MalformedJSONError, string
-from ...messages import Block, File, Image, Message, ProviderBlock, ProviderState, Role, Text, Thinking, ToolCall
+from ...messages import (
+    Block,
+    File,
+    Image,
+    Message,
+    ProviderBlock,
+    ProviderState,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+)
 from ...messages import ToolResult as Result
 from ...omission_warnings import note_foreign_refusal
 from ...provider import OpenAIResponses, Provider, takes_block
@@ -156,7 +168,9 @@ class ResponsesConverter(HistoryConverter):
             elif kind != "message":
                 raise HistoryError(f"{where}.type", f"unknown item {kind!r}")
             elif role in SYSTEM_ROLES:
-                read += [block.text for block in _parts(item.get("content"), where) if isinstance(block, Text)]
+                read += [
+                    SystemText.of(block) for block in _parts(item.get("content"), where) if isinstance(block, Text)
+                ]
             elif role == "user":
                 read.append(Message.user([*_parts(item.get("content"), where)]))
             else:
@@ -203,6 +217,12 @@ def _parts(content: JSON, where: str) -> list[Text | Image | File]:
 
 def _part(part: JSON, where: str) -> Text | Image | File:
     wire = part if type(part) is dict else {}
+    block = _unmarked_part(wire, where)
+    block.cache_control = read_mark(wire, where, HistoryError)
+    return block
+
+
+def _unmarked_part(wire: JSONObject, where: str) -> Text | Image | File:
     kind = string(wire, "type")
     if kind in ("input_text", "output_text", "text"):
         return Text(string(wire, "text") or "")
