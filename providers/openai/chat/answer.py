@@ -29,12 +29,12 @@ from ...json_values import (
 from ...messages import ProviderBlock, ProviderState
 from ...tool_calls import LEGACY_INDEX, ToolCallMatcher
 from .audio import AudioInProgress
-from .call_arguments import arguments_of, as_text, has_object_arguments
 from .images import image_of_url
+from .message_members import CALL_MEMBERS, PADDING, arguments_of, as_text, has_content, has_object_arguments
 from .other_choices import wire_choice
 from .reasoning import DETAILS, STATE_MEMBER, ReasoningDetails, details_text, plain_text
 from .usage import ABORTED, finish_reason_of, read_usage
-from .values import LOGPROBS, ChunkValues, usage_report
+from .values import LOGPROBS, TOP_LOGPROBS, ChunkValues, is_probability, usage_report
 
 CHUNK_MEMBERS = frozenset({"id", "object", "model", "choices", "usage", "error", "obfuscation", "p"})
 """Members of a chunk that are read or are padding. All others are kept in `provider_data`."""
@@ -44,12 +44,6 @@ CHOICE_MEMBERS = frozenset({"index", "delta", "message", "finish_reason", "logpr
 
 TEXT_PARTS = frozenset({"text", "output_text"})
 """Types of content parts that are text."""
-
-CALL_MEMBERS = frozenset({"tool_calls", "function_call"})
-"""Members of a message with calls, or with pieces of them."""
-
-PADDING = frozenset({"role", "name", "index", "token_id", "thought_signature"})
-"""Members of a message or delta that are ignored. `extra_content` contains the signature as well."""
 
 
 class ChatAnswer:
@@ -221,9 +215,11 @@ class ChatAnswer:
             self.finish = finish
         if not choice.keys() <= CHOICE_MEMBERS:
             for name, value in choice.items():
-                if name not in CHOICE_MEMBERS and value:
+                if name == TOP_LOGPROBS and type(value) is dict and not self._whole:
+                    self.values().add_logprobs({name: [value]})
+                elif name not in CHOICE_MEMBERS and value:
                     self._keep(name, value)
-        if choice.get(LOGPROBS) and self.keeps_logprobs:
+        if self.keeps_logprobs and is_probability(choice.get(LOGPROBS)):
             self.values().add_logprobs(choice[LOGPROBS])
         message = self._message_of(choice)
         if message:
@@ -248,7 +244,7 @@ class ChatAnswer:
         for name, value in (("delta", delta), ("message", message)):
             if value and type(value) is not dict:
                 raise MalformedJSONError(f"{name} is no object")
-        if type(message) is dict and not self.answer.blocks and (self._whole or not _has_content(delta)):
+        if type(message) is dict and not self.answer.blocks and (self._whole or not has_content(delta)):
             return message
         return delta if type(delta) is dict else {}
 
@@ -481,7 +477,3 @@ _ORDER = {name: place for place, name in enumerate(MESSAGE_METHODS)}
 
 def _order(name: str) -> int:
     return _ORDER.get(name, len(_ORDER))
-
-
-def _has_content(delta: JSON) -> bool:
-    return type(delta) is dict and any(value for name, value in delta.items() if name not in PADDING)

@@ -20,7 +20,8 @@ from ...events import Event, Start, ToolCallStart
 from ...json_values import JSON, JSONObject, MalformedJSONError, integer, items, loads, mapping, objects
 from ...provider import Provider
 from ...response import Response
-from .answer import PADDING, ChatAnswer
+from .answer import ChatAnswer
+from .message_members import PADDING
 from .values import LOGPROBS, USAGE
 
 DONE = b"[DONE]"

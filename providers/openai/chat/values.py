@@ -14,6 +14,15 @@ USAGE, LOGPROBS = "usage", "logprobs"
 """Members whose values differ from chunk to chunk. Without their values, two deltas differ in their text only."""
 
 
+TOKEN_LOGPROBS, TOP_LOGPROBS = "token_logprobs", "top_logprobs"
+"""Lists in Together's unstreamed log probabilities. A stream has one number or object per chunk instead."""
+
+
+def is_probability(value: JSON) -> bool:
+    """Return whether a value has log probabilities: an object that is not empty, or the number of one token."""
+    return bool(value) if type(value) is dict else type(value) in (int, float)
+
+
 def usage_report(chunk: JSONObject) -> JSONObject:
     """Return the token report of a chunk, wherever the chunk has it; empty if it has none."""
     report = mapping(chunk, USAGE) or mapping(mapping(chunk, "x_groq"), USAGE)
@@ -40,11 +49,10 @@ class ChunkValues:
 
     def take(self, member: str, value: JSON, text: bytes) -> None:
         """Take the value of a member of a chunk that matched the template, with its JSON text."""
-        if type(value) is not dict or not value:
-            return
         if member == USAGE:
-            self._report = text
-        elif self.keeps_logprobs:
+            if type(value) is dict and value:
+                self._report = text
+        elif self.keeps_logprobs and is_probability(value):
             if self._unread is None:
                 self._unread = []
             self._unread.append(text)
@@ -80,7 +88,8 @@ class ChunkValues:
                 self._add(value)
 
     def _add(self, value: JSON) -> None:
-        for name, tokens in value.items() if type(value) is dict else ():
+        members = value if type(value) is dict else {TOKEN_LOGPROBS: [value]}
+        for name, tokens in members.items():
             if type(tokens) is list:
                 if self._tokens is None:
                     self._tokens = {}

@@ -14,7 +14,8 @@ TABLES: dict[str, object] = {
     "answer.CHUNK_MEMBERS": {"choices", "error", "id", "model", "obfuscation", "object", "p", "usage"},
     "answer.CHOICE_MEMBERS": {"delta", "error", "finish_reason", "index", "logprobs", "message", "text", "usage"},
     "answer.TEXT_PARTS": {"output_text", "text"},
-    "answer.PADDING": {"index", "name", "role", "thought_signature", "token_id"},
+    "message_members.CALL_MEMBERS": {"function_call", "tool_calls"},
+    "message_members.PADDING": {"index", "name", "role", "thought_signature", "token_id"},
     "answer.MESSAGE_METHODS": {
         "reasoning_content": "ChatAnswer._reasoning_content",
         "reasoning": "ChatAnswer._reasoning_plain",

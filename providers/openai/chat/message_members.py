@@ -1,8 +1,17 @@
-"""The arguments of tool calls as JSON text. A few servers send the object itself. Must not know events."""
+"""Reads members of a message that servers write in more than one way: arguments as text or as an object.
+
+Must not know how an answer is built from them.
+"""
 
 from __future__ import annotations
 
 from ...json_values import JSON, JSONObject, MalformedJSONError, arguments_text, mapping, objects
+
+CALL_MEMBERS = frozenset({"tool_calls", "function_call"})
+"""Members of a message with calls, or with pieces of them."""
+
+PADDING = frozenset({"role", "name", "index", "token_id", "thought_signature"})
+"""Members of a message or delta that are ignored. `extra_content` contains the signature as well."""
 
 
 def has_object_arguments(choice: JSONObject) -> bool:
@@ -12,6 +21,11 @@ def has_object_arguments(choice: JSONObject) -> bool:
         return False
     calls = [mapping(call, "function") for call in objects(message, "tool_calls")]
     return any(type(call.get("arguments")) is dict for call in (*calls, mapping(message, "function_call")))
+
+
+def has_content(delta: JSON) -> bool:
+    """Return whether a delta has a member that is read."""
+    return type(delta) is dict and any(value for name, value in delta.items() if name not in PADDING)
 
 
 def arguments_of(value: JSON) -> str:
