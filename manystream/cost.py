@@ -165,6 +165,14 @@ def price_usage(
 STANDARD_TIERS = frozenset({"auto", "default", "standard", "on_demand"})
 """Service tiers and speeds that have the model's standard price."""
 
+TRAFFIC_TIERS: dict[str, str] = {
+    "TRAFFIC_TYPE_UNSPECIFIED": "standard",
+    "ON_DEMAND": "standard",
+    "ON_DEMAND_FLEX": "flex",
+    "ON_DEMAND_PRIORITY": "priority",
+}
+"""Vertex AI's `trafficType` → service tier. Any other type, such as provisioned throughput, is a tier of its own."""
+
 DETAILS: dict[tuple[str, str], str] = {
     ("cache_creation", "ephemeral_5m_input_tokens"): "cache_write_5m_tokens",
     ("cache_creation", "ephemeral_1h_input_tokens"): "cache_write_1h_tokens",
@@ -220,7 +228,9 @@ def _counts(usage: Usage, input_tokens: int, output_tokens: int) -> dict[str, in
 
 def _price_context(raw: JSONObject, service_tier: str | None) -> dict[str, str]:
     """Return the conditions that change the price from the model's standard price: service tier, speed, batch."""
-    tier = service_tier if service_tier is not None else string(raw, "service_tier")
+    traffic = string(raw, "trafficType")
+    reported = TRAFFIC_TIERS.get(traffic, traffic) if traffic else string(raw, "service_tier")
+    tier = service_tier if service_tier is not None else reported
     speed = string(raw, "speed")
     context: dict[str, str] = {}
     if tier == "batch":  # Anthropic's service tier of a response from a Message Batch

@@ -191,6 +191,18 @@ def test_the_service_tier_of_the_answer_has_its_price(mill: ms.Provider, tier: s
     assert parts(cost) == millionths(output=100 * output)
 
 
+@pytest.mark.parametrize(("traffic", "output"), [("ON_DEMAND", 50), ("ON_DEMAND_FLEX", 25)])
+def test_vertex_ais_traffic_type_is_a_service_tier(mill: ms.Provider, traffic: str, output: int) -> None:
+    usage = gemini_usage({"promptTokenCount": 0, "candidatesTokenCount": 100, "trafficType": traffic})
+    assert parts(priced(price_usage(usage, "rye", mill))) == millionths(output=100 * output)
+
+
+@pytest.mark.parametrize("traffic", ["PROVISIONED_THROUGHPUT", "ON_DEMAND_OFFPEAK"])
+def test_traffic_without_a_price_is_unpriced(mill: ms.Provider, traffic: str) -> None:
+    usage = gemini_usage({"promptTokenCount": 1, "candidatesTokenCount": 1, "trafficType": traffic})
+    assert traffic in reason(price_usage(usage, "rye", mill))
+
+
 def test_the_speed_of_the_answer_has_its_price(mill: ms.Provider) -> None:
     usage = anthropic_usage({"input_tokens": 0, "output_tokens": 100, "speed": "fast"})
     assert parts(priced(price_usage(usage, "rye", mill))) == millionths(output=100 * 300)

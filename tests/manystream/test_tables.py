@@ -79,6 +79,12 @@ TABLES: dict[str, object] = {
         "Phase.TLS": "connection.start_tls",
     },
     "cost.STANDARD_TIERS": {"auto", "default", "on_demand", "standard"},
+    "cost.TRAFFIC_TIERS": {
+        "TRAFFIC_TYPE_UNSPECIFIED": "standard",
+        "ON_DEMAND": "standard",
+        "ON_DEMAND_FLEX": "flex",
+        "ON_DEMAND_PRIORITY": "priority",
+    },
     "cost.DETAILS": {
         ("cache_creation", "ephemeral_5m_input_tokens"): "cache_write_5m_tokens",
         ("cache_creation", "ephemeral_1h_input_tokens"): "cache_write_1h_tokens",

@@ -52,7 +52,7 @@ class ChunkValues:
         if member == USAGE:
             if type(value) is dict and value:
                 self._report = text
-        elif self.keeps_logprobs and is_probability(value):
+        elif self.keeps_logprobs and (value if type(value) is dict else is_probability(value)):
             if self._unread is None:
                 self._unread = []
             self._unread.append(text)
