@@ -143,14 +143,14 @@ def price_usage(
     context = _price_context(usage.raw or {}, service_tier)
     counts = _counts(usage, usage.input_tokens, usage.output_tokens)
     when = at if at is not None else datetime.now(UTC)
-    ask = partial(calc_price, types.Usage(**counts), model, genai_request_timestamp=when, price_context=context)
     try:
+        ask = partial(calc_price, types.Usage(**counts), model, genai_request_timestamp=when, price_context=context)
         calculation = (
             ask(provider_id=provider) if isinstance(provider, str) else ask(provider_api_url=provider.base_url)
         )
     except LookupError:
         return Unpriced(_unknown(model, provider))
-    except ValueError as error:  # counts that contradict one another
+    except ValueError as error:  # counts that contradict one another, or are below zero
         return Unpriced(f"the answer's tokens cannot be priced: {error}")
     if isinstance(provider, str) and calculation.provider.id != provider:
         return Unpriced(_unknown(model, provider))  # genai-prices also accepts ids that only resemble one of its own

@@ -402,3 +402,16 @@ def test_a_price_is_a_number_for_traffic_control(mill: ms.Provider) -> None:
     assert price(mill, "rye", usage) == float(found.total)
     assert price(mill, "no such model", usage) is None
     assert price(mill, "rye", ms.Usage()) is None
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        ms.Usage(input_tokens=-3, output_tokens=7),
+        ms.Usage(input_tokens=3, output_tokens=-7),
+        ms.Usage(input_tokens=3, output_tokens=7, cached_tokens=-1),
+        ms.Usage(input_tokens=3, output_tokens=7, raw={"server_tool_use": {"web_search_requests": -1}}),
+    ],
+)
+def test_a_count_below_zero_is_unpriced(usage: ms.Usage) -> None:
+    assert "cannot be priced" in reason(price_usage(usage, "claude-sonnet-4-5", "anthropic"))
