@@ -15,7 +15,7 @@ from .clocks import LEAST_WAIT
 from .completion import AttemptRecord, Completion
 from .lane import Lane, Sender
 from .live_budgets import Need
-from .spending import NOTHING_SPENT, Spending, Spent, spent_by
+from .spending import NOTHING_SPENT, Spending, Spent, credible, spent_by
 from .traffic.budget import Holding
 from .traffic.ticket import UNDER_WAY, Ticket
 
@@ -311,7 +311,7 @@ class Admission:
 
     def _settle(self, response: Response | None, now: float) -> None:
         scope, ticket = self._lane.scope, self._ticket
-        usage = None if response is None else response.usage
+        usage = None if response is None else credible(response.usage)
         if usage is None or usage.input_tokens is None:
             scope.settle(ticket, None, now)
             return

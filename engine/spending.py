@@ -147,12 +147,20 @@ class Spending:
         return need.amounts._replace(calls=0.0) if self._is_counted else need.amounts
 
 
+def credible(usage: Usage) -> Usage:
+    """Return the usage, or an empty one if a count is below zero, as some gateways report it. Such a count would give a
+    budget or a limit more than it has.
+    """
+    counts = (usage.input_tokens, usage.output_tokens, usage.thinking_tokens, usage.cached_tokens)
+    return Usage() if any(count is not None and count < 0 for count in counts) else usage
+
+
 def spent_by(input_tokens: int, response: Response | None, error: ProviderError | None) -> Spent:
     """Return what an attempt used that was sent: as reported, else estimated from what was sent and received.
 
     input_tokens: as estimated.
     """
-    reported = Usage() if response is None else response.usage
+    reported = Usage() if response is None else credible(response.usage)
     if error is None and reported.input_tokens is not None and reported.output_tokens is not None:
         return Spent(reported)
     seen = math.ceil(seen_output_tokens(response))

@@ -95,6 +95,16 @@ SPENT = {
     "no input reported": (
         answer("x" * 8, output_tokens=4), None, Spent(ms.Usage(7, 4, total_tokens=11), estimated=True)
     ),
+    "input below zero": (
+        answer("x" * 8, input_tokens=-5000, output_tokens=7),
+        None,
+        Spent(ms.Usage(7, 2, total_tokens=9), estimated=True),
+    ),
+    "thinking below zero": (
+        answer("x" * 8, input_tokens=4, output_tokens=7, thinking_tokens=-9),
+        None,
+        Spent(ms.Usage(7, 2, total_tokens=9), estimated=True),
+    ),
     "a broken answer": (
         answer("x" * 40, input_tokens=4, output_tokens=1),
         failed(),

@@ -71,3 +71,24 @@ async def test_a_call_without_usage_is_charged_its_estimate(autojump_clock: trio
             (scope,) = engine.statistics().traffic.scopes.values()
     assert (completion.success, scope.running) == (not cut, 0)
     assert scope.reported["declared tokens_per_minute of groq"].level == pytest.approx(1000, abs=60)
+
+
+async def test_counts_below_zero_give_a_budget_nothing_back(autojump_clock: trio.testing.MockClock) -> None:
+    usage = {"prompt_tokens": -9000, "completion_tokens": 20, "total_tokens": -8980}
+
+    async def script(line: Line) -> None:
+        while await line.request():
+            await line.send(
+                STREAM_HEAD + chunked(*chat_stream("fine")[:-1], chat_chunk(usage=usage), CHAT_DONE).decode()
+            )
+
+    async with open_peer(script) as peer:
+        provider = ms.OpenAIChat("key", peer.url, name="groq", profile="groq")
+        traffic = ms.Traffic(budgets=[ms.Budget(input_tokens=9000)])
+        async with ms.open_engine([provider], traffic=traffic) as engine:
+            request = ms.Request("groq/m", [ms.Message.user("hello")], max_output_tokens=500)
+            for _ in range(3):
+                assert (await engine.start_stream(request).wait()).success
+            (budget,) = engine.statistics().traffic.budgets
+    assert 0 < budget.spent.input_tokens < 300
+    assert 0 < budget.spent.output_tokens < 300
