@@ -154,7 +154,7 @@ class Output:
         """
         index = integer(value, "output_index") or 0
         slot = self._at(index, string(value, "item_id"))
-        if slot is None:
+        if slot is None or _is_others(slot, value, ReasoningItem):
             slot = self._new_at(index, {"type": "message", "id": value.get("item_id")})
         return slot if isinstance(slot, MessageItem) else None
 
@@ -165,7 +165,7 @@ class Output:
         """
         index = integer(value, "output_index") or 0
         slot = self._at(index, string(value, "item_id"))
-        if slot is None:
+        if slot is None or _is_others(slot, value, MessageItem):
             slot = self._new_at(index, {"type": "reasoning", "id": value.get("item_id")})
         return slot if isinstance(slot, ReasoningItem) else None
 
@@ -316,6 +316,17 @@ class _Waiting:
         while group and group[0] not in self._order:
             group.popleft()
         return group[0] if group else None
+
+
+def _is_others(slot: Item, value: JSONObject, other: type[MessageItem | ReasoningItem]) -> bool:
+    """Return whether a delta begins a new item at an index, although the item has no beginning of its own.
+
+    other: the type of items at the index to which the delta cannot belong.
+    """
+    id = string(value, "item_id") or ""
+    if "delta" not in value or (id and id == slot.id):
+        return False
+    return isinstance(slot, other) or (slot.done and bool(id) and bool(slot.id))
 
 
 def comes_again(slot: Item, item: JSONObject) -> bool:

@@ -286,3 +286,30 @@ def test_deltas_of_calls_that_share_an_index_stay_apart(has_index: bool) -> None
     assert (answer.text_at(0), answer.text_at(1)) == ('{"n":1}', '{"n":2}')
     assert [c.arguments for c in answer.response.tool_calls] == ['{"n":1}', '{"n":2}']
     assert answer.response.warnings == []
+
+
+@pytest.mark.parametrize("ids", [("rs_1", "msg_1"), (None, None)], ids=["with ids", "without ids"])
+@pytest.mark.parametrize("kind", ["reasoning_text", "reasoning_summary_text"])
+def test_text_after_reasoning_at_one_index_is_a_message(kind: str, ids: tuple[str | None, ...]) -> None:
+    first = {**delta(0, "Hm.", kind), "item_id": ids[0]}
+    answer = outcome_of(first, {**delta(0, "Sun", "output_text"), "item_id": ids[1]}, delta(0, "ny."))
+    assert (answer.response.thinking, answer.response.text) == ("Hm.", "Sunny.")
+    assert [event.text for event in answer.events if isinstance(event, TextDelta)] == ["Sun", "ny."]
+
+
+def test_reasoning_after_text_at_one_index_is_a_thought() -> None:
+    first = {**delta(0, "Let me look."), "item_id": "msg_1"}
+    second = {**delta(0, "Hm.", "reasoning_text"), "item_id": "rs_1"}
+    answer = outcome_of(first, second, done(0, thought("rs_1", "Hm.")), done(0, message("msg_1", "Let me look.")))
+    assert (answer.response.text, answer.response.thinking) == ("Let me look.", "Hm.")
+    assert answer.response.warnings == []
+
+
+def test_deltas_after_a_whole_item_begin_another_one() -> None:
+    one, two = message("msg_1", "One."), message("msg_2", "Two.")
+    answer = outcome_of(
+        {**delta(0, "One."), "item_id": "msg_1"}, done(0, one), {**delta(0, "Two."), "item_id": "msg_2"}, done(0, two),
+        output=(one, two),
+    )  # fmt: skip
+    assert [event.text for event in answer.events if isinstance(event, TextDelta)] == ["One.", "Two."]
+    assert (answer.response.text, answer.response.warnings) == ("One.Two.", [])
