@@ -33,6 +33,7 @@ from .images import image_of_url
 from .message_members import CALL_MEMBERS, PADDING, arguments_of, as_text, has_content, has_object_arguments
 from .other_choices import wire_choice
 from .reasoning import DETAILS, STATE_MEMBER, ReasoningDetails, details_text, plain_text
+from .stream_messages import next_message
 from .usage import ABORTED, finish_reason_of, read_usage
 from .values import LOGPROBS, TOP_LOGPROBS, ChunkValues, is_probability, usage_report
 
@@ -60,6 +61,7 @@ class ChatAnswer:
         "_details",
         "_make_id",
         "_message_state",
+        "_messages",
         "_others",
         "_sources",
         "_tools",
@@ -93,6 +95,7 @@ class ChatAnswer:
         self._cited = 0
         self._details: ReasoningDetails | None = None
         self._message_state: JSONObject | None = None
+        self._messages = False  # whether the stream has messages in place of deltas
         self._audio: AudioInProgress | None = None
         self._audio_place: Placed | None = None
         self._others: dict[int, ChatAnswer] | None = None  # until a second choice
@@ -239,13 +242,19 @@ class ChatAnswer:
         return other
 
     def _message_of(self, choice: JSONObject) -> JSONObject:
-        """Return the delta, else the message. Beside deltas, a message repeats their content (Perplexity)."""
+        """Return the delta, else the message. After deltas, a message repeats their content (Perplexity)."""
         delta, message = choice.get("delta"), choice.get("message")
         for name, value in (("delta", delta), ("message", message)):
             if value and type(value) is not dict:
                 raise MalformedJSONError(f"{name} is no object")
-        if type(message) is dict and not self.answer.blocks and (self._whole or not has_content(delta)):
-            return message
+        if type(message) is dict and (self._whole or not has_content(delta)):
+            if not self.answer.blocks:
+                self._messages = not self._whole
+                return message
+            if self._messages:
+                texts = {"content": self.text, self.reasoning_member or "": self.thinking}
+                return next_message(message, texts, has_calls=self._tools is not None)
+        self._messages = self._messages and not has_content(delta)
         return delta if type(delta) is dict else {}
 
     def _message(self, message: JSONObject, events: list[Event]) -> None:

@@ -357,3 +357,22 @@ def test_content_that_is_an_object_is_its_json_text(content: dict[str, object], 
     assert answer({"content": content}).text == text
     if content:
         assert deltas({"content": content}).response.text == text
+
+
+@pytest.mark.parametrize("messages", [("Hel", "lo"), ("Hel", "Hello"), ("Hel", "Hello", "Hello"), ("Hel", "", "lo")])
+def test_messages_in_place_of_deltas_are_one_text(messages: tuple[str, ...]) -> None:
+    chunks = [
+        chunk(choices=[{"index": 0, "message": {"role": "assistant", "reasoning_content": text, "content": text}}])
+        for text in messages
+    ]
+    end = chunk(choices=[{"index": 0, "message": {"role": "assistant", "content": ""}, "finish_reason": "stop"}])
+    outcome = run([("", json.dumps(value).encode()) for value in (*chunks, end)])
+    assert (outcome.response.text, outcome.response.thinking) == ("Hello", "Hello")
+
+
+def test_calls_in_messages_in_place_of_deltas_come_once() -> None:
+    call = {"id": "a", "type": "function", "function": {"name": "t", "arguments": "{}"}}
+    said: dict[str, object] = {"role": "assistant", "content": "Hm", "tool_calls": [call]}
+    chunks = [chunk(choices=[{"message": said}]), chunk(choices=[{"message": said, "finish_reason": "tool_calls"}])]
+    outcome = run([("", json.dumps(value).encode()) for value in chunks])
+    assert (outcome.response.text, outcome.calls) == ("Hm", [("a", "t", "{}")])
