@@ -132,7 +132,7 @@ ROWS: tuple[Equivalent, ...] = (
                 "no blank line is at the start: it was skipped before",
             ),
             ("_read_head", "if end < 0:", "no blank line is at the start: it was skipped before"),
-            ("_read_chunks", "if end < 0:", "the blank line is behind the size, which has a digit at least"),
+            ("_read_trailers", "if end < 0:", "the blank line is behind the size, which has a digit at least"),
         )
     ),
     Equivalent(
