@@ -31,6 +31,9 @@ from .items import (
     visible_reasoning,
 )
 
+MOST_UNCLAIMED = 64
+"""The most output indexes of arguments without a call that are kept. They only count for a warning."""
+
 
 class Output:
     """The items of one answer.
@@ -41,6 +44,7 @@ class Output:
         a dict of numbers.
     name: the provider's `maker`, the tag on everything that is sent back to it.
     is_history: whether the items come from a caller's history. There, two equal adjacent messages are two messages.
+    unclaimed: output indexes of arguments that came before any item; None before the first.
     shared: item id → its place in `items`; None until a second item has an output index of an earlier one.
     """
 
@@ -55,6 +59,7 @@ class Output:
         "open_calls",
         "places",
         "shared",
+        "unclaimed",
     )
 
     def __init__(self, answer: Accumulator, name: str, make_id: MakeId, *, is_history: bool = False) -> None:
@@ -66,6 +71,7 @@ class Output:
         self.items: list[Item] = []
         self.places: dict[int, int] = {}
         self.shared: dict[str, int] | None = None
+        self.unclaimed: set[int] | None = None
         self.open_calls: dict[str, CallItem] = {}  # by call id, because another item may take over the index of a call
         self.audio: dict[str, list[str]] = {}  # sound, which belongs to no item: pieces of `data` and `transcript`
 
@@ -116,9 +122,13 @@ class Output:
         """End an answer that was cut off. Calls that had not ended are closed as incomplete."""
         return [event for slot in self.items if isinstance(slot, CallItem) for event in slot.cut_short()]
 
-    def nameless_calls(self) -> int:
-        """Return the number of calls that never got a name, so that they are not in the answer."""
-        return sum(isinstance(slot, CallItem) and not slot.block.started for slot in self.items)
+    def nameless_calls(self, final: int = 0) -> int:
+        """Return the number of calls that never got a name, so that they are not in the answer.
+
+        final: the number of items in the final output.
+        """
+        unclaimed = sum(index >= final and index not in self.places for index in self.unclaimed or ())
+        return unclaimed + sum(isinstance(slot, CallItem) and not slot.block.started for slot in self.items)
 
     def all_done(self) -> bool:
         """Return whether there are items, and all of them came whole."""
@@ -174,7 +184,11 @@ class Output:
 
         A call without an earlier item is made when its item comes, because its name is not known before.
         """
-        slot = self._at(integer(value, "output_index") or 0, string(value, "item_id"))
+        index = integer(value, "output_index") or 0
+        slot = self._at(index, string(value, "item_id"))
+        if slot is None and (self.unclaimed is None or len(self.unclaimed) < MOST_UNCLAIMED):
+            self.unclaimed = self.unclaimed or set()
+            self.unclaimed.add(index)
         return slot if isinstance(slot, CallItem) else None
 
     def _at(self, index: int, id: str | None = None) -> Item | None:

@@ -13,7 +13,7 @@ from ...dialect import MakeId
 from ...error_bodies import error_from_object, reported_error
 from ...errors import ErrorCategory, ProviderError
 from ...events import Error, Event, FinishReason
-from ...json_values import JSON, JSONObject, MalformedJSONError, loads_object, mapping, shown, string
+from ...json_values import JSON, JSONObject, MalformedJSONError, items, loads_object, mapping, shown, string
 from ...provider import Provider
 from ...response import Response
 from .output import Output
@@ -106,7 +106,7 @@ def conclude(output: Output, response: JSONObject, status: str | None, body: byt
         return [*events, Error(failure)]
     if response.get("error"):
         answer.provider_data["error"] = response["error"]  # beside a status that is no failure
-    nameless = output.nameless_calls()
+    nameless = output.nameless_calls(len(items(response, "output")))
     if nameless:
         answer.warn(NAMELESS_CALLS.format(nameless))
     reason, raw = reason_of(response, status)

@@ -102,6 +102,24 @@ def test_a_call_without_a_name_has_a_warning(members: JSONObject) -> None:
         ResponsesConverter().decode_messages([item])
 
 
+def test_arguments_without_their_call_have_a_warning() -> None:
+    arguments: list[JSONObject] = [
+        {"type": "response.function_call_arguments.delta", "output_index": 0, "item_id": "fc", "delta": "{}"},
+        {"type": "response.function_call_arguments.done", "output_index": 0, "item_id": "fc", "arguments": "{}"},
+    ]
+    item: JSONObject = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+
+    def answer(*output: JSON) -> JSONObject:
+        return {"type": "response.completed", "response": completed([*output])}
+
+    assert stream_of(*arguments, answer()).response.warnings == [NAMELESS]
+    for response in (
+        stream_of(*arguments, answer(item)).response,
+        stream_of(*arguments, item_done(item), answer()).response,
+    ):
+        assert (response.content, response.warnings) == ([ToolCall("c", "f", "{}")], [])
+
+
 def test_an_error_beside_a_completed_status_is_kept() -> None:
     error: JSONObject = {"code": "odd", "message": "Not all of it."}
     response = decode(completed([{"type": "message", "content": "a"}], error=error))
