@@ -146,7 +146,7 @@ class RequestReader:
             start, end = line_end + 2, line_end + 2 + size
             if len(buffer) < end + 2:
                 return None
-            if buffer[end : end + 2] != b"\r\n":
+            if not buffer.startswith(b"\r\n", end):
                 raise BadRequest(400, "a chunk is longer than its size")
             chunks += buffer[start:end]
             del buffer[: end + 2]
