@@ -185,7 +185,8 @@ class GeminiStream(StreamMachine):
 
     def _chunk(self, chunk: JSONObject, data: bytes) -> list[Event]:
         """Read one chunk. Returns its events."""
-        chunk = chunk_as_on_the_wire(chunk)
+        if b"_" in data:
+            chunk = chunk_as_on_the_wire(chunk)
         if USAGE in chunk:
             self._extras.take_usage(USAGE, chunk[USAGE])
         if (chunk.get(ERROR) or chunk.get("candidates") is None) and reported_error("", chunk) is not None:

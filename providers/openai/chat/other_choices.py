@@ -32,23 +32,28 @@ def wire_choice(index: int, response: Response, finish: str | None, reasoning_me
     if response.tool_calls:
         message["tool_calls"] = [_call(call) for call in response.tool_calls]
     for block in response.content:
-        if isinstance(block, Image):
+        if type(block) is Image:
             _list(message, "images").append({"type": "image_url", "image_url": {"url": _url(block)}})
-        elif isinstance(block, File):
+        elif type(block) is File:
             message["audio"] = _audio(block)
     return {"index": index, "message": message, "finish_reason": finish, **response.provider_data}
 
 
 def _content(response: Response) -> JSON:
     """Return the text, or the list of parts if there are others than text."""
+    if all(type(block) is Text and not block.citations for block in response.content):
+        return response.text or None
     parts: list[JSON] = []
+    plain = True
     for block in response.content:
-        if isinstance(block, Text) and block.text:
+        if type(block) is Text and block.text:
             parts.append({"type": "text", "text": block.text})
-            parts.extend(citation for citation in block.citations if string(citation, "type") == "reference")
-        elif isinstance(block, ProviderBlock):
+            references = [citation for citation in block.citations if string(citation, "type") == "reference"]
+            parts.extend(references)
+            plain = plain and not references
+        elif type(block) is ProviderBlock:
             parts.append(block.data)
-    plain = all(type(part) is dict and part.get("type") == "text" for part in parts)
+            plain = False
     return response.text or None if plain else parts
 
 
@@ -56,8 +61,10 @@ def _state(response: Response) -> JSONObject:
     """Return what the thinking has besides its text. Details that are that text are left out."""
     members: JSONObject = {}
     for block in response.content:
-        if isinstance(block, Thinking):
+        if type(block) is Thinking:
             members.update(_data(block))
+    if not members:
+        return members
     members = state_members(members)
     if DETAILS in members and all(map(is_plain_text, objects(members, DETAILS))):
         del members[DETAILS]
