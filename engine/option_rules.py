@@ -10,7 +10,7 @@ import trio
 
 from ..providers.profiles import is_row
 from ..providers.provider import PROVIDER, Provider
-from ..providers.rules import Rule, instance, optional, text
+from ..providers.rules import Rule, members, optional, text
 
 
 class RuleElsewhere:
@@ -59,7 +59,7 @@ OPTIONS: dict[str, Rule | RuleElsewhere] = {
     "tls": RuleElsewhere(".value_rules", "TLS_GIVEN"),
     "proxy": optional(text("a URL", secret=True)),
     "dial": optional(Rule("an async function of a host and a port", (object,), callable)),
-    "environment": optional(instance(Mapping, must="a dict of texts")),
+    "environment": optional(members(optional(text(secret=True)), "a dict of texts")),
     "traffic": RuleElsewhere(".traffic.options", "TRAFFIC_OPTION"),
     "observer": RuleElsewhere(".observe", "OBSERVER_OPTION"),
     "monitor": Rule("True, False or a path", (bool, str, os.PathLike), _is_place),

@@ -25,6 +25,7 @@ from .errors import URLError
 from .url import Origin, split_url
 
 DEFAULT_PROXY_PORT: Final = 80
+FORM: Final = "http://host:port"
 ENVIRONMENT_VARIABLES: Final = {
     "https": ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"),
     "http": ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"),
@@ -58,9 +59,9 @@ def parse_proxy_url(text: str, what: str = "proxy URL") -> ProxyConfig:
     scheme, separator, _ = text.partition("://")
     if separator and scheme.lower() != "http":
         raise URLError(f"{what}: scheme {scheme[:20]!r} is not supported; only http:// proxies are")
-    parts = split_url(text if separator else f"http://{text}", what)
+    parts = split_url(text if separator else f"http://{text}", what, FORM)
     if parts.path not in ("", "/") or parts.query or parts.fragment:
-        raise URLError(f"{what}: has a path, query or fragment; write http://host:port")
+        raise URLError(f"{what}: has a path, query or fragment; write {FORM}")
     if parts.user_info is None:
         return ProxyConfig(parts.origin)
     user, separator, password = parts.user_info.partition(":")

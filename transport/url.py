@@ -135,8 +135,12 @@ def target(base: BaseURL, path_with_query: str) -> str:
     return whole
 
 
-def split_url(text: str, what: str) -> SplitURL:
-    """Split an http or https URL and check its origin. `what` names the value in error messages. Raises `URLError`."""
+def split_url(text: str, what: str, form: str = "https://host:port/path") -> SplitURL:
+    """Split an http or https URL and check its origin. Raises `URLError`.
+
+    what: the name of the value in error messages.
+    form: the right form of the URL, for an error message.
+    """
     for position, character in enumerate(text):
         # urlsplit removes tabs and line breaks silently, so they are refused before.
         if character == " " or not character.isprintable():
@@ -153,7 +157,7 @@ def split_url(text: str, what: str) -> SplitURL:
         host, port = parts.hostname, parts.port
     except ValueError:
         # The standard library's message may quote the whole authority, including a password.
-        raise URLError(f"{what}: the host or port is malformed; write https://host:port/path") from None
+        raise URLError(f"{what}: the host or port is malformed; write {form}") from None
     if not host:
         raise URLError(f"{what}: has no host")
     if port == 0:

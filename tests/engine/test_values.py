@@ -368,6 +368,7 @@ def profile(**given: Any) -> ms.Profile:
         ({"limits": Limits(pool=PoolLimits(max_age="5 min"))}, "limits.pool.max_age: must be a number of seconds of at least 0, not '5 min'"),  # type: ignore[arg-type]
         ({"dial": "socks5://127.0.0.1"}, "dial: must be an async function of a host and a port, not 'socks5://127.0.0.1'"),
         ({"environment": ["A=1"]}, "environment: must be a dict of texts, not list"),
+        ({"environment": {"HTTP_PROXY": 3}}, "environment['HTTP_PROXY']: must be text, not int"),
         ({"observer": ms.Observer}, "observer: must be an Observer, not the class Observer; use an instance of it"),
         ({"monitor": 3}, "monitor: must be True, False or a path, not 3"),
         ({"monitor": ""}, "monitor: must be True, False or a path, not ''"),

@@ -142,7 +142,7 @@ def test_a_user_name_alone_has_an_empty_password() -> None:
         (f"socks5://{CREDENTIALS}@proxy.test", "'socks5' is not supported"),
         (f"http://{CREDENTIALS}@proxy.test/path", "path, query or fragment"),
         (f"http://{CREDENTIALS}@proxy.test?{PASSWORD}", "path, query or fragment"),
-        (f"http://{CREDENTIALS}@proxy.test:port", "host or port is malformed"),
+        (f"http://{CREDENTIALS}@proxy.test:port", "the host or port is malformed; write http://host:port$"),
         (f"http://{CREDENTIALS}@", "no host"),
         (f"http://{CREDENTIALS}@pro xy", "space"),
         (f"http://{CREDENTIALS}@proxy.test\r\nX: y", "line break"),
