@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         + "\n\na request sets knobs in one of these places:"
         + f"\n  its header {HEADER}"
         + "\n  its last user message, which then begins with 'simulate:'"
-        + "\n  its model, after an @: sim-mixed@events=40,rate=20"
+        + "\n  its model, if that begins with sim, after an @: sim@fail=503, sim-mixed@events=40,rate=20"
         + "".join(f"\n\n{name}: NAME=VALUE pairs, separated by spaces\n{_attributes(kind)}" for name, kind in OPTIONS)
         + "\n\nexit status:"
         + "\n  0    ended by SIGTERM"

@@ -8,10 +8,13 @@ thinking is an error, as it is at the service.
 
 from __future__ import annotations
 
+import math
+
 from .http_request import HTTPRequest
 from .json_text import JSON, JSONObject, dumps, integer, loads_object, mapping, objects, string, text_length
 from .openai_chat import content_text
 from .prompt import APIError, Prompt, ToolDeclaration, ToolResult
+from .request_checks import ANTHROPIC, ANTHROPIC_TOOL_NAME, wrong_members, wrong_name
 from .scenario import Scenario, is_forged
 from .wire import body_object, seconds_text, split_at, sse
 
@@ -29,6 +32,12 @@ ERRORS: dict[int, tuple[str, str]] = {
     529: ("overloaded_error", "Overloaded"),
 }
 """Status → the error's type and message."""
+
+INTERLEAVED = "interleaved-thinking"
+"""The beta in which the budget of thinking may be larger than `max_tokens`."""
+
+LEAST_THINKING = 1024
+"""The smallest budget of thinking, in tokens."""
 
 TOOL_CHOICE = {"any": "required", "auto": "auto", "none": "none"}
 
@@ -57,6 +66,10 @@ class AnthropicWire:
             raise APIError(
                 400, "model: Field required" if not model else "max_tokens: must be greater than or equal to 1"
             )
+        for path, expected, _ in wrong_members(body, ANTHROPIC):
+            raise APIError(400, f"{path}: Input should be {expected}")
+        _check_tools(body)
+        _check_thinking(body, math.inf if INTERLEAVED in request.headers.get("anthropic-beta", "") else limit)
         messages = objects(body, "messages")
         if not messages:
             raise APIError(400, "messages: at least one message is required")
@@ -228,6 +241,40 @@ def _error(failure: APIError) -> JSONObject:
 
 def _tool_results(message: JSONObject) -> list[JSONObject]:
     return [block for block in objects(message, "content") if string(block, "type") == "tool_result"]
+
+
+def _check_tools(body: JSONObject) -> None:
+    """Check the tools and which of them must be called. Raises `APIError`."""
+    tools = objects(body, "tools")
+    for place, tool in enumerate(tools):
+        if string(tool, "type") not in ("", "custom"):
+            continue
+        if wrong_name([tool], ANTHROPIC_TOOL_NAME) is not None:
+            raise APIError(400, f"tools.{place}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
+        if not isinstance(tool.get("input_schema"), dict):
+            raise APIError(400, f"tools.{place}.custom.input_schema: Field required")
+    names = [string(tool, "name") for tool in tools if "name" in tool]
+    if len(set(names)) < len(names):
+        raise APIError(400, "tools: Tool names must be unique.")
+    choice = mapping(body, "tool_choice")
+    if string(choice, "type") == "tool" and string(choice, "name") not in names:
+        raise APIError(400, f"Tool '{string(choice, 'name')}' not found in provided tools")
+
+
+def _check_thinking(body: JSONObject, limit: float) -> None:
+    """Check the budget of the thinking, which must be below the limit. Raises `APIError`."""
+    thinking = mapping(body, "thinking")
+    if string(thinking, "type") != "enabled":
+        return
+    budget = integer(thinking, "budget_tokens")
+    if budget is None:
+        raise APIError(400, "thinking.enabled.budget_tokens: Field required")
+    if budget < LEAST_THINKING:
+        raise APIError(
+            400, f"thinking.enabled.budget_tokens: Input should be greater than or equal to {LEAST_THINKING}"
+        )
+    if budget >= limit:
+        raise APIError(400, "`max_tokens` must be greater than `thinking.budget_tokens`.")
 
 
 def _check_messages(messages: list[JSONObject]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from .json_text import (
     dumps,
     dumps_sorted,
     integer,
+    loads,
     loads_object,
     mapping,
     objects,
@@ -24,8 +25,11 @@ from .json_text import (
     text_length,
 )
 from .prompt import APIError, Prompt, ToolDeclaration, ToolResult
+from .request_checks import GEMINI, GEMINI_CONFIG, GEMINI_TOOL_NAME, wrong_members, wrong_name
 from .scenario import SIGNATURE_MARK, Scenario, sign
 from .wire import JSON_MODE, body_object, seconds_text, split_at
+
+_NUMBER = re.compile(r"-?[0-9]{1,18}(?:\.[0-9]{1,18})?")
 
 STATUS: dict[int, tuple[str, str]] = {
     400: ("INVALID_ARGUMENT", "Request contains an invalid argument."),
@@ -61,12 +65,18 @@ class GeminiWire:
     def read(self, request: HTTPRequest) -> Prompt:
         body = mapping({"body": _in_camel_case(body_object(request))}, "body")
         model, _, method = request.path.rpartition("/models/")[2].partition(":")
+        config = mapping(body, "generationConfig")
+        for path, expected, value in (
+            *wrong_members(body, GEMINI),
+            *wrong_members(_with_numbers(config), GEMINI_CONFIG, "generation_config."),
+        ):
+            raise APIError(400, f"Invalid value at '{path}': {dumps(value).decode()[:60]} is not {expected}")
+        _check_functions(body)
         contents = objects(body, "contents")
         if not contents:
             raise APIError(400, "* GenerateContentRequest.contents: contents is not specified")
         _check_contents(contents)
         last_user, rounds = _last_turn(contents)
-        config = mapping(body, "generationConfig")
         calling = mapping(mapping(body, "toolConfig"), "functionCallingConfig")
         allowed = calling.get("allowedFunctionNames")
         choice = MODES.get(string(calling, "mode"), "auto")
@@ -258,6 +268,27 @@ def _in_camel_case(value: JSON) -> JSON:
         return value
     named = {_SNAKE.sub(lambda found: found[1].upper(), name): member for name, member in value.items()}
     return {name: member if name in OPAQUE else _in_camel_case(member) for name, member in named.items()}
+
+
+def _with_numbers(config: JSONObject) -> JSONObject:
+    """The configuration with the numbers that it has as text: ProtoJSON takes both."""
+    return {
+        name: loads(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
+        for name, value in config.items()
+    }
+
+
+def _check_functions(body: JSONObject) -> None:
+    """Check the names of functions. Raises `APIError`."""
+    for tool, entry in enumerate(objects(body, "tools")):
+        wrong = wrong_name(objects(entry, "functionDeclarations"), GEMINI_TOOL_NAME)
+        if wrong is not None:
+            raise APIError(
+                400,
+                f"* GenerateContentRequest.tools[{tool}].function_declarations[{wrong}].name: Invalid function name."
+                " Must start with a letter or an underscore. Must be alphanumeric (a-z, A-Z, 0-9), underscores (_),"
+                " dots (.), colons (:), or dashes (-), with a maximum length of 128.",
+            )
 
 
 def _check_contents(contents: list[JSONObject]) -> None:

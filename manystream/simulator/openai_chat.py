@@ -6,9 +6,12 @@ With `stream_options.include_usage` every chunk has `usage: null`, and one more 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from .http_request import HTTPRequest
-from .json_text import JSON, JSONObject, dumps, integer, mapping, objects, string, text_length
+from .json_text import JSON, JSONObject, dumps, dumps_text, integer, mapping, objects, string, text_length
 from .prompt import APIError, Prompt, ToolDeclaration, ToolResult
+from .request_checks import CHAT, CHAT_TOOL_NAME, wrong_members, wrong_name
 from .scenario import Scenario
 from .wire import CREATED, JSON_MODE, body_object, seconds_text, split_at, sse
 
@@ -47,9 +50,13 @@ class OpenAIChatWire:
         model = string(body, "model")
         if not model:
             raise APIError(400, "you must provide a model parameter")
+        check_types(body, CHAT)
         messages = objects(body, "messages")
         if not messages:
             raise APIError(400, "Missing required parameter: 'messages'.", param="messages", code=MISSING)
+        tools = objects(body, "tools")
+        functions = [(place, mapping(tool, "function")) for place, tool in enumerate(tools) if is_function(tool)]
+        check_tools(functions, "tools[{}].function.name", _tool_choice(body))
         last_user, rounds = _check_messages(messages)
         response_format = mapping(body, "response_format")
         schema = (
@@ -170,6 +177,11 @@ class OpenAIChatWire:
 
 
 MISSING = "missing_required_parameter"
+WRONG_TYPE, WRONG_VALUE, UNKNOWN_URL = "invalid_type", "invalid_value", "unknown_url"
+REQUEST_CODES = (MISSING, WRONG_TYPE, WRONG_VALUE, UNKNOWN_URL)
+"""Codes of errors whose type is the usual one."""
+
+CHOICES = ("none", "auto", "required")
 
 
 def check_bearer(request: HTTPRequest) -> None:
@@ -183,10 +195,39 @@ def check_bearer(request: HTTPRequest) -> None:
         )
 
 
+def check_types(body: JSONObject, table: Mapping[str, str]) -> None:
+    """Check the types of a request's members. Raises `APIError`."""
+    for path, expected, value in wrong_members(body, table):
+        message = f"Invalid value for '{path}': expected {expected}, but got {dumps_text(value)[:60]} instead."
+        raise APIError(400, message, param=path, code=WRONG_TYPE)
+
+
+def is_function(tool: JSONObject) -> bool:
+    """Whether a tool is a function. A tool of another kind has no schema, and the service runs some of them itself."""
+    return string(tool, "type") in ("", "function")
+
+
+def check_tools(functions: list[tuple[int, JSONObject]], path: str, choice: str) -> None:
+    """Check the names of functions, and that a function which must be called is among them. Raises `APIError`.
+
+    functions: position among the tools → the object with the name.
+    path: the path of a name, with `{}` for the position.
+    choice: `none`, `auto`, `required`, or the name of a tool.
+    """
+    wrong = wrong_name([function for _, function in functions], CHAT_TOOL_NAME)
+    if wrong is not None:
+        where = path.format(functions[wrong][0])
+        message = f"Invalid '{where}': expected a string that matches the pattern '^[a-zA-Z0-9_-]{{1,64}}$'."
+        raise APIError(400, message, param=where, code=WRONG_VALUE)
+    if functions and choice not in (*CHOICES, *(string(function, "name") for _, function in functions)):
+        message = f"Invalid value for 'tool_choice': '{choice}' is neither a mode nor a function in 'tools'."
+        raise APIError(400, message, param="tool_choice", code=WRONG_VALUE)
+
+
 def error_object(failure: APIError) -> JSONObject:
     """OpenAI's error object. A code of the knobs is both type and code, as it is for a spent quota."""
     kind, code, message = ERRORS.get(failure.status, ERRORS[500 if failure.status >= 500 else 400])
-    if failure.code and failure.code != MISSING:
+    if failure.code and failure.code not in REQUEST_CODES:
         kind = failure.code
     kind = failure.type or kind
     return {
@@ -254,6 +295,14 @@ def _check_messages(messages: list[JSONObject]) -> tuple[JSONObject, int]:
                 f" 'tool_call_id'. The following tool_call_ids did not have response messages: {sorted(open_calls)}",
                 param=f"messages.[{position}].role",
             )
+        calls = message.get("tool_calls") or message.get("function_call")
+        if role != "function" and not _has_content(message) and not (role == "assistant" and calls):
+            raise APIError(
+                400,
+                f"Invalid value for 'messages[{position}].content': expected a string or an array of content parts.",
+                param=f"messages[{position}].content",
+                code=WRONG_TYPE,
+            )
         if role == "user":
             last_user, rounds = message, 0
         elif role == "assistant" and message.get("tool_calls"):
@@ -262,6 +311,14 @@ def _check_messages(messages: list[JSONObject]) -> tuple[JSONObject, int]:
     if open_calls:
         raise APIError(400, f"No tool output found for tool_call_ids: {sorted(open_calls)}", param="messages")
     return last_user, rounds
+
+
+def _has_content(message: JSONObject) -> bool:
+    """Whether a message has a content, or one of its members that takes its place."""
+    content = message.get("content")
+    if isinstance(content, list):
+        return bool(content) and all(isinstance(part, dict) and string(part, "type") for part in content)
+    return isinstance(content, str) or any(message.get(name) for name in ("refusal", "audio", "reasoning_content"))
 
 
 def _answers(messages: list[JSONObject]) -> tuple[ToolResult, ...]:

@@ -10,8 +10,20 @@ from __future__ import annotations
 
 from .http_request import HTTPRequest
 from .json_text import JSON, JSONObject, dumps, integer, mapping, objects, string, text_length
-from .openai_chat import MISSING, check_bearer, content_text, error_object, obfuscation, openai_headers, retry_headers
+from .openai_chat import (
+    MISSING,
+    check_bearer,
+    check_tools,
+    check_types,
+    content_text,
+    error_object,
+    is_function,
+    obfuscation,
+    openai_headers,
+    retry_headers,
+)
 from .prompt import APIError, Prompt, ToolDeclaration, ToolResult
+from .request_checks import RESPONSES
 from .scenario import Scenario, ScriptedCall, is_forged, sign
 from .wire import CREATED, JSON_MODE, body_object, split_at, sse
 
@@ -35,6 +47,9 @@ class OpenAIResponsesWire:
         model = string(body, "model")
         if not model:
             raise APIError(400, "Missing required parameter: 'model'.", param="model", code=MISSING)
+        check_types(body, RESPONSES)
+        functions = [(place, tool) for place, tool in enumerate(objects(body, "tools")) if is_function(tool)]
+        check_tools(functions, "tools[{}].name", _tool_choice(body))
         given = body.get("input")
         items: list[JSONObject] = (
             [{"role": "user", "content": given}] if isinstance(given, str) else objects(body, "input")

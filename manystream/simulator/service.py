@@ -20,7 +20,7 @@ from .json_text import EncodeError
 from .knobs import HEADER, KnobError, Knobs, combine, directive_in_model, directive_in_text
 from .limits.limit import Limit
 from .limits.limiter import Limiter, Ticket, Usage
-from .openai_chat import OpenAIChatWire
+from .openai_chat import UNKNOWN_URL, OpenAIChatWire
 from .openai_responses import OpenAIResponsesWire
 from .program import Program, complete, no_response, position_of, streamed, unstreamed, with_headers
 from .prompt import APIError, Prompt
@@ -118,7 +118,7 @@ class Service:
             if interrupted is not None:
                 return interrupted
             if wire is None:
-                raise APIError(404, f"Invalid URL ({request.method} {path})")
+                raise APIError(404, f"Invalid URL ({request.method} {path})", code=UNKNOWN_URL)
             if request.method != "POST":
                 raise APIError(405, f"Not allowed to {request.method} on {path}. (HINT: use POST)")
             wire.check_headers(request)

@@ -197,7 +197,7 @@ PLACES = """
 a request sets knobs in one of these places:
   its header x-simulate
   its last user message, which then begins with 'simulate:'
-  its model, after an @: sim-mixed@events=40,rate=20
+  its model, if that begins with sim, after an @: sim@fail=503, sim-mixed@events=40,rate=20
 
 LIMIT: NAME=VALUE pairs, separated by spaces
 key: the API keys that it covers; `*` is any text.

@@ -202,7 +202,7 @@ def test_an_unknown_path_is_an_error_of_openai(path: str) -> None:
     assert lines[0] == "HTTP/1.1 404 Not Found"
     assert body == (
         f'{{"error":{{"message":"Invalid URL (POST {path})","type":"invalid_request_error","param":null,'
-        '"code":"model_not_found"}}'
+        '"code":"unknown_url"}}'
     )
 
 
