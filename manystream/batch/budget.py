@@ -45,7 +45,8 @@ class BatchBudget:
     providers: the providers of this run. Answers that were recorded without their cost have these providers' prices.
 
     uncounted: number of answers of earlier runs whose cost is not known.
-    unrecorded: US dollars of earlier runs that no record has.
+    unrecorded: US dollars that no record has: of earlier runs, and of calls that this run has cancelled. The journal
+        keeps them in a file.
     unpaid_in_a_row: so many refused lines, without an answer between them, end the intake of lines.
     """
 

@@ -71,9 +71,14 @@ class Counters:
     late: int = 0
 
     @property
+    def recorded(self) -> int:
+        """The number of lines that have a record of this run."""
+        return self.answered + self.failed + self.invalid
+
+    @property
     def ended(self) -> int:
         """The number of lines that are finished or were skipped."""
-        return self.answered + self.failed + self.invalid + self.answered_before + self.failed_before
+        return self.recorded + self.answered_before + self.failed_before
 
 
 class Intake:

@@ -20,7 +20,7 @@ from ..providers.json_values import JSON, JSONObject, mapping, string
 from .budget import BatchBudget
 from .line_file import JournalError, LineFile
 from .lines import LineId
-from .unrecorded import read_unrecorded
+from .unrecorded import UnrecordedFile, read_unrecorded, unrecorded_path
 
 INVALID_LINE = "invalid_line"
 """The category of a line that was not sent. Every run checks such a line again, since this costs nothing."""
@@ -87,6 +87,7 @@ class Journal:
         self.failed: set[LineId] = set()
         self.makers: set[str] = set()
         self._budget = budget
+        self._unrecorded = 0.0
         self._answers: LineFile | None = None
         self._errors: LineFile | None = None
 
@@ -94,7 +95,7 @@ class Journal:
         try:
             self._answers = LineFile(self.answers_path, self._read_answer)
             if self._budget is not None:
-                self._budget.unrecorded = read_unrecorded(self.answers_path)
+                self._unrecorded = self._budget.unrecorded = read_unrecorded(self.answers_path)
             if self._is_one_file(self._answers):
                 raise JournalError(f"{self.errors_path} is {self.answers_path}: answers and failures need two files")
             if self._has_errors():
@@ -117,6 +118,8 @@ class Journal:
                 path = self.errors_path
                 self._errors.sync()
                 self._clean_errors(self._errors)
+            path = unrecorded_path(self.answers_path)
+            self._keep_unrecorded()
         except OSError as error:
             raise JournalError(f"cannot write {path}: {error.strerror}") from None
         finally:
@@ -183,6 +186,11 @@ class Journal:
             return os.path.samestat(os.fstat(answers.descriptor), self.errors_path.stat())
         except OSError:
             return False
+
+    def _keep_unrecorded(self) -> None:
+        """Write the US dollars that no record has, if this run has added to them. Raises `OSError`."""
+        if self._budget is not None and self._budget.unrecorded > self._unrecorded:
+            UnrecordedFile(self.answers_path).close(self._budget.unrecorded)
 
     # --- records of earlier runs ---
 

@@ -183,6 +183,9 @@ class Batch:
 
     async def _start(self, item: Item) -> None:
         await self._slots.acquire()
+        if self._stopped:  # the call that freed the slot has ended the batch
+            self._slots.release()
+            return
 
         def on_completion(completion: Completion) -> None:
             self._end(item, completion)
@@ -238,7 +241,12 @@ class Batch:
             self._idle.set()
 
     def _record(self, item: Item, completion: Completion) -> None:
-        error = completion.error
+        before = self.counters.recorded
+        self._record_end(item, completion, completion.error)
+        if self._budget is not None and self.counters.recorded == before:
+            self._budget.unrecorded += completion.cost or 0.0  # the call was cancelled, or a file could not be written
+
+    def _record_end(self, item: Item, completion: Completion, error: ProviderError | None) -> None:
         cost = self._count_cost(item, completion)
         spent = self._count_spent(item, completion)
         if error is None:

@@ -4,6 +4,8 @@ Workers on a cluster are given parts of a budget. What a worker was given and wh
 by the calls that run, and later by the calls that ran when the worker or the driver died. The driver writes the
 difference down before it gives, so that a later run counts it as spent. Without such a difference there is no file.
 
+A run without a cluster adds the calls that it has cancelled, when it ends.
+
 Knows one file. Must not know who spends, nor how a record is written.
 """
 

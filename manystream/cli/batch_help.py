@@ -66,11 +66,13 @@ rate:
 
 budget:
   --budget 5 lets all runs on these files cost at most 5 US dollars, at the list
-  prices of the extra `cost`. What the files already hold is counted. A line is
-  sent only if the most that it may cost fits: a smaller max_output_tokens lets
-  more lines run at a time, and more fit in the end. When the budget is spent,
-  running lines end, the others stay unsent, and the exit status is 1. The same
-  command with a larger budget sends them.
+  prices of the extra `cost`. What the files already hold is counted, and what
+  Ctrl-C cancels (answers.budget.json). Without --ray, calls that run when the
+  command is killed are not counted. A line is sent only if the most that it may
+  cost fits: a smaller max_output_tokens lets more lines run at a time, and more
+  fit in the end. When the budget is spent, running lines end, the others stay
+  unsent, and the exit status is 1. The same command with a larger budget sends
+  them.
 
 shards:
   --shard 2/8 sends the lines whose number modulo 8 is 2, and writes

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
+import urllib.request
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from functools import partial
@@ -16,6 +19,7 @@ import pytest
 from genai_prices.data_snapshot import DataSnapshot, set_custom_snapshot
 from genai_prices.types import ClauseContains, ClauseEquals, ModelInfo, ModelPrice, Provider
 
+from manystream.batch import Journal
 from manystream.cli import main
 from manystream.simulator import Simulator, open_simulator_thread
 from tests.manystream.cli.test_batch import ENVIRONMENT, reached
@@ -121,6 +125,52 @@ def test_a_killed_batch_is_counted_when_it_goes_on(simulator: Simulator, folder:
     assert "The budget is spent: 20 lines are not sent" in done.stderr
     assert "Traceback" not in done.stderr
     assert sum(record["spent_usd"] for record in records()) == pytest.approx(0.8)
+
+
+def test_calls_that_ctrl_c_cancels_are_counted_later(
+    simulator: Simulator, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = ["hello", *["simulate: delay=60"] * 3]
+    write(folder / "p.jsonl", [line(n, text, max_output_tokens=50) for n, text in enumerate(texts)])
+
+    def press() -> None:
+        until(lambda: len(records()) == 1 and live(simulator) == 3)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=press)
+    thread.start()
+    assert batch(simulator, "--budget", "0.08") == 130
+    thread.join()
+    assert "$0.08 of $0.08 of the budget" in capsys.readouterr().out
+    assert json.loads((folder / "a.budget.json").read_text()) == {"unrecorded_usd": pytest.approx(0.06)}
+    for _ in range(2):
+        assert batch(simulator, "--budget", "0.08") == 1
+        assert len(records()) == 1
+        notice = (
+            "Budget: $0.08 of $0.08 are spent, and $0.06 of that is for calls whose end is not known (a.budget.json)"
+        )
+        assert notice in capsys.readouterr().err
+    assert json.loads((folder / "a.budget.json").read_text()) == {"unrecorded_usd": pytest.approx(0.06)}
+
+
+def live(simulator: Simulator) -> int:
+    """Return the number of answers that the simulator is sending now."""
+    with urllib.request.urlopen(f"{simulator.origin}/sim/statistics") as answer:
+        return json.load(answer)["live"]
+
+
+def test_an_answer_that_cannot_be_written_is_counted_later(
+    simulator: Simulator, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "record_answer", fail)
+        assert batch(simulator, "--budget", "0.1", "--concurrency", "1") == 1
+    assert json.loads((folder / "a.budget.json").read_text()) == {"unrecorded_usd": pytest.approx(0.02)}
+    assert batch(simulator, "--budget", "0.1") == 1
+    assert len(records()) == 4
 
 
 def test_each_shard_has_its_part_of_the_budget(simulator: Simulator, capsys: pytest.CaptureFixture[str]) -> None:
