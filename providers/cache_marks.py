@@ -1,5 +1,5 @@
-"""Reads the cache marks of messages and tools in OpenAI's forms: `cache_control`, which gateways have borrowed from
-Anthropic, and OpenAI's own. Knows no block.
+"""Reads the cache marks of messages, parts and tools: `cache_control`, which is Anthropic's, and which gateways take in
+OpenAI's forms as well, and OpenAI's own mark. Knows no block.
 """
 
 from __future__ import annotations

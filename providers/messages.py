@@ -148,7 +148,7 @@ class Image:
     media_type: str | None = None
     url: str | None = None
     file_id: str | None = None
-    detail: Literal["auto", "low", "high", "original"] | None = None
+    detail: ImageDetail | None = None
     cache_control: CacheControl | None = None
     state: ProviderState | None = None
 

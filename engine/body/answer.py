@@ -41,7 +41,7 @@ class AnswerBody(Body):
 
     def end(self) -> None:
         attempt, prepared = self._attempt, self._attempt.prepared
-        body = b"".join(self._pieces).removeprefix(BOM)
+        body = b"".join(self._pieces)
         self._pieces.clear()
         try:
             response = prepared.dialect.decode(body, prepared.provider, prepared.make_id, prepared.limits)

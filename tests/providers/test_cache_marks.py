@@ -66,8 +66,11 @@ def test_a_mark_that_is_not_sent_is_warned_about() -> None:
 
 @pytest.mark.parametrize("role", ["user", "assistant"])
 def test_a_mark_of_a_message_is_that_of_its_last_block(role: str) -> None:
-    (message,) = ChatConverter().decode_messages([{"role": role, "content": "Hi", "cache_control": HOUR}])
+    warnings: list[str] = []
+    given: JSONObject = {"role": role, "content": "Hi", "cache_control": HOUR}
+    (message,) = ChatConverter().decode_messages([given], warnings=warnings)
     assert message.content == [ms.Text("Hi", cache_control=DAY)]
+    assert warnings == []
     (message,) = ChatConverter().decode_messages(
         [{"role": role, "content": [{"type": "text", "text": text} for text in "ab"], "cache_control": HOUR}]
     )

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from ...accumulate import REFUSAL, Accumulator
-from ...cache_marks import read_mark
+from ...cache_marks import MARKS, read_mark
 from ...dialect import Dialect
 from ...history.converter import HistoryConverter, Read, SystemText
 from ...history.view import HistoryError
@@ -51,12 +51,12 @@ MESSAGE_MEMBERS = frozenset({
 """Members that identify a chunk, and its parts: a choice, a tool call, a message or its delta."""
 
 READ_MEMBERS: dict[str, frozenset[str]] = {
-    "assistant": frozenset({"role", "content", "annotations", *MESSAGE_METHODS}),
-    "tool": frozenset({"role", "content", "tool_call_id", "name"}),
+    "assistant": frozenset({"role", "content", "annotations", *MARKS, *MESSAGE_METHODS}),
+    "tool": frozenset({"role", "content", "tool_call_id", "name", *MARKS}),
 }
 """Role → the members of a message that are read. The name of a tool is known from its call."""
 
-ALWAYS_READ = frozenset({"role", "content"})
+ALWAYS_READ = frozenset({"role", "content", *MARKS})
 """The members that are read of a message with any other role."""
 
 HELPER_EVENTS = re.compile(r"((logprobs\.)?(content|refusal)|tool_calls\.function\.arguments)\.(delta|done)")
