@@ -204,6 +204,14 @@ def dumps(value: Any) -> bytes:
         return _EXACT.text(value).encode()
 
 
+def check_numbers(value: Any) -> None:
+    """Raise `UnwritableNumberError` if a value contains NaN or infinity, which `dumps` writes as null."""
+    try:
+        _FINITE.encode(value)
+    except ValueError:
+        _EXACT.text(value)  # finds the path
+
+
 def ascii_dumps(text: str) -> bytes:
     """Write a string as JSON with escapes for all characters that are not ASCII, as many servers do."""
     return json.dumps(text).encode()
@@ -260,6 +268,7 @@ def _leaf(value: object) -> str:
 _compact_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _spaced_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 _EXACT = NumberWriter(_leaf)
+_FINITE = json.JSONEncoder(allow_nan=False, default=lambda _: None)
 _ARGUMENTS = NumberWriter(_leaf, keep_unrepresentable=True)
 _SPACED_ARGUMENTS = NumberWriter(_leaf, spaced=True, keep_unrepresentable=True)
 

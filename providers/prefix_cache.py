@@ -24,7 +24,7 @@ from typing import Generic, TypeAlias, TypeVar, cast
 
 from .errors import InvalidRequestError
 from .exact_numbers import UnwritableNumberError
-from .json_values import JSON, JSONObject, dumps, fragment
+from .json_values import JSON, JSONObject, check_numbers, dumps, fragment
 from .message_checks import validate_messages
 from .messages import Message, Role
 from .snapshot import Snapshot
@@ -36,6 +36,12 @@ MAX_PREFIXES = 2
 
 MIN_MESSAGES = 16
 """Conversations with fewer messages are not cached: writing them is as fast as caching them."""
+
+
+CHECKED_BEFORE = frozenset({"messages", "input", "contents", "tools"})
+"""Members of a body that are not searched for NaN and infinity. Numbers in messages come from JSON, and a `Tool` checks
+its own.
+"""
 
 
 @dataclass(slots=True)
@@ -178,9 +184,13 @@ def write_messages(
 def serialised(body: JSONObject) -> bytes:
     """A request's body as bytes. Raises `InvalidRequestError` naming the member that is no JSON."""
     try:
-        return dumps(body)
+        wire = dumps(body)
     except TypeError:
         pass
+    else:
+        if b"null" in wire:
+            _check_nulls(body)
+        return wire
     for name, value in body.items():
         try:
             dumps(value)
@@ -189,6 +199,19 @@ def serialised(body: JSONObject) -> bytes:
         except TypeError as error:
             raise InvalidRequestError(name, f"cannot be written as JSON: {error}") from None
     raise InvalidRequestError("extra_body", "has a name that is no string")
+
+
+def _check_nulls(body: JSONObject) -> None:
+    """Check that no null was a number: orjson writes NaN and infinity, which JSON does not have, as null.
+
+    Raises `InvalidRequestError` naming the number's path.
+    """
+    for name, value in body.items():
+        if name not in CHECKED_BEFORE and type(value) in (dict, list, float) and b"null" in dumps(value):
+            try:
+                check_numbers(value)
+            except UnwritableNumberError as error:
+                raise InvalidRequestError(f"{name}{error.path}", f"{error.number} cannot be written as JSON") from None
 
 
 def last_round(messages: Sequence[Message]) -> int:

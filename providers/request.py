@@ -70,6 +70,20 @@ class Tool:
     strict: bool | None = None
     cache_control: CacheControl | None = None
 
+    def __post_init__(self) -> None:
+        """Check the numbers of the schema here, because requests share a tool. `InvalidRequestError` names the path."""
+        from .errors import InvalidRequestError
+        from .exact_numbers import UnwritableNumberError
+        from .json_values import check_numbers, dumps
+
+        try:
+            if b"null" in dumps(self.parameters):  # NaN and infinity are written so
+                check_numbers(self.parameters)
+        except UnwritableNumberError as error:
+            raise InvalidRequestError(f"parameters{error.path}", f"{error.number} cannot be written as JSON") from None
+        except TypeError:
+            pass  # no JSON; the error is raised where a call is started
+
 
 Messages: TypeAlias = str | Message | Sequence[Message | Mapping[str, object]]
 """Messages as a caller may write them: a text is one user's message, and a dict is one in OpenAI's chat form."""

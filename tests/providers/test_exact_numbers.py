@@ -285,6 +285,33 @@ def test_such_a_number_outside_arguments_is_refused_by_its_path(dialect: str) ->
     assert refused.value.field == "extra.n[1]"
 
 
+NO_JSON = [float("nan"), float("inf"), float("-inf")]
+
+
+@pytest.mark.parametrize("number", NO_JSON)
+@pytest.mark.parametrize("dialect", MODELS)
+def test_an_option_that_json_does_not_have_is_refused(dialect: str, number: float) -> None:
+    """orjson writes such a number as null, which is another option."""
+    for place, option in (("extra.maximum", {"extra": {"maximum": number}}), ("maximum", {"maximum": number})):
+        with pytest.raises(InvalidRequestError, match=f"^{place}: {number!r} cannot be written as JSON$"):
+            sent(dialect, Message.user("Look."), extra_body=option)
+
+
+@pytest.mark.parametrize("number", NO_JSON)
+def test_a_schema_that_json_does_not_have_is_refused(number: float) -> None:
+    schema: Any = {"type": "object", "properties": {"size": {"type": "number", "enum": [None, number]}}}
+    with pytest.raises(InvalidRequestError, match=r"^parameters\.properties\.size\.enum\[1\]: .* cannot be written as"):
+        Tool("look", "", schema)
+    with pytest.raises(InvalidRequestError, match=r"^tools\[0\]\.parameters\.properties\.size\.enum\[1\]: JSON cannot"):
+        Request("m", "Look.", tools=[{"name": "look", "parameters": schema}])
+
+
+@pytest.mark.parametrize("dialect", MODELS)
+def test_null_in_an_option_is_sent(dialect: str) -> None:
+    body = sent(dialect, Message.user("null"), extra_body={"extra": {"n": [1, None], "m": "null"}, "last": None})
+    assert (body["extra"], body["last"]) == ({"n": [1, None], "m": "null"}, None)
+
+
 @pytest.mark.parametrize("text", ['{"n": "1e400"}', '{"n": "' + HUGE + '"}', '{"n": 1e400', '{"n": 1e300}'])
 @pytest.mark.parametrize("dialect", MODELS)
 def test_text_that_resembles_such_a_number_is_sent(dialect: str, text: str) -> None:
