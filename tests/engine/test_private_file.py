@@ -41,7 +41,7 @@ def test_a_replacement_leaves_the_file_of_a_link_as_it_was(tmp_path: Path) -> No
     assert (there.read_text(), link.read_text(), link.is_symlink(), mode(link)) == ("kept", "new", False, 0o600)
 
 
-def test_a_replacement_that_fails_leaves_no_file_and_no_descriptor(tmp_path: Path) -> None:
+def test_a_replacement_that_fails_leaves_nothing_open(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "kept").touch()

@@ -265,7 +265,7 @@ def test_a_limit_that_is_reported_late_forgets_old_calls(remaining: float | None
     assert quota.level(REQUESTS, 101) == level
 
 
-def test_a_refusal_that_names_a_limit_late_holds_a_call_for_seconds() -> None:
+def test_a_limit_named_late_by_a_refusal_holds_for_seconds() -> None:
     quota = a_quota()
     for second in range(1000):
         quota.settle(send(quota, second), None, second)
@@ -275,7 +275,7 @@ def test_a_refusal_that_names_a_limit_late_holds_a_call_for_seconds() -> None:
     assert quota.ready_at(quota.charger.estimate(100, 0), 1000) == 1001
 
 
-def test_a_smaller_bucket_is_not_emptied_by_calls_during_a_slow_one() -> None:
+def test_calls_during_a_slow_one_do_not_empty_a_bucket() -> None:
     quota = a_quota()
     first = ReportedLimit("requests", REQUESTS, 60, 60, 50, 10)
     quota.confirm(send(quota, 0), QuotaReport((first,)), 0)

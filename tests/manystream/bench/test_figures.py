@@ -231,7 +231,7 @@ def test_a_gap_that_the_end_cuts_counts_if_it_is_a_long_one() -> None:
     assert figures.gap(0.99) == 8.98
 
 
-def test_a_wait_for_content_that_the_end_cuts_counts_if_it_is_long() -> None:
+def test_a_long_wait_that_the_end_cuts_is_counted() -> None:
     figures = Figures()
     served = running(figures, 0, 500, 1000)
     late, later = running(figures, 900), running(figures, 100)

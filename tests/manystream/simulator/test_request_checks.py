@@ -134,7 +134,7 @@ def test_openai_refuses_a_message_without_content(content: object) -> None:
     assert (error["param"], error["code"]) == ("messages[0].content", "invalid_type")
 
 
-def test_openai_takes_a_message_with_a_refusal_in_place_of_content() -> None:
+def test_openai_takes_a_refusal_in_place_of_content() -> None:
     user = {"role": "user", "content": "hi"}
     said = {"role": "assistant", "content": None, "refusal": "I cannot."}
     assert refused("openai-chat", messages=[user, said, user]) is None

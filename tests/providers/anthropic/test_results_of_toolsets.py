@@ -43,7 +43,7 @@ def test_a_result_for_another_server_names_no_toolset() -> None:
     assert "toolset_name" not in json.dumps(body)
 
 
-def test_given_toolsets_and_transformations_stay_in_a_longer_request() -> None:
+def test_toolsets_and_transformations_stay_in_a_longer_request() -> None:
     messages: list[JSONObject] = [
         {"role": "user", "content": [PICTURE]},
         {"role": "assistant", "content": [CALL]},
