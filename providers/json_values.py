@@ -265,10 +265,14 @@ def _leaf(value: object) -> str:
     return orjson.dumps(value, _fragment_text).decode()
 
 
+def _without_numbers(_: object) -> None:
+    """Stand in for a value that has no numbers, such as JSON text, or that cannot be written at all."""
+
+
 _compact_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _spaced_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 _EXACT = NumberWriter(_leaf)
-_FINITE = json.JSONEncoder(allow_nan=False, default=lambda _: None)
+_FINITE = json.JSONEncoder(allow_nan=False, default=_without_numbers)
 _ARGUMENTS = NumberWriter(_leaf, keep_unrepresentable=True)
 _SPACED_ARGUMENTS = NumberWriter(_leaf, spaced=True, keep_unrepresentable=True)
 
