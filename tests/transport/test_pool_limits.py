@@ -315,6 +315,14 @@ async def test_a_dial_that_ends_after_its_pool_is_closed(caplog: pytest.LogCaptu
     assert caplog.record_tuples == []
 
 
+async def test_a_dial_that_has_not_begun_is_dropped_with_its_pool() -> None:
+    async with open_rig() as rig:
+        rig.ask()
+        rig.pool.drop()
+        await rig.settle()
+        assert rig.dials == 0
+
+
 async def test_a_fresh_waiter_takes_no_connection_that_was_used() -> None:
     async with open_rig(PoolLimits(max_per_origin=1)) as rig:
         first, fresh = rig.ask(), Asker()

@@ -231,6 +231,13 @@ def test_a_gap_that_the_end_cuts_counts_if_it_is_a_long_one() -> None:
     assert figures.gap(0.99) == 8.98
 
 
+def test_a_cut_gap_of_less_than_two_seconds_is_in_a_bucket() -> None:
+    figures = Figures()
+    cut = running(figures, 0, 10, 20)
+    assert figures.end_window([cut], opened=0, now=500 * 1_000_000) == 0
+    assert (sum(figures.gaps.values()), figures.long_gaps, figures.longest_gap) == (2, [], 480_000_000)
+
+
 def test_a_long_wait_that_the_end_cuts_is_counted() -> None:
     figures = Figures()
     served = running(figures, 0, 500, 1000)

@@ -133,4 +133,12 @@ ROWS: tuple[Equivalent, ...] = (
         "2",
         "the numbers of entries are only compared; any that grow will do",
     ),
+    Equivalent(
+        "engine/traffic/quota.py",
+        "Quota._without_refuted",
+        "if sure[one.unit] > one.limit * (1 + 1e-9):",
+        ">",
+        ">=",
+        "no cost is equal to a limit and a part of it that only bounds the error of rounding",
+    ),
 )
