@@ -315,6 +315,19 @@ async def test_a_dial_that_ends_after_its_pool_is_closed(caplog: pytest.LogCaptu
     assert caplog.record_tuples == []
 
 
+async def test_a_dropped_pool_knows_no_waiter() -> None:
+    """The tasks of its dials have ended with the event loop, so none of them may be cancelled."""
+    async with open_rig() as rig:
+        rig.hold = trio.Event()
+        asker = rig.ask()
+        await rig.settle()
+        rig.pool.drop()
+        rig.pool.abandon(asker)
+        rig.hold.set()
+        await rig.settle()
+        assert str(asker.error) == "the engine was closed"
+
+
 async def test_a_dial_that_has_not_begun_is_dropped_with_its_pool() -> None:
     async with open_rig() as rig:
         rig.ask()
