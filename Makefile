@@ -17,9 +17,6 @@ PROCESSES ?= 2
 # `make docs` write.
 CORPUS ?=
 MINUTES ?= 5
-COUNT ?= 100
-SEED ?= 1
-MUTANTS ?=
 # The pages whose code has 80 columns.
 PAGES := README.md $(shell find docs -name '*.md')
 PAGE_FORMAT := --isolated --line-length 80 --target-version py311 --quiet
@@ -27,7 +24,7 @@ DIST ?= dist
 SITE ?= site
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench bench-quick instructions interop clients conformance ray soak defects fuzz mutants audit \
+.PHONY: help demo test lint format bench bench-quick instructions interop clients conformance ray soak defects fuzz audit \
 	docs wheel clean distclean
 
 help: ## print this list
@@ -98,12 +95,6 @@ defects: $(VENV)/.test ## raise at every Python call of iterations and timers; T
 
 fuzz: $(VENV)/.test ## fuzz every parser, guided by coverage, in its own environment: make fuzz MINUTES=30
 	@$(BIN)/python -m tests.fuzz --minutes "$(MINUTES)" $(TEST)
-
-# COUNT and SEED choose the draw; MUTANTS="--tables providers" changes every entry of the tables there instead,
-# MUTANTS="--tables --count 200 --seed 2 providers" 200 of them, and MUTANTS="--only 1a2b3c4d" one survivor again.
-# --most 10 goes on to the next mutant when tests of ten seconds have passed; the verdict is then left open.
-mutants: $(VENV)/.test ## make 100 random changes of the code; a test must notice each: make mutants SEED=2 COUNT=40
-	@$(BIN)/python -m tests.mutants $(if $(MUTANTS),$(MUTANTS),--count "$(COUNT)" --seed "$(SEED)")
 
 # --strict: a version that the advisory service does not know, or a service that cannot be reached, is a failure too.
 audit: ## look for advisories about the pins of constraints.txt, with pip-audit; asks PyPI
