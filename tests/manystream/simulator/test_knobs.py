@@ -9,7 +9,7 @@ import pytest
 
 from manystream.simulator import KnobError, Knobs, combine
 from manystream.simulator.inference import BatchModel, read_batch
-from manystream.simulator.knobs import directive_in_model, directive_in_text, read_directive
+from manystream.simulator.knobs import READERS, directive_in_model, directive_in_text, read_directive
 from manystream.simulator.limits.limit import Limit, read_limit
 from manystream.simulator.program import Ending, Program
 from manystream.simulator.prompt import APIError
@@ -291,3 +291,52 @@ def test_a_wrong_limit_is_told_why(text: str, message: str) -> None:
     with pytest.raises(KnobError) as caught:
         read_limit(text)
     assert str(caught.value) == message
+
+
+BOUNDS: dict[str, tuple[list[str], list[str]]] = {
+    "kind": (["text", "thinking", "tools", "mixed"], ["", "tool"]),
+    "text": (["sentences", "unicode"], ["words"]),
+    "events": (["0", "1000000"], ["-1", "1000001", "1.5"]),
+    "calls": (["0", "1000"], ["-1", "1001"]),
+    "steps": (["0", "1000"], ["-1", "1001"]),
+    "finish": (["stop", "length", "content_filter"], ["tool_use"]),
+    "cached": (["0", "1000000000"], ["-1", "1000000001"]),
+    "redacted": (["1", "true", "yes", "0", "false", "no"], ["2"]),
+    "seed": (["0", "9223372036854775807"], ["-1", "9223372036854775808"]),
+    "stamp": (["1", "0", "TRUE"], ["on"]),
+    "rate": (["0", "1000000"], ["-0.1", "1000000.1", "nan"]),
+    "delay": (["0", "3600"], ["-0.1", "3600.1"]),
+    "chunk": (["0", "1048576"], ["-1", "1048577"]),
+    "ping": (["0", "3600"], ["-0.1", "3600.1"]),
+    "fail": (["400", "599"], ["399", "600"]),
+    "retry_after": (["0", "86400"], ["-0.1", "86400.1"]),
+    "code": (["rate_limit_exceeded"], []),
+    "drop": (["1", "0"], ["-1"]),
+    "cut": (["-1000000", "1000000"], ["-1000001", "1000001"]),
+    "reset": (["-1000000", "1000000"], ["-1000001", "1000001"]),
+    "truncate": (["-1000000", "1000000"], ["-1000001", "1000001"]),
+    "stall": (["-1000000", "1000000"], ["-1000001", "1000001"]),
+    "malformed": (["-1000000", "1000000"], ["-1000001", "1000001"]),
+    "error": (["-1000000", "1000000"], ["-1000001", "1000001"]),
+    "error_status": (["400", "599"], ["399", "600"]),
+    "times": (["0", "1000000"], ["-1", "1000001"]),
+    "key": (["run-1"], []),
+}
+"""Knob → texts that it accepts, and texts that it refuses."""
+
+
+def test_each_knob_has_these_bounds() -> None:
+    for name, (accepted, refused) in BOUNDS.items():
+        read, _ = READERS[name]
+        for text in accepted:
+            read(text)
+        for text in refused:
+            with pytest.raises((ValueError, KeyError)):
+                read(text)
+
+
+SWITCHES = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+
+
+def test_a_switch_is_one_of_six_words() -> None:
+    assert {text: READERS["drop"][0](text) for text in SWITCHES} == SWITCHES

@@ -215,3 +215,34 @@ def test_each_call_of_an_answer_has_its_own_place() -> None:
     prompt = Prompt(model="m", text="Will it rain in Paris?", tools=(ToolDeclaration("weather", city),))
     calls = write_scenario(prompt, Knobs(kind="tools", calls=3)).tool_calls
     assert [arguments for _, arguments in calls] == ['{"city":"Paris"}', '{"city":"Zürich"}', '{"city":"Łódź"}']
+
+
+def value(name: str, question: str) -> JSON:
+    whole: JSON = {"type": "object", "properties": {name: {"type": "string"}}}
+    values = example(whole, QuestionValues(question))
+    assert isinstance(values, dict)
+    return values[name]
+
+
+def test_the_places_that_a_question_does_not_name() -> None:
+    places = [QuestionValues("Hello", position).text("city") for position in range(6)]
+    assert places == ["Rome", "Zürich", "Łódź", "Lyon", "Porto", "Rome"]
+
+
+PLACES: dict[str, tuple[str, str]] = {
+    "cities": ("at Lyon", "Lyon"),
+    "city": ("near Lyon", "Lyon"),
+    "location": ("in Lyon", "Lyon"),
+    "place": ("for Lyon", "Lyon"),
+    "town": ("to Lyon", "Lyon"),
+    "origin": ("to Lyon from Porto", "Porto"),
+    "destination": ("from Lyon to Porto", "Porto"),
+}
+"""Last word of a property's name → words of a question, and the place in them that belongs to the property."""
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_a_property_gets_the_place_that_the_question_names(name: str) -> None:
+    words, place = PLACES[name]
+    assert value(name, f"The way {words}") == place
+    assert value(name, "Hello") == "Rome"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from typing import get_args
 
 import pytest
+from anthropic.types import StopReason
 
 from manystream.providers.anthropic import DIALECT
 from manystream.providers.anthropic.response import FINISH_REASONS
@@ -48,6 +50,10 @@ def test_every_stop_reason_is_mapped_and_kept(raw: str, expected: FinishReason) 
     assert (response.finish_reason, response.raw_finish_reason) == (expected, raw)
     assert run(START + finish(raw) + STOP).done.finish_reason is expected
     assert FINISH_REASONS.get(raw, FinishReason.UNKNOWN) is expected
+
+
+def test_the_words_are_those_of_the_sdk() -> None:
+    assert {*get_args(StopReason)} <= FINISH_REASONS.keys()
 
 
 @pytest.mark.parametrize("reason", [None, 3, {}])
