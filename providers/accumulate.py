@@ -3,7 +3,8 @@
 So the delivered events and the final `Response` cannot differ. Stream machines and decoders of unstreamed answers both
 build their answer here, so a streamed answer equals an unstreamed one.
 
-Knows blocks, their indexes and the rules that all dialects share (when a call is complete, when STOP becomes TOOL_USE).
+Knows blocks, their indexes and the rules that all dialects share (when a call is complete, which finish reason agrees
+with the content).
 Must not know any wire format. Pieces are appended and joined once: nothing here is quadratic.
 """
 
@@ -35,6 +36,8 @@ from .usage import Usage
 CUT_SHORT = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER, FinishReason.ERROR})
 """Finish reasons after which the answer's last block may be incomplete."""
 
+NO_CALL_TO_RUN = "the server's finish reason announces tool calls, and the answer has none"
+"""The warning for a finish reason that contradicts the content."""
 
 REFUSAL = "refusal"
 """Member of a text's state: the refusal that came with it."""
@@ -314,7 +317,7 @@ class Accumulator(AnswerCount):
     def done(self, reason: FinishReason, raw: str | None) -> list[Event]:
         """Record the terminal marker. Closes open calls, sets the finish reason and returns the last events.
 
-        reason: the finish reason; STOP becomes TOOL_USE if the answer has calls.
+        reason: the finish reason of the provider's word. What is reported agrees with the content (`_agreeing`).
         raw: the provider's own word for it.
         """
         events: list[Event] = []
@@ -324,13 +327,27 @@ class Accumulator(AnswerCount):
                 cut = reason in CUT_SHORT and block is self.blocks[-1]
                 events.extend(block.finish(complete=not cut))
                 calls = calls or block.started
-        if calls and reason is STOP:
-            reason = FinishReason.TOOL_USE
+        reason = self._agreeing(reason, calls=calls)
         self.finish_reason, self.raw_finish_reason = reason, raw
         if self.usage is None:
             self.usage = Usage()
         events.append(Done(reason, raw, self.usage, self.provider_data))
         return events
+
+    def _agreeing(self, reason: FinishReason, *, calls: bool) -> FinishReason:
+        """Return the finish reason that agrees with the content: TOOL_USE if and only if there are calls to run.
+
+        A program that runs calls while the reason is TOOL_USE would else miss calls, or never end. Calls of an answer
+        that was cut short are not to be run. Calls that the server runs are provider blocks, and do not count.
+        """
+        if reason in CUT_SHORT:
+            return reason
+        if calls:
+            return FinishReason.TOOL_USE
+        if reason is FinishReason.TOOL_USE:
+            self.warn(NO_CALL_TO_RUN)
+            return STOP
+        return reason
 
     def response(self) -> Response:
         """Return the answer so far. It is complete after `done`."""

@@ -20,6 +20,8 @@ from manystream.providers.events import (
     ToolCallStart,
 )
 from manystream.providers.messages import ProviderState
+from manystream.providers.registry import DIALECTS
+from tests.conformance.exchange import provider_for
 
 STATE = ProviderState("p", {"a": 1})
 
@@ -129,7 +131,8 @@ CUT = [
     (ms.FinishReason.LENGTH, False, ms.FinishReason.LENGTH),
     (ms.FinishReason.CONTENT_FILTER, False, ms.FinishReason.CONTENT_FILTER),
     (ms.FinishReason.ERROR, False, ms.FinishReason.ERROR),
-    (ms.FinishReason.UNKNOWN, True, ms.FinishReason.UNKNOWN),
+    (ms.FinishReason.TOOL_USE, True, ms.FinishReason.TOOL_USE),
+    (ms.FinishReason.UNKNOWN, True, ms.FinishReason.TOOL_USE),
 ]
 
 
@@ -154,6 +157,146 @@ def test_a_stop_without_calls_stays_a_stop() -> None:
     answer.text().delta("a")
     answer.tool_call().delta("lost")
     assert answer.done(ms.FinishReason.STOP, "stop") == [Done(ms.FinishReason.STOP, "stop", ms.Usage(), {})]
+
+
+CHAT = '{"choices":[{"index":0,"delta":%s,"finish_reason":%s}]}'
+CHAT_WHOLE = '{"choices":[{"message":%s,"finish_reason":%s}]}'
+CALLS = '{"tool_calls":[{"index":0,"id":"c","function":{"name":"f","arguments":"{}"}}]}'
+NO_CALLS = '{"content":"Hi","tool_calls":[]}'
+NAMELESS = '{"content":"Hi","tool_calls":[{"index":0,"id":"c","function":{"arguments":"{}"}}]}'
+MESSAGE = '{"type":"message","content":[%s],"stop_reason":%s}'
+TOOL_USE = '{"type":"tool_use","id":"c","name":"f","input":{}}'
+SERVER_TOOL = '{"type":"server_tool_use","id":"s","name":"web_search","input":{}}'
+GEMINI = '{"candidates":[{"content":{"parts":[%s]},"finishReason":%s}]}'
+GEMINI_CALL = '{"functionCall":{"name":"f","args":{}}}'
+OUTPUT = '{"status":%s,"output":[%s]}'
+ITEM = '{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}'
+SEARCH = '{"type":"web_search_call","id":"s","status":"completed"}'
+
+
+def anthropic_events(content: str, reason: str) -> list[str]:
+    opened = [f'{{"type":"content_block_start","content_block":{content}}}', '{"type":"content_block_stop"}']
+    end = [f'{{"type":"message_delta","delta":{{"stop_reason":{reason}}}}}', '{"type":"message_stop"}']
+    return ['{"type":"message_start","message":{}}', *(opened if content else []), *end]
+
+
+def chat_events(delta: str, reason: str) -> list[str]:
+    return [CHAT % (delta, reason), "[DONE]"]
+
+
+AGREEING: dict[str, tuple[str, str, list[str], ms.FinishReason]] = {
+    "chat, an empty list": (
+        "openai-chat",
+        CHAT_WHOLE % (NO_CALLS, '"tool_calls"'),
+        chat_events(NO_CALLS, '"tool_calls"'),
+        ms.FinishReason.STOP,
+    ),
+    "chat, no name": (
+        "openai-chat",
+        CHAT_WHOLE % (NAMELESS, '"tool_calls"'),
+        chat_events(NAMELESS, '"tool_calls"'),
+        ms.FinishReason.STOP,
+    ),
+    "chat, no reason": (
+        "openai-chat",
+        CHAT_WHOLE % (CALLS, "null"),
+        chat_events(CALLS, "null"),
+        ms.FinishReason.TOOL_USE,
+    ),
+    "chat, an unknown reason": (
+        "openai-chat",
+        CHAT_WHOLE % (CALLS, '"done"'),
+        chat_events(CALLS, '"done"'),
+        ms.FinishReason.TOOL_USE,
+    ),
+    "chat, cut": (
+        "openai-chat",
+        CHAT_WHOLE % (CALLS, '"length"'),
+        chat_events(CALLS, '"length"'),
+        ms.FinishReason.LENGTH,
+    ),
+    "anthropic, no block": (
+        "anthropic",
+        MESSAGE % ("", '"tool_use"'),
+        anthropic_events("", '"tool_use"'),
+        ms.FinishReason.STOP,
+    ),
+    "anthropic, a call of the server": (
+        "anthropic",
+        MESSAGE % (SERVER_TOOL, '"tool_use"'),
+        anthropic_events(SERVER_TOOL, '"tool_use"'),
+        ms.FinishReason.STOP,
+    ),
+    "anthropic, no reason": (
+        "anthropic",
+        MESSAGE % (TOOL_USE, "null"),
+        anthropic_events(TOOL_USE, "null"),
+        ms.FinishReason.TOOL_USE,
+    ),
+    "anthropic, a pause beside a call": (
+        "anthropic",
+        MESSAGE % (TOOL_USE, '"pause_turn"'),
+        anthropic_events(TOOL_USE, '"pause_turn"'),
+        ms.FinishReason.TOOL_USE,
+    ),
+    "anthropic, a refusal beside a call": (
+        "anthropic",
+        MESSAGE % (TOOL_USE, '"refusal"'),
+        anthropic_events(TOOL_USE, '"refusal"'),
+        ms.FinishReason.CONTENT_FILTER,
+    ),
+    "gemini, no call": (
+        "gemini",
+        GEMINI % ('{"text":"Hi"}', '"FUNCTION_CALL"'),
+        [GEMINI % ('{"text":"Hi"}', '"FUNCTION_CALL"')],
+        ms.FinishReason.STOP,
+    ),
+    "gemini, an unknown reason": (
+        "gemini",
+        GEMINI % (GEMINI_CALL, '"OTHER"'),
+        [GEMINI % (GEMINI_CALL, '"OTHER"')],
+        ms.FinishReason.TOOL_USE,
+    ),
+    "gemini, an error": (
+        "gemini",
+        GEMINI % (GEMINI_CALL, '"UNEXPECTED_TOOL_CALL"'),
+        [GEMINI % (GEMINI_CALL, '"UNEXPECTED_TOOL_CALL"')],
+        ms.FinishReason.ERROR,
+    ),
+    "responses, an unknown status": (
+        "openai-responses",
+        OUTPUT % ('"steered"', ITEM),
+        ['{"type":"response.completed","response":%s}' % (OUTPUT % ('"steered"', ITEM))],
+        ms.FinishReason.TOOL_USE,
+    ),
+    "responses, a call of the server": (
+        "openai-responses",
+        OUTPUT % ('"completed"', SEARCH),
+        ['{"type":"response.completed","response":%s}' % (OUTPUT % ('"completed"', SEARCH))],
+        ms.FinishReason.STOP,
+    ),
+    "responses, cut": (
+        "openai-responses",
+        OUTPUT % ('"incomplete"', ITEM),
+        ['{"type":"response.incomplete","response":%s}' % (OUTPUT % ('"incomplete"', ITEM))],
+        ms.FinishReason.LENGTH,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", AGREEING)
+def test_the_finish_reason_agrees_with_the_content(name: str) -> None:
+    dialect, body, events, reason = AGREEING[name]
+    whole = DIALECTS[dialect].decode(body.encode(), provider_for(dialect, "openai"), lambda: "made")
+    machine = DIALECTS[dialect].machine(provider_for(dialect, "openai"), lambda: "made")
+    *_, done = [each for event in events for each in machine.feed("", event.encode())] + [*machine.end()]
+    assert isinstance(done, Done)
+    assert machine.response() == whole
+    assert done.finish_reason is whole.finish_reason is reason
+    assert reason is not ms.FinishReason.TOOL_USE or whole.tool_calls
+    announced = whole.raw_finish_reason in ("tool_calls", "tool_use", "FUNCTION_CALL")
+    contradicted = announced and reason is ms.FinishReason.STOP
+    assert any("announces tool calls" in warning for warning in whole.warnings) is contradicted
 
 
 def test_equal_ids_are_numbered_unless_they_are_kept() -> None:

@@ -38,7 +38,6 @@ def test_every_member_has_its_place() -> None:
         ("stop_sequence", FinishReason.STOP),
         ("max_tokens", FinishReason.LENGTH),
         ("model_context_window_exceeded", FinishReason.LENGTH),
-        ("tool_use", FinishReason.TOOL_USE),
         ("refusal", FinishReason.CONTENT_FILTER),
         ("pause_turn", FinishReason.UNKNOWN),
         ("compaction", FinishReason.UNKNOWN),

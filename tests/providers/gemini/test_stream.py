@@ -124,7 +124,8 @@ MAPPED = [(word, reason) for reason, words in SPOKEN.items() for word in sorted(
 
 @pytest.mark.parametrize(("word", "reason"), [*MAPPED, ("BRAND_NEW", FinishReason.UNKNOWN)])
 def test_each_finish_word_is_mapped_and_kept(word: str, reason: FinishReason) -> None:
-    done = stream(part_chunk({"text": "a"}, finish=word)).events[-1]
+    call = {"functionCall": {"name": "f", "args": {}}}
+    done = stream(part_chunk(call if word == "FUNCTION_CALL" else {"text": "a"}, finish=word)).events[-1]
     assert isinstance(done, Done)
     assert (done.finish_reason, done.raw_finish_reason) == (reason, word)
 
@@ -169,12 +170,13 @@ def test_enum_numbers_are_mapped(number: str, reason: FinishReason) -> None:
         ("MAX_TOKENS", FinishReason.LENGTH),
         ("SAFETY", FinishReason.CONTENT_FILTER),
         ("MALFORMED_FUNCTION_CALL", FinishReason.ERROR),
-        ("OTHER", FinishReason.UNKNOWN),
+        ("STOP", FinishReason.TOOL_USE),
+        ("OTHER", FinishReason.TOOL_USE),
+        ("BRAND_NEW", FinishReason.TOOL_USE),
     ],
 )
-def test_only_stop_becomes_tool_use(word: str, reason: FinishReason) -> None:
+def test_the_finish_reason_of_an_answer_with_calls(word: str, reason: FinishReason) -> None:
     call = {"functionCall": {"name": "f", "args": {}}}
-    assert stream(part_chunk(call, finish="STOP")).response.finish_reason is FinishReason.TOOL_USE
     assert stream(part_chunk(call, finish=word)).response.finish_reason is reason
 
 

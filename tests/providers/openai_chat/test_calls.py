@@ -137,7 +137,8 @@ def test_a_call_without_a_name_is_dropped_with_a_warning() -> None:
         ("length", FinishReason.LENGTH, False),
         ("content_filter", FinishReason.CONTENT_FILTER, False),
         ("error", FinishReason.ERROR, False),
-        (None, FinishReason.UNKNOWN, True),
+        (None, FinishReason.TOOL_USE, True),
+        ("tired", FinishReason.TOOL_USE, True),
     ],
 )
 def test_the_finish_reason_of_an_answer_with_calls(finish: str | None, reason: FinishReason, complete: bool) -> None:

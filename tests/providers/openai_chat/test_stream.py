@@ -138,8 +138,9 @@ def test_the_finish_table_holds_these_words_and_those_of_the_sdk() -> None:
     ("raw", "reason"), [(word, reason) for reason, words in SPOKEN.items() for word in sorted(words)]
 )
 def test_every_finish_reason(raw: str, reason: FinishReason) -> None:
+    call = {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}]}
     for spelling in (raw, raw.upper()):
-        outcome = deltas({"content": "a"}, finish=spelling)
+        outcome = deltas(call if reason is FinishReason.TOOL_USE else {"content": "a"}, finish=spelling)
         assert (outcome.done.finish_reason, outcome.done.raw_finish_reason) == (reason, spelling)
 
 

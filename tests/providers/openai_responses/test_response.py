@@ -172,7 +172,7 @@ def test_every_status_has_its_finish_reason(status: str, reason: FinishReason) -
 
 @pytest.mark.parametrize(("word", "reason"), [*INCOMPLETE_REASONS.items(), ("some_new_limit", FinishReason.LENGTH)])
 def test_every_incomplete_reason_has_a_finish_reason(word: str, reason: FinishReason) -> None:
-    response = decode(answer(MESSAGE, CALL, status="incomplete", incomplete_details={"reason": word}))
+    response = decode(answer(MESSAGE, status="incomplete", incomplete_details={"reason": word}))
     assert (response.finish_reason, response.raw_finish_reason) == (reason, "incomplete")
     assert response.provider_data["incomplete_details"] == {"reason": word}
 
