@@ -48,6 +48,7 @@ Words = tuple[str, str, str, str]
 
 FROM_MINIMAL: Words = ("MINIMAL", "LOW", "MEDIUM", "HIGH")
 FROM_LOW: Words = ("LOW", "LOW", "MEDIUM", "HIGH")
+TO_XHIGH: Words = ("LOW", "LOW", "MEDIUM", "XHIGH")
 
 LEVELS: dict[str, Words] = {
     "gemini-3-pro": ("LOW", "LOW", "HIGH", "HIGH"),
@@ -58,7 +59,10 @@ LEVELS: dict[str, Words] = {
     "gemini-3.6-flash": FROM_MINIMAL,
     "gemini-3.7-flash-lite": FROM_MINIMAL,
     "gemini-3.8-flash-lite": FROM_MINIMAL,
+    "gemini-4-hydrogen": TO_XHIGH,
+    "gemini-4-neon": TO_XHIGH,
     "gemini-flash-lite-latest": FROM_MINIMAL,
+    "gemma-4": ("MINIMAL", "MINIMAL", "HIGH", "HIGH"),
 }
 """Beginning of a model's name → its words for NONE, LOW, MED and HIGH. Thinking cannot be disabled for these models, so
 their word for NONE is the lowest that they have.

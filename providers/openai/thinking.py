@@ -25,6 +25,7 @@ class Efforts(NamedTuple):
 _TO_HIGH = Efforts("none", "low", "medium", "high")
 _TO_XHIGH = Efforts("none", "low", "medium", "xhigh")
 _TO_MAX = Efforts("none", "low", "medium", "max")
+_ALWAYS_THINKS_TO_MAX = Efforts("low", "low", "medium", "max")
 _ALWAYS_THINKS = Efforts("low", "low", "medium", "high")
 _ALWAYS_THINKS_TO_XHIGH = Efforts("low", "low", "medium", "xhigh")
 _PRO = Efforts("medium", "medium", "high", "xhigh")
@@ -58,13 +59,16 @@ EFFORTS: dict[str, Efforts] = {
     "gpt-5.5-pro": _PRO,
     "gpt-5.6": _TO_MAX,
     "gpt-6": _TO_MAX,
-    "gpt-6.1": _TO_MAX,
-    "gpt-6.2": _TO_MAX,
+    "gpt-6-astra": _ALWAYS_THINKS_TO_MAX,
+    "gpt-6.1": _ALWAYS_THINKS_TO_MAX,
+    "gpt-6.1-terra": _TO_MAX,
+    "gpt-6.2": _ALWAYS_THINKS_TO_MAX,
+    "gpt-daybreak": _TO_MAX,
 }
 """Model family → its effort words. A row applies to `family` and `family-…`; the longest matching family is used.
 
 Set a row here to add a model. Set `ThinkingConfig(effort=…)` to bypass the table for one request.
-Sources: OpenAI's reasoning guide, and the model and effort names in the types of its own client library.
+Sources: OpenAI's model pages and reasoning guide, and the names in the types of its own client library.
 """
 
 NO_EFFORT: frozenset[str] = frozenset({"o1-mini", "o1-preview", "gpt-5-chat"})

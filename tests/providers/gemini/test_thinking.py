@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from google.genai import types as google
 
 from manystream.providers.errors import InvalidRequestError
 from manystream.providers.gemini.thinking import BUDGETS, LEVELS, needs_signatures, thinking_config, version_of
@@ -53,7 +54,10 @@ WORDS = {
     "gemini-3.6-flash": ["MINIMAL", "LOW", "MEDIUM", "HIGH"],
     "gemini-3.7-flash-lite": ["MINIMAL", "LOW", "MEDIUM", "HIGH"],
     "gemini-3.8-flash-lite": ["MINIMAL", "LOW", "MEDIUM", "HIGH"],
+    "gemini-4-hydrogen": ["LOW", "LOW", "MEDIUM", "XHIGH"],
+    "gemini-4-neon": ["LOW", "LOW", "MEDIUM", "XHIGH"],
     "gemini-flash-lite-latest": ["MINIMAL", "LOW", "MEDIUM", "HIGH"],
+    "gemma-4": ["MINIMAL", "MINIMAL", "HIGH", "HIGH"],
 }
 UNKNOWN_WORDS = ["LOW", "LOW", "MEDIUM", "HIGH"]
 
@@ -68,7 +72,9 @@ UNKNOWN_WORDS = ["LOW", "LOW", "MEDIUM", "HIGH"]
         ("gemini-3.7-flash", UNKNOWN_WORDS),
         ("gemini-3.8-flash", UNKNOWN_WORDS),
         ("gemini-flash-latest", UNKNOWN_WORDS),
-        ("gemini-4-anything", UNKNOWN_WORDS),
+        ("gemini-4-argon", UNKNOWN_WORDS),
+        ("gemini-4-carbon", UNKNOWN_WORDS),
+        ("gemma-4-31b-it", WORDS["gemma-4"]),
         ("my-tuned-model", UNKNOWN_WORDS),
     ],
 )
@@ -79,6 +85,8 @@ def test_from_gemini_3_on_a_level_is_a_word(model: str, words: list[str]) -> Non
 def test_every_row_is_covered_above() -> None:
     assert WORDS.keys() == LEVELS.keys()
     assert {"gemini-2.5-pro", "gemini-2.5-flash", "gemini-2.5-flash-lite"} == BUDGETS.keys()
+    used = {word for words in LEVELS.values() for word in words}
+    assert used == {level.value for level in google.ThinkingLevel} - {"THINKING_LEVEL_UNSPECIFIED"}
 
 
 def test_level_none_is_the_lowest_level_with_a_warning() -> None:
@@ -198,11 +206,9 @@ def test_an_effort_is_the_providers_own_word() -> None:
 
 
 def test_the_official_client_takes_every_config() -> None:
-    from google.genai import types
-
     for model in (*LEVELS, *BUDGETS, "gemini-3.8-flash"):
         for level in (LOW, MED, HIGH):
-            types.ThinkingConfig.model_validate(config(model, level))
+            google.ThinkingConfig.model_validate(config(model, level))
 
 
 @pytest.mark.parametrize(
