@@ -26,6 +26,7 @@ ReasoningReturn: TypeAlias = Literal[
     "none", "as_received", "reasoning_content", "reasoning", "reasoning_details", "thinking_parts"
 ]
 ToolNameForm: TypeAlias = Literal["any", "word_64", "word_128", "gemini"]
+CacheMarkMember: TypeAlias = Literal["", "cache_control", "prompt_cache_breakpoint"]
 ToolCallIdForm: TypeAlias = Literal["any", "at_most_40", "nine_alphanumerics"]
 
 
@@ -75,7 +76,9 @@ class Quirks:
     metadata: whether the member of this name is accepted.
     tool_strict: whether a tool's `strict` is accepted.
     structured_output: `json_schema`, or `json_object` for servers that guarantee only some JSON object.
-    cache_control: whether Anthropic's cache marks are accepted on content parts.
+    cache_mark: the member for a cache mark of a content part; empty if the server takes none. `cache_control` is
+        Anthropic's, which gateways take on tools as well. `prompt_cache_breakpoint` is OpenAI's; it is sent to models
+        that accept it only.
     file_parts: whether documents and sound may be sent as content parts.
     file_urls: whether they may be sent by URL.
     video_parts: whether films may be sent as content parts.
@@ -110,7 +113,7 @@ class Quirks:
     metadata: bool = True
     tool_strict: bool = True
     structured_output: Literal["json_schema", "json_object"] = "json_schema"
-    cache_control: bool = False
+    cache_mark: CacheMarkMember = ""
     file_parts: bool = True
     file_urls: bool = False
     video_parts: bool = False

@@ -11,6 +11,7 @@ from typing import get_args
 
 from .dialect import Dialect
 from .profile import (
+    CacheMarkMember,
     MaxTokensMember,
     Profile,
     Quirks,
@@ -57,7 +58,7 @@ QUIRKS = Checker(
         "metadata": flag(),
         "tool_strict": flag(),
         "structured_output": word("json_schema", "json_object"),
-        "cache_control": flag(),
+        "cache_mark": word(*get_args(CacheMarkMember)),
         "file_parts": flag(),
         "file_urls": flag(),
         "video_parts": flag(),

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from itertools import chain
 from urllib.parse import urlsplit
 
-from .profile import Profile, Quirks, ReasoningReturn, ThinkingMember
+from .profile import CacheMarkMember, Profile, Quirks, ReasoningReturn, ThinkingMember
 
 _STRICT = Quirks(strict_end=True)
 _STRICT_OPENAI = Quirks(strict_end=True, tool_name="word_64")
@@ -25,7 +25,7 @@ def _compatible(
     *,
     efforts: tuple[str, str, str, str] = _NO_THINKING,
     reasoning_required: bool = False,
-    cache_control: bool = False,
+    cache_mark: CacheMarkMember = "",
     metadata: bool = False,
     parallel_tool_calls: bool = True,
     seed: bool = True,
@@ -43,7 +43,7 @@ def _compatible(
         efforts=efforts,
         reasoning_return=reasoning_return,
         reasoning_required=reasoning_required,
-        cache_control=cache_control,
+        cache_mark=cache_mark,
         metadata=metadata,
         parallel_tool_calls=parallel_tool_calls,
         seed_member="seed" if seed else "",
@@ -77,7 +77,13 @@ def _chat(
 
 
 _AZURE_HOSTS = ("*.openai.azure.com", "*.cognitiveservices.azure.com", "*.services.ai.azure.com")
-_AZURE = Quirks(auth_header="api-key", tool_name="word_64", tool_call_id="at_most_40", reasoning_refuses_sampling=True)
+_AZURE = Quirks(
+    auth_header="api-key",
+    tool_name="word_64",
+    tool_call_id="at_most_40",
+    reasoning_refuses_sampling=True,
+    cache_mark="prompt_cache_breakpoint",
+)
 
 OPENAI_ROWS: tuple[Profile, ...] = (
     _chat(
@@ -88,7 +94,12 @@ OPENAI_ROWS: tuple[Profile, ...] = (
         prefixes=_OPENAI_PREFIXES,
         addresses=("*.api.openai.com",),
         # OpenAI refuses ids of more than 40 characters, which other providers' histories may hold.
-        quirks=replace(_STRICT_OPENAI, tool_call_id="at_most_40", reasoning_refuses_sampling=True),
+        quirks=replace(
+            _STRICT_OPENAI,
+            tool_call_id="at_most_40",
+            reasoning_refuses_sampling=True,
+            cache_mark="prompt_cache_breakpoint",
+        ),
     ),
     Profile(
         name="openai-compatible",
@@ -99,7 +110,9 @@ OPENAI_ROWS: tuple[Profile, ...] = (
         prefixes=_OPENAI_PREFIXES,
         needs_key=False,
         generic=True,
-        quirks=Quirks(max_tokens_member="by_model", reasoning_return="as_received", cache_control=False),
+        quirks=Quirks(
+            max_tokens_member="by_model", reasoning_return="as_received", cache_mark="prompt_cache_breakpoint"
+        ),
     ),
     # A deployment's own URL needs an API version; the newer `/openai/v1` does not. The narrower address comes first.
     _chat(
@@ -206,7 +219,7 @@ HOSTED_ROWS: tuple[Profile, ...] = (
             max_tokens_member="max_tokens",
             thinking="reasoning",
             reasoning_return="reasoning_details",
-            cache_control=True,
+            cache_mark="cache_control",
             file_urls=True,
             video_parts=True,
         ),
@@ -258,7 +271,7 @@ HOSTED_ROWS: tuple[Profile, ...] = (
         aliases=("dashscope", "qwen"),
         prefixes=("qwen", "qwq-", "qvq-"),
         addresses=("dashscope*.aliyuncs.com",),
-        quirks=_compatible("enable_thinking", "reasoning_content", cache_control=True, video_parts=True),
+        quirks=_compatible("enable_thinking", "reasoning_content", cache_mark="cache_control", video_parts=True),
     ),
     _chat("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN", "HUGGINGFACE_API_KEY", aliases=("hf",)),
     _chat("sambanova", "https://api.sambanova.ai/v1", "SAMBANOVA_API_KEY", quirks=_compatible(seed=False)),
@@ -314,7 +327,7 @@ GATEWAY_ROWS: tuple[Profile, ...] = (
     _chat("cloudflare", "", "CLOUDFLARE_API_TOKEN", "CLOUDFLARE_API_KEY", aliases=("workers-ai",),
           addresses=("api.cloudflare.com/client/v4/accounts/*", "gateway.ai.cloudflare.com")),
     _chat("vercel-gateway", "https://ai-gateway.vercel.sh/v1", "AI_GATEWAY_API_KEY", aliases=("vercel",),
-          quirks=_compatible("reasoning", "reasoning_details", cache_control=True)),
+          quirks=_compatible("reasoning", "reasoning_details", cache_mark="cache_control")),
     _chat("heroku", "https://us.inference.heroku.com/v1", "HEROKU_INFERENCE_KEY", "INFERENCE_KEY",
           addresses=("*.inference.heroku.com",), quirks=_compatible("none", "none", seed=False)),
     _chat("bedrock-mantle", "", "AWS_BEARER_TOKEN_BEDROCK",
@@ -361,7 +374,7 @@ LOCAL_ROWS: tuple[Profile, ...] = (
     _chat("llama-cpp", "http://localhost:8080/v1", "LLAMA_API_KEY", needs_key=False, aliases=("llama.cpp",),
           quirks=_compatible("chat_template_kwargs", "reasoning_content")),
     _chat("litellm", "http://localhost:4000/v1", "LITELLM_API_KEY", needs_key=False,
-          quirks=Quirks(max_tokens_member="by_model", reasoning_return="as_received", cache_control=True)),
+          quirks=Quirks(max_tokens_member="by_model", reasoning_return="as_received", cache_mark="cache_control")),
 )  # fmt: skip
 """Servers that users run themselves. A row is selected by name, or by the port if few other servers use that port."""
 

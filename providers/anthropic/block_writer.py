@@ -10,6 +10,7 @@ import base64
 import re
 from hashlib import sha256
 
+from ..cache_marks import CACHE_CONTROL, written_mark
 from ..errors import InvalidRequestError
 from ..json_values import JSON, JSONObject, MalformedJSONError, string
 from ..messages import (
@@ -79,10 +80,7 @@ def wire_call_id(call_id: str) -> str:
 def marked(block: dict[str, JSON], cache_control: CacheControl | None) -> JSONObject:
     """Add a cache mark to a block, if there is one. Returns the block."""
     if cache_control is not None:
-        mark: dict[str, JSON] = {"type": "ephemeral"}
-        if cache_control.ttl is not None:
-            mark["ttl"] = cache_control.ttl
-        block["cache_control"] = mark
+        block[CACHE_CONTROL] = written_mark(cache_control, CACHE_CONTROL)
     return block
 
 

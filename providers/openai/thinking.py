@@ -1,8 +1,7 @@
-"""Maps thinking levels to `reasoning.effort`, per OpenAI model.
+"""What OpenAI's models accept, by their names: effort words for thinking levels, sampling options, cache marks.
 
-Knows model names and the effort words that they accept. Must not know where a dialect writes the word. Both OpenAI
-dialects use this table. It ages with every new model, so a row may be added or replaced at run time, and a request may
-set an effort itself.
+Both OpenAI dialects use these tables. They age with every new model, so a row may be added or replaced at run time, and
+a request may set an effort itself.
 """
 
 from __future__ import annotations
@@ -91,6 +90,10 @@ DEFAULT_IS_NONE: frozenset[str] = frozenset({"gpt-5.1", "gpt-5.2", "gpt-5.4"})
 with a suffix of its own (`gpt-5.1-codex`, `gpt-5.4-pro`) is another family.
 """
 
+BREAKPOINTS_FROM = (5, 6)
+"""The first version of GPT that accepts explicit cache marks."""
+
+_VERSION = re.compile(r"gpt-(\d+)(?:\.(\d+))?(?:$|-)")
 _LATER_GPT = re.compile(r"gpt-(?:[5-9]|[1-9]\d)(?:\.\d+)?(?:$|-)")
 _DATE = re.compile(r"-\d{4}-\d{2}-\d{2}$")
 _SIZES = ("-mini", "-nano")
@@ -143,6 +146,12 @@ def takes_sampling(model: str, effort: str | None) -> bool:
     for size in _SIZES:
         name = name.removesuffix(size)
     return name in DEFAULT_IS_NONE
+
+
+def takes_breakpoints(model: str) -> bool:
+    """Return whether a model accepts explicit cache marks. Older ones cache by themselves and refuse the mark."""
+    version = _VERSION.match(family_name(model))
+    return version is not None and (int(version[1]), int(version[2] or 0)) >= BREAKPOINTS_FROM
 
 
 def _efforts(name: str) -> Efforts | None:

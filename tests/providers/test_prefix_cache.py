@@ -26,6 +26,7 @@ PROVIDERS: dict[str, tuple[ms.Provider, str]] = {
     "responses": (ms.OpenAIResponses(), "gpt-5.6"),
     "responses, older": (ms.OpenAIResponses(), "gpt-5.1"),
     "chat": (ms.OpenAIChat(), "gpt-4.1"),
+    "chat, newer": (ms.OpenAIChat(), "gpt-5.6"),
     "mistral": (ms.OpenAIChat(name="mistral"), "mistral-large"),
     "openrouter": (ms.OpenAIChat(name="openrouter"), "anthropic/claude-sonnet-4.5"),
     "deepseek": (ms.OpenAIChat(name="deepseek"), "deepseek-reasoner"),

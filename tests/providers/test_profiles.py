@@ -41,7 +41,7 @@ DIALECTS_OWN_WAY: dict[str, object] = {
     "metadata": True,
     "tool_strict": True,
     "structured_output": "json_schema",
-    "cache_control": False,
+    "cache_mark": "",
     "file_parts": True,
     "file_urls": False,
     "video_parts": False,

@@ -9,11 +9,13 @@ import base64
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from ...cache_marks import BREAKPOINT, written_mark
 from ...errors import InvalidRequestError
 from ...json_values import JSON, JSONObject
 from ...messages import Block, CacheControl, File, Image, Text
 from ...omission_warnings import given_left_out
-from ...profile import Quirks
+from ...profile import CacheMarkMember, Quirks
+from ..thinking import takes_breakpoints
 from .images import data_url
 
 AUDIO_FORMATS: dict[str, str] = {
@@ -38,9 +40,11 @@ PlacedBlock: TypeAlias = tuple[str, Text | Image | File]
 """A block after its place in the request, such as `messages[0].content[1]`, which errors and warnings name."""
 
 
-def cache_mark(mark: CacheControl) -> JSONObject:
-    """Return Anthropic's cache mark, which gateways pass on."""
-    return {"type": "ephemeral", "ttl": mark.ttl} if mark.ttl else {"type": "ephemeral"}
+def cache_mark_member(quirks: Quirks, model: str) -> CacheMarkMember:
+    """Return the member for a cache mark of a content part; empty if this model takes none."""
+    if quirks.cache_mark == BREAKPOINT and not takes_breakpoints(model):
+        return ""
+    return quirks.cache_mark
 
 
 def plain_text(blocks: Sequence[Block]) -> str | None:
@@ -56,11 +60,13 @@ class BlockWriter:
 
     quirks: how the server departs from the dialect.
     warnings: gets a warning for each thing that cannot be sent.
+    model: the model that the messages are for; empty if it is not known.
     """
 
-    __slots__ = ("_quirks", "_warnings")
+    __slots__ = ("_model", "_quirks", "_warnings")
 
-    def __init__(self, quirks: Quirks, warnings: list[str]) -> None:
+    def __init__(self, quirks: Quirks, warnings: list[str], model: str = "") -> None:
+        self._model = model
         self._quirks = quirks
         self._warnings = warnings
 
@@ -77,7 +83,7 @@ class BlockWriter:
         if len(blocks) == 1 and blocks[0].cache_control is None:
             return blocks[0].text
         marks = [block.cache_control for block in blocks if block.cache_control is not None]
-        if marks and self._quirks.cache_control:
+        if marks and cache_mark_member(self._quirks, self._model):
             return [self.part(block, where) for block in blocks]
         for mark in marks:
             self._mark({}, mark, where)
@@ -98,8 +104,9 @@ class BlockWriter:
     def _mark(self, part: JSONObject, mark: CacheControl | None, where: str) -> JSONObject:
         """Add a cache mark to a part, or a warning if the server does not accept it. Returns the part."""
         if mark is not None:
-            if self._quirks.cache_control:
-                part["cache_control"] = cache_mark(mark)
+            member = cache_mark_member(self._quirks, self._model)
+            if member:
+                part[member] = written_mark(mark, member)
             else:
                 self._warnings.append(f"{where}: cache_control not sent; the server caches by itself, or not at all")
         return part

@@ -89,11 +89,17 @@ NOTHING_LEFT = WriterState(())
 
 
 class MessageWriter:
-    """Writes the messages of one request, or of a segment of it."""
+    """Writes the messages of one request, or of a segment of it.
 
-    __slots__ = ("_answers", "_messages", "_provider", "_quirks", "_waiting", "_warnings")
+    provider: the provider that they are for.
+    warnings: gets a warning for each thing that cannot be sent.
+    model: the model that they are for; empty if it is not known.
+    """
 
-    def __init__(self, provider: Provider, warnings: list[str]) -> None:
+    __slots__ = ("_answers", "_messages", "_model", "_provider", "_quirks", "_waiting", "_warnings")
+
+    def __init__(self, provider: Provider, warnings: list[str], model: str = "") -> None:
+        self._model = model
         self._provider = provider
         self._quirks = provider.profile.quirks
         self._warnings = warnings
@@ -104,7 +110,7 @@ class MessageWriter:
     @property
     def _parts(self) -> BlockWriter:
         """Writes content that is not one plain text, which few messages have."""
-        return BlockWriter(self._quirks, self._warnings)
+        return BlockWriter(self._quirks, self._warnings, self._model)
 
     def write(self, messages: Sequence[Message], first: int, state: WriterState | None) -> Segment[WriterState] | None:
         """Return the wire messages, or None if they cannot be written apart from earlier ones (`prefix_cache.Write`).

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from ...cache_marks import CACHE_CONTROL, written_mark
 from ...checks import validate_options
 from ...dialect import NOTHING_UNASKED, WireRequest
 from ...errors import InvalidRequestError
@@ -30,7 +31,7 @@ from ...tool_names import check_tool_names
 from ...wire_head import path_with_query, request_headers
 from ..schema import strict_schema
 from ..thinking import is_reasoning_model, takes_sampling
-from .block_writer import BlockWriter, cache_mark, plain_text
+from .block_writer import BlockWriter, cache_mark_member, plain_text
 from .message_writer import MessageWriter, WriterState
 from .thinking import thinking_members
 
@@ -81,7 +82,7 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     if request.response_schema is not None:
         system = request.system_blocks
         format_member = _response_format(schema_of(request.response_schema), quirks, system, warnings)
-    body: JSONObject = {"model": model, "messages": _messages(request, system, provider, warnings)}
+    body: JSONObject = {"model": model, "messages": _messages(request, system, model, provider, warnings)}
     if request.tools or request.parallel_tool_calls is not None:
         _add_tools(body, request, quirks, warnings)
     if request.thinking is not None:
@@ -123,30 +124,30 @@ def asks_for_probabilities(extra: Mapping[str, JSON]) -> bool:
     )
 
 
-def _messages(request: Request, system: str | list[Text], provider: Provider, warnings: list[str]) -> JSON:
+def _messages(request: Request, system: str | list[Text], model: str, provider: Provider, warnings: list[str]) -> JSON:
     """Return system prompt and conversation. Raises `InvalidRequestError` if there is nothing to send."""
     profile = provider.profile
-    lead = _system_messages(system, profile.quirks, warnings) if system else []
+    lead = _system_messages(system, model, profile.quirks, warnings) if system else []
 
     def write(messages: Sequence[Message], first: int, state: WriterState | None) -> Segment[WriterState] | None:
         warned: list[str] = []
-        return MessageWriter(provider, warned).write(messages, first, state)
+        return MessageWriter(provider, warned, model).write(messages, first, state)
 
     cache = prefix_cache_of(request)
-    key = None if cache is None else (NAME, profile, provider.maker)
+    key = None if cache is None else (NAME, profile, provider.maker, cache_mark_member(profile.quirks, model))
     messages = write_messages(request.messages, cache, key, write, warnings, lead)
     if not messages:
         raise InvalidRequestError("messages", "contain nothing that can be sent: no text, no call, no file")
     return messages
 
 
-def _system_messages(system: str | list[Text], quirks: Quirks, warnings: list[str]) -> list[JSONObject]:
+def _system_messages(system: str | list[Text], model: str, quirks: Quirks, warnings: list[str]) -> list[JSONObject]:
     """Return one message with all system text: a string, or parts if there are cache marks."""
     if isinstance(system, str):
         return [{"role": quirks.system_role, "content": system}]
     content: JSON = plain_text(system)
     if content is None:
-        content = BlockWriter(quirks, warnings).text_content(system, "system", separator="\n\n")
+        content = BlockWriter(quirks, warnings, model).text_content(system, "system", separator="\n\n")
     return [{"role": quirks.system_role, "content": content}]
 
 
@@ -179,8 +180,8 @@ def _tool(tool: Tool, position: int, quirks: Quirks, warnings: list[str]) -> JSO
         function["strict"] = False
     wire: JSONObject = {"type": "function", "function": function}
     if tool.cache_control is not None:
-        if quirks.cache_control:
-            wire["cache_control"] = cache_mark(tool.cache_control)
+        if quirks.cache_mark == CACHE_CONTROL:
+            wire[CACHE_CONTROL] = written_mark(tool.cache_control, CACHE_CONTROL)
         else:
             warnings.append(f"tools[{position}].cache_control: not sent; the server caches by itself, or not at all")
     return wire

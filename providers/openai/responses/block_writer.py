@@ -6,12 +6,11 @@ Knows the wire form of the parts of a user's message and of a tool's output. Mus
 from __future__ import annotations
 
 import base64
-import re
 
+from ...cache_marks import BREAKPOINT, written_mark
 from ...json_values import JSON, JSONObject
 from ...messages import CacheControl, File, Image, Text
 from ...omission_warnings import given_left_out
-from ..thinking import family_name
 
 EXTENSIONS: dict[str, str] = {
     "application/json": "json",
@@ -23,21 +22,8 @@ EXTENSIONS: dict[str, str] = {
 }
 """Media type → the extension of a file without a name. The API derives a file's type from its name."""
 
-BREAKPOINT_TTL: dict[str, str] = {"5m": "30m", "1h": "12h"}
-"""Value of `CacheControl.ttl` → OpenAI's shortest lifetime that is not shorter."""
-
-_VERSION = re.compile(r"gpt-(\d+)(?:\.(\d+))?(?:$|-)")
-_BREAKPOINTS_FROM = (5, 6)
-
-
 MARKS_LEFT_OUT = "cache_control: not sent where Responses has no place for it; it caches by itself"
 """The warning for a cache mark that was left out."""
-
-
-def takes_breakpoints(model: str) -> bool:
-    """Return whether a model accepts explicit cache marks. Older ones cache by themselves and refuse the mark."""
-    version = _VERSION.match(family_name(model))
-    return version is not None and (int(version[1]), int(version[2] or 0)) >= _BREAKPOINTS_FROM
 
 
 class BlockWriter:
@@ -88,10 +74,7 @@ class BlockWriter:
         if cache_control is not None and not self.breakpoints:
             self.marks_left_out = True
         elif cache_control is not None:
-            mark: JSONObject = {"mode": "explicit"}
-            if cache_control.ttl is not None:
-                mark["ttl"] = BREAKPOINT_TTL[cache_control.ttl]
-            part["prompt_cache_breakpoint"] = mark
+            part[BREAKPOINT] = written_mark(cache_control, BREAKPOINT)
         return part
 
 

@@ -31,8 +31,8 @@ from ...structured import schema_of
 from ...tool_names import check_tool_names
 from ...wire_head import path_with_query, request_headers
 from ..schema import is_strict, strict_schema
-from ..thinking import effort_for, is_reasoning_model, may_reason, takes_sampling
-from .block_writer import MARKS_LEFT_OUT, BlockWriter, takes_breakpoints
+from ..thinking import effort_for, is_reasoning_model, may_reason, takes_breakpoints, takes_sampling
+from .block_writer import MARKS_LEFT_OUT, BlockWriter
 from .message_writer import MessageWriter, WriterState
 
 NAME = "openai-responses"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import Literal, cast
 
 import pytest
 
 from manystream.providers.errors import InvalidRequestError
 from manystream.providers.json_values import JSONObject
-from manystream.providers.messages import CacheControl, Message, Text
+from manystream.providers.messages import CacheControl, File, Image, Message, Role, Text, ToolCall, ToolResult
 from manystream.providers.openai.chat import DIALECT
 from manystream.providers.provider import OpenAIChat
 from manystream.providers.request import Request, ThinkingLevel, Tool
@@ -322,6 +323,48 @@ def test_cache_marks_are_sent_to_servers_that_accept_them() -> None:
     assert body["tools"][0]["cache_control"] == {"type": "ephemeral", "ttl": "1h"}  # type: ignore[index]
     assert "cache_control" not in json.dumps(encode(request))
     assert len([warning for warning in warnings(request) if "cache_control" in warning]) == 3
+
+
+@pytest.mark.parametrize(
+    ("ttl", "mark"),
+    [(None, {"mode": "explicit"}), ("5m", {"mode": "explicit", "ttl": "30m"}),
+     ("1h", {"mode": "explicit", "ttl": "12h"})],
+)  # fmt: skip
+@pytest.mark.parametrize("provider", [OPENAI, SERVER, known("azure"), known("azure-deployment")])
+def test_openais_cache_marks_are_sent_to_models_that_accept_them(
+    provider: OpenAIChat, ttl: Literal["5m", "1h"] | None, mark: JSONObject
+) -> None:
+    control = CacheControl(ttl)
+    picture = Image(data=b"x", media_type="image/png", cache_control=control)
+    conversation = [
+        Message.user([Text("long", cache_control=control), Text("short"), picture]),
+        Message.user(File(data=b"x", media_type="application/pdf", cache_control=control)),
+        Message.user(File(data=b"x", media_type="audio/wav", cache_control=control)),
+        Message.assistant([Text("I look.", cache_control=control), ToolCall("c", "f", "{}")]),
+        Message(Role.TOOL, ToolResult("c", "done", cache_control=control)),
+    ]
+    system = [Text("rules", cache_control=control), Text("now")]
+
+    def content(model: str) -> list[list[JSONObject]]:
+        body = encode(Request(model, conversation, system=system), provider)
+        messages = cast("list[dict[str, list[JSONObject]]]", body["messages"])
+        return [message["content"] for message in messages]
+
+    for model in ("gpt-5.6", "gpt-5.6-sol", "gpt-6", "openai/gpt-6.2-astra"):
+        marks = [[part.get("prompt_cache_breakpoint") for part in parts] for parts in content(model)]
+        assert marks == [[mark, None], [mark, None, mark], [mark], [mark], [mark], [mark]]
+    for model in ("gpt-5.5", "gpt-5", "gpt-4o", "o3", "llama-5.6"):
+        request = Request(model, conversation, system=system)
+        assert "prompt_cache_breakpoint" not in json.dumps(encode(request, provider))
+        assert len([warning for warning in warnings(request, provider) if "cache_control" in warning]) == 7
+
+
+def test_openais_tools_have_no_cache_mark() -> None:
+    request = Request("gpt-5.6", HELLO, tools=[Tool("f", cache_control=CacheControl())])
+    assert encode(request, OPENAI)["tools"] == [
+        {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
+    ]
+    assert [warning.partition(":")[0] for warning in warnings(request)] == ["tools[0].cache_control"]
 
 
 def test_nothing_to_send_is_an_error() -> None:

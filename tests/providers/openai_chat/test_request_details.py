@@ -334,7 +334,7 @@ def test_a_mark_of_a_result_is_on_its_last_text() -> None:
 
 def test_marked_texts_of_an_assistant_are_parts() -> None:
     message = Message.assistant([Text("a", cache_control=CacheControl()), Text("b")])
-    provider = quirky(cache_control=True)
+    provider = quirky(cache_mark="cache_control")
     assert encode(Request("m", [*HELLO, message]), provider)["messages"][1] == {  # type: ignore[index]
         "role": "assistant",
         "content": [
