@@ -36,7 +36,7 @@ from .stop import MakeStop, Stop
 from .token_estimate import estimate_input_tokens
 from .traffic.coverage import EVERY_CALL, Entry, find_entries
 from .traffic.declared import DeclaredLimit
-from .traffic.leased import LeasedRateLimit
+from .traffic.leases import LeasedRateLimit
 from .traffic.options import Traffic
 from .traffic.route_options import Route
 from .traffic.scope import Scope

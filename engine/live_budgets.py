@@ -25,7 +25,7 @@ from .runtime import Due, Runtime, TrafficWatch
 from .token_estimate import estimate_input_tokens, largest_input_tokens
 from .traffic.amounts import Amounts, Budget
 from .traffic.budget import Account, BudgetRefusal, Budgets, Claim, Holding
-from .traffic.leased_budget import LeasedBudget
+from .traffic.leased_amounts import LeasedBudget
 from .traffic.options import Traffic
 from .traffic.price import Price, ask_price
 from .traffic.statistics import BudgetStatistics

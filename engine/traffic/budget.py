@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from ...providers.errors import InvalidRequestError
 from .amounts import MEMBERS, NOTHING, Amounts, Budget, limits_of
-from .leased_budget import UNITS_PER_USD, AmountLease, LeasedBudget
+from .leased_amounts import UNITS_PER_USD, AmountLease, LeasedBudget
 from .queue import FairQueue
 from .statistics import BudgetStatistics
 from .ticket import Ticket, TicketState

@@ -13,7 +13,7 @@ import math
 from collections.abc import Hashable
 
 from .charge import Cost
-from .leased import LeasedRateLimit, RateLease
+from .leases import LeasedRateLimit, RateLease
 from .rate_limit import RateLimit
 from .reported import ReportedBucket, declared_buckets
 

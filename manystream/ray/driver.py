@@ -19,17 +19,16 @@ from ..batch.intake import Intake
 from ..batch.journal import INVALID_LINE
 from ..batch.line_file import encoded
 from ..engine.traffic.coverage import EVERY_CALL
+from ..engine.traffic.leased_amounts import Gift
+from ..engine.traffic.leases import Keeper, Lease, keepers_of
 from ..engine.traffic.rate_limit import RateLimit
 from ..providers.json_values import JSONObject, loads_object, mapping, string
-from .amounts import Gift
 from .cluster import Cluster, ClusterError, Died, Replied, Unreachable
 from .exchange import Answer, DriverExchange, Row
-from .leases import Keeper, Lease
 from .ledger import Ledger
 from .shared_budget import SharedBudget
 from .watch import READY_SECONDS, Watch
 from .worker import WorkerReply
-from .worker_rates import keepers_of
 
 COLLECT_SECONDS = 0.1
 """The driver waits for replies as long as this before it looks after the other tasks."""

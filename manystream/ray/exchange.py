@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ..batch.lines import LineId
+from ..engine.traffic.leased_amounts import Gift
+from ..engine.traffic.leases import Lease
 from ..providers.errors import ManystreamError
-from .amounts import Gift
-from .leases import Lease
 
 ORPHANED_SECONDS = 2.5
 """An engine starts nothing after so many seconds without a call."""

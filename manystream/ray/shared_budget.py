@@ -14,8 +14,7 @@ from pathlib import Path
 from ..batch import BatchBudget
 from ..batch.lines import LineId
 from ..batch.unrecorded import UnrecordedFile
-from ..engine.traffic.leased_budget import UNITS_PER_USD, units
-from .amounts import AmountKeeper, AmountReport, Gift
+from ..engine.traffic.leased_amounts import UNITS_PER_USD, AmountKeeper, AmountReport, Gift, units
 
 
 class SharedBudget:

@@ -20,13 +20,12 @@ import trio
 from ..engine.core import Engine
 from ..engine.engine_thread import EngineThread
 from ..engine.options import EngineOptions
+from ..engine.traffic.leases import RENEW_SECONDS, EngineRates, Lease, LeaseRequest, keepers_of
 from ..engine.traffic.options import Traffic
 from ..engine.traffic.rate_limit import RateLimit
 from ..portal import open_thread
 from ..providers.errors import InvalidRequestError
 from ..providers.provider import Provider
-from .leases import RENEW_SECONDS, Lease, LeaseRequest
-from .worker_rates import WorkerRates, keepers_of
 
 logger: logging.Logger = logging.getLogger("manystream.ray")
 
@@ -79,7 +78,7 @@ class Renewal:
 
     def __init__(
         self,
-        rates: WorkerRates,
+        rates: EngineRates,
         link: RateLink,
         in_engine: Callable[[Callable[[], None]], None],
         clock: Callable[[], float] = time.monotonic,
@@ -114,7 +113,7 @@ class Renewal:
         self._ended.set()
 
     def _receive(self, leases: tuple[Lease, ...]) -> None:
-        engine_now = self._engine_clock()  # before the other clock: see `WorkerRates.receive`
+        engine_now = self._engine_clock()  # before the other clock: see `EngineRates.receive`
         self._rates.receive(leases, float("inf"), self._clock(), engine_now)
 
 
@@ -132,7 +131,7 @@ def open_sharing_thread(
         with open_thread(providers, **options) as opened:
             yield opened
         return
-    rates = WorkerRates(shared.limits, 0.0)
+    rates = EngineRates(shared.limits, 0.0)
     traffic = options.get("traffic") or Traffic()
     twice = sorted(traffic.rates.keys() & shared.limits.keys())
     if twice:

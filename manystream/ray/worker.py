@@ -26,7 +26,8 @@ from ..batch.prices import price_list
 from ..cost import CostExtraError, check_installed, price
 from ..engine import open_engine
 from ..engine.traffic.coverage import EVERY_CALL
-from ..engine.traffic.leased_budget import LeasedBudget
+from ..engine.traffic.leased_amounts import AmountHolder, AmountReport, Gift, LeasedBudget
+from ..engine.traffic.leases import EngineRates, Lease, LeaseRequest
 from ..engine.traffic.options import Traffic
 from ..engine.traffic.rate_limit import RateLimit
 from ..engine.traffic.route_options import Route
@@ -34,10 +35,7 @@ from ..providers.errors import InvalidRequestError
 from ..providers.json_values import JSONObject
 from ..providers.options import Retry
 from ..providers.provider import Provider
-from .amounts import AmountHolder, AmountReport, Gift
 from .exchange import ActorExchange, Answer, Offer, Reply, Row
-from .leases import Lease, LeaseRequest
-from .worker_rates import WorkerRates
 
 FIRST_ANSWER_SECONDS = 1.0
 """An exchange waits for a first answer as long as this."""
@@ -137,7 +135,7 @@ class Worker:
         self._failure = ""
         self._final = False
         self._token: trio.lowlevel.TrioToken | None = None
-        self._rates: WorkerRates | None = None
+        self._rates: EngineRates | None = None
         self._batch: Batch | None = None
         self._holder: AmountHolder | None = None
         self._amounts: AmountReport | None = None
@@ -193,7 +191,7 @@ class Worker:
 
     def _go_on(self, leases: tuple[Lease, ...], gift: Gift | None) -> None:
         """An exchange has come: use new leases and gifts, and start calls for some time more."""
-        engine_now = trio.current_time()  # before the worker's clock: see `WorkerRates.receive`
+        engine_now = trio.current_time()  # before the worker's clock: see `EngineRates.receive`
         if self._rates is not None:
             self._rates.receive(leases, self._exchange.open_until, self._clock(), engine_now)
         if self._holder is not None:
@@ -235,7 +233,7 @@ class Worker:
         options = self._options
         retry = Retry(max_attempts=options.attempts, cap=60.0)
         limit = options.limit or RateLimit(concurrent=options.concurrency)
-        rates = WorkerRates({EVERY_CALL: limit}, trio.current_time())
+        rates = EngineRates({EVERY_CALL: limit}, trio.current_time())
         traffic = Traffic(rates=rates.declared, routes=options.routes, adaptive=options.adaptive)
         if options.budgeted:
             traffic = replace(traffic, budgets=(self._open_budget(),), price=price)

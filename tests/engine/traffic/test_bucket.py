@@ -8,7 +8,7 @@ import pytest
 
 from manystream.engine.traffic.bucket import Bucket
 from manystream.engine.traffic.learned import LearnedBucket, first_rate
-from manystream.engine.traffic.leased import LeasedBucket, RateLease
+from manystream.engine.traffic.leases import LeasedBucket, RateLease
 from manystream.engine.traffic.rate_limit import RateLimit
 from manystream.engine.traffic.reported import ReportedBucket, declared_buckets, reported_bucket
 from manystream.providers.quota_report import ReportedLimit, Unit

@@ -11,7 +11,7 @@ import pytest
 import manystream as ms
 from manystream.engine.traffic.amounts import Amounts, Budget, amount_of, limits_of
 from manystream.engine.traffic.budget import BudgetRefusal, Budgets, Claim, Holding
-from manystream.engine.traffic.leased_budget import AmountLease, LeasedBudget, units
+from manystream.engine.traffic.leased_amounts import AmountLease, LeasedBudget, units
 from manystream.engine.traffic.price import ask_price
 from manystream.engine.traffic.statistics import BudgetStatistics
 from manystream.engine.traffic.ticket import Ticket, TicketState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from manystream.engine.traffic.amounts import Amounts
 from manystream.engine.traffic.budget import BudgetRefusal, Budgets, Claim, Holding
-from manystream.engine.traffic.leased_budget import UNITS_PER_USD, AmountLease, LeasedBudget
+from manystream.engine.traffic.leased_amounts import UNITS_PER_USD, AmountLease, LeasedBudget
 from manystream.engine.traffic.ticket import Ticket
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from manystream.engine.traffic.charge import Cost
 from manystream.engine.traffic.declared import DeclaredLimit
-from manystream.engine.traffic.leased import LeasedBucket, LeasedRateLimit, RateLease
+from manystream.engine.traffic.leases import LeasedBucket, LeasedRateLimit, RateLease
 from manystream.engine.traffic.rate_limit import RateLimit
 from manystream.engine.traffic.scope import Scope, service_of
 from manystream.engine.traffic.statistics import LimitStatistics, ScopeStatistics

@@ -16,13 +16,12 @@ from trio.testing import MockClock
 
 import manystream as ms
 from manystream.batch import BatchError, Counters, Journal, Shard, read_lines
+from manystream.engine.traffic.leases import EngineRates, LeaseRequest
 from manystream.ray.cluster import ClusterError, Died, Replied, Unreachable
 from manystream.ray.driver import ClusterBatch
 from manystream.ray.exchange import ActorExchange, Answer, ExchangeError, Offer, Row
-from manystream.ray.leases import LeaseRequest
 from manystream.ray.watch import READY_SECONDS
 from manystream.ray.worker import WorkerReply
-from manystream.ray.worker_rates import WorkerRates
 from tests.support.batches import line, records, write
 
 ROW_SECONDS = 0.5
@@ -49,7 +48,7 @@ class SimulatedWorker:
     inbox: list[Offer] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     counters: Counters = field(default_factory=Counters)
-    rates: WorkerRates | None = None
+    rates: EngineRates | None = None
     sent_at: list[float] = field(default_factory=list)
     looked_at: float = 0.0
 
@@ -82,7 +81,7 @@ class SimulatedCluster:
         return self.clock.current_time()
 
     def start(self, worker: int, concurrency: int, *, instead_of: int | None) -> None:
-        rates = WorkerRates({"*": self.limit}, self.now) if self.limit is not None else None
+        rates = EngineRates({"*": self.limit}, self.now) if self.limit is not None else None
         simulated = SimulatedWorker(ActorExchange(self.now), concurrency, rates=rates)
         self.workers[worker] = simulated
         if rates is not None:

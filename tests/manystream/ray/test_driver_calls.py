@@ -11,11 +11,11 @@ from trio.testing import MockClock
 
 import manystream as ms
 from manystream.batch import BatchError
+from manystream.engine.traffic.leases import Lease, LeaseNumber, LeaseRequest
 from manystream.ray import driver
 from manystream.ray.cluster import ClusterError, Died, Unreachable
 from manystream.ray.driver import ClusterBatch
 from manystream.ray.exchange import Row
-from manystream.ray.leases import Lease, LeaseNumber, LeaseRequest
 from tests.manystream.ray.scripted_cluster import (
     TICK,
     Events,

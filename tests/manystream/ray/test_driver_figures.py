@@ -14,8 +14,7 @@ from trio.testing import MockClock
 from manystream.batch import BatchBudget, BatchError, Counters, Journal
 from manystream.batch.line_file import JournalError
 from manystream.batch.unrecorded import UnrecordedFile, read_unrecorded, unrecorded_path
-from manystream.engine.traffic.leased_budget import UNITS_PER_USD
-from manystream.ray.amounts import AmountReport, Gift
+from manystream.engine.traffic.leased_amounts import UNITS_PER_USD, AmountReport, Gift
 from manystream.ray.cluster import Died
 from manystream.ray.driver import ClusterBatch
 from tests.manystream.ray.scripted_cluster import (

@@ -6,6 +6,7 @@ import pickle
 
 import pytest
 
+from manystream.engine.traffic.leases import Lease, LeaseNumber
 from manystream.ray.exchange import (
     CONFIRMED_SECONDS,
     ORPHANED_SECONDS,
@@ -16,7 +17,6 @@ from manystream.ray.exchange import (
     Reply,
     Row,
 )
-from manystream.ray.leases import Lease, LeaseNumber
 from manystream.ray.watch import READY_SECONDS, SILENT_SECONDS, Watch
 
 

@@ -12,10 +12,10 @@ import pytest
 
 import manystream as ms
 from manystream.batch import JournalError
+from manystream.engine.traffic.leases import Lease, LeaseNumber, LeaseRequest
 from manystream.providers.errors import InvalidRequestError
 from manystream.ray import AskError, ray_rates, share_rates
 from manystream.ray.exchange import Answer
-from manystream.ray.leases import Lease, LeaseNumber, LeaseRequest
 from manystream.ray.ray_answers import AnswerActor, RayJournal, compute_strategy, first_line, start_here, start_journal
 from manystream.ray.ray_rates import RateActor, RayRateLink
 from tests.manystream.ray import fake_ray

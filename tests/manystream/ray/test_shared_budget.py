@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from manystream.batch import BatchBudget, JournalError
 from manystream.batch.unrecorded import UnrecordedFile, read_unrecorded, unrecorded_path
-from manystream.ray.amounts import AmountReport, Gift
+from manystream.engine.traffic.leased_amounts import AmountReport, Gift
 from manystream.ray.shared_budget import SharedBudget
-from tests.manystream.ray.budget_holder import DOLLARS, BudgetHolder
+from tests.support.budget_holder import DOLLARS, BudgetHolder
 
 
 def no_price(*arguments: object) -> float:

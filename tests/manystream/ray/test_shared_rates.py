@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 import pytest
 
 import manystream as ms
+from manystream.engine.traffic.leases import LEASE_SECONDS, RENEW_SECONDS, EngineRates, Lease, LeaseRequest
 from manystream.ray import EngineActor, SharedRates
-from manystream.ray.leases import LEASE_SECONDS, RENEW_SECONDS, Lease, LeaseRequest
 from manystream.ray.shared_rates import RateKeeper, Renewal
-from manystream.ray.worker_rates import WorkerRates
 
 LIMIT = 500
 LIMITS = {"*": ms.RateLimit(requests_per_second=LIMIT)}
@@ -47,7 +46,7 @@ class FakeEngine:
     def __init__(self, world: World) -> None:
         self.world = world
         self.offset = world.random.uniform(0, 1e5)
-        self.rates = WorkerRates(LIMITS, 0.0)
+        self.rates = EngineRates(LIMITS, 0.0)
         self.lease = self.rates.declared["*"].lease
         self.lease.is_wanted = lambda: True
         self.renewal = Renewal(self.rates, world, self.call, lambda: world.now, self.clock)
@@ -129,7 +128,7 @@ def test_a_defect_in_a_renewal_does_not_end_the_renewals(caplog: pytest.LogCaptu
             raise ValueError("broken")
 
     now = iter(range(100))
-    renewal = Renewal(WorkerRates(LIMITS, 0.0), Link(), lambda function: None, lambda: float(next(now)))
+    renewal = Renewal(EngineRates(LIMITS, 0.0), Link(), lambda function: None, lambda: float(next(now)))
     renewal.run()
     assert calls == [1, 1, 1]
     assert "the leases on rate limits could not be renewed" in caplog.text

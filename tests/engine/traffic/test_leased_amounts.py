@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manystream.ray.amounts import AmountHolder, AmountKeeper, AmountReport, Gift
-from tests.manystream.ray.budget_holder import DOLLARS, BudgetHolder
+from manystream.engine.traffic.leased_amounts import AmountHolder, AmountKeeper, AmountReport, Gift
+from tests.support.budget_holder import DOLLARS, BudgetHolder
 
 
 def fetch(keeper: AmountKeeper, holder: AmountHolder) -> Gift:

@@ -1,4 +1,4 @@
-"""Leases: one rate limit, divided among holders on several machines by a keeper.
+"""Leases on rates: one limit, divided among holders in several processes by a keeper.
 
 A holder may use a rate only while it has a lease on it. It asks for a new lease each second, and a lease lasts 4
 seconds. The holder counts them from the moment of asking and the keeper from the grant, which is later. So a lease ends
@@ -11,17 +11,22 @@ reported it, or when the older lease has ended. The sum over all holders never e
 A new keeper does not know the leases of the one before. For the length of one lease it renews what holders report, and
 grants nothing else.
 
-Knows rates and the time that the caller passes. Must not know what is limited, or how messages travel: they may be
-lost, repeated and late. Amounts that can be used once only are in `amounts.py`.
+From top to bottom: the messages, the keeper, a holder, the bucket that a holder fills, and the leases of one engine on
+all limits that it shares. The callers pass the time and carry the messages, which may be lost, repeated and late.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import uuid
 from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..engine.traffic.leased import LeasedBucket
+from .bucket import Bucket
+from .rate_limit import RateLimit, limits_of
+from .reported import ReportedBucket
 
 LEASE_SECONDS = 4.0
 RENEW_SECONDS = 1.0
@@ -249,3 +254,210 @@ class Holder:
         used_now = now if bucket_now is None else bucket_now
         self.bucket.lease(lease.rate, used_now + left, used_now)
         self._lease = lease
+
+
+BURST = 0.05
+"""An engine may save up its rate for this part of the limit's window. So all engines together exceed the limit of any
+window by at most 5 %."""
+
+
+class LeasedBucket(Bucket):
+    """A bucket that fills at the rate of a lease, until the lease ends.
+
+    The level may rise to `BURST` of the window, or to the cost that was asked for last. A call is sent when its whole
+    cost is there: if calls could be sent on credit, many engines with a small rate each could send at the same time.
+
+    ends_at: the time at which the lease ends.
+    taken: the units that were taken so far, without those that were given back.
+    """
+
+    __slots__ = ("_burst", "_cost", "ends_at", "taken")
+
+    def __init__(self, window: float, now: float) -> None:
+        super().__init__(0.0, 0.0, 0.0, now)
+        self.ends_at: float = -math.inf
+        self.taken: float = 0.0
+        self._burst = BURST * window
+        self._cost = 0.0
+
+    def lease(self, rate: float, ends_at: float, now: float) -> None:
+        """Use this rate from now on, until `ends_at`.
+
+        The level stays, up to the new capacity: a change neither gives units nor cancels debts. So a bucket whose rate
+        was 0 begins empty.
+        """
+        self.fill(now)
+        self.ends_at = ends_at
+        self._change(rate)
+
+    def fill(self, now: float) -> float:
+        """Update the level to the time `now`, or to the end of the lease, and return it."""
+        if self.rate > 0 and now >= self.ends_at:
+            super().fill(self.ends_at)
+            self._change(0.0)
+        return super().fill(now)
+
+    def ready_at(self, cost: float, now: float) -> float:
+        """Return the time at which `cost` fits; `math.inf` if the lease ends before."""
+        self.fill(now)
+        if self.rate <= 0:
+            return math.inf
+        self._cost = cost
+        self.capacity = max(self.rate * self._burst, cost)
+        at = super().ready_at(cost, now)
+        return at if at < self.ends_at else math.inf
+
+    def take(self, cost: float, now: float) -> None:
+        """Take `cost` out of the bucket. The level may become negative."""
+        super().take(cost, now)
+        self.taken += cost
+        self._cost = 0.0
+        self._change(self.rate)
+
+    def give_back(self, cost: float, now: float) -> None:
+        """Return `cost` to the bucket, up to the capacity. A negative cost is taken out."""
+        super().give_back(cost, now)
+        self.taken -= cost
+
+    def _change(self, rate: float) -> None:
+        self.rate = rate
+        self.capacity: float = max(rate * self._burst, self._cost) if rate > 0 else 0.0
+        self.level: float = min(self.level, self.capacity)
+
+
+class RateLease:
+    """What an engine may use of a declared limit. All methods are for the engine's own thread.
+
+    buckets: the leased part of each limit over time, in the order of `limits_of`. Their owner changes them, and then
+        calls `extend`.
+    open_until: no call is sent from this time on, by the engine's clock.
+    is_wanted: returns whether a call waits for this limit only. The engine sets it.
+    """
+
+    __slots__ = ("_on_change", "buckets", "is_wanted", "open_until")
+
+    def __init__(self, limit: RateLimit, buckets: Sequence[LeasedBucket], of: str = "") -> None:
+        self.buckets: tuple[ReportedBucket, ...] = tuple(
+            ReportedBucket(row.name, row.unit, row.window, bucket, declared=True, whole=row.limit or 0.0)
+            for row, bucket in zip(limits_of(limit, of), buckets, strict=True)
+        )
+        self.open_until: float = -math.inf
+        self.is_wanted: Callable[[], bool] = _never
+        self._on_change: Callable[[], None] | None = None
+
+    def listen(self, on_change: Callable[[], None]) -> None:
+        """Call `on_change` after each change."""
+        self._on_change = on_change
+
+    def extend(self, open_until: float) -> None:
+        """Send calls until this time, at the rates that the buckets have now."""
+        self.open_until = open_until
+        if self._on_change is not None:
+            self._on_change()
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class LeasedRateLimit(RateLimit):
+    """A limit of which an engine may use what it has leased. It is one limit for all API keys that its entry covers.
+
+    lease: what the engine may use.
+    """
+
+    lease: RateLease
+
+
+RESERVE = 1.25
+"""An engine whose calls do not wait for a limit wants this multiple of the rate that it uses."""
+
+
+def keepers_of(limits: Mapping[str, RateLimit], now: float, epoch: int = 1) -> tuple[Keeper, ...]:
+    """Return a keeper for each limit over time: those of the first entry, in the order of `limits_of`, then the next.
+
+    An earlier keeper that ended a moment ago may have left engines that still hold leases. So nothing is granted for
+    one lease.
+    """
+    return tuple(
+        Keeper((row.limit or 0.0) / row.window, now, epoch=epoch, recovers=True)
+        for limit in limits.values()
+        for row in limits_of(limit)
+    )
+
+
+class EngineRates:
+    """The part of the shared limits that an engine may use, and the time until which it may start calls.
+
+    `ask` may be called in any thread. The other methods are for the engine's thread.
+
+    limits: the limits of all engines together, by their keys in `Traffic.rates`.
+    now: a time by the engine's clock, not later than the current one.
+    """
+
+    def __init__(self, limits: Mapping[str, RateLimit], now: float) -> None:
+        name = uuid.uuid4().hex
+        self._entries = [_Entry(key, limit, name, now) for key, limit in limits.items()]
+
+    @property
+    def declared(self) -> Mapping[str, LeasedRateLimit]:
+        """The limits for the engine's traffic control."""
+        return {entry.key: entry.limit for entry in self._entries}
+
+    def ask(self, now: float) -> tuple[LeaseRequest, ...]:
+        """Return a request for each limit over time. `now`: the time by the clock of `ask`."""
+        return tuple(request for entry in self._entries for request in entry.ask(now))
+
+    def receive(self, leases: Sequence[Lease], open_until: float, now: float, engine_now: float) -> None:
+        """Use new leases, and let the engine start calls until `open_until`.
+
+        leases: one for each limit; empty if there is nothing new.
+        open_until: the time by the clock of `ask`.
+        now: the time by the clock of `ask`.
+        engine_now: the time by the engine's clock, read before `now`. So a process that is stopped between the two does
+            not use a lease for longer.
+        """
+        following = iter(leases)
+        for entry in self._entries:
+            for holder, lease in zip(entry.holders, following, strict=False):
+                holder.receive(lease, now, engine_now)
+            entry.measure(engine_now)
+            entry.lease.extend(engine_now + open_until - now)
+
+
+class _Entry:
+    """One entry of `Traffic.rates`.
+
+    key: the entry's key.
+    holders: a holder for each limit over time.
+    lease: what the engine may use now.
+    limit: the limit for the engine's traffic control.
+    """
+
+    def __init__(self, key: str, whole: RateLimit, name: str, now: float) -> None:
+        self.key: str = key
+        self.holders: tuple[Holder, ...] = tuple(Holder(name, now, row.window) for row in limits_of(whole))
+        self.lease: RateLease = RateLease(whole, [holder.bucket for holder in self.holders], key)
+        options = {field.name: getattr(whole, field.name) for field in dataclasses.fields(whole)}
+        self.limit: LeasedRateLimit = LeasedRateLimit(**options, lease=self.lease)
+        self._wanted = (math.inf,) * len(self.holders)
+        self._taken = (0.0,) * len(self.holders)
+        self._measured_at = now
+
+    def ask(self, now: float) -> list[LeaseRequest]:
+        """Return a request for each holder. `now`: the time by the clock of `ask`."""
+        return [holder.ask(wanted, now) for holder, wanted in zip(self.holders, self._wanted, strict=True)]
+
+    def measure(self, now: float) -> None:
+        """Note what the engine could use: as much as possible if calls wait for the limit."""
+        if self.lease.is_wanted():
+            self._wanted = (math.inf,) * len(self.holders)
+            return
+        seconds = now - self._measured_at
+        if seconds < RENEW_SECONDS:
+            return
+        taken = tuple(holder.bucket.taken for holder in self.holders)
+        used = (max(0.0, after - before) / seconds for after, before in zip(taken, self._taken, strict=True))
+        self._wanted = tuple(RESERVE * rate for rate in used)
+        self._taken, self._measured_at = taken, now

@@ -7,8 +7,7 @@ import math
 import pytest
 
 import manystream as ms
-from manystream.ray.leases import Lease, LeaseNumber, LeaseRequest
-from manystream.ray.worker_rates import WorkerRates, keepers_of
+from manystream.engine.traffic.leases import EngineRates, Lease, LeaseNumber, LeaseRequest, keepers_of
 
 LIMITS = {
     "*": ms.RateLimit(requests_per_minute=120, tokens_per_minute=6000, concurrent=3),
@@ -28,11 +27,11 @@ def test_a_keeper_of_each_limit_waits_for_one_lease() -> None:
 
 
 def test_an_engine_asks_for_as_much_as_possible_first() -> None:
-    rates = WorkerRates(LIMITS, 0.0)
+    rates = EngineRates(LIMITS, 0.0)
     requests = rates.ask(7.0)
     name = requests[0].holder
     assert requests == (LeaseRequest(name, 7.0, LeaseNumber(), 0.0, math.inf),) * 3
-    assert name != WorkerRates(LIMITS, 0.0).ask(7.0)[0].holder, "each process has a name of its own"
+    assert name != EngineRates(LIMITS, 0.0).ask(7.0)[0].holder, "each process has a name of its own"
     declared = rates.declared
     assert list(declared) == ["*", "sim"]
     whole = declared["*"]
@@ -45,7 +44,7 @@ def lease(count: int, asked_at: float, rate: float) -> Lease:
 
 
 def test_leases_are_used_by_the_engine_s_clock() -> None:
-    rates = WorkerRates(LIMITS, 0.0)
+    rates = EngineRates(LIMITS, 0.0)
     rates.receive((lease(1, 100.0, 2.0), lease(1, 100.0, 50.0), lease(1, 100.0, 0.5)), 103.5, 101.0, 7.0)
     both = [entry.lease for entry in rates.declared.values()]
     assert [each.open_until for each in both] == [9.5, 9.5]
@@ -57,7 +56,7 @@ def test_leases_are_used_by_the_engine_s_clock() -> None:
 
 
 def test_an_engine_without_waiting_calls_asks_for_a_quarter_more() -> None:
-    rates = WorkerRates({"*": ms.RateLimit(requests_per_second=100)}, 0.0)
+    rates = EngineRates({"*": ms.RateLimit(requests_per_second=100)}, 0.0)
     taken = rates.declared["*"].lease
     bucket = taken.buckets[0].bucket
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manystream.engine.traffic.leased import BURST
-from manystream.ray.leases import (
+from manystream.engine.traffic.leases import (
+    BURST,
     LEASE_SECONDS,
     RENEW_SECONDS,
     Holder,
