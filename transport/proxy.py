@@ -25,6 +25,7 @@ from .errors import URLError
 from .url import Origin, split_url
 
 DEFAULT_PROXY_PORT: Final = 80
+PORT_DIGITS: Final = 5
 FORM: Final = "http://host:port"
 ENVIRONMENT_VARIABLES: Final = {
     "https": ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"),
@@ -115,6 +116,6 @@ def _entry_parts(entry: str) -> tuple[str, int | None]:
     if entry.count(":") > 1 and not entry.startswith("["):
         return entry, None  # an IPv6 address without brackets, after which no port can follow
     host, separator, port = entry.rpartition(":")
-    if not separator or not port.isdecimal() or entry.endswith("]"):
+    if not separator or not (port.isdecimal() and len(port) <= PORT_DIGITS) or entry.endswith("]"):
         host, port = entry, ""
     return host.strip("[]"), int(port) if port else None

@@ -12,6 +12,8 @@ from urllib.parse import parse_qsl, unquote
 
 HEAD_LIMIT = 64 * 1024
 BODY_LIMIT = 64 * 1024 * 1024
+_LENGTH_DIGITS = 18
+"""A content length with more digits is above every limit."""
 _BLANK_LINE = b"\r\n\r\n"
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*+(?:;.*+)?+", re.DOTALL)
 
@@ -115,15 +117,16 @@ class RequestReader:
         coding = headers.get("transfer-encoding", "").lower()
         if coding:
             if coding != "chunked":
-                raise BadRequest(501, f"transfer-encoding {coding!r} is not supported")
+                raise BadRequest(501, f"transfer-encoding {coding[:40]!r} is not supported")
             self._chunks = bytearray()
         else:
             length = headers.get("content-length", "0")
             if not (length.isascii() and length.isdigit()):
-                raise BadRequest(400, f"content-length {length!r} is not a number")
-            self._length = int(length)
-            if self._length > BODY_LIMIT:
+                raise BadRequest(400, f"content-length {length[:40]!r} is not a number")
+            digits = length.lstrip("0")
+            if len(digits) > _LENGTH_DIGITS or int(digits or "0") > BODY_LIMIT:  # `int` refuses thousands of digits
                 raise BadRequest(413, f"the request's body is longer than {BODY_LIMIT} bytes")
+            self._length = int(digits or "0")
         self.expects_continue = headers.get("expect", "").lower() == "100-continue"
 
     def _read_chunks(self, chunks: bytearray) -> bytes | None:

@@ -11,6 +11,7 @@ This module knows nothing of models. `Service` makes the `Program` that it sends
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import selectors
 import socket
@@ -28,6 +29,8 @@ from .journal import Statistics
 from .knobs import KnobError
 from .program import Ending, Program
 from .service import Service, ServiceSettings
+
+logger: logging.Logger = logging.getLogger("manystream.simulator")
 
 TICKS_PER_SECOND = 1000
 AT_ONCE = 0
@@ -212,6 +215,9 @@ class Server:
         except OSError:
             self._drop(connection)
             return
+        except Exception as error:  # a defect must cost one connection, not the server
+            logger.exception("a request could not be answered: a defect in the simulator")
+            program = self.service.bad_request(BadRequest(500, f"the simulator raised {type(error).__name__}"))
         if program.counted:
             statistics = self.statistics
             statistics.started += 1

@@ -95,7 +95,7 @@ SAMPLING_IGNORED_FROM = (3, 6)
 UNVERSIONED = (1000, 0)
 """The version of a name without one (`gemini-flash-latest`, a tuned model): counts as new."""
 
-_VERSION = re.compile(r"gemini-(\d+)(?:\.(\d+))?", re.ASCII)
+_VERSION = re.compile(r"gemini-(\d{1,9})(?:\.(\d{1,9}))?", re.ASCII)
 
 
 def version_of(model: str) -> tuple[int, int]:

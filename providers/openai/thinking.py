@@ -93,7 +93,7 @@ with a suffix of its own (`gpt-5.1-codex`, `gpt-5.4-pro`) is another family.
 BREAKPOINTS_FROM = (5, 6)
 """The first version of GPT that accepts explicit cache marks."""
 
-_VERSION = re.compile(r"gpt-(\d+)(?:\.(\d+))?(?:$|-)")
+_VERSION = re.compile(r"gpt-(\d{1,9})(?:\.(\d{1,9}))?(?:$|-)")
 _LATER_GPT = re.compile(r"gpt-(?:[5-9]|[1-9]\d)(?:\.\d+)?(?:$|-)")
 _DATE = re.compile(r"-\d{4}-\d{2}-\d{2}$")
 _SIZES = ("-mini", "-nano")

@@ -225,6 +225,7 @@ def test_an_unusable_variable_is_an_error_that_names_it() -> None:
         ("example.test:8443", "https://example.test", False),
         ("example.test:8443", "https://example.test:8443", True),
         ("example.test:", "https://example.test", False),
+        ("example.test:" + "9" * 5000, "https://example.test", False),
         (".", "https://example.test", False),
         ("127.0.0.1", "http://127.0.0.1:8000", True),
         ("127.0.0.1:8000", "http://127.0.0.1:8000", True),

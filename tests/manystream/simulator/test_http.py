@@ -53,6 +53,7 @@ def test_pipelined_requests_are_read_one_after_the_other() -> None:
         (b"GET / HTTP/1.1\r\nname : value\r\n\r\n", 400),
         (b"POST / HTTP/1.1\r\ncontent-length: -1\r\n\r\n", 400),
         (b"POST / HTTP/1.1\r\ncontent-length: 99999999999\r\n\r\n", 413),
+        (b"POST / HTTP/1.1\r\ncontent-length: " + b"9" * 5000 + b"\r\n\r\n", 413),
         (b"POST / HTTP/1.1\r\ntransfer-encoding: gzip\r\n\r\n", 501),
         (b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n", 400),
         (b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nffffffffff\r\n", 413),

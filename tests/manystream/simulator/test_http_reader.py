@@ -64,6 +64,12 @@ BROKEN: list[tuple[bytes, int, str]] = [
     (posted("content-length: ²\r\n".encode("latin-1")), 400, "content-length '²' is not a number"),
     (posted(b"content-length:\r\n"), 400, "content-length '' is not a number"),
     (posted(b"content-length: 67108865\r\n"), 413, "the request's body is longer than 67108864 bytes"),
+    (posted(b"content-length: " + b"9" * 5000 + b"\r\n"), 413, "the request's body is longer than 67108864 bytes"),
+    (
+        posted(b"content-length: " + b"x" * 5000 + b"\r\n"),
+        400,
+        f"content-length '{'x' * 40}' is not a number",
+    ),
     (posted(b"transfer-encoding: Gzip\r\n"), 501, "transfer-encoding 'gzip' is not supported"),
     (posted(b"transfer-encoding: chunked\r\n", b"g\r\n"), 400, "a chunk size is not a hexadecimal number"),
     (posted(b"transfer-encoding: chunked\r\n", b"-6\r\n"), 400, "a chunk size is not a hexadecimal number"),
@@ -135,6 +141,9 @@ def test_the_limit_of_a_body_holds_for_all_chunks_together() -> None:
 
 def test_equal_lengths_and_spaces_after_a_size_are_read() -> None:
     request = read(posted(b"content-length: 4\r\nContent-Length: 4\r\n", b"body"))
+    assert request is not None
+    assert request.body == b"body"
+    request = read(posted(b"content-length: " + b"0" * 5000 + b"4\r\n", b"body"))
     assert request is not None
     assert request.body == b"body"
     request = read(posted(b"transfer-encoding: chunked\r\n", b"4 \t;x\r\nbody\r\n000\r\n\r\n"))

@@ -11,6 +11,8 @@ import pytest
 
 from manystream.simulator import Knobs, Server, Settings
 from manystream.simulator import server as server_module
+from manystream.simulator.http_request import HTTPRequest
+from manystream.simulator.program import Program
 from manystream.simulator.service import ServiceSettings
 
 from .raw_client import body_of, path_of, request_bytes
@@ -133,6 +135,30 @@ def test_a_reading_that_fails_is_a_client_that_left(monkeypatch: pytest.MonkeyPa
     assert sizes == [65_536, 65_536]
     assert world.server.statistics.aborted == 1
     assert client.closed_at == 300
+
+
+def test_a_request_that_raises_costs_its_connection_only(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = VirtualServer(monkeypatch, PACED)
+    answer = world.server.service.answer
+
+    def answer_or_raise(request: HTTPRequest) -> Program:
+        if request.path == "/defect":
+            raise ValueError("a defect")
+        return answer(request)
+
+    monkeypatch.setattr(world.server.service, "answer", answer_or_raise)
+    client, other = world.connect(), world.connect()
+    client.send(b"GET /defect HTTP/1.1\r\n\r\n")
+    other.send(chat())
+    world.run()
+    received = b"".join(data for _, data in client.received)
+    assert received.startswith(b"HTTP/1.1 500 ")
+    assert b"the simulator raised ValueError" in received
+    assert client.closed_at is not None
+    assert other.times[-1] > 1000
+    assert "a defect in the simulator" in caplog.text
 
 
 def test_a_pause_of_the_socket_loses_no_event(monkeypatch: pytest.MonkeyPatch) -> None:

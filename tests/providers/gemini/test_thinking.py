@@ -219,6 +219,7 @@ def test_the_official_client_takes_every_config() -> None:
         ("gemini-3.8-flash", (3, 8), True),
         ("gemini-1.5-flash-8b", (1, 5), False),
         ("gemini-flash-latest", (1000, 0), True),
+        ("gemini-2." + "9" * 5000, (2, 999_999_999), False),
     ],
 )
 def test_the_version_is_read_from_the_name(model: str, version: tuple[int, int], signs: bool) -> None:
