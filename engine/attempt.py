@@ -23,7 +23,7 @@ from .delivery import Receiver
 from .error_answer import EVENT_STREAM
 from .errors import hide_words, redacted, redacted_headers, transport_error
 from .fast_path import FastPath
-from .listener import CONNECTED, DIALLING, HEAD, Listener, Recorder, Tap
+from .listener import CONNECTED, DIAL_STEP, DIALLING, HEAD, Listener, Recorder, Tap
 from .prepared import Prepared
 from .steps import Action, Steps
 
@@ -41,6 +41,7 @@ class Attempt(BodyOwner):
     """One attempt of a call.
 
     phase: the phase of the connection or exchange.
+    dial_since: the time from which the connect timeout counts; its listener sets it.
     connection: the connection in use; None before there is one, and after the response has ended or was given up.
     paused: True while the consumer wants no events.
     steps: events of one wire event that are being delivered a few at a time; None: there are none.
@@ -56,6 +57,7 @@ class Attempt(BodyOwner):
         "_recorder",
         "_tap",
         "connection",
+        "dial_since",
         "paused",
         "phase",
         "steps",
@@ -74,6 +76,7 @@ class Attempt(BodyOwner):
         self._body: Body | None = None  # None until the response's head has arrived
         self.connection: Connection | None = None
         self.phase: Phase = QUEUE
+        self.dial_since: float = 0.0
         self.paused: bool = False
         self.steps: Steps | None = None
         self._buffered: deque[bytes] | None = None  # the bytes that were read during `steps`
@@ -118,8 +121,7 @@ class Attempt(BodyOwner):
     def on_phase(self, phase: Phase) -> None:
         first = self.phase is QUEUE
         self.phase = phase
-        if first:
-            self._listener.on_progress(DIALLING)
+        self._listener.on_progress(DIALLING if first else DIAL_STEP)
 
     def on_connection(self, connection: Connection, reused: bool) -> None:
         self.connection = connection

@@ -25,7 +25,7 @@ from .delivery import Counters, Delivery, Receiver
 from .directed import Directed
 from .ending import OPEN, STOPPED
 from .errors import callback_failed, cancelled, hide_words, internal, redacted
-from .listener import CONNECTED, DIALLING, Progress
+from .listener import CONNECTED, DIAL_STEP, DIALLING, Progress
 from .prepared import Prepared
 from .retry import retry_delay
 from .runtime import Runtime
@@ -268,11 +268,19 @@ class RunningCall(Directed):
             self._hooks.attempt_started(self, self._attempts)
 
     def on_progress(self, progress: Progress) -> None:
-        loop = self._runtime.loop
+        loop, attempt = self._runtime.loop, self._attempt
+        assert attempt is not None, "it reports"
         if progress is DIALLING:
             now = loop.clock()
             self._leave_queue(CONNECTING, now)
             self._timings.queued = now - self._started
+            attempt.dial_since = now
+        elif progress is DIAL_STEP:
+            now = loop.clock()
+            if attempt.dial_since + self._clocks.connect > now:
+                return
+            # The loop was blocked: the dial went on before its timeout was judged. The rest of it gets the whole time.
+            attempt.dial_since = now
         elif progress is CONNECTED:
             self._leave_queue(SENDING, loop.now)
             elapsed = loop.now - self._started  # the loop read the clock when it sent the request
@@ -284,8 +292,8 @@ class RunningCall(Directed):
         else:
             self._enter(READING)
             self._timings.first_byte = loop.clock() - self._started
-            attempt, admission = self._attempt, self._admission
-            if admission is not None and attempt is not None and 200 <= attempt.status < 300:
+            admission = self._admission
+            if admission is not None and 200 <= attempt.status < 300:
                 admission.confirm(attempt.headers)
         self._arm()
 

@@ -227,7 +227,11 @@ async def open_engine_on(
         await nursery.start(services.run)
         loop = make_loop(services.nursery)
         try:
-            backend, timers, token = make_backend(services.nursery), Timers(), trio.lowlevel.current_trio_token()
+            backend, timers, token = (
+                make_backend(services.nursery),
+                Timers(loop.catch_up),
+                trio.lowlevel.current_trio_token(),
+            )
 
             def make_starter(on_callback_raised: Callable[[BaseException], None]) -> CallStarter:
                 from .starter import CallStarter

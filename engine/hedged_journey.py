@@ -84,7 +84,7 @@ class HedgedJourney(Journey):
         due = self._state.begin(now, again=again)
         if due < math.inf and not self._seconds_made:
             self._pause = due - now
-            self._hedge_timer = self._runtime.timers.at(due, self._is_late, self.on_defect)
+            self._hedge_timer = self._runtime.timers.at(due, self._is_late, self.on_defect, is_timeout=True)
 
     def failed(
         self, error: ProviderError, headers: Mapping[str, str], deadline: float, *, sent: bool
@@ -143,7 +143,9 @@ class HedgedJourney(Journey):
             return
         now = self._lane.now
         if self._first.is_paused or not self._state.allows(now) or not self._make_second(now):
-            self._hedge_timer = self._runtime.timers.at(now + self._pause, self._is_late, self.on_defect)
+            self._hedge_timer = self._runtime.timers.at(
+                now + self._pause, self._is_late, self.on_defect, is_timeout=True
+            )
             self._pause *= 2
 
     def _make_second(self, now: float) -> bool:

@@ -52,7 +52,7 @@ class Parking:
         self._since = now
         self._group = self._route.park(call, priority, excluded, until)
         if deadline < math.inf:
-            self._timer = self._runtime.timers.at(deadline, overdue, call.on_defect)
+            self._timer = self._runtime.timers.at(deadline, overdue, call.on_defect, is_timeout=True)
 
     def end(self, call: Traveller, now: float) -> float:
         """Wait no longer. Returns the seconds of this wait. May be called again."""

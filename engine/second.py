@@ -17,7 +17,7 @@ from ..transport.timers import Timer
 from .attempt import Attempt
 from .call_state import CallState
 from .clocks import ERROR_BODY_SECONDS, LENGTH, Clock, timeout_error
-from .listener import CONNECTED, DIALLING, Listener, Progress
+from .listener import CONNECTED, DIAL_STEP, DIALLING, Listener, Progress
 from .runtime import Runtime
 from .spending import Reservation
 from .steps import Action
@@ -195,8 +195,12 @@ class Second(Listener):
     def on_progress(self, progress: Progress) -> None:
         now = self._runtime.loop.clock()
         elapsed = now - self._call.started_at
-        self._since = now
-        if progress is DIALLING:
+        if progress is DIAL_STEP and self._since + self.stop.clocks.connect > now:
+            return  # else as for the first attempt: the loop was blocked, and the dial went on
+        self._since = self.attempt.dial_since = now
+        if progress is DIAL_STEP:
+            pass
+        elif progress is DIALLING:
             self.state, self.queued = CallState.CONNECTING, elapsed
         elif progress is CONNECTED:
             self.state, self.connected = CallState.SENDING, elapsed
@@ -264,7 +268,7 @@ class Second(Listener):
             deadline = min(deadline, self._runtime.loop.clock() + self.stop.clocks.first_byte)
         self._disarm()
         if deadline < math.inf:
-            self._timer = self._runtime.timers.at(deadline, self._look_at_clocks, self.on_defect)
+            self._timer = self._runtime.timers.at(deadline, self._look_at_clocks, self.on_defect, is_timeout=True)
 
     def _look_at_clocks(self) -> None:
         self._timer = None

@@ -108,7 +108,7 @@ class Timed(Ending):
         if attempt is not None and attempt.steps is not None:
             return next_deadline(self._clocks, UNTIMED, started=started, state_since=since)
         if state is CONNECTING:
-            since = started + (self._timings.queued or 0.0)
+            since = started if attempt is None else attempt.dial_since
         elif connection is not None:
             if connection.paused:
                 state = UNTIMED

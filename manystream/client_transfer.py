@@ -278,8 +278,10 @@ class Transfer:
     # --- called by the pool and by the connection ---
 
     def on_phase(self, phase: Phase) -> None:
-        """Restart the connect timeout with each step of the dial."""
-        if phase is not Phase.CONNECT or self._fault is Fault.POOL_TIMEOUT:
+        """Restart the connect timeout with each step of the dial. DNS and TCP count as one step, unless the event loop
+        was blocked: then the lookup had ended before its timeout was judged."""
+        overdue = self._deadline <= self._running.loop.clock()
+        if phase is not Phase.CONNECT or self._fault is Fault.POOL_TIMEOUT or overdue:
             self._wait_limit(self._timeouts.connect, Fault.CONNECT_TIMEOUT)
         if self._trace is not None:
             self._begin_step(DIAL_EVENTS[phase])

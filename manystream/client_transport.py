@@ -165,7 +165,8 @@ class ClientTransport:
                 "this platform has neither epoll nor kqueue, which this transport needs: keep the client's own"
             )
         backend = here.backend(self._broken_down)
-        loop, timers, resolver = PollerLoop(poller, backend.clock), Timers(), Resolver(backend)
+        loop, resolver = PollerLoop(poller, backend.clock), Resolver(backend)
+        timers = Timers(loop.catch_up)
 
         # The environment is copied once: `os.environ` encodes and decodes each name and each value.
         environment: Mapping[str, str] = dict(os.environ) if self._trust_env else {}

@@ -128,6 +128,11 @@ class Loop(abc.ABC):
     def close(self) -> None:
         """Release the loop's own descriptor and tasks."""
 
+    def catch_up(self) -> bool:
+        """Serve connections that are ready, before something is judged by what has arrived. Returns whether more may be
+        ready. Here it serves none, because their own tasks do."""
+        return False
+
     def failed(self, connection: Pollable, error: Exception) -> None:
         """Log a defect that was raised while this connection was served, and end this connection only."""
         logger.error("serving %r raised: a defect in manystream", connection, exc_info=error)
@@ -246,6 +251,9 @@ class PollerLoop(Loop):
             return 0.0
         # A pause that found nothing was one too many: wait.
         return (self._coalescing.pause or WAIT) if served else WAIT
+
+    def catch_up(self) -> bool:
+        return self._guarded_tick() >= TICK_EVENTS
 
     def _guarded_tick(self) -> int:
         """Run one tick; return the number of connections that were ready.

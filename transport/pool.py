@@ -327,14 +327,17 @@ class Pool:
         deadline = self._loop.now + self._limits.drain_seconds
         self._draining.append((deadline, connection, connection.served))
         if self._drain_timer is None:
-            self._drain_timer = self._timers.at(deadline, self._end_draining, self._expire_later)
+            self._end_draining_at(deadline)
+
+    def _end_draining_at(self, when: float) -> None:
+        self._drain_timer = self._timers.at(when, self._end_draining, self._expire_later, is_timeout=True)
 
     def _end_draining(self) -> None:
         now = self._loop.clock()
         while self._draining:
             deadline, connection, served = self._draining[0]
             if deadline > now:
-                self._drain_timer = self._timers.at(deadline, self._end_draining, self._expire_later)
+                self._end_draining_at(deadline)
                 return
             if connection.served == served:
                 connection.close()
@@ -347,7 +350,7 @@ class Pool:
         if self._expiry is None or not self._expiry.pending:
             self._expiry = self._timers.at(when, self._expire, self._expire_later)
         if self._drain_timer is None or not self._drain_timer.pending:
-            self._drain_timer = self._timers.at(when, self._end_draining, self._expire_later)
+            self._end_draining_at(when)
 
     def _on_closed(self, connection: Connection) -> None:
         host = self._host_of.get(connection)

@@ -38,7 +38,9 @@ class Timers:
         self._loop = loop
         self.made: list[Timer] = []
 
-    def at(self, when: float, action: Callable[[], None], on_defect: object = None) -> Timer:
+    def at(
+        self, when: float, action: Callable[[], None], on_defect: object = None, *, is_timeout: bool = False
+    ) -> Timer:
         timer = Timer(when, action, on_defect)
         self.made.append(timer)
         return timer

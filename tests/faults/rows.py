@@ -37,6 +37,7 @@ TLS = "faults/test_tls.py::test_"
 BODY = "faults/test_body.py::test_"
 TORTURE = "faults/test_torture.py::test_"
 FLOODS = "faults/test_floods.py::test_"
+BLOCKED = "manystream/test_blocked_loop.py::test_"
 LIFETIME = "engine/test_lifetime.py::test_"
 RETRY = "engine/test_retry.py::test_"
 DEFECTS = "faults/test_defects.py::test_"
@@ -232,8 +233,10 @@ GROUPS: dict[str, tuple[Row, ...]] = {
         _row(66, "a body that ends cleanly without its terminal marker",
              "NETWORK (truncated stream), in every dialect",
              "yes", "yes", BODY + "a_body_without_its_terminal_marker_is_truncated"),
-        _row(67, "silence", "TIMEOUT (idle); any byte restarts this timeout", "no", "yes",
-             BODY + "the_idle_timeout_covers_silence"),
+        _row(67, "silence",
+             "TIMEOUT (idle); any byte restarts this timeout, also one that arrived while the program blocked its loop",
+             "no", "yes", BODY + "the_idle_timeout_covers_silence",
+             BLOCKED + "a_call_times_out_only_where_nothing_has_arrived"),
         _row(68, "pings only", "TIMEOUT (total), if one is set", "no", "no",
              BODY + "the_total_timeout_ends_a_stream_of_pings"),
         _row(69, "a slow first byte", "TIMEOUT (first byte)", "no", "yes",

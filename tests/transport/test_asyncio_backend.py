@@ -119,7 +119,7 @@ class Rig:
         assert poller is not None
         self.backend = AsyncioBackend(asyncio.get_running_loop()) if backend is None else backend
         self.loop = PollerLoop(poller, self.backend.clock)
-        self.timers = Timers()
+        self.timers = Timers(self.loop.catch_up)
         self.resolver = Resolver(self.backend)
         self.pool = Pool(self.backend, self.loop, self.timers, self._dial, limits or PoolLimits())
         self.loop.start(self.backend)

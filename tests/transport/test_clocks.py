@@ -44,7 +44,7 @@ def backend() -> Backend:
 
 
 def started(backend: Any) -> Timers:
-    timers = Timers()
+    timers = Timers(bool)
     timers.start(backend)
     return timers
 
@@ -70,7 +70,7 @@ def test_the_alarm_is_set_for_the_earliest_deadline(backend: Backend) -> None:
 
 
 def test_timers_may_be_set_before_they_are_started(backend: Any) -> None:
-    timers, fired = Timers(), list[str]()
+    timers, fired = Timers(bool), list[str]()
     timer = timers.at(50.0, lambda: fired.append("x"))
     assert (timer.when, timer.pending) == (50.0, True)
     timers.close()
@@ -314,3 +314,95 @@ async def test_waits_of_the_trio_backend(autojump_clock: MockClock) -> None:
         with pytest.raises(trio.Cancelled):
             await backend.checkpoint_if_cancelled()
     assert log == ["begun"]
+
+
+class Waiting:
+    """The owner of a timeout."""
+
+    def __init__(self) -> None:
+        self.notified = 0
+
+    def on_timer(self) -> None:
+        self.notified += 1
+
+    def on_defect(self, error: Exception) -> None:
+        raise error
+
+
+def rings_until_notified(backend: Any, timers: Timers, owner: Waiting) -> int:
+    """How often the alarm rings at its deadline until the owner is notified."""
+    for count in range(1, 1000):
+        assert backend.alarms[-1] <= backend.now, "the alarm is set for now while a timeout waits"
+        backend.ring()
+        if owner.notified:
+            return count
+    raise AssertionError
+
+
+@pytest.mark.parametrize(("ready", "rings"), [([], 4), ([True] * 10, 12), ([True] * 1000, 101)])
+def test_a_timeout_is_judged_after_what_is_ready_was_read(backend: Any, ready: list[bool], rings: int) -> None:
+    """Some iterations later; and while more connections are ready than one tick serves, not before a bound."""
+    reads = 0
+
+    def catch_up() -> bool:
+        nonlocal reads
+        reads += 1
+        return ready.pop() if ready else False
+
+    timers, owner, work = Timers(catch_up), Waiting(), list[int]()
+    timers.start(backend)
+    timers.notify(104.0, owner)
+    timers.at(105.0, lambda: work.append(1))
+    backend.now = 200.0
+    assert rings_until_notified(backend, timers, owner) == rings
+    assert (reads, work) == (rings - 1, [1])
+    assert backend.alarms[-1] == math.inf
+
+
+def test_each_timeout_waits_for_its_own_iterations(backend: Any) -> None:
+    timers, first, second = Timers(bool), Waiting(), Waiting()
+    timers.start(backend)
+    timers.notify(104.0, first)
+    backend.now = 104.0
+    backend.ring()
+    backend.ring()
+    deadline = timers.notify(104.0, second)
+    assert rings_until_notified(backend, timers, first) == 2
+    assert (second.notified, timers.pending(deadline)) == (0, True)
+    assert rings_until_notified(backend, timers, second) == 2
+
+
+def test_what_arrives_meanwhile_cancels_a_timeout(backend: Any) -> None:
+    timers, owner, fired = Timers(bool), Waiting(), list[str]()
+    timers.start(backend)
+    deadline = timers.notify(104.0, owner)
+    late = timers.at(104.0, lambda: fired.append("late"), is_timeout=True)
+    backend.now = 110.0
+    backend.ring()
+    timers.cancel(deadline)
+    late.cancel()
+    for _ in range(10):
+        backend.ring()
+    assert (owner.notified, fired, backend.alarms[-1]) == (0, [], math.inf)
+
+
+def test_no_deadline_that_is_no_number_hides_another(backend: Any) -> None:
+    timers, owner = Timers(bool), Waiting()
+    timers.start(backend)
+    for _ in range(3):
+        timers.notify(math.nan, Waiting())
+    timers.notify(104.0, owner)
+    timers.notify(math.nan, Waiting())
+    backend.now = 104.0
+    rings_until_notified(backend, timers, owner)
+
+
+def test_an_alarm_that_rings_after_the_end_reads_nothing(backend: Any) -> None:
+    timers, owner = Timers(lambda: pytest.fail("the loop is closed")), Waiting()
+    timers.start(backend)
+    timers.notify(104.0, owner)
+    timers.close()
+    backend.now = 104.0
+    for _ in range(10):
+        backend.ring()
+    assert not owner.notified

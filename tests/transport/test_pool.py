@@ -95,7 +95,7 @@ async def open_rig(limits: PoolLimits | None = None, watch: ConnectionWatch | No
     rig = Rig()
     async with trio.open_nursery() as nursery:
         loop = make_loop(nursery)
-        timers = Timers()
+        timers = Timers(loop.catch_up)
         backend = TrioBackend(nursery)
         loop.start(backend)
         timers.start(backend)

@@ -18,7 +18,7 @@ async def test_timers_fire_in_the_order_of_their_deadlines(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     fired: list[tuple[str, float]] = []
-    timers = Timers()
+    timers = Timers(bool)
     async with trio.open_nursery() as nursery:
         timers.start(TrioBackend(nursery))
         start = trio.current_time()
@@ -38,7 +38,7 @@ async def test_timers_fire_in_the_order_of_their_deadlines(
 
 async def test_a_cancelled_timer_does_not_fire_and_leaves_the_heap(autojump_clock: trio.testing.MockClock) -> None:
     fired: list[int] = []
-    timers = Timers()
+    timers = Timers(bool)
     async with trio.open_nursery() as nursery:
         timers.start(TrioBackend(nursery))
         now = trio.current_time()
@@ -57,7 +57,7 @@ async def test_a_callback_that_raises_stops_no_other_timer(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     fired: list[str] = []
-    timers = Timers()
+    timers = Timers(bool)
 
     def broken() -> None:
         timers.at(trio.current_time(), lambda: fired.append("set by broken"))
