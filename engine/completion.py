@@ -96,7 +96,8 @@ class Completion:
 
     success: the call received a complete answer.
     http_status: the status of the last response; 0 if there was none.
-    response: the answer; partial if the call failed in the middle of it, None if nothing had arrived.
+    response: the answer. After a failure, the part that had arrived: content, but also no more than the answer's id,
+        model or token counts; None if nothing of an answer had arrived, whatever the failure.
     error: the error of a call that failed.
     attempts: the number of attempts to send the request.
     timings: the times of the call's steps.

@@ -15,10 +15,12 @@ from typing import TypeAlias
 
 from .answer_limits import ANSWER_LIMITS, AnswerCount, AnswerLimits
 from .call_ids import TakenIds, unique_id
+from .errors import aborted
 from .events import (
     STOP,
     UNKNOWN,
     Done,
+    Error,
     Event,
     FinishReason,
     Start,
@@ -30,10 +32,10 @@ from .events import (
 )
 from .json_values import JSON, JSONObject
 from .messages import Block, ProviderState, Text, Thinking, ToolCall
-from .response import Response
+from .response import Response, arrived
 from .usage import Usage
 
-CUT_SHORT = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER, FinishReason.ERROR})
+CUT_SHORT = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER, FinishReason.ERROR, FinishReason.ABORTED})
 """Finish reasons after which the answer's last block may be incomplete."""
 
 NO_CALL_TO_RUN = "the server's finish reason announces tool calls, and the answer has none"
@@ -317,6 +319,8 @@ class Accumulator(AnswerCount):
     def done(self, reason: FinishReason, raw: str | None) -> list[Event]:
         """Record the terminal marker. Closes open calls, sets the finish reason and returns the last events.
 
+        The last event is `Done`, or `Error` for an answer that was aborted.
+
         reason: the finish reason of the provider's word. What is reported agrees with the content (`_agreeing`).
         raw: the provider's own word for it.
         """
@@ -331,7 +335,10 @@ class Accumulator(AnswerCount):
         self.finish_reason, self.raw_finish_reason = reason, raw
         if self.usage is None:
             self.usage = Usage()
-        events.append(Done(reason, raw, self.usage, self.provider_data))
+        if reason is FinishReason.ABORTED:
+            events.append(Error(aborted(raw)))
+        else:
+            events.append(Done(reason, raw, self.usage, self.provider_data))
         return events
 
     def _agreeing(self, reason: FinishReason, *, calls: bool) -> FinishReason:
@@ -370,6 +377,16 @@ class Accumulator(AnswerCount):
             warnings=list(self.warnings or ()),
             provider_data=self.provider_data,
         )
+
+
+def concluded(response: Response, end: Event) -> Response:
+    """Return the response of a whole answer. If the answer ended with an error, raise that error, which keeps the
+    response as its `partial`.
+    """
+    if isinstance(end, Error):
+        end.error.partial = arrived(response)
+        raise end.error
+    return response
 
 
 def events_of(response: Response) -> list[Event]:

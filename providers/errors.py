@@ -7,6 +7,10 @@ Knows categories, statuses and which of them may be retried. Must not know any d
 from __future__ import annotations
 
 import enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .response import Response
 
 BODY_LIMIT = 4096
 """An error keeps at most this many bytes of the response's body."""
@@ -54,6 +58,9 @@ RETRYABLE: frozenset[ErrorCategory] = frozenset(
 code shows it.
 """
 
+ABORTED_CODE = "aborted"
+"""The `provider_code` of an answer that an operator of the server stopped: a pause, new weights, a request to abort."""
+
 
 class ManystreamError(Exception):
     """The base of every exception that this library raises. The simulator's exceptions do not derive from it."""
@@ -81,6 +88,8 @@ class ProviderError(ManystreamError):
     request_id: the provider's id for this request, for its support desk.
     body: the first `BODY_LIMIT` bytes of the body or event that reported the error.
     context_overflow: whether the prompt is too long for the model.
+    partial: the part of a whole answer that came with the error, from a dialect's decoder; not compared. The engine
+        moves it to `Completion.response`.
     provider: the provider's name. Empty until the call has failed; not compared.
     model: the model's name. Empty until the call has failed; not compared.
     host: the server's host name. Empty until the call has failed; not compared.
@@ -94,6 +103,7 @@ class ProviderError(ManystreamError):
         "http_status",
         "message",
         "model",
+        "partial",
         "provider",
         "provider_code",
         "request_id",
@@ -124,6 +134,7 @@ class ProviderError(ManystreamError):
         self.request_id: str | None = request_id
         self.body: bytes = body[:BODY_LIMIT]
         self.context_overflow: bool = context_overflow
+        self.partial: Response | None = None
         self.provider: str = ""
         self.model: str = ""
         self.host: str = ""
@@ -189,6 +200,17 @@ def malformed(what: str, data: bytes = b"") -> ProviderError:
     data: the event or body.
     """
     return ProviderError(what, category=ErrorCategory.SERVER, retryable=False, body=data)
+
+
+def aborted(raw: str | None) -> ProviderError:
+    """Return the error for an answer that an operator of the server stopped. Another attempt would begin it again.
+
+    raw: the server's own word for it.
+    """
+    what = f"the server stopped the answer before its end (finish reason {raw!r})"
+    return ProviderError(
+        what, category=ErrorCategory.SERVER, http_status=200, provider_code=ABORTED_CODE, retryable=False
+    )
 
 
 def truncated(what: str = "truncated stream") -> ProviderError:

@@ -29,13 +29,23 @@ class EventType(enum.StrEnum):
 
 
 class FinishReason(enum.StrEnum):
-    """Why the model stopped, in the same words for every provider."""
+    """Why the model stopped, in the same words for every provider.
+
+    STOP: the model has finished, or met a stop sequence.
+    LENGTH: a limit on tokens cut the answer off.
+    TOOL_USE: the answer has calls to run, and no other answer has this reason.
+    CONTENT_FILTER: the provider stopped the answer because of its content, or the model declined.
+    ERROR: a fault of the model or the server ended the answer.
+    ABORTED: an operator of the server stopped the answer. The call has failed; its response has what came before.
+    UNKNOWN: the provider gave no reason, or one without a member here.
+    """
 
     STOP = "stop"
     LENGTH = "length"
     TOOL_USE = "tool_use"
     CONTENT_FILTER = "content_filter"
     ERROR = "error"
+    ABORTED = "aborted"
     UNKNOWN = "unknown"
 
 

@@ -61,3 +61,8 @@ class Response:
         if self.refusal and not self.text:
             content.append(Text(self.refusal))
         return Message(Role.ASSISTANT, content)
+
+
+def arrived(response: Response) -> Response | None:
+    """Return the response of a failed call; None if nothing of an answer has arrived: no content, name or count."""
+    return None if response == Response() else response

@@ -9,6 +9,7 @@ from functools import partial
 
 from ...providers.accumulate import events_of
 from ...providers.errors import ProviderError
+from ...providers.response import Response
 from ..steps import STEP_EVENTS
 from .base import BOM, Body, BodyOwner
 
@@ -16,7 +17,7 @@ from .base import BOM, Body, BodyOwner
 class AnswerBody(Body):
     """The body of an unstreamed answer; or of a page, whose beginning the error quotes."""
 
-    __slots__ = ("_is_page", "_pieces")
+    __slots__ = ("_is_page", "_partial", "_pieces")
 
     def __init__(self, attempt: BodyOwner, *, is_page: bool = False) -> None:
         """Create the reader.
@@ -26,6 +27,7 @@ class AnswerBody(Body):
         super().__init__(attempt)
         self._is_page = is_page
         self._pieces: list[bytes] = []
+        self._partial: Response | None = None  # what came with an error
 
     def feed(self, data: bytes) -> None:
         if self._is_page and data.removeprefix(BOM).lstrip()[:1] in (b"{", b"["):
@@ -50,6 +52,7 @@ class AnswerBody(Body):
                 error.request_id = attempt.request_id
             if not body or not attempt.headers.keys() & {"content-length", "transfer-encoding"}:
                 error.message = f"{error.message} (the body ended with the connection, perhaps early)"
+            self._partial, error.partial = error.partial, None
             attempt.failed(error)
             return
         for name in prepared.unasked:
@@ -63,3 +66,6 @@ class AnswerBody(Body):
             return
         attempt.receiver.deliver(events)
         attempt.answered(response, done)
+
+    def partial_response(self) -> Response | None:
+        return self._partial

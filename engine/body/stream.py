@@ -15,7 +15,7 @@ from ...providers.dialect import StreamMachine
 from ...providers.errors import ErrorCategory, ProviderError, malformed
 from ...providers.events import Error, Event
 from ...providers.kept import kept_bytes
-from ...providers.response import Response
+from ...providers.response import Response, arrived
 from ...transport.errors import TransportError
 from ...transport.sse import ServerSentEvent, SSEOverflowError, SSEParser
 from ..errors import transport_error
@@ -137,4 +137,4 @@ class StreamBody(Body):
         return kept_bytes(self._machine) + self._sse.pending + self._fast_path.beginning_bytes
 
     def partial_response(self) -> Response | None:
-        return self._machine.response()
+        return arrived(self._machine.response())

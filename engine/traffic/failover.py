@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ...providers.errors import ErrorCategory, ProviderError
+from ...providers.errors import ABORTED_CODE, ErrorCategory, ProviderError
 from ...providers.quota_report import Refusal
 
 TARGET_FAILURES = frozenset(
@@ -33,7 +33,7 @@ OTHERS_MAY_TAKE = frozenset({Refusal.TOO_LARGE, Refusal.SPENT})
 
 def is_targets_fault(error: ProviderError) -> bool:
     """Return whether a failure counts against the target. A refusal by a limit does not: full is no failure."""
-    if error.context_overflow or _is_call_clock(error):
+    if error.context_overflow or error.provider_code == ABORTED_CODE or _is_call_clock(error):
         return False
     return error.category in TARGET_FAILURES
 

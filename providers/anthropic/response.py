@@ -5,7 +5,7 @@ Knows the `message` object. It uses the same accumulator and block reader as the
 
 from __future__ import annotations
 
-from ..accumulate import Accumulator
+from ..accumulate import Accumulator, concluded
 from ..answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..dialect import MakeId
 from ..error_bodies import reported_error
@@ -80,8 +80,8 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: An
     add_provider_data(answer.provider_data, message, MESSAGE_MEMBERS)
     add_usage(answer, {}, mapping(message, "usage"))
     raw = string(message, "stop_reason")
-    answer.done(finish_reason(raw), raw)
-    return answer.response()
+    *_, end = answer.done(finish_reason(raw), raw)
+    return concluded(answer.response(), end)
 
 
 def _read_content(content: list[JSON], reader: BlockReader) -> None:

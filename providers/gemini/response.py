@@ -7,6 +7,7 @@ body needs no `finishReason`. Must not know requests.
 
 from __future__ import annotations
 
+from ..accumulate import concluded
 from ..answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..dialect import MakeId
 from ..error_bodies import reported_error
@@ -31,10 +32,8 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: An
     if type(value) is dict and value and value.keys().isdisjoint(ANSWER_MEMBERS) and reported is None:
         raise malformed(f"the answer is no GenerateContentResponse: {shown(body)}", body)
     failed = first_error(machine.take(value, body))
-    if failed is not None:
-        raise failed.error
-    machine.finish()
-    return machine.response()
+    end = machine.finish()[-1] if failed is None else failed
+    return concluded(machine.response(), end)
 
 
 def parse_response(body: bytes | str, make_id: MakeId | None = None) -> Response:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import trio
 
@@ -280,3 +282,94 @@ async def test_statistics_count_calls_connections_and_bytes() -> None:
             call.cancel()
             await call.wait()
         assert engine.statistics().cancelled == 3
+
+
+# --- the response of a call that failed ---
+
+OVERLOADED = '{"error":{"message":"busy","code":503}}'
+NAMED = chat_chunk(id="r")  # a role, and no content yet
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        answer(OVERLOADED, status="503 Service Unavailable"),
+        answer(OVERLOADED),
+        answer(f"data: {OVERLOADED}\n\n", kind="text/event-stream"),
+        answer(": hello\n\n", kind="text/event-stream"),
+        answer("<p>Not here", kind="text/html"),
+    ],
+    ids=["status", "body", "event", "comment", "page"],
+)
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_failure_before_anything_of_an_answer_has_no_response(response: bytes, stream: bool) -> None:
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send(response)
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=NO_RETRY) as engine:
+        call = engine.start_stream(hello()) if stream else engine.start_request(hello())
+        completion = await call.wait()
+    assert not completion.success
+    assert completion.response is None
+
+
+async def test_a_failure_after_the_first_name_or_count_keeps_it() -> None:
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send(STREAM_HEAD + chunked(NAMED, f"data: {OVERLOADED}\n\n").decode())
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=NO_RETRY) as engine:
+        completion = await engine.start_stream(hello()).wait()
+    assert completion.error_category is ms.ErrorCategory.SERVER
+    assert completion.response == ms.Response(model="m", id="r")
+
+
+ABORTED: dict[str, object] = {
+    "finish_reason": "abort",
+    "token_ids": [11, 12],
+    "logprobs": {"content": [{"token": "Hel"}, {"token": "lo"}]},
+}
+
+
+def aborted(*, stream: bool) -> bytes:
+    usage = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+    if not stream:
+        choice = {"index": 0, "message": {"content": "Hello"}, **ABORTED}
+        return answer(json.dumps({"model": "m", "id": "r", "choices": [choice], "usage": usage}))
+    choice = {"index": 0, "delta": {}, **ABORTED}
+    last = json.dumps({"choices": [choice], "usage": usage})
+    return answer(chat_chunk("Hello", id="r") + f"data: {last}\n\ndata: [DONE]\n\n", kind="text/event-stream")
+
+
+@pytest.mark.parametrize("routed", [True, False])
+@pytest.mark.parametrize("sent_as", [True, False])
+@pytest.mark.parametrize("asked_as", [True, False])
+async def test_an_aborted_answer_is_no_success_and_is_not_asked_for_again(
+    asked_as: bool, sent_as: bool, routed: bool
+) -> None:
+    asked = 0
+
+    async def script(line: Line) -> None:
+        nonlocal asked
+        while await line.request():
+            asked += 1
+            await line.send(aborted(stream=sent_as))
+
+    async with open_peer(script) as peer:
+        route = ms.Route("r", [f"{peer.chat.name}/m", f"{peer.chat.name}/other"])
+        traffic = ms.Traffic(routes=[route]) if routed else None
+        async with ms.open_engine([peer.chat], traffic=traffic) as engine:
+            request = ms.Request("r" if routed else "m", "Hi", extra_body={"logprobs": True})
+            call = engine.start_stream(request) if asked_as else engine.start_request(request)
+            completion = await call.wait()
+    assert (asked, completion.attempts, completion.success) == (1, 1, False)
+    assert completion.error is not None
+    assert (completion.error.provider_code, completion.error.retryable) == ("aborted", False)
+    assert completion.error.partial is None
+    response = completion.response
+    assert response is not None
+    assert (response.text, response.id) == ("Hello", "r")
+    assert (response.finish_reason, response.raw_finish_reason) == (ms.FinishReason.ABORTED, "abort")
+    assert response.usage.output_tokens == 2
+    assert response.provider_data == {"token_ids": [11, 12], "logprobs": ABORTED["logprobs"]}

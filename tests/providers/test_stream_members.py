@@ -16,7 +16,7 @@ from openai.types.chat import chat_completion_chunk
 from openai.types.responses import ResponseStreamEvent
 
 from manystream.providers.errors import ErrorCategory, ProviderError
-from manystream.providers.events import Error, FinishReason
+from manystream.providers.events import Error, FinishReason, ToolCallDone
 from manystream.providers.registry import DIALECTS
 from manystream.providers.response import Response
 from tests.conformance.exchange import provider_for
@@ -96,21 +96,91 @@ def test_a_list_of_the_whole_chunk_is_replaced() -> None:
     assert read("openai-chat", first, second).provider_data["citations"] == ["u1", "u2"]
 
 
-@pytest.mark.parametrize("word", ["abort", "ABORT"])
-def test_an_aborted_answer_is_an_error_with_a_partial_response(word: str) -> None:
-    machine = DIALECTS["openai-chat"].machine(provider_for("openai-chat", "vllm"), lambda: "made")
+STOPPED = {"type": "abort", "message": "new weights", "status_code": None}
+
+
+@pytest.mark.parametrize("word", ["abort", "ABORT", "aborted", "cancelled", STOPPED], ids=str)
+def test_an_aborted_answer_is_an_error_that_keeps_the_answer(word: Any) -> None:
     call = {"index": 0, "id": "x", "function": {"name": "f", "arguments": '{"a":'}}
+    members: Any = {"token_ids": [11, 12], "logprobs": {"content": [{"token": "Hel"}]}, "finish_reason": word}
+    usage = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+    machine = DIALECTS["openai-chat"].machine(provider_for("openai-chat", "vllm"), lambda: "made")
     machine.feed("", json.dumps(chunk(0, "Hel")).encode())
     machine.feed("", json.dumps({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}).encode())
-    machine.feed("", json.dumps(chunk(0, "", finish=word)).encode())
-    (end,) = machine.feed("", b"[DONE]")
+    machine.feed("", json.dumps({"choices": [{"index": 0, "delta": {}, **members}], "usage": usage}).encode())
+    done, end = machine.feed("", b"[DONE]")
+    assert done == ToolCallDone(1, complete=False)
     assert isinstance(end, Error)
-    assert (end.error.category, end.error.provider_code, end.error.retryable) == (ErrorCategory.SERVER, word, True)
+    assert (end.error.category, end.error.provider_code) == (ErrorCategory.SERVER, "aborted")
+    assert not end.error.retryable
     response = machine.response()
-    assert (response.text, response.finish_reason, response.raw_finish_reason) == ("Hel", FinishReason.ERROR, word)
+    raw = word["type"] if isinstance(word, dict) else word
+    assert (response.text, response.finish_reason, response.raw_finish_reason) == ("Hel", FinishReason.ABORTED, raw)
     assert [call.complete for call in response.tool_calls] == [False]
-    with pytest.raises(ProviderError, match="stopped before the answer's end"):
-        decode("openai-chat", {"choices": [{"message": {"content": "Hel"}, "finish_reason": word}]})
+    assert (response.usage.output_tokens, response.provider_data["token_ids"]) == (2, [11, 12])
+    message = {"content": "Hel", "tool_calls": [call]}
+    with pytest.raises(ProviderError, match="stopped the answer before its end") as failed:
+        decode("openai-chat", {"id": "c", "choices": [{"message": message, **members}], "usage": usage})
+    assert failed.value == end.error
+    assert failed.value.partial == response
+
+
+def test_an_answer_that_repeated_itself_is_not_to_be_trusted() -> None:
+    call = {"index": 0, "id": "x", "function": {"name": "f", "arguments": '{"a":["b","b","b"'}}
+    whole = {"id": "c", "choices": [{"message": {"tool_calls": [call]}, "finish_reason": "repetition"}]}
+    response = decode("openai-chat", whole)
+    assert (response.finish_reason, response.raw_finish_reason) == (FinishReason.ERROR, "repetition")
+    assert [call.complete for call in response.tool_calls] == [False]
+
+
+MESSAGE = {"type": "message", "content": "Hel"}
+
+FAILURES: dict[str, tuple[str, Any]] = {
+    "chat": (
+        "openai-chat",
+        {"id": "r", "choices": [{"message": {"content": "Hel"}, "error": {"code": 502, "message": "gone"}}]},
+    ),
+    "responses, failed": (
+        "openai-responses",
+        {
+            "id": "r",
+            "status": "failed",
+            "output": [{"type": "message", "content": "Hel"}],
+            "error": {"message": "gone"},
+        },
+    ),
+    "responses, cancelled": (
+        "openai-responses",
+        {"id": "r", "status": "cancelled", "output": [MESSAGE]},
+    ),
+    "gemini": (
+        "gemini",
+        [{"responseId": "r", "candidates": [{"content": {"parts": [{"text": "Hel"}]}}]}, {"error": {"code": 503}}],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_whole_answer_that_failed_keeps_what_came(name: str) -> None:
+    with pytest.raises(ProviderError) as failed:
+        decode(*FAILURES[name])
+    assert failed.value.partial is not None
+    assert (failed.value.partial.text, failed.value.partial.id) == ("Hel", "r")
+
+
+@pytest.mark.parametrize(
+    ("dialect", "body"),
+    [
+        ("openai-chat", {"error": {"message": "gone"}, "request_id": "q"}),
+        ("openai-responses", {"error": {"message": "gone"}}),
+        ("anthropic", {"type": "error", "error": {"type": "overloaded_error"}}),
+        ("gemini", {"error": {"code": 503}}),
+    ],
+)
+def test_an_error_alone_keeps_nothing(dialect: str, body: Any) -> None:
+    with pytest.raises(ProviderError) as failed:
+        decode(dialect, body)
+    assert failed.value.partial is None
 
 
 def gemini_chunk(index: int, token: str, **members: Any) -> Any:

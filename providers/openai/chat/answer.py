@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...accumulate import Accumulator, Placed, TextInProgress, ThinkingInProgress
-from ...errors import ErrorCategory, ProviderError
-from ...events import Event, FinishReason
+from ...events import Event
 from ...json_values import (
     JSON,
     JSONObject,
@@ -34,7 +33,7 @@ from .message_members import CALL_MEMBERS, PADDING, arguments_of, as_text, has_c
 from .other_choices import wire_choice
 from .reasoning import DETAILS, STATE_MEMBER, ReasoningDetails, details_text, plain_text
 from .stream_messages import next_message
-from .usage import ABORTED, finish_reason_of, read_usage
+from .usage import finish_reason_of, read_usage
 from .values import LOGPROBS, TOP_LOGPROBS, ChunkValues, is_probability, usage_report
 
 CHUNK_MEMBERS = frozenset({"id", "object", "model", "choices", "usage", "error", "obfuscation", "p"})
@@ -138,19 +137,6 @@ class ChatAnswer:
             self._values = ChunkValues(self.answer, keeps_logprobs=self.keeps_logprobs)
         return self._values
 
-    def aborted(self, body: bytes) -> ProviderError | None:
-        """Return the error of an answer that the server stopped before its end; None for any other answer."""
-        if self.finish is None or self.finish.lower() not in ABORTED:
-            return None
-        self.answer.finish_reason, self.answer.raw_finish_reason = FinishReason.ERROR, self.finish
-        return ProviderError(
-            f"the server stopped before the answer's end (finish_reason {self.finish!r})",
-            category=ErrorCategory.SERVER,
-            http_status=200,
-            provider_code=self.finish,
-            body=body,
-        )
-
     def done(self) -> list[Event]:
         """Read the terminal marker. Returns the last events."""
         if self._values is not None:
@@ -214,6 +200,9 @@ class ChatAnswer:
             self._other(index).take({"choices": [{**choice, "index": 0}]}, [])
             return
         finish = choice.get("finish_reason")
+        if type(finish) is dict:  # SGLang's own form: a type, and what belongs to it
+            self._keep("finish_reason", finish)
+            finish = finish.get("type")
         if type(finish) is str and finish:
             self.finish = finish
         if not choice.keys() <= CHOICE_MEMBERS:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from ...accumulate import Accumulator
+from ...accumulate import Accumulator, concluded
 from ...answer_limits import ANSWER_LIMITS, AnswerLimits
 from ...dialect import MakeId
 from ...error_bodies import error_from_object
 from ...errors import malformed
+from ...events import Error
 from ...json_values import MalformedJSONError, items, loads_object
 from ...provider import Provider
 from ...response import Response
@@ -26,17 +27,18 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: An
     answer = Accumulator(limits)
     answer.count.check_choices(len(items(chunk, "choices")))  # before any choice is read
     reported = error_in("", chunk)
-    if reported is not None:
-        raise error_from_object(reported, http_status=BODY_STATUS, body=body)
+    failure = None if reported is None else error_from_object(reported, http_status=BODY_STATUS, body=body)
+    if failure is not None and not chunk.get("choices"):
+        raise failure
     if chunk.get("choices") is None:
         raise malformed("malformed answer: a chat completion must have choices", body)
     content = ChatAnswer(answer, provider.maker, make_id, whole=True)
     try:
         content.take(chunk, [])
     except MalformedJSONError as error:
-        raise malformed(f"malformed answer: {error}", body) from None
-    aborted = content.aborted(body)
-    if aborted is not None:
-        raise aborted
-    content.done()
-    return content.answer.response()
+        raise failure or malformed(f"malformed answer: {error}", body) from None
+    if failure is not None:
+        content.settle()
+        return concluded(answer.response(), Error(failure))
+    *_, end = content.done()
+    return concluded(answer.response(), end)

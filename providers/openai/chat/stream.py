@@ -163,9 +163,6 @@ class ChatStream(StreamMachine):
 
     def _finish(self) -> Sequence[Event]:
         """End the answer. Returns the last events."""
-        aborted = self._content.aborted(b"")
-        if aborted is not None:
-            return self.fail(aborted)
         self.ended = True
         return self._content.done()
 

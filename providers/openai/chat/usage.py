@@ -34,13 +34,16 @@ FINISH_REASONS: dict[str, FinishReason] = {
     "error": FinishReason.ERROR,
     "network_error": FinishReason.ERROR,
     "insufficient_system_resource": FinishReason.ERROR,
+    # vLLM has found that the model repeats itself without end, and stopped it.
+    "repetition": FinishReason.ERROR,
+    "abort": FinishReason.ABORTED,
+    "aborted": FinishReason.ABORTED,
+    "cancelled": FinishReason.ABORTED,
 }
 """Word of a server, in lower case → finish reason. OpenAI's words, and those of other servers (Together `eos`, Mistral
-`model_length` and `error`, DeepSeek `insufficient_system_resource`, Z.ai `sensitive` and `network_error`).
+`model_length` and `error`, DeepSeek `insufficient_system_resource`, Z.ai `sensitive` and `network_error`, vLLM and
+SGLang `abort`, TensorRT-LLM `cancelled`).
 """
-
-ABORTED = frozenset({"abort"})
-"""Words for an answer that the server stopped before its end (vLLM, SGLang). The call fails."""
 
 _CACHED = ("prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens")
 _CACHE_WRITES = ("cache_creation_input_tokens", "cache_write_tokens")

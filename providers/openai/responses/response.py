@@ -7,7 +7,7 @@ the response inside its terminal event. So both read the end in the same way. Mu
 from __future__ import annotations
 
 from ... import errors
-from ...accumulate import CUT_SHORT, Accumulator
+from ...accumulate import CUT_SHORT, Accumulator, concluded
 from ...answer_limits import ANSWER_LIMITS, AnswerLimits
 from ...dialect import MakeId
 from ...error_bodies import error_from_object, reported_error
@@ -76,9 +76,7 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: An
         end = conclude(Output(answer, provider.maker, make_id), response, None, body)[-1]
     except MalformedJSONError as error:
         raise errors.malformed(f"{error}: {shown(body)}", body) from None
-    if isinstance(end, Error):
-        raise end.error
-    return answer.response()
+    return concluded(answer.response(), end)
 
 
 def conclude(output: Output, response: JSONObject, status: str | None, body: bytes) -> list[Event]:
