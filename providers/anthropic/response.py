@@ -16,7 +16,7 @@ from ..provider import Provider
 from ..response import Response
 from .blocks import BlockReader, CallInProgress
 from .errors import error_in
-from .usage import read_usage
+from .usage import merge_report, read_usage
 
 FINISH_REASONS: dict[str, FinishReason] = {
     "end_turn": FinishReason.STOP,
@@ -25,10 +25,11 @@ FINISH_REASONS: dict[str, FinishReason] = {
     "model_context_window_exceeded": FinishReason.LENGTH,
     "tool_use": FinishReason.TOOL_USE,
     "refusal": FinishReason.CONTENT_FILTER,
+    "compaction": FinishReason.STOP,
     "pause_turn": FinishReason.UNKNOWN,
 }
 """`stop_reason` → finish reason. Any other is UNKNOWN. After `pause_turn`, the caller sends the assistant's content
-back unchanged, and the model continues.
+back unchanged, and the model continues. `compaction` ends an answer whose content is the summary that was asked for.
 """
 
 MESSAGE_MEMBERS = frozenset({"id", "type", "role", "model", "content", "stop_reason", "usage"})
@@ -48,13 +49,8 @@ def add_provider_data(provider_data: dict[str, JSON], wire: JSONObject, known: f
 
 
 def add_usage(answer: Accumulator, raw: dict[str, JSON], report: JSONObject) -> None:
-    """Merge a usage report into the earlier ones.
-
-    The counts are totals, so each replaces the earlier one, 0 included. A null changes nothing.
-    """
-    for member, value in report.items():
-        if value is not None:
-            raw[member] = value
+    """Merge a usage report into the earlier ones."""
+    merge_report(raw, report)
     answer.usage = read_usage(raw)
     tier = raw.get("service_tier")
     if type(tier) is str:

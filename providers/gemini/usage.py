@@ -7,7 +7,10 @@ from ..usage import Usage
 
 
 def read_usage(metadata: JSONObject) -> Usage:
-    """Return the token counts as `Usage`. A missing count is None: protobuf omits zeros and unknown values alike."""
+    """Return the token counts as `Usage`. A missing count is None: protobuf omits zeros and unknown values alike.
+
+    Only a missing count of visible output beside thoughts is known to be 0.
+    """
     prompt = integer(metadata, "promptTokenCount")
     candidates = integer(metadata, "candidatesTokenCount")
     thoughts = integer(metadata, "thoughtsTokenCount")
@@ -16,6 +19,9 @@ def read_usage(metadata: JSONObject) -> Usage:
     output = candidates
     if candidates is not None and thoughts:
         output = _visible(prompt or 0, candidates, thoughts, tool_results, total)
+    elif candidates is None and thoughts:
+        # Protobuf omits a zero: the model thought until the limit, and wrote nothing. A total shows any other count.
+        output = 0 if total is None or prompt is None else max(0, total - prompt - thoughts - tool_results)
     if total is None and prompt is not None and output is not None:
         total = prompt + output + (thoughts or 0) + tool_results
     return Usage(

@@ -253,7 +253,8 @@ def test_the_longest_context_is_named_as_such() -> None:
         ((10, 5, None, 3, None), (10, 5, None, 18)),
         ((None, 5, 7, None, 12), (None, 5, 7, 12)),
         ((None, 5, None, None, None), (None, 5, None, None)),
-        ((10, None, 7, None, None), (10, None, 7, None)),
+        ((10, None, 7, None, None), (10, 0, 7, 17)),
+        ((10, None, 0, None, None), (10, None, 0, None)),
     ],
 )
 def test_each_count_has_its_field(counts: tuple[int | None, ...], expected: tuple[int | None, ...]) -> None:

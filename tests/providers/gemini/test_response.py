@@ -177,7 +177,11 @@ def test_no_content_at_the_limit_is_a_length_stop() -> None:
             5,
         ),
         ({"promptTokenCount": 1, "candidatesTokenCount": 2, "thoughtsTokenCount": 9, "totalTokenCount": 3}, 0),
-        ({"promptTokenCount": 1, "thoughtsTokenCount": 9, "totalTokenCount": 10}, None),
+        ({"promptTokenCount": 1, "thoughtsTokenCount": 9, "totalTokenCount": 10}, 0),
+        ({"promptTokenCount": 1, "thoughtsTokenCount": 9}, 0),
+        ({"thoughtsTokenCount": 9, "totalTokenCount": 10}, 0),
+        ({"promptTokenCount": 1, "thoughtsTokenCount": 9, "toolUsePromptTokenCount": 4, "totalTokenCount": 16}, 2),
+        ({"promptTokenCount": 1, "totalTokenCount": 1}, None),
         ({}, None),
     ],
 )
