@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from manystream.providers.errors import ErrorCategory, ProviderError
-from manystream.providers.events import Error, FinishReason, Start, TextDelta, ThinkingDelta
+from manystream.providers.errors import ProviderError
+from manystream.providers.events import Error, FinishReason, Start, ThinkingDelta
 from manystream.providers.json_values import JSON, JSONObject
 from manystream.providers.messages import File, Image, Message, ProviderBlock, ProviderState, Text, Thinking, ToolCall
 from manystream.providers.openai.chat.images import data_url, image_of_url
@@ -55,20 +55,6 @@ def test_events_before_the_fault_in_a_chunk_are_delivered() -> None:
     outcome = run([("", data)])
     assert outcome.events[:-1] == [Start("m", "i"), ThinkingDelta(0, "a")]
     assert outcome.error.error.message == "malformed event: content is neither text nor parts"
-
-
-@pytest.mark.parametrize("word", ["abort", "ABORT"])
-def test_an_answer_that_the_server_stopped(word: str) -> None:
-    outcome = deltas({"content": "a"}, finish=word)
-    assert outcome.events[:-1] == [Start("m-1", "chatcmpl-1"), TextDelta(0, "a")]
-    body = json.dumps(chunk(choices=[{"message": {"content": "a"}, "finish_reason": word}])).encode()
-    with pytest.raises(ProviderError) as caught:
-        decode(body)
-    for error, kept in ((outcome.error.error, b""), (caught.value, body)):
-        assert error.message == f"the server stopped before the answer's end (finish_reason {word!r})"
-        assert (error.category, error.http_status, error.provider_code) == (ErrorCategory.SERVER, 200, word)
-        assert (error.retryable, error.body) == (True, kept)
-    assert (outcome.response.finish_reason, outcome.response.raw_finish_reason) == (FinishReason.ERROR, word)
 
 
 def test_an_end_without_a_finish_reason_is_named() -> None:

@@ -9,7 +9,7 @@ import pytest
 from openai.types.chat.chat_completion import Choice
 
 from manystream.providers.errors import ErrorCategory
-from manystream.providers.events import Done, FinishReason, Start, TextDelta, ThinkingDelta
+from manystream.providers.events import Done, Error, FinishReason, Start, TextDelta, ThinkingDelta
 from manystream.providers.messages import Text, Thinking
 from manystream.providers.openai.chat import DIALECT
 from manystream.providers.openai.chat.usage import FINISH_REASONS
@@ -121,6 +121,11 @@ SPOKEN = {
         "error",  # Mistral, OpenRouter
         "network_error",  # Z.ai
         "insufficient_system_resource",  # DeepSeek
+        "repetition",  # vLLM
+    },
+    FinishReason.ABORTED: {
+        "abort",  # vLLM, SGLang
+        "aborted", "cancelled",  # TensorRT-LLM
     },
 }  # fmt: skip
 """Word of a server → finish reason."""
@@ -141,7 +146,8 @@ def test_every_finish_reason(raw: str, reason: FinishReason) -> None:
     call = {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}]}
     for spelling in (raw, raw.upper()):
         outcome = deltas(call if reason is FinishReason.TOOL_USE else {"content": "a"}, finish=spelling)
-        assert (outcome.done.finish_reason, outcome.done.raw_finish_reason) == (reason, spelling)
+        assert (outcome.response.finish_reason, outcome.response.raw_finish_reason) == (reason, spelling)
+        assert isinstance(outcome.events[-1], Error) is (reason is FinishReason.ABORTED)
 
 
 def test_unknown_finish_reasons_keep_their_word() -> None:
