@@ -32,6 +32,7 @@ ROLE_BLOCKS: dict[Role, frozenset[type[Block]]] = {
     Role.USER: frozenset({Text, Image, File, ToolResult, ProviderBlock}),
     Role.ASSISTANT: frozenset({Text, Thinking, RedactedThinking, ToolCall, Image, File, ProviderBlock, ToolResult}),
     Role.TOOL: frozenset({ToolResult, Text}),
+    Role.SYSTEM: frozenset({Text, Image, File, ProviderBlock}),
 }
 """Role → the block types that it may have."""
 

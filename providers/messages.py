@@ -6,7 +6,7 @@ All parts of this package share this one message model; rows, histories and wire
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, cast
 
@@ -15,15 +15,21 @@ from .json_types import JSON, JSONObject
 
 
 class Role(enum.StrEnum):
-    """The author of a message. The system prompt is a field of the request, not a role."""
+    """The author of a message.
+
+    SYSTEM is an instruction of the program in the middle of a conversation, which applies from there on. At the
+    beginning of a conversation it is the system prompt, a field of the request: `Request(system=…)`.
+    """
 
     USER = "user"
     ASSISTANT = "assistant"
     TOOL = "tool"
+    SYSTEM = "system"
 
 
 ASSISTANT = Role.ASSISTANT
-"""The member, for writers that compare each message's role: CPython 3.11 needs a thousand instructions to find it."""
+SYSTEM = Role.SYSTEM
+"""The members, for code that compares each message's role: CPython 3.11 needs a thousand instructions to find one."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -261,7 +267,7 @@ def role_of(role: Role | str) -> Role:
         return Role(role)
     except ValueError:
         names = ", ".join(repr(each.value) for each in Role)
-        hint = "; a system prompt is the request's system=…" if role in ("system", "developer") else ""
+        hint = "; use 'system'" if role == "developer" else ""
         raise InvalidRequestError("role", f"must be one of {names}, not {role!r}{hint}") from None
 
 
@@ -293,6 +299,14 @@ class Message:
     def assistant(cls, content: Content) -> Message:
         """Return a message of the model: text, or blocks."""
         return cls(Role.ASSISTANT, content)
+
+    @classmethod
+    def system(cls, content: Content) -> Message:
+        """Return an instruction in the middle of a conversation: text, or blocks of text.
+
+        OpenAI's dialects and Anthropic have such messages; a request to Gemini with one raises `InvalidRequestError`.
+        """
+        return cls(Role.SYSTEM, content)
 
     @classmethod
     def tool_call(cls, id: str, name: str, arguments: str) -> Message:
@@ -345,6 +359,16 @@ class Message:
     def tool_calls(self) -> list[ToolCall]:
         """The tool calls, in order."""
         return [block for block in self.content if isinstance(block, ToolCall)]
+
+
+def leading_system(messages: Sequence[Message]) -> int:
+    """Return the number of messages at the beginning that are the system prompt: system messages of text only."""
+    lead = 0
+    for message in messages:
+        if message.role is not SYSTEM or not all(isinstance(block, Text) for block in message.content):
+            break
+        lead += 1
+    return lead
 
 
 def _check_call(id: object, name: object, arguments: object, *, prefix: str = "") -> None:

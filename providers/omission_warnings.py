@@ -13,6 +13,10 @@ OPENING = "(The conversation begins with the assistant's message.)"
 """The text of the user message that is inserted before an assistant's first message, for providers that require it."""
 
 
+ELSEWHERE = "put its text into the system prompt, or into a user's message at the same place"
+"""What to do with a system message in the middle of a conversation, for a provider that has none."""
+
+
 GIVEN_MEMBERS = frozenset({"context", "citations", "partMetadata", "videoMetadata", "mediaResolution"})
 """Members that a user gives with a picture or a file in one provider's form: Anthropic's and Gemini's."""
 
@@ -37,6 +41,11 @@ def given_left_out(block: Image | File, *takers: str) -> list[str]:
 def opening_added(provider: str) -> str:
     """Return the warning that `OPENING` was inserted. `provider`: the name of the provider that requires it."""
     return f"messages: begin with the assistant, which {provider} refuses; sent with {OPENING!r} as the user's first"
+
+
+def system_moved(provider: str) -> str:
+    """Return the warning for a system message that was moved. `provider`: the name of the provider that requires it."""
+    return f"messages: a system message before the user's is sent after it, as {provider} requires"
 
 
 def foreign_thinking(name: str) -> str:

@@ -15,10 +15,10 @@ from .cache_marks import MARKS, read_mark
 from .errors import InvalidRequestError
 from .json_values import JSONObject, mapping
 from .members import Members
-from .messages import Message, Text
+from .messages import Message, Text, leading_system
 from .openai.chat.converter import ChatConverter
 from .request import Tool
-from .sdk_arguments import plain, read_conversation
+from .sdk_arguments import plain, read_turns, split_system
 
 System: TypeAlias = str | Sequence[Text] | None
 
@@ -32,36 +32,30 @@ def read_messages(given: object, system: System, warnings: list[str] | None = No
     """
     if isinstance(given, str):
         return [Message.user(given)], system
-    if isinstance(given, Message):
-        return [given], system
-    if not isinstance(given, (list, tuple)):
+    items = cast("Sequence[object]", [given] if isinstance(given, Message) else given)
+    if not isinstance(items, (list, tuple)) or not all(isinstance(item, (Message, Mapping)) for item in items):
         return cast("Sequence[Message]", given), system
-    items = cast("Sequence[object]", given)
-    if not all(isinstance(item, (Message, Mapping)) for item in items) or all(isinstance(i, Message) for i in items):
-        return cast("Sequence[Message]", given), system
+    if all(isinstance(item, Message) for item in items) and not leading_system(cast("Sequence[Message]", items)):
+        return cast("Sequence[Message]", items), system
     messages: list[Message] = []
     place = 0
     for are_ready, run in groupby(items, lambda item: isinstance(item, Message)):
         group = list(run)
-        if are_ready:
-            messages += cast("list[Message]", group)
-        else:
-            read, lead = _read_run(group, place, warnings)
-            if lead is not None and (messages or system is not None):
-                raise InvalidRequestError(
-                    f"messages[{place}]", "is a system prompt, which stands first, or in system=…: give one of the two"
-                )
-            messages += read
-            system = lead if lead is not None else system
+        messages += cast("list[Message]", group) if are_ready else _read_run(group, place, warnings)
         place += len(group)
-    return messages, system
+    turns, lead = split_system(messages)
+    if lead is not None and system is not None:
+        raise InvalidRequestError(
+            "messages[0]", "is a system prompt, which stands first, or in system=…: give one of the two"
+        )
+    return turns, lead if lead is not None else system
 
 
-def _read_run(group: Sequence[object], place: int, warnings: list[str] | None) -> tuple[list[Message], System]:
+def _read_run(group: Sequence[object], place: int, warnings: list[str] | None) -> list[Message]:
     """Convert a run of adjacent dicts. `place`: the index of the first one, for error messages."""
     wire = [cast("JSONObject", plain(item, f"messages[{place + number}]")) for number, item in enumerate(group)]
     try:
-        return read_conversation(ChatConverter, wire, warnings=warnings)
+        return read_turns(ChatConverter, wire, warnings=warnings)
     except InvalidRequestError as error:
         if not place:
             raise

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, Unpack, 
 
 from .given import GivenBody, Sources, given_body, nothing_given
 from .json_types import JSON, JSONObject
-from .messages import CacheControl, Message, Text
+from .messages import SYSTEM, CacheControl, Message, Text
 from .options import Priority, PriorityName, Retry, Timeouts
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Request(_CachedForm):
 
     model: the model's name, with or without the provider's (`"anthropic/claude-sonnet-4-5"`).
     messages: the conversation so far, as `Message` values. A text is one user's message. A dict is a message in
-        OpenAI's chat form: it becomes a `Message`, and system messages at the beginning become `system`.
+        OpenAI's chat form: it becomes a `Message`. System messages at the beginning become `system`.
     system: the system prompt, as text or text blocks.
     tools: functions that the model may call, as `Tool` values; a dict in OpenAI's form becomes one.
     tool_choice: `auto`, `none`, `required`, or a tool's name.
@@ -194,7 +194,8 @@ class Request(_CachedForm):
         if len(values) > len(_DEFAULTS):
             wrong = next(name for name in values if name not in _DEFAULTS)
             raise TypeError(f"Request() got an unexpected keyword argument {wrong!r}")
-        if not isinstance(messages, (list, tuple)) or not _READY.issuperset(map(type, messages)):
+        ready = isinstance(messages, (list, tuple)) and _READY.issuperset(map(type, messages))
+        if not ready or (messages and cast("Sequence[Message]", messages)[0].role is SYSTEM):
             left_out: list[str] = []
             messages, values["system"] = _read_messages(messages, options.get("system"), left_out)
             if left_out and _given is None:

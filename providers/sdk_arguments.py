@@ -26,10 +26,10 @@ from enum import Enum
 from typing import Protocol, TypeAlias, cast, runtime_checkable
 
 from .errors import InvalidRequestError
-from .history.converter import HistoryConverter, system_prompt
+from .history.converter import HistoryConverter
 from .history.view import HistoryError
 from .json_values import JSON, JSONObject
-from .messages import BLOCK_TYPES, Message, Text
+from .messages import BLOCK_TYPES, Message, Text, leading_system
 from .options import Timeouts
 from .structured import is_schema
 
@@ -248,13 +248,42 @@ def read_conversation(
     where: the path of the body, for error messages.
     warnings: gets a warning for each kind of member that is left out.
     """
-    system: list[str] = []
+    return split_system(read_turns(converter, items, where, warnings))
+
+
+def read_turns(
+    converter: type[HistoryConverter],
+    items: Sequence[JSONObject],
+    where: str = "",
+    warnings: list[str] | None = None,
+) -> list[Message]:
+    """Return the messages, system messages included. As `read_conversation`."""
     try:
-        messages = converter().decode_messages(items, system, warnings)
+        return converter().decode_messages(items, warnings=warnings)
     except HistoryError as error:
         place = f"{where}.{error.where}" if where else error.where
         raise InvalidRequestError(place, str(error).removeprefix(f"{error.where}: ")) from None
-    return messages, system_prompt(system)
+
+
+def split_system(messages: list[Message]) -> tuple[list[Message], SystemPrompt]:
+    """Return the messages without the system messages at their beginning, and the system prompt that these are: one
+    text, or blocks if a text has a cache mark.
+    """
+    lead = leading_system(messages)
+    blocks = [block for message in messages[:lead] for block in message.content]
+    texts = [Text(block.text, cache_control=block.cache_control) for block in blocks if isinstance(block, Text)]
+    if any(text.cache_control is not None for text in texts):
+        return messages[lead:], [text for text in texts if text.text]
+    return messages[lead:], joined_system(*(text.text for text in texts))
+
+
+def joined_system(*prompts: SystemPrompt) -> SystemPrompt:
+    """Return system prompts as one: a text, or blocks if one of them is blocks."""
+    texts = [prompt for prompt in prompts if isinstance(prompt, str) and prompt]
+    if len(texts) == sum(bool(prompt) for prompt in prompts):
+        return "\n\n".join(texts) or None
+    blocks = [[Text(prompt)] if isinstance(prompt, str) else prompt for prompt in prompts if prompt]
+    return [block for prompt in blocks for block in prompt]
 
 
 def never_empty(messages: list[Message], system: SystemPrompt) -> tuple[list[Message], SystemPrompt]:

@@ -22,18 +22,15 @@ from typing import TypeAlias
 
 from ..providers.anthropic.arguments import read_body as read_anthropic
 from ..providers.errors import InvalidRequestError, ManystreamError
-from ..providers.history import HistoryError
-from ..providers.history.converter import HistoryConverter, system_prompt
 from ..providers.json_values import JSON, JSONObject, MalformedJSONError, loads_object
 from ..providers.members import Members
-from ..providers.messages import Message
 from ..providers.openai.chat.arguments import read_body as read_chat
 from ..providers.openai.chat.converter import ChatConverter
 from ..providers.openai.responses.arguments import read_body as read_responses
 from ..providers.options import Retry, Timeouts
 from ..providers.plain_forms import function_tool
 from ..providers.request import Request, RequestOptions, ThinkingConfig, ThinkingLevel
-from ..providers.sdk_arguments import CallOptions
+from ..providers.sdk_arguments import CallOptions, joined_system, read_conversation
 
 LineId: TypeAlias = str | int
 ChooseModel: TypeAlias = Callable[[str | None], str | None]
@@ -126,7 +123,7 @@ def read_item(line: Line, choose_model: ChooseModel) -> Item:
     read = _read_anthropic if "params" in line.members else _read_openai if "body" in line.members else _read_ours
     try:
         request = read(line.members, choose_model)
-    except (HistoryError, InvalidRequestError, MalformedJSONError) as error:
+    except (InvalidRequestError, MalformedJSONError) as error:
         raise LineError(str(error), line.id) from None
     return Item(line.number, line.id, request, line.size)
 
@@ -140,12 +137,11 @@ def _read_ours(line: JSONObject, choose_model: ChooseModel) -> Request:
     members = Members(line)
     members.take("id")
     members.take("custom_id")
-    items = _messages(members, "messages")
-    system: list[str] = []
+    messages, lead = read_conversation(ChatConverter, members.some_objects("messages"))
     request = Request(
         _model(members, choose_model),
-        _decoded(ChatConverter, items, system),
-        system=system_prompt([members.text("system"), *system]),
+        messages,
+        system=joined_system(members.text("system"), lead),
         tools=[function_tool(tool, f"tools[{position}]") for position, tool in enumerate(members.objects("tools"))],
         tool_choice=members.text("tool_choice") or "auto",
         thinking=_thinking(members.take("thinking")),
@@ -247,15 +243,3 @@ def _without_stream(body: JSONObject, where: str, choose_model: ChooseModel) -> 
     stream, not the line."""
     kept = {name: value for name, value in body.items() if name not in ("stream", "stream_options")}
     return {**kept, "model": _model(Members(body, where), choose_model)}
-
-
-def _messages(members: Members, name: str) -> list[JSONObject]:
-    items = members.objects(name)
-    if not items:
-        raise InvalidRequestError(members.field(name), "must hold at least one message")
-    return items
-
-
-def _decoded(converter: type[HistoryConverter], items: list[JSONObject], system: list[str]) -> list[Message]:
-    """Convert the messages. The texts of system messages before them are added to the list `system`."""
-    return converter().decode_messages(items, system)

@@ -74,7 +74,8 @@ class AnthropicWire:
         if not messages:
             raise APIError(400, "messages: at least one message is required")
         names = _check_messages(messages)
-        last_user, rounds = _last_turn(messages)
+        turns = [message for message in messages if string(message, "role") != "system"]
+        last_user, rounds = _last_turn(turns)
         format = mapping(mapping(body, "output_config"), "format") or mapping(body, "output_format")
         choice = mapping(body, "tool_choice")
         kind = string(choice, "type")
@@ -91,7 +92,7 @@ class AnthropicWire:
             parallel=choice.get("disable_parallel_tool_use") is not True,
             tool_results=tuple(
                 ToolResult(names[string(block, "tool_use_id")], content_text(block.get("content")))
-                for block in _tool_results(messages[-1])
+                for block in _tool_results(turns[-1])
             ),
             rounds=rounds,
             schema=mapping(format, "schema") or None,
@@ -284,9 +285,11 @@ def _check_messages(messages: list[JSONObject]) -> dict[str, str]:
     for position, message in enumerate(messages):
         where = f"messages.{position}"
         role = string(message, "role")
-        if role not in ("user", "assistant"):
-            raise APIError(400, f"{where}.role: Input should be 'user' or 'assistant', not \"{role}\"")
-        if not message.get("content"):
+        if role not in ("user", "assistant", "system"):
+            raise APIError(400, f"{where}.role: Input should be 'user', 'assistant' or 'system', not \"{role}\"")
+        if role == "system":
+            _check_place(messages, position, where)
+        if not message.get("content") and not (role == "system" and mapping(message, "output_config")):
             raise APIError(400, f"{where}: all messages must have non-empty content")
         for number, block in enumerate(objects(message, "content")):
             _check_block(block, f"{where}.content.{number}", open_calls, names)
@@ -306,6 +309,21 @@ def _check_messages(messages: list[JSONObject]) -> dict[str, str]:
             400, f"messages: `tool_use` ids were found without `tool_result` blocks: {', '.join(open_calls)}"
         )
     return names
+
+
+def _check_place(messages: list[JSONObject], position: int, where: str) -> None:
+    """Raise `APIError` for a system message that stands where the service does not accept one.
+
+    It follows a user's message, or an assistant's that ends in a call of the service's own tool, and it is the last
+    message or an assistant's follows it ("Mid-conversation system messages").
+    """
+    before = messages[position - 1] if position else {}
+    last = objects(before, "content")[-1:]
+    after_call = bool(last) and string(last[0], "type") in ("server_tool_use", "mcp_tool_use")
+    if string(before, "role") != "user" and not after_call:
+        raise APIError(400, f"{where}: a `system` message must follow a `user` message or a server tool use")
+    if position + 1 < len(messages) and string(messages[position + 1], "role") != "assistant":
+        raise APIError(400, f"{where}: a `system` message must be the last one or come before an `assistant` message")
 
 
 def _check_block(block: JSONObject, where: str, open_calls: list[str], names: dict[str, str]) -> None:

@@ -6,7 +6,7 @@ The converter reads the messages. Knows which members of a body the fields of `R
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import cast
 
 from ..cache_marks import read_mark
@@ -18,7 +18,9 @@ from ..request import Request, ThinkingConfig, ThinkingLevel, Tool, with_given
 from ..sdk_arguments import (
     CALL_OPTIONS,
     CallOptions,
+    SystemPrompt,
     check_names,
+    joined_system,
     plain,
     present,
     read_conversation,
@@ -110,7 +112,8 @@ def read_body(body: JSONObject, options: CallOptions, where: str = "", *, schema
     """
     members = Members(body, where)
     extra: JSONObject = {}
-    messages, _ = read_conversation(AnthropicConverter, members.some_objects("messages"), where)
+    messages, lead = read_conversation(AnthropicConverter, members.some_objects("messages"), where)
+    system = joined_system(_system(members.take("system")), lead)
     tools = _tools(members, extra)
     choice, parallel = _tool_choice(members, extra, tools)
     output = members.object("output_config") or {}
@@ -122,7 +125,7 @@ def read_body(body: JSONObject, options: CallOptions, where: str = "", *, schema
     request = Request(
         members.needed_text("model"),
         messages,
-        system=_system(members.take("system")),
+        system=system,
         tools=tools,
         tool_choice=choice,
         thinking=_thinking(members, extra, string(output, "effort")),
@@ -138,11 +141,13 @@ def read_body(body: JSONObject, options: CallOptions, where: str = "", *, schema
         extra_body={**members.rest(), **extra, **options.extra_body} or None,
     )
     carried = {**body, **{f"output_config.{name}": value for name, value in output.items()}}
-    written = frozenset({"output_config.format"}) if schema is not None else frozenset[str]()
-    return with_given(request, NAME, carried, SOURCES, written)
+    written = {"output_config.format"} if schema is not None else set[str]()
+    if lead is not None:
+        written |= {"system", "messages"}  # Anthropic refuses a system message at the beginning
+    return with_given(request, NAME, carried, SOURCES, frozenset(written))
 
 
-def _system(value: JSON) -> str | Sequence[Text] | None:
+def _system(value: JSON) -> SystemPrompt:
     """Return the system prompt. Its blocks are read like those of a message."""
     if value is None or type(value) is str:
         return value or None

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Sequence
 from hashlib import sha256
 
 from ..cache_marks import CACHE_CONTROL, written_mark
 from ..errors import InvalidRequestError
 from ..json_values import JSON, JSONObject, MalformedJSONError, string
 from ..messages import (
+    Block,
     CacheControl,
     File,
     Image,
@@ -47,7 +49,10 @@ FIRST_PARTY = "anthropic"
 """The profile that thinking with a signature and without a state is attributed to."""
 
 RESULT_KINDS = frozenset({"search_result", "tool_reference"})
-"""Types of blocks of a tool's result that only Anthropic understands. Others get the text that they contain."""
+"""Types of blocks that only Anthropic understands and that are read as text, which other providers get."""
+
+SYSTEM_MEMBERS = ("clear_at", "output_config")
+"""Members of a system message beside its content. They are sent as given."""
 
 DOCUMENT_OPTIONS = ("context", "citations")
 """Members of a document beside its content and its title. They are sent as given."""
@@ -96,6 +101,18 @@ def wire_text(block: Text, *, with_citations: bool = False) -> JSONObject | None
     if with_citations and block.citations and all(string(c, "type") in CITATION_TYPES for c in block.citations):
         wire["citations"] = list(block.citations)
     return wire if block.cache_control is None else marked(wire, block.cache_control)
+
+
+def wire_own_text(block: Text, maker: str) -> JSONObject | None:
+    """Return the block that Anthropic's own block was, such as a search result; None for any other text."""
+    given = given_to(block.state, maker)
+    return given if string(given, "type") in RESULT_KINDS else None
+
+
+def system_members(content: Sequence[Block], maker: str) -> JSONObject:
+    """Return the members of a system message beside its content, which are the state of a text of it."""
+    states = [given_to(block.state, maker) for block in content if isinstance(block, Text)]
+    return {name: state[name] for state in states for name in SYSTEM_MEMBERS if name in state}
 
 
 def wire_thinking_block(
@@ -169,8 +186,7 @@ def wire_tool_result(block: ToolResult, call_id: str, field: str, warnings: list
 def wire_part_of(block: Text | Image | File, field: str, warnings: list[str], maker: str) -> JSONObject | None:
     """Return a block that is allowed both in a user's message and in a tool's result, for this maker."""
     if isinstance(block, Text):
-        given = given_to(block.state, maker)
-        return given if string(given, "type") in RESULT_KINDS else wire_text(block)
+        return wire_own_text(block, maker) or wire_text(block)
     warnings.extend(given_left_out(block, maker, FIRST_PARTY))
     if isinstance(block, Image):
         return wire_image(block, field, warnings, maker)

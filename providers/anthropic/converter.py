@@ -16,7 +16,7 @@ from ..accumulate import Accumulator
 from ..cache_marks import read_mark
 from ..dialect import Dialect
 from ..events import Event
-from ..history.converter import HistoryConverter, Read
+from ..history.converter import HistoryConverter
 from ..history.view import HistoryError
 from ..json_values import JSON, JSONObject, MalformedJSONError, dumps_text, mapping, string
 from ..messages import (
@@ -40,8 +40,11 @@ from .block_writer import (
     IMAGE_OPTION,
     INVALID_JSON,
     RESULT_KINDS,
+    SYSTEM_MEMBERS,
     TOOLSET,
+    system_members,
     wire_call_id,
+    wire_own_text,
     wire_part_of,
     wire_text,
     wire_thinking_block,
@@ -61,8 +64,22 @@ ASSISTANT_KINDS = re.compile(
 MORE_DELTAS = frozenset({"compaction_delta"})
 """Types of deltas of Anthropic's beta API that have no text and no calls."""
 
-USER_KINDS = re.compile(r"search_result|container_upload|\w+_tool_result")
+USER_KINDS = re.compile(r"container_upload|\w+_tool_result")
 """Types of a user's blocks that only Anthropic understands."""
+
+SYSTEM_KINDS = frozenset({"tool_addition", "tool_removal"})
+"""Types of a system message's blocks that only Anthropic understands."""
+
+OWN_TEXTS = frozenset({"search_result"})
+"""Types of a user's blocks that other providers get as text."""
+
+
+WIRE_ROLES: dict[Role, str] = {
+    Role.USER: "user",
+    Role.TOOL: "user",
+    Role.ASSISTANT: "assistant",
+    Role.SYSTEM: "system",
+}
 
 
 class AnthropicConverter(HistoryConverter):
@@ -98,6 +115,7 @@ class AnthropicConverter(HistoryConverter):
         wire: list[JSONObject] = []
         toolsets: dict[str, JSON] = {}  # by call id
         for number, message in enumerate(messages):
+            given = system_members(message.content, self.provider.maker) if message.role is Role.SYSTEM else {}
             runs: list[tuple[str, list[JSON]]] = []
             for position, block in enumerate(message.content):
                 part = self._wire_block(block, f"messages[{number}].content[{position}]", warnings)
@@ -108,17 +126,19 @@ class AnthropicConverter(HistoryConverter):
                 elif isinstance(block, ToolResult) and block.tool_call_id in toolsets:
                     part[TOOLSET] = toolsets[block.tool_call_id]
                 # A result belongs to the user, in whichever message it is.
-                role = "assistant" if message.role is Role.ASSISTANT and not isinstance(block, ToolResult) else "user"
+                role = "user" if isinstance(block, ToolResult) else WIRE_ROLES[message.role]
                 if not runs or runs[-1][0] != role:
                     runs.append((role, []))
                 runs[-1][1].append(part)
-            wire.extend({"role": role, "content": parts} for role, parts in runs)
+            if given and not runs:
+                runs.append(("system", []))
+            wire.extend({"role": role, "content": parts, **given} for role, parts in runs)
         return wire
 
     def _wire_block(self, block: Block, where: str, warnings: list[str]) -> JSONObject | None:
         if isinstance(block, Text):
             note_foreign_refusal(block.state, self.provider.maker, warnings)
-            return wire_text(block, with_citations=True)
+            return wire_own_text(block, self.provider.maker) or wire_text(block, with_citations=True)
         if isinstance(block, Thinking | RedactedThinking):
             return wire_thinking_block(block, self.provider, warnings)
         if isinstance(block, ToolCall):
@@ -131,11 +151,14 @@ class AnthropicConverter(HistoryConverter):
 
     # --- in ---
 
-    def _read(self, wire: Sequence[JSONObject], names: dict[str, str]) -> list[Read]:
-        messages: list[Read] = []
+    def _read(self, wire: Sequence[JSONObject], names: dict[str, str]) -> list[Message]:
+        messages: list[Message] = []
         for number, item in enumerate(wire):
             where = f"messages[{number}]"
             role, content = item.get("role"), item.get("content")
+            if role == "system":
+                messages.append(Message(Role.SYSTEM, self._system_blocks(item, where)))
+                continue
             if role not in ("user", "assistant"):
                 raise HistoryError(f"{where}.role", f"unknown role {role!r}")
             if type(content) is str:
@@ -147,9 +170,8 @@ class AnthropicConverter(HistoryConverter):
             for position, wire_block in enumerate(_blocks(content, where)):
                 block = self._user_block(wire_block, f"{where}.content[{position}]")
                 speaker = Role.TOOL if isinstance(block, ToolResult) else Role.USER
-                last = messages[-1] if position else None
-                if isinstance(last, Message) and last.role is speaker:
-                    last.content.append(block)
+                if position and messages[-1].role is speaker:
+                    messages[-1].content.append(block)
                 else:
                     messages.append(Message(speaker, [block]))
         return messages
@@ -180,10 +202,35 @@ class AnthropicConverter(HistoryConverter):
                     block.arguments = unread
         return content
 
+    def _system_blocks(self, wire: JSONObject, where: str) -> list[Block]:
+        """Read a system message. Members besides its content are the state of its first text."""
+        content, blocks = wire.get("content"), list[Block]()
+        given: JSONObject = {name: wire[name] for name in SYSTEM_MEMBERS if wire.get(name) is not None}
+        if type(content) is str:
+            blocks.append(Text(content))
+        elif content is not None or not given:
+            for position, part in enumerate(_blocks(content, where)):
+                kind, place = string(part, "type"), f"{where}.content[{position}]"
+                if kind in SYSTEM_KINDS:
+                    blocks.append(ProviderBlock(self.provider.maker, part))
+                elif kind == "text":
+                    blocks.append(_part(part, place, self.provider.maker))
+                else:
+                    raise HistoryError(f"{place}.type", f"unknown block {kind!r} in a system message")
+        if given:
+            first = next((block for block in blocks if isinstance(block, Text)), None)
+            if first is None:
+                first = Text("")
+                blocks.insert(0, first)
+            first.state = ProviderState(self.provider.maker, given)
+        return blocks
+
     def _user_block(self, wire: JSONObject, where: str) -> Block:
         kind = string(wire, "type") or ""
         if kind == "tool_result":
             return self._tool_result(wire, where)
+        if kind in OWN_TEXTS:
+            return _result_part(wire, where, self.provider.maker)
         if kind in ("text", "image", "document"):
             return _part(wire, where, self.provider.maker)
         if not USER_KINDS.fullmatch(kind):

@@ -7,6 +7,8 @@ The rules, all Anthropic's own (https://platform.claude.com/docs/en/agents-and-t
 - Call ids are unique and match `[a-zA-Z0-9_-]+`. Another id is replaced by the same text in call and result.
 - Thinking is sent only to the provider that made it, and is never the end of a message.
 - A message with one plain text is sent as a string.
+- A system message stands after a user's message and before an assistant's. So it belongs to a user's turn here, and is
+  sent after it.
 - The first message is the user's. If it is an assistant's, `OPENING` is inserted before it, with a warning.
 
 Must not know the wire form of blocks other than plain text: `block_writer.py` does.
@@ -24,6 +26,7 @@ from ..errors import InvalidRequestError
 from ..json_values import JSON, JSONObject, string
 from ..messages import (
     ASSISTANT,
+    SYSTEM,
     Block,
     File,
     Image,
@@ -41,6 +44,7 @@ from ..omission_warnings import (
     foreign_block,
     note_foreign_refusal,
     opening_added,
+    system_moved,
     thinking_at_the_end,
     unanswered_call,
     unasked_result,
@@ -50,6 +54,7 @@ from ..provider import Provider, takes_block
 from ..tool_names import named_call
 from .block_writer import (
     TOOLSET,
+    system_members,
     wire_call_id,
     wire_part_of,
     wire_text,
@@ -66,19 +71,28 @@ UNSENT_THINKING = ("thinking", "redacted_thinking")
 
 
 class Turn:
-    """One wire message under construction.
+    """One wire message under construction, and the system message after it.
 
     role: `user` or `assistant`.
     results: tool results, which come first.
     content: all other blocks.
+    system: the blocks of the system message.
+    members: the members of the system message beside its content.
     """
 
-    __slots__ = ("content", "results", "role")
+    __slots__ = ("content", "members", "results", "role", "system")
 
     def __init__(self, role: str) -> None:
         self.role: str = role
         self.results: list[JSONObject] = []
         self.content: list[JSONObject] = []
+        self.system: list[JSONObject] = []
+        self.members: JSONObject = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to send."""
+        return not (self.content or self.results or self.system or self.members)
 
 
 @dataclass(slots=True, frozen=True)
@@ -137,6 +151,8 @@ class MessageWriter:
         for number, message in enumerate(messages, first):
             if message.role is ASSISTANT:
                 self._add_assistant(message.content, number)
+            elif message.role is SYSTEM:
+                self._add_system(message.content, number)
             else:
                 self._add_user(message.content, number)
         ends_with_user = bool(self.turns) and self.turns[-1].role == "user"
@@ -149,7 +165,7 @@ class MessageWriter:
         if state is not None and self.turns and self.turns[0].role == "user":
             return None
         return Segment(
-            [_wire_message(turn) for turn in self.turns],
+            [message for turn in self.turns for message in _wire_messages(turn)],
             WriterState(frozenset(self.taken), tuple(self._unanswered())) if ends_with_user else None,
             self.warnings,
             [unanswered_call(call_id) for call_id in self._unanswered()],
@@ -235,7 +251,7 @@ class MessageWriter:
         for position, block in enumerate(content):
             wire: JSONObject | None
             if type(block) is Text:
-                wire = wire_text(block)
+                wire = wire_text(block) if block.state is None else wire_part_of(block, "", [], self.maker)
             elif type(block) is ToolResult:
                 self._add_result(block, (number, position))
                 continue
@@ -247,7 +263,24 @@ class MessageWriter:
                 kind = type(block).__name__
                 raise InvalidRequestError(_field(number, position), f"a user's message cannot hold a {kind} block")
             if wire is not None:
-                self._turn("user").content.append(wire)
+                turn = self._turn("user")
+                turn.content.append(wire)
+                if turn.system:
+                    self.warnings.append(system_moved("Anthropic"))
+
+    def _add_system(self, content: Sequence[Block], number: int) -> None:
+        """Add a system message to the user's turn that it stands in."""
+        turn = self._turn("user")
+        turn.members.update(system_members(content, self.maker))
+        for position, block in enumerate(content):
+            if type(block) is Text:
+                wire = wire_text(block)
+            elif type(block) is ProviderBlock:
+                wire = self._own(block)
+            else:
+                raise InvalidRequestError(_field(number, position), "Anthropic takes only text in a system message")
+            if wire is not None:
+                turn.system.append(wire)
 
     def _own(self, block: ProviderBlock) -> JSONObject | None:
         """Return a provider's own block for that provider; None, with a warning, for any other.
@@ -293,7 +326,7 @@ class MessageWriter:
                 while turn.content and string(turn.content[-1], "type") in UNSENT_THINKING:
                     turn.content.pop()
                     self.warnings.append(thinking_at_the_end("Anthropic"))
-        if any(not turn.content and not turn.results for turn in self.turns):
+        if any(turn.is_empty for turn in self.turns):
             self._close_gaps()
         if self.turns and self.turns[-1].role == "assistant":
             last = self.turns[-1].content[-1]
@@ -305,10 +338,12 @@ class MessageWriter:
         """Remove turns without content. The turns on both sides of one are merged."""
         kept: list[Turn] = []
         for turn in self.turns:
-            if not turn.content and not turn.results:
+            if turn.is_empty:
                 continue
             if kept and kept[-1].role == turn.role:
                 kept[-1].content.extend(turn.content)  # it has no results: the turn before it has no calls
+                kept[-1].system.extend(turn.system)
+                kept[-1].members.update(turn.members)
             else:
                 kept.append(turn)
         self.turns = kept
@@ -318,10 +353,18 @@ def _field(number: int, position: int) -> str:
     return f"messages[{number}].content[{position}]"
 
 
-def _wire_message(turn: Turn) -> JSONObject:
-    content = turn.content
-    if len(content) == 1 and not turn.results:
-        only = content[0]
-        if len(only) == 2 and only.get("type") == "text" and "text" in only:
-            return {"role": turn.role, "content": only["text"]}
-    return {"role": turn.role, "content": [*turn.results, *content]}
+def _wire_messages(turn: Turn) -> list[JSONObject]:
+    wire: list[JSONObject] = []
+    if turn.content or turn.results:
+        wire.append({"role": turn.role, "content": _wire_content([*turn.results, *turn.content])})
+    if turn.system or turn.members:
+        wire.append({"role": "system", "content": _wire_content(turn.system), **turn.members})
+    return wire
+
+
+def _wire_content(blocks: list[JSONObject]) -> JSON:
+    """Return a message's content: one plain text as a string."""
+    only = blocks[0] if len(blocks) == 1 else {}
+    if len(only) == 2 and only.get("type") == "text" and "text" in only:
+        return only["text"]
+    return [*blocks]

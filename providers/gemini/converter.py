@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from ..dialect import Dialect
-from ..history.converter import HistoryConverter, Read
+from ..history.converter import HistoryConverter
 from ..history.view import UNKNOWN_TOOL, HistoryError
 from ..json_values import (
     JSON,
@@ -54,6 +54,7 @@ class GeminiConverter(HistoryConverter):
 
     dialect: ClassVar[Dialect] = DIALECT
     provider_class: ClassVar[type[Provider]] = Gemini
+    _has_system_messages: ClassVar[bool] = False
 
     def is_chunk(self, names: frozenset[str], wire: JSONObject) -> bool:
         return bool(names & CHUNK_MEMBERS)
@@ -94,8 +95,8 @@ class GeminiConverter(HistoryConverter):
 
     # --- in ---
 
-    def _read(self, wire: Sequence[JSONObject], names: dict[str, str]) -> list[Read]:
-        messages: list[Read] = []
+    def _read(self, wire: Sequence[JSONObject], names: dict[str, str]) -> list[Message]:
+        messages: list[Message] = []
         open_calls: list[ToolCall] = []
         for number, content in enumerate(wire):
             where, role = f"contents[{number}]", content.get("role") or USER
@@ -115,12 +116,11 @@ class GeminiConverter(HistoryConverter):
                 else:
                     blocks += self._blocks(part, place)
                     open_calls += [block for block in blocks if isinstance(block, ToolCall)]
-                last = messages[-1] if position and messages else None
-                if isinstance(last, Message) and last.role is speaker:
-                    last.content.extend(blocks)
+                if position and messages and messages[-1].role is speaker:
+                    messages[-1].content.extend(blocks)
                 else:
                     messages.append(Message(speaker, blocks))
-        return [message for message in messages if isinstance(message, str) or message.content]
+        return [message for message in messages if message.content]
 
     def _blocks(self, part: JSONObject, where: str) -> list[Block]:
         """Read a part with a machine of its own, because adjacent texts of a history are separate blocks."""

@@ -6,6 +6,7 @@ The rules, all Gemini's own (documentation, "Function calling" and "Thought sign
   them. There must be as many results as calls. So a call without a result, and a result without a call, are left out
   with a warning.
 - The first content is the user's. If it is the model's, `OPENING` is inserted before it, with a warning.
+- There are no system messages in a conversation. One is an error: to leave it out would change the meaning.
 - From Gemini 3 on, the first call of a turn needs a thought signature. A call of another provider has none, so the
   documented value that skips the check is sent.
 
@@ -18,9 +19,10 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..errors import InvalidRequestError
 from ..json_values import JSON, JSONObject
-from ..messages import ASSISTANT, Message, Text, ToolCall, ToolResult
-from ..omission_warnings import OPENING, opening_added, unanswered_call, unasked_result
+from ..messages import ASSISTANT, SYSTEM, Message, Text, ToolCall, ToolResult
+from ..omission_warnings import ELSEWHERE, OPENING, opening_added, unanswered_call, unasked_result
 from ..prefix_cache import Segment
 from ..tool_names import named_call
 from .block_writer import BlockWriter
@@ -100,6 +102,9 @@ class MessageWriter:
             for id in state.open_calls:
                 self._waiting.setdefault(id, deque()).append(None)
         for number, message in enumerate(messages, first):
+            if message.role is SYSTEM:
+                where = f"messages[{number}].role"
+                raise InvalidRequestError(where, f"Gemini has no system message after the first turn: {ELSEWHERE}")
             turn: _Turn | None = None
             for place, block in enumerate(message.content):
                 if type(block) is ToolResult:

@@ -17,9 +17,10 @@ from typing import ClassVar, Protocol, TypeAlias
 
 from ..call_ids import separate_calls
 from ..dialect import Dialect, MakeId
+from ..errors import InvalidRequestError
 from ..events import Error
 from ..json_values import JSON, JSONObject, dumps, string
-from ..messages import CacheControl, Message, Text
+from ..messages import SYSTEM, Message, Text, leading_system
 from ..provider import Provider
 from ..response import Response
 from .view import (
@@ -51,35 +52,6 @@ class Dumpable(Protocol):
 
 Chunk: TypeAlias = JSONObject | Dumpable
 """One event of a stream, or a whole answer, as JSON or as an object of a client library."""
-
-Read: TypeAlias = Message | str
-"""A message, or a text of the system prompt."""
-
-
-class SystemText(str):
-    """A text of the system prompt with a cache mark. It is a string, as the texts without a mark are."""
-
-    __slots__ = ("cache_control",)
-
-    cache_control: CacheControl
-
-    @classmethod
-    def of(cls, block: Text) -> str:
-        """Return the text of a block of a system message, with its mark if it has one."""
-        if block.cache_control is None:
-            return block.text
-        text = cls(block.text)
-        text.cache_control = block.cache_control
-        return text
-
-
-def system_prompt(texts: Iterable[str | None]) -> str | list[Text] | None:
-    """Return the texts as the system prompt of a request: one text, or blocks if a text has a cache mark."""
-    found = [text for text in texts if text]
-    if not any(isinstance(text, SystemText) for text in found):
-        return "\n\n".join(found) or None
-    marks = [text.cache_control if isinstance(text, SystemText) else None for text in found]
-    return [Text(str(text), cache_control=mark) for text, mark in zip(found, marks, strict=True)]
 
 
 def member_names(value: Chunk) -> frozenset[str]:
@@ -134,6 +106,8 @@ class HistoryConverter(abc.ABC):
 
     dialect: ClassVar[Dialect]
     provider_class: ClassVar[type[Provider]]
+    _has_system_messages: ClassVar[bool] = True
+    """Whether the dialect has system messages in the middle of a conversation."""
 
     def __init__(
         self, provider: Provider | None = None, make_id: MakeId | None = None, *, content_lists: bool = False
@@ -158,16 +132,12 @@ class HistoryConverter(abc.ABC):
         """
         results = (part for item in history.conversation for part in item.parts if isinstance(part, ToolResultPart))
         names = {part.id: part.name for part in results}
-        wire = self._system_messages(system_texts(history))
-        spoken: list[Message] = []
-        for number, item in enumerate(turns(history)):
-            if item.role is not HistoryRole.SYSTEM:
-                spoken.append(message_of(item))
-                continue
-            wire += self._write([message for message in spoken if message.content], names, [])
-            wire.append(self._late_system_message(item.text, f"turns[{number}]"))
-            spoken.clear()
-        return [*wire, *self._write([message for message in spoken if message.content], names, [])]
+        spoken = [message_of(item) for item in turns(history)]
+        late = self._late_system(spoken)
+        if late is not None:
+            raise HistoryError(f"turns[{late}]", LATE_SYSTEM)
+        lead = self._system_messages(system_texts(history))
+        return [*lead, *self._write([message for message in spoken if message.content], names, [])]
 
     def system_parameter(self, history: History) -> JSON:
         """Return the system prompt if it is a parameter of the request; None if there is none, or if it is a message.
@@ -184,15 +154,13 @@ class HistoryConverter(abc.ABC):
         failure if the provider's message marks it as an error. Raises `HistoryError` for an unknown role or part.
         """
         names: dict[str, str] = {}
-        items: list[HistoryMessage] = []
         read = self._read(_objects(wire), names)
-        separate_calls(item for item in read if isinstance(item, Message))
-        for item in read:
-            if isinstance(item, str):
-                items.append(HistoryMessage(HistoryRole.SYSTEM, str(item)))
-                continue
-            names.update((call.id, call.name) for call in item.tool_calls)
-            items.extend(history_messages_of([item], names))
+        separate_calls(read)
+        lead = leading_system(read)
+        items = [HistoryMessage(HistoryRole.SYSTEM, block.text) for message in read[:lead] for block in _texts(message)]
+        for message in read[lead:]:
+            names.update((call.id, call.name) for call in message.tool_calls)
+            items.extend(history_messages_of([message], names))
         return items
 
     # --- messages ---
@@ -202,6 +170,9 @@ class HistoryConverter(abc.ABC):
 
         warnings: gets a warning for each part that cannot be written in full.
         """
+        late = self._late_system(messages)
+        if late is not None:
+            raise InvalidRequestError(f"messages[{late}].role", LATE_SYSTEM)
         return self._write(messages, {}, warnings if warnings is not None else [])
 
     def decode_messages(
@@ -209,34 +180,35 @@ class HistoryConverter(abc.ABC):
     ) -> list[Message]:
         """Return the provider's messages as messages of the message model.
 
-        system: gets the texts of the system messages before all others, for `Request(system=…)`.
+        system: gets the texts of the system messages before all others, for `Request(system=…)`. If None, these are
+            returned as messages, and `Request` takes their texts as its system prompt.
         warnings: gets a warning for each kind of member that a message has no place for, such as Chat's `name`.
 
-        Raises `HistoryError` for a system message if `system` is None, and for one after the first other message, which
-        has no place in the message model.
+        Raises `HistoryError` for a message that cannot be read.
         """
-        messages: list[Message] = []
         given = _objects(wire)
         if warnings is not None:
             warnings += self._left_out(given)
-        for item in self._read(given, {}):
-            if isinstance(item, Message):
-                messages.append(item)
-            elif messages:
-                raise HistoryError(f"messages, after {len(messages)}", LATE_SYSTEM)
-            elif system is None:
-                raise HistoryError("messages", "begin with a system prompt: give a list as `system` to take its text")
-            elif item:
-                system.append(item)
+        messages = self._read(given, {})
         separate_calls(messages)
+        if system is not None:
+            lead = leading_system(messages)
+            system += [block.text for message in messages[:lead] for block in _texts(message) if block.text]
+            del messages[:lead]
         return messages
+
+    def _late_system(self, messages: Sequence[Message]) -> int | None:
+        """Return the position of the first system message if the provider has none, else None."""
+        if self._has_system_messages:
+            return None
+        return next((number for number, message in enumerate(messages) if message.role is SYSTEM), None)
 
     @abc.abstractmethod
     def _write(self, messages: Sequence[Message], names: Mapping[str, str], warnings: list[str]) -> list[JSONObject]:
         """Return messages as the provider's. `names`: call id → tool, for results whose calls are not in `messages`."""
 
     @abc.abstractmethod
-    def _read(self, wire: Sequence[JSONObject], names: dict[str, str]) -> list[Read]:
+    def _read(self, wire: Sequence[JSONObject], names: dict[str, str]) -> list[Message]:
         """Return the provider's messages. Adds call id → tool to `names`, for results that name their tool."""
 
     def _left_out(self, wire: Sequence[JSONObject]) -> list[str]:
@@ -246,10 +218,6 @@ class HistoryConverter(abc.ABC):
     def _system_messages(self, texts: Sequence[str]) -> list[JSONObject]:
         """Return the system prompt as messages, for a provider that has system messages."""
         return []
-
-    def _late_system_message(self, text: str, where: str) -> JSONObject:
-        """Return a system message in the middle of a conversation. Raises `HistoryError` if the provider has none."""
-        raise HistoryError(where, LATE_SYSTEM)
 
     def _system_parameter(self, texts: Sequence[str]) -> JSON:
         """Return the system prompt as a parameter of the request, for a provider that has such a parameter."""
@@ -360,6 +328,10 @@ def _described(value: Chunk) -> str:
         return f"a {type(value).__name__}"
     shown = ", ".join(repr(name) for name in [*value][:5])
     return f"an object with {shown}" if shown else "an empty object"
+
+
+def _texts(message: Message) -> list[Text]:
+    return [block for block in message.content if isinstance(block, Text)]
 
 
 def _objects(wire: Iterable[Chunk]) -> list[JSONObject]:

@@ -13,7 +13,8 @@ from typing import TypeAlias
 
 from ..errors import ManystreamError
 from ..json_values import JSON, JSONObject, MalformedJSONError, arguments_text, dumps_text, exact_loads, mapping, string
-from ..messages import Block, Message, Role, Text, ToolCall, ToolResult
+from ..messages import Block, Message, Role, Text, ToolCall, ToolResult, leading_system
+from ..omission_warnings import ELSEWHERE
 from ..response import Response
 
 TEXT_OUTPUT = "text"
@@ -22,10 +23,7 @@ UNKNOWN_TOOL = "unknown"
 """The name of a result's tool if no call names it."""
 
 
-LATE_SYSTEM = (
-    "a system message after the first turn has no place here: put its text into the system prompt, or into a user's"
-    " message at the same place"
-)
+LATE_SYSTEM = f"a system message after the first turn has no place here: {ELSEWHERE}"
 
 
 class HistoryError(ManystreamError, ValueError):
@@ -294,24 +292,15 @@ class History:
 
 
 def messages_of(history: History) -> list[Message]:
-    """Return the history as messages, the context first, without the system prompt.
-
-    Raises `HistoryError` for a system message after the first turn, which has no place in the message model.
-    """
-    messages: list[Message] = []
-    for number, item in enumerate(turns(history)):
-        if item.role is HistoryRole.SYSTEM:
-            raise HistoryError(f"turns[{number}]", LATE_SYSTEM)
-        message = message_of(item)
-        if message.content:
-            messages.append(message)
-    return messages
+    """Return the history as messages, the context first, without the system prompt."""
+    return [message for item in turns(history) if (message := message_of(item)).content]
 
 
 def system_texts(history: History) -> list[str]:
     """Return the texts of the system prompt and of the system messages at the beginning of the conversation."""
-    first = [history.system_message] if history.system_message else []
-    return first + [item.text for item in history.conversation[: _first_turn(history)] if item.text]
+    lead = [part for item in history.conversation[: _first_turn(history)] for part in item.parts]
+    texts = [history.system_message, *(part.text for part in lead if isinstance(part, TextPart))]
+    return [text for text in texts if text]
 
 
 def turns(history: History) -> list[HistoryMessage]:
@@ -321,9 +310,8 @@ def turns(history: History) -> list[HistoryMessage]:
 
 
 def _first_turn(history: History) -> int:
-    """Return the number of system messages at the beginning of the conversation."""
-    places = (place for place, item in enumerate(history.conversation) if item.role is not HistoryRole.SYSTEM)
-    return next(places, len(history.conversation))
+    """Return the number of system messages of text at the beginning of the conversation."""
+    return leading_system([message_of(item) for item in history.conversation])
 
 
 MESSAGE_ROLE: dict[HistoryRole, Role] = {
@@ -331,16 +319,18 @@ MESSAGE_ROLE: dict[HistoryRole, Role] = {
     HistoryRole.CONTEXT: Role.USER,
     HistoryRole.MODEL: Role.ASSISTANT,
     HistoryRole.TOOL: Role.TOOL,
+    HistoryRole.SYSTEM: Role.SYSTEM,
 }
 HISTORY_ROLE: dict[Role, HistoryRole] = {
     Role.USER: HistoryRole.USER,
     Role.ASSISTANT: HistoryRole.MODEL,
     Role.TOOL: HistoryRole.TOOL,
+    Role.SYSTEM: HistoryRole.SYSTEM,
 }
 
 
 def message_of(item: HistoryMessage) -> Message:
-    """Return one message, which must not be a system message, in the message model."""
+    """Return one message in the message model."""
     blocks = (_block_of(part) for part in item.parts)
     return Message(MESSAGE_ROLE[item.role], [block for block in blocks if block is not None])
 

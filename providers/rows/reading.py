@@ -12,6 +12,7 @@ from typing import TypeVar
 from ..json_values import JSON, JSONObject, MalformedJSONError, arguments_text, exact_loads, shown
 from ..messages import (
     IMAGE_DETAILS,
+    SYSTEM,
     Block,
     CacheControl,
     File,
@@ -32,11 +33,13 @@ Value = TypeVar("Value")
 
 
 def message_from_row(row: Row, position: int | None = None) -> Message | None:
-    """Return the message of one row, or None for a system row. Raises `RowError` naming the field and the row.
+    """Return the message of one row, or None for a row with the system prompt. Raises `RowError` naming the field and
+    the row.
 
     position: the row's position in the conversation, for the error.
     """
-    return None if row.kind == "system" else _message(_Reader(row, position))
+    reader = _Reader(row, position)
+    return None if reader.is_system_prompt else _message(reader)
 
 
 def messages_from_rows(rows: Iterable[Row], *, strict: bool = True) -> list[Message]:
@@ -47,9 +50,9 @@ def messages_from_rows(rows: Iterable[Row], *, strict: bool = True) -> list[Mess
     messages: list[Message] = []
     calls: set[str] = set()
     for position, row in enumerate(rows):
-        if row.kind == "system":
-            continue
         reader = _Reader(row, position)
+        if reader.is_system_prompt and (not messages or not row.content):
+            continue
         message = _message(reader)
         for block in message.content:
             if isinstance(block, ToolCall):
@@ -57,9 +60,11 @@ def messages_from_rows(rows: Iterable[Row], *, strict: bool = True) -> list[Mess
             elif strict and isinstance(block, ToolResult) and block.tool_call_id not in calls:
                 raise reader.error("tool_call_id", f"no earlier row calls a tool as {block.tool_call_id!r}")
         if reader.data.get("continues") is True:
-            if not messages or messages[-1].role is not message.role:
+            # A system row may have been inserted between two rows of a message.
+            last = -2 if len(messages) > 1 and messages[-1].role is SYSTEM is not message.role else -1
+            if not messages or messages[last].role is not message.role:
                 raise reader.error("continues", "there is no message before it that it could continue")
-            messages[-1].content.extend(message.content)
+            messages[last].content.extend(message.content)
         else:
             messages.append(message)
     return messages
@@ -69,9 +74,9 @@ def _message(reader: _Reader) -> Message:
     kind = reader.row.kind
     read = READERS.get(kind)
     if read is None:
-        raise reader.error("kind", f"unknown kind; known are {', '.join(('system', *READERS))}")
+        raise reader.error("kind", f"unknown kind; known are {', '.join(READERS)}")
     blocks = [] if reader.data.get("empty") is True else read(reader)
-    role = KIND_ROLE[kind]
+    role = KIND_ROLE.get(kind, Role.SYSTEM)
     named = reader.optional(reader.data, "role", str)
     if named is not None:
         try:
@@ -103,6 +108,11 @@ class _Reader:
         if type(data) is not dict:
             raise self.error("data_json", f"must be a JSON object, not {type(data).__name__}")
         self.data = data
+
+    @property
+    def is_system_prompt(self) -> bool:
+        """Whether the row is a system prompt, and no system message in the middle of a conversation."""
+        return self.row.kind == "system" and "role" not in self.data
 
     def error(self, field: str, message: str) -> RowError:
         """Return the error for a field of this row."""
@@ -283,6 +293,7 @@ def _read_provider_block(reader: _Reader) -> list[Block]:
 
 
 READERS: dict[str, Callable[[_Reader], list[Block]]] = {
+    "system": _read_text,
     "user": _read_text,
     "assistant": _read_text,
     "tool_call": _read_tool_call,

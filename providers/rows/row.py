@@ -53,7 +53,8 @@ KIND_ROLE: dict[str, Role] = {
     "file": Role.USER,
     "provider_block": Role.ASSISTANT,
 }
-"""Kind → the role of the row's message, unless the row names another role."""
+"""Kind → the role of the row's message, unless the row names another role. A row of the kind `system` names it: without
+a role it is the system prompt, which is no message."""
 
 
 def is_readable(call: ToolCall) -> bool:

@@ -25,6 +25,14 @@ from ..messages import (
 )
 from .row import KIND_ROLE, Row, is_readable
 
+TEXT_KINDS: dict[Role, str] = {
+    Role.USER: "user",
+    Role.ASSISTANT: "assistant",
+    Role.TOOL: "assistant",
+    Role.SYSTEM: "system",
+}
+"""Role → the kind of the row of a text."""
+
 
 def rows_from_message(message: Message) -> list[Row]:
     """Return a message as rows, in order. Reading them gives an equal message."""
@@ -45,7 +53,7 @@ def rows_from_message(message: Message) -> list[Row]:
             rows.append(_block_row(block, message.role))
     rows.extend(_block_row(earlier, message.role) for earlier in waiting)
     if not rows:
-        rows.append(Row("user" if message.role is Role.USER else "assistant", "", dumps_text({"empty": True})))
+        rows.append(Row(TEXT_KINDS[message.role], "", dumps_text({"empty": True})))
     for position, row in enumerate(rows):
         extra: JSONObject = {}
         if position:
@@ -93,8 +101,7 @@ def _block_row(block: Block, role: Role) -> Row:
         extra = _carried(block.state, block.cache_control)
         if block.citations:
             extra["citations"] = list(block.citations)
-        kind = "user" if role is Role.USER else "assistant"
-        return Row(kind, block.text, dumps_text(extra) if extra else None)
+        return Row(TEXT_KINDS[role], block.text, dumps_text(extra) if extra else None)
     if isinstance(block, ToolResult):
         data: JSONObject = {"tool_call_id": block.tool_call_id, "output": block.text, "success": not block.is_error}
         if not isinstance(block.content, str):

@@ -100,6 +100,11 @@ OPTION_ROWS: tuple[RequestRow, ...] = (
 FOREIGN_THINKING = ms.Thinking("Hm.", "sig", ProviderState("other", {}))
 
 CONTENT_ROWS: tuple[RequestRow, ...] = (
+    RequestRow(
+        "`SYSTEM` message after the first turn",
+        {"messages": [ASK, ms.Message.assistant("Yes?"), ASK, ms.Message.system("Be brief.")]},
+        {"messages": [ASK, ms.Message.assistant("Yes?"), ASK]},
+    ),
     RequestRow("`Image`: bytes", _said(ms.Text("Hello"), ms.Image(data=PNG, media_type="image/png"))),
     RequestRow("`Image`: URL", _said(ms.Text("Hello"), ms.Image(url="https://example.com/a.png"))),
     RequestRow("`Image`: uploaded file", _said(ms.Text("Hello"), ms.Image(file_id="file-1"))),

@@ -283,8 +283,8 @@ def test_a_message_consists_of_blocks(content: Any) -> None:
 
 def test_a_system_message_error_names_the_right_place() -> None:
     with pytest.raises(ms.InvalidRequestError) as raised:
-        ms.Message("system", "Be brief.")
-    expected = "must be one of 'user', 'assistant', 'tool', not 'system'; a system prompt is the request's system=…"
+        ms.Message("developer", "Be brief.")
+    expected = "must be one of 'user', 'assistant', 'tool', 'system', not 'developer'; use 'system'"
     assert str(raised.value) == f"role: {expected}"
 
 

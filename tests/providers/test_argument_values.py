@@ -246,7 +246,7 @@ TWICE = "is a system prompt, which stands first, or in system=…: give one of t
     ("given", "system", "words"),
     [
         ([SYSTEM, USER], "s", f"messages[0]: {TWICE}"),
-        ([MESSAGE, SYSTEM, USER], None, f"messages[1]: {TWICE}"),
+        ([ms.Message.system("a"), USER], "s", f"messages[0]: {TWICE}"),
         ([MESSAGE, MESSAGE, USER, {"role": "robot"}], None, "messages[3].role: unknown role 'robot'"),
         ([{"role": "robot"}], None, "messages[0].role: unknown role 'robot'"),
         ([MESSAGE, USER, {"role": "user", "content": b"x"}], None, f"messages[2].content: {BYTES}"),
@@ -256,10 +256,9 @@ def test_a_plain_message_is_refused_by_its_place(given: object, system: str | No
     assert refusal(lambda: read_messages(given, system)) == words
 
 
-def test_a_later_system_prompt_in_a_run_is_refused() -> None:
-    assert refusal(lambda: read_messages([MESSAGE, USER, SYSTEM], None)).startswith(
-        "messages, after 1: a system message"
-    )
+def test_a_later_system_message_is_a_message() -> None:
+    read, system = read_messages([MESSAGE, USER, SYSTEM], None)
+    assert (read[1:], system) == ([ms.Message.user("u"), ms.Message.system("s")], None)
 
 
 def test_plain_tools_are_read() -> None:

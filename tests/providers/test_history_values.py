@@ -6,6 +6,7 @@ import pytest
 
 import manystream as ms
 from manystream.providers.anthropic.converter import AnthropicConverter
+from manystream.providers.gemini.converter import GeminiConverter
 from manystream.providers.history import (
     FinishReasonPart,
     History,
@@ -150,9 +151,8 @@ def test_a_later_system_message_is_named_by_its_place() -> None:
         "a system message after the first turn has no place here: put its text into the system prompt, or into a"
         " user's message at the same place"
     )
-    assert message_of_error(messages_of, History(conversation=late)) == ("turns[1]", f"turns[1]: {reason}")
-    assert message_of_error(messages_of, History(None, "x", late)) == ("turns[2]", f"turns[2]: {reason}")
-    from_history = AnthropicConverter().from_history
+    from_history = GeminiConverter().from_history
+    assert message_of_error(from_history, History(conversation=late)) == ("turns[1]", f"turns[1]: {reason}")
     assert message_of_error(from_history, History(None, "x", late)) == ("turns[2]", f"turns[2]: {reason}")
 
 
@@ -314,15 +314,15 @@ def test_results_of_another_class_are_refused() -> None:
     assert ChatConverter().provider_messages_from_tool_results([]) == []
 
 
-def test_system_messages_need_a_list_for_their_texts() -> None:
+def test_leading_system_messages_are_messages_without_a_list_for_their_texts() -> None:
     wire: list[JSONObject] = [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]
-    needed = "messages: begin with a system prompt: give a list as `system` to take its text"
-    assert message_of_error(ChatConverter().decode_messages, wire) == ("messages", needed)
+    user = ms.Message.user("b")
+    assert ChatConverter().decode_messages(wire) == [ms.Message.system("a"), user]
     system: list[str] = []
-    assert ChatConverter().decode_messages(wire, system) == [ms.Message.user("b")]
+    assert ChatConverter().decode_messages(wire, system) == [user]
     assert system == ["a"]
-    where, words = message_of_error(ChatConverter().decode_messages, [wire[1], wire[1], wire[0]], system)
-    assert (where, words.partition(": ")[0]) == ("messages, after 2", "messages, after 2")
+    assert ChatConverter().decode_messages([wire[1], wire[0]], system) == [user, ms.Message.system("a")]
+    assert system == ["a"]
 
 
 def test_an_answer_of_several_messages_says_what_to_call() -> None:

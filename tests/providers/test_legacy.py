@@ -190,10 +190,18 @@ def test_an_unreadable_row_is_an_error_naming_it() -> None:
         serialize(LegacyRequest("m", LegacyConversation(rows)))
 
 
-def test_a_later_system_row_is_refused_and_not_moved() -> None:
-    rows = [LegacyRow("system", "Be brief."), LegacyRow("user", "x"), LegacyRow("system", "Be long.")]
-    with pytest.raises(RowError, match=r"row 2 \(kind 'system'\), field 'kind': must not be 'system' after"):
-        serialize(LegacyRequest("m", LegacyConversation(rows)))
+def test_a_later_system_message_keeps_its_place() -> None:
+    messages = [ms.Message.user("x"), ms.Message.system("Be long."), ms.Message.user("y")]
+    legacy = transform_request(ms.Request("gpt-4o", messages, system="Be brief."))
+    assert legacy.conversation.rows == [
+        LegacyRow("system", "Be brief."),
+        LegacyRow("user", "x"),
+        LegacyRow("system", "Be long."),
+        LegacyRow("user", "y"),
+    ]
+    assert [message["role"] for message in json.loads(serialize(legacy))["messages"]] == [
+        "system", "user", "system", "user",
+    ]  # fmt: skip
 
 
 def test_options_that_chat_cannot_carry_cause_warnings() -> None:

@@ -316,12 +316,23 @@ def test_results_that_follow_each_other_are_one_message() -> None:
 def test_system_items_are_the_system_prompt() -> None:
     items: list[JSONObject] = [
         {"role": "system", "content": "s"},
-        {"type": "message", "role": "developer", "content": [INPUT, INPUT, {"type": "input_image", "image_url": "u"}]},
+        {"type": "message", "role": "developer", "content": [INPUT, INPUT]},
         {"role": "user", "content": "x"},
     ]
     system: list[str] = []
     assert ResponsesConverter().decode_messages(items, system) == [ms.Message.user("x")]
     assert system == ["s", "a", "a"]
+
+
+def test_a_system_item_with_a_picture_is_a_message() -> None:
+    content: list[JSON] = [INPUT, {"type": "input_image", "image_url": "u"}]
+    items: list[JSONObject] = [{"type": "message", "role": "developer", "content": content}]
+    system: list[str] = []
+    messages = ResponsesConverter().decode_messages(items, system)
+    assert [type(block) for block in messages[0].content] == [ms.Text, ms.Image]
+    assert system == []
+    content[1] = {"type": "input_image", "detail": "auto", "image_url": "u"}
+    assert ResponsesConverter().encode_messages(messages) == items
 
 
 def test_a_result_after_a_system_message_is_a_message_of_its_own() -> None:

@@ -85,7 +85,6 @@ def test_tools_that_are_values_stay_the_same_object() -> None:
         ([{"role": "robot", "content": "x"}], "messages[0].role: unknown role 'robot'"),
         ([USER, {"role": "user", "content": [{"type": "smell"}]}], "messages[1].content[0].type: unknown part"),
         ([USER, USER, {"role": "user", "content": {1}}], "messages[2].content: cannot be carried: set"),
-        ([USER, {"role": "system", "content": "x"}], "messages[1]: is a system prompt, which stands first"),
     ],
 )
 def test_a_dict_that_is_no_message_is_refused_by_its_path(messages: list[ms.Message], complaint: str) -> None:

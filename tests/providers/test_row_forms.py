@@ -380,7 +380,8 @@ def test_a_row_continues_only_a_message_of_its_role() -> None:
         assert str(caught.value) == f"row {place} (kind 'assistant'), {error}"
     system = row("system", "s")
     assert messages_from_rows([row("assistant", "a"), system, continued]) == [
-        ms.Message("assistant", [ms.Text("a"), ms.Text("b")])
+        ms.Message("assistant", [ms.Text("a"), ms.Text("b")]),
+        ms.Message.system("s"),
     ]
 
 

@@ -317,7 +317,6 @@ REFUSED: list[tuple[Sdk, dict[str, object], str]] = [
         {"messages": [USER, USER, {"role": "user", "content": [{"type": "smell"}]}]},
         "messages[2].content[0].type: unknown part 'smell'",
     ),
-    ("openai", {"messages": [USER, {"role": "system", "content": "x"}]}, "messages, after 1: a system message"),
     ("openai", {"messages": [{"role": "user", "content": b"x"}]}, "messages[0].content: cannot be carried: bytes"),
     ("openai", {"messages": [ms.Message.user("x")]}, "messages[0]: is a value of manystream"),
     (

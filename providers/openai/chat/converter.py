@@ -15,7 +15,7 @@ from typing import ClassVar
 from ...accumulate import REFUSAL, Accumulator
 from ...cache_marks import MARKS, read_mark
 from ...dialect import Dialect
-from ...history.converter import HistoryConverter, Read, SystemText
+from ...history.converter import HistoryConverter
 from ...history.view import HistoryError
 from ...json_values import JSON, JSONObject, MalformedJSONError, mapping, objects, string
 from ...messages import (
@@ -34,13 +34,12 @@ from ...messages import (
 )
 from ...provider import OpenAIChat, Provider
 from ..file_data import detail_of, file_source, film_type, url_source
+from ..system_messages import SYSTEM_ROLES, system_message, wire_role
 from .answer import MESSAGE_METHODS, ChatAnswer
 from .block_writer import AUDIO_FORMATS, BlockWriter
 from .dialect import DIALECT
 from .images import image_of_url, is_base64_url
 from .message_writer import MessageWriter, wire_call_id
-
-SYSTEM_ROLES = ("system", "developer")
 
 CHUNK_MEMBERS = frozenset({"choices", "usage"})
 CHOICE_MEMBERS = frozenset({"delta", "message"})
@@ -95,11 +94,7 @@ class ChatConverter(HistoryConverter):
 
     def _system_messages(self, texts: Sequence[str]) -> list[JSONObject]:
         role = self.provider.profile.quirks.system_role
-        parts = BlockWriter(self.provider.profile.quirks, [])
-        return [{"role": role, "content": [parts.part(Text(text), "system") for text in texts]}] if texts else []
-
-    def _late_system_message(self, text: str, where: str) -> JSONObject:
-        return {"role": self.provider.profile.quirks.system_role, "content": text}
+        return [{"role": role, "content": [{"type": "text", "text": text} for text in texts]}] if texts else []
 
     # --- out ---
 
@@ -120,7 +115,10 @@ class ChatConverter(HistoryConverter):
                     wire_content: JSON = parts.content(content)
                     if self.content_lists and type(wire_content) is str:
                         wire_content = [{"type": "text", "text": wire_content}]
-                    wire.append({"role": "user", "content": wire_content})
+                    role = "user"
+                    if message.role is Role.SYSTEM:
+                        role = wire_role(message.content, self.provider.maker, self.provider.profile.quirks.system_role)
+                    wire.append({"role": role, "content": wire_content})
             results = [block for block in message.content if isinstance(block, ToolResult)]
             wire += [self._result(result, parts, where, warnings) for result in results]
         return wire
@@ -156,21 +154,20 @@ class ChatConverter(HistoryConverter):
 
     # --- in ---
 
-    def _read(self, wire: Sequence[JSONObject], names: dict[str, str]) -> list[Read]:
-        read: list[Read] = []
+    def _read(self, wire: Sequence[JSONObject], names: dict[str, str]) -> list[Message]:
+        read: list[Message] = []
         for number, item in enumerate(wire):
             where, role = f"messages[{number}]", item.get("role")
-            if role in SYSTEM_ROLES:
-                read += [SystemText.of(block) for block in _user_blocks(item, where) if isinstance(block, Text)]
+            if type(role) is str and role in SYSTEM_ROLES:
+                read.append(system_message(role, _user_blocks(item, where), self.provider.maker))
             elif role == "user":
                 read.append(Message.user(_user_blocks(item, where)))
             elif role == "assistant":
                 read.append(Message.assistant(self._answer_blocks(item, where)))
             elif role == "tool":
                 result = _tool_result(item, where)
-                last = read[-1] if number and wire[number - 1].get("role") == "tool" else None
-                if isinstance(last, Message):
-                    last.content.append(result)  # the results of one turn
+                if number and wire[number - 1].get("role") == "tool":
+                    read[-1].content.append(result)  # the results of one turn
                 else:
                     read.append(Message(Role.TOOL, result))
             else:

@@ -9,6 +9,7 @@ The rules:
 - If a server accepts only some call ids, others are replaced by the same text in call and result. An id that two calls
   of one message share gets a number.
 - A result is text on this wire. Its pictures and files follow in a user's message after the turn's results.
+- A system message keeps its place: OpenAI accepts one anywhere. A server that does not refuses the request.
 - A refusal that came with a text is sent back in its own member, to the provider that made it.
 - A failed result has no flag on this wire, so its text has to describe the failure.
 
@@ -27,6 +28,7 @@ from ...call_ids import TakenIds, unique_id
 from ...json_values import JSON, JSONObject
 from ...messages import (
     ASSISTANT,
+    SYSTEM,
     Block,
     File,
     Image,
@@ -44,6 +46,7 @@ from ...prefix_cache import Segment
 from ...profile import ToolCallIdForm
 from ...provider import Provider
 from ...tool_names import named_call
+from ..system_messages import wire_role
 from .block_writer import BlockWriter, PlacedBlock, plain_text
 from .reasoning import DETAILS, STATE_MEMBER, TEXT_MEMBERS, state_members
 
@@ -125,8 +128,11 @@ class MessageWriter:
         for number, message in enumerate(messages, first):
             if message.role is ASSISTANT:
                 self._add_assistant(message.content, number)
+            elif message.role is SYSTEM:
+                role = wire_role(message.content, self._provider.maker, self._quirks.system_role)
+                self._add_content(role, message.content, number)
             else:
-                self._add_user(message.content, number)
+                self._add_content("user", message.content, number)
         if not any(self._waiting.values()):
             return Segment(self._messages, NOTHING_LEFT, self._warnings, [])
         open_calls = tuple((id, place) for id, places in self._waiting.items() for place in places)
@@ -156,12 +162,12 @@ class MessageWriter:
                     self._answers[call] = block, (number, position)
         return True
 
-    def _add_user(self, content: Sequence[Block], number: int) -> None:
-        """Add a user's text, pictures and files as a message."""
+    def _add_content(self, role: str, content: Sequence[Block], number: int) -> None:
+        """Add text, pictures and files as a message with this role."""
         text = plain_text(content)
         if text is not None:
             if text:
-                self._messages.append({"role": "user", "content": text})
+                self._messages.append({"role": role, "content": text})
             return
         blocks: list[PlacedBlock] = []
         for position, block in enumerate(content):
@@ -172,7 +178,7 @@ class MessageWriter:
             elif isinstance(block, (Image, File)) or (type(block) is Text and block.text):
                 blocks.append((_field(number, position), block))
         if blocks:
-            self._messages.append({"role": "user", "content": self._parts.content(blocks)})
+            self._messages.append({"role": role, "content": self._parts.content(blocks)})
 
     def _add_assistant(self, content: Sequence[Block], number: int) -> None:
         """Add an assistant's blocks as a message, and the results of its calls after it."""

@@ -27,7 +27,12 @@ THINKING_MODELS: dict[ThinkingLevel, str] = {
 is not in the table keeps the request's model. `transform_request` accepts another table.
 """
 
-TEXT_KINDS: dict[Role, str] = {Role.USER: "user", Role.ASSISTANT: "assistant", Role.TOOL: "user"}
+TEXT_KINDS: dict[Role, str] = {
+    Role.USER: "user",
+    Role.ASSISTANT: "assistant",
+    Role.TOOL: "user",
+    Role.SYSTEM: "system",
+}
 
 NOT_CARRIED = (
     "tools", "top_p", "stop", "seed", "response_schema", "parallel_tool_calls", "metadata", "extra_body",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ...messages import Message, Text
 from ...provider import OpenAIChat
 from ...request import Request
-from ...rows import RowError, message_from_row
+from ...rows import message_from_row
 from ..chat import DIALECT
 from ..thinking import takes_sampling
 from .rows import DEFAULT_TEMPERATURE, LegacyRequest
@@ -23,13 +23,12 @@ def serialize(legacy: LegacyRequest) -> bytes:
     system: list[Text] = []
     messages: list[Message] = []
     for position, row in enumerate(legacy.conversation.rows):
-        if row.kind == "system":
-            if messages:
-                raise RowError("kind", "must not be 'system' after the first message", row, position)
+        if row.kind == "system" and not messages:
             system.append(Text(row.content or ""))
             continue
         message = message_from_row(row, position)
-        assert message is not None
+        if message is None:  # a system message in the middle of the conversation
+            message = Message.system(row.content or "")
         if row.continues and messages and messages[-1].role is message.role:
             messages[-1].content.extend(message.content)
         else:

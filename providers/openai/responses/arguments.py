@@ -19,6 +19,7 @@ from ...sdk_arguments import (
     CallOptions,
     SystemPrompt,
     check_names,
+    joined_system,
     never_empty,
     plain,
     present,
@@ -87,7 +88,7 @@ def read_body(body: JSONObject, options: CallOptions, where: str = "", *, schema
     request = Request(
         members.needed_text("model"),
         messages,
-        system=_system(instructions, lead),
+        system=joined_system(instructions, lead),
         tools=tools,
         tool_choice=_tool_choice(members, extra, tools),
         thinking=_thinking(members, extra),
@@ -119,13 +120,6 @@ def _input(members: Members, where: str, *, may_be_absent: bool) -> tuple[list[M
     items = Members({"input": given}, where).some_objects("input")
     messages, lead = never_empty(*read_conversation(ResponsesConverter, items, where))
     return messages or [Message.user([Text("")])], lead
-
-
-def _system(instructions: str | None, lead: SystemPrompt) -> SystemPrompt:
-    """Return the system prompt: the instructions, and what the system messages say."""
-    if isinstance(lead, list):
-        return [Text(instructions), *lead] if instructions else lead
-    return "\n\n".join(part for part in (instructions, lead) if part) or None
 
 
 def _tools(members: Members, extra: JSONObject) -> list[Tool]:

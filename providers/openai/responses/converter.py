@@ -16,7 +16,7 @@ from typing import ClassVar
 from ...accumulate import REFUSAL, Accumulator
 from ...cache_marks import read_mark
 from ...dialect import Dialect
-from ...history.converter import HistoryConverter, Read, SystemText
+from ...history.converter import HistoryConverter
 from ...history.view import HistoryError
 from ...json_values import JSON, JSONObject, MalformedJSONError, string
 from ...messages import (
@@ -35,13 +35,13 @@ from ...messages import ToolResult as Result
 from ...omission_warnings import note_foreign_refusal
 from ...provider import OpenAIResponses, Provider, takes_block
 from ..file_data import Source, detail_of, file_source, url_source
+from ..system_messages import SYSTEM_ROLES, system_message, wire_role
 from .block_writer import BlockWriter
 from .dialect import DIALECT
 from .message_writer import OUTPUT_KIND, content_with, reasoning_item, wire_call_id
 from .output import Output
 from .response import NAMELESS_CALLS
 
-SYSTEM_ROLES = ("system", "developer")
 ANSWER_KINDS = re.compile(
     r"reasoning|\w+_call|mcp_\w+|tool_search_\w+|compaction\w*|item_reference|program(?:_output)?|additional_tools"
 )
@@ -90,9 +90,6 @@ class ResponsesConverter(HistoryConverter):
     def _system_parameter(self, texts: Sequence[str]) -> JSON:
         return "\n\n".join(texts)
 
-    def _late_system_message(self, text: str, where: str) -> JSONObject:
-        return {"type": "message", "role": "system", "content": [{"type": "input_text", "text": text}]}
-
     # --- out ---
 
     def _write(self, messages: Sequence[Message], names: Mapping[str, str], warnings: list[str]) -> list[JSONObject]:
@@ -100,10 +97,13 @@ class ResponsesConverter(HistoryConverter):
         items: list[JSONObject] = []
         for message in messages:
             open_parts: list[JSON] = []
+            role = "user"
+            if message.role is Role.SYSTEM:
+                role = wire_role(message.content, self.provider.maker, SYSTEM_ROLES[0])
             for block in message.content:
                 if message.role is not Role.ASSISTANT and isinstance(block, Text | Image | File):
                     if not open_parts:
-                        items.append({"type": "message", "role": "user", "content": open_parts})
+                        items.append({"type": "message", "role": role, "content": open_parts})
                     open_parts.append(parts.part(block))
                     continue
                 open_parts = []
@@ -146,8 +146,8 @@ class ResponsesConverter(HistoryConverter):
 
     # --- in ---
 
-    def _read(self, wire: Sequence[JSONObject], names: dict[str, str]) -> list[Read]:
-        read: list[Read] = []
+    def _read(self, wire: Sequence[JSONObject], names: dict[str, str]) -> list[Message]:
+        read: list[Message] = []
         run: list[JSON] = []  # items of the assistant that are one message
         for number, item in enumerate(wire):
             where = f"input[{number}]"
@@ -158,9 +158,8 @@ class ResponsesConverter(HistoryConverter):
             self._close(run, read, where)
             if kind in OUTPUTS:
                 result = Result(string(item, "call_id") or "", _output(item, where))
-                last = read[-1] if number and string(wire[number - 1], "type") in OUTPUTS else None
-                if isinstance(last, Message):
-                    last.content.append(result)  # the results of one turn
+                if number and string(wire[number - 1], "type") in OUTPUTS:
+                    read[-1].content.append(result)  # the results of one turn
                 else:
                     read.append(Message(Role.TOOL, result))
             elif kind in USER_KINDS:
@@ -168,9 +167,7 @@ class ResponsesConverter(HistoryConverter):
             elif kind != "message":
                 raise HistoryError(f"{where}.type", f"unknown item {kind!r}")
             elif role in SYSTEM_ROLES:
-                read += [
-                    SystemText.of(block) for block in _parts(item.get("content"), where) if isinstance(block, Text)
-                ]
+                read.append(system_message(role, _parts(item.get("content"), where), self.provider.maker))
             elif role == "user":
                 read.append(Message.user([*_parts(item.get("content"), where)]))
             else:
@@ -178,7 +175,7 @@ class ResponsesConverter(HistoryConverter):
         self._close(run, read, "input")
         return read
 
-    def _close(self, run: list[JSON], read: list[Read], where: str) -> None:
+    def _close(self, run: list[JSON], read: list[Message], where: str) -> None:
         """Make one message of the assistant's items in `run`, and clear it."""
         if not run:
             return

@@ -11,6 +11,7 @@ The rules:
 - An assistant's text is a message of plain text, with its phase if it had one. Adjacent texts are one message. A
   refusal that came with the text is a part after it.
 - A failed result has no flag on this wire, so its text has to describe the failure.
+- A system message keeps its place. OpenAI accepts one anywhere.
 
 Must not know the wire form of content parts: `block_writer.py` does.
 """
@@ -28,6 +29,7 @@ from ...call_ids import TakenIds, unique_id
 from ...json_values import JSON, JSONObject, string
 from ...messages import (
     ASSISTANT,
+    SYSTEM,
     Block,
     File,
     Image,
@@ -44,6 +46,7 @@ from ...omission_warnings import foreign_block, foreign_thinking, note_foreign_r
 from ...prefix_cache import Segment
 from ...provider import Provider, takes_block
 from ...tool_names import named_call
+from ..system_messages import SYSTEM_ROLES, wire_role
 from .block_writer import MARKS_LEFT_OUT, BlockWriter
 
 CALL_ID_LIMIT = 64
@@ -309,19 +312,20 @@ class MessageWriter:
         self.waiting.append(output)
 
     def _add_message(self, message: Message, number: int) -> None:
-        """Add a message of a user or a tool."""
+        """Add a message of a user, a tool or the system."""
         self._add_waiting()
+        role = "user" if message.role is not SYSTEM else wire_role(message.content, self.maker, SYSTEM_ROLES[0])
         parts: list[JSON] = []
         for position, block in enumerate(message.content):
             if isinstance(block, (Text, Image, File)):
                 parts.append(self.parts.part(block))
                 continue
-            parts = self._close(parts)
+            parts = self._close(parts, role)
             if type(block) is ToolResult:
                 self._add_result(block, (number, position))
             elif type(block) is ProviderBlock:
                 self._add_own(block)
-        self._close(parts)
+        self._close(parts, role)
 
     def _add_result(self, block: ToolResult, place: Place) -> None:
         """Add the result of a call that only the server has. Other results are written with their calls."""
@@ -329,10 +333,10 @@ class MessageWriter:
             self.answered.add(block.tool_call_id)
             self.items.append(self._output("function_call_output", block.tool_call_id, block))
 
-    def _close(self, parts: list[JSON]) -> list[JSON]:
-        """Add a user's message with these parts. Returns an empty list for the next parts."""
+    def _close(self, parts: list[JSON], role: str) -> list[JSON]:
+        """Add a message with these parts. Returns an empty list for the next parts."""
         if parts:
-            self.items.append({"type": "message", "role": "user", "content": parts})
+            self.items.append({"type": "message", "role": role, "content": parts})
         return []
 
     def _output(self, kind: str, call_id: str, result: ToolResult) -> JSONObject:
@@ -385,7 +389,7 @@ def without_loose_reasoning(items: list[JSONObject]) -> list[JSONObject]:
     for item in reversed(items):
         kind = string(item, "type") or ""
         if kind != "reasoning":
-            followed = string(item, "role") != "user" and kind not in ANSWERS
+            followed = string(item, "role") in (None, "assistant") and kind not in ANSWERS
         if kind != "reasoning" or followed:
             kept.append(item)
     kept.reverse()

@@ -39,7 +39,7 @@ NAME = "openai-responses"
 PATH = "/responses"
 
 SOURCES: dict[str, tuple[str, ...]] = {
-    "instructions": ("system",),
+    "instructions": ("system", "messages"),
     "input": ("messages", "system"),
     "store": (),
     "include": (),

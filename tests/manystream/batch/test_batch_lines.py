@@ -83,12 +83,12 @@ LATE = [{"role": "user", "content": "Hi"}, {"role": "system", "content": "Be lon
         {"id": "a", "model": "m", "messages": LATE},
         {"custom_id": "a", "url": "/v1/chat/completions", "body": {"model": "m", "messages": LATE}},
         {"custom_id": "a", "url": "/v1/responses", "body": {"model": "m", "input": LATE}},
+        {"custom_id": "a", "params": {"model": "m", "max_tokens": 9, "messages": LATE}},
     ],
-    ids=["ours", "chat", "responses"],
+    ids=["ours", "chat", "responses", "anthropic"],
 )
-def test_a_system_message_after_the_first_turn_is_refused(value: dict[str, object]) -> None:
-    with pytest.raises(LineError, match="a system message after the first turn"):
-        read(value)
+def test_a_system_message_after_the_first_turn_keeps_its_place(value: dict[str, object]) -> None:
+    assert list(read(value).messages) == [ms.Message.user("Hi"), ms.Message.system("Be long."), ms.Message.user("Go")]
 
 
 def test_messages_may_hold_images_calls_and_results() -> None:

@@ -63,7 +63,7 @@ INVALID = [
     (
         "anthropic",
         {"model": "m", "max_tokens": 9, "messages": [{"role": "system", "content": "x"}]},
-        "messages.0.role",
+        "messages.0: a `system` message must follow a `user` message",
     ),
     ("gemini", {}, "contents is not specified"),
     ("gemini", {"contents": [{"role": "user", "parts": []}]}, "must not be empty"),

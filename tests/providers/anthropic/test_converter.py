@@ -25,7 +25,8 @@ def read(*wire: Any) -> list[ms.Message]:
 
 
 def test_a_users_blocks_are_read_whole() -> None:
-    search: dict[str, Any] = {"type": "search_result", "source": "https://a.example", "title": "t", "content": []}
+    words = [{"type": "text", "text": "found"}]
+    search: dict[str, Any] = {"type": "search_result", "source": "https://a.example", "title": "t", "content": words}
     wire: dict[str, Any] = {
         "role": "user",
         "content": [
@@ -65,7 +66,7 @@ def test_a_users_blocks_are_read_whole() -> None:
                     state=state(context="c", citations={"enabled": True}, source=source),
                 ),
                 ms.File(b"whole", "text/plain", state=state(source={"type": "content", "content": "whole"})),
-                ms.ProviderBlock("anthropic", search),
+                ms.Text("t\nhttps://a.example\n\nfound", state=state(**search)),
                 ms.ProviderBlock("anthropic", {"type": "container_upload", "file_id": "f"}),
             ]
         )
