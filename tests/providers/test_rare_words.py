@@ -160,7 +160,7 @@ LEVELS = (ThinkingLevel.NONE, ThinkingLevel.LOW, ThinkingLevel.MED, ThinkingLeve
         ("gpt-5.4-pro", "medium medium high xhigh"),
         ("gpt-5.5", "none low medium xhigh"),
         ("gpt-6", "none low medium max"),
-        ("gpt-6.1", "none low medium max"),
+        ("gpt-6.1", "low low medium max"),
     ],
 )
 def test_every_family_of_openai_has_its_efforts(model: str, words: str) -> None:
