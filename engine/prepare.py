@@ -115,7 +115,8 @@ class Preparer:
             head = head.with_header(provider.idempotency_header.encode(), self._make_id().encode())
         body = b"".join((wire.body, b"")) if len(wire.body) < COPIED_BELOW else wire.body
         prepared = Prepared(shared, model, head, body, secrets)
-        prepared.stream, prepared.fresh_key, prepared.unasked = stream, fresh_key, wire.unasked
+        prepared.stream, prepared.fresh_key = stream, fresh_key
+        prepared.unasked, prepared.choices = wire.unasked, wire.choices
         return prepared, wire
 
     def account(self, provider: Provider) -> tuple[Origin, Hashable]:

@@ -35,11 +35,13 @@ class Prepared:
     body: the request's body; empty once the call has delivered an event, because no attempt follows.
     fresh_key: called before each attempt if the provider's key is a function. Until then `head` has no key.
     unasked: names of members of `Response.provider_data` that the request did not ask for; they are not kept.
+    choices: the number of choices that the request asked for; 0 if that is not known.
     """
 
     __slots__ = (
         "body",
         "buffered",
+        "choices",
         "dialect",
         "fresh_key",
         "head",
@@ -70,6 +72,7 @@ class Prepared:
         self.wall_clock: WallClock = shared.wall_clock
         self.fresh_key: FreshKey | None = None
         self.unasked: frozenset[str] = NOTHING_UNASKED
+        self.choices: int = 0
 
     def with_fresh_key(self) -> Prepared:
         """Return a copy with the current key, for one attempt. Raises `ProviderError` (AUTH).

@@ -57,6 +57,7 @@ class WireRequest:
     max_output_tokens: the most output tokens that the body allows; None if it names no limit. Budgets reserve them.
     unasked: names of members of `Response.provider_data` that the body does not ask for. If a server sends them
         nevertheless, they are not kept.
+    choices: the number of choices that the body asks for; 0 if that is not known.
     """
 
     path: str
@@ -66,6 +67,7 @@ class WireRequest:
     warnings: list[str] = field(default_factory=_no_warnings)
     max_output_tokens: int | None = None
     unasked: frozenset[str] = frozenset()
+    choices: int = 0
 
 
 MAX_UNMATCHED_TEMPLATES = 8
@@ -112,6 +114,7 @@ class StreamMachine(abc.ABC):
     template: matches the next event if it is one more delta of the same block; None if there is none.
     unasked: names of members of `Response.provider_data` that the request did not ask for. The machine need not keep
         them.
+    choices: the number of choices that the request asked for; 0 if that is not known.
     volatile: the dialect's members whose values differ from delta to delta.
     """
 
@@ -121,6 +124,7 @@ class StreamMachine(abc.ABC):
         "_shared_left",
         "_templates_left",
         "answer",
+        "choices",
         "ended",
         "make_id",
         "provider",
@@ -139,6 +143,7 @@ class StreamMachine(abc.ABC):
         self.template: Template | None = None
         self.target: DeltaTarget = NO_TARGET
         self.unasked: frozenset[str] = NOTHING_UNASKED
+        self.choices: int = 0
         self._learned_at = 0  # the number of the target's pieces when the template was made
         self._templates_left = MAX_UNMATCHED_TEMPLATES
         self._shared_left = MAX_SHARED_TEMPLATES

@@ -33,7 +33,7 @@ class StreamBody(Body):
         super().__init__(attempt)
         prepared = attempt.prepared
         self._machine: StreamMachine = prepared.dialect.machine(prepared.provider, prepared.make_id, prepared.limits)
-        self._machine.unasked = prepared.unasked
+        self._machine.unasked, self._machine.choices = prepared.unasked, prepared.choices
         self._sse = SSEParser(prepared.limits.max_event_bytes)
         self._fast_path = FastPath(self._machine, self, prepared.limits.max_event_bytes)
 

@@ -284,6 +284,34 @@ async def test_statistics_count_calls_connections_and_bytes() -> None:
         assert engine.statistics().cancelled == 3
 
 
+@pytest.mark.parametrize("asked", [1, 2])
+async def test_the_answer_of_several_choices_is_the_choice_with_index_0(asked: int) -> None:
+    choices = (
+        [(1, "other", None), (1, "", "stop")]
+        if asked == 1
+        else [(1, "other", "stop"), (0, "an", None), (0, "swer", "stop")]
+    )
+
+    async def script(line: Line) -> None:
+        await line.request()
+        deltas = [
+            {"choices": [{"index": index, "delta": {"content": text}, "finish_reason": end}]}
+            for index, text, end in choices
+        ]
+        body = "".join(f"data: {json.dumps(delta)}\n\n" for delta in deltas)
+        await line.send(answer(f"{body}data: [DONE]\n\n", kind="text/event-stream"))
+
+    recorder = Recorder()
+    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+        request = hello(extra_body={"n": asked})
+        response = (await engine.start_stream(request, recorder.on_event).wait()).response_or_raise()
+    assert recorder.text == response.text == ("other" if asked == 1 else "answer")
+    others = [] if asked == 1 else [(1, {"role": "assistant", "content": "other"}, "stop")]
+    kept = response.provider_data.get("choices", [])
+    assert isinstance(kept, list)
+    assert [(each["index"], each["message"], each["finish_reason"]) for each in kept] == others  # type: ignore[index,call-overload]
+
+
 # --- the response of a call that failed ---
 
 OVERLOADED = '{"error":{"message":"busy","code":503}}'

@@ -42,6 +42,9 @@ CHUNK_MEMBERS = frozenset({"id", "object", "model", "choices", "usage", "error",
 CHOICE_MEMBERS = frozenset({"index", "delta", "message", "finish_reason", "logprobs", "usage", "error", "text"})
 """Members of a choice that are read or ignored. `text` repeats the content for clients of an older API."""
 
+NO_CHOICE_0 = "the server sent other choices, but no choice 0"
+"""The warning for an answer of several choices whose first never came."""
+
 TEXT_PARTS = frozenset({"text", "output_text"})
 """Types of content parts that are text."""
 
@@ -51,6 +54,8 @@ class ChatAnswer:
 
     whole: whether the chunk is an unstreamed body; its tool calls are then a list of whole calls.
     keeps_logprobs: whether log probabilities are kept.
+    choices: the number of choices that the request asked for; 0 if that is not known.
+    choice_index: the index of the choice that is the answer: 0, or that of an only choice; None before it has come.
     """
 
     __slots__ = (
@@ -68,6 +73,7 @@ class ChatAnswer:
         "_whole",
         "answer",
         "choice_index",
+        "choices",
         "finish",
         "keeps_logprobs",
         "provider",
@@ -82,6 +88,7 @@ class ChatAnswer:
         self.provider: str = provider
         self.started: bool = False
         self.keeps_logprobs: bool = True
+        self.choices: int = 0
         self._values: ChunkValues | None = None  # until the first log probabilities, or template with values
         self.choice_index: int | None = None
         self.finish: str | None = None
@@ -117,9 +124,12 @@ class ChatAnswer:
             if name not in CHUNK_MEMBERS and value:
                 answer.provider_data[name] = value
         try:
-            for position, choice in enumerate(required_objects(chunk.get("choices"), "choices")):
-                # The choices of a whole body need no index, and not every server sends one.
-                self._choice(choice, position if self._whole else integer(choice, "index") or 0, events)
+            choices = required_objects(chunk.get("choices"), "choices")
+            indexes = self._indexes_of(choices)
+            if self._whole and indexes:
+                self.choice_index = 0 if 0 in indexes else min(indexes)
+            for choice, index in zip(choices, indexes, strict=True):
+                self._choice(choice, index, events)
         finally:
             self._begin(events)
 
@@ -141,7 +151,10 @@ class ChatAnswer:
         """Read the terminal marker. Returns the last events."""
         if self._values is not None:
             self._values.settle_usage()
-        events = [*self.release(), *self.answer.done(finish_reason_of(self.finish), self.finish)]
+        events: list[Event] = []
+        if self.choice_index is None and self._others:
+            self._without_choice_0(events)
+        events += [*self.release(), *self.answer.done(finish_reason_of(self.finish), self.finish)]
         self._begin(events)
         # After `done`: a block that is placed earlier would hide which one the length limit cut off.
         self.settle()
@@ -155,6 +168,12 @@ class ChatAnswer:
         events = [*self._tools.release()] if self._tools is not None else []
         self._begin(events)
         return events
+
+    @property
+    def finished(self) -> bool:
+        """Whether the answer has a finish reason, or another choice has one and no choice 0 has come."""
+        others = self._others.values() if self._others and self.choice_index is None else ()
+        return self.finish is not None or any(other.finish is not None for other in others)
 
     def settle(self) -> None:
         """Move what was collected besides the blocks into the answer. May be called any number of times."""
@@ -194,7 +213,7 @@ class ChatAnswer:
             events.insert(0, self.answer.start(self.answer.model, self.answer.id))
 
     def _choice(self, choice: JSONObject, index: int, events: list[Event]) -> None:
-        if self.choice_index is None:
+        if self.choice_index is None and (index == 0 or self.choices == 1):
             self.choice_index = index
         if index != self.choice_index:
             self._other(index).take({"choices": [{**choice, "index": 0}]}, [])
@@ -218,6 +237,29 @@ class ChatAnswer:
             if self._whole and message.get("content") == {}:
                 message = {**message, "content": "{}"}  # JSON mode: the answer is the empty object
             self._message(message, events)
+
+    def _indexes_of(self, choices: Sequence[JSONObject]) -> Sequence[int]:
+        """Return the index of each choice of a chunk.
+
+        The choices of a whole body need no index, and not every server sends one, or different ones. Their positions
+        count then.
+        """
+        indexes = [integer(choice, "index") for choice in choices]
+        if self._whole and (None in indexes or len({*indexes}) < len(indexes)):
+            return range(len(indexes))
+        return [index or 0 for index in indexes]
+
+    def _without_choice_0(self, events: list[Event]) -> None:
+        """Read the first other choice as the answer, unless the request asked for several choices: then the answer is
+        the choice 0, which never came.
+        """
+        others = self._others or {}
+        if self.choices > 1:
+            self.answer.warn(NO_CHOICE_0)
+            return
+        self.choice_index = first = min(others)
+        self._whole = True
+        self._choice(others.pop(first).as_choice(first), first, events)
 
     def _other(self, index: int) -> ChatAnswer:
         self._others = self._others or {}

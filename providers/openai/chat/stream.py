@@ -98,7 +98,7 @@ class ChatStream(StreamMachine):
         events = self._take_stray(stray) if stray.strip() else ()
         if self.ended:
             return events
-        whole = self._content.finish is not None and not self.provider.profile.quirks.strict_end
+        whole = self._content.finished and not self.provider.profile.quirks.strict_end
         return [*events, *(self._finish() if whole else self.fail(truncated()))]
 
     def fail(self, error: ProviderError) -> Sequence[Event]:
@@ -128,6 +128,7 @@ class ChatStream(StreamMachine):
             return self.fail(error_from_object(error, http_status=STREAM_STATUS, body=data))
         events: list[Event] = []
         self._content.keeps_logprobs = LOGPROBS not in self.unasked
+        self._content.choices = self.choices
         try:
             self._content.take(chunk, events, data)
         except MalformedJSONError as shape:

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from manystream.providers.events import FinishReason
 from manystream.providers.json_values import JSONObject
 from manystream.providers.response import Response
 from tests.providers.openai_chat.wire import decode, run
@@ -81,3 +82,94 @@ def test_a_second_choice_keeps_what_its_message_has(message: JSONObject) -> None
     expected = [{"index": 1, "message": {"role": "assistant", **message}, "finish_reason": "stop"}]
     assert whole(message).provider_data["choices"] == expected
     assert streamed(message).provider_data["choices"] == expected
+
+
+def chunks(*choices: JSONObject) -> list[tuple[str, bytes]]:
+    """Return a stream with one choice per chunk."""
+    return [*(("", json.dumps({"choices": [choice]}).encode()) for choice in choices), ("", b"[DONE]")]
+
+
+def piece(index: int, text: str) -> JSONObject:
+    return {"index": index, "delta": {"content": text}, "finish_reason": None}
+
+
+def end(index: int, reason: str = "stop") -> JSONObject:
+    return {"index": index, "delta": {}, "finish_reason": reason}
+
+
+def raw(index: int, text: str, reason: str | None = "stop") -> JSONObject:
+    return {"index": index, "message": {"role": "assistant", "content": text}, "finish_reason": reason}
+
+
+ORDERS: dict[str, tuple[list[JSONObject], str, FinishReason, list[JSONObject]]] = {
+    "the second first": (
+        [piece(1, "b"), piece(0, "a"), piece(1, "B"), piece(0, "A"), end(1), end(0, "length")],
+        "aA",
+        FinishReason.LENGTH,
+        [raw(1, "bB")],
+    ),
+    "the second whole before the first": (
+        [piece(1, "b"), end(1), piece(0, "a"), end(0)],
+        "a",
+        FinishReason.STOP,
+        [raw(1, "b")],
+    ),
+    "three, backwards": (
+        [piece(2, "c"), piece(1, "b"), piece(0, "a"), end(2), end(1), end(0)],
+        "a",
+        FinishReason.STOP,
+        [raw(1, "b"), raw(2, "c")],
+    ),
+    "the first has only a finish": (
+        [piece(1, "b"), end(1), end(0, "content_filter")],
+        "",
+        FinishReason.CONTENT_FILTER,
+        [raw(1, "b")],
+    ),
+    "the first never comes": ([piece(1, "b"), end(1)], "", FinishReason.UNKNOWN, [raw(1, "b")]),
+}
+
+
+@pytest.mark.parametrize("asked", [0, 2])
+@pytest.mark.parametrize("name", [name for name in ORDERS if "never" not in name])
+def test_the_answer_is_the_choice_with_index_0(name: str, asked: int) -> None:
+    choices, text, reason, others = ORDERS[name]
+    outcome = run(chunks(*choices), choices=asked)
+    assert (outcome.response.text, outcome.response.finish_reason) == (text, reason)
+    assert outcome.response.provider_data["choices"] == others
+
+
+def test_the_choice_0_of_several_that_never_comes_is_empty() -> None:
+    choices, text, reason, others = ORDERS["the first never comes"]
+    response = run(chunks(*choices), choices=2).response
+    assert (response.text, response.finish_reason) == (text, reason)
+    assert response.provider_data["choices"] == others
+    assert response.warnings == ["the server sent other choices, but no choice 0"]
+
+
+CALL: JSONObject = {"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+@pytest.mark.parametrize("asked", [0, 1])
+def test_an_only_choice_is_the_answer_with_any_index(asked: int) -> None:
+    thought: JSONObject = {"index": 3, "delta": {"reasoning": "hm", "tool_calls": [CALL]}, "finish_reason": None}
+    ids: JSONObject = {"index": 3, "delta": {}, "token_ids": [1, 2], "finish_reason": "stop"}
+    outcome = run(chunks(piece(3, "a"), thought, piece(3, "b"), ids), choices=asked)
+    response = outcome.response
+    assert (response.text, response.thinking, response.finish_reason) == ("ab", "hm", FinishReason.TOOL_USE)
+    assert [(call.id, call.name, call.arguments, call.complete) for call in response.tool_calls] == [
+        ("c", "f", "{}", True)
+    ]
+    assert response.provider_data == {"token_ids": [1, 2]}
+
+
+@pytest.mark.parametrize("indexes", [(1, 0), (0, 0), (None, None), (None, 0), (3, 1)])
+def test_the_answer_of_a_whole_body_is_its_lowest_index_or_its_first(indexes: tuple[int | None, ...]) -> None:
+    given: list[JSONObject] = [
+        {"index": index, "message": {"content": text}, "finish_reason": "stop"}
+        for index, text in zip(indexes, "ab", strict=True)
+    ]
+    response = decode({"choices": [*given]})
+    text, other = ("b", raw(indexes[0] or 0, "a")) if indexes in ((1, 0), (3, 1)) else ("a", raw(1, "b"))
+    assert response.text == text
+    assert response.provider_data["choices"] == [other]

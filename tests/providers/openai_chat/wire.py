@@ -104,9 +104,12 @@ def wire_events(text: str) -> Iterator[tuple[str, bytes]]:
             name = ""
 
 
-def run(events: Iterable[tuple[str, bytes]], provider: OpenAIChat = SERVER, stray: bytes = b"") -> Outcome:
-    """Run a stream to its end. Checks the order of events."""
+def run(
+    events: Iterable[tuple[str, bytes]], provider: OpenAIChat = SERVER, stray: bytes = b"", *, choices: int = 0
+) -> Outcome:
+    """Run a stream to its end. Checks the order of events. `choices`: the number that was asked for; 0 for unknown."""
     machine = DIALECT.machine(provider, id_maker())
+    machine.choices = choices
     checker = OrderChecker()
     received: list[Event] = []
     for name, data in events:
