@@ -20,44 +20,44 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .call_state import CallState as CallState
-    from .completion import Completion as Completion
-    from .completion import Timings as Timings
-    from .core import Engine as Engine
-    from .core import open_engine as open_engine
-    from .errors import EngineClosedError as EngineClosedError
-    from .errors import TooManyCallsError as TooManyCallsError
-    from .handle import Call as Call
-    from .limits import Limits as Limits
-    from .mapped import CallMap as CallMap
-    from .observe import CallStart as CallStart
-    from .observe import Observer as Observer
-    from .record import Recording as Recording
-    from .statistics import CallFigures as CallFigures
-    from .statistics import OriginStatistics as OriginStatistics
-    from .statistics import ProviderStatistics as ProviderStatistics
-    from .statistics import Statistics as Statistics
-    from .stream import EventStream as EventStream
+    from .call.call_state import CallState as CallState
+    from .call.completion import Completion as Completion
+    from .call.completion import Timings as Timings
+    from .call.handle import Call as Call
+    from .engine import Engine as Engine
+    from .engine import open_engine as open_engine
+    from .frontends.map import CallMap as CallMap
+    from .frontends.stream import EventStream as EventStream
+    from .observe.observer import CallStart as CallStart
+    from .observe.observer import Observer as Observer
+    from .observe.recording import Recording as Recording
+    from .observe.statistics import CallFigures as CallFigures
+    from .observe.statistics import OriginStatistics as OriginStatistics
+    from .observe.statistics import ProviderStatistics as ProviderStatistics
+    from .observe.statistics import Statistics as Statistics
+    from .request.errors import EngineClosedError as EngineClosedError
+    from .request.errors import TooManyCallsError as TooManyCallsError
+    from .request.limits import Limits as Limits
 
 _HOMES: dict[str, str] = {
-    "Call": "handle",
-    "CallFigures": "statistics",
-    "CallMap": "mapped",
-    "CallStart": "observe",
-    "CallState": "call_state",
-    "Completion": "completion",
-    "Engine": "core",
-    "EngineClosedError": "errors",
-    "EventStream": "stream",
-    "Limits": "limits",
-    "Observer": "observe",
-    "OriginStatistics": "statistics",
-    "ProviderStatistics": "statistics",
-    "Recording": "record",
-    "Statistics": "statistics",
-    "Timings": "completion",
-    "TooManyCallsError": "errors",
-    "open_engine": "core",
+    "Call": "call.handle",
+    "CallFigures": "observe.statistics",
+    "CallMap": "frontends.map",
+    "CallStart": "observe.observer",
+    "CallState": "call.call_state",
+    "Completion": "call.completion",
+    "Engine": "engine",
+    "EngineClosedError": "request.errors",
+    "EventStream": "frontends.stream",
+    "Limits": "request.limits",
+    "Observer": "observe.observer",
+    "OriginStatistics": "observe.statistics",
+    "ProviderStatistics": "observe.statistics",
+    "Recording": "observe.recording",
+    "Statistics": "observe.statistics",
+    "Timings": "call.completion",
+    "TooManyCallsError": "request.errors",
+    "open_engine": "engine",
 }
 """Public name → the module that defines it."""
 

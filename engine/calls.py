@@ -1,183 +1,312 @@
-"""The calls of one engine, from its opening to its end: whether a call can start here and now, and what ends them all.
+"""What makes the calls of one engine: prepares requests, and has the pool, traffic control and the observer.
 
-What starts calls (starter.py) is imported when it is first used, so that a program that opens an engine does not wait
-for it. Must not know what a call needs, any dialect, nor the public interfaces that programs use (core.py, portal.py).
+An engine makes it, and imports its modules, when it is first used (calls.py). Knows how the pool, traffic control and
+the observer are connected. Must not know what happens inside a call (call.py, attempt.py), any dialect, nor when an
+engine accepts calls.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Coroutine, Mapping
+import secrets
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
 
-from .errors import EngineClosedError, ends_engine
-from .seconds import seconds_of
+from ..providers.catalog.provider import Provider
+from ..providers.errors import ErrorCategory
+from ..providers.model.options import Retry
+from ..providers.model.request import Request
+from ..providers.model.response import Response
+from ..providers.model.structured import add_parsed, schema_of
+from ..transport.backend import Backend
+from ..transport.dial import dial, dial_options
+from ..transport.errors import Phase
+from ..transport.loop import Loop
+from ..transport.pool import Pool
+from ..transport.proxy import ProxyConfig
+from ..transport.resolve import Resolver
+from ..transport.timers import Timers
+from ..transport.tls import TLSConfig
+from ..transport.tls_socket import TLSSocket
+from ..transport.url import Origin
+from .call.call import CallHooks, RunningCall
+from .call.call_state import CallState
+from .call.callbacks import OnCompletion, OnEvent, check_callback
+from .call.completion import Completion
+from .call.delivery import Counters
+from .call.handle import Call
+from .call.runtime import Runtime
+from .call.timeouts import Clocks, effective
+from .request.addresses import Addressed
+from .request.errors import TooManyCallsError
+from .request.limits import Limits
+from .request.preparer import Preparer
 
 if TYPE_CHECKING:
-    from ..providers.request import Request
-    from .call import RunningCall
-    from .callbacks import OnCompletion, OnEvent
-    from .handle import Call
-    from .record import Recording
-    from .starter import CallStarter
-    from .statistics import Statistics
-
-LEFT = "its open_engine block was left. Start calls inside it"
-
-CONCURRENCY = 1_000
-"""The default for the calls of one map that may run at the same time."""
+    from .observe.observer import GuardedObserver, Observer
+    from .observe.statistics import Statistics
+    from .options import EngineOptions
+    from .traffic.admission import Admission
+    from .traffic.control import Dispatcher
+    from .traffic.options import Traffic
+    from .traffic.stop import Stop
 
 
-class Calls:
-    """The concurrent calls of one engine. All methods are for the engine's own thread.
+def make_id() -> str:
+    """Return a random identifier: 22 characters of `A-Z a-z 0-9 - _`, from a cryptographic source."""
+    return secrets.token_urlsafe(16)
 
-    failure: the exception that ended the engine, such as `KeyboardInterrupt` from a callback; None while it runs.
+
+class CallStarter:
+    """Starts the calls of one engine, and keeps and counts them while they run.
+
+    runtime: what the calls share.
+    running: the running calls, oldest first.
     """
 
     def __init__(
-        self, make_starter: Callable[[Callable[[BaseException], None]], CallStarter], scope: trio.CancelScope
+        self,
+        backend: Backend,
+        loop: Loop,
+        timers: Timers,
+        addressed: Sequence[Addressed],
+        options: EngineOptions,
+        environment: Mapping[str, str],
+        proxy: ProxyConfig | None,
+        token: trio.lowlevel.TrioToken,
+        on_callback_raised: Callable[[BaseException], None],
     ) -> None:
-        """Accept calls on this thread.
+        """Create it without any call.
 
-        make_starter: makes what starts calls, and raises `InvalidRequestError` for wrong options of traffic control.
-            It is given the function that the exceptions of callbacks are reported to.
-        scope: cancelled when the engine ends early.
+        addressed: the providers, checked.
+        environment: the variables in which keys and proxies are looked up.
+        proxy: the proxy that the program gave; None: the one that `environment` names.
+        token: of the engine's trio run. This object may be made outside it, for the figures of an engine without calls.
+        on_callback_raised: called with the exception of a callback; it may end the engine.
+
+        Raises `InvalidRequestError` for options of traffic control that do not fit the providers, and for an observer
+        whose methods cannot be called.
         """
-        self._make_starter = make_starter
-        self._scope = scope
-        self._starter: CallStarter | None = None
-        self._token = trio.lowlevel.current_trio_token()
-        self._process = os.getpid()
-        self._closed = ""  # the reason, for the error
-        self._draining = False
-        self.failure: BaseException | None = None
+        providers = [provider for provider, _ in addressed]
+        self._limits = limits = options.get("limits") or Limits()
+        self._retry = options.get("retry") or Retry()
+        self._tls = options.get("tls") or TLSConfig()
+        self._timeouts = timeouts = options.get("timeouts")
+        self._connect = options.get("dial")
+        self._environment = environment
+        self._proxy = proxy
+        observer, traffic = options.get("observer"), options.get("traffic")
+        self._watch = watch = None if observer is None else _guard(observer, on_callback_raised)
+        self._resolver = Resolver()
+        pool = Pool(backend, loop, timers, self._dial, limits.pool, watch)
+        self.runtime: Runtime = Runtime(loop, timers, pool, token, on_callback_raised)
+        self.runtime.watch = watch
+        self._hooks = CallHooks(self._call_ended) if watch is None else watch.hooks(self._call_ended)
+        self._preparer = Preparer(addressed, environment, limits, make_id, time.time, proxy)
+        self._dispatcher = None if traffic is None else self._direct(traffic, providers)
+        self._clocks = {stream: effective(None, timeouts, stream=stream) for stream in (False, True)}
+        self._make_stops = {stream: partial(self._make_stop, stream) for stream in (False, True)}
+        self.running: dict[RunningCall, None] = {}
+        self._counters = {provider.name: Counters() for provider in providers}
+        self._started = 0
 
-    def __repr__(self) -> str:
-        starter = self._starter
-        what = "no calls yet" if starter is None else f"{len(starter.running)} calls, {starter.runtime.pool!r}"
-        return f"{what}{', closed' if self._closed else ''}"
+    def _direct(self, traffic: Traffic, providers: Sequence[Provider]) -> Dispatcher:
+        from .traffic.control import Dispatcher
 
-    @property
-    def starter(self) -> CallStarter:
-        """What starts the calls. The first access makes it, and imports what calls need unless that has been done.
-
-        Raises `OSError` if the process has no file descriptor left for these imports. A later access may succeed.
-        """
-        if self._starter is None:
-            self._starter = self._make_starter(self._callback_raised)
-        return self._starter
+        return Dispatcher(traffic, providers, self.runtime, time.time, self._preparer)
 
     def start(
         self, request: Request, on_event: OnEvent | None, on_completion: OnCompletion | None, *, stream: bool
     ) -> Call:
-        """Start a call. Raises `InvalidRequestError`, `EngineClosedError`, `TooManyCallsError`, and `OSError` as
-        `starter` does."""
-        self.check_here()
-        return self.starter.start(request, on_event, on_completion, stream=stream)
+        """Start a call. Raises `InvalidRequestError` and `TooManyCallsError`."""
+        if len(self.running) >= self._limits.max_calls:
+            raise TooManyCallsError(
+                f"{self._limits.max_calls} calls are running already (limits.max_calls): start this one when another"
+                " has ended, or open the engine with a higher limit"
+            )
+        if on_event is not None:
+            check_callback("on_event", on_event)
+        if on_completion is not None:
+            check_callback("on_completion", on_completion)
+        dispatcher = self._dispatcher
+        admission: Admission | None = None
+        stop: Stop | None = None
+        if dispatcher is not None and dispatcher.has_routes:
+            journey = dispatcher.journey(request, self._make_stops[stream])
+            if journey is not None:
+                admission, stop = journey, journey.stop
+        if stop is not None:
+            prepared, counters, finish_response = stop.prepared, stop.counters, stop.finish_response
+        else:
+            prepared, wire = self._preparer.prepare(request, stream=stream)
+            counters = self._counters[prepared.provider.name]
+            finish_response = _response_finisher(wire.warnings, request)
+            if dispatcher is not None:
+                admission = dispatcher.admission(request, prepared, wire)
+        self.runtime.budget.call_started()
+        # By position: each start would pay for a dict of the names.
+        number, clocks, retry = self._started + 1, self._clocks_of(request, stream), request.retry or self._retry
+        running = RunningCall(
+            self.runtime,
+            self._hooks,
+            prepared,
+            counters,
+            number,
+            clocks,
+            retry,
+            on_event,
+            on_completion,
+            finish_response,
+            admission,
+        )
+        call = Call(running)
+        watch = self._watch
+        if watch is None:
+            running.start(self._call_started)
+        else:
+            start = watch.start_of(request, prepared)
+
+            def announce(running: RunningCall) -> None:
+                self._call_started(running)
+                watch.call_started(running, call, start)
+
+            running.start(announce)
+        return call
+
+    def _make_stop(self, stream: bool, request: Request, preparer: Preparer) -> Stop:
+        """Prepare a request for a target of a route. Raises `InvalidRequestError`."""
+        assert self._dispatcher is not None, "an engine with routes has a dispatcher"
+        prepared, wire = preparer.prepare(request, stream=stream)
+        return self._dispatcher.stop(
+            request,
+            wire,
+            prepared,
+            self._counters[prepared.provider.name],
+            self._clocks_of(request, stream),
+            _response_finisher(wire.warnings, request),
+        )
+
+    def _clocks_of(self, request: Request, stream: bool) -> Clocks:
+        """Return the timeouts of a call. Calls without timeouts of their own share one object."""
+        if request.timeouts is None:
+            return self._clocks[stream]
+        return effective(request.timeouts, self._timeouts, stream=stream)
+
+    def _call_started(self, call: RunningCall) -> None:
+        call.counters.started += 1
+        self._started += 1
+        self.running[call] = None
+
+    def _call_ended(self, call: RunningCall, completion: Completion) -> None:
+        if call not in self.running:
+            return
+        del self.running[call]
+        call.counters.completed += 1
+        if completion.error is not None:
+            call.counters.failures[completion.error.category] += 1
+        if self._watch is not None:
+            self._watch.call_ended(call, completion)
+
+    async def _dial(self, origin: Origin, on_phase: Callable[[Phase], None]) -> socket.socket | TLSSocket:
+        context, proxy = dial_options(origin, self._tls, self._proxy, self._environment)
+        return await dial(
+            origin,
+            tls_context=context,
+            proxy=proxy,
+            resolver=self._resolver,
+            on_phase=on_phase,
+            connect=self._connect,
+        )
+
+    # --- all calls ---
 
     def end_session(self, session: str) -> None:
         """Forget which target and key a session has."""
-        if self._starter is not None:
-            self._starter.end_session(session)
+        if self._dispatcher is not None:
+            self._dispatcher.end_session(session)
 
-    def check_here(self) -> None:
-        """Check that a call can be started here.
-
-        Raises `EngineClosedError` in a forked process, after `drain`, after `close`, after the `open_engine` block was
-        left, and on another thread.
-        """
-        self.check_process()
-        if self._closed:
-            raise EngineClosedError(f"this engine is closed: {self._closed}")
-        if self._draining:
-            raise EngineClosedError("this engine takes no more calls: engine.drain() was called. Open another engine")
-        try:
-            token = trio.lowlevel.current_trio_token()
-        except RuntimeError:
-            token = None
-        if token is not self._token:
-            raise EngineClosedError("this engine belongs to another trio.run or thread: use engine.from_thread there")
-
-    def check_process(self) -> None:
-        """Raise `EngineClosedError` in a forked process, because the engine's loop does not run there."""
-        if os.getpid() != self._process:
-            raise EngineClosedError("this engine was opened in another process: open one after the fork")
-
-    def _callback_raised(self, error: BaseException) -> None:
-        """End the engine if the exception of a callback is meant for the whole program, such as `KeyboardInterrupt`."""
-        if ends_engine(error):
-            self.end_engine(error)
-
-    def end_engine(self, error: BaseException) -> None:
-        """End the engine now: every call completes, every socket closes, and the `open_engine` block raises `error`."""
-        if self.failure is None:
-            self.failure = error
-        self.close(forced=True)
-        self._scope.cancel()
-
-    # --- the engine as a whole ---
-
-    def statistics(self) -> Statistics:
-        """Return the engine's current statistics."""
-        return self.starter.totals(self.starter.states())
+    def states(self) -> Mapping[str, int]:
+        """Return the number of running calls by state."""
+        states = Counter(call.state for call in self.running)
+        return {state.value: count for state, count in states.items() if state is not CallState.ENDED}
 
     def totals(self, calls: Mapping[str, int]) -> Statistics:
         """Return the engine's statistics with `calls`, which the caller has counted: running calls by state."""
-        return self.starter.totals(calls)
+        from .observe.statistics import OriginStatistics, ProviderStatistics, Statistics
+        from .traffic.statistics import TrafficStatistics
 
-    def running(self) -> list[RunningCall]:
-        """Return the running calls, oldest first."""
-        return [] if self._starter is None else list(self._starter.running)
+        all_counters = self._counters.values()
+        return Statistics(
+            calls=calls,
+            started=self._started,
+            completed=sum(counters.completed for counters in all_counters),
+            failed=sum(counters.failures.total() for counters in all_counters),
+            cancelled=sum(counters.failures[ErrorCategory.CANCELLED] for counters in all_counters),
+            retried=self.runtime.retried,
+            resent=self.runtime.resent,
+            providers={
+                name: ProviderStatistics(
+                    counters.started - counters.completed,
+                    counters.completed,
+                    counters.events,
+                    {str(category): count for category, count in counters.failures.items()},
+                )
+                for name, counters in self._counters.items()
+            },
+            connections={origin: OriginStatistics(*counts) for origin, counts in self.runtime.pool.counts().items()},
+            opened=self.runtime.pool.opened,
+            reused=self.runtime.pool.reused,
+            discarded=self.runtime.pool.discarded,
+            events=sum(counters.events for counters in all_counters),
+            bytes_received=self.runtime.loop.bytes_received,
+            bytes_sent=self.runtime.loop.bytes_sent,
+            loop_lag=self.runtime.loop.lag,
+            loop_culprit=self.runtime.loop.culprit,
+            loop_ticks=self.runtime.loop.ticks,
+            traffic=TrafficStatistics() if self._dispatcher is None else self._dispatcher.statistics(),
+        )
 
-    def record(self, path: str | os.PathLike[str], *, replace: bool = False) -> Recording:
-        """Record the bytes sent and received, with their times, until the block is left: `with engine.record(path):`.
+    def close(self, *, forced: bool) -> None:
+        """End and complete the running calls, and close every socket.
 
-        The recording holds each attempt that begins inside the block. It holds prompts and answers, but no header
-        that carries a key. `manystream simulate --replay PATH` replays it.
-
-        The file is a new one that only its owner can read. Raises `FileExistsError` if `path` exists, unless `replace`
-        is true: then the new file replaces it. Raises `OSError` if the file cannot be written, `RuntimeError` if
-        another recording is running, and `EngineClosedError`.
-        """
-        from .record import Recording, RecordingFile
-
-        self.check_here()
-        runtime = self.starter.runtime
-        if runtime.recorder is not None:
-            raise RuntimeError(f"{runtime.recording!r} is running: leave its block first")
-        file = runtime.recording = RecordingFile(path, replace=replace)
-        return Recording(file)
-
-    def drain(self, timeout: float) -> Coroutine[object, object, bool]:
-        """Refuse new calls from now on, and return a coroutine that waits until the running calls have ended.
-
-        The coroutine waits at most `timeout` seconds. It returns True if all calls have ended. Raises `ValueError` for
-        a negative timeout.
-        """
-        seconds = seconds_of(timeout, "drain")
-        self.check_process()
-        self._draining = True
-        return self._all_ended(seconds)
-
-    async def _all_ended(self, timeout: float) -> bool:
-        running: Mapping[RunningCall, None] = {} if self._starter is None else self._starter.running
-        with trio.move_on_after(timeout):
-            while running:
-                await next(iter(running)).wait()
-        return not running
-
-    def close(self, reason: str = LEFT, *, forced: bool = False) -> None:
-        """Cancel and complete the running calls, and close every socket. Leaving the `open_engine` block does this.
-
-        reason: why the engine is closed, for the error of later calls.
         forced: complete also the calls whose last callbacks were interrupted.
         """
-        if os.getpid() != self._process:
-            return  # the epoll set is shared after a fork: closing it here would break the parent
-        if self._closed and not forced:
-            return
-        self._closed = self._closed or reason
-        if self._starter is not None:
-            self._starter.close(forced=forced)
+        for call in list(self.running):
+            call.end_now("the engine was closed", forced=forced)
+        self.runtime.forget_due()
+        if self.runtime.recording is not None:
+            self.runtime.recording.close()
+        self.runtime.pool.close()
+
+
+def _guard(observer: Observer, on_callback_raised: Callable[[BaseException], None]) -> GuardedObserver:
+    from .observe.observer import GuardedObserver
+
+    return GuardedObserver(observer, on_callback_raised)
+
+
+def _response_finisher(warnings: Sequence[str], request: Request) -> Callable[[Response], None]:
+    """Return a function that completes a response before it is delivered.
+
+    The function adds the request's warnings and, if the request has a schema, the parsed object. It raises
+    `ProviderError` if the response does not match the schema.
+    """
+    if not warnings and request.response_schema is None:
+        return _leave_as_it_is
+    schema = None if request.response_schema is None else schema_of(request.response_schema)
+
+    def finish(response: Response) -> None:
+        response.warnings.extend(warnings)
+        if schema is not None:
+            add_parsed(response, schema)
+
+    return finish
+
+
+def _leave_as_it_is(response: Response) -> None:
+    pass

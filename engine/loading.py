@@ -15,18 +15,18 @@ from importlib.util import resolve_name
 
 import trio
 
-from ..providers.provider import Provider
-from ..providers.registry import dialect_of
+from ..providers.catalog.provider import Provider
+from ..providers.catalog.registry import dialect_of
 
 STEPS = (
-    "..providers.request",
-    "..providers.response",
+    "..providers.model.request",
+    "..providers.model.response",
     "..transport.http1",
     "..transport.dial",
-    "..providers.dialect",
-    "..providers.field_rules",
-    ".attempt",
-    ".starter",
+    "..providers.wire.dialect",
+    "..providers.rules.field_rules",
+    ".call.attempt",
+    ".calls",
 )
 """Modules, relative to this package. `starter` imports all others; each step before it is a part of that."""
 

@@ -8,9 +8,9 @@ from importlib import import_module
 
 import trio
 
-from ..providers.profiles import is_row
-from ..providers.provider import PROVIDER, Provider
-from ..providers.rules import Rule, members, optional, text
+from ..providers.catalog.profiles import is_row
+from ..providers.catalog.provider import PROVIDER, Provider
+from ..providers.rules.rules import Rule, members, optional, text
 
 
 class RuleElsewhere:
@@ -33,7 +33,7 @@ class RuleElsewhere:
             rule.check(value, where)
 
 
-PROFILE = RuleElsewhere("..providers.profile_rules", "PROFILE")
+PROFILE = RuleElsewhere("..providers.catalog.profile_rules", "PROFILE")
 
 
 def _check_providers(providers: Sequence[object], where: str) -> None:
@@ -53,15 +53,15 @@ OPTIONS: dict[str, Rule | RuleElsewhere] = {
     "providers": Rule(
         "a list of providers", (Sequence,), inside=_check_providers, forms={Provider: "use [provider]"}, secret=True
     ),
-    "timeouts": RuleElsewhere("..providers.options", "TIMEOUTS_GIVEN"),
-    "retry": RuleElsewhere("..providers.options", "RETRY_GIVEN"),
+    "timeouts": RuleElsewhere("..providers.model.options", "TIMEOUTS_GIVEN"),
+    "retry": RuleElsewhere("..providers.model.options", "RETRY_GIVEN"),
     "limits": RuleElsewhere(".value_rules", "LIMITS_GIVEN"),
     "tls": RuleElsewhere(".value_rules", "TLS_GIVEN"),
     "proxy": optional(text("a URL", secret=True)),
     "dial": optional(Rule("an async function of a host and a port", (object,), callable)),
     "environment": optional(members(optional(text(secret=True)), "a dict of texts")),
     "traffic": RuleElsewhere(".traffic.options", "TRAFFIC_OPTION"),
-    "observer": RuleElsewhere(".observe", "OBSERVER_OPTION"),
+    "observer": RuleElsewhere(".observe.observer", "OBSERVER_OPTION"),
     "monitor": Rule("True, False or a path", (bool, str, os.PathLike), _is_place),
 }
 """Option of `open_engine` → its rule."""

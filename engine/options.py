@@ -9,11 +9,11 @@ import os
 from collections.abc import Mapping
 from typing import TypedDict
 
-from ..providers.options import Retry, Timeouts
+from ..providers.model.options import Retry, Timeouts
 from ..transport.dial import Connect
 from ..transport.tls import TLSConfig
-from .limits import Limits
-from .observe import Observer
+from .observe.observer import Observer
+from .request.limits import Limits
 from .traffic.options import Traffic
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from ..providers.rules import LARGEST, described
+from ..providers.rules.rules import LARGEST, described
 
 
 def seconds_of(timeout: float, method: str, *, least: float = 0.0) -> float:

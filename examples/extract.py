@@ -19,7 +19,7 @@ import trio
 from setting import Setting, add_arguments, open_setting
 
 import manystream as ms
-from manystream.providers.json_values import JSONObject
+from manystream.providers.json.json_values import JSONObject
 
 SCHEMA: JSONObject = {
     "type": "object",

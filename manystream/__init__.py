@@ -35,81 +35,81 @@ if TYPE_CHECKING:
     from .engine import Timings as Timings
     from .engine import TooManyCallsError as TooManyCallsError
     from .engine import open_engine as open_engine
-    from .engine.callbacks import OnCompletion as OnCompletion
-    from .engine.callbacks import OnEvent as OnEvent
-    from .engine.completion import AttemptRecord as AttemptRecord
+    from .engine.call.callbacks import OnCompletion as OnCompletion
+    from .engine.call.callbacks import OnEvent as OnEvent
+    from .engine.call.completion import AttemptRecord as AttemptRecord
+    from .engine.frontends.portal import Portal as Portal
     from .engine.options import EngineOptions as EngineOptions
-    from .engine.portal import Portal as Portal
-    from .engine.traffic.amounts import Amounts as Amounts
-    from .engine.traffic.amounts import Budget as Budget
-    from .engine.traffic.hedge import Hedge as Hedge
+    from .engine.traffic.budgets.amounts import Amounts as Amounts
+    from .engine.traffic.budgets.amounts import Budget as Budget
+    from .engine.traffic.budgets.price import Price as Price
+    from .engine.traffic.limits.rate_limit import RateLimit as RateLimit
     from .engine.traffic.options import Traffic as Traffic
-    from .engine.traffic.price import Price as Price
-    from .engine.traffic.rate_limit import RateLimit as RateLimit
-    from .engine.traffic.route_options import Route as Route
-    from .engine.traffic.route_options import Target as Target
+    from .engine.traffic.routing.hedge import Hedge as Hedge
+    from .engine.traffic.routing.options import Route as Route
+    from .engine.traffic.routing.options import Target as Target
     from .engine.traffic.statistics import BudgetStatistics as BudgetStatistics
     from .engine.traffic.statistics import LimitStatistics as LimitStatistics
     from .engine.traffic.statistics import RouteStatistics as RouteStatistics
     from .engine.traffic.statistics import ScopeStatistics as ScopeStatistics
     from .engine.traffic.statistics import TargetStatistics as TargetStatistics
     from .engine.traffic.statistics import TrafficStatistics as TrafficStatistics
-    from .providers.conversation import Conversation as Conversation
-    from .providers.dialect import Dialect as Dialect
+    from .partial_json import LiveCalls as LiveCalls
+    from .partial_json import PartialJSON as PartialJSON
+    from .providers.catalog.profile import Profile as Profile
+    from .providers.catalog.profile import Quirks as Quirks
+    from .providers.catalog.provider import Anthropic as Anthropic
+    from .providers.catalog.provider import APIKey as APIKey
+    from .providers.catalog.provider import Gemini as Gemini
+    from .providers.catalog.provider import OpenAIChat as OpenAIChat
+    from .providers.catalog.provider import OpenAIResponses as OpenAIResponses
+    from .providers.catalog.provider import Provider as Provider
+    from .providers.convert.rows import Row as Row
+    from .providers.convert.rows import RowError as RowError
+    from .providers.convert.rows import message_from_row as message_from_row
+    from .providers.convert.rows import rows_from_message as rows_from_message
     from .providers.errors import ErrorCategory as ErrorCategory
     from .providers.errors import InvalidRequestError as InvalidRequestError
     from .providers.errors import ManystreamError as ManystreamError
     from .providers.errors import ProviderError as ProviderError
-    from .providers.events import Done as Done
-    from .providers.events import Error as Error
-    from .providers.events import Event as Event
-    from .providers.events import EventType as EventType
-    from .providers.events import FinishReason as FinishReason
-    from .providers.events import Start as Start
-    from .providers.events import TextDelta as TextDelta
-    from .providers.events import ThinkingDelta as ThinkingDelta
-    from .providers.events import ToolCallDelta as ToolCallDelta
-    from .providers.events import ToolCallDone as ToolCallDone
-    from .providers.events import ToolCallStart as ToolCallStart
-    from .providers.json_types import JSON as JSON
-    from .providers.json_types import JSONObject as JSONObject
-    from .providers.messages import Block as Block
-    from .providers.messages import CacheControl as CacheControl
-    from .providers.messages import File as File
-    from .providers.messages import Image as Image
-    from .providers.messages import Message as Message
-    from .providers.messages import ProviderBlock as ProviderBlock
-    from .providers.messages import ProviderState as ProviderState
-    from .providers.messages import RedactedThinking as RedactedThinking
-    from .providers.messages import Role as Role
-    from .providers.messages import Text as Text
-    from .providers.messages import Thinking as Thinking
-    from .providers.messages import ToolCall as ToolCall
-    from .providers.messages import ToolResult as ToolResult
-    from .providers.options import Priority as Priority
-    from .providers.options import Retry as Retry
-    from .providers.options import Timeouts as Timeouts
-    from .providers.partial_json import LiveCalls as LiveCalls
-    from .providers.partial_json import PartialJSON as PartialJSON
-    from .providers.profile import Profile as Profile
-    from .providers.profile import Quirks as Quirks
-    from .providers.provider import Anthropic as Anthropic
-    from .providers.provider import APIKey as APIKey
-    from .providers.provider import Gemini as Gemini
-    from .providers.provider import OpenAIChat as OpenAIChat
-    from .providers.provider import OpenAIResponses as OpenAIResponses
-    from .providers.provider import Provider as Provider
-    from .providers.request import Request as Request
-    from .providers.request import RequestOptions as RequestOptions
-    from .providers.request import ThinkingConfig as ThinkingConfig
-    from .providers.request import ThinkingLevel as ThinkingLevel
-    from .providers.request import Tool as Tool
-    from .providers.response import Response as Response
-    from .providers.rows import Row as Row
-    from .providers.rows import RowError as RowError
-    from .providers.rows import message_from_row as message_from_row
-    from .providers.rows import rows_from_message as rows_from_message
-    from .providers.usage import Usage as Usage
+    from .providers.json.json_types import JSON as JSON
+    from .providers.json.json_types import JSONObject as JSONObject
+    from .providers.model.conversation import Conversation as Conversation
+    from .providers.model.events import Done as Done
+    from .providers.model.events import Error as Error
+    from .providers.model.events import Event as Event
+    from .providers.model.events import EventType as EventType
+    from .providers.model.events import FinishReason as FinishReason
+    from .providers.model.events import Start as Start
+    from .providers.model.events import TextDelta as TextDelta
+    from .providers.model.events import ThinkingDelta as ThinkingDelta
+    from .providers.model.events import ToolCallDelta as ToolCallDelta
+    from .providers.model.events import ToolCallDone as ToolCallDone
+    from .providers.model.events import ToolCallStart as ToolCallStart
+    from .providers.model.messages import Block as Block
+    from .providers.model.messages import CacheControl as CacheControl
+    from .providers.model.messages import File as File
+    from .providers.model.messages import Image as Image
+    from .providers.model.messages import Message as Message
+    from .providers.model.messages import ProviderBlock as ProviderBlock
+    from .providers.model.messages import ProviderState as ProviderState
+    from .providers.model.messages import RedactedThinking as RedactedThinking
+    from .providers.model.messages import Role as Role
+    from .providers.model.messages import Text as Text
+    from .providers.model.messages import Thinking as Thinking
+    from .providers.model.messages import ToolCall as ToolCall
+    from .providers.model.messages import ToolResult as ToolResult
+    from .providers.model.options import Priority as Priority
+    from .providers.model.options import Retry as Retry
+    from .providers.model.options import Timeouts as Timeouts
+    from .providers.model.request import Request as Request
+    from .providers.model.request import RequestOptions as RequestOptions
+    from .providers.model.request import ThinkingConfig as ThinkingConfig
+    from .providers.model.request import ThinkingLevel as ThinkingLevel
+    from .providers.model.request import Tool as Tool
+    from .providers.model.response import Response as Response
+    from .providers.model.usage import Usage as Usage
+    from .providers.wire.dialect import Dialect as Dialect
     from .store import ConversationStore as ConversationStore
     from .store import StoreError as StoreError
     from .transport.pool import PoolLimits as PoolLimits
@@ -138,22 +138,22 @@ HOMES: dict[str, tuple[str, ...]] = {
         "TooManyCallsError",
         "open_engine",
     ),
-    ".engine.callbacks": (
+    ".engine.call.callbacks": (
         "OnCompletion",
         "OnEvent",
     ),
-    ".engine.completion": ("AttemptRecord",),
+    ".engine.call.completion": ("AttemptRecord",),
     ".engine.options": ("EngineOptions",),
-    ".engine.portal": ("Portal",),
-    ".engine.traffic.amounts": (
+    ".engine.frontends.portal": ("Portal",),
+    ".engine.traffic.budgets.amounts": (
         "Amounts",
         "Budget",
     ),
-    ".engine.traffic.hedge": ("Hedge",),
+    ".engine.traffic.routing.hedge": ("Hedge",),
     ".engine.traffic.options": ("Traffic",),
-    ".engine.traffic.price": ("Price",),
-    ".engine.traffic.rate_limit": ("RateLimit",),
-    ".engine.traffic.route_options": (
+    ".engine.traffic.budgets.price": ("Price",),
+    ".engine.traffic.limits.rate_limit": ("RateLimit",),
+    ".engine.traffic.routing.options": (
         "Route",
         "Target",
     ),
@@ -165,15 +165,15 @@ HOMES: dict[str, tuple[str, ...]] = {
         "TargetStatistics",
         "TrafficStatistics",
     ),
-    ".providers.conversation": ("Conversation",),
-    ".providers.dialect": ("Dialect",),
+    ".providers.model.conversation": ("Conversation",),
+    ".providers.wire.dialect": ("Dialect",),
     ".providers.errors": (
         "ErrorCategory",
         "InvalidRequestError",
         "ManystreamError",
         "ProviderError",
     ),
-    ".providers.events": (
+    ".providers.model.events": (
         "Done",
         "Error",
         "Event",
@@ -186,11 +186,11 @@ HOMES: dict[str, tuple[str, ...]] = {
         "ToolCallDone",
         "ToolCallStart",
     ),
-    ".providers.json_types": (
+    ".providers.json.json_types": (
         "JSON",
         "JSONObject",
     ),
-    ".providers.messages": (
+    ".providers.model.messages": (
         "Block",
         "CacheControl",
         "File",
@@ -205,20 +205,20 @@ HOMES: dict[str, tuple[str, ...]] = {
         "ToolCall",
         "ToolResult",
     ),
-    ".providers.options": (
+    ".providers.model.options": (
         "Priority",
         "Retry",
         "Timeouts",
     ),
-    ".providers.partial_json": (
+    ".partial_json": (
         "LiveCalls",
         "PartialJSON",
     ),
-    ".providers.profile": (
+    ".providers.catalog.profile": (
         "Profile",
         "Quirks",
     ),
-    ".providers.provider": (
+    ".providers.catalog.provider": (
         "APIKey",
         "Anthropic",
         "Gemini",
@@ -226,21 +226,21 @@ HOMES: dict[str, tuple[str, ...]] = {
         "OpenAIResponses",
         "Provider",
     ),
-    ".providers.request": (
+    ".providers.model.request": (
         "Request",
         "RequestOptions",
         "ThinkingConfig",
         "ThinkingLevel",
         "Tool",
     ),
-    ".providers.response": ("Response",),
-    ".providers.rows": (
+    ".providers.model.response": ("Response",),
+    ".providers.convert.rows": (
         "Row",
         "RowError",
         "message_from_row",
         "rows_from_message",
     ),
-    ".providers.usage": ("Usage",),
+    ".providers.model.usage": ("Usage",),
     ".store": (
         "ConversationStore",
         "StoreError",

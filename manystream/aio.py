@@ -23,20 +23,20 @@ import trio
 from .aio_guest import EventLoopError as EventLoopError
 from .aio_guest import guest_engine
 from .aio_map import MapsRequests
-from .engine import core
-from .engine.call_state import CallState
-from .engine.callbacks import OnCompletion, OnEvent, check_callback
-from .engine.completion import Completion
-from .engine.errors import EngineClosedError
-from .engine.handle import Call as NativeCall
+from .engine import engine as core
+from .engine.call.call_state import CallState
+from .engine.call.callbacks import OnCompletion, OnEvent, check_callback
+from .engine.call.completion import Completion
+from .engine.call.handle import Call as NativeCall
+from .engine.frontends.stream import BufferedEvents
+from .engine.observe.recording import Recording
+from .engine.observe.statistics import Statistics
 from .engine.options import EngineOptions
-from .engine.record import Recording
-from .engine.statistics import Statistics
-from .engine.stream import BufferedEvents
-from .providers.events import Event
-from .providers.provider import Provider
-from .providers.request import Request
-from .providers.response import Response
+from .engine.request.errors import EngineClosedError
+from .providers.catalog.provider import Provider
+from .providers.model.events import Event
+from .providers.model.request import Request
+from .providers.model.response import Response
 
 
 class Call:

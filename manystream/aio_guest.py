@@ -20,8 +20,8 @@ from typing import Protocol, TypeAlias
 
 import trio
 
-from .engine import core
-from .engine.errors import EngineClosedError
+from .engine import engine as core
+from .engine.request.errors import EngineClosedError
 from .providers.errors import ManystreamError
 from .transport.asyncio_backend import UnsupportedEventLoopError, serve
 from .transport.backend import WAIT, Cancellable

@@ -10,10 +10,9 @@ from functools import partial
 from types import TracebackType
 from typing import Generic, Self, TypeVar, overload
 
-from .engine.callbacks import OnCompletion
-from .engine.calls import CONCURRENCY
-from .engine.completion import Completion
-from .engine.mapped import (
+from .engine.call.callbacks import OnCompletion
+from .engine.call.completion import Completion
+from .engine.frontends.map import (
     FORM,
     Cancellable,
     Feeder,
@@ -25,7 +24,8 @@ from .engine.mapped import (
     check_not_entered,
     check_source,
 )
-from .providers.request import Request
+from .engine.gate import CONCURRENCY
+from .providers.model.request import Request
 
 Key = TypeVar("Key")
 

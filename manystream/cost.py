@@ -26,11 +26,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from .providers.catalog.provider import Provider
 from .providers.errors import ManystreamError
-from .providers.json_values import JSONObject, integer, mapping, objects, string
-from .providers.provider import Provider
-from .providers.response import Response
-from .providers.usage import Usage
+from .providers.json.json_values import JSONObject, integer, mapping, objects, string
+from .providers.model.response import Response
+from .providers.model.usage import Usage
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelPrice, PriceCalculation, TieredPrices

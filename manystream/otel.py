@@ -22,15 +22,15 @@ from typing import TypeAlias
 from opentelemetry import metrics, trace
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
-from .engine.completion import Completion
-from .engine.handle import Call
-from .engine.observe import CallStart, Observer
+from .engine.call.completion import Completion
+from .engine.call.handle import Call
+from .engine.observe.observer import CallStart, Observer
 from .engine.traffic.statistics import BudgetStatistics, RouteStatistics, ScopeStatistics
 from .otel_traffic import TrafficMetrics
-from .providers.events import Event
-from .providers.provider import Provider
-from .providers.request import Request
-from .providers.usage import Usage
+from .providers.catalog.provider import Provider
+from .providers.model.events import Event
+from .providers.model.request import Request
+from .providers.model.usage import Usage
 
 Value: TypeAlias = str | bool | int | float | Sequence[str]
 

@@ -15,7 +15,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
-from .engine.traffic.amounts import MEMBERS, Amounts
+from .engine.traffic.budgets.amounts import MEMBERS, Amounts
 from .engine.traffic.statistics import BudgetStatistics, RouteStatistics, ScopeStatistics, TargetStatistics
 
 MOST_RECORDS = 1_000

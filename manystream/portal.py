@@ -15,12 +15,12 @@ from typing import Unpack
 
 import trio
 
-from .engine.core import Engine, open_engine
-from .engine.engine_thread import EngineThread
+from .engine.engine import Engine, open_engine
+from .engine.frontends.engine_thread import EngineThread
+from .engine.frontends.portal import Portal, PortalCall, PortalRecording, PortalStream
+from .engine.frontends.portal_map import PortalMap
 from .engine.options import EngineOptions
-from .engine.portal import Portal, PortalCall, PortalRecording, PortalStream
-from .engine.portal_map import PortalMap
-from .providers.provider import Provider
+from .providers.catalog.provider import Provider
 
 __all__ = ["Portal", "PortalCall", "PortalMap", "PortalRecording", "PortalStream", "open_portal"]
 

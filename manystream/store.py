@@ -30,11 +30,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias, TypeGuard, TypeVar
 
-from .engine import private_file
-from .providers.conversation import Conversation
+from .engine.observe import private_file
+from .providers.convert.rows import Row, rows_from_message
 from .providers.errors import ManystreamError
-from .providers.messages import Message
-from .providers.rows import Row, rows_from_message
+from .providers.model.conversation import Conversation
+from .providers.model.messages import Message
 
 Result = TypeVar("Result")
 Work: TypeAlias = Callable[[sqlite3.Connection], Result]

@@ -10,7 +10,7 @@ import enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .response import Response
+    from .model.response import Response
 
 BODY_LIMIT = 4096
 """An error keeps at most this many bytes of the response's body."""

@@ -34,8 +34,8 @@ HOMES: dict[str, tuple[str, ...]] = {
     "manystream.httpx2": ("Transport",),
     "manystream.otel": ("OpenTelemetryObserver",),
     "manystream.portal": ("Portal", "PortalCall", "PortalMap", "PortalRecording", "PortalStream", "open_portal"),
-    "manystream.providers.dialect": ("Dialect", "StreamMachine", "WireRequest", "bearer_token"),
-    "manystream.providers.rows": (),
+    "manystream.providers.wire.dialect": ("Dialect", "StreamMachine", "WireRequest", "bearer_token"),
+    "manystream.providers.convert.rows": (),
     "manystream.providers.history": (),
     "manystream.providers.history.converter": ("ChunkView", "HistoryConverter"),
     "manystream.providers.anthropic.converter": ("AnthropicConverter",),
@@ -57,7 +57,7 @@ HANDED_OUT = {
 """Classes that programs get objects of, and make none of: how they are made is not public."""
 
 OFFERED: dict[str, tuple[str, ...]] = {
-    "manystream.providers.dialect.StreamMachine": (
+    "manystream.providers.wire.dialect.StreamMachine": (
         "answer", "end", "ended", "fail", "feed", "provider", "response", "take_end", "take_event",
     ),
 }  # fmt: skip

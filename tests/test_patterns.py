@@ -21,8 +21,8 @@ import h11._readers
 import pytest
 
 import manystream
-from manystream.providers.delta_template import VolatileMembers
-from manystream.providers.error_bodies import error_from_object
+from manystream.providers.wire.delta_template import VolatileMembers
+from manystream.providers.wire.error_bodies import error_from_object
 from manystream.transport.response_head import HeadError, HeadReader
 from tests.support.backtracking import attacks, growth, steps, worst
 from tests.test_architecture import PACKAGES, name_of, sources
@@ -33,8 +33,8 @@ LINEAR = 2.0
 RE_FUNCTIONS = {"compile", "match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer", "template"}
 
 MADE_FROM_DATA = {
-    "engine/redaction.py:hide",
-    "providers/delta_template.py:_member_pattern",
+    "engine/request/redaction.py:hide",
+    "providers/wire/delta_template.py:_member_pattern",
 }
 """Functions that compile a pattern from a key or from names of a dialect.
 
@@ -109,7 +109,7 @@ USED_AS = {
 def test_the_patterns_are_found() -> None:
     assert len(PATTERNS) > 50
     assert "transport.chunked._SIZE_LINE" in PATTERNS
-    assert "providers.error_bodies.MESSAGE_CATEGORY[6]" in PATTERNS
+    assert "providers.wire.error_bodies.MESSAGE_CATEGORY[6]" in PATTERNS
     assert any(name.startswith("providers.openai.responses.stream.ResponsesStream") for name in PATTERNS)
 
 

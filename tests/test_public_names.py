@@ -84,7 +84,7 @@ EXCEPTIONS_OF_MODULES = {
     "manystream.aio": "EventLoopError",
     "manystream.batch": "BatchError JournalError LineError",
     "manystream.cost": "CostExtraError",
-    "manystream.engine.monitor": "MonitorError",
+    "manystream.engine.observe.monitor": "MonitorError",
     "manystream.providers.history": "HistoryError",
     "manystream.store": "StoreError",
 }

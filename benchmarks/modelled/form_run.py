@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from manystream.engine.traffic.scope import Scope
-from manystream.engine.traffic.ticket import Ticket
-from manystream.providers.charging import charging_of
-from manystream.providers.limit_reports import reader_of
-from manystream.providers.quota_report import QuotaReport
-from manystream.providers.registry import DIALECTS
+from manystream.engine.traffic.limits.limiter_state import Scope
+from manystream.engine.traffic.queue.permit import Ticket
+from manystream.providers.catalog.registry import DIALECTS
+from manystream.providers.limits.charging import charging_of
+from manystream.providers.limits.limit_reports import reader_of
+from manystream.providers.limits.quota_report import QuotaReport
 from manystream.simulator.limits import limiter
 from manystream.simulator.limits.limit import read_limit
 from manystream.simulator.prompt import APIError

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from manystream.engine.traffic.declared import DeclaredLimit
-from manystream.engine.traffic.rate_limit import RateLimit
-from manystream.engine.traffic.scope import Scope
-from manystream.engine.traffic.ticket import Ticket
-from manystream.providers.charging import Charging
-from manystream.providers.quota_report import NOTHING, QuotaReport, Refusal
+from manystream.engine.traffic.limits.declared import DeclaredLimit
+from manystream.engine.traffic.limits.limiter_state import Scope
+from manystream.engine.traffic.limits.rate_limit import RateLimit
+from manystream.engine.traffic.queue.permit import Ticket
+from manystream.providers.limits.charging import Charging
+from manystream.providers.limits.quota_report import NOTHING, QuotaReport, Refusal
 
 from .events import Events
 

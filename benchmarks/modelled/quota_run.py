@@ -7,11 +7,11 @@ import random
 from collections import deque
 from dataclasses import dataclass
 
-from manystream.engine.traffic.declared import DeclaredLimit
-from manystream.engine.traffic.rate_limit import RateLimit
-from manystream.engine.traffic.scope import Scope
-from manystream.engine.traffic.ticket import Ticket
-from manystream.providers.quota_report import MINUTE, QuotaReport, Unit
+from manystream.engine.traffic.limits.declared import DeclaredLimit
+from manystream.engine.traffic.limits.limiter_state import Scope
+from manystream.engine.traffic.limits.rate_limit import RateLimit
+from manystream.engine.traffic.queue.permit import Ticket
+from manystream.providers.limits.quota_report import MINUTE, QuotaReport, Unit
 
 from .events import Events
 from .quota_server import HORIZON, QuotaServer, QuotaServerPlan, Work

@@ -6,8 +6,8 @@ import math
 import random
 from dataclasses import dataclass
 
-from manystream.providers.charging import CHARGING, Charging
-from manystream.providers.quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit
+from manystream.providers.limits.charging import CHARGING, Charging
+from manystream.providers.limits.quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit
 
 HORIZON = 240.0
 FIELDS = {

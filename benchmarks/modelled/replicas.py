@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from manystream.engine.traffic.hedge import Hedge, HedgeState
-from manystream.engine.traffic.route import Balance, RouteState, TargetRecord
+from manystream.engine.traffic.routing.hedge import Hedge, HedgeState
+from manystream.engine.traffic.routing.route_state import Balance, RouteState, TargetRecord
 
 from .events import Events
 

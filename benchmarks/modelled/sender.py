@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from manystream.engine.traffic.scope import Scope
-from manystream.engine.traffic.ticket import Ticket
+from manystream.engine.traffic.limits.limiter_state import Scope
+from manystream.engine.traffic.queue.permit import Ticket
 
 from .events import Events
 

@@ -11,7 +11,7 @@ import sys
 import time
 
 import manystream as ms
-from manystream.providers.registry import DIALECTS
+from manystream.providers.catalog.registry import DIALECTS
 from manystream.transport.sse import SSEParser
 
 from ..wire import FORMS, WIRES, chunks_of

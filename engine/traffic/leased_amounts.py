@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .amounts import Budget
+from .budgets.amounts import Budget
 
 UNITS_PER_USD = 10**9
 """Amounts are whole numbers of nano-dollars: a sum of fractions would drift."""

@@ -24,9 +24,9 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .bucket import Bucket
-from .rate_limit import RateLimit, limits_of
-from .reported import ReportedBucket
+from .limits.bucket import Bucket
+from .limits.rate_limit import RateLimit, limits_of
+from .limits.reported import ReportedBucket
 
 LEASE_SECONDS = 4.0
 RENEW_SECONDS = 1.0

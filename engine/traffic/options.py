@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...providers.errors import InvalidRequestError
-from ...providers.rules import Checker, Rule, checked, described, flag, instance, members, sequence
-from .amounts import Budget
-from .price import Price
-from .rate_limit import RateLimit
-from .route_options import Route
+from ...providers.rules.rules import Checker, Rule, checked, described, flag, instance, members, sequence
+from .budgets.amounts import Budget
+from .budgets.price import Price
+from .limits.rate_limit import RateLimit
+from .routing.options import Route
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .amounts import Amounts, Budget
+from .budgets.amounts import Amounts, Budget
 
 
 @dataclass(slots=True, frozen=True)

@@ -18,13 +18,13 @@ import math
 from collections.abc import Iterable
 
 from ..cost import CURRENCY
-from ..engine.traffic.amounts import Budget
-from ..engine.traffic.price import Price as TokenPrice
-from ..engine.traffic.price import ask_price
+from ..engine.traffic.budgets.amounts import Budget
+from ..engine.traffic.budgets.price import Price as TokenPrice
+from ..engine.traffic.budgets.price import ask_price
+from ..providers.catalog.provider import Provider
 from ..providers.errors import InvalidRequestError
-from ..providers.json_values import JSONObject, integer, mapping, string
-from ..providers.provider import Provider
-from ..providers.usage import Usage
+from ..providers.json.json_values import JSONObject, integer, mapping, string
+from ..providers.model.usage import Usage
 from .lines import LineId
 
 UNPAID_IN_A_ROW = 10

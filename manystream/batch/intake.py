@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from ..providers.json_values import JSONObject
+from ..providers.json.json_values import JSONObject
 from .journal import INVALID_LINE
 from .lines import Line, LineError, LineId, read_line
 from .shard import Shard

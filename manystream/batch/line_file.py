@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from ..engine import private_file
+from ..engine.observe import private_file
 from ..providers.errors import ManystreamError
-from ..providers.json_values import JSON, JSONObject, MalformedJSONError, dumps, items, loads_object
+from ..providers.json.json_values import JSON, JSONObject, MalformedJSONError, dumps, items, loads_object
 
 OnRecord: TypeAlias = Callable[[int, JSONObject], str | None]
 """A callback for each line that the file holds when it is opened.

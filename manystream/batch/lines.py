@@ -21,16 +21,16 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..providers.anthropic.arguments import read_body as read_anthropic
+from ..providers.convert.plain_forms import function_tool
+from ..providers.convert.sdk_arguments import CallOptions, joined_system, read_conversation
 from ..providers.errors import InvalidRequestError, ManystreamError
-from ..providers.json_values import JSON, JSONObject, MalformedJSONError, loads_object
-from ..providers.members import Members
+from ..providers.json.json_values import JSON, JSONObject, MalformedJSONError, loads_object
+from ..providers.json.object_reader import Members
+from ..providers.model.options import Retry, Timeouts
+from ..providers.model.request import Request, RequestOptions, ThinkingConfig, ThinkingLevel
 from ..providers.openai.chat.arguments import read_body as read_chat
 from ..providers.openai.chat.converter import ChatConverter
 from ..providers.openai.responses.arguments import read_body as read_responses
-from ..providers.options import Retry, Timeouts
-from ..providers.plain_forms import function_tool
-from ..providers.request import Request, RequestOptions, ThinkingConfig, ThinkingLevel
-from ..providers.sdk_arguments import CallOptions, joined_system, read_conversation
 
 LineId: TypeAlias = str | int
 ChooseModel: TypeAlias = Callable[[str | None], str | None]

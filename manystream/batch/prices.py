@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from ..cost import Cost, CostExtraError, Unpriced, check_installed, price_response
-from ..providers.provider import Provider
-from ..providers.request import Request
-from ..providers.response import Response
+from ..providers.catalog.provider import Provider
+from ..providers.model.request import Request
+from ..providers.model.response import Response
 
 Price: TypeAlias = Callable[[Request, Response], Cost | Unpriced]
 """Returns the cost of a response to a request (see `manystream/cost.py`). The request's model is the one that answered.

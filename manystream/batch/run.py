@@ -16,18 +16,18 @@ from pathlib import Path
 import trio
 
 from ..cost import Cost, Unpriced
-from ..engine.admission import OK
-from ..engine.callbacks import check_callback
-from ..engine.completion import Completion
-from ..engine.core import Engine
-from ..engine.errors import EngineClosedError, TooManyCallsError
-from ..engine.handle import Call
-from ..engine.lane import REFUSAL_CODES
-from ..engine.live_budgets import REFUSAL_CODE as BUDGET_SPENT
+from ..engine.call.callbacks import check_callback
+from ..engine.call.completion import Completion
+from ..engine.call.handle import Call
+from ..engine.engine import Engine
+from ..engine.request.errors import EngineClosedError, TooManyCallsError
+from ..engine.traffic.admission import OK
+from ..engine.traffic.budgets.budgets import REFUSAL_CODE as BUDGET_SPENT
+from ..engine.traffic.limits.limiter import REFUSAL_CODES
 from ..providers.errors import ErrorCategory, InvalidRequestError, ManystreamError, ProviderError
-from ..providers.json_values import JSONObject
-from ..providers.quota_report import Refusal
-from ..providers.usage import Usage
+from ..providers.json.json_values import JSONObject
+from ..providers.limits.quota_report import Refusal
+from ..providers.model.usage import Usage
 from .budget import SPENT, BatchBudget
 from .intake import RECORDED_TEXT, Counters, Intake
 from .journal import INVALID_LINE, Records

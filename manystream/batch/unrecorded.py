@@ -15,8 +15,8 @@ import contextlib
 import os
 from pathlib import Path
 
-from ..engine import private_file
-from ..providers.json_values import JSONObject, MalformedJSONError, loads_object
+from ..engine.observe import private_file
+from ..providers.json.json_values import JSONObject, MalformedJSONError, loads_object
 from .line_file import JournalError
 
 MEMBER = "unrecorded_usd"

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ..engine.completion import Completion
+from ..engine.call.completion import Completion
 from ..providers.errors import ErrorCategory
-from ..providers.events import Error, Event, TextDelta, ThinkingDelta, ToolCallDelta
+from ..providers.model.events import Error, Event, TextDelta, ThinkingDelta, ToolCallDelta
 from .latency import LAST, SHIFT, Counts, new_counts, percentile
 
 CONTENT = frozenset({TextDelta, ThinkingDelta, ToolCallDelta})

@@ -20,7 +20,7 @@ import trio
 
 from ..engine import Call, Completion, Engine
 from ..providers.errors import ErrorCategory, InvalidRequestError
-from ..providers.request import Request
+from ..providers.model.request import Request
 from ..transport.loop import LAG_WINDOW
 from .figures import Figures, Result, StreamWatch, percentiles, warnings_of
 

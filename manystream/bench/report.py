@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from ..providers.json_values import JSONObject
+from ..providers.json.json_values import JSONObject
 from .figures import Percentiles, Result
 
 

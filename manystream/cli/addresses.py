@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..engine.credentials import find_key, is_loopback
+from ..engine.request.credentials import find_key, is_loopback
+from ..providers.catalog.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
 from ..providers.errors import InvalidRequestError
-from ..providers.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
 
 DIALECT_CLASSES: dict[str, type[Provider]] = {
     "openai-chat": OpenAIChat,

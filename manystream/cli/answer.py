@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import TextIO
 
 from ..cost import Cost, Unpriced
-from ..engine.completion import Completion, Timings
-from ..providers.events import Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart
-from ..providers.messages import Text, Thinking, ToolCall
-from ..providers.response import Response
-from ..providers.usage import Usage
+from ..engine.call.completion import Completion, Timings
+from ..providers.model.events import Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart
+from ..providers.model.messages import Text, Thinking, ToolCall
+from ..providers.model.response import Response
+from ..providers.model.usage import Usage
 from .terminal import Paint, duration, harmless, is_terminal, money
 
 USAGE_WORDS = (

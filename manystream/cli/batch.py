@@ -34,12 +34,12 @@ from ..batch import (
 from ..batch.journal import default_errors_path
 from ..batch.prices import price_list
 from ..engine import Engine, open_engine
-from ..engine.traffic.coverage import EVERY_CALL
+from ..engine.traffic.limits.coverage import EVERY_CALL
+from ..engine.traffic.limits.rate_limit import RateLimit
 from ..engine.traffic.options import Traffic
-from ..engine.traffic.rate_limit import RateLimit
-from ..engine.traffic.route_options import Route
+from ..engine.traffic.routing.options import Route
 from ..providers.errors import InvalidRequestError
-from ..providers.options import Retry
+from ..providers.model.options import Retry
 from ..ray.cluster import ClusterError
 from ..ray.driver import ClusterBatch
 from ..ray.worker import WorkerOptions

@@ -12,7 +12,7 @@ from pathlib import Path
 from ..batch import BatchBudget, Counters
 from ..batch.unrecorded import unrecorded_path
 from ..cost import CURRENCY, CostExtraError, Unpriced, check_installed, price, price_usage
-from ..providers.usage import Usage
+from ..providers.model.usage import Usage
 from .batch_targets import Destination
 from .errors import CommandError
 from .terminal import counted, harmless, money

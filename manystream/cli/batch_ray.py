@@ -11,8 +11,8 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
 from ..batch import BatchBudget, Journal, Shard
-from ..engine.credentials import find_key
-from ..providers.provider import Provider
+from ..engine.request.credentials import find_key
+from ..providers.catalog.provider import Provider
 from ..ray.cluster import ClusterError
 from ..ray.driver import ClusterBatch
 from ..ray.ray_cluster import LOCAL, RayCluster, connect

@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 
 from ..batch.lines import ChooseModel
 from ..batch.model_choice import ModelChoice, OneModel
-from ..engine.credentials import find_key
-from ..engine.traffic.route import Balance
-from ..engine.traffic.route_options import Route
+from ..engine.request.credentials import find_key
+from ..engine.traffic.routing.options import Route
+from ..engine.traffic.routing.route_state import Balance
+from ..providers.catalog.provider import OpenAIChat, Provider
 from ..providers.errors import InvalidRequestError
-from ..providers.provider import OpenAIChat, Provider
 from ..simulator import open_simulator
 from .errors import CommandError
 from .run import RunOptions, choose_provider

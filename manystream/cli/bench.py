@@ -21,13 +21,13 @@ from ..bench.figures import Result
 from ..bench.load import Load, Plan
 from ..bench.report import result_object
 from ..engine import open_engine
-from ..engine.credentials import is_loopback
+from ..engine.request.credentials import is_loopback
+from ..providers.catalog.provider import Provider
 from ..providers.errors import InvalidRequestError
-from ..providers.json_values import JSONObject, dumps_text
-from ..providers.messages import Message
-from ..providers.options import Retry
-from ..providers.provider import Provider
-from ..providers.request import Request
+from ..providers.json.json_values import JSONObject, dumps_text
+from ..providers.model.messages import Message
+from ..providers.model.options import Retry
+from ..providers.model.request import Request
 from ..simulator import KnobError, SimulatorError, open_simulator
 from ..simulator.process import allow_many_sockets
 from .addresses import DIALECT_CLASSES, provider_at

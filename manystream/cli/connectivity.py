@@ -19,17 +19,17 @@ from dataclasses import dataclass
 
 import trio
 
-from ..engine.addresses import addressed
-from ..engine.errors import redacted
-from ..engine.limits import Limits
-from ..engine.prepare import Preparer
-from ..engine.prepared import Prepared
-from ..engine.redaction import Redaction
-from ..engine.starter import make_id
+from ..engine.calls import make_id
+from ..engine.request.addresses import addressed
+from ..engine.request.errors import redacted
+from ..engine.request.limits import Limits
+from ..engine.request.prepared import Prepared
+from ..engine.request.preparer import Preparer
+from ..engine.request.redaction import Redaction
+from ..providers.catalog.provider import Provider
 from ..providers.errors import InvalidRequestError
-from ..providers.messages import Message
-from ..providers.provider import Provider
-from ..providers.request import Request
+from ..providers.model.messages import Message
+from ..providers.model.request import Request
 from ..transport.dial import dial
 from ..transport.errors import Phase, TransportError, URLError
 from ..transport.exchange import RawHeaders, WireHead

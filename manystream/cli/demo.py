@@ -20,7 +20,7 @@ import trio
 
 from ..bench.latency import percentile
 from ..engine import Call, Engine, open_engine
-from ..providers.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
+from ..providers.catalog.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
 from ..simulator import Simulator, SimulatorError, open_simulator
 from .demo_display import Display
 from .demo_streams import DemoStream, plan_streams

@@ -23,8 +23,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..bench.latency import LAST, SHIFT, Counts, new_counts
-from ..engine.completion import Completion
-from ..providers.events import (
+from ..engine.call.completion import Completion
+from ..providers.model.events import (
     Done,
     Error,
     Event,
@@ -34,9 +34,9 @@ from ..providers.events import (
     ToolCallDelta,
     ToolCallStart,
 )
-from ..providers.messages import Message
-from ..providers.options import Retry, Timeouts
-from ..providers.request import Request
+from ..providers.model.messages import Message
+from ..providers.model.options import Retry, Timeouts
+from ..providers.model.request import Request
 from ..simulator.knobs import HEADER, Knobs, combine
 from ..simulator.prompt import Prompt
 from ..simulator.scenario import Scenario, write_scenario

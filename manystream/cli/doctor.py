@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 
 import trio
 
-from ..engine.credentials import find_key
+from ..engine.request.credentials import find_key
+from ..providers.catalog.profile import Profile
+from ..providers.catalog.profiles import PROFILES
+from ..providers.catalog.provider import OpenAIChat, Provider
 from ..providers.errors import InvalidRequestError
-from ..providers.profile import Profile
-from ..providers.profiles import PROFILES
-from ..providers.provider import OpenAIChat, Provider
 from .addresses import DIALECT_CLASSES
 from .connectivity import Finding, Verdict, check_provider
 from .errors import CommandError

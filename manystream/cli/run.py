@@ -21,13 +21,13 @@ import trio
 
 from ..cost import CostExtraError, check_installed, price_response
 from ..engine import Completion, Engine, open_engine
+from ..providers.catalog.profile import Profile
+from ..providers.catalog.profiles import PROFILES, profile_by_name
+from ..providers.catalog.provider import Provider
 from ..providers.errors import ErrorCategory, InvalidRequestError, ProviderError
-from ..providers.messages import Message
-from ..providers.options import Retry
-from ..providers.profile import Profile
-from ..providers.profiles import PROFILES, profile_by_name
-from ..providers.provider import Provider
-from ..providers.request import Request, ThinkingLevel
+from ..providers.model.messages import Message
+from ..providers.model.options import Retry
+from ..providers.model.request import Request, ThinkingLevel
 from .addresses import DIALECT_CLASSES, provider_at
 from .answer import AnswerWriter
 from .errors import CommandError

@@ -1,7 +1,7 @@
 """The command `manystream top`: it shows a running engine from another terminal, through the engine's monitor.
 
 Knows the command line, and how to find a monitor and request snapshots from it. Must not know how figures are shown
-(`top_view`), nor how the engine collects them (`engine/monitor.py`).
+(`top_view`), nor how the engine collects them (`engine/observe/monitor.py`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..engine.monitor import FORMAT, runtime_folder, sockets
-from ..providers.json_values import JSONObject, MalformedJSONError, dumps_text, integer, loads_object
+from ..engine.observe.monitor import FORMAT, runtime_folder, sockets
+from ..providers.json.json_values import JSONObject, MalformedJSONError, dumps_text, integer, loads_object
 from .errors import CommandError
 from .terminal import is_terminal
 from .top_screen import open_screen

@@ -2,7 +2,7 @@
 
 Control characters in foreign text are replaced before it is shown.
 
-Knows the members of a snapshot (engine/monitor.py). Must not know sockets.
+Knows the members of a snapshot (engine/observe/monitor.py). Must not know sockets.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ..providers.json_values import JSON, JSONObject, integer, mapping, objects, string
+from ..providers.json.json_values import JSON, JSONObject, integer, mapping, objects, string
 from .batch_progress import clock, compact
 from .terminal import Column, Paint, Redrawn, duration, harmless, text_table
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from ..batch.journal import Journal, line_id
 from ..batch.line_file import LockedError
 from ..batch.lines import LineId
-from ..providers.json_values import JSONObject
+from ..providers.json.json_values import JSONObject
 from .exchange import Answer
 
 LOCK_SECONDS = 10.0

@@ -15,15 +15,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
-from ..engine.credentials import find_key
 from ..engine.option_rules import OPTIONS
+from ..engine.request.credentials import find_key
 from ..engine.traffic.options import Traffic
-from ..providers.checks import validate_request
+from ..providers.catalog.provider import Provider, keys_of
+from ..providers.catalog.selection import select
 from ..providers.errors import InvalidRequestError
-from ..providers.provider import Provider, keys_of
-from ..providers.request import Request, RequestOptions
-from ..providers.rules import whole
-from ..providers.selection import select
+from ..providers.model.request import Request, RequestOptions
+from ..providers.rules.checks import validate_request
+from ..providers.rules.rules import whole
 from .asker import Asker, Journal
 from .divided import divided
 from .ray_answers import compute_strategy, start_journal

@@ -18,13 +18,13 @@ from typing import Protocol
 from ..batch.line_file import encoded
 from ..batch.lines import Item, LineId
 from ..batch.run import answer_record, failure_record
-from ..engine.completion import Completion
-from ..engine.errors import EngineClosedError
+from ..engine.call.completion import Completion
 from ..engine.options import EngineOptions
+from ..engine.request.errors import EngineClosedError
+from ..providers.catalog.provider import Provider
+from ..providers.catalog.selection import select
 from ..providers.errors import ErrorCategory, InvalidRequestError, ProviderError
-from ..providers.json_values import JSONObject, loads_object
-from ..providers.provider import Provider
-from ..providers.selection import select
+from ..providers.json.json_values import JSONObject, loads_object
 from .exchange import Answer
 from .rows import AskedRow, AskError, unsent_record
 from .shared_rates import SharedRates, open_sharing_thread

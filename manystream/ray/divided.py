@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields, replace
 
-from ..engine.traffic.coverage import find_entries
+from ..engine.traffic.limits.coverage import find_entries
+from ..engine.traffic.limits.rate_limit import RateLimit, limits_of
 from ..engine.traffic.options import Traffic
-from ..engine.traffic.rate_limit import RateLimit, limits_of
+from ..providers.catalog.provider import Provider, keys_of
 from ..providers.errors import InvalidRequestError
-from ..providers.provider import Provider, keys_of
 
 
 def divided(

@@ -18,11 +18,11 @@ from ..batch import BatchBudget, BatchError, Counters, Journal, JournalError, Li
 from ..batch.intake import Intake
 from ..batch.journal import INVALID_LINE
 from ..batch.line_file import encoded
-from ..engine.traffic.coverage import EVERY_CALL
 from ..engine.traffic.leased_amounts import Gift
 from ..engine.traffic.leases import Keeper, Lease, keepers_of
-from ..engine.traffic.rate_limit import RateLimit
-from ..providers.json_values import JSONObject, loads_object, mapping, string
+from ..engine.traffic.limits.coverage import EVERY_CALL
+from ..engine.traffic.limits.rate_limit import RateLimit
+from ..providers.json.json_values import JSONObject, loads_object, mapping, string
 from .cluster import Cluster, ClusterError, Died, Replied, Unreachable
 from .exchange import Answer, DriverExchange, Row
 from .ledger import Ledger

@@ -13,14 +13,14 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack
 from typing import TypeVar, Unpack, overload
 
-from ..engine.calls import CONCURRENCY
-from ..engine.completion import Completion
+from ..engine.call.completion import Completion
+from ..engine.frontends.portal import Portal
+from ..engine.gate import CONCURRENCY
 from ..engine.options import EngineOptions
-from ..engine.portal import Portal
-from ..providers.events import Event
-from ..providers.provider import Provider
-from ..providers.request import Request
-from ..providers.response import Response
+from ..providers.catalog.provider import Provider
+from ..providers.model.events import Event
+from ..providers.model.request import Request
+from ..providers.model.response import Response
 from .shared_rates import SharedRates, open_sharing_thread
 
 Key = TypeVar("Key")

@@ -15,8 +15,8 @@ from typing import TypeAlias, cast
 from ..batch.intake import RECORDED_TEXT
 from ..batch.lines import LineId
 from ..providers.errors import ErrorCategory, InvalidRequestError, ManystreamError
-from ..providers.json_values import JSONObject, integer, mapping, string
-from ..providers.request import Request
+from ..providers.json.json_values import JSONObject, integer, mapping, string
+from ..providers.model.request import Request
 
 ID, MESSAGES, PROMPT = "id", "messages", "prompt"
 TEXT, ERROR, USAGE, FINISH_REASON = "text", "error", "usage", "finish_reason"

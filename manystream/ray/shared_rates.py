@@ -17,15 +17,15 @@ from typing import Protocol, Unpack
 
 import trio
 
-from ..engine.core import Engine
-from ..engine.engine_thread import EngineThread
+from ..engine.engine import Engine
+from ..engine.frontends.engine_thread import EngineThread
 from ..engine.options import EngineOptions
 from ..engine.traffic.leases import RENEW_SECONDS, EngineRates, Lease, LeaseRequest, keepers_of
+from ..engine.traffic.limits.rate_limit import RateLimit
 from ..engine.traffic.options import Traffic
-from ..engine.traffic.rate_limit import RateLimit
 from ..portal import open_thread
+from ..providers.catalog.provider import Provider
 from ..providers.errors import InvalidRequestError
-from ..providers.provider import Provider
 
 logger: logging.Logger = logging.getLogger("manystream.ray")
 

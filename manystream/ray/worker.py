@@ -25,16 +25,16 @@ from ..batch.lines import ChooseModel, LineId
 from ..batch.prices import price_list
 from ..cost import CostExtraError, check_installed, price
 from ..engine import open_engine
-from ..engine.traffic.coverage import EVERY_CALL
 from ..engine.traffic.leased_amounts import AmountHolder, AmountReport, Gift, LeasedBudget
 from ..engine.traffic.leases import EngineRates, Lease, LeaseRequest
+from ..engine.traffic.limits.coverage import EVERY_CALL
+from ..engine.traffic.limits.rate_limit import RateLimit
 from ..engine.traffic.options import Traffic
-from ..engine.traffic.rate_limit import RateLimit
-from ..engine.traffic.route_options import Route
+from ..engine.traffic.routing.options import Route
+from ..providers.catalog.provider import Provider
 from ..providers.errors import InvalidRequestError
-from ..providers.json_values import JSONObject
-from ..providers.options import Retry
-from ..providers.provider import Provider
+from ..providers.json.json_values import JSONObject
+from ..providers.model.options import Retry
 from .exchange import ActorExchange, Answer, Offer, Reply, Row
 
 FIRST_ANSWER_SECONDS = 1.0

@@ -9,13 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from ..cache_marks import read_mark
-from ..errors import InvalidRequestError
-from ..json_values import JSON, JSONObject, mapping, string
-from ..members import Members
-from ..messages import Text
-from ..request import Request, ThinkingConfig, ThinkingLevel, Tool, with_given
-from ..sdk_arguments import (
+from ..convert.sdk_arguments import (
     CALL_OPTIONS,
     CallOptions,
     SystemPrompt,
@@ -27,6 +21,12 @@ from ..sdk_arguments import (
     schema_class,
     take_call_options,
 )
+from ..errors import InvalidRequestError
+from ..json.json_values import JSON, JSONObject, mapping, string
+from ..json.object_reader import Members
+from ..model.messages import Text
+from ..model.request import Request, ThinkingConfig, ThinkingLevel, Tool, with_given
+from ..wire.cache_marks import read_mark
 from .converter import AnthropicConverter
 from .request import NAME, SOURCES, TOOL_CHOICES
 

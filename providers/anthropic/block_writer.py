@@ -11,10 +11,10 @@ import re
 from collections.abc import Sequence
 from hashlib import sha256
 
-from ..cache_marks import CACHE_CONTROL, written_mark
+from ..catalog.provider import Provider
 from ..errors import InvalidRequestError
-from ..json_values import JSON, JSONObject, MalformedJSONError, string
-from ..messages import (
+from ..json.json_values import JSON, JSONObject, MalformedJSONError, string
+from ..model.messages import (
     Block,
     CacheControl,
     File,
@@ -26,8 +26,8 @@ from ..messages import (
     ToolCall,
     ToolResult,
 )
-from ..omission_warnings import foreign_thinking, given_left_out, unsigned_thinking
-from ..provider import Provider
+from ..wire.cache_marks import CACHE_CONTROL, written_mark
+from ..wire.omission_warnings import foreign_thinking, given_left_out, unsigned_thinking
 
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 IMAGE_SPELLINGS = {"image/jpg": "image/jpeg"}

@@ -12,14 +12,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from ..accumulate import Accumulator
-from ..cache_marks import read_mark
-from ..dialect import Dialect
-from ..events import Event
+from ..catalog.provider import Anthropic, Provider, takes_block
 from ..history.converter import HistoryConverter
 from ..history.view import HistoryError
-from ..json_values import JSON, JSONObject, MalformedJSONError, dumps_text, mapping, string
-from ..messages import (
+from ..json.json_values import JSON, JSONObject, MalformedJSONError, dumps_text, mapping, string
+from ..model.events import Event
+from ..model.messages import (
     Block,
     File,
     Image,
@@ -33,8 +31,10 @@ from ..messages import (
     ToolCall,
     ToolResult,
 )
-from ..omission_warnings import note_foreign_refusal
-from ..provider import Anthropic, Provider, takes_block
+from ..wire.accumulate import Accumulator
+from ..wire.cache_marks import read_mark
+from ..wire.dialect import Dialect
+from ..wire.omission_warnings import note_foreign_refusal
 from .block_writer import (
     DOCUMENT_OPTIONS,
     IMAGE_OPTION,

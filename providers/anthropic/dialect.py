@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..dialect import Dialect
-from ..provider import Provider
-from ..wire_head import key_headers
+from ..catalog.provider import Provider
+from ..wire.dialect import Dialect
+from ..wire.wire_head import key_headers
 from .errors import decode_error
 from .request import encode_request
 from .response import decode_response

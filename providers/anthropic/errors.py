@@ -10,14 +10,14 @@ from __future__ import annotations
 import re
 from typing import TypeGuard
 
-from ..context_overflow import is_context_overflow
-from ..dialect import Headers
-from ..error_bodies import decode_error as decode_any_error
-from ..error_bodies import error_from_object, no_message, object_of, reported_error
 from ..errors import RETRYABLE, STATUS_CATEGORY, ErrorCategory, ProviderError, category_of_status
-from ..json_values import JSON, JSONObject, integer, mapping, string
-from ..request_ids import request_id_in
-from ..retry_hints import retry_after_ms
+from ..json.json_values import JSON, JSONObject, integer, mapping, string
+from ..wire.context_overflow import is_context_overflow
+from ..wire.dialect import Headers
+from ..wire.error_bodies import decode_error as decode_any_error
+from ..wire.error_bodies import error_from_object, no_message, object_of, reported_error
+from ..wire.request_ids import request_id_in
+from ..wire.retry_hints import retry_after_ms
 
 TYPE_STATUS: dict[str, int] = {
     "invalid_request_error": 400,

@@ -21,10 +21,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ..call_ids import TakenIds, unique_id
+from ..catalog.provider import Provider, takes_block
 from ..errors import InvalidRequestError
-from ..json_values import JSON, JSONObject, string
-from ..messages import (
+from ..json.json_values import JSON, JSONObject, string
+from ..model.messages import (
     ASSISTANT,
     SYSTEM,
     Block,
@@ -38,7 +38,8 @@ from ..messages import (
     ToolCall,
     ToolResult,
 )
-from ..omission_warnings import (
+from ..wire.call_ids import TakenIds, unique_id
+from ..wire.omission_warnings import (
     OPENING,
     cut_off_block,
     foreign_block,
@@ -49,9 +50,8 @@ from ..omission_warnings import (
     unanswered_call,
     unasked_result,
 )
-from ..prefix_cache import Segment
-from ..provider import Provider, takes_block
-from ..tool_names import named_call
+from ..wire.prefix_cache import Segment
+from ..wire.tool_names import named_call
 from .block_writer import (
     TOOLSET,
     system_members,

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 
-from ..dialect import Headers
 from ..errors import ProviderError
-from ..quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit
-from ..rate_headers import HeaderRow, amount, read_rows
-from ..refusals import refusal_of
+from ..limits.quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit
+from ..limits.rate_headers import HeaderRow, amount, read_rows
+from ..limits.refusals import refusal_of
+from ..wire.dialect import Headers
 from .errors import SPENT_CODES, SPENT_PHRASE
 
 _UNITS: dict[str, Unit] = {

@@ -5,15 +5,15 @@ Knows the `message` object. It uses the same accumulator and block reader as the
 
 from __future__ import annotations
 
-from ..accumulate import Accumulator, concluded
-from ..answer_limits import ANSWER_LIMITS, AnswerLimits
-from ..dialect import MakeId
-from ..error_bodies import reported_error
+from ..catalog.provider import Provider
 from ..errors import malformed
-from ..events import Event, FinishReason
-from ..json_values import JSON, JSONObject, MalformedJSONError, items, loads_object, mapping, shown, string
-from ..provider import Provider
-from ..response import Response
+from ..json.json_values import JSON, JSONObject, MalformedJSONError, items, loads_object, mapping, shown, string
+from ..model.events import Event, FinishReason
+from ..model.response import Response
+from ..wire.accumulate import Accumulator, concluded
+from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
+from ..wire.dialect import MakeId
+from ..wire.error_bodies import reported_error
 from .blocks import BlockReader, CallInProgress
 from .errors import error_in
 from .usage import merge_report, read_usage

@@ -10,7 +10,7 @@ Used for `response_schema` and for strict tools. Must not know requests.
 from __future__ import annotations
 
 from ..errors import InvalidRequestError
-from ..json_values import JSON, JSONObject, dumps_text, string
+from ..json.json_values import JSON, JSONObject, dumps_text, string
 
 STRING_FORMATS = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}

@@ -16,16 +16,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..accumulate import CUT_SHORT, Placed, TextInProgress, ThinkingInProgress
-from ..answer_limits import ANSWER_LIMITS, AnswerLimits
-from ..delta_template import Path
-from ..dialect import MakeId, StreamMachine
-from ..error_bodies import reported_error, reported_in_text
+from ..catalog.provider import Provider
 from ..errors import malformed, truncated
-from ..events import Event
-from ..json_values import JSON, JSONObject, MalformedJSONError, exactly_object, loads, mapping, objects, shown, string
-from ..provider import Provider
-from ..response import Response
+from ..json.json_values import (
+    JSON,
+    JSONObject,
+    MalformedJSONError,
+    exactly_object,
+    loads,
+    mapping,
+    objects,
+    shown,
+    string,
+)
+from ..model.events import Event
+from ..model.response import Response
+from ..wire.accumulate import CUT_SHORT, Placed, TextInProgress, ThinkingInProgress
+from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
+from ..wire.delta_template import Path
+from ..wire.dialect import MakeId, StreamMachine
+from ..wire.error_bodies import reported_error, reported_in_text
 from .blocks import BlockReader, CallInProgress, Opened, ProviderBlockInProgress
 from .errors import error_in
 from .response import MESSAGE_MEMBERS, add_provider_data, add_usage, finish_reason

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..errors import InvalidRequestError
-from ..json_values import JSON, JSONObject
-from ..request import ThinkingConfig, ThinkingLevel
+from ..json.json_values import JSON, JSONObject
+from ..model.request import ThinkingConfig, ThinkingLevel
 
 MINIMUM_BUDGET = 1024
 """The smallest `budget_tokens` that Anthropic accepts."""

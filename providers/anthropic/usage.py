@@ -8,8 +8,8 @@ client library).
 
 from __future__ import annotations
 
-from ..json_values import JSON, JSONObject, integer, mapping, objects, string
-from ..usage import Usage
+from ..json.json_values import JSON, JSONObject, integer, mapping, objects, string
+from ..model.usage import Usage
 
 INPUT_COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 """The counts of a report whose sum is the whole input."""

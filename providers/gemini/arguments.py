@@ -10,12 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
-from ..errors import InvalidRequestError
-from ..json_values import JSON, JSONObject, integer, items, mapping, objects, string
-from ..members import Members
-from ..messages import Text
-from ..request import Request, ThinkingConfig, Tool, with_given
-from ..sdk_arguments import (
+from ..convert.sdk_arguments import (
     CallOptions,
     check_names,
     headers_of,
@@ -24,7 +19,12 @@ from ..sdk_arguments import (
     schema_class,
     timeouts_of,
 )
-from ..wire_head import JSON_TYPE
+from ..errors import InvalidRequestError
+from ..json.json_values import JSON, JSONObject, integer, items, mapping, objects, string
+from ..json.object_reader import Members
+from ..model.messages import Text
+from ..model.request import Request, ThinkingConfig, Tool, with_given
+from ..wire.wire_head import JSON_TYPE
 from .converter import GeminiConverter
 from .json_names import camel, open_api_schema, wire_names
 from .request import NAME, SOURCES, TOOL_CHOICES

@@ -10,9 +10,10 @@ import base64
 from collections.abc import Sequence
 from urllib.parse import unquote_to_bytes, urlsplit
 
+from ..catalog.provider import Provider, takes_block
 from ..errors import InvalidRequestError
-from ..json_values import JSON, JSONObject, MalformedJSONError, string
-from ..messages import (
+from ..json.json_values import JSON, JSONObject, MalformedJSONError, string
+from ..model.messages import (
     Block,
     File,
     Image,
@@ -24,8 +25,7 @@ from ..messages import (
     ToolCall,
     ToolResult,
 )
-from ..omission_warnings import foreign_block, foreign_thinking, given_left_out, note_foreign_refusal
-from ..provider import Provider, takes_block
+from ..wire.omission_warnings import foreign_block, foreign_thinking, given_left_out, note_foreign_refusal
 from .annotations import MEDIA_ANNOTATIONS, TEXT_ANNOTATIONS
 from .path import API_VERSION
 

@@ -9,11 +9,11 @@ Knows `functionCall`. Must not know chunks, other parts or the end of an answer.
 
 from __future__ import annotations
 
-from ..accumulate import Accumulator, ToolCallInProgress
-from ..dialect import MakeId
-from ..events import Event
-from ..json_values import JSON, JSONObject, arguments_text, mapping, objects, string
-from ..messages import ProviderState
+from ..json.json_values import JSON, JSONObject, arguments_text, mapping, objects, string
+from ..model.events import Event
+from ..model.messages import ProviderState
+from ..wire.accumulate import Accumulator, ToolCallInProgress
+from ..wire.dialect import MakeId
 from .partial_arguments import PartialArguments
 
 

@@ -13,10 +13,10 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from ..dialect import Dialect
+from ..catalog.provider import Gemini, Provider
 from ..history.converter import HistoryConverter
 from ..history.view import UNKNOWN_TOOL, HistoryError
-from ..json_values import (
+from ..json.json_values import (
     JSON,
     JSONObject,
     MalformedJSONError,
@@ -27,8 +27,8 @@ from ..json_values import (
     string,
     without_nulls,
 )
-from ..messages import Block, File, Image, Message, Role, Text, ToolCall, ToolResult
-from ..provider import Gemini, Provider
+from ..model.messages import Block, File, Image, Message, Role, Text, ToolCall, ToolResult
+from ..wire.dialect import Dialect
 from .annotations import ANNOTATIONS
 from .block_writer import BlockWriter
 from .dialect import DIALECT

@@ -7,9 +7,9 @@ a text block.
 
 from __future__ import annotations
 
-from ..accumulate import Accumulator, TextInProgress
-from ..answer_limits import AnswerCount
-from ..json_values import JSON, JSONObject, items, objects, without_nulls
+from ..json.json_values import JSON, JSONObject, items, objects, without_nulls
+from ..wire.accumulate import Accumulator, TextInProgress
+from ..wire.answer_limits import AnswerCount
 from .usage import read_usage
 
 USAGE = "usageMetadata"

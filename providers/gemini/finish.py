@@ -6,8 +6,8 @@ no error: it is UNKNOWN, and kept as the raw reason. Must not know chunks.
 
 from __future__ import annotations
 
-from ..events import FinishReason
-from ..json_values import JSON
+from ..json.json_values import JSON
+from ..model.events import FinishReason
 
 FINISH_REASONS: dict[str, FinishReason] = {
     "STOP": FinishReason.STOP,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from ..json_values import JSON, JSONObject, mapping, objects, string
+from ..json.json_values import JSON, JSONObject, mapping, objects, string
 
 OWN_VALUES = frozenset({
     "args", "response", "labels", "parametersJsonSchema", "responseJsonSchema", "default", "example", "enum",

@@ -20,11 +20,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import InvalidRequestError
-from ..json_values import JSON, JSONObject
-from ..messages import ASSISTANT, SYSTEM, Message, Text, ToolCall, ToolResult
-from ..omission_warnings import ELSEWHERE, OPENING, opening_added, unanswered_call, unasked_result
-from ..prefix_cache import Segment
-from ..tool_names import named_call
+from ..json.json_values import JSON, JSONObject
+from ..model.messages import ASSISTANT, SYSTEM, Message, Text, ToolCall, ToolResult
+from ..wire.omission_warnings import ELSEWHERE, OPENING, opening_added, unanswered_call, unasked_result
+from ..wire.prefix_cache import Segment
+from ..wire.tool_names import named_call
 from .block_writer import BlockWriter
 
 USER = "user"

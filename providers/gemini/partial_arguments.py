@@ -14,7 +14,7 @@ import re
 from itertools import pairwise
 from typing import TypeAlias
 
-from ..json_values import JSON, JSONObject, arguments_text, string
+from ..json.json_values import JSON, JSONObject, arguments_text, string
 
 Path: TypeAlias = tuple[str | int, ...]
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 
-from ..dialect import Headers
 from ..errors import ErrorCategory, ProviderError
-from ..json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, objects, string
-from ..quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit
-from ..rate_headers import amount
-from ..refusals import refusal_of
+from ..json.json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, objects, string
+from ..limits.quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit
+from ..limits.rate_headers import amount
+from ..limits.refusals import refusal_of
+from ..wire.dialect import Headers
 from .errors import LONG_QUOTAS
 
 STATUS_REFUSAL: dict[int, Refusal] = {402: Refusal.SPENT, 429: Refusal.RATE, 503: Refusal.OVERLOAD}

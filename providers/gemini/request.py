@@ -10,18 +10,18 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ..checks import validate_options
-from ..dialect import WireRequest
+from ..catalog.provider import Provider
 from ..errors import InvalidRequestError
-from ..json_values import JSON, JSONObject
-from ..messages import Message
-from ..output_limits import output_limit
-from ..prefix_cache import Segment, serialised, write_messages
-from ..provider import Provider
-from ..request import TOOL_CHOICE_MODES, Request, Tool, given_of, prefix_cache_of
-from ..structured import schema_of
-from ..tool_names import check_tool_names
-from ..wire_head import JSON_TYPE, path_with_query, request_headers
+from ..json.json_values import JSON, JSONObject
+from ..limits.output_limits import output_limit
+from ..model.messages import Message
+from ..model.request import TOOL_CHOICE_MODES, Request, Tool, given_of, prefix_cache_of
+from ..model.structured import schema_of
+from ..rules.checks import validate_options
+from ..wire.dialect import WireRequest
+from ..wire.prefix_cache import Segment, serialised, write_messages
+from ..wire.tool_names import check_tool_names
+from ..wire.wire_head import JSON_TYPE, path_with_query, request_headers
 from .block_writer import BlockWriter
 from .message_writer import MessageWriter, WriterState
 from .path import request_path

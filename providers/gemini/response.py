@@ -7,14 +7,14 @@ body needs no `finishReason`. Must not know requests.
 
 from __future__ import annotations
 
-from ..accumulate import concluded
-from ..answer_limits import ANSWER_LIMITS, AnswerLimits
-from ..dialect import MakeId
-from ..error_bodies import reported_error
+from ..catalog.provider import Gemini, Provider
 from ..errors import malformed
-from ..json_values import MalformedJSONError, exact_loads, shown
-from ..provider import Gemini, Provider
-from ..response import Response
+from ..json.json_values import MalformedJSONError, exact_loads, shown
+from ..model.response import Response
+from ..wire.accumulate import concluded
+from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
+from ..wire.dialect import MakeId
+from ..wire.error_bodies import reported_error
 from .stream import READ_IN_CHUNK, GeminiStream, first_error
 
 ANSWER_MEMBERS = READ_IN_CHUNK | {"promptFeedback"}

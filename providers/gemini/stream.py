@@ -15,14 +15,9 @@ import binascii
 from collections.abc import Callable, Sequence, Set
 from typing import ClassVar
 
-from ..accumulate import CUT_SHORT, TextInProgress, ThinkingInProgress
-from ..answer_limits import ANSWER_LIMITS, AnswerLimits
-from ..delta_template import Path, VolatileMembers
-from ..dialect import MakeId, StreamMachine, TakeValue
-from ..error_bodies import ERROR, reported_error, reported_in_text
+from ..catalog.provider import Provider
 from ..errors import ProviderError, malformed, truncated
-from ..events import Error, Event, Start
-from ..json_values import (
+from ..json.json_values import (
     JSON,
     JSONObject,
     MalformedJSONError,
@@ -38,9 +33,14 @@ from ..json_values import (
     string,
     without_nulls,
 )
-from ..messages import File, Image, ProviderBlock, ProviderState
-from ..provider import Provider
-from ..response import Response
+from ..model.events import Error, Event, Start
+from ..model.messages import File, Image, ProviderBlock, ProviderState
+from ..model.response import Response
+from ..wire.accumulate import CUT_SHORT, TextInProgress, ThinkingInProgress
+from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
+from ..wire.delta_template import Path, VolatileMembers
+from ..wire.dialect import MakeId, StreamMachine, TakeValue
+from ..wire.error_bodies import ERROR, reported_error, reported_in_text
 from .annotations import ANNOTATIONS, TEXT_ANNOTATIONS
 from .calls import FunctionCalls
 from .errors import blocked, read_error

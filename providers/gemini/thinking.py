@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ..errors import InvalidRequestError
-from ..json_values import JSON, JSONObject
-from ..request import ThinkingConfig, ThinkingLevel
+from ..json.json_values import JSON, JSONObject
+from ..model.request import ThinkingConfig, ThinkingLevel
 
 Row = TypeVar("Row")
 

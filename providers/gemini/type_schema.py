@@ -9,8 +9,8 @@ from enum import Enum
 from typing import get_args, get_origin
 
 from ..errors import InvalidRequestError
-from ..json_values import JSON, JSONObject
-from ..structured import is_schema, schema_of
+from ..json.json_values import JSON, JSONObject
+from ..model.structured import is_schema, schema_of
 
 PLAIN_TYPES: dict[type, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
 """Python type → the type in a JSON Schema."""

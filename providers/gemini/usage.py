@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..json_values import JSONObject, integer
-from ..usage import Usage
+from ..json.json_values import JSONObject, integer
+from ..model.usage import Usage
 
 
 def read_usage(metadata: JSONObject) -> Usage:

@@ -15,14 +15,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Protocol, TypeAlias
 
-from ..call_ids import separate_calls
-from ..dialect import Dialect, MakeId
+from ..catalog.provider import Provider
 from ..errors import InvalidRequestError
-from ..events import Error
-from ..json_values import JSON, JSONObject, dumps, string
-from ..messages import SYSTEM, Message, Text, leading_system
-from ..provider import Provider
-from ..response import Response
+from ..json.json_values import JSON, JSONObject, dumps, string
+from ..model.events import Error
+from ..model.messages import SYSTEM, Message, Text, leading_system
+from ..model.response import Response
+from ..wire.call_ids import separate_calls
+from ..wire.dialect import Dialect, MakeId
 from .view import (
     LATE_SYSTEM,
     History,

@@ -12,10 +12,19 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ..errors import ManystreamError
-from ..json_values import JSON, JSONObject, MalformedJSONError, arguments_text, dumps_text, exact_loads, mapping, string
-from ..messages import Block, Message, Role, Text, ToolCall, ToolResult, leading_system
-from ..omission_warnings import ELSEWHERE
-from ..response import Response
+from ..json.json_values import (
+    JSON,
+    JSONObject,
+    MalformedJSONError,
+    arguments_text,
+    dumps_text,
+    exact_loads,
+    mapping,
+    string,
+)
+from ..model.messages import Block, Message, Role, Text, ToolCall, ToolResult, leading_system
+from ..model.response import Response
+from ..wire.omission_warnings import ELSEWHERE
 
 TEXT_OUTPUT = "text"
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 import base64
 from typing import TypeAlias
 
-from ..json_values import JSONObject, string
-from ..messages import IMAGE_DETAILS, ImageDetail
+from ..json.json_values import JSONObject, string
+from ..model.messages import IMAGE_DETAILS, ImageDetail
 
 MEDIA_TYPES: dict[str, str] = {
     "csv": "text/csv",

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 
-from ..dialect import Headers
-from ..error_bodies import SPENT_QUOTA
 from ..errors import ProviderError
-from ..json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, string
-from ..quota_report import DAY, MINUTE, MONTH, SECOND, QuotaReport, Refusal, ReportedLimit, Unit
-from ..rate_headers import HeaderRow, amount, read_rows
-from ..refusals import refusal_of
+from ..json.json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, string
+from ..limits.quota_report import DAY, MINUTE, MONTH, SECOND, QuotaReport, Refusal, ReportedLimit, Unit
+from ..limits.rate_headers import HeaderRow, amount, read_rows
+from ..limits.refusals import refusal_of
+from ..wire.dialect import Headers
+from ..wire.error_bodies import SPENT_QUOTA
 
 LONGEST_PAUSE = 60.0
 """Seconds. A used-up limit per day is RATE if the server's hint is not longer than this, else SPENT."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from ..errors import InvalidRequestError
-from ..json_values import JSON, JSONObject, dumps, loads_object, shown
+from ..json.json_values import JSON, JSONObject, dumps, loads_object, shown
 
 REFUSED: dict[str, str] = {
     "not": "strict mode has no negation",

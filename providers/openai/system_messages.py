@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..json_values import string
-from ..messages import SYSTEM, Block, Message, ProviderState, Text
+from ..json.json_values import string
+from ..model.messages import SYSTEM, Block, Message, ProviderState, Text
 
 SYSTEM_ROLES = ("system", "developer")
 

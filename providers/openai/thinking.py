@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ..request import ThinkingConfig, ThinkingLevel
+from ..model.request import ThinkingConfig, ThinkingLevel
 
 
 class Efforts(NamedTuple):

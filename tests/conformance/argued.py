@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from manystream.providers.json_values import JSON, string
+from manystream.providers.json.json_values import JSON, string
 
 from .compare import Difference
 from .outcome import Failure

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import manystream as ms
-from manystream.providers.json_values import JSON
+from manystream.providers.json.json_values import JSON
 
 from .corpus import Case
 from .exchange import CallRecord, without_made_ids

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 import trio
 
 import manystream as ms
-from manystream.providers.event_order import OrderChecker, OrderError
-from manystream.providers.profiles import profile_by_name
-from manystream.providers.provider import Provider
+from manystream.providers.catalog.profiles import profile_by_name
+from manystream.providers.catalog.provider import Provider
+from manystream.providers.wire.event_order import OrderChecker, OrderError
 
 from .corpus import Case
 from .cuts import Cut

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import manystream as ms
-from manystream.providers.json_values import JSON, loads_object
-from manystream.providers.messages import ProviderState
-from manystream.providers.registry import DIALECTS
+from manystream.providers.catalog.registry import DIALECTS
+from manystream.providers.json.json_values import JSON, loads_object
+from manystream.providers.model.messages import ProviderState
 
 from .exchange import PROVIDERS
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import manystream as ms
-from manystream.providers.json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, objects, string
+from manystream.providers.json.json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, objects, string
 
 
 @dataclass(slots=True)

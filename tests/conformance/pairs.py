@@ -19,11 +19,11 @@ from itertools import groupby
 from typing import Any
 
 import manystream as ms
+from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.errors import ProviderError
-from manystream.providers.json_values import JSONObject, MalformedJSONError, loads_object, objects, string
+from manystream.providers.json.json_values import JSONObject, MalformedJSONError, loads_object, objects, string
+from manystream.providers.model.response import Response
 from manystream.providers.openai.responses.items import FINAL_TEXT_WINS
-from manystream.providers.registry import DIALECTS
-from manystream.providers.response import Response
 from manystream.transport.sse import SSEParser
 
 from .corpus import Case

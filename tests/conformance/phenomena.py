@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from manystream.providers.registry import DIALECTS
-from manystream.providers.response import Response
+from manystream.providers.catalog.registry import DIALECTS
+from manystream.providers.model.response import Response
 from manystream.transport.sse import SSEParser
 
 from .exchange import PROVIDERS

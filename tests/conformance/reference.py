@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from manystream.providers.json_values import JSON, JSONObject, items, mapping, objects, string
+from manystream.providers.json.json_values import JSON, JSONObject, items, mapping, objects, string
 
 from .corpus import Case
 from .outcome import Call, Failure, Outcome, arguments_of

@@ -1,6 +1,6 @@
 """Read a body in memory with parser and stream machine, or with the decoder, as the engine does without its sockets.
 
-Knows what `engine/attempt.py` does with a body. Must not know where bodies come from.
+Knows what `engine/call/attempt.py` does with a body. Must not know where bodies come from.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from manystream.providers.dialect import Dialect, StreamMachine
+from manystream.providers.catalog.provider import Provider
+from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.errors import ProviderError
-from manystream.providers.event_order import OrderChecker
-from manystream.providers.events import Done, Error, Event
-from manystream.providers.provider import Provider
-from manystream.providers.registry import DIALECTS
-from manystream.providers.response import Response
+from manystream.providers.model.events import Done, Error, Event
+from manystream.providers.model.response import Response
+from manystream.providers.wire.dialect import Dialect, StreamMachine
+from manystream.providers.wire.event_order import OrderChecker
 from manystream.transport.sse import ServerSentEvent, SSEParser
 
 from .corpus import Case

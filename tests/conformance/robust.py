@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing import get_context
 
+from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.errors import ProviderError
-from manystream.providers.registry import DIALECTS
 from manystream.transport.sse import ServerSentEvent, SSEParser
 
 from .corpus import Case

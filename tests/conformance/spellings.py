@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import manystream as ms
-from manystream.providers.json_values import JSON, MalformedJSONError, loads
-from manystream.providers.response import Response
+from manystream.providers.json.json_values import JSON, MalformedJSONError, loads
+from manystream.providers.model.response import Response
 from manystream.transport.sse import ServerSentEvent, SSEParser
 
 from .corpus import Case

@@ -16,11 +16,11 @@ import pytest
 
 import manystream as ms
 from manystream.providers.anthropic.arguments import ARGUMENTS as ANTHROPIC
+from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.gemini.json_names import wire_names
-from manystream.providers.json_values import JSONObject, items, loads_object, mapping
+from manystream.providers.json.json_values import JSONObject, items, loads_object, mapping
 from manystream.providers.openai.chat.arguments import ARGUMENTS as CHAT
 from manystream.providers.openai.responses.arguments import ARGUMENTS as RESPONSES
-from manystream.providers.registry import DIALECTS
 
 CORPUS = Path(os.environ.get("MANYSTREAM_CORPUS") or "no folder")
 

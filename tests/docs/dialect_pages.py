@@ -14,10 +14,10 @@ from pathlib import Path
 
 import manystream as ms
 from manystream.providers.anthropic.response import FINISH_REASONS as ANTHROPIC_REASONS
+from manystream.providers.catalog.profiles import DEFAULT_PROFILES, PROFILES
 from manystream.providers.gemini.finish import FINISH_REASONS as GEMINI_REASONS
 from manystream.providers.openai.chat.usage import FINISH_REASONS as CHAT_REASONS
 from manystream.providers.openai.responses.response import INCOMPLETE_REASON, STATUS_REASON
-from manystream.providers.profiles import DEFAULT_PROFILES, PROFILES
 from tests.conformance.feature_requests import CONTENT_ROWS, OPTION_ROWS, RequestRow, cell, encoded_members
 from tests.conformance.features import LEVEL_MODELS
 from tests.conformance.phenomena import PHENOMENA, Phenomenon, unstreamed

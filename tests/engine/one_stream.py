@@ -14,14 +14,14 @@ from typing import cast
 import pytest
 
 import manystream as ms
-from manystream.engine.attempt import Attempt
-from manystream.engine.buffered import Buffered
-from manystream.engine.delivery import Counters, Delivery
-from manystream.engine.limits import Limits
-from manystream.engine.listener import Progress
-from manystream.engine.prepared import Prepared, Shared
-from manystream.engine.redaction import Redaction
-from manystream.providers.registry import DIALECTS
+from manystream.engine.call.attempt import Attempt
+from manystream.engine.call.delivery import Counters, Delivery
+from manystream.engine.call.listener import Progress
+from manystream.engine.request.buffered import Buffered
+from manystream.engine.request.limits import Limits
+from manystream.engine.request.prepared import Prepared, Shared
+from manystream.engine.request.redaction import Redaction
+from manystream.providers.catalog.registry import DIALECTS
 from manystream.transport.exchange import WireHead
 from manystream.transport.http1 import Connection
 from manystream.transport.loop import Poller, PollerLoop

@@ -8,17 +8,17 @@ from typing import Any, cast
 import pytest
 
 import manystream as ms
-from manystream.engine.admission import Admission, give_back
-from manystream.engine.lane import Lane
-from manystream.engine.live_budgets import LiveBudgets, Need
-from manystream.engine.spending import Spending
-from manystream.engine.traffic.amounts import Amounts
-from manystream.engine.traffic.declared import DeclaredLimit
-from manystream.engine.traffic.scope import Scope
-from manystream.engine.traffic.ticket import Ticket
-from manystream.providers.charging import charging_of
-from manystream.providers.limit_reports import reader_of
-from manystream.providers.quota_report import Refusal
+from manystream.engine.traffic.admission import Admission, give_back
+from manystream.engine.traffic.budgets.amounts import Amounts
+from manystream.engine.traffic.budgets.budgets import LiveBudgets, Need
+from manystream.engine.traffic.budgets.spending import Spending
+from manystream.engine.traffic.limits.declared import DeclaredLimit
+from manystream.engine.traffic.limits.limiter import Lane
+from manystream.engine.traffic.limits.limiter_state import Scope
+from manystream.engine.traffic.queue.permit import Ticket
+from manystream.providers.limits.charging import charging_of
+from manystream.providers.limits.limit_reports import reader_of
+from manystream.providers.limits.quota_report import Refusal
 from tests.engine.unit_runtime import Call, UnitRuntime
 
 INF = math.inf

@@ -10,9 +10,9 @@ import trio.testing
 
 import manystream as ms
 from manystream.engine import Limits
-from manystream.engine.buffered import STEP_BYTES, Buffered, Holder
-from manystream.providers.kept import kept_bytes
-from manystream.providers.registry import DIALECTS
+from manystream.engine.request.buffered import STEP_BYTES, Buffered, Holder
+from manystream.providers.catalog.registry import DIALECTS
+from manystream.providers.wire.answer_bytes import kept_bytes
 from tests.support.peers import (
     CHAT_DONE,
     NO_RETRY,

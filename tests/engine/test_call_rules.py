@@ -7,12 +7,12 @@ import math
 import pytest
 
 import manystream as ms
-from manystream.engine.answer_size import AnswerSize
-from manystream.engine.call_state import CallState
-from manystream.engine.clocks import Clock, Clocks, effective, next_deadline, timeout_error
-from manystream.engine.completion import NO_WAIT, AttemptRecord
-from manystream.engine.errors import cancelled
-from manystream.engine.retry import RetryBudget, retry_delay
+from manystream.engine.call.body.answer_size import AnswerSize
+from manystream.engine.call.call_state import CallState
+from manystream.engine.call.completion import NO_WAIT, AttemptRecord
+from manystream.engine.call.retry import RetryBudget, retry_delay
+from manystream.engine.call.timeouts import Clock, Clocks, effective, next_deadline, timeout_error
+from manystream.engine.request.errors import cancelled
 
 INF = math.inf
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import manystream as ms
-from manystream.engine.credentials import ask_key, find_key, is_loopback
-from manystream.engine.fresh_key import FreshKey
-from manystream.engine.redaction import Redaction
+from manystream.engine.request.credentials import ask_key, find_key, is_loopback
+from manystream.engine.request.fresh_key import FreshKey
+from manystream.engine.request.redaction import Redaction
 from manystream.transport.exchange import WireHead
 
 REMOTE = "https://models.example/v1"

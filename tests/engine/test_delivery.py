@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 import manystream as ms
-from manystream.engine.delivery import Counters, Delivery
-from manystream.engine.steps import Steps
+from manystream.engine.call.delivery import Counters, Delivery
+from manystream.engine.call.slices import Steps
 
 START, A, B, C = ms.Start("r1", "m"), ms.TextDelta(0, "a"), ms.TextDelta(0, "b"), ms.TextDelta(0, "c")
 DONE = ms.Done(ms.FinishReason.STOP, "stop", ms.Usage())

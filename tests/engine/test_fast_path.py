@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 import manystream as ms
-from manystream.engine.fast_path import FastPath
-from manystream.engine.limits import Limits
+from manystream.engine.call.body.fast_path import FastPath
+from manystream.engine.request.limits import Limits
 from manystream.transport.sse import usual_framing
 from tests.engine.one_stream import CASES, END, HEAD, Case, Stream, both, cases, chunk, delta, wire
 from tests.support.peers import Line, Recorder, hello, open_peer, until

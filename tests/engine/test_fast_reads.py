@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import manystream as ms
-from manystream.engine.answer_size import AnswerSize
-from manystream.engine.fast_path import FastPath
-from manystream.engine.limits import Limits
-from manystream.providers.registry import DIALECTS
+from manystream.engine.call.body.answer_size import AnswerSize
+from manystream.engine.call.body.fast_path import FastPath
+from manystream.engine.request.limits import Limits
+from manystream.providers.catalog.registry import DIALECTS
 from manystream.transport.chunked import size_line_length
 from manystream.transport.sse import SSEParser
 from tests.engine.one_stream import chunk
@@ -250,7 +250,7 @@ def test_the_length_of_a_size_line_is_found_once(cut: bool, monkeypatch: pytest.
         found.append(position)
         return size_line_length(data, position)
 
-    monkeypatch.setattr("manystream.engine.fast_path.size_line_length", find)
+    monkeypatch.setattr("manystream.engine.call.body.fast_path.size_line_length", find)
     reader = Reader()
     reader.path.cut = cut
     one, long = ((cut_event(text, 50) if cut else chunk(event(text))) for text in ("one", "x" * 300))

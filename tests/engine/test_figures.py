@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 import manystream as ms
-from manystream.engine.statistics import OriginStatistics, ProviderStatistics, Statistics
+from manystream.engine.observe.statistics import OriginStatistics, ProviderStatistics, Statistics
 from tests.support.peers import (
     STREAM_HEAD,
     Line,

@@ -8,10 +8,10 @@ import pytest
 import trio
 
 import manystream as ms
-from manystream.engine.mapped import Feeder, MappedCalls, Source, check_source, unsendable
-from manystream.engine.portal import PortalStream
-from manystream.engine.portal_map import PortalMap
-from manystream.engine.stream import EventStream
+from manystream.engine.frontends.map import Feeder, MappedCalls, Source, check_source, unsendable
+from manystream.engine.frontends.portal import PortalStream
+from manystream.engine.frontends.portal_map import PortalMap
+from manystream.engine.frontends.stream import EventStream
 
 
 class Call:

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manystream.engine.answer_size import AnswerSize
-from manystream.engine.fast_path import FastPath
-from manystream.engine.limits import Limits
-from manystream.providers.delta_template import Match
-from manystream.providers.dialect import DeltaTarget
-from manystream.providers.registry import DIALECTS
+from manystream.engine.call.body.answer_size import AnswerSize
+from manystream.engine.call.body.fast_path import FastPath
+from manystream.engine.request.limits import Limits
+from manystream.providers.catalog.registry import DIALECTS
+from manystream.providers.wire.delta_template import Match
+from manystream.providers.wire.dialect import DeltaTarget
 from tests.engine.one_stream import CASES, END, HEAD, Case, Stream, both, cases, chunk, delta, wire
 
 CLOSING_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"

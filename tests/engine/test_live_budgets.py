@@ -10,14 +10,14 @@ from typing import Any, cast
 import pytest
 
 import manystream as ms
-from manystream.engine.addresses import addressed
-from manystream.engine.limits import Limits
-from manystream.engine.live_budgets import LiveBudgets, Need
-from manystream.engine.prepare import Preparer
-from manystream.engine.spending import Spending
-from manystream.engine.traffic.amounts import NOTHING, Amounts
-from manystream.engine.traffic.budget import Holding
-from manystream.providers.options import Priority
+from manystream.engine.request.addresses import addressed
+from manystream.engine.request.limits import Limits
+from manystream.engine.request.preparer import Preparer
+from manystream.engine.traffic.budgets.amounts import NOTHING, Amounts
+from manystream.engine.traffic.budgets.budget_state import Holding
+from manystream.engine.traffic.budgets.budgets import LiveBudgets, Need
+from manystream.engine.traffic.budgets.spending import Spending
+from manystream.providers.model.options import Priority
 from tests.engine.unit_runtime import UnitRuntime
 
 CHAT = ms.OpenAIChat("k", "http://127.0.0.1:9/v1", name="one")

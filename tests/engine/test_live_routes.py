@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 
 import manystream as ms
-from manystream.engine.live_route import LiveRoute, Place
-from manystream.engine.parking import Parking
-from manystream.providers.options import Priority
+from manystream.engine.traffic.parking import Parking
+from manystream.engine.traffic.routing.router import LiveRoute, Place
+from manystream.providers.model.options import Priority
 from tests.engine.unit_runtime import Call, UnitRuntime
 
 

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 import manystream as ms
-from manystream.engine.mapped import CallMap
+from manystream.engine.frontends.map import CallMap
 from tests.support.peers import Line, answer, chat_answer, open_peer
 
 pytestmark = pytest.mark.trio

@@ -16,7 +16,7 @@ import trio.testing
 import manystream as ms
 from manystream import aio
 from manystream.batch import Batch
-from manystream.engine.observe import HOOKS
+from manystream.engine.observe.observer import HOOKS
 from manystream.portal import Portal, open_portal
 from tests.support.peers import STREAM_HEAD, Line, answer, chat_answer, chat_stream, chunked, hello, open_peer
 

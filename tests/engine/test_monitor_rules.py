@@ -16,8 +16,8 @@ import trio
 import trio.testing
 
 import manystream as ms
-from manystream.engine import monitor
-from manystream.engine.monitor import Monitor, MonitorError, runtime_folder, sockets
+from manystream.engine.observe import monitor
+from manystream.engine.observe.monitor import Monitor, MonitorError, runtime_folder, sockets
 from tests.engine.traffic.charged import Charged, ask, open_charged
 from tests.support.peers import STREAM_HEAD, Line, chat_chunk, chunked, hello, open_peer, until
 

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 import manystream as ms
-from manystream.engine.observe import HOOKS, CallStart, Observer
+from manystream.engine.observe.observer import HOOKS, CallStart, Observer
 from tests.support.peers import (
     STREAM_HEAD,
     Line,

@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 import manystream as ms
-from manystream.engine.observe import HOOKS
+from manystream.engine.observe.observer import HOOKS
 from manystream.engine.traffic.statistics import ScopeStatistics
 from tests.support.addresses import closed_port
 from tests.support.peers import (
@@ -248,7 +248,7 @@ async def test_too_many_calls_name_the_limit() -> None:
 
 
 async def test_calls_have_an_idempotency_key_of_22_characters() -> None:
-    from manystream.engine.starter import make_id
+    from manystream.engine.calls import make_id
 
     ids = {make_id() for _ in range(100)}
     assert len(ids) == 100

@@ -17,8 +17,8 @@ import trio
 
 import manystream as ms
 from manystream.engine.loading import STEPS
-from manystream.providers.profile_rules import PROFILE
-from manystream.providers.profiles import DEFAULT_PROFILES, PROFILES, is_row
+from manystream.providers.catalog.profile_rules import PROFILE
+from manystream.providers.catalog.profiles import DEFAULT_PROFILES, PROFILES, is_row
 
 PROGRAM = """
 import resource, sys
@@ -62,29 +62,34 @@ EXHAUSTED = """
 """Starts the first call without a file descriptor to import with, and then with one."""
 
 MOST_MODULES = 43
-"""The modules that one engine with one provider may import, beside those of trio. 40 when this was written."""
+"""The modules that one engine with one provider may import, beside those of trio and the doors of folders, which hold
+only a docstring. 40 when this was written."""
+
+DOORS = {f"manystream.{folder}" for folder in ("engine.call", "engine.request", "engine.frontends")} | {
+    f"manystream.providers.{folder}" for folder in ("catalog", "json", "model", "rules", "wire")
+}
 
 LATER = {
     "h11": "a call",
     "json": "a call",
-    "manystream.engine.starter": "a call",
-    "manystream.providers.field_rules": "a call",
+    "manystream.engine.calls": "a call",
+    "manystream.providers.rules.field_rules": "a call",
     "manystream.providers.openai.chat.dialect": "a call",
-    "manystream.providers.profile_rules": "a profile of the program's own",
+    "manystream.providers.catalog.profile_rules": "a profile of the program's own",
     "manystream.transport.dial": "a call",
     "manystream.transport.proxy": "a call, or the option `proxy`",
     "orjson": "a call",
-    "manystream.engine.dispatcher": "an engine with `traffic`",
-    "manystream.engine.mapped": "engine.map",
-    "manystream.engine.monitor": "an engine with `monitor`",
-    "manystream.engine.observe": "an engine with an observer",
-    "manystream.engine.portal": "engine.from_thread",
-    "manystream.engine.record": "engine.record",
-    "manystream.engine.statistics": "engine.statistics",
-    "manystream.engine.stream": "engine.stream",
+    "manystream.engine.traffic.control": "an engine with `traffic`",
+    "manystream.engine.frontends.map": "engine.map",
+    "manystream.engine.observe.monitor": "an engine with `monitor`",
+    "manystream.engine.observe.observer": "an engine with an observer",
+    "manystream.engine.frontends.portal": "engine.from_thread",
+    "manystream.engine.observe.recording": "engine.record",
+    "manystream.engine.observe.statistics": "engine.statistics",
+    "manystream.engine.frontends.stream": "engine.stream",
     "manystream.engine.traffic.options": "an engine with `traffic`",
     "manystream.providers.anthropic.dialect": "a provider of another dialect",
-    "manystream.providers.sdk_arguments": "Request.from_openai and its like",
+    "manystream.providers.convert.sdk_arguments": "Request.from_openai and its like",
     "manystream.store": "a conversation store",
     "manystream.transport.asyncio_backend": "an engine on asyncio",
     "decimal": "budgets",
@@ -109,11 +114,11 @@ def imported() -> set[str]:
 
 
 def test_opening_an_engine_imports_what_its_tasks_need(imported: set[str]) -> None:
-    assert len(imported) <= MOST_MODULES, sorted(imported)
+    assert len(imported - DOORS) <= MOST_MODULES, sorted(imported)
 
 
 def test_what_some_programs_need_is_imported_when_they_use_it(imported: set[str]) -> None:
-    assert "manystream.engine.core" in imported
+    assert "manystream.engine.engine" in imported
     assert imported.isdisjoint(LATER), sorted(imported & LATER.keys())
 
 
@@ -122,9 +127,9 @@ def test_an_engine_that_waits_imports_what_its_calls_need() -> None:
 
 
 def test_the_steps_are_parts_of_the_last_one() -> None:
-    import_module("manystream.engine.starter")
+    import_module("manystream.engine.calls")
     assert all(resolve_name(step, "manystream.engine") in sys.modules for step in STEPS)
-    assert STEPS[-1] == ".starter"
+    assert STEPS[-1] == ".calls"
 
 
 def test_a_first_call_without_descriptors_can_be_repeated() -> None:

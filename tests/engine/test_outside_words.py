@@ -6,8 +6,8 @@ import pytest
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 
 import manystream as ms
-from manystream.engine.record import REQUEST_HEADERS, RESPONSE_HEADER_PREFIXES, RESPONSE_HEADERS
-from manystream.engine.redaction import HARMLESS_QUERY
+from manystream.engine.observe.recording import REQUEST_HEADERS, RESPONSE_HEADER_PREFIXES, RESPONSE_HEADERS
+from manystream.engine.request.redaction import HARMLESS_QUERY
 from manystream.otel import OPERATIONS, PROVIDER_NAMES, REQUEST_ATTRIBUTES
 from tests.support.peers import NO_RETRY, Line, answer, chat_answer, hello, open_peer
 

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 import manystream as ms
-from manystream.engine.engine_thread import EngineThread
+from manystream.engine.frontends.engine_thread import EngineThread
 from tests.support.peers import Line, open_peer
 
 pytestmark = pytest.mark.trio

@@ -12,8 +12,8 @@ import pytest
 import trio
 
 import manystream as ms
-from manystream.engine.engine_thread import EngineThread
-from manystream.engine.portal import Portal, PortalCall, PortalRecording
+from manystream.engine.frontends.engine_thread import EngineThread
+from manystream.engine.frontends.portal import Portal, PortalCall, PortalRecording
 
 CLOSED = "this portal is closed: the block of its engine was left"
 FORKED = "this portal was opened in another process: open one after the fork"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from manystream.engine.private_file import create_missing, open_new, open_replacement
+from manystream.engine.observe.private_file import create_missing, open_new, open_replacement
 
 
 def mode(path: Path) -> int:

@@ -11,9 +11,9 @@ from urllib.parse import quote, unquote
 
 import pytest
 
-from manystream.engine.redaction import LONGEST_PART, REDACTED, Redaction
-from manystream.providers.provider import OpenAIChat
-from manystream.providers.request import Request
+from manystream.engine.request.redaction import LONGEST_PART, REDACTED, Redaction
+from manystream.providers.catalog.provider import OpenAIChat
+from manystream.providers.model.request import Request
 from manystream.transport.exchange import WireHead
 from tests.support.backtracking import growth
 from tests.support.common_runs import longest_common_run

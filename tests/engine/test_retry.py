@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 import manystream as ms
-from manystream.engine.retry import RetryBudget, retry_delay
+from manystream.engine.call.retry import RetryBudget, retry_delay
 from tests.support.peers import (
     STREAM_HEAD,
     Line,

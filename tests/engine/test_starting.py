@@ -13,8 +13,8 @@ import trio.testing
 
 import manystream as ms
 from manystream.batch import Batch, Journal, read_lines
-from manystream.engine.limits import Limits
-from manystream.engine.observe import CallStart
+from manystream.engine.observe.observer import CallStart
+from manystream.engine.request.limits import Limits
 from manystream.transport.http1 import Connection
 from manystream.transport.pool import Pool, PoolLimits
 from tests.support.batches import line, model, records, write

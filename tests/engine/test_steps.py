@@ -12,8 +12,8 @@ import trio.testing
 
 import manystream as ms
 from manystream import aio
-from manystream.engine.steps import STEP_EVENTS
-from manystream.engine.stream import HIGH_WATER
+from manystream.engine.call.slices import STEP_EVENTS
+from manystream.engine.frontends.stream import HIGH_WATER
 from manystream.portal import open_portal
 from tests.support.peers import (
     NO_RETRY,

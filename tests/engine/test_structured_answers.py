@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 import manystream as ms
-from manystream.providers.json_values import JSONObject
-from manystream.providers.structured import fitted
+from manystream.providers.json.json_values import JSONObject
+from manystream.providers.model.structured import fitted
 from manystream.simulator import Simulator, open_simulator
 from tests.support.peers import (
     NO_RETRY,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import manystream as ms
-from manystream.engine.spending import Spent, spent_by
-from manystream.engine.token_estimate import estimate_input_tokens, largest_input_tokens, seen_output_tokens
+from manystream.engine.request.token_estimate import estimate_input_tokens, largest_input_tokens, seen_output_tokens
+from manystream.engine.traffic.budgets.spending import Spent, spent_by
 
 
 def request(*blocks: object) -> ms.Request:

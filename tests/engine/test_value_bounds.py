@@ -15,13 +15,13 @@ import manystream as ms
 from manystream.engine import Limits
 from manystream.engine.option_rules import OPTIONS
 from manystream.engine.value_rules import CERTIFICATE, LIMITS, POOL_LIMITS, TLS
-from manystream.providers.field_rules import REQUEST, THINKING
-from manystream.providers.message_rules import BLOCKS, IMAGE, MARK, MESSAGE
-from manystream.providers.options import RETRY, TIMEOUTS
-from manystream.providers.profile import Profile, Quirks
-from manystream.providers.profile_rules import PROFILE, QUIRKS
-from manystream.providers.provider import MADE_OF, PROVIDER
-from manystream.providers.rules import Checker
+from manystream.providers.catalog.profile import Profile, Quirks
+from manystream.providers.catalog.profile_rules import PROFILE, QUIRKS
+from manystream.providers.catalog.provider import MADE_OF, PROVIDER
+from manystream.providers.model.options import RETRY, TIMEOUTS
+from manystream.providers.rules.field_rules import REQUEST, THINKING
+from manystream.providers.rules.message_rules import BLOCKS, IMAGE, MARK, MESSAGE
+from manystream.providers.rules.rules import Checker
 from manystream.transport.pool import PoolLimits
 from manystream.transport.tls import ClientCertificate, TLSConfig
 

@@ -15,15 +15,15 @@ import manystream as ms
 from manystream.engine import Limits
 from manystream.engine.option_rules import OPTIONS
 from manystream.engine.value_rules import CERTIFICATE, LIMITS, POOL_LIMITS, TLS
-from manystream.providers.checks import validate_request
-from manystream.providers.field_rules import REQUEST, THINKING, TOOL
-from manystream.providers.json_values import loads_object
-from manystream.providers.message_rules import BLOCKS, MARK, MESSAGE, STATE
-from manystream.providers.options import RETRY, TIMEOUTS
-from manystream.providers.profile_rules import PROFILE, QUIRKS
-from manystream.providers.provider import PROVIDER
-from manystream.providers.registry import DIALECTS
-from manystream.providers.rules import Checker
+from manystream.providers.catalog.profile_rules import PROFILE, QUIRKS
+from manystream.providers.catalog.provider import PROVIDER
+from manystream.providers.catalog.registry import DIALECTS
+from manystream.providers.json.json_values import loads_object
+from manystream.providers.model.options import RETRY, TIMEOUTS
+from manystream.providers.rules.checks import validate_request
+from manystream.providers.rules.field_rules import REQUEST, THINKING, TOOL
+from manystream.providers.rules.message_rules import BLOCKS, MARK, MESSAGE, STATE
+from manystream.providers.rules.rules import Checker
 from manystream.transport.pool import PoolLimits
 from manystream.transport.tls import ClientCertificate, TLSConfig
 

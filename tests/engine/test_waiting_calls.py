@@ -9,15 +9,15 @@ from typing import Any, cast
 import pytest
 
 import manystream as ms
-from manystream.engine.lane import Lane
-from manystream.engine.notice import Notice, open_notice
-from manystream.engine.traffic.declared import DeclaredLimit
-from manystream.engine.traffic.quota import Impossible
-from manystream.engine.traffic.scope import Scope
-from manystream.engine.traffic.ticket import Ticket
-from manystream.providers.charging import charging_of
-from manystream.providers.limit_reports import reader_of
-from manystream.providers.quota_report import Refusal
+from manystream.engine.traffic.limits.declared import DeclaredLimit
+from manystream.engine.traffic.limits.limiter import Lane
+from manystream.engine.traffic.limits.limiter_state import Scope
+from manystream.engine.traffic.limits.quota import Impossible
+from manystream.engine.traffic.notice import Notice, open_notice
+from manystream.engine.traffic.queue.permit import Ticket
+from manystream.providers.limits.charging import charging_of
+from manystream.providers.limits.limit_reports import reader_of
+from manystream.providers.limits.quota_report import Refusal
 from tests.engine.unit_runtime import Call, UnitRuntime
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import manystream as ms
-from manystream.engine.addresses import addressed
-from manystream.engine.buffered import Buffered
-from manystream.engine.limits import Limits
-from manystream.engine.prepare import Preparer
+from manystream.engine.request.addresses import addressed
+from manystream.engine.request.buffered import Buffered
+from manystream.engine.request.limits import Limits
+from manystream.engine.request.preparer import Preparer
 from tests.support.peers import Line, answer, chat_answer, hello, open_peer
 
 

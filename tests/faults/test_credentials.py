@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import manystream as ms
-from manystream.engine.credentials import find_key
+from manystream.engine.request.credentials import find_key
 
 KEY = "sk-canary-from-a-file"
 PROVIDER = ms.Anthropic()

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import pytest
 
 import manystream as ms
-from manystream.providers.partial_json import LiveCalls
-from manystream.providers.registry import DIALECTS
+from manystream.partial_json import LiveCalls
+from manystream.providers.catalog.registry import DIALECTS
 from manystream.transport.chunked import ChunkDecoder, ChunkError
 from manystream.transport.sse import SSEOverflowError, SSEParser
 from tests.support.crowds import CROWDS, Crowd

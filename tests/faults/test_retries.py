@@ -14,7 +14,7 @@ import trio.testing
 
 import manystream as ms
 from manystream.engine import Limits
-from manystream.engine.retry import RetryBudget
+from manystream.engine.call.retry import RetryBudget
 from manystream.transport.pool import PoolLimits
 from tests.faults.exchange import End, Wire
 from tests.support.peers import (

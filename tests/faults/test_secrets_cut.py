@@ -17,8 +17,8 @@ from urllib.parse import quote, unquote
 import pytest
 
 import manystream as ms
-from manystream.engine.redaction import LONGEST_PART
-from manystream.providers.registry import DIALECTS
+from manystream.engine.request.redaction import LONGEST_PART
+from manystream.providers.catalog.registry import DIALECTS
 from tests.faults.servers import open_proxy
 from tests.faults.test_secrets import everything_said
 from tests.support.common_runs import longest_common_run

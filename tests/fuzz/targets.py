@@ -17,17 +17,17 @@ from urllib.parse import unquote
 
 import h11
 
-from manystream.engine.errors import redacted
-from manystream.engine.redaction import LONGEST_PART, Redaction
+from manystream.engine.request.errors import redacted
+from manystream.engine.request.redaction import LONGEST_PART, Redaction
+from manystream.providers.catalog.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
+from manystream.providers.catalog.registry import DIALECTS
+from manystream.providers.convert.rows import Row, RowError, message_from_row
 from manystream.providers.errors import InvalidRequestError, ProviderError
-from manystream.providers.event_order import OrderChecker
-from manystream.providers.events import Done, Error, Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart
-from manystream.providers.messages import Block, Text, Thinking, ToolCall
-from manystream.providers.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
-from manystream.providers.registry import DIALECTS
-from manystream.providers.response import Response
-from manystream.providers.retry_hints import LONGEST_HINT_MS, NO_HINT, retry_after_ms
-from manystream.providers.rows import Row, RowError, message_from_row
+from manystream.providers.model.events import Done, Error, Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart
+from manystream.providers.model.messages import Block, Text, Thinking, ToolCall
+from manystream.providers.model.response import Response
+from manystream.providers.wire.event_order import OrderChecker
+from manystream.providers.wire.retry_hints import LONGEST_HINT_MS, NO_HINT, retry_after_ms
 from manystream.transport.backend import Backend
 from manystream.transport.errors import TransportError, URLError
 from manystream.transport.exchange import RawHeaders, WireHead

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import manystream as ms
-from manystream.providers.event_order import OrderChecker
-from manystream.providers.provider import Provider
+from manystream.providers.catalog.provider import Provider
+from manystream.providers.wire.event_order import OrderChecker
 
 DIALECTS: dict[str, Callable[..., Provider]] = {
     "openai-chat": ms.OpenAIChat,

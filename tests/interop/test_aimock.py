@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import manystream as ms
-from manystream.providers.provider import Provider
+from manystream.providers.catalog.provider import Provider
 
 from .asking import DIALECTS, MODELS, WEATHER, Answer, ask
 from .processes import MissingServerError, Running, aimock

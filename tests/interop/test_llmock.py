@@ -8,7 +8,7 @@ import pytest
 import trio
 
 import manystream as ms
-from manystream.providers.provider import Provider
+from manystream.providers.catalog.provider import Provider
 
 from .asking import DIALECTS, MODELS, WEATHER, Answer, ask
 from .processes import MissingServerError, Running, llmock

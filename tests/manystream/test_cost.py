@@ -31,7 +31,7 @@ import manystream as ms
 from manystream.cost import Cost, CostExtraError, Unpriced, _counts, check_installed, price, price_response, price_usage
 from manystream.providers.anthropic.usage import read_usage as anthropic_usage
 from manystream.providers.gemini.usage import read_usage as gemini_usage
-from manystream.providers.json_values import JSONObject
+from manystream.providers.json.json_values import JSONObject
 from manystream.providers.openai.chat.usage import read_usage as chat_usage
 from manystream.providers.openai.responses.usage import read_usage as responses_usage
 

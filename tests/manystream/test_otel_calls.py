@@ -10,9 +10,9 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.trace import SpanKind, StatusCode
 
 import manystream as ms
-from manystream.engine.completion import Completion, Timings
-from manystream.engine.observe import CallStart
-from manystream.engine.traffic.amounts import Amounts
+from manystream.engine.call.completion import Completion, Timings
+from manystream.engine.observe.observer import CallStart
+from manystream.engine.traffic.budgets.amounts import Amounts
 from manystream.engine.traffic.statistics import (
     BudgetStatistics,
     LimitStatistics,

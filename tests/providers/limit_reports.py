@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from manystream.providers import error_bodies as openai_errors
 from manystream.providers.anthropic import errors as anthropic_errors
 from manystream.providers.anthropic import rate_limits as anthropic
 from manystream.providers.gemini import errors as gemini_errors
 from manystream.providers.gemini import rate_limits as gemini
+from manystream.providers.limits.quota_report import QuotaReport
 from manystream.providers.openai import rate_limits as openai
-from manystream.providers.quota_report import QuotaReport
+from manystream.providers.wire import error_bodies as openai_errors
 
 NOW = 1_790_000_000.0
 """2026-09-21T14:13:20Z, in Unix seconds."""

@@ -16,8 +16,8 @@ from google import genai
 from google.genai import errors, types
 
 import manystream as ms
-from manystream.providers.json_values import JSON, JSONObject
-from manystream.providers.registry import DIALECTS
+from manystream.providers.catalog.registry import DIALECTS
+from manystream.providers.json.json_values import JSON, JSONObject
 
 PROVIDERS: dict[str, ms.Provider] = {
     "openai": ms.OpenAIChat(),

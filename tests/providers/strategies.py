@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 import manystream as ms
-from manystream.providers.json_values import JSONObject
+from manystream.providers.json.json_values import JSONObject
 
 # SQLite and JSON accept any text without lone surrogates. No decoder of the library returns text with one either.
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=12)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 
 import manystream as ms
-from manystream.providers.accumulate import Accumulator, events_of
-from manystream.providers.answer_limits import AnswerCount, AnswerLimits
-from manystream.providers.call_ids import separate_calls, unique_id
+from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.errors import ErrorCategory, ProviderError
-from manystream.providers.events import (
+from manystream.providers.model.events import (
     Done,
     Event,
     Start,
@@ -19,8 +17,10 @@ from manystream.providers.events import (
     ToolCallDone,
     ToolCallStart,
 )
-from manystream.providers.messages import ProviderState
-from manystream.providers.registry import DIALECTS
+from manystream.providers.model.messages import ProviderState
+from manystream.providers.wire.accumulate import Accumulator, events_of
+from manystream.providers.wire.answer_limits import AnswerCount, AnswerLimits
+from manystream.providers.wire.call_ids import separate_calls, unique_id
 from tests.conformance.exchange import provider_for
 
 STATE = ProviderState("p", {"a": 1})

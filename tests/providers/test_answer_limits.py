@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import pytest
 
 import manystream as ms
-from manystream.providers.answer_limits import ANSWER_LIMITS, AnswerLimits
-from manystream.providers.json_values import MAX_VALUES, MalformedJSONError, loads
-from manystream.providers.registry import DIALECTS
+from manystream.providers.catalog.registry import DIALECTS
+from manystream.providers.json.json_values import MAX_VALUES, MalformedJSONError, loads
+from manystream.providers.wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from tests.support.crowds import CROWDS, Crowd
 
 MOST = 20

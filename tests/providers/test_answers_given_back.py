@@ -10,7 +10,7 @@ from anthropic.types.beta import BetaContentBlock
 from openai.types.responses import ResponseOutputItem
 
 import manystream as ms
-from manystream.providers.json_values import JSON, JSONObject
+from manystream.providers.json.json_values import JSON, JSONObject
 from tests.providers.sdk_bodies import sent_by_us
 
 QUESTION: JSONObject = {"role": "user", "content": "Which river?"}

@@ -15,13 +15,8 @@ import pydantic
 import pytest
 
 import manystream as ms
-from manystream.providers.errors import InvalidRequestError
-from manystream.providers.given import GivenBody
-from manystream.providers.kept import kept_bytes
-from manystream.providers.openai.chat.converter import ChatConverter
-from manystream.providers.plain_forms import function_tool, is_mapping, read_messages, read_tools
-from manystream.providers.plain_functions import why_deferred
-from manystream.providers.sdk_arguments import (
+from manystream.providers.convert.plain_forms import function_tool, is_mapping, read_messages, read_tools
+from manystream.providers.convert.sdk_arguments import (
     CallOptions,
     check_names,
     headers_of,
@@ -34,6 +29,11 @@ from manystream.providers.sdk_arguments import (
     take_call_options,
     timeouts_of,
 )
+from manystream.providers.errors import InvalidRequestError
+from manystream.providers.model.given_body import GivenBody
+from manystream.providers.openai.chat.converter import ChatConverter
+from manystream.providers.rules.plain_functions import why_deferred
+from manystream.providers.wire.answer_bytes import kept_bytes
 
 
 class Color(enum.Enum):
@@ -337,7 +337,7 @@ SOURCES = {"a": ("seed",), "b.c": ("stop", "top_p"), "d": ("top_p",), "e": ("mes
 
 
 def given_body(request: ms.Request, written: frozenset[str] = frozenset()) -> GivenBody:
-    from manystream.providers.given import given_body as make
+    from manystream.providers.model.given_body import given_body as make
 
     return make("chat", {"a": 1, "b.c": [2], "e": "u"}, request, SOURCES, written)
 

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 import manystream as ms
-from manystream.providers.json_values import JSON, JSONObject
+from manystream.providers.json.json_values import JSON, JSONObject
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.converter import ResponsesConverter
 from tests.providers.openai_chat.wire import known

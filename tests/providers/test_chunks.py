@@ -22,7 +22,7 @@ from manystream.providers.history import (
     UsagePart,
 )
 from manystream.providers.history.converter import HistoryConverter
-from manystream.providers.json_values import JSONObject
+from manystream.providers.json.json_values import JSONObject
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.converter import ResponsesConverter
 

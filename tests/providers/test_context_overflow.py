@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from manystream.providers.context_overflow import is_context_overflow
+from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.errors import ErrorCategory, ProviderError
-from manystream.providers.registry import DIALECTS
+from manystream.providers.wire.context_overflow import is_context_overflow
 
 
 def decode(dialect: str, status: int, body: object) -> ProviderError:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 import manystream as ms
 from manystream.providers.anthropic import DIALECT as ANTHROPIC
-from manystream.providers.json_values import JSONObject
+from manystream.providers.json.json_values import JSONObject
 
 from .strategies import conversations
 

@@ -10,13 +10,13 @@ import pytest
 
 import manystream as ms
 from manystream.providers.anthropic.converter import AnthropicConverter
+from manystream.providers.catalog.registry import dialect_of
 from manystream.providers.gemini.converter import GeminiConverter
 from manystream.providers.history import History, HistoryError, HistoryMessage, messages_of
 from manystream.providers.history.converter import HistoryConverter
-from manystream.providers.json_values import JSONObject
+from manystream.providers.json.json_values import JSONObject
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.converter import ResponsesConverter
-from manystream.providers.registry import dialect_of
 
 LATE: list[JSONObject] = [
     {"role": "system", "content": "Be brief."},

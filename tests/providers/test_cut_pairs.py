@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import manystream as ms
-from manystream.providers.event_order import OrderChecker
-from manystream.providers.events import Event
-from manystream.providers.registry import DIALECTS
+from manystream.providers.catalog.registry import DIALECTS
+from manystream.providers.model.events import Event
+from manystream.providers.wire.event_order import OrderChecker
 
 Wire = list[dict[str, Any]]
 WOMAN = "\ud83d\udc69"

@@ -9,8 +9,8 @@ import pytest
 
 import manystream as ms
 from manystream.providers import anthropic, gemini
-from manystream.providers.dialect import Dialect
 from manystream.providers.openai import chat, responses
+from manystream.providers.wire.dialect import Dialect
 
 ANSWERS: list[tuple[Dialect, ms.Provider, dict[str, Any], str, Any]] = [
     (

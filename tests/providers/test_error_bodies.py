@@ -7,17 +7,17 @@ import json
 import pytest
 
 from manystream.providers.anthropic import DIALECT as ANTHROPIC
-from manystream.providers.dialect import Dialect
-from manystream.providers.error_bodies import (
+from manystream.providers.errors import ErrorCategory, ProviderError
+from manystream.providers.gemini import DIALECT as GEMINI
+from manystream.providers.json.json_values import JSON, JSONObject
+from manystream.providers.wire.dialect import Dialect
+from manystream.providers.wire.error_bodies import (
     decode_error,
     error_from_object,
     object_of,
     reported_error,
     reported_in_text,
 )
-from manystream.providers.errors import ErrorCategory, ProviderError
-from manystream.providers.gemini import DIALECT as GEMINI
-from manystream.providers.json_values import JSON, JSONObject
 
 NOW = 1_800_000_000.0
 BODY = b"the body"

@@ -15,10 +15,10 @@ from openai.types.responses import ResponseError
 
 from manystream.providers.anthropic import DIALECT as ANTHROPIC
 from manystream.providers.anthropic.errors import SPENT_CODES
-from manystream.providers.error_bodies import CODE_CATEGORY, SPENT_QUOTA, TYPE_CATEGORY, error_from_object
 from manystream.providers.errors import STATUS_CATEGORY, ErrorCategory, ProviderError
 from manystream.providers.openai.chat import DIALECT as CHAT
 from manystream.providers.openai.responses.dialect import DIALECT as RESPONSES
+from manystream.providers.wire.error_bodies import CODE_CATEGORY, SPENT_QUOTA, TYPE_CATEGORY, error_from_object
 from tests.providers.statuses import STATUSES
 
 NOW = 1_800_000_000.0

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from manystream.providers import json_values
-from manystream.providers.conversation import Conversation
+from manystream.partial_json import PartialJSON
+from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.errors import InvalidRequestError, ProviderError
-from manystream.providers.exact_numbers import LOOKED_AT, UnrepresentableNumber, has_plain_numbers
-from manystream.providers.json_values import (
+from manystream.providers.json import json_values
+from manystream.providers.json.exact_numbers import LOOKED_AT, UnrepresentableNumber, has_plain_numbers
+from manystream.providers.json.json_values import (
     MalformedJSONError,
     arguments_text,
     dumps,
@@ -24,12 +25,11 @@ from manystream.providers.json_values import (
     loads_object,
     representable_loads,
 )
-from manystream.providers.messages import Message, Text, ToolCall
-from manystream.providers.partial_json import PartialJSON
-from manystream.providers.registry import DIALECTS
-from manystream.providers.request import Request, Tool
-from manystream.providers.response import Response
-from manystream.providers.structured import parse_structured
+from manystream.providers.model.conversation import Conversation
+from manystream.providers.model.messages import Message, Text, ToolCall
+from manystream.providers.model.request import Request, Tool
+from manystream.providers.model.response import Response
+from manystream.providers.model.structured import parse_structured
 from tests.conformance.exchange import provider_for
 
 BIG = 123456789012345678901234567890

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import manystream as ms
-from manystream.providers.answer_limits import AnswerLimits
-from manystream.providers.json_values import JSONObject, dumps
-from manystream.providers.registry import DIALECTS
+from manystream.providers.catalog.registry import DIALECTS
+from manystream.providers.json.json_values import JSONObject, dumps
+from manystream.providers.wire.answer_limits import AnswerLimits
 
 CALL: JSONObject = {"functionCall": {"name": "look", "args": {"x": 1}}}
 CHAT_CALL: JSONObject = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}

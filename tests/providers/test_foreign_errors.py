@@ -7,9 +7,9 @@ import json
 import pytest
 
 import manystream as ms
+from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.errors import ErrorCategory, ProviderError
-from manystream.providers.events import Error
-from manystream.providers.registry import DIALECTS
+from manystream.providers.model.events import Error
 
 PROVIDERS: dict[str, ms.Provider] = {
     "openai-chat": ms.OpenAIChat(),

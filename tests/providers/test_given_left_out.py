@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import manystream as ms
-from manystream.providers.registry import DIALECTS
+from manystream.providers.catalog.registry import DIALECTS
 
 CHAT, RESPONSES = ms.OpenAIChat(api_key="k"), ms.OpenAIResponses(api_key="k")
 ANTHROPIC, GEMINI = ms.Anthropic(api_key="k"), ms.Gemini(api_key="k")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import manystream as ms
-from manystream.providers.registry import DIALECTS
+from manystream.providers.catalog.registry import DIALECTS
 from tests.providers.sdk_bodies import READERS, sent_by_sdk, sent_by_us
 from tests.providers.sdk_examples import BASES, USER
 

@@ -7,10 +7,10 @@ import time
 import pytest
 
 from manystream.providers.errors import ErrorCategory, ProviderError
-from manystream.providers.limit_reports import read_plain_report, reader_of
-from manystream.providers.quota_report import QuotaReport, Refusal, ReportedLimit, Unit
-from manystream.providers.rate_headers import HeaderRow, amount, read_rows, seconds_until
-from manystream.providers.retry_hints import hint_ms, retry_after_ms, unrepeated
+from manystream.providers.limits.limit_reports import read_plain_report, reader_of
+from manystream.providers.limits.quota_report import QuotaReport, Refusal, ReportedLimit, Unit
+from manystream.providers.limits.rate_headers import HeaderRow, amount, read_rows, seconds_until
+from manystream.providers.wire.retry_hints import hint_ms, retry_after_ms, unrepeated
 
 NOW = 1_800_000_000.0
 MONTH_MS = 2_678_400_000

@@ -26,7 +26,7 @@ from manystream.providers.history import (
     messages_of,
 )
 from manystream.providers.history.view import PART_TYPES, finish_message
-from manystream.providers.json_values import JSONObject
+from manystream.providers.json.json_values import JSONObject
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.converter import ResponsesConverter
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from manystream.providers import json_values
 from manystream.providers.errors import InvalidRequestError
-from manystream.providers.exact_numbers import (
+from manystream.providers.json import json_values
+from manystream.providers.json.exact_numbers import (
     NumberWriter,
     UnrepresentableNumber,
     UnwritableNumberError,
@@ -16,7 +16,7 @@ from manystream.providers.exact_numbers import (
     has_plain_numbers,
     shortened,
 )
-from manystream.providers.json_values import (
+from manystream.providers.json.json_values import (
     JSON,
     JSONObject,
     MalformedJSONError,
@@ -42,7 +42,7 @@ from manystream.providers.json_values import (
     string,
     without_nulls,
 )
-from manystream.providers.members import Members
+from manystream.providers.json.object_reader import Members
 
 BIG = 10**30
 HUGE = "1e999"

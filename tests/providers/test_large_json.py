@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from manystream.providers.json_values import LARGE, STAND_IN, MalformedJSONError, loads
+from manystream.providers.json.json_values import LARGE, STAND_IN, MalformedJSONError, loads
 
 LONG = "x" * LARGE
 

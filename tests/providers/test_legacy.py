@@ -7,6 +7,7 @@ import json
 import pytest
 
 import manystream as ms
+from manystream.providers.convert.rows import RowError
 from manystream.providers.openai.chat import DIALECT
 from manystream.providers.openai.legacy import (
     LegacyConversation,
@@ -17,7 +18,6 @@ from manystream.providers.openai.legacy import (
     transform_message,
     transform_request,
 )
-from manystream.providers.rows import RowError
 
 
 def triples(rows: list[LegacyRow]) -> list[tuple[str, str | None, object]]:

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from manystream.providers.charging import CHARGING, Charging, charging_of
-from manystream.providers.profiles import PROFILES
-from manystream.providers.quota_report import QuotaReport, Refusal, ReportedLimit, Unit
+from manystream.providers.catalog.profiles import PROFILES
+from manystream.providers.limits.charging import CHARGING, Charging, charging_of
+from manystream.providers.limits.quota_report import QuotaReport, Refusal, ReportedLimit, Unit
 
 from .limit_reports import NOW, report
 

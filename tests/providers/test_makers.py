@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping
 import pytest
 
 import manystream as ms
-from manystream.providers import prefix_cache
 from manystream.providers.anthropic.converter import AnthropicConverter
+from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.gemini.converter import GeminiConverter
 from manystream.providers.history import History
 from manystream.providers.history.converter import HistoryConverter
-from manystream.providers.json_values import JSON, JSONObject
+from manystream.providers.json.json_values import JSON, JSONObject
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.converter import ResponsesConverter
-from manystream.providers.registry import DIALECTS
+from manystream.providers.wire import prefix_cache
 
 CLASSES: dict[str, type[ms.Provider]] = {
     "openai-chat": ms.OpenAIChat,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import manystream as ms
-from manystream.providers.json_values import MalformedJSONError
-from manystream.providers.messages import Block
+from manystream.providers.json.json_values import MalformedJSONError
+from manystream.providers.model.messages import Block
 
 CALL = {"tool_id": "t1", "tool_name": "weather", "tool_arguments": '{"city": "Oslo"}'}
 MADE = ms.ToolCall("t1", "weather", '{"city": "Oslo"}')

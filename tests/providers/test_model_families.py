@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from manystream.providers.model_families import family_of
+from manystream.providers.limits.model_families import family_of
 
 
 @pytest.mark.parametrize(

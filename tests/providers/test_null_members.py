@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.errors import ProviderError
-from manystream.providers.messages import File, Image, ProviderBlock, Text, Thinking, ToolCall
-from manystream.providers.registry import DIALECTS
-from manystream.providers.response import Response
+from manystream.providers.model.messages import File, Image, ProviderBlock, Text, Thinking, ToolCall
+from manystream.providers.model.response import Response
 from tests.conformance.corpus import Case
 from tests.conformance.exchange import provider_for
 from tests.conformance.nulls import compare_nulls, with_nulls

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from manystream.providers.messages import Message, ProviderBlock, Text
+from manystream.providers.catalog.registry import DIALECTS
+from manystream.providers.model.messages import Message, ProviderBlock, Text
+from manystream.providers.model.request import Request
 from manystream.providers.openai.responses.converter import ResponsesConverter
-from manystream.providers.registry import DIALECTS
-from manystream.providers.request import Request
 from tests.conformance.exchange import provider_for
 
 ODD = [["text"], {"type": "text"}, 7]

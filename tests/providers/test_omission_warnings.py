@@ -9,12 +9,12 @@ import pytest
 
 import manystream as ms
 from manystream.providers.anthropic.converter import AnthropicConverter
+from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.gemini.converter import GeminiConverter
 from manystream.providers.history.converter import HistoryConverter
-from manystream.providers.messages import Block
+from manystream.providers.model.messages import Block
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.converter import ResponsesConverter
-from manystream.providers.registry import DIALECTS
 
 PROVIDERS: list[tuple[ms.Provider, str]] = [
     (ms.OpenAIChat(), "gpt-4.1"),

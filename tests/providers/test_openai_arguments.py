@@ -8,14 +8,14 @@ import dataclasses
 import pytest
 
 import manystream as ms
+from manystream.providers.catalog.registry import DIALECTS
+from manystream.providers.convert.sdk_arguments import CallOptions
 from manystream.providers.errors import InvalidRequestError
-from manystream.providers.json_values import JSON, JSONObject
+from manystream.providers.json.json_values import JSON, JSONObject
+from manystream.providers.model.request import Request
 from manystream.providers.openai.chat.arguments import read_body as read_chat
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.arguments import read_body as read_responses
-from manystream.providers.registry import DIALECTS
-from manystream.providers.request import Request
-from manystream.providers.sdk_arguments import CallOptions
 
 SCHEMA: JSONObject = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
 OPEN: JSONObject = {"type": "object", "additionalProperties": {}}

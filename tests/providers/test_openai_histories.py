@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 import manystream as ms
+from manystream.providers.catalog.provider import OpenAIChat
 from manystream.providers.history import History, HistoryError, HistoryMessage
 from manystream.providers.history.converter import HistoryConverter
-from manystream.providers.json_values import JSON, JSONObject
+from manystream.providers.json.json_values import JSON, JSONObject
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.converter import ResponsesConverter
-from manystream.providers.provider import OpenAIChat
 
 
 def user(*parts: JSON) -> JSONObject:

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from manystream.providers.json_values import JSON
-from manystream.providers.quota_report import QuotaReport, Refusal, ReportedLimit, Unit
+from manystream.providers.json.json_values import JSON
+from manystream.providers.limits.quota_report import QuotaReport, Refusal, ReportedLimit, Unit
 
 from .limit_reports import report
 

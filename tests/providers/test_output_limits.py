@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import manystream as ms
-from manystream.providers.output_limits import largest_output
-from manystream.providers.registry import dialect_of
+from manystream.providers.catalog.registry import dialect_of
+from manystream.providers.limits.output_limits import largest_output
 
 PROVIDERS: dict[str, ms.Provider] = {
     "chat": ms.OpenAIChat("k"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from manystream.providers.page import page_words
+from manystream.providers.wire.html_page import page_words
 
 PAGES = {
     "<html><head><title>502 Bad Gateway</title></head><body>x</body></html>": "502 Bad Gateway",

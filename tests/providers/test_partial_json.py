@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manystream.providers.events import TextDelta, ToolCallDelta, ToolCallDone, ToolCallStart
-from manystream.providers.json_values import JSON, loads
-from manystream.providers.partial_json import DEEPEST, Change, LiveCalls, PartialJSON
+from manystream.partial_json import DEEPEST, Change, LiveCalls, PartialJSON
+from manystream.providers.json.json_values import JSON, loads
+from manystream.providers.model.events import TextDelta, ToolCallDelta, ToolCallDone, ToolCallStart
 
 TEXT = '{"city": "Zürich \\ud83d\\ude00\\n", "days": [1, -2.5e3, true, null], "deep": {"": {}, "x": []}, "last": false}'
 
@@ -234,7 +234,7 @@ def steps(length: int) -> int:
     class Counted(str):
         pass
 
-    import manystream.providers.partial_json as module
+    import manystream.partial_json as module
 
     plain = module._PLAIN  # pyright: ignore[reportPrivateUsage]
 

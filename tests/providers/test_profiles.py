@@ -7,14 +7,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from manystream.providers.catalog.profile import Profile, Quirks
+from manystream.providers.catalog.profiles import DEFAULT_PROFILES, PROFILES, profile_by_host, profile_by_name
+from manystream.providers.catalog.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
+from manystream.providers.catalog.registry import DIALECTS
+from manystream.providers.catalog.selection import select
 from manystream.providers.errors import InvalidRequestError
-from manystream.providers.messages import Message
-from manystream.providers.profile import Profile, Quirks
-from manystream.providers.profiles import DEFAULT_PROFILES, PROFILES, profile_by_host, profile_by_name
-from manystream.providers.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
-from manystream.providers.registry import DIALECTS
-from manystream.providers.request import Request
-from manystream.providers.selection import select
+from manystream.providers.model.messages import Message
+from manystream.providers.model.request import Request
 from tests.support.profile_rows import ROWS, Row
 
 CLASSES: dict[str, type[Provider]] = {kind.dialect: kind for kind in (OpenAIChat, OpenAIResponses, Anthropic, Gemini)}

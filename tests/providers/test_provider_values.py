@@ -9,16 +9,25 @@ from collections.abc import Callable
 import pytest
 
 import manystream as ms
-from manystream.providers.checks import validate_model, validate_options, validate_request
+from manystream.providers.catalog.profile import Profile, Quirks
+from manystream.providers.catalog.profiles import is_row, profile_by_host, profile_by_name
+from manystream.providers.catalog.provider import Provider, keys_of, takes_block
+from manystream.providers.catalog.registry import DIALECTS, check_dialect, dialect_of
+from manystream.providers.catalog.selection import configured, named, select
 from manystream.providers.errors import ErrorCategory, InvalidRequestError, ProviderError, malformed, truncated
-from manystream.providers.event_order import OrderChecker, OrderError
-from manystream.providers.events import Done, Error, Event, Start, TextDelta, ToolCallDelta, ToolCallDone, ToolCallStart
-from manystream.providers.messages import ProviderBlock
-from manystream.providers.profile import Profile, Quirks
-from manystream.providers.profiles import is_row, profile_by_host, profile_by_name
-from manystream.providers.provider import Provider, keys_of, takes_block
-from manystream.providers.registry import DIALECTS, check_dialect, dialect_of
-from manystream.providers.selection import configured, named, select
+from manystream.providers.model.events import (
+    Done,
+    Error,
+    Event,
+    Start,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallDone,
+    ToolCallStart,
+)
+from manystream.providers.model.messages import ProviderBlock
+from manystream.providers.rules.checks import validate_model, validate_options, validate_request
+from manystream.providers.wire.event_order import OrderChecker, OrderError
 
 MINE = Profile(name="mine", dialect="openai-chat", base_url="https://mine.example/v1")
 

@@ -11,12 +11,12 @@ from manystream.providers.anthropic.block_writer import CITATION_TYPES
 from manystream.providers.anthropic.schema import adapt_schema
 from manystream.providers.errors import ErrorCategory
 from manystream.providers.gemini.errors import parse_error
-from manystream.providers.json_values import JSONObject
-from manystream.providers.messages import File, Image, Message, Text
+from manystream.providers.json.json_values import JSONObject
+from manystream.providers.model.messages import File, Image, Message, Text
+from manystream.providers.model.request import ThinkingConfig, ThinkingLevel
 from manystream.providers.openai.chat import DIALECT as CHAT
 from manystream.providers.openai.thinking import effort_for, is_reasoning_model
-from manystream.providers.request import ThinkingConfig, ThinkingLevel
-from manystream.providers.retry_hints import retry_after_ms
+from manystream.providers.wire.retry_hints import retry_after_ms
 from tests.providers.anthropic.test_message_writer import sent as sent_to_anthropic
 from tests.providers.gemini.sent import sent as sent_to_gemini
 from tests.providers.gemini.wire import part_chunk, stream, text_chunk

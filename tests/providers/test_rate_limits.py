@@ -7,8 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manystream.providers.anthropic import rate_limits as anthropic
+from manystream.providers.limits.quota_report import (
+    DAY,
+    MINUTE,
+    MONTH,
+    SECOND,
+    QuotaReport,
+    Refusal,
+    ReportedLimit,
+    Unit,
+)
 from manystream.providers.openai import rate_limits as openai
-from manystream.providers.quota_report import DAY, MINUTE, MONTH, SECOND, QuotaReport, Refusal, ReportedLimit, Unit
 
 from .limit_reports import NOW, report
 

@@ -7,11 +7,11 @@ import json
 import pytest
 
 from manystream.providers.anthropic.errors import error_in
-from manystream.providers.error_bodies import error_from_object
 from manystream.providers.errors import ErrorCategory
-from manystream.providers.json_values import JSON
-from manystream.providers.limit_reports import reader_of
-from manystream.providers.quota_report import Refusal, ReportedLimit, Unit
+from manystream.providers.json.json_values import JSON
+from manystream.providers.limits.limit_reports import reader_of
+from manystream.providers.limits.quota_report import Refusal, ReportedLimit, Unit
+from manystream.providers.wire.error_bodies import error_from_object
 
 from .limit_reports import NOW, report
 

@@ -7,13 +7,13 @@ import json
 import pytest
 
 import manystream as ms
+from manystream.providers.catalog.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
+from manystream.providers.catalog.registry import dialect_of
 from manystream.providers.history import History
 from manystream.providers.history.converter import HistoryConverter
-from manystream.providers.json_values import JSON, JSONObject
+from manystream.providers.json.json_values import JSON, JSONObject
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.converter import ResponsesConverter
-from manystream.providers.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
-from manystream.providers.registry import dialect_of
 
 REFUSAL = "I will not."
 ASK, AGAIN = ms.Message.user("Do it."), ms.Message.user("Why?")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manystream.providers.retry_hints import LONGEST_HINT_MS, duration_ms, retry_after_ms
+from manystream.providers.wire.retry_hints import LONGEST_HINT_MS, duration_ms, retry_after_ms
 
 NOW = 1_800_000_000.0
 LATER = "2027-01-15T08:01:00Z"

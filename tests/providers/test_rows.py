@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 
 import manystream as ms
-from manystream.providers.messages import Block
-from manystream.providers.rows import messages_from_rows
+from manystream.providers.convert.rows import messages_from_rows
+from manystream.providers.model.messages import Block
 
 from .strategies import conversations, messages
 

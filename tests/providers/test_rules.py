@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 import pytest
 
 import manystream as ms
+from manystream.providers.catalog.profile_rules import PROFILE
+from manystream.providers.catalog.profiles import PROFILES
 from manystream.providers.errors import InvalidRequestError
-from manystream.providers.field_rules import REQUEST, is_filled
-from manystream.providers.message_checks import validate_messages
-from manystream.providers.message_rules import BLOCKS
-from manystream.providers.messages import CacheControl, ProviderState
-from manystream.providers.profile_rules import PROFILE
-from manystream.providers.profiles import PROFILES
-from manystream.providers.rules import (
+from manystream.providers.model.messages import CacheControl, ProviderState
+from manystream.providers.rules.field_rules import REQUEST, is_filled
+from manystream.providers.rules.message_checks import validate_messages
+from manystream.providers.rules.message_rules import BLOCKS
+from manystream.providers.rules.rules import (
     Checker,
     FastCheck,
     Rule,

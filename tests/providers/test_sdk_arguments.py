@@ -22,11 +22,11 @@ from openai.resources.responses import Responses
 
 import manystream as ms
 from manystream.providers.anthropic.arguments import ARGUMENTS as ANTHROPIC_ARGUMENTS
+from manystream.providers.convert.sdk_arguments import plain
 from manystream.providers.gemini.arguments import CONFIG_MEMBERS
 from manystream.providers.openai.chat.arguments import ARGUMENTS as CHAT_ARGUMENTS
 from manystream.providers.openai.responses.arguments import ARGUMENTS as RESPONSES_ARGUMENTS
 from manystream.providers.openai.responses.arguments import NO_REQUEST
-from manystream.providers.sdk_arguments import plain
 from tests.providers.sdk_bodies import PROVIDERS, READERS, sent_by_sdk, sent_by_us, warnings_of
 from tests.providers.sdk_examples import BASES, CHAT, CHAT_TOOL, CLAUDE, GEMINI, RESPONSES, SCHEMA, USER
 

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from manystream.providers.anthropic.converter import AnthropicConverter
-from manystream.providers.call_ids import TakenIds, unique_id
-from manystream.providers.conversation import Conversation
+from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.gemini.converter import GeminiConverter
 from manystream.providers.history import ToolResultPart
 from manystream.providers.history.converter import HistoryConverter
-from manystream.providers.messages import Message, Role, ToolCall, ToolResult
+from manystream.providers.model.conversation import Conversation
+from manystream.providers.model.messages import Message, Role, ToolCall, ToolResult
+from manystream.providers.model.request import Request
+from manystream.providers.model.response import Response
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.converter import ResponsesConverter
-from manystream.providers.registry import DIALECTS
-from manystream.providers.request import Request
-from manystream.providers.response import Response
+from manystream.providers.wire.call_ids import TakenIds, unique_id
 from tests.conformance.exchange import provider_for
 
 MODELS = {

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 import manystream as ms
-from manystream.providers.json_values import JSON
-from manystream.providers.messages import BLOCK_TYPES, Block
-from manystream.providers.snapshot import MEMBERS, Snapshot
+from manystream.providers.json.json_values import JSON
+from manystream.providers.model.messages import BLOCK_TYPES, Block
+from manystream.providers.wire.snapshot import MEMBERS, Snapshot
 
 
 def state(value: JSON = 1) -> ms.ProviderState:

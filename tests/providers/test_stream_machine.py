@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 import manystream as ms
-from manystream.providers.delta_template import (
+from manystream.providers.catalog.profile import Profile, Quirks
+from manystream.providers.errors import ErrorCategory, InvalidRequestError, ProviderError
+from manystream.providers.json.json_values import JSON
+from manystream.providers.model.events import Error, Event, Start, TextDelta
+from manystream.providers.openai.chat import DIALECT
+from manystream.providers.wire.delta_template import (
     DeltaTemplate,
     ValuesTemplate,
     VolatileMembers,
     learn,
     shared_bytes,
 )
-from manystream.providers.dialect import NO_TARGET, Dialect, StreamMachine, ValuesTarget, WireRequest, bearer_token
-from manystream.providers.errors import ErrorCategory, InvalidRequestError, ProviderError
-from manystream.providers.events import Error, Event, Start, TextDelta
-from manystream.providers.json_values import JSON
-from manystream.providers.openai.chat import DIALECT
-from manystream.providers.profile import Profile, Quirks
+from manystream.providers.wire.dialect import NO_TARGET, Dialect, StreamMachine, ValuesTarget, WireRequest, bearer_token
 
 
 def machine() -> StreamMachine:

@@ -15,10 +15,10 @@ from google.genai import types as google
 from openai.types.chat import chat_completion_chunk
 from openai.types.responses import ResponseStreamEvent
 
+from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.errors import ErrorCategory, ProviderError
-from manystream.providers.events import Error, FinishReason, ToolCallDone
-from manystream.providers.registry import DIALECTS
-from manystream.providers.response import Response
+from manystream.providers.model.events import Error, FinishReason, ToolCallDone
+from manystream.providers.model.response import Response
 from tests.conformance.exchange import provider_for
 from tests.conformance.official import union_members
 

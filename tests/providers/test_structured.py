@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import manystream as ms
-from manystream.providers.json_values import JSON, JSONObject
-from manystream.providers.structured import MAX_DEPTH, SchemaMismatchError, add_parsed, fitted, parse_structured
+from manystream.providers.json.json_values import JSON, JSONObject
+from manystream.providers.model.structured import MAX_DEPTH, SchemaMismatchError, add_parsed, fitted, parse_structured
 
 PERSON: JSONObject = {
     "type": "object",

@@ -8,8 +8,8 @@ import pytest
 
 import manystream as ms
 from manystream.providers.errors import ErrorCategory, InvalidRequestError, ProviderError
-from manystream.providers.json_values import JSON, JSONObject
-from manystream.providers.structured import (
+from manystream.providers.json.json_values import JSON, JSONObject
+from manystream.providers.model.structured import (
     SchemaMismatchError,
     add_parsed,
     fitted,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manystream.providers.accumulate import Accumulator
-from manystream.providers.events import Event, FinishReason, ToolCallDelta, ToolCallDone, ToolCallStart
-from manystream.providers.tool_calls import LEGACY_INDEX, ToolCallMatcher
+from manystream.providers.model.events import Event, FinishReason, ToolCallDelta, ToolCallDone, ToolCallStart
+from manystream.providers.wire.accumulate import Accumulator
+from manystream.providers.wire.tool_calls import LEGACY_INDEX, ToolCallMatcher
 
 Fragment = tuple[str, int | None, str, str]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import manystream as ms
-from manystream.providers.profile_rules import PROFILE
-from manystream.providers.registry import DIALECTS
+from manystream.providers.catalog.profile_rules import PROFILE
+from manystream.providers.catalog.registry import DIALECTS
 
 OWN_KEY_HEADERS: dict[str, tuple[str, str]] = {
     "openai-chat": ("authorization", "Bearer k"),

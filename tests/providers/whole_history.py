@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from manystream.providers.messages import (
+from manystream.providers.model.messages import (
     CacheControl,
     File,
     Image,

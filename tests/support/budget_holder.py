@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from manystream.engine.traffic.amounts import Amounts
-from manystream.engine.traffic.budget import BudgetRefusal, Budgets, Claim, Holding
+from manystream.engine.traffic.budgets.amounts import Amounts
+from manystream.engine.traffic.budgets.budget_state import BudgetRefusal, Budgets, Claim, Holding
 from manystream.engine.traffic.leased_amounts import UNITS_PER_USD, AmountHolder, AmountLease, LeasedBudget
-from manystream.engine.traffic.ticket import Ticket
+from manystream.engine.traffic.queue.permit import Ticket
 
 DOLLARS = UNITS_PER_USD
 

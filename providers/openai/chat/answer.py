@@ -12,9 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...accumulate import Accumulator, Placed, TextInProgress, ThinkingInProgress
-from ...events import Event
-from ...json_values import (
+from ...json.json_values import (
     JSON,
     JSONObject,
     MalformedJSONError,
@@ -25,8 +23,10 @@ from ...json_values import (
     required_objects,
     string,
 )
-from ...messages import ProviderBlock, ProviderState
-from ...tool_calls import LEGACY_INDEX, ToolCallMatcher
+from ...model.events import Event
+from ...model.messages import ProviderBlock, ProviderState
+from ...wire.accumulate import Accumulator, Placed, TextInProgress, ThinkingInProgress
+from ...wire.tool_calls import LEGACY_INDEX, ToolCallMatcher
 from .audio import AudioInProgress
 from .images import image_of_url
 from .message_members import CALL_MEMBERS, PADDING, arguments_of, as_text, has_content, has_object_arguments

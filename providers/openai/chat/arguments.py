@@ -8,12 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...errors import InvalidRequestError
-from ...json_values import JSON, JSONObject, mapping, string
-from ...members import Members
-from ...plain_forms import function_tool
-from ...request import Request, ThinkingConfig, Tool, with_given
-from ...sdk_arguments import (
+from ...convert.plain_forms import function_tool
+from ...convert.sdk_arguments import (
     CALL_OPTIONS,
     CallOptions,
     check_names,
@@ -24,6 +20,10 @@ from ...sdk_arguments import (
     schema_class,
     take_call_options,
 )
+from ...errors import InvalidRequestError
+from ...json.json_values import JSON, JSONObject, mapping, string
+from ...json.object_reader import Members
+from ...model.request import Request, ThinkingConfig, Tool, with_given
 from .converter import ChatConverter
 from .request import NAME, SOURCES
 

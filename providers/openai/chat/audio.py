@@ -8,8 +8,8 @@ from __future__ import annotations
 import base64
 import binascii
 
-from ...json_values import JSONObject, string
-from ...messages import File, ProviderState
+from ...json.json_values import JSONObject, string
+from ...model.messages import File, ProviderState
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"RIFF", "audio/wav"),

@@ -12,13 +12,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from ...accumulate import REFUSAL, Accumulator
-from ...cache_marks import MARKS, read_mark
-from ...dialect import Dialect
+from ...catalog.provider import OpenAIChat, Provider
 from ...history.converter import HistoryConverter
 from ...history.view import HistoryError
-from ...json_values import JSON, JSONObject, MalformedJSONError, mapping, objects, string
-from ...messages import (
+from ...json.json_values import JSON, JSONObject, MalformedJSONError, mapping, objects, string
+from ...model.messages import (
     Block,
     File,
     Image,
@@ -32,7 +30,9 @@ from ...messages import (
     ToolCall,
     ToolResult,
 )
-from ...provider import OpenAIChat, Provider
+from ...wire.accumulate import REFUSAL, Accumulator
+from ...wire.cache_marks import MARKS, read_mark
+from ...wire.dialect import Dialect
 from ..file_data import detail_of, file_source, film_type, url_source
 from ..system_messages import SYSTEM_ROLES, system_message, wire_role
 from .answer import MESSAGE_METHODS, ChatAnswer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 
-from ...messages import Image
+from ...model.messages import Image
 
 
 def image_of_url(url: str) -> Image:

@@ -5,7 +5,7 @@ Must not know how an answer is built from them.
 
 from __future__ import annotations
 
-from ...json_values import JSON, JSONObject, MalformedJSONError, arguments_text, mapping, objects
+from ...json.json_values import JSON, JSONObject, MalformedJSONError, arguments_text, mapping, objects
 
 CALL_MEMBERS = frozenset({"tool_calls", "function_call"})
 """Members of a message with calls, or with pieces of them."""

@@ -24,9 +24,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TypeAlias
 
-from ...call_ids import TakenIds, unique_id
-from ...json_values import JSON, JSONObject
-from ...messages import (
+from ...catalog.profile import ToolCallIdForm
+from ...catalog.provider import Provider
+from ...json.json_values import JSON, JSONObject
+from ...model.messages import (
     ASSISTANT,
     SYSTEM,
     Block,
@@ -41,11 +42,10 @@ from ...messages import (
     ToolCall,
     ToolResult,
 )
-from ...omission_warnings import block_name, foreign_thinking, note_foreign_refusal
-from ...prefix_cache import Segment
-from ...profile import ToolCallIdForm
-from ...provider import Provider
-from ...tool_names import named_call
+from ...wire.call_ids import TakenIds, unique_id
+from ...wire.omission_warnings import block_name, foreign_thinking, note_foreign_refusal
+from ...wire.prefix_cache import Segment
+from ...wire.tool_names import named_call
 from ..system_messages import wire_role
 from .block_writer import BlockWriter, PlacedBlock, plain_text
 from .reasoning import DETAILS, STATE_MEMBER, TEXT_MEMBERS, state_members

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import base64
 
-from ...json_values import JSON, JSONObject, mapping, objects, string
-from ...messages import File, Image, ProviderBlock, Text, Thinking, ToolCall
-from ...response import Response
+from ...json.json_values import JSON, JSONObject, mapping, objects, string
+from ...model.messages import File, Image, ProviderBlock, Text, Thinking, ToolCall
+from ...model.response import Response
 from .images import data_url
 from .reasoning import DETAILS, TEXT_MEMBERS, is_plain_text, state_members
 

@@ -6,9 +6,9 @@ requests.
 
 from __future__ import annotations
 
-from ...accumulate import REFUSAL
-from ...answer_limits import AnswerCount
-from ...json_values import JSON, JSONObject, integer, mapping, string, without_nulls
+from ...json.json_values import JSON, JSONObject, integer, mapping, string, without_nulls
+from ...wire.accumulate import REFUSAL
+from ...wire.answer_limits import AnswerCount
 
 TEXT_MEMBERS = ("reasoning_content", "reasoning", "reasoning_text")
 """Members with reasoning text (DeepSeek and most servers; OpenRouter, Groq, Ollama; Copilot). The first one with text

@@ -15,20 +15,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from ...cache_marks import CACHE_CONTROL, written_mark
-from ...checks import validate_options
-from ...dialect import NOTHING_UNASKED, WireRequest
+from ...catalog.profile import Quirks
+from ...catalog.provider import Provider
 from ...errors import InvalidRequestError
-from ...json_values import JSON, JSONObject, dumps_text, integer, string
-from ...messages import Message, Text
-from ...output_limits import output_limit
-from ...prefix_cache import Segment, serialised, write_messages
-from ...profile import Quirks
-from ...provider import Provider
-from ...request import TOOL_CHOICE_MODES, Request, Tool, given_of, prefix_cache_of
-from ...structured import schema_of
-from ...tool_names import check_tool_names
-from ...wire_head import path_with_query, request_headers
+from ...json.json_values import JSON, JSONObject, dumps_text, integer, string
+from ...limits.output_limits import output_limit
+from ...model.messages import Message, Text
+from ...model.request import TOOL_CHOICE_MODES, Request, Tool, given_of, prefix_cache_of
+from ...model.structured import schema_of
+from ...rules.checks import validate_options
+from ...wire.cache_marks import CACHE_CONTROL, written_mark
+from ...wire.dialect import NOTHING_UNASKED, WireRequest
+from ...wire.prefix_cache import Segment, serialised, write_messages
+from ...wire.tool_names import check_tool_names
+from ...wire.wire_head import path_with_query, request_headers
 from ..schema import strict_schema
 from ..thinking import is_reasoning_model, takes_sampling
 from .block_writer import BlockWriter, cache_mark_member, plain_text

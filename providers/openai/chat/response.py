@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ...accumulate import Accumulator, concluded
-from ...answer_limits import ANSWER_LIMITS, AnswerLimits
-from ...dialect import MakeId
-from ...error_bodies import error_from_object
+from ...catalog.provider import Provider
 from ...errors import malformed
-from ...events import Error
-from ...json_values import MalformedJSONError, items, loads_object
-from ...provider import Provider
-from ...response import Response
+from ...json.json_values import MalformedJSONError, items, loads_object
+from ...model.events import Error
+from ...model.response import Response
+from ...wire.accumulate import Accumulator, concluded
+from ...wire.answer_limits import ANSWER_LIMITS, AnswerLimits
+from ...wire.dialect import MakeId
+from ...wire.error_bodies import error_from_object
 from .answer import ChatAnswer
 from .stream import error_in
 

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from ...answer_limits import ANSWER_LIMITS, AnswerLimits
-from ...delta_template import Path, VolatileMembers
-from ...dialect import MakeId, StreamMachine, TakeValue
-from ...error_bodies import error_from_object, reported_error, reported_in_text
+from ...catalog.provider import Provider
 from ...errors import ProviderError, malformed, truncated
-from ...events import Event, Start, ToolCallStart
-from ...json_values import JSON, JSONObject, MalformedJSONError, integer, items, loads, mapping, objects
-from ...provider import Provider
-from ...response import Response
+from ...json.json_values import JSON, JSONObject, MalformedJSONError, integer, items, loads, mapping, objects
+from ...model.events import Event, Start, ToolCallStart
+from ...model.response import Response
+from ...wire.answer_limits import ANSWER_LIMITS, AnswerLimits
+from ...wire.delta_template import Path, VolatileMembers
+from ...wire.dialect import MakeId, StreamMachine, TakeValue
+from ...wire.error_bodies import error_from_object, reported_error, reported_in_text
 from .answer import ChatAnswer
 from .message_members import PADDING
 from .values import LOGPROBS, USAGE

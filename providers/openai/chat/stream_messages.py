@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...accumulate import TextInProgress, ThinkingInProgress
-from ...json_values import JSON, JSONObject
+from ...json.json_values import JSON, JSONObject
+from ...wire.accumulate import TextInProgress, ThinkingInProgress
 
 
 def next_message(

@@ -5,9 +5,9 @@ Tables and arithmetic only. Must not know chunks.
 
 from __future__ import annotations
 
-from ...events import FinishReason
-from ...json_values import JSONObject, integer, mapping
-from ...usage import Usage
+from ...json.json_values import JSONObject, integer, mapping
+from ...model.events import FinishReason
+from ...model.usage import Usage
 
 FINISH_REASONS: dict[str, FinishReason] = {
     "stop": FinishReason.STOP,

@@ -6,8 +6,8 @@ converted, and log probabilities are several times as large when they are parsed
 
 from __future__ import annotations
 
-from ...accumulate import Accumulator
-from ...json_values import JSON, JSONObject, loads, mapping, objects
+from ...json.json_values import JSON, JSONObject, loads, mapping, objects
+from ...wire.accumulate import Accumulator
 from .usage import read_usage
 
 USAGE, LOGPROBS = "usage", "logprobs"

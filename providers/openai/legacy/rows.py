@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ...checks import validate_request
+from ...convert.rows.row import Row, is_readable
 from ...errors import InvalidRequestError
-from ...json_values import JSONObject, dumps_text
-from ...messages import Block, Message, Role, Text, ToolCall, ToolResult
-from ...request import Request, ThinkingConfig, ThinkingLevel
-from ...rows.row import Row, is_readable
+from ...json.json_values import JSONObject, dumps_text
+from ...model.messages import Block, Message, Role, Text, ToolCall, ToolResult
+from ...model.request import Request, ThinkingConfig, ThinkingLevel
+from ...rules.checks import validate_request
 
 DEFAULT_TEMPERATURE = 0.7
 """The temperature of a request that does not set one."""

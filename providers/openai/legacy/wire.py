@@ -5,10 +5,10 @@ Reads the rows back as messages and passes them to the Chat dialect. Must not kn
 
 from __future__ import annotations
 
-from ...messages import Message, Text
-from ...provider import OpenAIChat
-from ...request import Request
-from ...rows import message_from_row
+from ...catalog.provider import OpenAIChat
+from ...convert.rows import message_from_row
+from ...model.messages import Message, Text
+from ...model.request import Request
 from ..chat import DIALECT
 from ..thinking import takes_sampling
 from .rows import DEFAULT_TEMPERATURE, LegacyRequest

@@ -8,13 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...errors import InvalidRequestError
-from ...json_values import JSON, JSONObject, mapping, string
-from ...members import Members
-from ...messages import Message, Text
-from ...plain_forms import function_tool
-from ...request import TOOL_CHOICE_MODES, Request, ThinkingConfig, Tool, with_given
-from ...sdk_arguments import (
+from ...convert.plain_forms import function_tool
+from ...convert.sdk_arguments import (
     CALL_OPTIONS,
     CallOptions,
     SystemPrompt,
@@ -27,6 +22,11 @@ from ...sdk_arguments import (
     schema_class,
     take_call_options,
 )
+from ...errors import InvalidRequestError
+from ...json.json_values import JSON, JSONObject, mapping, string
+from ...json.object_reader import Members
+from ...model.messages import Message, Text
+from ...model.request import TOOL_CHOICE_MODES, Request, ThinkingConfig, Tool, with_given
 from ..schema import strict_schema
 from .converter import ResponsesConverter
 from .request import NAME, REPLACES_INPUT, SOURCES

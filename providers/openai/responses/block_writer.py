@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import base64
 
-from ...cache_marks import BREAKPOINT, written_mark
-from ...json_values import JSON, JSONObject
-from ...messages import CacheControl, File, Image, Text
-from ...omission_warnings import given_left_out
+from ...json.json_values import JSON, JSONObject
+from ...model.messages import CacheControl, File, Image, Text
+from ...wire.cache_marks import BREAKPOINT, written_mark
+from ...wire.omission_warnings import given_left_out
 
 EXTENSIONS: dict[str, str] = {
     "application/json": "json",

@@ -13,13 +13,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from ...accumulate import REFUSAL, Accumulator
-from ...cache_marks import read_mark
-from ...dialect import Dialect
+from ...catalog.provider import OpenAIResponses, Provider, takes_block
 from ...history.converter import HistoryConverter
 from ...history.view import HistoryError
-from ...json_values import JSON, JSONObject, MalformedJSONError, string
-from ...messages import (
+from ...json.json_values import JSON, JSONObject, MalformedJSONError, string
+from ...model.messages import (
     Block,
     File,
     Image,
@@ -31,9 +29,11 @@ from ...messages import (
     Thinking,
     ToolCall,
 )
-from ...messages import ToolResult as Result
-from ...omission_warnings import note_foreign_refusal
-from ...provider import OpenAIResponses, Provider, takes_block
+from ...model.messages import ToolResult as Result
+from ...wire.accumulate import REFUSAL, Accumulator
+from ...wire.cache_marks import read_mark
+from ...wire.dialect import Dialect
+from ...wire.omission_warnings import note_foreign_refusal
 from ..file_data import Source, detail_of, file_source, url_source
 from ..system_messages import SYSTEM_ROLES, system_message, wire_role
 from .block_writer import BlockWriter

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from ...accumulate import Accumulator, Placed, TextInProgress, ThinkingInProgress, ToolCallInProgress
-from ...dialect import MakeId
-from ...events import Event
-from ...json_values import JSON, JSONObject, MalformedJSONError, arguments_text, items, objects, string
-from ...messages import ProviderBlock, ProviderState
+from ...json.json_values import JSON, JSONObject, MalformedJSONError, arguments_text, items, objects, string
+from ...model.events import Event
+from ...model.messages import ProviderBlock, ProviderState
+from ...wire.accumulate import Accumulator, Placed, TextInProgress, ThinkingInProgress, ToolCallInProgress
+from ...wire.dialect import MakeId
 
 CALL_ARGUMENTS: dict[str, str] = {"function_call": "arguments", "custom_tool_call": "input"}
 """Type of a call that the caller executes → the member with its arguments."""

@@ -24,10 +24,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TypeAlias
 
-from ...accumulate import REFUSAL
-from ...call_ids import TakenIds, unique_id
-from ...json_values import JSON, JSONObject, string
-from ...messages import (
+from ...catalog.provider import Provider, takes_block
+from ...json.json_values import JSON, JSONObject, string
+from ...model.messages import (
     ASSISTANT,
     SYSTEM,
     Block,
@@ -42,10 +41,17 @@ from ...messages import (
     ToolCall,
     ToolResult,
 )
-from ...omission_warnings import foreign_block, foreign_thinking, note_foreign_refusal, unanswered_call, unasked_result
-from ...prefix_cache import Segment
-from ...provider import Provider, takes_block
-from ...tool_names import named_call
+from ...wire.accumulate import REFUSAL
+from ...wire.call_ids import TakenIds, unique_id
+from ...wire.omission_warnings import (
+    foreign_block,
+    foreign_thinking,
+    note_foreign_refusal,
+    unanswered_call,
+    unasked_result,
+)
+from ...wire.prefix_cache import Segment
+from ...wire.tool_names import named_call
 from ..system_messages import SYSTEM_ROLES, wire_role
 from .block_writer import MARKS_LEFT_OUT, BlockWriter
 

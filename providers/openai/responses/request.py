@@ -17,19 +17,19 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ...checks import validate_options
-from ...dialect import WireRequest
+from ...catalog.profile import Quirks
+from ...catalog.provider import Provider
 from ...errors import InvalidRequestError
-from ...json_values import JSON, JSONObject, string
-from ...messages import Message
-from ...output_limits import output_limit
-from ...prefix_cache import Segment, serialised, write_messages
-from ...profile import Quirks
-from ...provider import Provider
-from ...request import TOOL_CHOICE_MODES, Request, ThinkingConfig, ThinkingLevel, Tool, given_of, prefix_cache_of
-from ...structured import schema_of
-from ...tool_names import check_tool_names
-from ...wire_head import path_with_query, request_headers
+from ...json.json_values import JSON, JSONObject, string
+from ...limits.output_limits import output_limit
+from ...model.messages import Message
+from ...model.request import TOOL_CHOICE_MODES, Request, ThinkingConfig, ThinkingLevel, Tool, given_of, prefix_cache_of
+from ...model.structured import schema_of
+from ...rules.checks import validate_options
+from ...wire.dialect import WireRequest
+from ...wire.prefix_cache import Segment, serialised, write_messages
+from ...wire.tool_names import check_tool_names
+from ...wire.wire_head import path_with_query, request_headers
 from ..schema import is_strict, strict_schema
 from ..thinking import effort_for, is_reasoning_model, may_reason, takes_breakpoints, takes_sampling
 from .block_writer import MARKS_LEFT_OUT, BlockWriter

@@ -7,15 +7,15 @@ the response inside its terminal event. So both read the end in the same way. Mu
 from __future__ import annotations
 
 from ... import errors
-from ...accumulate import CUT_SHORT, Accumulator, concluded
-from ...answer_limits import ANSWER_LIMITS, AnswerLimits
-from ...dialect import MakeId
-from ...error_bodies import error_from_object, reported_error
+from ...catalog.provider import Provider
 from ...errors import ErrorCategory, ProviderError
-from ...events import Error, Event, FinishReason
-from ...json_values import JSON, JSONObject, MalformedJSONError, items, loads_object, mapping, shown, string
-from ...provider import Provider
-from ...response import Response
+from ...json.json_values import JSON, JSONObject, MalformedJSONError, items, loads_object, mapping, shown, string
+from ...model.events import Error, Event, FinishReason
+from ...model.response import Response
+from ...wire.accumulate import CUT_SHORT, Accumulator, concluded
+from ...wire.answer_limits import ANSWER_LIMITS, AnswerLimits
+from ...wire.dialect import MakeId
+from ...wire.error_bodies import error_from_object, reported_error
 from .output import Output
 from .usage import read_usage
 

@@ -19,12 +19,8 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from ... import errors
-from ...answer_limits import ANSWER_LIMITS, AnswerLimits
-from ...delta_template import Path, VolatileMembers
-from ...dialect import MakeId, StreamMachine
-from ...error_bodies import error_from_object, reported_error, reported_in_text
-from ...events import Error, Event, FinishReason, Start
-from ...json_values import (
+from ...catalog.provider import Provider
+from ...json.json_values import (
     JSONObject,
     MalformedJSONError,
     exactly_object,
@@ -36,7 +32,11 @@ from ...json_values import (
     shown,
     string,
 )
-from ...provider import Provider
+from ...model.events import Error, Event, FinishReason, Start
+from ...wire.answer_limits import ANSWER_LIMITS, AnswerLimits
+from ...wire.delta_template import Path, VolatileMembers
+from ...wire.dialect import MakeId, StreamMachine
+from ...wire.error_bodies import error_from_object, reported_error, reported_in_text
 from .items import CONTENT, SUMMARY, may_hold_numbers
 from .output import Output
 from .response import conclude, describe, keep

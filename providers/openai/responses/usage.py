@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...json_values import JSONObject, integer, mapping
-from ...usage import Usage
+from ...json.json_values import JSONObject, integer, mapping
+from ...model.usage import Usage
 
 
 def read_usage(raw: JSONObject) -> Usage:

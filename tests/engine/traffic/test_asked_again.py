@@ -9,12 +9,12 @@ import trio
 import trio.testing
 
 import manystream as ms
-from manystream.engine.traffic.charge import Cost
-from manystream.engine.traffic.quota import Quota
-from manystream.engine.traffic.reported import declared_buckets
-from manystream.engine.traffic.ticket import Ticket
-from manystream.providers.charging import Charging
-from manystream.providers.quota_report import DAY, MINUTE, NOTHING, QuotaReport, Refusal, ReportedLimit, Unit
+from manystream.engine.traffic.limits.charge import Cost
+from manystream.engine.traffic.limits.quota import Quota
+from manystream.engine.traffic.limits.reported import declared_buckets
+from manystream.engine.traffic.queue.permit import Ticket
+from manystream.providers.limits.charging import Charging
+from manystream.providers.limits.quota_report import DAY, MINUTE, NOTHING, QuotaReport, Refusal, ReportedLimit, Unit
 from tests.support.peers import Line, answer, open_peer
 
 from .limited import provider

@@ -6,12 +6,12 @@ import math
 
 import pytest
 
-from manystream.engine.traffic.bucket import Bucket
-from manystream.engine.traffic.learned import LearnedBucket, first_rate
 from manystream.engine.traffic.leases import LeasedBucket, RateLease
-from manystream.engine.traffic.rate_limit import RateLimit
-from manystream.engine.traffic.reported import ReportedBucket, declared_buckets, reported_bucket
-from manystream.providers.quota_report import ReportedLimit, Unit
+from manystream.engine.traffic.limits.bucket import Bucket
+from manystream.engine.traffic.limits.learned import LearnedBucket, first_rate
+from manystream.engine.traffic.limits.rate_limit import RateLimit
+from manystream.engine.traffic.limits.reported import ReportedBucket, declared_buckets, reported_bucket
+from manystream.providers.limits.quota_report import ReportedLimit, Unit
 
 
 def figures(bucket: Bucket) -> tuple[float, float, float, float]:

@@ -7,12 +7,12 @@ import math
 import pytest
 
 from benchmarks.modelled.events import Events
-from manystream.engine.traffic.bucket_size import BucketSize
-from manystream.engine.traffic.scope import Scope
-from manystream.engine.traffic.ticket import Ticket
-from manystream.providers.charging import charging_of
-from manystream.providers.limit_reports import reader_of
-from manystream.providers.quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit
+from manystream.engine.traffic.limits.bucket_size import BucketSize
+from manystream.engine.traffic.limits.limiter_state import Scope
+from manystream.engine.traffic.queue.permit import Ticket
+from manystream.providers.limits.charging import charging_of
+from manystream.providers.limits.limit_reports import reader_of
+from manystream.providers.limits.quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit
 from manystream.simulator.limits.limit import read_limit
 from manystream.simulator.limits.limiter import Limiter, Usage
 from manystream.simulator.prompt import APIError

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manystream.engine.traffic.amounts import Amounts, Budget
-from manystream.engine.traffic.budget import BudgetRefusal, Budgets, Claim, Holding
-from manystream.engine.traffic.ticket import Ticket
+from manystream.engine.traffic.budgets.amounts import Amounts, Budget
+from manystream.engine.traffic.budgets.budget_state import BudgetRefusal, Budgets, Claim, Holding
+from manystream.engine.traffic.queue.permit import Ticket
 from manystream.providers.errors import InvalidRequestError
-from manystream.providers.options import Priority
+from manystream.providers.model.options import Priority
 
 
 def reserved(budgets: Budgets, amounts: Amounts, tenant: str | None = None, now: float = 0) -> Holding:

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 import manystream as ms
-from manystream.engine.traffic.amounts import Amounts
+from manystream.engine.traffic.budgets.amounts import Amounts
 
 from .charged import Charged, ask, of, open_charged
 

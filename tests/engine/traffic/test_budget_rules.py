@@ -9,14 +9,14 @@ from decimal import Decimal
 import pytest
 
 import manystream as ms
-from manystream.engine.traffic.amounts import Amounts, Budget, amount_of, limits_of
-from manystream.engine.traffic.budget import BudgetRefusal, Budgets, Claim, Holding
+from manystream.engine.traffic.budgets.amounts import Amounts, Budget, amount_of, limits_of
+from manystream.engine.traffic.budgets.budget_state import BudgetRefusal, Budgets, Claim, Holding
+from manystream.engine.traffic.budgets.price import ask_price
 from manystream.engine.traffic.leased_amounts import AmountLease, LeasedBudget, units
-from manystream.engine.traffic.price import ask_price
+from manystream.engine.traffic.queue.permit import Ticket, TicketState
 from manystream.engine.traffic.statistics import BudgetStatistics
-from manystream.engine.traffic.ticket import Ticket, TicketState
 from manystream.providers.errors import InvalidRequestError
-from manystream.providers.usage import Usage
+from manystream.providers.model.usage import Usage
 
 INF = math.inf
 

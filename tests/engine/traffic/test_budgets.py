@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 import manystream as ms
-from manystream.engine.traffic.amounts import Amounts
+from manystream.engine.traffic.budgets.amounts import Amounts
 from tests.support.peers import STREAM_HEAD, Line, Recorder, answer, chat_chunk, chunked, error_body, open_peer
 
 from .charged import Charged, ask, of, open_charged, price, provider

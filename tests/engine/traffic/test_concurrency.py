@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from manystream.engine.traffic.concurrency import Concurrency, LeastTimes
-from manystream.engine.traffic.ticket import Ticket
+from manystream.engine.traffic.limits.concurrency import Concurrency, LeastTimes
+from manystream.engine.traffic.queue.permit import Ticket
 
 
 def start(concurrency: Concurrency, count: int, now: float) -> list[Ticket]:

@@ -7,8 +7,8 @@ from itertools import repeat
 
 import pytest
 
-from manystream.engine.traffic.hedge import Hedge, HedgeState
-from manystream.engine.traffic.keys import KeyRing
+from manystream.engine.traffic.routing.hedge import Hedge, HedgeState
+from manystream.engine.traffic.routing.keys import KeyRing
 from manystream.providers.errors import InvalidRequestError
 
 INF = math.inf

@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 import manystream as ms
-from manystream.engine.traffic.amounts import Amounts
+from manystream.engine.traffic.budgets.amounts import Amounts
 from tests.support.peers import (
     STREAM_HEAD,
     Line,

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 import manystream as ms
-from manystream.engine.traffic.keys import KeyRing
+from manystream.engine.traffic.routing.keys import KeyRing
 from tests.support.peers import STREAM_HEAD, Line, answer, chat_stream, chunked, error_body, open_peer
 
 from .limited import Limited, openai_headers

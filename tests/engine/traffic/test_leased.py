@@ -11,7 +11,7 @@ import trio.testing
 
 import manystream as ms
 from manystream.engine.traffic.leases import BURST, LeasedBucket, LeasedRateLimit, RateLease
-from manystream.engine.traffic.rate_limit import limits_of
+from manystream.engine.traffic.limits.rate_limit import limits_of
 
 from .limited import Limited, open_limited, provider
 

@@ -8,9 +8,9 @@ import random
 
 import pytest
 
-from manystream.engine.traffic.queue import FairQueue
-from manystream.engine.traffic.ticket import Ticket
-from manystream.providers.options import Priority
+from manystream.engine.traffic.queue.fair_queue import FairQueue
+from manystream.engine.traffic.queue.permit import Ticket
+from manystream.providers.model.options import Priority
 
 INTERACTIVE, NORMAL, BATCH = Priority.INTERACTIVE, Priority.NORMAL, Priority.BATCH
 

@@ -6,11 +6,11 @@ import math
 
 import pytest
 
-from manystream.engine.traffic.charge import FREE, Cost
-from manystream.engine.traffic.queue import FairQueue
-from manystream.engine.traffic.tenants import MOST_AWAY, TenantClass
-from manystream.engine.traffic.ticket import TenantLine, Ticket, TicketState
-from manystream.providers.options import Priority
+from manystream.engine.traffic.limits.charge import FREE, Cost
+from manystream.engine.traffic.queue.fair_queue import FairQueue
+from manystream.engine.traffic.queue.permit import TenantLine, Ticket, TicketState
+from manystream.engine.traffic.queue.tenants import MOST_AWAY, TenantClass
+from manystream.providers.model.options import Priority
 
 INTERACTIVE, NORMAL, BATCH = Priority.INTERACTIVE, Priority.NORMAL, Priority.BATCH
 

@@ -6,13 +6,13 @@ import math
 
 import pytest
 
-from manystream.engine.traffic.quota import Quota
-from manystream.engine.traffic.rate_limit import RateLimit
-from manystream.engine.traffic.reported import declared_buckets
-from manystream.engine.traffic.ticket import Ticket, TicketState
-from manystream.providers.charging import Charging, charging_of
+from manystream.engine.traffic.limits.quota import Quota
+from manystream.engine.traffic.limits.rate_limit import RateLimit
+from manystream.engine.traffic.limits.reported import declared_buckets
+from manystream.engine.traffic.queue.permit import Ticket, TicketState
 from manystream.providers.errors import InvalidRequestError
-from manystream.providers.quota_report import DAY, MINUTE, NOTHING, QuotaReport, Refusal, ReportedLimit, Unit
+from manystream.providers.limits.charging import Charging, charging_of
+from manystream.providers.limits.quota_report import DAY, MINUTE, NOTHING, QuotaReport, Refusal, ReportedLimit, Unit
 
 REQUESTS, TOKENS = Unit.REQUESTS, Unit.TOKENS
 PLAIN = Charging()

@@ -6,14 +6,14 @@ import math
 
 import pytest
 
-from manystream.engine.traffic.bucket_size import BucketSize
-from manystream.engine.traffic.charge import Cost
-from manystream.engine.traffic.quota import Impossible, Quota
-from manystream.engine.traffic.rate_limit import RateLimit
-from manystream.engine.traffic.reported import declared_buckets
-from manystream.engine.traffic.ticket import Ticket, TicketState
-from manystream.providers.charging import Charging
-from manystream.providers.quota_report import DAY, MINUTE, NOTHING, QuotaReport, Refusal, ReportedLimit, Unit
+from manystream.engine.traffic.limits.bucket_size import BucketSize
+from manystream.engine.traffic.limits.charge import Cost
+from manystream.engine.traffic.limits.quota import Impossible, Quota
+from manystream.engine.traffic.limits.rate_limit import RateLimit
+from manystream.engine.traffic.limits.reported import declared_buckets
+from manystream.engine.traffic.queue.permit import Ticket, TicketState
+from manystream.providers.limits.charging import Charging
+from manystream.providers.limits.quota_report import DAY, MINUTE, NOTHING, QuotaReport, Refusal, ReportedLimit, Unit
 
 INF = math.inf
 REQUESTS, TOKENS = Unit.REQUESTS, Unit.TOKENS

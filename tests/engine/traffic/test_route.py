@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
-from manystream.engine.traffic.breaker import FAILURES, Breaker, BreakerState
-from manystream.engine.traffic.hedge import Hedge, HedgeState
-from manystream.engine.traffic.route import Balance, Choice, RouteState, TargetRecord
+from manystream.engine.traffic.routing.breaker import FAILURES, Breaker, BreakerState
+from manystream.engine.traffic.routing.hedge import Hedge, HedgeState
+from manystream.engine.traffic.routing.route_state import Balance, Choice, RouteState, TargetRecord
 from manystream.providers.errors import InvalidRequestError
 
 ALL = (0, 1, 2)

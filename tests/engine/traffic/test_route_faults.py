@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 import manystream as ms
-from manystream.engine.journey import Journey
+from manystream.engine.traffic.routed import Journey
 from tests.support.peers import STREAM_HEAD, Line, Recorder, answer, chat_chunk, chunked, open_peer
 
 from .targets import Server, ask, failing, hangs, open_targets, path, provider

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from manystream.engine.traffic.breaker import Breaker
-from manystream.engine.traffic.failover import is_keys_fault, is_targets_fault, moves_on
-from manystream.engine.traffic.route import Balance, Choice, RouteState, TargetRecord
-from manystream.engine.traffic.score import Score
+from manystream.engine.traffic.routing.breaker import Breaker
+from manystream.engine.traffic.routing.failover import is_keys_fault, is_targets_fault, moves_on
+from manystream.engine.traffic.routing.route_state import Balance, Choice, RouteState, TargetRecord
+from manystream.engine.traffic.routing.score import Score
 from manystream.engine.traffic.statistics import RouteStatistics, ScopeStatistics, TargetStatistics, TrafficStatistics
 from manystream.providers.errors import ErrorCategory, ProviderError
-from manystream.providers.quota_report import Refusal
+from manystream.providers.limits.quota_report import Refusal
 
 INF = math.inf
 

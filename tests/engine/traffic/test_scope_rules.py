@@ -6,15 +6,15 @@ import math
 
 import pytest
 
-from manystream.engine.traffic.charge import Cost
-from manystream.engine.traffic.declared import DeclaredLimit
 from manystream.engine.traffic.leases import LeasedBucket, LeasedRateLimit, RateLease
-from manystream.engine.traffic.rate_limit import RateLimit
-from manystream.engine.traffic.scope import Scope, service_of
+from manystream.engine.traffic.limits.charge import Cost
+from manystream.engine.traffic.limits.declared import DeclaredLimit
+from manystream.engine.traffic.limits.limiter_state import Scope, service_of
+from manystream.engine.traffic.limits.rate_limit import RateLimit
+from manystream.engine.traffic.queue.permit import Ticket, TicketState
 from manystream.engine.traffic.statistics import LimitStatistics, ScopeStatistics
-from manystream.engine.traffic.ticket import Ticket, TicketState
-from manystream.providers.charging import Charging
-from manystream.providers.quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit
+from manystream.providers.limits.charging import Charging
+from manystream.providers.limits.quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit
 
 INF = math.inf
 RATE = QuotaReport(refusal=Refusal.RATE)

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manystream.engine.traffic.charge import FREE
-from manystream.engine.traffic.declared import DeclaredLimit
-from manystream.engine.traffic.rate_limit import RateLimit
-from manystream.engine.traffic.scope import Scope
-from manystream.engine.traffic.ticket import Ticket, TicketState
-from manystream.providers.charging import CHARGING, charging_of
-from manystream.providers.options import Priority
-from manystream.providers.quota_report import MINUTE, NOTHING, QuotaReport, Refusal, ReportedLimit, Unit
+from manystream.engine.traffic.limits.charge import FREE
+from manystream.engine.traffic.limits.declared import DeclaredLimit
+from manystream.engine.traffic.limits.limiter_state import Scope
+from manystream.engine.traffic.limits.rate_limit import RateLimit
+from manystream.engine.traffic.queue.permit import Ticket, TicketState
+from manystream.providers.limits.charging import CHARGING, charging_of
+from manystream.providers.limits.quota_report import MINUTE, NOTHING, QuotaReport, Refusal, ReportedLimit, Unit
+from manystream.providers.model.options import Priority
 
 STEPS = st.lists(
     st.tuples(

@@ -6,11 +6,11 @@ import math
 
 import pytest
 
-from manystream.engine.traffic.charge import FREE, Charger, Cost
-from manystream.engine.traffic.concurrency import Concurrency, LeastTimes
-from manystream.engine.traffic.ticket import Ticket
-from manystream.engine.traffic.window import Window
-from manystream.providers.charging import Charging
+from manystream.engine.traffic.limits.charge import FREE, Charger, Cost
+from manystream.engine.traffic.limits.concurrency import Concurrency, LeastTimes
+from manystream.engine.traffic.limits.window import Window
+from manystream.engine.traffic.queue.permit import Ticket
+from manystream.providers.limits.charging import Charging
 
 INF = math.inf
 

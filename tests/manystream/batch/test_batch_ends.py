@@ -19,7 +19,7 @@ from manystream.batch import Batch, BatchBudget, BatchError, Counters, Journal, 
 from manystream.batch.model_choice import OneModel
 from manystream.cost import Cost, Unpriced
 from manystream.engine import Engine
-from manystream.engine.completion import Completion, Timings
+from manystream.engine.call.completion import Completion, Timings
 from manystream.providers.errors import ErrorCategory, ProviderError
 from tests.support.batches import line, records
 

@@ -15,7 +15,7 @@ import trio
 
 import manystream as ms
 from manystream.batch import Batch, BatchError, Journal, JournalError, read_lines
-from manystream.engine.limits import Limits
+from manystream.engine.request.limits import Limits
 from tests.support.batches import line, model, records, run, write
 from tests.support.disk import room
 from tests.support.peers import Line, Peer, answer, chat_answer, open_descriptors, open_peer, until

@@ -11,7 +11,7 @@ import pytest
 from manystream.batch.journal import Journal, JournalError, default_errors_path, line_id
 from manystream.batch.line_file import LineFile, LockedError, encoded
 from manystream.batch.unrecorded import UnrecordedFile, read_unrecorded, unrecorded_path
-from manystream.providers.json_values import JSONObject
+from manystream.providers.json.json_values import JSONObject
 
 
 def accept(position: int, record: JSONObject) -> None:

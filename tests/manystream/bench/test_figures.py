@@ -10,7 +10,7 @@ from manystream.bench.figures import Figures, Percentiles, Result, StreamWatch, 
 from manystream.bench.latency import percentile
 from manystream.engine import Completion, Timings
 from manystream.providers.errors import ErrorCategory, ProviderError
-from manystream.providers.events import (
+from manystream.providers.model.events import (
     Done,
     Error,
     Event,
@@ -22,8 +22,8 @@ from manystream.providers.events import (
     ToolCallDone,
     ToolCallStart,
 )
-from manystream.providers.response import Response
-from manystream.providers.usage import Usage
+from manystream.providers.model.response import Response
+from manystream.providers.model.usage import Usage
 
 BUCKET = 16384
 """The width of a bucket, in nanoseconds."""

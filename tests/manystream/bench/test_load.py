@@ -18,10 +18,10 @@ from manystream.bench.figures import Percentiles, Result
 from manystream.bench.load import Load, Plan, process_seconds
 from manystream.engine import Completion, Engine, Timings
 from manystream.providers.errors import ErrorCategory, InvalidRequestError, ProviderError
-from manystream.providers.events import Event, Start, TextDelta
-from manystream.providers.request import Request
-from manystream.providers.response import Response
-from manystream.providers.usage import Usage
+from manystream.providers.model.events import Event, Start, TextDelta
+from manystream.providers.model.request import Request
+from manystream.providers.model.response import Response
+from manystream.providers.model.usage import Usage
 
 REQUEST = Request("m", "Hi")
 OK = Completion(success=True, response=Response(usage=Usage(output_tokens=4)), timings=Timings(finished=0.5))

@@ -6,7 +6,7 @@ import pytest
 
 from manystream.cli.addresses import provider_at
 from manystream.cli.errors import CommandError
-from manystream.providers.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
+from manystream.providers.catalog.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
 
 HOME = {"HOME": "/nonexistent", "MANYSTREAM_CREDENTIALS": ""}
 

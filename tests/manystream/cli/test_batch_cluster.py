@@ -13,9 +13,9 @@ from manystream.batch import Counters, Shard
 from manystream.batch.model_choice import ModelChoice
 from manystream.cli import batch_ray, batch_targets, main
 from manystream.cli.batch_ray import shares, with_key
-from manystream.engine.traffic.rate_limit import RateLimit
+from manystream.engine.traffic.limits.rate_limit import RateLimit
+from manystream.providers.catalog.provider import Anthropic, OpenAIChat
 from manystream.providers.errors import InvalidRequestError
-from manystream.providers.provider import Anthropic, OpenAIChat
 from manystream.ray.cluster import ClusterError
 from manystream.ray.worker import WorkerOptions
 from manystream.simulator import Simulator

@@ -10,8 +10,8 @@ from manystream.batch.model_choice import ModelChoice, OneModel
 from manystream.cli.batch_targets import Destination, TargetOptions, open_destination, read_target_options
 from manystream.cli.command_line import command_parser
 from manystream.cli.errors import CommandError
-from manystream.engine.traffic.route_options import Route
-from manystream.providers.provider import Anthropic, OpenAIChat
+from manystream.engine.traffic.routing.options import Route
+from manystream.providers.catalog.provider import Anthropic, OpenAIChat
 
 URL = "http://127.0.0.1:9/v1"
 

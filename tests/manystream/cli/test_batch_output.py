@@ -20,11 +20,11 @@ from manystream.cli import batch_progress, main
 from manystream.cli.batch import BatchOptions, _read_options, shard_notice
 from manystream.cli.batch_targets import TargetOptions
 from manystream.cli.command_line import command_parser
+from manystream.engine.traffic.limits.rate_limit import RateLimit
 from manystream.engine.traffic.options import Traffic
-from manystream.engine.traffic.rate_limit import RateLimit
-from manystream.engine.traffic.route_options import Route
-from manystream.providers.options import Retry
-from manystream.providers.provider import OpenAIChat, Provider
+from manystream.engine.traffic.routing.options import Route
+from manystream.providers.catalog.provider import OpenAIChat, Provider
+from manystream.providers.model.options import Retry
 from manystream.ray.cluster import ClusterError
 from tests.support.batches import line, write
 

@@ -21,12 +21,12 @@ from manystream.cli import main
 from manystream.cli.bench_report import Progress, result_lines
 from manystream.cli.terminal import Paint
 from manystream.engine import Completion, Engine, Timings
-from manystream.engine.credentials import is_loopback
+from manystream.engine.request.credentials import is_loopback
 from manystream.providers.errors import ErrorCategory, ProviderError
-from manystream.providers.events import Error, Start, TextDelta
-from manystream.providers.request import Request
-from manystream.providers.response import Response
-from manystream.providers.usage import Usage
+from manystream.providers.model.events import Error, Start, TextDelta
+from manystream.providers.model.request import Request
+from manystream.providers.model.response import Response
+from manystream.providers.model.usage import Usage
 from manystream.simulator import Simulator, open_simulator_thread
 
 Bench: TypeAlias = "Callable[..., tuple[int, str, str]]"

@@ -16,9 +16,9 @@ from manystream.bench.figures import Result
 from manystream.bench.load import Plan
 from manystream.cli import bench as bench_command
 from manystream.cli import main
-from manystream.providers.messages import Message
-from manystream.providers.options import Retry
-from manystream.providers.provider import Provider
+from manystream.providers.catalog.provider import Provider
+from manystream.providers.model.messages import Message
+from manystream.providers.model.options import Retry
 from tests.support.bench_results import REPORT, RESULT, RESULT_OBJECT, UNSTREAMED
 
 URL = "http://127.0.0.1:1/v1"

@@ -13,8 +13,8 @@ import pytest
 from manystream.cli import batch as batch_command
 from manystream.cli import bench as bench_command
 from manystream.cli import main
+from manystream.providers.catalog.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
 from manystream.providers.errors import InvalidRequestError
-from manystream.providers.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
 from manystream.simulator import KnobError, Simulator, SimulatorError
 from tests.support.bench_results import UNSTREAMED
 

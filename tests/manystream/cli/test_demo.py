@@ -19,9 +19,9 @@ from manystream.cli.demo import DemoOptions
 from manystream.cli.demo_display import Display
 from manystream.cli.demo_streams import DemoStream, plan_streams
 from manystream.engine import Completion, Engine
-from manystream.providers.events import Done, FinishReason, TextDelta
-from manystream.providers.response import Response
-from manystream.providers.usage import Usage
+from manystream.providers.model.events import Done, FinishReason, TextDelta
+from manystream.providers.model.response import Response
+from manystream.providers.model.usage import Usage
 from manystream.simulator import Simulator, SimulatorError
 
 MILLISECOND = 61
@@ -88,7 +88,7 @@ class Played:
 
 
 def stream_content(stream: DemoStream) -> list[Any]:
-    from manystream.providers.messages import Text, Thinking
+    from manystream.providers.model.messages import Text, Thinking
 
     thinking = [Thinking("".join(stream.thinking))] if stream.thinking[0] else []
     return [*thinking, Text("".join(stream.text))]

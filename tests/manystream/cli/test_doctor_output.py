@@ -16,7 +16,7 @@ from manystream.cli import doctor, main
 from manystream.cli.connectivity import Finding, Verdict
 from manystream.cli.doctor import choose_providers, configured_rows
 from manystream.cli.errors import CommandError
-from manystream.providers.provider import Anthropic, Gemini, OpenAIChat, Provider
+from manystream.providers.catalog.provider import Anthropic, Gemini, OpenAIChat, Provider
 
 HOME = {"HOME": "/nonexistent", "MANYSTREAM_CREDENTIALS": ""}
 

@@ -17,14 +17,14 @@ from manystream.cli.command_line import command_parser
 from manystream.cli.errors import CommandError
 from manystream.cli.run import describe_error, read_headers
 from manystream.engine import Completion, Timings
+from manystream.providers.catalog.provider import Anthropic, OpenAIChat, Provider
 from manystream.providers.errors import ErrorCategory, InvalidRequestError, ProviderError
-from manystream.providers.events import Event, FinishReason, TextDelta, ThinkingDelta
-from manystream.providers.messages import Message, Text
-from manystream.providers.options import Retry
-from manystream.providers.provider import Anthropic, OpenAIChat, Provider
-from manystream.providers.request import Request, ThinkingLevel
-from manystream.providers.response import Response
-from manystream.providers.usage import Usage
+from manystream.providers.model.events import Event, FinishReason, TextDelta, ThinkingDelta
+from manystream.providers.model.messages import Message, Text
+from manystream.providers.model.options import Retry
+from manystream.providers.model.request import Request, ThinkingLevel
+from manystream.providers.model.response import Response
+from manystream.providers.model.usage import Usage
 
 URL = "http://127.0.0.1:1/v1"
 RESPONSE = Response(

@@ -16,7 +16,7 @@ import pytest
 
 from manystream.cli import main
 from manystream.cli.top_view import View, rates_between, summary_line
-from manystream.providers.json_values import JSONObject
+from manystream.providers.json.json_values import JSONObject
 
 WAIT = 30.0
 

@@ -11,7 +11,7 @@ import pytest
 
 from manystream.cli.top_screen import open_screen
 from manystream.cli.top_view import View
-from manystream.providers.json_values import JSONObject
+from manystream.providers.json.json_values import JSONObject
 
 pytest.importorskip("rich")
 

@@ -11,7 +11,7 @@ import pytest
 
 from manystream.cli.top_screen import open_screen
 from manystream.cli.top_view import NoScreen, Screen, TextScreen, View, rates_between, summary_line
-from manystream.providers.json_values import JSON, JSONObject
+from manystream.providers.json.json_values import JSON, JSONObject
 
 QUIETEST: list[JSON] = [
     {

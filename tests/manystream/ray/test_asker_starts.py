@@ -11,7 +11,7 @@ import pytest
 
 import manystream as ms
 from manystream.batch.lines import LineId
-from manystream.engine.errors import EngineClosedError
+from manystream.engine.request.errors import EngineClosedError
 from manystream.providers.errors import ErrorCategory, InvalidRequestError, ProviderError
 from manystream.ray import asker
 from manystream.ray.asker import Asker, is_recorded

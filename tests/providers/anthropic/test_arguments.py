@@ -9,8 +9,8 @@ import pytest
 
 import manystream as ms
 from manystream.providers.anthropic.arguments import read_body
+from manystream.providers.convert.sdk_arguments import CallOptions
 from manystream.providers.errors import InvalidRequestError
-from manystream.providers.sdk_arguments import CallOptions
 from tests.providers.sdk_bodies import sent_by_us
 
 MODEL = "claude-opus-4-6"

@@ -9,7 +9,7 @@ import pytest
 import manystream as ms
 from manystream.providers.anthropic.converter import AnthropicConverter
 from manystream.providers.history import HistoryError
-from manystream.providers.json_values import JSONObject
+from manystream.providers.json.json_values import JSONObject
 
 PNG = {"type": "base64", "media_type": "image/png", "data": "iVBORw=="}
 MARK: JSONObject = {"type": "ephemeral", "ttl": "1h"}

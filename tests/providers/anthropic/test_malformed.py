@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from manystream.providers.anthropic import DIALECT
 from manystream.providers.anthropic.stream import DELTAS, EVENTS
 from manystream.providers.errors import ErrorCategory, ProviderError
-from manystream.providers.event_order import OrderChecker
-from manystream.providers.events import Done, Error, Event, FinishReason
+from manystream.providers.model.events import Done, Error, Event, FinishReason
+from manystream.providers.wire.event_order import OrderChecker
 
 from .wire import LENIENT, START, STOP, STRICT, call, finish, made_ids, message, run, text
 

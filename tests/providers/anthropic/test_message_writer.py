@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from manystream.providers.anthropic import DIALECT
-from manystream.providers.dialect import WireRequest
+from manystream.providers.catalog.provider import Provider
 from manystream.providers.errors import InvalidRequestError
-from manystream.providers.messages import (
+from manystream.providers.model.messages import (
     CacheControl,
     File,
     Image,
@@ -28,8 +28,8 @@ from manystream.providers.messages import (
     ToolCall,
     ToolResult,
 )
-from manystream.providers.provider import Provider
-from manystream.providers.request import Request
+from manystream.providers.model.request import Request
+from manystream.providers.wire.dialect import WireRequest
 
 from .wire import LENIENT, START, STOP, STRICT, block, finish, run, text
 from .wire_types import check_body

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from manystream.providers.anthropic import DIALECT
-from manystream.providers.dialect import Dialect, WireRequest
+from manystream.providers.catalog.profile import Profile, Quirks
+from manystream.providers.catalog.provider import Anthropic, Provider
 from manystream.providers.errors import InvalidRequestError
-from manystream.providers.messages import CacheControl, Message, Text
-from manystream.providers.profile import Profile, Quirks
-from manystream.providers.provider import Anthropic, Provider
-from manystream.providers.request import Request, ThinkingConfig, ThinkingLevel, Tool
+from manystream.providers.model.messages import CacheControl, Message, Text
+from manystream.providers.model.request import Request, ThinkingConfig, ThinkingLevel, Tool
+from manystream.providers.wire.dialect import Dialect, WireRequest
 
 from .wire import STRICT
 from .wire_types import check_body

@@ -13,9 +13,9 @@ from anthropic.types.beta import BetaStopReason
 from manystream.providers.anthropic import DIALECT
 from manystream.providers.anthropic.response import FINISH_REASONS
 from manystream.providers.errors import ErrorCategory, ProviderError
-from manystream.providers.events import FinishReason
-from manystream.providers.messages import Message, ProviderBlock, ProviderState, Role, Text, Thinking, ToolCall
-from manystream.providers.usage import Usage
+from manystream.providers.model.events import FinishReason
+from manystream.providers.model.messages import Message, ProviderBlock, ProviderState, Role, Text, Thinking, ToolCall
+from manystream.providers.model.usage import Usage
 
 from .wire import (
     LENIENT,

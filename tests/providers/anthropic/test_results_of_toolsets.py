@@ -8,7 +8,7 @@ import json
 import manystream as ms
 from manystream.providers.anthropic import DIALECT
 from manystream.providers.anthropic.converter import AnthropicConverter
-from manystream.providers.json_values import JSON, JSONObject
+from manystream.providers.json.json_values import JSON, JSONObject
 from tests.providers.sdk_bodies import sent_by_us
 
 QUESTION: JSONObject = {"role": "user", "content": "Which river?"}

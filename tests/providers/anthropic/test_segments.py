@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from manystream.providers.anthropic.message_writer import MessageWriter, WriterState
-from manystream.providers.json_values import JSONObject
-from manystream.providers.messages import Message
-from manystream.providers.omission_warnings import OPENING
-from manystream.providers.prefix_cache import Segment
+from manystream.providers.json.json_values import JSONObject
+from manystream.providers.model.messages import Message
+from manystream.providers.wire.omission_warnings import OPENING
+from manystream.providers.wire.prefix_cache import Segment
 
 from .wire import STRICT
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from manystream.providers.errors import ErrorCategory
-from manystream.providers.events import (
+from manystream.providers.model.events import (
     Done,
     Error,
     FinishReason,
@@ -16,7 +16,7 @@ from manystream.providers.events import (
     ToolCallDone,
     ToolCallStart,
 )
-from manystream.providers.messages import (
+from manystream.providers.model.messages import (
     ProviderBlock,
     ProviderState,
     RedactedThinking,
@@ -24,7 +24,7 @@ from manystream.providers.messages import (
     Thinking,
     ToolCall,
 )
-from manystream.providers.usage import Usage
+from manystream.providers.model.usage import Usage
 
 from .wire import LENIENT, MESSAGE, PING, START, STOP, block, call, finish, run, run_at_every_split, sse, text
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from manystream.providers.anthropic import DIALECT
-from manystream.providers.events import FinishReason, TextDelta, ToolCallDelta, ToolCallDone, ToolCallStart
-from manystream.providers.messages import ProviderBlock, ProviderState, Text, ToolCall
+from manystream.providers.model.events import FinishReason, TextDelta, ToolCallDelta, ToolCallDone, ToolCallStart
+from manystream.providers.model.messages import ProviderBlock, ProviderState, Text, ToolCall
 
 from .wire import MESSAGE, START, STOP, STRICT, block, call, finish, made_ids, run, run_at_every_split, sse, text
 

@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from manystream.providers.answer_limits import AnswerLimits
 from manystream.providers.anthropic import DIALECT
+from manystream.providers.catalog.provider import Provider
 from manystream.providers.errors import ProviderError
-from manystream.providers.events import Done, Error, FinishReason, Start, TextDelta, ToolCallDelta
-from manystream.providers.messages import ProviderState, Text, Thinking, ToolCall
-from manystream.providers.provider import Provider
-from manystream.providers.usage import Usage
+from manystream.providers.model.events import Done, Error, FinishReason, Start, TextDelta, ToolCallDelta
+from manystream.providers.model.messages import ProviderState, Text, Thinking, ToolCall
+from manystream.providers.model.usage import Usage
+from manystream.providers.wire.answer_limits import AnswerLimits
 
 from .wire import LENIENT, MESSAGE, START, STOP, STRICT, block, call, finish, made_ids, run, sse, text
 

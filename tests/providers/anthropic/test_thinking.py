@@ -19,8 +19,8 @@ from manystream.providers.anthropic.thinking import (
     wire_thinking,
 )
 from manystream.providers.errors import InvalidRequestError
-from manystream.providers.messages import Message
-from manystream.providers.request import Request, ThinkingConfig, ThinkingLevel
+from manystream.providers.model.messages import Message
+from manystream.providers.model.request import Request, ThinkingConfig, ThinkingLevel
 
 from .wire import STRICT
 from .wire_types import check_body

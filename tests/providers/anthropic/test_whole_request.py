@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from manystream.providers.anthropic import DIALECT
+from manystream.providers.catalog.provider import Anthropic
 from manystream.providers.errors import InvalidRequestError
-from manystream.providers.messages import (
+from manystream.providers.model.messages import (
     File,
     Image,
     Message,
@@ -18,8 +19,7 @@ from manystream.providers.messages import (
     Text,
     ToolResult,
 )
-from manystream.providers.provider import Anthropic
-from manystream.providers.request import Request, ThinkingConfig, Tool
+from manystream.providers.model.request import Request, ThinkingConfig, Tool
 from tests.providers.whole_history import MARK, whole_history
 
 OWN = ProviderState("anthropic", {})

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from manystream.providers.anthropic import DIALECT
+from manystream.providers.catalog.profile import Profile, Quirks
+from manystream.providers.catalog.provider import Anthropic, Provider
 from manystream.providers.errors import ProviderError
-from manystream.providers.event_order import OrderChecker
-from manystream.providers.events import (
+from manystream.providers.model.events import (
     Done,
     Error,
     Event,
@@ -22,10 +23,9 @@ from manystream.providers.events import (
     ToolCallDone,
     ToolCallStart,
 )
-from manystream.providers.messages import Text, Thinking, ToolCall
-from manystream.providers.profile import Profile, Quirks
-from manystream.providers.provider import Anthropic, Provider
-from manystream.providers.response import Response
+from manystream.providers.model.messages import Text, Thinking, ToolCall
+from manystream.providers.model.response import Response
+from manystream.providers.wire.event_order import OrderChecker
 from manystream.transport.sse import SSEParser
 
 STRICT = Anthropic(api_key="sk-secret")

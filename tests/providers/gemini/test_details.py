@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from manystream.providers.errors import ErrorCategory, ProviderError
-from manystream.providers.events import (
+from manystream.providers.gemini import DIALECT
+from manystream.providers.gemini.errors import read_error
+from manystream.providers.gemini.usage import read_usage
+from manystream.providers.model.events import (
     Done,
     Event,
     FinishReason,
@@ -18,11 +21,8 @@ from manystream.providers.events import (
     ToolCallDone,
     ToolCallStart,
 )
-from manystream.providers.gemini import DIALECT
-from manystream.providers.gemini.errors import read_error
-from manystream.providers.gemini.usage import read_usage
-from manystream.providers.messages import File, Image, ProviderBlock, ProviderState, Text, Thinking, ToolCall
-from manystream.providers.usage import Usage
+from manystream.providers.model.messages import File, Image, ProviderBlock, ProviderState, Text, Thinking, ToolCall
+from manystream.providers.model.usage import Usage
 from tests.providers.gemini.wire import (
     PROVIDER,
     START,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from manystream.providers.answer_limits import AnswerLimits
-from manystream.providers.events import Error
 from manystream.providers.gemini import DIALECT
+from manystream.providers.model.events import Error
+from manystream.providers.wire.answer_limits import AnswerLimits
 from tests.providers.gemini.wire import PROVIDER, Ids, part_chunk
 
 LIMITS = AnswerLimits(max_choices=3, max_blocks=3, max_tool_calls=3)

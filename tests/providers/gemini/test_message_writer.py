@@ -9,7 +9,7 @@ import pytest
 
 from manystream.providers.errors import InvalidRequestError
 from manystream.providers.gemini.block_writer import MEDIA_TYPES
-from manystream.providers.messages import (
+from manystream.providers.model.messages import (
     CacheControl,
     File,
     Image,

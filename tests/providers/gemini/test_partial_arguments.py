@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from manystream.providers.gemini.converter import GeminiConverter
 from manystream.providers.gemini.partial_arguments import PartialArguments, path_steps
-from manystream.providers.messages import Message, ToolCall
+from manystream.providers.model.messages import Message, ToolCall
 
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """No deadline, because the machine may be busy."""

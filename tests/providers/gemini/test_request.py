@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from manystream.providers.catalog.provider import Gemini
 from manystream.providers.errors import InvalidRequestError
 from manystream.providers.gemini import DIALECT
 from manystream.providers.gemini.path import request_path
-from manystream.providers.messages import CacheControl, Message, Text
-from manystream.providers.provider import Gemini
-from manystream.providers.request import Request, ThinkingConfig, ThinkingLevel, Tool
+from manystream.providers.model.messages import CacheControl, Message, Text
+from manystream.providers.model.request import Request, ThinkingConfig, ThinkingLevel, Tool
 from tests.providers.gemini.sent import OLD_MODEL, body_of, sent, warnings, wire
 
 WEATHER = Tool("weather", "Returns it.", {"type": "object", "properties": {"place": {"type": "string"}}})

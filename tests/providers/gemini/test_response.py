@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from manystream.providers.errors import ErrorCategory, ProviderError
-from manystream.providers.events import Done, Error, FinishReason
 from manystream.providers.gemini import DIALECT, parse_response
 from manystream.providers.gemini.usage import read_usage
-from manystream.providers.messages import Image, Text, Thinking, ToolCall
-from manystream.providers.usage import Usage
+from manystream.providers.model.events import Done, Error, FinishReason
+from manystream.providers.model.messages import Image, Text, Thinking, ToolCall
+from manystream.providers.model.usage import Usage
 from tests.providers.gemini.wire import PROVIDER, Ids, decode, run, signed, stream, stream_bytes
 
 ANSWER: dict[str, Any] = {

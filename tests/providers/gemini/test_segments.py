@@ -8,10 +8,10 @@ import pytest
 
 from manystream.providers.gemini.block_writer import BlockWriter
 from manystream.providers.gemini.message_writer import MessageWriter, WriterState
-from manystream.providers.json_values import JSONObject
-from manystream.providers.messages import Message
-from manystream.providers.omission_warnings import OPENING
-from manystream.providers.prefix_cache import Segment
+from manystream.providers.json.json_values import JSONObject
+from manystream.providers.model.messages import Message
+from manystream.providers.wire.omission_warnings import OPENING
+from manystream.providers.wire.prefix_cache import Segment
 from tests.providers.gemini.wire import PROVIDER
 
 USER, MODEL = Message.user("a"), Message.assistant("b")

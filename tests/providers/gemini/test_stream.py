@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from manystream.providers.errors import ErrorCategory
-from manystream.providers.events import (
+from manystream.providers.gemini import DIALECT
+from manystream.providers.gemini.finish import FINISH_NUMBERS, FINISH_REASONS
+from manystream.providers.json.json_values import JSON
+from manystream.providers.model.events import (
     Done,
     Error,
     Event,
@@ -16,11 +19,8 @@ from manystream.providers.events import (
     TextDelta,
     ThinkingDelta,
 )
-from manystream.providers.gemini import DIALECT
-from manystream.providers.gemini.finish import FINISH_NUMBERS, FINISH_REASONS
-from manystream.providers.json_values import JSON
-from manystream.providers.messages import ProviderState, Text, Thinking
-from manystream.providers.usage import Usage
+from manystream.providers.model.messages import ProviderState, Text, Thinking
+from manystream.providers.model.usage import Usage
 from tests.providers.gemini.wire import (
     PROVIDER,
     START,

@@ -9,7 +9,7 @@ from google.genai import types as google
 
 from manystream.providers.errors import InvalidRequestError
 from manystream.providers.gemini.thinking import BUDGETS, LEVELS, needs_signatures, thinking_config, version_of
-from manystream.providers.request import ThinkingConfig, ThinkingLevel
+from manystream.providers.model.request import ThinkingConfig, ThinkingLevel
 
 NONE, LOW, MED, HIGH = ThinkingLevel.NONE, ThinkingLevel.LOW, ThinkingLevel.MED, ThinkingLevel.HIGH
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from manystream.providers.dialect import WireRequest
+from manystream.providers.catalog.provider import Gemini
 from manystream.providers.errors import InvalidRequestError
 from manystream.providers.gemini import DIALECT
-from manystream.providers.messages import (
+from manystream.providers.model.messages import (
     File,
     Image,
     Message,
@@ -19,8 +19,8 @@ from manystream.providers.messages import (
     Text,
     ToolResult,
 )
-from manystream.providers.provider import Gemini
-from manystream.providers.request import Request, Tool
+from manystream.providers.model.request import Request, Tool
+from manystream.providers.wire.dialect import WireRequest
 from tests.providers.whole_history import MARK, whole_history
 
 OWN = ProviderState("google", {"thoughtSignature": "sig"})

@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from manystream.providers.event_order import OrderChecker
-from manystream.providers.events import Error, Event, Start, TextDelta, ThinkingDelta
+from manystream.providers.catalog.provider import Gemini
 from manystream.providers.gemini import DIALECT
-from manystream.providers.messages import ProviderState
-from manystream.providers.provider import Gemini
-from manystream.providers.response import Response
+from manystream.providers.model.events import Error, Event, Start, TextDelta, ThinkingDelta
+from manystream.providers.model.messages import ProviderState
+from manystream.providers.model.response import Response
+from manystream.providers.wire.event_order import OrderChecker
 from manystream.transport.sse import SSEParser
 
 PROVIDER = Gemini("key")

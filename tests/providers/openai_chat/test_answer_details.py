@@ -7,11 +7,20 @@ import json
 import pytest
 
 from manystream.providers.errors import ProviderError
-from manystream.providers.events import Error, FinishReason, Start, ThinkingDelta
-from manystream.providers.json_values import JSON, JSONObject
-from manystream.providers.messages import File, Image, Message, ProviderBlock, ProviderState, Text, Thinking, ToolCall
+from manystream.providers.json.json_values import JSON, JSONObject
+from manystream.providers.model.events import Error, FinishReason, Start, ThinkingDelta
+from manystream.providers.model.messages import (
+    File,
+    Image,
+    Message,
+    ProviderBlock,
+    ProviderState,
+    Text,
+    Thinking,
+    ToolCall,
+)
+from manystream.providers.model.request import Request
 from manystream.providers.openai.chat.images import data_url, image_of_url
-from manystream.providers.request import Request
 
 from .wire import OPENAI, SERVER, answer, chunk, decode, deltas, encode, known, run, stream
 

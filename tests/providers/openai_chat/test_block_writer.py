@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from manystream.providers.catalog.provider import OpenAIChat
 from manystream.providers.errors import InvalidRequestError
-from manystream.providers.messages import Block, File, Image, Message, Text
+from manystream.providers.model.messages import Block, File, Image, Message, Text
+from manystream.providers.model.request import Request
 from manystream.providers.openai.chat.block_writer import AUDIO_FORMATS
 from manystream.providers.openai.chat.images import data_url, image_of_url
-from manystream.providers.provider import OpenAIChat
-from manystream.providers.request import Request
 
 from .wire import OPENAI, encode, known, quirky
 

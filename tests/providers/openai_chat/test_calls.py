@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from manystream.providers.events import FinishReason, Start, ToolCallDelta, ToolCallDone, ToolCallStart
-from manystream.providers.json_values import JSONObject
-from manystream.providers.messages import ProviderState, Text, ToolCall
+from manystream.providers.json.json_values import JSONObject
+from manystream.providers.model.events import FinishReason, Start, ToolCallDelta, ToolCallDone, ToolCallStart
+from manystream.providers.model.messages import ProviderState, Text, ToolCall
 
 from .wire import OPENAI, answer, deltas, known, run
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from manystream.providers.error_bodies import MESSAGE_LIMIT, error_from_object
 from manystream.providers.errors import BODY_LIMIT, ErrorCategory, ProviderError
-from manystream.providers.events import FinishReason
+from manystream.providers.model.events import FinishReason
 from manystream.providers.openai.chat import DIALECT
+from manystream.providers.wire.error_bodies import MESSAGE_LIMIT, error_from_object
 from tests.providers.statuses import CASES
 
 from .wire import OPENAI, SERVER, decode, stream

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manystream.providers.messages import (
+from manystream.providers.catalog.provider import OpenAIChat
+from manystream.providers.model.messages import (
     CacheControl,
     File,
     Image,
@@ -21,9 +22,8 @@ from manystream.providers.messages import (
     ToolCall,
     ToolResult,
 )
+from manystream.providers.model.request import Request
 from manystream.providers.openai.chat.message_writer import wire_call_id
-from manystream.providers.provider import OpenAIChat
-from manystream.providers.request import Request
 
 from .wire import OPENAI, SERVER, encode, known, quirky, warnings
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from manystream.providers.events import FinishReason
-from manystream.providers.messages import Image
+from manystream.providers.model.events import FinishReason
+from manystream.providers.model.messages import Image
 from manystream.providers.openai.chat.converter import ChatConverter
 
 from .wire import answer, run

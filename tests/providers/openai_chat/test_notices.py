@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from manystream.providers.catalog.provider import OpenAIChat
 from manystream.providers.errors import InvalidRequestError
-from manystream.providers.json_values import JSONObject
-from manystream.providers.messages import CacheControl, File, Image, Message, ProviderBlock, Text
-from manystream.providers.provider import OpenAIChat
-from manystream.providers.request import Request, ThinkingConfig, ThinkingLevel, Tool
+from manystream.providers.json.json_values import JSONObject
+from manystream.providers.model.messages import CacheControl, File, Image, Message, ProviderBlock, Text
+from manystream.providers.model.request import Request, ThinkingConfig, ThinkingLevel, Tool
 
 from .wire import OPENAI, SERVER, encode, known, quirky, warnings
 

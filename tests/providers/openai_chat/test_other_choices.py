@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from manystream.providers.events import FinishReason
-from manystream.providers.json_values import JSONObject
-from manystream.providers.response import Response
+from manystream.providers.json.json_values import JSONObject
+from manystream.providers.model.events import FinishReason
+from manystream.providers.model.response import Response
 from tests.providers.openai_chat.wire import decode, run
 
 FIRST: JSONObject = {"role": "assistant", "content": "a"}

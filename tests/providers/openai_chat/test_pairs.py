@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from manystream.providers.model.response import Response
 from manystream.providers.openai.chat import DIALECT
-from manystream.providers.response import Response
 from manystream.transport.sse import SSEParser
 
 from .wire import OPENAI, SERVER, answer, chunk, id_maker, run

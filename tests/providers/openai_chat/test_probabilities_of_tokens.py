@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from manystream.providers.json_values import JSON, JSONObject
+from manystream.providers.json.json_values import JSON, JSONObject
 from tests.providers.openai_chat.wire import Outcome, decode, run
 
 

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from manystream.providers.events import FinishReason, Start
-from manystream.providers.messages import File, Image, ProviderBlock, ProviderState, Text, Thinking
+from manystream.providers.model.events import FinishReason, Start
+from manystream.providers.model.messages import File, Image, ProviderBlock, ProviderState, Text, Thinking
 
 from .wire import OPENAI, answer, decode, deltas, known, run, stream
 

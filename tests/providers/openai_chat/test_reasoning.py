@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from manystream.providers.events import ThinkingDelta
-from manystream.providers.json_values import JSON, JSONObject
-from manystream.providers.messages import Message, ProviderState, Text, Thinking, ToolCall
-from manystream.providers.request import Request
-from manystream.providers.response import Response
+from manystream.providers.json.json_values import JSON, JSONObject
+from manystream.providers.model.events import ThinkingDelta
+from manystream.providers.model.messages import Message, ProviderState, Text, Thinking, ToolCall
+from manystream.providers.model.request import Request
+from manystream.providers.model.response import Response
 
 from .wire import Outcome, answer, decode, deltas, encode, known
 

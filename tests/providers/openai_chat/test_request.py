@@ -7,12 +7,12 @@ from typing import Literal, cast
 
 import pytest
 
+from manystream.providers.catalog.provider import OpenAIChat
 from manystream.providers.errors import InvalidRequestError
-from manystream.providers.json_values import JSONObject
-from manystream.providers.messages import CacheControl, File, Image, Message, Role, Text, ToolCall, ToolResult
+from manystream.providers.json.json_values import JSONObject
+from manystream.providers.model.messages import CacheControl, File, Image, Message, Role, Text, ToolCall, ToolResult
+from manystream.providers.model.request import Request, ThinkingLevel, Tool
 from manystream.providers.openai.chat import DIALECT
-from manystream.providers.provider import OpenAIChat
-from manystream.providers.request import Request, ThinkingLevel, Tool
 
 from .wire import OPENAI, SERVER, encode, known, quirky, warnings
 

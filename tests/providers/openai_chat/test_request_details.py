@@ -6,9 +6,10 @@ import json
 
 import pytest
 
+from manystream.providers.catalog.provider import OpenAIChat
 from manystream.providers.errors import InvalidRequestError
-from manystream.providers.json_values import JSON, JSONObject
-from manystream.providers.messages import (
+from manystream.providers.json.json_values import JSON, JSONObject
+from manystream.providers.model.messages import (
     CacheControl,
     File,
     Image,
@@ -19,11 +20,10 @@ from manystream.providers.messages import (
     ToolCall,
     ToolResult,
 )
+from manystream.providers.model.request import Request, ThinkingConfig, ThinkingLevel, Tool
 from manystream.providers.openai.chat import DIALECT
 from manystream.providers.openai.chat.message_writer import wire_call_id
 from manystream.providers.openai.thinking import family_name, is_reasoning_model, takes_sampling
-from manystream.providers.provider import OpenAIChat
-from manystream.providers.request import Request, ThinkingConfig, ThinkingLevel, Tool
 
 from .wire import OPENAI, SERVER, encode, known, quirky, warnings
 

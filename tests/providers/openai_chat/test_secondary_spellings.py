@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from manystream.providers.events import FinishReason, TextDelta, ThinkingDelta, ToolCallStart
-from manystream.providers.json_values import JSON, JSONObject
-from manystream.providers.messages import Block, Text, Thinking, ToolCall
+from manystream.providers.json.json_values import JSON, JSONObject
+from manystream.providers.model.events import FinishReason, TextDelta, ThinkingDelta, ToolCallStart
+from manystream.providers.model.messages import Block, Text, Thinking, ToolCall
 from tests.providers.openai_chat.wire import answer, deltas
 
 

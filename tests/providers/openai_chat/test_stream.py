@@ -8,12 +8,12 @@ from typing import get_args
 import pytest
 from openai.types.chat.chat_completion import Choice
 
+from manystream.providers.catalog.provider import OpenAIChat
 from manystream.providers.errors import ErrorCategory
-from manystream.providers.events import Done, Error, FinishReason, Start, TextDelta, ThinkingDelta
-from manystream.providers.messages import Text, Thinking
+from manystream.providers.model.events import Done, Error, FinishReason, Start, TextDelta, ThinkingDelta
+from manystream.providers.model.messages import Text, Thinking
 from manystream.providers.openai.chat import DIALECT
 from manystream.providers.openai.chat.usage import FINISH_REASONS
-from manystream.providers.provider import OpenAIChat
 
 from .wire import OPENAI, SERVER, answer, chunk, deltas, id_maker, known, run, stream
 

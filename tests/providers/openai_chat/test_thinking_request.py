@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from manystream.providers.catalog.provider import OpenAIChat
 from manystream.providers.errors import InvalidRequestError
-from manystream.providers.messages import Message
-from manystream.providers.provider import OpenAIChat
-from manystream.providers.request import Request, ThinkingConfig, ThinkingLevel
+from manystream.providers.model.messages import Message
+from manystream.providers.model.request import Request, ThinkingConfig, ThinkingLevel
 
 from .wire import OPENAI, SERVER, encode, known, quirky, warnings
 

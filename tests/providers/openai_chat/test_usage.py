@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from manystream.providers.json_values import JSONObject
+from manystream.providers.json.json_values import JSONObject
+from manystream.providers.model.usage import Usage
 from manystream.providers.openai.chat.usage import read_usage
-from manystream.providers.usage import Usage
 
 
 @pytest.mark.parametrize(

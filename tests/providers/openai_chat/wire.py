@@ -12,8 +12,10 @@ from openai.types.chat.completion_create_params import (
 )
 from pydantic import TypeAdapter
 
-from manystream.providers.event_order import OrderChecker
-from manystream.providers.events import (
+from manystream.providers.catalog.profile import Profile, Quirks
+from manystream.providers.catalog.provider import OpenAIChat
+from manystream.providers.json.json_values import JSONObject
+from manystream.providers.model.events import (
     Done,
     Error,
     Event,
@@ -23,12 +25,10 @@ from manystream.providers.events import (
     ToolCallDelta,
     ToolCallStart,
 )
-from manystream.providers.json_values import JSONObject
+from manystream.providers.model.request import Request
+from manystream.providers.model.response import Response
 from manystream.providers.openai.chat import DIALECT
-from manystream.providers.profile import Profile, Quirks
-from manystream.providers.provider import OpenAIChat
-from manystream.providers.request import Request
-from manystream.providers.response import Response
+from manystream.providers.wire.event_order import OrderChecker
 
 OPENAI = OpenAIChat("key")
 SERVER = OpenAIChat("key", base_url="http://127.0.0.1:9/v1")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from manystream.providers.errors import ErrorCategory, ProviderError
-from manystream.providers.events import (
+from manystream.providers.json.json_values import JSON, JSONObject
+from manystream.providers.model.events import (
     Done,
     FinishReason,
     Start,
@@ -15,10 +16,9 @@ from manystream.providers.events import (
     ToolCallDone,
     ToolCallStart,
 )
-from manystream.providers.json_values import JSON, JSONObject
-from manystream.providers.messages import ProviderBlock, ProviderState, Text, Thinking, ToolCall
+from manystream.providers.model.messages import ProviderBlock, ProviderState, Text, Thinking, ToolCall
+from manystream.providers.model.usage import Usage
 from manystream.providers.openai.responses.dialect import DIALECT
-from manystream.providers.usage import Usage
 
 from .wire import LENIENT, MADE_ID, PROVIDER, decode, make_id, stream, stream_of
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from manystream.providers.json_values import JSON, JSONObject
-from manystream.providers.messages import (
+from manystream.providers.json.json_values import JSON, JSONObject
+from manystream.providers.model.messages import (
     Block,
     CacheControl,
     File,
@@ -22,8 +22,8 @@ from manystream.providers.messages import (
     ToolCall,
     ToolResult,
 )
+from manystream.providers.model.request import Request, Tool
 from manystream.providers.openai.responses.message_writer import OUTPUT_KIND
-from manystream.providers.request import Request, Tool
 from tests.providers.openai_responses.wire import DIALECT, PROVIDER, body_of, decode, warnings_of
 
 OURS = "openai-responses"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from manystream.providers.errors import InvalidRequestError
-from manystream.providers.json_values import JSONObject
-from manystream.providers.messages import (
+from manystream.providers.json.json_values import JSONObject
+from manystream.providers.model.messages import (
     CacheControl,
     File,
     Image,
@@ -17,7 +17,7 @@ from manystream.providers.messages import (
     Text,
     Thinking,
 )
-from manystream.providers.request import Request, ThinkingConfig, ThinkingLevel, Tool
+from manystream.providers.model.request import Request, ThinkingConfig, ThinkingLevel, Tool
 
 from .wire import body_of, warnings_of
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from manystream.providers.errors import ErrorCategory, ProviderError
-from manystream.providers.events import FinishReason
 from manystream.providers.history import HistoryError
-from manystream.providers.json_values import JSON, JSONObject
-from manystream.providers.messages import Text, Thinking, ToolCall
+from manystream.providers.json.json_values import JSON, JSONObject
+from manystream.providers.model.events import FinishReason
+from manystream.providers.model.messages import Text, Thinking, ToolCall
 from manystream.providers.openai.responses.converter import ResponsesConverter
 from tests.providers.openai_responses.wire import decode, stream_of
 

@@ -7,8 +7,16 @@ from __future__ import annotations
 import pytest
 
 from manystream.providers.errors import ErrorCategory
-from manystream.providers.events import Done, EventType, FinishReason, Start, TextDelta, ToolCallDelta, ToolCallStart
-from manystream.providers.messages import ProviderBlock, ProviderState, Text, Thinking, ToolCall
+from manystream.providers.model.events import (
+    Done,
+    EventType,
+    FinishReason,
+    Start,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+)
+from manystream.providers.model.messages import ProviderBlock, ProviderState, Text, Thinking, ToolCall
 from tests.providers.openai_responses.wire import MADE_ID, decode, stream
 
 CREATED = 'data: {"type":"response.created","response":{"id":"resp_1","model":"m","status":"in_progress"}}\n\n'

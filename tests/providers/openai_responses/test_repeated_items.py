@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from manystream.providers.events import TextDelta, ToolCallDelta, ToolCallStart
-from manystream.providers.json_values import JSON, JSONObject
-from manystream.providers.messages import ProviderBlock, Text, Thinking
+from manystream.providers.json.json_values import JSON, JSONObject
+from manystream.providers.model.events import TextDelta, ToolCallDelta, ToolCallStart
+from manystream.providers.model.messages import ProviderBlock, Text, Thinking
 from tests.providers.openai_responses.wire import Outcome, decode, stream_of
 
 TEXT = "The weather in Paris is sunny, 21 °C, no wind."

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from manystream.providers.catalog.profile import Profile, Quirks
+from manystream.providers.catalog.provider import OpenAIResponses
 from manystream.providers.errors import InvalidRequestError
-from manystream.providers.json_values import JSONObject
-from manystream.providers.messages import Message, Text
+from manystream.providers.json.json_values import JSONObject
+from manystream.providers.model.messages import Message, Text
+from manystream.providers.model.request import Request, ThinkingConfig, ThinkingLevel, Tool
 from manystream.providers.openai.responses.dialect import DIALECT
 from manystream.providers.openai.responses.request import MIN_OUTPUT_TOKENS, NO_PLACE
-from manystream.providers.profile import Profile, Quirks
-from manystream.providers.provider import OpenAIResponses
-from manystream.providers.request import Request, ThinkingConfig, ThinkingLevel, Tool
 from tests.providers.openai_responses.wire import PROVIDER, body_of, warnings_of
 
 ASK = Request("gpt-4.1", [Message.user("Hi")])

@@ -6,9 +6,11 @@ import json
 
 import pytest
 
+from manystream.providers.catalog.profile import Profile, Quirks
+from manystream.providers.catalog.provider import OpenAIResponses
 from manystream.providers.errors import InvalidRequestError
-from manystream.providers.json_values import JSON, JSONObject
-from manystream.providers.messages import (
+from manystream.providers.json.json_values import JSON, JSONObject
+from manystream.providers.model.messages import (
     CacheControl,
     File,
     Image,
@@ -20,10 +22,8 @@ from manystream.providers.messages import (
     ToolCall,
     ToolResult,
 )
+from manystream.providers.model.request import Request, ThinkingConfig, ThinkingLevel, Tool
 from manystream.providers.openai.responses.dialect import DIALECT
-from manystream.providers.profile import Profile, Quirks
-from manystream.providers.provider import OpenAIResponses
-from manystream.providers.request import Request, ThinkingConfig, ThinkingLevel, Tool
 
 from .wire import PROVIDER, body_of, warnings_of
 

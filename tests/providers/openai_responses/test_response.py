@@ -9,15 +9,15 @@ import pytest
 from openai.types.responses import ResponseStatus
 from openai.types.responses.response import IncompleteDetails
 
-from manystream.providers.accumulate import events_of
 from manystream.providers.errors import ErrorCategory, ProviderError
-from manystream.providers.event_order import OrderChecker
-from manystream.providers.events import FinishReason
-from manystream.providers.json_values import JSON, JSONObject
-from manystream.providers.messages import ProviderBlock, ProviderState, Text, Thinking, ToolCall
+from manystream.providers.json.json_values import JSON, JSONObject
+from manystream.providers.model.events import FinishReason
+from manystream.providers.model.messages import ProviderBlock, ProviderState, Text, Thinking, ToolCall
+from manystream.providers.model.usage import Usage
 from manystream.providers.openai.responses.dialect import DIALECT
 from manystream.providers.openai.responses.response import ECHOED, FAILED_CATEGORY, INCOMPLETE_REASON, STATUS_REASON
-from manystream.providers.usage import Usage
+from manystream.providers.wire.accumulate import events_of
+from manystream.providers.wire.event_order import OrderChecker
 from tests.providers.openai_responses.wire import PROVIDER, Outcome, decode, make_id, stream_of
 
 MESSAGE: JSONObject = {

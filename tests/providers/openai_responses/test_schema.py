@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from manystream.providers.errors import InvalidRequestError
-from manystream.providers.json_values import JSON, JSONObject
+from manystream.providers.json.json_values import JSON, JSONObject
 from manystream.providers.openai.schema import DROPPED, REFUSED, is_strict, strict_schema
 
 

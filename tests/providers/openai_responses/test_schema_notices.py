@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from manystream.providers.errors import InvalidRequestError
-from manystream.providers.json_values import JSON, JSONObject
+from manystream.providers.json.json_values import JSON, JSONObject
 from manystream.providers.openai.schema import is_strict, strict_schema
 
 TEXT: JSONObject = {"type": "string"}

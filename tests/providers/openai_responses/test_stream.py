@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import pytest
 
-from manystream.providers import json_values
 from manystream.providers.errors import ErrorCategory
-from manystream.providers.events import (
+from manystream.providers.json import json_values
+from manystream.providers.model.events import (
     Done,
     Error,
     EventType,
@@ -20,7 +20,7 @@ from manystream.providers.events import (
     ToolCallDone,
     ToolCallStart,
 )
-from manystream.providers.messages import ProviderBlock, ProviderState, Text, Thinking, ToolCall
+from manystream.providers.model.messages import ProviderBlock, ProviderState, Text, Thinking, ToolCall
 from manystream.providers.openai.responses.dialect import DIALECT
 from tests.providers.openai_responses.wire import LENIENT, PROVIDER, make_id, stream
 

@@ -8,6 +8,7 @@ import pytest
 from openai.types.shared.all_models import AllModels
 from openai.types.shared.reasoning_effort import ReasoningEffort
 
+from manystream.providers.model.request import ThinkingConfig, ThinkingLevel
 from manystream.providers.openai import thinking
 from manystream.providers.openai.thinking import (
     DEFAULT_IS_NONE,
@@ -20,7 +21,6 @@ from manystream.providers.openai.thinking import (
     may_reason,
     takes_sampling,
 )
-from manystream.providers.request import ThinkingConfig, ThinkingLevel
 
 LEVELS = (ThinkingLevel.NONE, ThinkingLevel.LOW, ThinkingLevel.MED, ThinkingLevel.HIGH)
 WORDS = {word for word in typing.get_args(typing.get_args(ReasoningEffort)[0]) if word}

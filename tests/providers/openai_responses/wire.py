@@ -12,14 +12,14 @@ from openai.types.responses.response_create_params import (
 )
 from pydantic import TypeAdapter
 
-from manystream.providers.event_order import OrderChecker
-from manystream.providers.events import Error, Event, TextDelta, ThinkingDelta, ToolCallDelta
-from manystream.providers.json_values import JSON, JSONObject
+from manystream.providers.catalog.profile import Profile, Quirks
+from manystream.providers.catalog.provider import OpenAIResponses
+from manystream.providers.json.json_values import JSON, JSONObject
+from manystream.providers.model.events import Error, Event, TextDelta, ThinkingDelta, ToolCallDelta
+from manystream.providers.model.request import Request
+from manystream.providers.model.response import Response
 from manystream.providers.openai.responses.dialect import DIALECT
-from manystream.providers.profile import Profile, Quirks
-from manystream.providers.provider import OpenAIResponses
-from manystream.providers.request import Request
-from manystream.providers.response import Response
+from manystream.providers.wire.event_order import OrderChecker
 
 PROVIDER = OpenAIResponses(api_key="key")
 LENIENT = OpenAIResponses(

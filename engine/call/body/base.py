@@ -1,0 +1,133 @@
+"""The base class of all body readers, and the interface of the attempt that they use.
+
+Knows the size of an answer and its limits. Must not know the content of a body, or connections.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
+
+from ....providers.errors import ProviderError, malformed
+from ....providers.model.events import Event
+from ....providers.model.response import Response
+from ....transport.errors import TransportError
+from ...request.buffered import Holder
+from ...request.errors import transport_error
+from ...request.prepared import Prepared
+from ..delivery import FastReceiver, Receiver
+from .answer_size import AnswerSize
+from .fast_path import FastPath
+
+BOM = b"\xef\xbb\xbf"
+"""The byte order mark that some servers write before a JSON text. It is ignored (RFC 8259, section 8.1)."""
+
+
+def content_coding(headers: Mapping[str, str]) -> str:
+    """Return the body's content coding (RFC 9110, section 8.4); empty if it has none."""
+    coding = headers.get("content-encoding", "").strip().lower()
+    return "" if coding == "identity" else coding
+
+
+class BodyOwner(Holder, abc.ABC):
+    """The interface of the attempt that a body reader uses.
+
+    prepared: the request.
+    status: the response's status.
+    headers: the response's headers.
+    over: the attempt has ended; nothing more may be reported.
+    receiver: receives a stream's events, none of them terminal. If the attempt is `over` afterwards, deliver no more.
+    fast_receiver: receives the events that the fast path finds; None if there is no fast path.
+    """
+
+    __slots__ = ("fast_receiver", "headers", "over", "prepared", "receiver", "status")
+
+    def __init__(self, prepared: Prepared, receiver: Receiver) -> None:
+        self.prepared: Prepared = prepared
+        self.receiver: Receiver = receiver
+        self.fast_receiver: FastReceiver | None = None
+        self.status: int = 0
+        self.headers: dict[str, str] = {}
+        self.over: bool = False
+
+    @property
+    @abc.abstractmethod
+    def request_id(self) -> str | None:
+        """The provider's id for the request."""
+
+    @abc.abstractmethod
+    def deliver_in_steps(self, events: Sequence[Event], then: Callable[[], object]) -> None:
+        """Deliver many events a few at a time, then call `then`. No bytes are fed meanwhile."""
+
+    @abc.abstractmethod
+    def answered(self, response: Response, terminal: Event | None, *, drain: bool = False) -> None:
+        """Report the complete answer. `drain`: more body bytes may follow, which are read so that the connection can be
+        reused.
+        """
+
+    @abc.abstractmethod
+    def failed(self, error: ProviderError, *, unread: bool = False) -> None:
+        """Report that the attempt failed. `unread`: the server cannot have read the request."""
+
+    @abc.abstractmethod
+    def give_up(self, error: ProviderError) -> None:
+        """Close the connection, and report the error."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Close the connection: the rest of the body is not needed."""
+
+    @abc.abstractmethod
+    def drain(self) -> None:
+        """Let the connection read the rest of the body, so that it can be reused."""
+
+
+class Body(AnswerSize, abc.ABC):
+    """The reader of one body: call `feed` with its bytes, then `end` or `fail`, once. It counts them (`AnswerSize`).
+
+    reads_error: the body belongs to an error status, which is reported even if the body is incomplete.
+    """
+
+    __slots__ = ("_attempt",)
+
+    reads_error: ClassVar[bool] = False
+
+    def __init__(self, attempt: BodyOwner) -> None:
+        super().__init__(attempt.prepared.limits.max_response_bytes)
+        self._attempt = attempt
+
+    @abc.abstractmethod
+    def feed(self, data: bytes) -> FastPath | None:
+        """Read the next bytes. Returns the fast path for the chunks that follow, or None."""
+
+    @abc.abstractmethod
+    def end(self) -> None:
+        """Process the end of the complete body."""
+
+    def fail(self, error: TransportError) -> None:
+        """Process an error of the connection inside the body, or before the response."""
+        self._attempt.failed(transport_error(error, streaming=False), unread=error.unread)
+
+    def expire(self, error: ProviderError) -> None:
+        """Process a timeout of the call."""
+        self._attempt.give_up(error)
+
+    def kept_bytes(self) -> int:
+        """Return the number of received bytes that are kept in memory."""
+        return self.received
+
+    def partial_response(self) -> Response | None:
+        """Return the part of the answer that has arrived, if it can be read; else None."""
+        return None
+
+    def _may_grow(self) -> bool:
+        """Check the size. Returns False if the answer is too large."""
+        prepared = self._attempt.prepared
+        grown = self.look()
+        if grown is None:
+            limit = prepared.limits.max_response_bytes
+            self._attempt.give_up(malformed(f"the answer is larger than {limit} bytes (limits.max_response_bytes)"))
+            return False
+        prepared.buffered.grown(self._attempt, grown)
+        return True

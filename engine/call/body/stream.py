@@ -1,0 +1,140 @@
+"""Read a streamed answer: body bytes → SSE parser → stream machine → receiver.
+
+This is the general case. The fast path reads the events that match the machine's delta template (`fast_path.py`).
+`feed` may return it; it then reads the chunks that follow as well.
+
+Knows the SSE parser and a dialect's machine. Must not know connections, retries or callbacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from ....providers.errors import ErrorCategory, ProviderError, malformed
+from ....providers.model.events import Error, Event
+from ....providers.model.response import Response, arrived
+from ....providers.wire.answer_bytes import kept_bytes
+from ....providers.wire.dialect import StreamMachine
+from ....transport.errors import TransportError
+from ....transport.sse import ServerSentEvent, SSEOverflowError, SSEParser
+from ...request.errors import transport_error
+from ..slices import STEP_EVENTS
+from .base import Body, BodyOwner
+from .fast_path import FastPath
+
+
+class StreamBody(Body):
+    """The body of a streamed answer: server-sent events."""
+
+    __slots__ = ("_fast_path", "_machine", "_sse")
+
+    def __init__(self, attempt: BodyOwner) -> None:
+        super().__init__(attempt)
+        prepared = attempt.prepared
+        self._machine: StreamMachine = prepared.dialect.machine(prepared.provider, prepared.make_id, prepared.limits)
+        self._machine.unasked, self._machine.choices = prepared.unasked, prepared.choices
+        self._sse = SSEParser(prepared.limits.max_event_bytes)
+        self._fast_path = FastPath(self._machine, self, prepared.limits.max_event_bytes)
+
+    def feed(self, data: bytes) -> FastPath | None:
+        attempt, sse = self._attempt, self._sse
+        fast_path = self._fast_path
+        if sse.at_boundary:
+            taken = fast_path.read_events(data)
+            if attempt.over:
+                return None
+            if taken == len(data):
+                return fast_path
+            data = fast_path.take_beginning() + data[taken:]
+        if self.count(len(data)) and not self._may_grow():
+            return None
+        try:
+            wire_events = sse.feed(data)
+        except SSEOverflowError as error:
+            attempt.give_up(malformed(f"{error} (limits.max_event_bytes)"))
+            return None
+        if not self._take(iter(wire_events)) or attempt.fast_receiver is None or not sse.at_boundary:
+            return None
+        return fast_path.follow(wire_events, data, attempt.fast_receiver)
+
+    def _take(self, wire_events: Iterator[ServerSentEvent]) -> bool:
+        """Decode and deliver events. Returns False if the attempt has ended, or if delivery needs more ticks."""
+        attempt, machine = self._attempt, self._machine
+        receiver = attempt.receiver
+        for name, payload in wire_events:
+            if not payload:
+                continue
+            events = machine.feed(name, payload)
+            if machine.ended:
+                self._ended(events)
+                return False
+            if events:
+                if len(events) > STEP_EVENTS:
+                    attempt.deliver_in_steps(events, partial(self._take, wire_events))
+                    return False
+                receiver.deliver(events)
+                if attempt.over:
+                    return False
+        return True
+
+    def end(self) -> None:
+        self._end(None)
+
+    def fail(self, error: TransportError) -> None:
+        self._end(transport_error(error, streaming=True))
+
+    def _end(self, broken: ProviderError | None) -> None:
+        """Process the end, or the break, of a body without a terminal event. Complete events still count."""
+        attempt, machine, sse = self._attempt, self._machine, self._sse
+        sse.feed(self._fast_path.take_beginning())  # completes no event
+        for name, payload in sse.end():
+            # The end of the last event has not arrived: the event counts only if it is complete.
+            events = machine.feed_last(name, payload)
+            if machine.ended:
+                self._ended(events)
+                return
+            if len(events) > STEP_EVENTS:
+                attempt.deliver_in_steps(events, partial(self._end, broken))  # by then it holds no more
+                return
+            if events:
+                attempt.receiver.deliver(events)
+                if attempt.over:
+                    return
+        events = machine.end(sse.stray)
+        terminal = events[-1] if events else None
+        if broken is not None and isinstance(terminal, Error) and terminal.error.category is ErrorCategory.NETWORK:
+            # "truncated" is true, and how it was cut says more.
+            events = (*events[:-1], Error(broken))
+        if events:
+            self._ended(events)
+
+    def _ended(self, events: Sequence[Event]) -> None:
+        """The machine has returned its terminal event."""
+        *before, terminal = events
+        if len(before) > STEP_EVENTS:
+            self._attempt.deliver_in_steps(before, partial(self._finish, terminal))
+            return
+        if before:
+            self._attempt.receiver.deliver(before)
+        self._finish(terminal)
+
+    def _finish(self, terminal: Event) -> None:
+        attempt = self._attempt
+        if attempt.over:
+            return
+        if isinstance(terminal, Error):
+            error = terminal.error
+            if error.request_id is None:
+                error.request_id = attempt.request_id
+            if error.retryable:
+                attempt.drain()  # busy, but in order: the next attempt may have its connection
+            attempt.give_up(error)
+            return
+        attempt.answered(self._machine.response(), terminal, drain=True)
+
+    def kept_bytes(self) -> int:
+        return kept_bytes(self._machine) + self._sse.pending + self._fast_path.beginning_bytes
+
+    def partial_response(self) -> Response | None:
+        return arrived(self._machine.response())

@@ -1,0 +1,144 @@
+"""The final record of a call, created exactly once per call. Only values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import cast
+
+from ...providers.errors import ErrorCategory, ProviderError
+from ...providers.model.response import Response
+from ...providers.model.usage import Usage
+
+
+class NoWait(Mapping[str, float]):
+    """An empty mapping that is hashable, so that a dataclass takes it as a default without a call per object."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __getitem__(self, reason: str) -> float:
+        raise KeyError(reason)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return "{}"
+
+
+NO_WAIT: Mapping[str, float] = NoWait()
+"""What a call has waited for that did not wait: one object for all."""
+
+
+@dataclass(slots=True)
+class Timings:
+    """The times of a call's steps, in seconds since its start; None for a step that was not reached.
+
+    If there were several attempts, the times are those of the last one.
+
+    queued: the wait for a connection ended: an idle one was taken, or a dial began.
+    connected: the connection was ready.
+    first_byte: the response's first byte arrived.
+    first_token: the first event with content was delivered.
+    finished: the call ended.
+    waited: reason → seconds that the call waited before it was sent, over all attempts. Reasons without a wait are
+        omitted. `quota`: a limit on requests or tokens. `slot`: a limit on concurrent calls. `budget`: a part of a
+        budget that other calls have reserved. `target`: a target of the route, while all are left alone. `connection`:
+        a free connection.
+    """
+
+    queued: float | None = None
+    connected: float | None = None
+    first_byte: float | None = None
+    first_token: float | None = None
+    finished: float | None = None
+    waited: Mapping[str, float] = NO_WAIT
+
+
+@dataclass(slots=True)
+class AttemptRecord:
+    """One attempt of a call.
+
+    target: where it was sent, as `provider/model`.
+    started: seconds from the start of the call to the attempt's.
+    ended: seconds from the start of the call to the attempt's end.
+    outcome: `ok`, or the category of the error.
+    error: why it failed; None if it did not.
+    hedged: whether it ran beside another attempt.
+    usage: the tokens that the server reported, or an estimate; None if there are none, or none are known.
+    estimated: whether `usage` is an estimate, because the attempt ended before the server reported it. Estimates are
+        made for attempts that ran beside another one, and in an engine with budgets or prices.
+    """
+
+    target: str
+    started: float
+    ended: float
+    outcome: str
+    error: ProviderError | None = None
+    hedged: bool = False
+    usage: Usage | None = None
+    estimated: bool = False
+
+
+_no_headers = cast("Callable[[], dict[str, str]]", dict)
+"""Makes an empty dict. CPython 3.11 needs twenty times as many instructions to call `dict[str, str]`."""
+
+
+@dataclass(slots=True)
+class Completion:
+    """The final record of a call.
+
+    success: the call received a complete answer.
+    http_status: the status of the last response; 0 if there was none.
+    response: the answer. After a failure, the part that had arrived: content, but also no more than the answer's id,
+        model or token counts; None if nothing of an answer had arrived, whatever the failure.
+    error: the error of a call that failed.
+    attempts: the number of attempts to send the request.
+    timings: the times of the call's steps.
+    request_id: the provider's id of the request.
+    headers: the last response's headers, with names in lower case; they include rate limits.
+    resent: the number of attempts that immediately replaced one whose kept-alive connection the server had closed
+        before the request reached it.
+    journey: each attempt of a call in an engine with `traffic`; empty without it.
+    cost: US dollars of all attempts; None if `Traffic(price=…)` is not given, or knows no price.
+    """
+
+    success: bool
+    http_status: int = 0
+    response: Response | None = None
+    error: ProviderError | None = None
+    attempts: int = 0
+    timings: Timings = field(default_factory=Timings)
+    request_id: str | None = None
+    headers: dict[str, str] = field(default_factory=_no_headers)
+    resent: int = 0
+    journey: tuple[AttemptRecord, ...] = ()
+    cost: float | None = None
+
+    @property
+    def error_category(self) -> ErrorCategory | None:
+        """The error's category; None on success."""
+        return self.error.category if self.error is not None else None
+
+    @property
+    def error_message(self) -> str | None:
+        """The error's message; None on success."""
+        return self.error.message if self.error is not None else None
+
+    @property
+    def retry_after_ms(self) -> int:
+        """The server's retry hint in milliseconds; -1 if there is none."""
+        return self.error.retry_after_ms if self.error is not None else -1
+
+    def response_or_raise(self) -> Response:
+        """Return the complete answer. Raises the call's `ProviderError` if it failed."""
+        if self.error is not None:
+            raise self.error.with_traceback(None)  # without the frames of an earlier raise
+        assert self.response is not None, "a call that did not fail has a response"
+        return self.response

@@ -1,0 +1,208 @@
+"""Deliver events to their callback: in order, the first `Start` delayed, exactly one terminal event as the last one.
+
+Knows the callback. Must not know sockets, attempts, or why a call ended.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from ...providers.errors import ErrorCategory
+from ...providers.model.events import Event, EventType, Start
+from ...providers.wire.delta_template import Match
+from ...providers.wire.dialect import DeltaTarget
+from .callbacks import OnEvent
+
+
+class Counters:
+    """The counters of one provider's calls. `events` counts delivered events, with or without a callback."""
+
+    __slots__ = ("completed", "events", "failures", "started")
+
+    def __init__(self) -> None:
+        self.events: int = 0
+        self.started: int = 0
+        self.completed: int = 0
+        self.failures: Counter[ErrorCategory] = Counter()
+
+
+class Receiver(Protocol):
+    """Receives the events of an attempt."""
+
+    def deliver(self, events: Sequence[Event]) -> None:
+        """Deliver events, none of them terminal."""
+        ...
+
+
+class FastReceiver(Protocol):
+    """Receives the events of a fast path."""
+
+    def deliver_matches(self, target: DeltaTarget, matches: Iterable[Match]) -> None:
+        """Deliver the events of deltas that matched, none of them terminal.
+
+        target: makes the event of each delta. The receiver calls it after it has delivered the previous event, and not
+            at all after the call has ended.
+        """
+        ...
+
+
+class CallbackOwner(Protocol):
+    """The call to which a callback belongs."""
+
+    def on_callback_failure(self, failure: BaseException) -> None:
+        """Process an exception of the callback."""
+        ...
+
+    def on_defect(self, error: Exception) -> None:
+        """Process a defect in this library: `on_callback_failure` raised."""
+        ...
+
+
+class Stage(enum.IntEnum):
+    """The stage of the delivery of a call's events. A stage may be skipped; none is entered twice."""
+
+    HOLDING = 0
+    """The caller has received nothing: the call can be retried."""
+    DELIVERING = 1
+    """Events are delivered to the callback as they arrive."""
+    MUTED = 2
+    """The call is ending: only its terminal event is still delivered."""
+    FINISHED = 3
+    """The callback has received the terminal event, or has raised: it is not called again."""
+
+
+HOLDING, DELIVERING, MUTED, FINISHED = Stage
+"""The members, for the stages of every call. CPython 3.11 needs a thousand instructions to find one in `Stage`."""
+
+ERROR = EventType.ERROR
+
+
+class Delivery:
+    """The events of one call.
+
+    on_event: the caller's callback.
+    call: notified once of an exception that `on_event` raises; `on_event` then receives no further event.
+    """
+
+    __slots__ = ("_call", "_counters", "_held", "_on_event", "_stage")
+
+    def __init__(self, on_event: OnEvent | None, call: CallbackOwner, counters: Counters) -> None:
+        self._on_event: OnEvent = _nobody if on_event is None else on_event
+        self._call: CallbackOwner | None = call
+        self._counters = counters
+        self._held: Start | None = None
+        self._stage = HOLDING
+
+    @property
+    def delivered(self) -> bool:
+        """Whether the caller has received an event, so that the call must not be retried any more."""
+        return self._stage is not HOLDING
+
+    def count_in(self, counters: Counters) -> None:
+        """Count the events in other counters: the call goes to another provider."""
+        self._counters = counters
+
+    def mute(self) -> None:
+        """Deliver only the terminal event from now on: the call is ending."""
+        if self._stage is not FINISHED:
+            self._stage = MUTED
+
+    def deliver_first(self, events: Sequence[Event]) -> None:
+        """Deliver events, none of them terminal, while the caller may have received nothing yet.
+
+        `Start` is delayed until the stream's first event that is not an error. Until then, an overload that a server
+        reports inside a 200 can be retried.
+        """
+        events = self._with_start(events)
+        if events:
+            self._stage = max(self._stage, DELIVERING)
+            self.deliver(events)
+
+    def deliver(self, events: Sequence[Event]) -> None:
+        """Deliver more events, none of them terminal. Stops once the callback has raised or cancelled its call."""
+        if self._stage is not DELIVERING:
+            return
+        on_event, delivered = self._on_event, 0
+        try:
+            for event in events:
+                delivered += 1
+                try:
+                    on_event(event)
+                except BaseException as error:
+                    self._failed(error)
+                    break
+                if self._stage is not DELIVERING:
+                    break
+        finally:
+            self._counters.events += delivered
+
+    def deliver_matches(self, target: DeltaTarget, matches: Iterable[Match]) -> None:
+        """Deliver deltas that matched, as `deliver` does. `target` makes the event of each.
+
+        A loop of its own: an iterator that makes the events for `deliver` would cost each of them a hundredth more.
+        """
+        if self._stage is not DELIVERING:
+            return
+        on_event, delivered = self._on_event, 0
+        try:
+            for match in matches:
+                event = target.accept(match)
+                delivered += 1
+                try:
+                    on_event(event)
+                except BaseException as error:
+                    self._failed(error)
+                    break
+                if self._stage is not DELIVERING:
+                    break
+        finally:
+            self._counters.events += delivered
+
+    def _failed(self, error: BaseException) -> None:
+        """Process an exception of `on_event`."""
+        self._stage = FINISHED
+        call = self._call
+        assert call is not None, "a call that has ended has no events"
+        try:
+            call.on_callback_failure(error)
+        except Exception as defect:
+            call.on_defect(defect)
+
+    def reset(self) -> None:
+        """Prepare for another attempt, after one of which no event was delivered."""
+        self._held = None
+
+    def finish(self, event: Event) -> BaseException | None:
+        """Deliver the terminal event, as the last one. Returns the exception that the callback raised, or None."""
+        if self._stage is FINISHED:
+            return None
+        # An error without earlier events is delivered alone; `Done` is preceded by a `Start` that was delayed.
+        events = (event,) if event.type is ERROR else self._with_start((event,))
+        self._stage = FINISHED  # last before the callback: this may be called again
+        self._counters.events += len(events)
+        try:
+            for each in events:
+                self._on_event(each)
+        except BaseException as error:
+            return error
+        return None
+
+    def release(self) -> None:
+        """Drop the references to the ended call and to the callback, which refer to each other."""
+        self._on_event, self._call = _nobody, None
+
+    def _with_start(self, events: Sequence[Event]) -> Sequence[Event]:
+        if self._held is None and events and isinstance(events[0], Start):
+            self._held = events[0]
+            events = events[1:]
+        if events and self._held is not None:
+            events = (self._held, *events)
+            self._held = None
+        return events
+
+
+def _nobody(_: object) -> None:
+    """Do nothing: the callback of a call that has none."""

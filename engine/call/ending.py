@@ -1,0 +1,194 @@
+"""The end of a call: the outcome is decided once, and each step that follows is performed once.
+
+Knows the callbacks, and the tasks that wait for the call. Must not know why a call ended, nor attempts, clocks or
+retries: `RunningCall`, which derives from this, decides the outcome and stops what runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import logging
+
+import trio
+
+from ...providers.model.events import Error, Event
+from ..request.errors import callback_failed
+from .callbacks import OnCompletion
+from .completion import Completion, Timings
+from .delivery import Delivery
+from .runtime import Due, Runtime
+
+logger: logging.Logger = logging.getLogger("manystream.engine")
+
+
+class Step(enum.IntEnum):
+    """The steps of a call's end, in order. Each is performed once."""
+
+    OPEN = 0
+    """Attempts are made; the outcome is open."""
+    SETTLED = 1
+    """The outcome is decided. The steps below follow at once, or at the next iteration of the loop."""
+    STOPPED = 2
+    """Nothing of the call runs, waits or is open."""
+    NOTIFYING = 3
+    """The terminal event is being given to `on_event`."""
+    NOTIFIED = 4
+    """`on_event` has returned, and is not called again."""
+    RECORDED = 5
+    """The completion is public, and the engine has counted it."""
+    COMPLETED = 6
+    """`on_completion` was called."""
+    ENDED = 7
+    """The tasks that wait for the call were woken."""
+
+
+OPEN, SETTLED, STOPPED, NOTIFYING, NOTIFIED, RECORDED, COMPLETED, ENDED = Step
+"""The members, for the steps of every call. CPython 3.11 needs a thousand instructions to find one in `Step`."""
+
+
+class Ending(Due):
+    """The part of a call that ends it, exactly once.
+
+    completion: the final record, once the call has ended.
+    """
+
+    __slots__ = (
+        "_delivery",
+        "_ended",
+        "_on_completion",
+        "_outcome",
+        "_raised",
+        "_runtime",
+        "_started",
+        "_starting",
+        "_step",
+        "_terminal",
+        "_times",
+        "completion",
+    )
+
+    def __init__(self, runtime: Runtime, delivery: Delivery, on_completion: OnCompletion | None) -> None:
+        self._runtime = runtime
+        self._delivery = delivery
+        self._on_completion = on_completion
+        self._started = runtime.loop.clock()
+        self._times: Timings | None = None
+        self._step = OPEN
+        self._outcome: Completion | None = None  # what `completion` will be
+        self._terminal: Event | None = None  # the event that the stream ends with
+        self._raised: BaseException | None = None  # by a callback; may end the engine
+        self._ended: trio.Event | None = None
+        self._starting = False  # `start_*` has not returned yet: no callback may run
+        self.completion: Completion | None = None
+
+    @property
+    def _timings(self) -> Timings:
+        """The call's timings, made when the first one is known. Thousands of calls may wait, and have none."""
+        if self._times is None:
+            self._times = Timings()
+        return self._times
+
+    async def wait(self) -> Completion:
+        """Wait for the completion, which the callback (if any) has been given by then. Cancelling the wait leaves the
+        call running; `async with call:` cancels both."""
+        await trio.lowlevel.checkpoint()
+        if self.completion is None:
+            if self._ended is None:
+                self._ended = trio.Event()
+            await self._ended.wait()
+        assert self.completion is not None
+        return self.completion
+
+    def _settle(self, outcome: Completion, terminal: Event | None) -> None:
+        """Decide the outcome of the call. `terminal`: the last event of its stream; None if `on_event` raised."""
+        self._outcome = outcome
+        self._terminal = terminal
+        self._delivery.mute()
+        self._step = SETTLED
+
+    def conclude(self) -> None:
+        """Perform the remaining steps of the end.
+
+        Steps that may be repeated are marked as taken afterwards. Callbacks are marked before they are called, by the
+        same function that calls them. So after a step that raised this can be called again: nothing is left out, and
+        no callback is called twice.
+
+        While the call is being started, only the first step is taken at once. The others follow at the loop's next
+        tick, when the caller has the call in hand.
+        """
+        if self._step < STOPPED:
+            self._stop()
+            self._step = STOPPED
+        if self._starting:
+            self._runtime.soon(self)
+            return
+        if self._step < NOTIFIED:
+            self._step = NOTIFYING
+            self._deliver_terminal()
+            self._step = NOTIFIED
+        if self._step < RECORDED:
+            self._record()
+            self._step = RECORDED
+        if self._step < COMPLETED:
+            self._step = COMPLETED
+            on_completion, completion = self._on_completion, self.completion or self._outcome
+            if on_completion is not None and completion is not None:
+                try:
+                    on_completion(completion)
+                except BaseException as error:
+                    logger.exception("on_completion raised")
+                    self._raised = error
+        if self._step < ENDED:
+            self._step = ENDED
+            if self._ended is not None:
+                self._ended.set()
+        raised, self._raised = self._raised, None
+        if raised is not None:
+            self._runtime.on_callback_raised(raised)
+
+    def _conclude_by_all_means(self) -> None:
+        """Perform the remaining steps; skip a step that raises."""
+        for _ in Step:
+            try:
+                self.conclude()
+            except Exception:
+                logger.exception("ending %r raised, too", self)
+                self._step = Step(min(self._step + 1, ENDED))
+                continue
+            return
+
+    def _stop(self) -> None:
+        """Stop everything of the call that runs, waits or is open. May be called again."""
+        raise NotImplementedError
+
+    def _book(self, completion: Completion) -> None:
+        """Let the engine count the call as ended. May be called again."""
+        raise NotImplementedError
+
+    def _deliver_terminal(self) -> None:
+        terminal = self._terminal
+        if terminal is None:
+            return
+        failure = self._delivery.finish(terminal)
+        if failure is None:
+            return
+        self._raised = failure
+        if isinstance(terminal, Error):
+            logger.error("on_event raised on its Error event", exc_info=failure)
+        else:
+            assert self._outcome is not None
+            self._outcome = _failed_by_callback(self._outcome, failure)
+
+    def _record(self) -> None:
+        completion = self._outcome
+        assert completion is not None
+        self._timings.finished = self._runtime.loop.clock() - self._started
+        self.completion = completion
+        self._delivery.release()
+        self._book(completion)
+
+
+def _failed_by_callback(outcome: Completion, failure: BaseException) -> Completion:
+    """Return the outcome of a call with a complete answer whose `on_event` raised on `Done`."""
+    return dataclasses.replace(outcome, success=False, error=callback_failed(failure))

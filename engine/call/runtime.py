@@ -1,0 +1,124 @@
+"""The runtime that the calls of one engine share: loop, timers, connection pool, retry budget and next tick.
+
+Knows transport and the figures of traffic control. Must not know calls; it knows only that an action is due (`Due`).
+"""
+
+from __future__ import annotations
+
+import abc
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+import trio
+
+from ...transport.loop import Loop
+from ...transport.pool import Pool
+from ...transport.timers import Timers
+from .listener import Recorder
+from .retry import RetryBudget
+
+if TYPE_CHECKING:
+    from ..observe.recording import RecordingFile
+    from ..traffic.statistics import BudgetStatistics, RouteStatistics, ScopeStatistics
+
+
+class Due(abc.ABC):
+    """An action for the next tick."""
+
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def conclude(self) -> None:
+        """Perform the action."""
+
+    @abc.abstractmethod
+    def on_defect(self, error: Exception) -> None:
+        """Process a defect in this library: `conclude` raised."""
+
+
+class TrafficWatch(Protocol):
+    """An observer, as traffic control sees it. `Observer` describes the methods."""
+
+    def scope_changed(self, scope: str, statistics: ScopeStatistics) -> None: ...
+
+    def route_changed(self, route: str, statistics: RouteStatistics) -> None: ...
+
+    def budget_changed(self, statistics: BudgetStatistics) -> None: ...
+
+
+class Runtime:
+    """The runtime of one engine.
+
+    loop: reads and writes all sockets.
+    timers: run functions at a time of the loop's clock.
+    pool: the connections, for which attempts wait.
+    budget: the retry budget of all calls.
+    random: returns a number from 0 to 1, for the jitter of delays.
+    on_callback_raised: called with the exception of a callback; it may end the engine.
+    recording: the file to which the bytes sent and received are recorded; None: there is no recording.
+    retried: the number of attempts made after a failure and a delay.
+    resent: the number of attempts made at once because a kept-alive connection had been closed.
+    watch: is notified of the figures of traffic control; None: nobody observes them.
+    """
+
+    __slots__ = (
+        "_due",
+        "_token",
+        "budget",
+        "loop",
+        "on_callback_raised",
+        "pool",
+        "random",
+        "recording",
+        "resent",
+        "retried",
+        "timers",
+        "watch",
+    )
+
+    def __init__(
+        self,
+        loop: Loop,
+        timers: Timers,
+        pool: Pool,
+        token: trio.lowlevel.TrioToken,
+        on_callback_raised: Callable[[BaseException], None],
+    ) -> None:
+        """Create it for the engine of the trio run that has this `token`."""
+        self.loop: Loop = loop
+        self.timers: Timers = timers
+        self.pool: Pool = pool
+        self.budget: RetryBudget = RetryBudget()
+        self.random: Callable[[], float] = random.Random().random
+        self.on_callback_raised: Callable[[BaseException], None] = on_callback_raised
+        self.watch: TrafficWatch | None = None
+        self.recording: RecordingFile | None = None
+        self.retried: int = 0
+        self.resent: int = 0
+        self._token = token
+        self._due: list[Due] = []
+
+    def soon(self, due: Due) -> None:
+        """Call `due.conclude` at the loop's next tick, outside the code that runs now."""
+        if not self._due:
+            self._token.run_sync_soon(self._run_due)
+        self._due.append(due)
+
+    def forget_due(self) -> None:
+        """Drop all actions of the next tick: the engine is closed."""
+        self._due.clear()
+
+    def _run_due(self) -> None:
+        due, self._due = self._due, []
+        for each in due:
+            try:
+                each.conclude()
+            except Exception as error:
+                each.on_defect(error)
+
+    @property
+    def recorder(self) -> Recorder | None:
+        """The recording, if it accepts exchanges; else None."""
+        recording = self.recording
+        return None if recording is None or recording.closed else recording

@@ -1,0 +1,109 @@
+"""The timeouts of a call: which one applies in which state, and when it ends. Pure functions; time is passed in.
+
+Knows `Timeouts`. Must not know sockets or timers.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from operator import attrgetter
+
+from ...providers.errors import ErrorCategory, ProviderError
+from ...providers.model.options import Timeouts
+from .call_state import CallState
+
+
+@dataclass(slots=True, frozen=True)
+class Clocks:
+    """The duration of each timeout of a call, in seconds; `math.inf`: no timeout."""
+
+    connect: float
+    first_byte: float
+    idle: float
+    total: float
+    queue: float
+
+
+LEAST_WAIT = 1e-6
+"""The smallest number of seconds that counts as a wait."""
+
+DEFAULTS = Timeouts(connect=10.0, first_byte=600.0, idle=120.0, total=math.inf, queue=math.inf)
+STREAM_DEFAULTS = Timeouts(connect=10.0, first_byte=120.0, idle=120.0, total=math.inf, queue=math.inf)
+
+
+class Clock(enum.StrEnum):
+    """The timeout that ended a call; its value is the option's name."""
+
+    CONNECT = "connect"
+    FIRST_BYTE = "first_byte"
+    IDLE = "idle"
+    TOTAL = "total"
+    QUEUE = "queue"
+
+
+STATE_CLOCK: dict[CallState, Clock | None] = {
+    CallState.QUEUED: Clock.QUEUE,  # counted as if the call had waited only once, without a break
+    CallState.CONNECTING: Clock.CONNECT,
+    CallState.SENDING: Clock.IDLE,
+    CallState.WAITING: Clock.FIRST_BYTE,
+    CallState.READING: Clock.IDLE,
+    CallState.BACKOFF: None,
+    CallState.ENDED: None,
+}
+"""State → the timeout that applies in it, besides the total one, which always applies."""
+
+LENGTH: dict[Clock, Callable[[Clocks], float]] = {clock: attrgetter(clock.value) for clock in Clock}
+"""Timeout → a function that returns its duration from a call's `Clocks`."""
+
+ERROR_BODY_SECONDS: float = 5.0
+"""Seconds that the body of an error response may take after its head. An overloaded server may send the body slowly,
+and the status is known by then."""
+
+UNTIMED = CallState.BACKOFF
+"""The state in which only the total timeout applies. Also used for a call that is paused, or that delivers in steps."""
+
+WHAT_WAS_AWAITED: dict[Clock, str] = {
+    Clock.CONNECT: "no connection within",
+    Clock.FIRST_BYTE: "no response byte within",
+    Clock.IDLE: "no byte for",
+    Clock.TOTAL: "the call did not end within",
+    Clock.QUEUE: "the call was not sent within",
+}
+
+
+def effective(request: Timeouts | None, engine: Timeouts | None, *, stream: bool) -> Clocks:
+    """Return the timeouts of one call: its own, else the engine's, else the defaults."""
+    timeouts = STREAM_DEFAULTS if stream else DEFAULTS
+    for given in (engine, request):
+        if given is not None:
+            timeouts = given.over(timeouts)
+    lengths = (timeouts.connect, timeouts.first_byte, timeouts.idle, timeouts.total, timeouts.queue)
+    return Clocks(*(math.inf if length is None else length for length in lengths))
+
+
+def next_deadline(clocks: Clocks, state: CallState, *, started: float, state_since: float) -> tuple[float, Clock]:
+    """Return the deadline of the timeout that ends first, and that timeout.
+
+    state_since: the time at which the state's own timeout was last restarted.
+    """
+    deadline = started + clocks.total
+    running = STATE_CLOCK[state]
+    if running is not None:
+        own = state_since + LENGTH[running](clocks)
+        if own < deadline:
+            return own, running
+    return deadline, Clock.TOTAL
+
+
+def timeout_error(clock: Clock, limit: float, where: str) -> ProviderError:
+    """Return the error of a timeout. `where` describes what the call was doing."""
+    return ProviderError(
+        f"{clock.value} timeout: {WHAT_WAS_AWAITED[clock]} {limit:g} s ({where})",
+        category=ErrorCategory.TIMEOUT,
+        provider_code=clock.value,
+        # Another attempt would have no time left.
+        retryable=clock not in (Clock.TOTAL, Clock.QUEUE),
+    )

@@ -1,0 +1,288 @@
+"""The public engine: `open_engine`, and the `Engine` on which programs start calls.
+
+Knows the public methods of an engine and how it is opened and closed. Must not know what happens inside a call
+(call.py), nor how running calls are stored and counted (calls.py).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, TypeVar, Unpack, overload
+
+import trio
+
+from ..providers.catalog.provider import Provider
+from ..providers.errors import InvalidRequestError
+from ..providers.model.request import Request
+from ..providers.model.response import Response
+from ..transport.backend import Backend
+from ..transport.errors import URLError
+from ..transport.task_loop import make_loop
+from ..transport.timers import Timers
+from ..transport.trio_backend import TrioBackend
+from .call.callbacks import OnCompletion, OnEvent
+from .call.handle import Call
+from .frontends.engine_thread import EngineThread
+from .gate import CONCURRENCY, Calls
+from .loading import load_for_calls
+from .option_rules import check_options
+from .request.addresses import addressed, check_single_keys
+from .services import Services
+
+if TYPE_CHECKING:
+    from ..transport.proxy import ProxyConfig
+    from .calls import CallStarter
+    from .frontends.map import CallMap, KeyedRequests, Requests
+    from .frontends.portal import Portal
+    from .frontends.stream import EventStream
+    from .observe.recording import Recording
+    from .observe.statistics import Statistics
+    from .options import EngineOptions
+
+Key = TypeVar("Key")
+
+
+class Engine:
+    """An engine that runs many concurrent calls. `open_engine` makes it. All methods are for the engine's own thread,
+    except those of `from_thread`."""
+
+    __slots__ = ("_calls", "_portal", "_thread")
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._thread = EngineThread()
+        self._portal: Portal | None = None
+
+    def __repr__(self) -> str:
+        return f"<Engine {self._calls!r}>"
+
+    @property
+    def from_thread(self) -> Portal:
+        """The engine's interface for other threads. Its methods block the calling thread until there is a result."""
+        if self._portal is None:
+            from .frontends.portal import Portal
+
+            self._portal = Portal(self._calls, self._thread)
+        return self._portal
+
+    def start_stream(
+        self,
+        request: Request,
+        on_event: OnEvent | None = None,
+        on_completion: OnCompletion | None = None,
+    ) -> Call:
+        """Start a streamed call and return at once.
+
+        The engine calls `on_event(event)` for each event in wire order, then `on_completion(completion)` exactly once.
+        Both are plain functions that run on this thread. An exception from `on_event` ends this call alone (category
+        CALLBACK), and `on_event` is not called again.
+
+        Raises `InvalidRequestError` before anything is sent if the request cannot be sent. Raises `EngineClosedError`
+        and `TooManyCallsError`. Errors of the network and the server are reported in the completion.
+
+        Raises `OSError` if this is the process's first call, its engine has not waited since it was opened, and no file
+        descriptor is left for importing what calls need.
+        """
+        return self._calls.start(request, on_event, on_completion, stream=True)
+
+    def start_request(self, request: Request, on_completion: OnCompletion | None = None) -> Call:
+        """Start an unstreamed call and return at once.
+
+        The engine calls `on_completion(completion)` exactly once, on this thread. Raises `InvalidRequestError`,
+        `EngineClosedError` and `TooManyCallsError`, and `OSError` as `start_stream` does. Errors of the network and the
+        server are reported in the completion.
+        """
+        return self._calls.start(request, None, on_completion, stream=False)
+
+    async def request(self, request: Request) -> Response:
+        """Make an unstreamed call and wait for its response.
+
+        Raises `ProviderError` if the call fails. Cancelling this coroutine cancels the call.
+        """
+        call = self.start_request(request)
+        try:
+            completion = await call.wait()
+        finally:
+            call.cancel()
+        return completion.response_or_raise()
+
+    def stream(self, request: Request) -> EventStream:
+        """Return a streamed call as an async iterator with backpressure: `async with engine.stream(request) as events`.
+
+        The iteration raises `ProviderError` if the stream fails. Leaving the block cancels the call.
+        """
+        from .frontends.stream import EventStream
+
+        return EventStream(lambda on_event, on_completion: self.start_stream(request, on_event, on_completion))
+
+    @overload
+    def map(self, requests: Requests, *, concurrency: int = CONCURRENCY, ordered: bool = False) -> CallMap[Request]: ...
+
+    @overload
+    def map(
+        self, requests: KeyedRequests[Key], *, concurrency: int = CONCURRENCY, ordered: bool = False
+    ) -> CallMap[Key]: ...
+
+    def map(
+        self, requests: Requests | KeyedRequests[Key], *, concurrency: int = CONCURRENCY, ordered: bool = False
+    ) -> CallMap[Request] | CallMap[Key]:
+        """Make an unstreamed call for each request, and iterate over (request, completion) as the calls end.
+
+        Example: `async with engine.map(requests) as results: async for request, completion in results: …`.
+
+        requests: an iterable or async iterable of requests, read only as calls can start. If its items are pairs of a
+            key and a request, the iteration yields (key, completion). Leaving the block closes an async generator.
+        concurrency: the largest number of calls started and not ended. Calls that wait for a connection count.
+        ordered: yield the completions in the order of the requests. A slow call then delays all later completions.
+
+        If a request cannot be sent, its completion has an error of category INVALID_ARG that names the field. An
+        exception from `requests` is raised after the completions of the started calls. At most twice `concurrency`
+        requests are held. Leaving the block cancels the running calls. Raises `InvalidRequestError` for the arguments.
+        """
+        from .frontends.map import CallMap
+
+        return CallMap(self.start_request, requests, concurrency, ordered=ordered)
+
+    def end_session(self, session: str) -> None:
+        """Forget which target and which key the calls of a session go to. Without this, they are forgotten an hour
+        after the session's last call. Calls under way go on."""
+        self._calls.end_session(session)
+
+    def statistics(self) -> Statistics:
+        """Return the engine's current statistics."""
+        return self._calls.statistics()
+
+    def record(self, path: str | os.PathLike[str], *, replace: bool = False) -> Recording:
+        """Record the bytes sent and received, with their times, until the block is left: `with engine.record(path):`.
+
+        The recording holds each attempt that begins inside the block. It holds prompts and answers, but no header
+        that carries a key. `manystream simulate --replay PATH` replays it.
+
+        The file is a new one that only its owner can read. Raises `FileExistsError` if `path` exists, unless `replace`
+        is true: then the new file replaces it. Raises `OSError` if the file cannot be written, `RuntimeError` if
+        another recording is running, `InvalidRequestError` for the arguments, and `EngineClosedError`.
+        """
+        return self._calls.record(path, replace=replace)
+
+    def drain(self, timeout: float) -> Coroutine[object, object, bool]:
+        """Refuse new calls, and wait until the running and waiting calls have ended: `await engine.drain(30)`.
+
+        `start_*` raises `EngineClosedError` as soon as this is called, before it is awaited. The coroutine returns True
+        if all calls have ended. Calls that have not ended continue; leaving the `open_engine` block cancels them.
+        Raises `ValueError` for a negative timeout.
+
+        timeout: the longest wait in seconds; `math.inf`: no limit.
+        """
+        return self._calls.drain(timeout)
+
+    def close(self) -> None:
+        """Cancel and complete the running calls, and close every socket. Leaving the `open_engine` block does this."""
+        self._calls.close("engine.close() was called. Open another engine")
+
+
+def _start_monitor(nursery: trio.Nursery, calls: Calls, place: str | os.PathLike[str] | bool) -> None:
+    if place is False:
+        return
+    from .observe.monitor import Monitor
+
+    nursery.start_soon(Monitor(calls, None if place is True else place).run)
+
+
+@asynccontextmanager
+async def open_engine(
+    providers: Sequence[Provider],
+    **options: Unpack[EngineOptions],
+) -> AsyncGenerator[Engine, None]:
+    """Open an engine: `async with ms.open_engine([provider]) as engine`.
+
+    Leaving the block cancels the running calls, closes every socket and ends every task of the engine. Raises
+    `InvalidRequestError` for an option that cannot work, `MonitorError`, and `RuntimeError` outside trio.
+
+    providers: the providers that requests can name.
+    options: the fields of `EngineOptions`.
+    """
+    async with open_engine_on(TrioBackend, providers, options) as engine:
+        yield engine
+
+
+@asynccontextmanager
+async def open_engine_on(
+    make_backend: Callable[[trio.Nursery], Backend], providers: Sequence[Provider], options: EngineOptions
+) -> AsyncGenerator[Engine, None]:
+    """Open an engine whose transport runs on a backend that the caller makes. As `open_engine`.
+
+    make_backend: called with the nursery of the engine's own tasks.
+    """
+    check_options(providers, options)
+    checked = addressed(providers)
+    if options.get("traffic") is None:
+        check_single_keys(providers)
+    variables, proxy = _choose_environment(options.get("environment"), options.get("proxy"))
+    calls: Calls | None = None
+    failure: BaseException | None = None
+    async with trio.open_nursery() as nursery:
+        services = Services()
+        await nursery.start(services.run)
+        loop = make_loop(services.nursery)
+        try:
+            backend, timers, token = (
+                make_backend(services.nursery),
+                Timers(loop.catch_up),
+                trio.lowlevel.current_trio_token(),
+            )
+
+            def make_starter(on_callback_raised: Callable[[BaseException], None]) -> CallStarter:
+                from .calls import CallStarter
+
+                return CallStarter(backend, loop, timers, checked, options, variables, proxy, token, on_callback_raised)
+
+            calls = Calls(make_starter, nursery.cancel_scope)
+            services.on_failure = calls.end_engine
+            loop.start(backend)
+            timers.start(backend)
+            if options.get("traffic") is None and options.get("observer") is None:
+                services.nursery.start_soon(load_for_calls, providers)
+            else:
+                _ = calls.starter  # it checks the options of traffic control and the observer's methods
+            _start_monitor(services.nursery, calls, options.get("monitor", False))
+        except BaseException as error:
+            failure = error
+        else:
+            try:
+                yield Engine(calls)
+            except BaseException as error:
+                # Raised again outside the nursery, so that the caller's own exception is not wrapped in a group.
+                failure = error
+            finally:
+                calls.close()
+        nursery.cancel_scope.cancel()
+    loop.close()  # after the nursery, because the loop's task waits on the descriptor
+    # The engine's own failure comes first: it has cancelled the body, whose exception is then only `Cancelled`.
+    failure = (calls.failure if calls is not None else None) or failure
+    if failure is not None:
+        raise failure
+
+
+def _choose_environment(
+    environment: Mapping[str, str] | None, proxy: str | None
+) -> tuple[Mapping[str, str], ProxyConfig | None]:
+    """Return the variables in which keys and proxies are looked up, and the proxy that the program gave.
+
+    Raises `InvalidRequestError` for a proxy URL that cannot be parsed.
+
+    environment: the program's variables; None: `os.environ`.
+    proxy: a URL; "": no proxy, whatever the variables say; None: look it up in the variables.
+    """
+    variables: Mapping[str, str] = os.environ if environment is None else environment
+    if proxy == "":
+        variables = {name: value for name, value in variables.items() if not name.lower().endswith("_proxy")}
+    if not proxy:
+        return variables, None
+    from ..transport.proxy import parse_proxy_url
+
+    try:
+        return variables, parse_proxy_url(proxy)
+    except URLError as error:
+        raise InvalidRequestError("proxy", str(error)) from None

@@ -1,0 +1,73 @@
+"""Run functions on an engine's thread from other threads.
+
+Knows threads and trio's token. Must not know calls.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import trio
+
+from ..request.errors import EngineClosedError
+
+Result = TypeVar("Result")
+
+CLOSED = "this portal is closed: the block of its engine was left"
+FORKED = "this portal was opened in another process: open one after the fork"
+
+
+class EngineThread:
+    """Runs functions on the thread that creates this object, which runs trio."""
+
+    __slots__ = ("_process", "_thread", "_token")
+
+    def __init__(self) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        self._thread = threading.get_ident()
+        self._process = os.getpid()
+
+    def soon(self, function: Callable[[], None]) -> None:
+        """Schedule the function on the thread and return at once. After the engine is closed, nothing is called."""
+        self._check_process()
+        try:
+            self._token.run_sync_soon(function)
+        except trio.RunFinishedError:
+            pass
+
+    def run(self, function: Callable[[], Result]) -> Result:
+        """Call the function on the thread and return its result.
+
+        Raises `EngineClosedError`, and any exception of the function.
+        """
+        self._check_process()
+        if threading.get_ident() == self._thread:
+            return function()  # in a callback
+        try:
+            return trio.from_thread.run_sync(function, trio_token=self._token)
+        except trio.RunFinishedError:
+            raise EngineClosedError(CLOSED) from None
+
+    def run_async(self, function: Callable[[], Awaitable[Result]]) -> Result:
+        """Run the async function as a task on the thread and return its result.
+
+        Raises `EngineClosedError`, any exception of the function, and `RuntimeError` on the thread itself.
+        """
+        self.check_may_block()
+        try:
+            return trio.from_thread.run(function, trio_token=self._token)
+        except trio.RunFinishedError:
+            raise EngineClosedError(CLOSED) from None
+
+    def check_may_block(self) -> None:
+        """Raises `RuntimeError` on the engine's own thread, and `EngineClosedError` where nobody would end the wait."""
+        self._check_process()
+        if threading.get_ident() == self._thread:
+            raise RuntimeError("a callback must not wait for a call: it holds up the thread that would end it")
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:  # a fork copies no threads: the engine's is not here
+            raise EngineClosedError(FORKED)

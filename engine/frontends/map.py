@@ -1,0 +1,378 @@
+"""`map`: makes a call for each of many requests, and iterates over their completions.
+
+`MappedCalls` stores the calls and decides when another one may start; it never waits. `CallMap` waits in trio,
+`manystream.aio_map` waits in asyncio, and `portal_map.py` blocks a thread. One task reads the requests; a call is not a
+task, and reports its end to a callback.
+
+Knows how a call is started and ended. Must not know what happens inside a call.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from types import TracebackType
+from typing import ClassVar, Generic, Protocol, Self, TypeAlias, TypeGuard, TypeVar, cast
+
+import trio
+
+from ...providers.errors import ErrorCategory, InvalidRequestError, ProviderError
+from ...providers.model.request import Request
+from ...providers.rules.rules import whole
+from ..call.callbacks import OnCompletion
+from ..call.completion import Completion
+from ..request.errors import TooManyCallsError
+
+Key = TypeVar("Key")
+
+Requests: TypeAlias = Iterable[Request] | AsyncIterable[Request]
+KeyedRequests: TypeAlias = Iterable[tuple[Key, Request]] | AsyncIterable[tuple[Key, Request]]
+
+STARTS_AT_ONCE = 16
+"""The number of calls started in a row before the event loop runs again. A start takes tens of microseconds."""
+
+_END = object()
+
+
+class Cancellable(Protocol):
+    """The part of a call's interface that a map uses."""
+
+    def cancel(self) -> None: ...
+
+
+Start: TypeAlias = Callable[[Request, OnCompletion], Cancellable]
+
+
+class _Entry(Generic[Key]):
+    """A request of the source, from its start until the program has taken its completion."""
+
+    __slots__ = ("_calls", "call", "completion", "key")
+
+    def __init__(self, calls: MappedCalls[Key], key: Key) -> None:
+        self._calls = calls
+        self.key: Key = key
+        self.call: Cancellable | None = None
+        self.completion: Completion | None = None
+
+    def end(self, completion: Completion) -> None:
+        """Report the call's completion to the map."""
+        self._calls.on_completion(self, completion)
+
+
+class MappedCalls(Generic[Key]):
+    """The calls of one map.
+
+    At most twice `concurrency` requests are held, as running calls or as completions that the program has not taken.
+    Thus a slow program slows down the source.
+    """
+
+    def __init__(
+        self,
+        start: Start,
+        concurrency: int,
+        *,
+        ordered: bool,
+        on_result: Callable[[], None],
+        on_room: Callable[[], None],
+    ) -> None:
+        """Create a map without calls. Raises `InvalidRequestError` for `concurrency`.
+
+        start: the function that starts a call.
+        concurrency: the largest number of calls that run at the same time.
+        ordered: True: completions come in the order of the requests; False: as the calls end.
+        on_result: called when `take` has something to return or to report.
+        on_room: called when another request may be started.
+        """
+        whole(1).check(concurrency, "concurrency")
+        self._start = start
+        self._concurrency = concurrency
+        self._ordered = ordered
+        self._on_result = on_result
+        self._on_room = on_room
+        self._running: dict[_Entry[Key], None] = {}
+        self._results: deque[_Entry[Key]] = deque()  # all entries if ordered; else the ended ones
+        self._held = 0
+        self._refused = False  # the engine refused a call: wait until a call of this map ends
+        self._source_ended = False
+        self._failure: BaseException | None = None
+        self._closed = False
+
+    @property
+    def room(self) -> int:
+        """The number of requests that may be started now."""
+        if self._refused or self._closed:
+            return 0
+        return min(self._concurrency - len(self._running), 2 * self._concurrency - self._held)
+
+    def add(self, item: object) -> bool:
+        """Start a call for a request, or for a pair of a key and a request.
+
+        Returns False if the engine accepts no more calls now; add the item again when there is room. A request that
+        cannot be sent gets its completion at once. Raises `EngineClosedError`.
+        """
+        entry = _Entry(self, cast("Key", item[0] if _is_pair(item) else item))
+        try:
+            entry.call = self._start(_request_of(item), entry.end)
+        except InvalidRequestError as error:
+            entry.completion = unsendable(error)
+        except TooManyCallsError:
+            if not self._running:
+                raise
+            self._refused = True
+            return False
+        else:
+            self._running[entry] = None
+        self._held += 1
+        if self._ordered or entry.completion is not None:
+            self._results.append(entry)
+        if entry.completion is not None:
+            self._on_result()
+        return True
+
+    def on_completion(self, entry: _Entry[Key], completion: Completion) -> None:
+        """Store the completion of a call that has ended."""
+        self._running.pop(entry, None)
+        entry.call = None
+        entry.completion = completion
+        if not self._ordered:
+            self._results.append(entry)
+        self._refused = False
+        self._on_result()
+        self._on_room()
+
+    def end_source(self, failure: BaseException | None = None) -> None:
+        """Record that no more requests come. `failure`: the source's exception, raised after the last completion."""
+        self._source_ended = True
+        self._failure = failure
+        self._on_result()
+
+    def take(self) -> tuple[Key, Completion] | None:
+        """Remove and return the next completion with its key; None if there is none yet."""
+        if not self._results or self._results[0].completion is None:
+            return None
+        entry = self._results.popleft()
+        assert entry.completion is not None
+        self._held -= 1
+        self._on_room()
+        return entry.key, entry.completion
+
+    def check_over(self) -> bool:
+        """Return True if all completions were taken and no more will come. Raises the source's exception then."""
+        if self._closed:
+            return True
+        if not self._source_ended or self._held:
+            return False
+        if self._failure is not None:
+            raise self._failure
+        return True
+
+    def close(self) -> None:
+        """Start no more calls, and cancel the running ones. Idempotent."""
+        self._closed = True
+        for entry in list(self._running):
+            if entry.call is not None:
+                entry.call.cancel()
+
+
+def _is_pair(item: object) -> TypeGuard[tuple[object, object]]:
+    return isinstance(item, tuple) and len(cast("tuple[object, ...]", item)) == 2
+
+
+def _request_of(item: object) -> Request:
+    """Return the request of an item. Raises `InvalidRequestError` for a tuple that is no pair."""
+    if _is_pair(item):
+        return cast("Request", item[1])
+    if isinstance(item, tuple):
+        size = len(cast("tuple[object, ...]", item))
+        raise InvalidRequestError(
+            "requests", f"an item must be a Request or a pair of a key and a Request, not a tuple of {size}"
+        )
+    return cast("Request", item)
+
+
+def unsendable(error: InvalidRequestError) -> Completion:
+    """Return the completion of a request that cannot be sent. Its error names the field."""
+    return Completion(False, error=ProviderError(str(error), category=ErrorCategory.INVALID_ARG))
+
+
+def check_source(requests: object) -> None:
+    """Raise `InvalidRequestError` if the argument `requests` is not an iterable of requests."""
+    if not isinstance(requests, (Iterable, AsyncIterable)):
+        raise InvalidRequestError("requests", f"must be an iterable of Request, not {type(requests).__name__}")
+
+
+class Source:
+    """An asynchronous iterator over the requests of an iterable or an async iterable."""
+
+    def __init__(self, requests: object) -> None:
+        self._asynchronous: AsyncIterator[object] | None = None
+        if isinstance(requests, AsyncIterable):
+            self._asynchronous = cast("AsyncIterable[object]", requests).__aiter__()
+        else:
+            self._plain = iter(cast("Iterable[object]", requests))
+
+    async def next(self) -> object:
+        """Return the next item, or `Source.END` after the last one. Raises the exceptions of the program's iterable."""
+        if self._asynchronous is None:
+            return next(self._plain, _END)
+        try:
+            return await self._asynchronous.__anext__()
+        except StopAsyncIteration:
+            return _END
+
+    async def aclose(self) -> None:
+        """Close an async generator, which may not have been read to its end. Do nothing for other iterables."""
+        close: Callable[[], Awaitable[object]] | None = getattr(self._asynchronous, "aclose", None)
+        if close is not None:
+            await close()
+
+    END: ClassVar[object] = _END
+
+
+class Feeder(Generic[Key]):
+    """Reads requests from the source and starts them while there is room.
+
+    wait: waits until there is room.
+    rest: lets other tasks run.
+    unclosed: the exception with which an async generator refused to be closed; None if there is none.
+    """
+
+    def __init__(
+        self,
+        calls: MappedCalls[Key],
+        requests: object,
+        wait: Callable[[], Awaitable[object]],
+        rest: Callable[[], Awaitable[object]],
+    ) -> None:
+        self._calls = calls
+        self._requests = requests
+        self._wait = wait
+        self._rest = rest
+        self.unclosed: Exception | None = None
+
+    async def run(self) -> None:
+        """Read until the source ends or raises, or this is cancelled."""
+        failure: BaseException | None = None
+        source: Source | None = None
+        try:
+            source = Source(self._requests)
+            await self._feed(source)
+        except Exception as error:
+            failure = error
+        except BaseException as error:  # in asyncio also a cancellation that the source raises
+            failure = error
+            raise
+        finally:
+            self._calls.end_source(failure)
+            if source is not None:
+                await self._close(source)
+
+    async def _close(self, source: Source) -> None:
+        try:
+            await source.aclose()
+        except Exception as error:
+            self.unclosed = error
+
+    def check_closed(self) -> None:
+        """Raise the exception with which the source refused to be closed, if there is one."""
+        if self.unclosed is not None:
+            raise self.unclosed
+
+    async def _feed(self, source: Source) -> None:
+        started = 0
+        while True:
+            await self._room()
+            item = await source.next()
+            if item is Source.END:
+                return
+            while not self._calls.add(item):
+                await self._room()
+            started += 1
+            if started % STARTS_AT_ONCE == 0:
+                await self._rest()
+
+    async def _room(self) -> None:
+        while self._calls.room <= 0:
+            await self._wait()
+
+
+class CallMap(Generic[Key]):
+    """An async iterator over the requests' completions, each with its request or key. `engine.map` returns it.
+
+        async with engine.map(requests) as results:
+            async for request, completion in results: ...
+
+    Completions come as the calls end, or in the order of the requests if `ordered` is true. An exception from the
+    iterable of requests is raised after the completions of the started calls. Leaving the block cancels the running
+    calls, and raises an exception with which an async generator of requests ends when it is closed.
+    """
+
+    def __init__(self, start: Start, requests: object, concurrency: int, *, ordered: bool) -> None:
+        check_source(requests)
+        self._arrived = trio.Event()
+        self._has_room = trio.Event()
+        self._calls: MappedCalls[Key] = MappedCalls(
+            start, concurrency, ordered=ordered, on_result=self._wake, on_room=self._let_in
+        )
+        self._feeder = Feeder(self._calls, requests, self._wait_for_room, trio.lowlevel.checkpoint)
+        self._block = trio.open_nursery()
+        self._nursery: trio.Nursery | None = None
+
+    async def __aenter__(self) -> Self:
+        check_not_entered(self._nursery)
+        self._nursery = await self._block.__aenter__()
+        self._nursery.start_soon(self._feeder.run, name="manystream map")
+        return self
+
+    async def __aexit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._calls.close()
+        if self._nursery is not None:
+            self._nursery.cancel_scope.cancel()
+            # The nursery does not get the body's exception. The block raises it itself, so it is not put into a group.
+            await self._block.__aexit__(None, None, None)
+        self._feeder.check_closed()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> tuple[Key, Completion]:
+        check_entered(self._nursery, FORM)
+        await trio.lowlevel.checkpoint()
+        while (result := self._calls.take()) is None:
+            if self._calls.check_over():
+                raise StopAsyncIteration
+            if self._arrived.is_set():  # else another task waits for this event
+                self._arrived = trio.Event()
+            await self._arrived.wait()
+        return result
+
+    def _wake(self) -> None:
+        self._arrived.set()
+
+    def _let_in(self) -> None:
+        self._has_room.set()
+
+    async def _wait_for_room(self) -> None:
+        self._has_room = trio.Event()
+        await self._has_room.wait()
+
+
+FORM = "    async with engine.map(requests) as results:\n        async for request, completion in results: ..."
+"""Example code that opens and reads a map, for error messages."""
+
+
+def check_entered(entered: object, form: str) -> None:
+    """Raise `RuntimeError` if the block was not entered, so that no call was started. `form`: the example code."""
+    if entered is None:
+        raise RuntimeError(f"this map's block was not entered, so nothing was started. Write:\n{form}")
+
+
+def check_not_entered(entered: object) -> None:
+    """Raise `RuntimeError` if the block was entered before."""
+    if entered is not None:
+        raise RuntimeError("this map was entered already: each map(…) reads its requests once")

@@ -1,0 +1,157 @@
+"""A streamed call as an async iterator with backpressure down to TCP, and the base class of all such iterators.
+
+`aio` and `portal` derive their iterators from the same base class.
+
+Knows a call's callbacks and its `pause`. Must not know how a call works.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+from typing import ClassVar, Generic, Protocol, TypeVar
+
+import trio
+
+from ...providers.model.events import Error, Event
+from ..call.callbacks import OnCompletion, OnEvent
+from ..call.completion import Completion
+from ..call.handle import Call
+
+HIGH_WATER = 64
+"""The high-water mark: the number of waiting events from which the socket is not read."""
+LOW_WATER = 16
+
+
+class Pausable(Protocol):
+    """The interface of the call that an iterator uses."""
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+
+AnyCall = TypeVar("AnyCall", bound=Pausable)
+
+
+class BufferedEvents(Generic[AnyCall]):
+    """The buffer of one call's events between its callbacks and its consumer. While it is full, the socket is not read.
+
+    completion: the call's final record, once it has ended.
+    """
+
+    _FORM: ClassVar[str] = "    async with engine.stream(request) as events:\n        async for event in events: ..."
+    """The correct use of a stream, for error messages."""
+
+    def __init__(self) -> None:
+        self._call: AnyCall | None = None
+        self._waiting: deque[Event] = deque()
+        self._paused = False
+        self.completion: Completion | None = None
+
+    @property
+    def call(self) -> AnyCall:
+        """The stream's call. Raises `RuntimeError` before the block is entered."""
+        self._check_entered()
+        assert self._call is not None
+        return self._call
+
+    def _check_entered(self) -> None:
+        """Raise `RuntimeError` before the block is entered: there is no call yet."""
+        if self._call is None:
+            raise RuntimeError(f"this stream's block was not entered, so its call is not started. Write:\n{self._FORM}")
+
+    def _check_not_entered(self) -> None:
+        """Raise `RuntimeError` when the block is entered a second time: one stream makes one call."""
+        if self._call is not None:
+            raise RuntimeError("this stream was entered already: each engine.stream(…) makes one call")
+
+    def _on_event(self, event: Event) -> None:
+        if not isinstance(event, Error):  # the iteration raises it, from the completion
+            self._waiting.append(event)
+        if not self._paused and len(self._waiting) >= HIGH_WATER and self._call is not None:
+            self._paused = True
+            self._call.pause()
+        self._wake()
+
+    def _on_completion(self, completion: Completion) -> None:
+        self.completion = completion
+        self._wake()
+
+    def _wake(self) -> None:
+        """Wake the consumer: an event or the completion has arrived."""
+        raise NotImplementedError
+
+    def _over(self) -> bool:
+        """Return whether no event waits and none will follow.
+
+        Raises the `ProviderError` of a failed stream, and `RuntimeError` if the block was not entered.
+        """
+        if self._waiting:
+            return False
+        if self.completion is None:
+            self._check_entered()  # without a call no event would ever come
+            return False
+        if self.completion.error is not None:
+            raise self.completion.error.with_traceback(None)  # without the frames of an earlier raise
+        return True
+
+    def _take(self) -> Event:
+        """Remove and return the next event. The buffer must not be empty."""
+        event = self._waiting.popleft()
+        if self._paused and len(self._waiting) <= LOW_WATER:
+            self._paused = False
+            self.call.resume()
+        return event
+
+
+class EventStream(BufferedEvents[Call]):
+    """An async iterator of one call's events, in order. It ends after `Done`; a failed stream raises `ProviderError`.
+
+    completion: the call's final record, once it has ended.
+    """
+
+    def __init__(self, start: Callable[[OnEvent, OnCompletion], Call]) -> None:
+        super().__init__()
+        self._start = start
+        self._arrived: trio.Event | None = None
+
+    async def __aenter__(self) -> EventStream:
+        self._check_not_entered()
+        # Nothing after the start may raise: `__aexit__` would not be called, and the started call would go on.
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._call = self._start(self._on_event, self._on_completion)
+        await trio.lowlevel.cancel_shielded_checkpoint()
+        return self
+
+    async def __aexit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._call is not None:
+            self._call.cancel()
+        await trio.lowlevel.checkpoint_if_cancelled()
+
+    def __aiter__(self) -> EventStream:
+        return self
+
+    async def __anext__(self) -> Event:
+        await trio.lowlevel.checkpoint()
+        while not self._waiting:
+            if self._over():
+                raise StopAsyncIteration
+            if self._arrived is not None:
+                raise RuntimeError("another task is already waiting for this stream's next event")
+            self._arrived = trio.Event()
+            try:
+                await self._arrived.wait()
+            finally:
+                self._arrived = None
+        return self._take()
+
+    def _wake(self) -> None:
+        if self._arrived is not None:
+            self._arrived.set()

@@ -1,0 +1,183 @@
+"""The calls of one engine, from its opening to its end: whether a call can start here and now, and what ends them all.
+
+What starts calls (starter.py) is imported when it is first used, so that a program that opens an engine does not wait
+for it. Must not know what a call needs, any dialect, nor the public interfaces that programs use (core.py, portal.py).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING
+
+import trio
+
+from .request.errors import EngineClosedError, ends_engine
+from .seconds import seconds_of
+
+if TYPE_CHECKING:
+    from ..providers.model.request import Request
+    from .call.call import RunningCall
+    from .call.callbacks import OnCompletion, OnEvent
+    from .call.handle import Call
+    from .calls import CallStarter
+    from .observe.recording import Recording
+    from .observe.statistics import Statistics
+
+LEFT = "its open_engine block was left. Start calls inside it"
+
+CONCURRENCY = 1_000
+"""The default for the calls of one map that may run at the same time."""
+
+
+class Calls:
+    """The concurrent calls of one engine. All methods are for the engine's own thread.
+
+    failure: the exception that ended the engine, such as `KeyboardInterrupt` from a callback; None while it runs.
+    """
+
+    def __init__(
+        self, make_starter: Callable[[Callable[[BaseException], None]], CallStarter], scope: trio.CancelScope
+    ) -> None:
+        """Accept calls on this thread.
+
+        make_starter: makes what starts calls, and raises `InvalidRequestError` for wrong options of traffic control.
+            It is given the function that the exceptions of callbacks are reported to.
+        scope: cancelled when the engine ends early.
+        """
+        self._make_starter = make_starter
+        self._scope = scope
+        self._starter: CallStarter | None = None
+        self._token = trio.lowlevel.current_trio_token()
+        self._process = os.getpid()
+        self._closed = ""  # the reason, for the error
+        self._draining = False
+        self.failure: BaseException | None = None
+
+    def __repr__(self) -> str:
+        starter = self._starter
+        what = "no calls yet" if starter is None else f"{len(starter.running)} calls, {starter.runtime.pool!r}"
+        return f"{what}{', closed' if self._closed else ''}"
+
+    @property
+    def starter(self) -> CallStarter:
+        """What starts the calls. The first access makes it, and imports what calls need unless that has been done.
+
+        Raises `OSError` if the process has no file descriptor left for these imports. A later access may succeed.
+        """
+        if self._starter is None:
+            self._starter = self._make_starter(self._callback_raised)
+        return self._starter
+
+    def start(
+        self, request: Request, on_event: OnEvent | None, on_completion: OnCompletion | None, *, stream: bool
+    ) -> Call:
+        """Start a call. Raises `InvalidRequestError`, `EngineClosedError`, `TooManyCallsError`, and `OSError` as
+        `starter` does."""
+        self.check_here()
+        return self.starter.start(request, on_event, on_completion, stream=stream)
+
+    def end_session(self, session: str) -> None:
+        """Forget which target and key a session has."""
+        if self._starter is not None:
+            self._starter.end_session(session)
+
+    def check_here(self) -> None:
+        """Check that a call can be started here.
+
+        Raises `EngineClosedError` in a forked process, after `drain`, after `close`, after the `open_engine` block was
+        left, and on another thread.
+        """
+        self.check_process()
+        if self._closed:
+            raise EngineClosedError(f"this engine is closed: {self._closed}")
+        if self._draining:
+            raise EngineClosedError("this engine takes no more calls: engine.drain() was called. Open another engine")
+        try:
+            token = trio.lowlevel.current_trio_token()
+        except RuntimeError:
+            token = None
+        if token is not self._token:
+            raise EngineClosedError("this engine belongs to another trio.run or thread: use engine.from_thread there")
+
+    def check_process(self) -> None:
+        """Raise `EngineClosedError` in a forked process, because the engine's loop does not run there."""
+        if os.getpid() != self._process:
+            raise EngineClosedError("this engine was opened in another process: open one after the fork")
+
+    def _callback_raised(self, error: BaseException) -> None:
+        """End the engine if the exception of a callback is meant for the whole program, such as `KeyboardInterrupt`."""
+        if ends_engine(error):
+            self.end_engine(error)
+
+    def end_engine(self, error: BaseException) -> None:
+        """End the engine now: every call completes, every socket closes, and the `open_engine` block raises `error`."""
+        if self.failure is None:
+            self.failure = error
+        self.close(forced=True)
+        self._scope.cancel()
+
+    # --- the engine as a whole ---
+
+    def statistics(self) -> Statistics:
+        """Return the engine's current statistics."""
+        return self.starter.totals(self.starter.states())
+
+    def totals(self, calls: Mapping[str, int]) -> Statistics:
+        """Return the engine's statistics with `calls`, which the caller has counted: running calls by state."""
+        return self.starter.totals(calls)
+
+    def running(self) -> list[RunningCall]:
+        """Return the running calls, oldest first."""
+        return [] if self._starter is None else list(self._starter.running)
+
+    def record(self, path: str | os.PathLike[str], *, replace: bool = False) -> Recording:
+        """Record the bytes sent and received, with their times, until the block is left: `with engine.record(path):`.
+
+        The recording holds each attempt that begins inside the block. It holds prompts and answers, but no header
+        that carries a key. `manystream simulate --replay PATH` replays it.
+
+        The file is a new one that only its owner can read. Raises `FileExistsError` if `path` exists, unless `replace`
+        is true: then the new file replaces it. Raises `OSError` if the file cannot be written, `RuntimeError` if
+        another recording is running, and `EngineClosedError`.
+        """
+        from .observe.recording import Recording, RecordingFile
+
+        self.check_here()
+        runtime = self.starter.runtime
+        if runtime.recorder is not None:
+            raise RuntimeError(f"{runtime.recording!r} is running: leave its block first")
+        file = runtime.recording = RecordingFile(path, replace=replace)
+        return Recording(file)
+
+    def drain(self, timeout: float) -> Coroutine[object, object, bool]:
+        """Refuse new calls from now on, and return a coroutine that waits until the running calls have ended.
+
+        The coroutine waits at most `timeout` seconds. It returns True if all calls have ended. Raises `ValueError` for
+        a negative timeout.
+        """
+        seconds = seconds_of(timeout, "drain")
+        self.check_process()
+        self._draining = True
+        return self._all_ended(seconds)
+
+    async def _all_ended(self, timeout: float) -> bool:
+        running: Mapping[RunningCall, None] = {} if self._starter is None else self._starter.running
+        with trio.move_on_after(timeout):
+            while running:
+                await next(iter(running)).wait()
+        return not running
+
+    def close(self, reason: str = LEFT, *, forced: bool = False) -> None:
+        """Cancel and complete the running calls, and close every socket. Leaving the `open_engine` block does this.
+
+        reason: why the engine is closed, for the error of later calls.
+        forced: complete also the calls whose last callbacks were interrupted.
+        """
+        if os.getpid() != self._process:
+            return  # the epoll set is shared after a fork: closing it here would break the parent
+        if self._closed and not forced:
+            return
+        self._closed = self._closed or reason
+        if self._starter is not None:
+            self._starter.close(forced=forced)

@@ -1,0 +1,297 @@
+"""Report on a running engine to other processes: a Unix socket that responds to each line with one line of JSON.
+
+    async with ms.open_engine(providers=[…], monitor=True) as engine: …
+
+    $ manystream top
+    $ echo | nc -U "$XDG_RUNTIME_DIR/manystream/4711.sock"
+
+A client receives a report only on request, so a client that reads slowly, or never, blocks only its own task. The
+report uses the engine's normal counters, so a monitor without clients costs one descriptor. A report is built in
+slices, so that no stream waits for all of it. It contains no content: no prompt, answer, header or key. It contains the
+names of providers, models, routes and tenants, and the servers' origins.
+
+Knows statistics. Must not know transport, or how figures are shown (`cli/top.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import logging
+import math
+import os
+import socket
+import stat
+import tempfile
+import time
+from collections import Counter
+from dataclasses import fields
+from pathlib import Path
+
+import trio
+
+from ...providers.errors import ManystreamError
+from ...providers.json.json_values import dumps
+from ..call.call import RunningCall
+from ..call.call_state import CallState
+from ..gate import Calls
+from ..traffic.budgets.amounts import MEMBERS
+from ..traffic.statistics import BudgetStatistics
+from .statistics import CallFigures, Statistics
+
+logger: logging.Logger = logging.getLogger("manystream.monitor")
+
+FORMAT = 1
+"""The version of the format, in each report. It changes if a member is removed or changes its meaning, not if one is
+added."""
+
+SLICE = 250
+"""The number of calls that one slice reads before the streams are served: about a quarter of a millisecond."""
+LISTED = 50
+"""The number of calls that a report lists individually: of the oldest and of the quietest calls each. A report lists as
+many budgets, those of which the least is left."""
+
+PATH_BYTES = 103
+"""The maximum length of a socket's path on all systems, in bytes (macOS; Linux allows four more)."""
+
+LEAST_SECONDS = 0.1
+"""The minimum of seconds between two reports, over all clients. An earlier request gets the last report again."""
+CLIENTS = 8
+PATIENCE = 10.0
+"""Seconds that a client may take to read a report."""
+ASK_WITHIN = 120.0
+"""Seconds after which an idle client is disconnected."""
+
+
+class MonitorError(ManystreamError, RuntimeError):
+    """The monitor's socket cannot be created. The message names the path and the remedy."""
+
+
+class Monitor:
+    """The socket of one engine, from now on. path: where; default: below `runtime_folder()`, named by the process.
+
+    Raises `MonitorError`. `run` must be called, and removes the socket at its end.
+    """
+
+    def __init__(self, calls: Calls, path: str | os.PathLike[str] | None = None) -> None:
+        if not hasattr(socket, "AF_UNIX"):
+            raise MonitorError("monitor= needs Unix sockets, which this system does not have: leave it out")
+        self._calls = calls
+        self.path: Path = Path(path) if path is not None else _free_path()
+        self._listener = _listen(self.path)
+        self._opened = trio.current_time()
+        self._inode = self.path.stat().st_ino
+        self._clients = 0
+        self._looking = trio.Lock()
+        self._answer = b""
+        self._answered = -LEAST_SECONDS
+
+    def __repr__(self) -> str:
+        return f"<Monitor {self.path}, {self._clients} clients>"
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        listener = trio.SocketListener(trio.socket.from_stdlib_socket(self._listener))
+        try:
+            await trio.serve_listeners(self._serve, [listener])
+        finally:
+            self._listener.close()
+            with contextlib.suppress(OSError):
+                if self.path.stat().st_ino == self._inode:  # it may be another's by now
+                    self.path.unlink()
+
+    async def _serve(self, stream: trio.SocketStream) -> None:
+        async with stream:
+            if self._clients >= CLIENTS:
+                return
+            self._clients += 1
+            try:
+                await self._answer_lines(stream)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                pass  # it went
+            except Exception:  # a defect must cost one look, not the engine
+                logger.exception("a look at the engine raised: a defect in manystream")
+            finally:
+                self._clients -= 1
+
+    async def _answer_lines(self, stream: trio.SocketStream) -> None:
+        while True:
+            asked = b""
+            with trio.move_on_after(ASK_WITHIN):
+                asked = await stream.receive_some(4096)
+            if not asked:
+                return
+            if b"\n" not in asked:  # what a line says means nothing yet
+                continue
+            answer = await self.look()
+            with trio.move_on_after(PATIENCE) as sending:
+                await stream.send_all(answer)
+            if sending.cancelled_caught:
+                return
+
+    async def look(self) -> bytes:
+        """Return a report that is at most a tenth of a second old: one line of JSON."""
+        async with self._looking:
+            wait = self._answered + LEAST_SECONDS - trio.current_time()
+            if wait > 0 and self._answer:
+                await trio.sleep(wait)  # a client that asks continuously gets ten reports a second
+            self._answer = dumps(await self._describe()) + b"\n"
+            self._answered = trio.current_time()
+            return self._answer
+
+    async def _describe(self) -> dict[str, object]:
+        now = trio.current_time()
+        calls = self._calls.running()
+        oldest = [call.figures(now) for call in calls[:LISTED]]
+        streams = 0
+        states: Counter[CallState] = Counter()
+        quietest: list[tuple[float, int, RunningCall]] = []
+        for start in range(0, len(calls), SLICE):
+            running = [call for call in calls[start : start + SLICE] if call.completion is None]
+            streams += sum(call.stream for call in running)
+            states.update(call.state for call in running)
+            keyed = [(call.quiet(now), -call.number, call) for call in running]
+            quietest = heapq.nlargest(LISTED, [*quietest, *keyed])
+            await trio.lowlevel.checkpoint()
+        return {
+            "manystream": _version(),
+            "format": FORMAT,
+            "pid": os.getpid(),
+            "time": time.time(),
+            "uptime": now - self._opened,
+            "streams": streams,
+            "statistics": _as_members(self._calls.totals({state.value: count for state, count in states.items()})),
+            "oldest": oldest,
+            "quietest": [call.figures(now) for _, _, call in quietest if call.completion is None],
+        }
+
+
+# --- figures as JSON ---
+
+
+def _as_members(statistics: Statistics) -> dict[str, object]:
+    """Return statistics as values that JSON has."""
+    members = {each.name: getattr(statistics, each.name) for each in fields(statistics)}
+    traffic = statistics.traffic
+    fullest = heapq.nlargest(LISTED, traffic.budgets, key=_share)
+    budgets = [_budget_members(each) for each in fullest]
+    members["traffic"] = {"scopes": traffic.scopes, "routes": traffic.routes, "budgets": budgets}
+    return members
+
+
+def _budget_members(statistics: BudgetStatistics) -> dict[str, object]:
+    """Return a budget with the amounts that it limits. A budget itself may hold functions, which JSON has not."""
+    budget, tenant = statistics.budget, statistics.tenant
+    if tenant is not None:
+        tenant = tenant.encode("utf-8", "replace").decode()  # JSON has no half of a surrogate pair
+    limited = [member for member in MEMBERS if budget.limits(member)]
+    members: dict[str, object] = {
+        name: {member: getattr(given, member) for member in limited}
+        for name, given in (
+            ("limit", statistics.limit),
+            ("spent", statistics.spent),
+            ("reserved", statistics.reserved),
+        )
+    }
+    members |= {"per": budget.per, "every": budget.every, "tenant": tenant}
+    return members | {"waiting": statistics.waiting, "ends_in": statistics.ends_in}
+
+
+def _share(statistics: BudgetStatistics) -> float:
+    """Return the used part of the amount of which the least is left."""
+    taken = statistics.spent.plus(statistics.reserved)
+    return max(used / limit if limit else math.inf for used, limit in zip(taken, statistics.limit, strict=True))
+
+
+# --- where sockets are ---
+
+
+def runtime_folder() -> Path:
+    """Return the default folder of monitors: `$XDG_RUNTIME_DIR/manystream`, or a private temporary folder."""
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    if base:
+        return Path(base) / "manystream"
+    return Path(tempfile.gettempdir()) / f"manystream-{os.getuid()}"
+
+
+def sockets(folder: Path | None = None) -> list[Path]:
+    """Return the sockets of running monitors in a folder (default: `runtime_folder()`), sorted by name."""
+    folder = folder or runtime_folder()
+    try:
+        found = sorted(path for path in folder.iterdir() if path.suffix == ".sock")
+    except OSError:
+        return []
+    return [path for path in found if _is_served(path)]
+
+
+def _free_path() -> Path:
+    folder = runtime_folder()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.lstat()
+    except OSError as error:
+        raise MonitorError(f"cannot make {folder}: {error.strerror}; give monitor= a path") from None
+    # In /tmp another user may have created the folder first.
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise MonitorError(
+            f"{folder} is not this user's alone: delete it, set XDG_RUNTIME_DIR, or give monitor= a path"
+        )
+    path, number = folder / f"{os.getpid()}.sock", 1
+    while _is_served(path):  # by another engine of this process
+        number += 1
+        path = folder / f"{os.getpid()}-{number}.sock"
+    return path
+
+
+def _listen(path: Path) -> socket.socket:
+    """Return a listening socket at the path, which only this user can access from its creation on.
+
+    The socket of a dead process is replaced.
+    """
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if len(os.fsencode(path)) > PATH_BYTES:
+            raise MonitorError(f"{path} is too long for a socket ({PATH_BYTES} bytes): give monitor= a shorter path")
+        if path.exists() and not path.is_socket():
+            raise MonitorError(f"{path} is no socket: give monitor= another path, or delete it")
+        if _is_served(path):
+            raise MonitorError(f"another engine's monitor listens at {path}: give monitor= another path")
+        # Create it in a private folder and set its mode there; then move it to its path.
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".m") as folder:
+            fresh = Path(folder) / "s"
+            listener.bind(os.fspath(fresh))
+            fresh.chmod(0o600)
+            listener.listen(CLIENTS)
+            fresh.replace(path)
+    except (OSError, MonitorError) as error:
+        listener.close()
+        if isinstance(error, MonitorError):
+            raise
+        raise MonitorError(f"cannot listen at {path}: {error.strerror or error}; give monitor= another path") from None
+    except ValueError:  # a NUL, or half of a surrogate pair
+        listener.close()
+        raise MonitorError(f"{str(path)!a} cannot be a path: give monitor= another one") from None
+    listener.setblocking(False)
+    return listener
+
+
+def _is_served(path: Path) -> bool:
+    """Return whether a process listens at the path."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(os.fspath(path))
+        except BlockingIOError:
+            return True  # so many clients that one more has to wait
+        except OSError:
+            return False
+    return True
+
+
+def _version() -> str:
+    from ... import __version__
+
+    return __version__
+
+
+__all__ = ["CallFigures", "Monitor", "MonitorError", "runtime_folder", "sockets"]

@@ -1,0 +1,206 @@
+"""Observers: an object of the program that an engine notifies of calls and connections.
+
+    class Log(Observer):
+        def call_ended(self, call, completion):
+            print(call, completion.timings)
+
+    async with ms.open_engine(providers=[…], observer=Log()) as engine: …
+
+Without an observer, nothing here runs. Knows the hooks of a call. Must not know what an observer does when it is
+notified.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...providers.catalog.provider import Provider
+from ...providers.model.events import Event
+from ...providers.model.request import Request
+from ...providers.rules.rules import Rule, instance
+from ..call.call import CallHooks, RunningCall
+from ..call.callbacks import check_callback
+from ..call.completion import Completion
+from ..call.delivery import Receiver
+from ..call.handle import Call
+from ..request.prepared import Prepared
+from ..traffic.statistics import BudgetStatistics, RouteStatistics, ScopeStatistics
+
+logger: logging.Logger = logging.getLogger("manystream.observe")
+
+
+@dataclass(slots=True, frozen=True)
+class CallStart:
+    """The start of a call.
+
+    request: the request as the program gave it.
+    provider: the provider of the call.
+    model: the name that the provider uses for the model.
+    host: the host of the provider's address.
+    port: the port of the provider's address.
+    stream: True if the request asks for a streamed response.
+    """
+
+    request: Request
+    provider: Provider
+    model: str
+    host: str
+    port: int
+    stream: bool
+
+
+class Observer:
+    """The base class of observers. Override the methods that you need.
+
+    The engine calls the methods on its thread, inside its loop, so they must not wait. An exception from a method is
+    logged under `manystream.observe` and changes no call.
+
+    every_event: True: call `events_received`. Set it in a subclass, or on an object before an engine is opened with it.
+        Every stream is then read without the fast path, which costs about 30 % more instructions per event, in
+        addition to those of your method.
+    """
+
+    every_event: bool = False
+
+    def call_started(self, call: Call, start: CallStart) -> None:
+        """A call begins. This is not called for a request that is refused with `InvalidRequestError`."""
+
+    def attempt_started(self, call: Call, number: int) -> None:
+        """Attempt `number` of a call begins; the first is 1."""
+
+    def first_token(self, call: Call) -> None:
+        """The call's first content was delivered to `on_event`. Only for streams, at most once per call."""
+
+    def events_received(self, call: Call, events: Sequence[Event]) -> None:
+        """The events of one server-sent event arrived, after the stream's first content. They are delivered next.
+
+        This is called only if `every_event` is True.
+        """
+
+    def call_ended(self, call: Call, completion: Completion) -> None:
+        """The call has ended. Called exactly once per call; `on_completion` is called next."""
+
+    def connection_opened(self, origin: str) -> None:
+        """A connection is ready for requests, after the proxy and the TLS handshake."""
+
+    def connection_closed(self, origin: str, served: int) -> None:
+        """A connection was closed after `served` exchanges."""
+
+    def scope_changed(self, scope: str, statistics: ScopeStatistics) -> None:
+        """The figures of a scope of traffic control have changed.
+
+        Called at most once per second for each scope; the last call has the latest figures. Never called in an engine
+        without `traffic`.
+
+        scope: the scope's name, such as `openai/gpt-5`.
+        """
+
+    def route_changed(self, route: str, statistics: RouteStatistics) -> None:
+        """The figures of a route have changed: a call was sent, ended, or waits for a target.
+
+        Called at most once per second for each route; the last call has the latest figures.
+
+        route: the route's name.
+        """
+
+    def budget_changed(self, statistics: BudgetStatistics) -> None:
+        """The figures of a budget have changed: a call has reserved an amount, waits for one, or has ended.
+
+        Called at most once per second for each budget and tenant; the last call has the latest figures.
+        """
+
+
+OBSERVER_OPTION: Rule = instance(Observer, forms={type: "use an instance of it"})
+"""The rule for the option `observer` of `open_engine`, if it is not None."""
+
+HOOKS = tuple(name for name, value in vars(Observer).items() if callable(value) and not name.startswith("_"))
+"""The names of an observer's methods."""
+
+
+class GuardedObserver:
+    """Calls an observer's methods for the engine, and logs the exceptions that they raise.
+
+    An exception for the whole program, such as `KeyboardInterrupt`, also ends the engine. Raises `InvalidRequestError`
+    if a method of the observer is not a plain function.
+
+    every_event: True if the observer wants every event.
+    """
+
+    __slots__ = ("_calls", "_observer", "_on_raise", "every_event")
+
+    def __init__(self, observer: Observer, on_raise: Callable[[BaseException], None]) -> None:
+        for hook in HOOKS:
+            check_callback(f"observer.{hook}", getattr(observer, hook))
+        self._observer = observer
+        self._on_raise = on_raise
+        self._calls: dict[RunningCall, Call] = {}  # the handle of each running call
+        self.every_event: bool = observer.every_event is True
+
+    def hooks(self, ended: Callable[[RunningCall, Completion], None]) -> CallHooks:
+        """Return the hooks by which calls notify the observer. `ended`: the engine's own function for ended calls."""
+        observed = self.observed if self.every_event else None
+        return CallHooks(ended, self.attempt_started, self.first_token, observed)
+
+    def start_of(self, request: Request, prepared: Prepared) -> CallStart:
+        """Return the description of a call that starts."""
+        provider, origin = prepared.provider, prepared.origin
+        return CallStart(request, provider, prepared.model, origin.host, origin.port, prepared.stream)
+
+    def call_started(self, running: RunningCall, call: Call, start: CallStart) -> None:
+        self._calls[running] = call
+        self._notify("call_started", call, start)
+
+    def attempt_started(self, running: RunningCall, number: int) -> None:
+        self._notify("attempt_started", self._calls[running], number)
+
+    def first_token(self, running: RunningCall) -> None:
+        self._notify("first_token", self._calls[running])
+
+    def call_ended(self, running: RunningCall, completion: Completion) -> None:
+        self._notify("call_ended", self._calls.pop(running), completion)
+
+    def connection_opened(self, origin: str) -> None:
+        self._notify("connection_opened", origin)
+
+    def connection_closed(self, origin: str, served: int) -> None:
+        self._notify("connection_closed", origin, served)
+
+    def scope_changed(self, scope: str, statistics: ScopeStatistics) -> None:
+        self._notify("scope_changed", scope, statistics)
+
+    def route_changed(self, route: str, statistics: RouteStatistics) -> None:
+        self._notify("route_changed", route, statistics)
+
+    def budget_changed(self, statistics: BudgetStatistics) -> None:
+        self._notify("budget_changed", statistics)
+
+    def observed(self, running: RunningCall, receiver: Receiver) -> Receiver:
+        """Return a receiver that notifies the observer of events and then passes them to `receiver`."""
+        return _ObservedReceiver(self, self._calls[running], receiver)
+
+    def events_received(self, call: Call, events: Sequence[Event]) -> None:
+        self._notify("events_received", call, events)
+
+    def _notify(self, hook: str, *arguments: object) -> None:
+        try:
+            getattr(self._observer, hook)(*arguments)
+        except BaseException as error:
+            logger.exception("the observer's %s raised", hook)
+            self._on_raise(error)
+
+
+class _ObservedReceiver:
+    """Notifies the observer of a call's events before they are delivered."""
+
+    __slots__ = ("_call", "_observer", "_receiver")
+
+    def __init__(self, observer: GuardedObserver, call: Call, receiver: Receiver) -> None:
+        self._observer = observer
+        self._call = call
+        self._receiver = receiver
+
+    def deliver(self, events: Sequence[Event]) -> None:
+        self._observer.events_received(self._call, events)
+        self._receiver.deliver(events)

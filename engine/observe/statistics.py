@@ -1,0 +1,113 @@
+"""Snapshots of an engine's figures. Values only; the engine creates them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..traffic.statistics import TrafficStatistics
+
+
+@dataclass(slots=True, frozen=True)
+class OriginStatistics:
+    """The connections to one origin at one moment.
+
+    connecting: connections that are being opened.
+    active: connections with a running exchange.
+    idle: kept-alive connections without an exchange.
+    waiting: calls that wait for a connection.
+    """
+
+    connecting: int = 0
+    active: int = 0
+    idle: int = 0
+    waiting: int = 0
+
+
+@dataclass(slots=True, frozen=True)
+class ProviderStatistics:
+    """The calls to one provider since the engine opened.
+
+    running: the number of running calls.
+    completed: the number of ended calls.
+    failures: by category, the number of calls that ended without a complete response; `cancelled` is a category.
+    events: the number of delivered events.
+    """
+
+    running: int = 0
+    completed: int = 0
+    events: int = 0
+    failures: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(slots=True, frozen=True)
+class CallFigures:
+    """The figures of one running call at one moment.
+
+    number: the call's number in the engine, counted from 1.
+    provider: the provider's name.
+    model: the name that the provider uses for the model.
+    stream: True if the request asks for a streamed response.
+    state: the value of the call's `CallState`.
+    age: seconds since the call was started.
+    quiet: seconds since a byte was last sent or received; the age if there was none.
+    attempts: the number of attempts so far.
+    request_id: the provider's id of the request; None until the response's head has arrived.
+    """
+
+    number: int
+    provider: str
+    model: str
+    stream: bool
+    state: str
+    age: float
+    quiet: float
+    attempts: int
+    request_id: str | None
+
+
+@dataclass(slots=True, frozen=True)
+class Statistics:
+    """The figures of one engine at one moment.
+
+    calls: the number of running calls by state.
+    started: calls started since the engine opened.
+    completed: calls ended since the engine opened, with any outcome.
+    failed: ended calls without a complete response, cancelled ones included.
+    cancelled: ended calls that were cancelled.
+    retried: attempts made after a failed attempt and a delay.
+    resent: attempts made at once because the server had closed a kept-alive connection before it received the request.
+    providers: the figures of each provider, by its name.
+    connections: the current connections, by origin.
+    opened: connections opened since the engine opened.
+    reused: requests sent on a kept-alive connection.
+    discarded: kept-alive connections closed because they were too old or the server had closed them.
+    events: events delivered; those of streams without a callback count, too.
+    bytes_received: bytes received on all connections, after TLS decryption.
+    bytes_sent: bytes sent on all connections, before TLS encryption.
+    loop_lag: seconds of the longest tick of the event loop in about the last second. A stream may have waited so long.
+    loop_culprit: the call that took most of that tick, by number and model, if it took more than 5 ms (mostly in its
+        callback); else "".
+    loop_ticks: ticks since the engine opened.
+    traffic: the figures of traffic control, by scope; empty in an engine without `traffic`.
+    """
+
+    calls: Mapping[str, int] = field(default_factory=dict[str, int])
+    started: int = 0
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    retried: int = 0
+    resent: int = 0
+    providers: Mapping[str, ProviderStatistics] = field(default_factory=dict[str, ProviderStatistics])
+    connections: Mapping[str, OriginStatistics] = field(default_factory=dict[str, OriginStatistics])
+    opened: int = 0
+    reused: int = 0
+    discarded: int = 0
+    events: int = 0
+    bytes_received: int = 0
+    bytes_sent: int = 0
+    loop_lag: float = 0.0
+    loop_culprit: str = ""
+    loop_ticks: int = 0
+    traffic: TrafficStatistics = field(default_factory=TrafficStatistics)

@@ -1,0 +1,100 @@
+"""The prepared request, which all attempts of a call share, except for the key of a key function."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Protocol
+
+from ...providers.catalog.provider import Provider
+from ...providers.wire.dialect import NOTHING_UNASKED, Dialect, MakeId
+from ...transport.exchange import WireHead
+from ...transport.url import Origin
+from .buffered import Buffered
+from .fresh_key import FreshKey
+from .limits import Limits
+from .redaction import Redaction
+
+
+@dataclass(slots=True, frozen=True)
+class Shared:
+    """What the requests to one provider have in common: where they go, and what decodes and limits the answers."""
+
+    origin: Origin
+    provider: Provider
+    dialect: Dialect
+    make_id: MakeId
+    limits: Limits
+    buffered: Buffered
+    wall_clock: WallClock
+
+
+class Prepared:
+    """A prepared request: its destination, its head and body, and the decoder of its answer.
+
+    body: the request's body; empty once the call has delivered an event, because no attempt follows.
+    fresh_key: called before each attempt if the provider's key is a function. Until then `head` has no key.
+    unasked: names of members of `Response.provider_data` that the request did not ask for; they are not kept.
+    choices: the number of choices that the request asked for; 0 if that is not known.
+    """
+
+    __slots__ = (
+        "body",
+        "buffered",
+        "choices",
+        "dialect",
+        "fresh_key",
+        "head",
+        "limits",
+        "make_id",
+        "model",
+        "origin",
+        "provider",
+        "secrets",
+        "stream",
+        "unasked",
+        "wall_clock",
+    )
+
+    def __init__(self, shared: Shared, model: str, head: WireHead, body: bytes, secrets: Redaction) -> None:
+        """Create a prepared request that is not streamed. Its maker sets what differs."""
+        self.origin: Origin = shared.origin
+        self.head: WireHead = head
+        self.body: bytes = body
+        self.secrets: Redaction = secrets
+        self.stream: bool = False
+        self.provider: Provider = shared.provider
+        self.model: str = model
+        self.dialect: Dialect = shared.dialect
+        self.make_id: MakeId = shared.make_id
+        self.limits: Limits = shared.limits
+        self.buffered: Buffered = shared.buffered
+        self.wall_clock: WallClock = shared.wall_clock
+        self.fresh_key: FreshKey | None = None
+        self.unasked: frozenset[str] = NOTHING_UNASKED
+        self.choices: int = 0
+
+    def with_fresh_key(self) -> Prepared:
+        """Return a copy with the current key, for one attempt. Raises `ProviderError` (AUTH).
+
+        Its secrets include the keys of the earlier attempts.
+        """
+        assert self.fresh_key is not None
+        head, secrets = self.fresh_key.ask()
+        renewed = copy.copy(self)
+        if self.provider.idempotency_header is not None:
+            head = head.with_header(
+                *self.head.headers[-1]
+            )  # the idempotency key: of this call only, equal in all of its attempts
+        renewed.head = head
+        if not self.secrets.key:
+            renewed.secrets = secrets
+        elif self.secrets.key != secrets.key:
+            renewed.secrets = secrets.covering(self.secrets)
+        return renewed
+
+
+class WallClock(Protocol):
+    """Unix seconds, for dates in headers; never used to time anything."""
+
+    def __call__(self) -> float: ...

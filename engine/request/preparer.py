@@ -1,0 +1,225 @@
+"""Prepare a request for its attempts: find provider and key, encode the wire body, build the head.
+
+All checks are made here, before any byte is sent. Each error is an `InvalidRequestError` that names the field.
+
+Knows the dialects' encoders and transport's URL and header checks. Must not know calls.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TypeAlias
+
+from ...providers.catalog.provider import APIKey, Provider
+from ...providers.catalog.registry import dialect_of
+from ...providers.catalog.selection import select
+from ...providers.errors import InvalidRequestError
+from ...providers.model.request import Request
+from ...providers.wire.dialect import MakeId, WireRequest
+from ...transport.errors import URLError
+from ...transport.exchange import RawHeaders, WireHead
+from ...transport.headers import HeaderError, validate_headers
+from ...transport.proxy import ProxyConfig, choose_proxy
+from ...transport.url import BaseURL, Origin, target
+from .addresses import OWN_HEADERS, Addressed
+from .buffered import Buffered
+from .credentials import find_key
+from .fresh_key import FreshKey
+from .limits import Limits
+from .prepared import Prepared, Shared, WallClock
+from .redaction import Redaction
+
+USER_AGENT = "manystream"
+
+COPIED_BELOW = 65_536
+"""Bodies of at most this many bytes are copied. The serializer's buffer has an unused end of 4 KiB or more, which would
+stay allocated until the call ends. For a larger buffer, the system does not allocate the unused pages."""
+
+HEADS_KEPT = 256
+"""The number of checked heads that an engine caches. A larger cache does not help requests with an id in a header."""
+
+MODELS_KEPT = 256
+"""The number of models whose provider an engine caches."""
+
+
+Head: TypeAlias = tuple[WireHead, Redaction, FreshKey | None]
+"""A checked head, its secrets, and the object that writes the key into it if the key comes from a function."""
+
+
+class Preparer:
+    """Prepares the requests of one engine, and caches the heads and addresses that requests share."""
+
+    __slots__ = (
+        "_bases",
+        "_buffered",
+        "_environment",
+        "_heads",
+        "_keys",
+        "_limits",
+        "_make_id",
+        "_providers",
+        "_proxy",
+        "_selected",
+        "_shared",
+        "_wall_clock",
+    )
+
+    def __init__(
+        self,
+        providers: Sequence[Addressed],
+        environment: Mapping[str, str],
+        limits: Limits,
+        make_id: MakeId,
+        wall_clock: WallClock,
+        proxy: ProxyConfig | None = None,
+        buffered: Buffered | None = None,
+    ) -> None:
+        """Create the cache. `proxy` is the engine's, which takes precedence over the environment's; only its password
+        is used. `buffered` is that of the engine's other preparers, which share one bound.
+        """
+        self._providers = tuple(provider for provider, _ in providers)
+        self._environment = environment
+        self._limits = limits
+        self._make_id = make_id
+        self._wall_clock = wall_clock
+        self._buffered = Buffered(limits.max_buffered_bytes) if buffered is None else buffered
+        self._proxy = proxy
+        self._keys: dict[str, str] = {}
+        self._heads: dict[tuple[object, ...], Head] = {}
+        self._selected: dict[str, tuple[Shared, str]] = {}
+        self._bases: dict[str, BaseURL] = {provider.name: base for provider, base in providers}
+        self._shared: dict[str, Shared] = {one.name: self._shared_by_requests(one) for one in self._providers}
+
+    def _shared_by_requests(self, provider: Provider) -> Shared:
+        return Shared(
+            origin=self._bases[provider.name].origin,
+            provider=provider,
+            dialect=dialect_of(provider.profile),
+            make_id=self._make_id,
+            limits=self._limits,
+            buffered=self._buffered,
+            wall_clock=self._wall_clock,
+        )
+
+    def prepare(self, request: Request, *, stream: bool) -> tuple[Prepared, WireRequest]:
+        """Check and encode a request. Raises `InvalidRequestError`."""
+        if not isinstance(request, Request):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidRequestError("request", f"must be a Request, not {type(request).__name__}")
+        shared, model = self._select(request.model)
+        provider = shared.provider
+        key = self._key(provider)
+        wire = shared.dialect.encode(request, model, provider, stream=stream)
+        head, secrets, fresh_key = self._head(request, wire, shared, key)
+        if provider.idempotency_header is not None:
+            head = head.with_header(provider.idempotency_header.encode(), self._make_id().encode())
+        body = b"".join((wire.body, b"")) if len(wire.body) < COPIED_BELOW else wire.body
+        prepared = Prepared(shared, model, head, body, secrets)
+        prepared.stream, prepared.fresh_key = stream, fresh_key
+        prepared.unasked, prepared.choices = wire.unasked, wire.choices
+        return prepared, wire
+
+    def account(self, provider: Provider) -> tuple[Origin, Hashable]:
+        """Return the account whose limits apply to the provider's calls: the address, and the key or the key function.
+
+        Raises `InvalidRequestError`.
+        """
+        key = self._key(provider)
+        return self._bases[provider.name].origin, provider.api_key if callable(provider.api_key) else key
+
+    def with_key(self, provider: Provider, key: APIKey) -> tuple[Preparer, Provider]:
+        """Return a preparer that sends one of a provider's several keys, and the provider with this key alone."""
+        single = copy.copy(provider)
+        single.api_key = key
+        shared = (self._environment, self._limits, self._make_id, self._wall_clock, self._proxy, self._buffered)
+        return Preparer([(single, self._bases[provider.name])], *shared), single
+
+    def _select(self, model: str) -> tuple[Shared, str]:
+        """Return what the requests to the model's provider share, and the model's name there."""
+        known = self._selected.get(model) if type(model) is str else None
+        if known is None:
+            provider, name = select(model, self._providers)
+            known = self._shared[provider.name], name
+            if len(self._selected) < MODELS_KEPT:
+                self._selected[model] = known
+        return known
+
+    def _key(self, provider: Provider) -> str:
+        key = self._keys.get(provider.name)
+        if key is None:
+            key = self._keys[provider.name] = find_key(provider, self._environment)
+        return key
+
+    def _head(self, request: Request, wire: WireRequest, shared: Shared, key: str) -> Head:
+        # Requests to one provider share a head: to check it takes four times as long as to look it up.
+        provider, extra = shared.provider, request.extra_headers
+        seen = (
+            provider.name,
+            wire.method,
+            wire.path,
+            tuple(wire.headers),
+            tuple(provider.headers.items()) if provider.headers else (),
+            tuple(extra.items()) if extra else (),
+        )
+        try:
+            known = self._heads.get(seen)
+        except TypeError:
+            known = None  # an unhashable value is not text
+        if known is None:
+            known = self._new_head(wire, shared, key, dict(extra or {}))
+            if len(self._heads) < HEADS_KEPT:
+                self._heads[seen] = known
+        return known
+
+    def _new_head(self, wire: WireRequest, shared: Shared, key: str, extra: Mapping[str, str]) -> Head:
+        provider, dialect = shared.provider, shared.dialect
+        base = self._bases[provider.name]
+        try:
+            path = target(base, wire.path).encode()
+        except URLError as error:
+            raise InvalidRequestError("model", str(error)) from None
+        host = (b"Host", base.origin.host_header.encode())
+        method, wire_headers, headers = wire.method.encode(), wire.headers, dict(provider.headers)
+
+        def write_head(key: str) -> tuple[WireHead, Redaction]:
+            auth = dialect.auth_headers(provider, key)
+            head = WireHead(method, path, [host, *_checked_headers(wire_headers, auth, headers, extra)])
+            return head, Redaction(key, head, self._proxy_secret(base.origin))
+
+        return *write_head(key), FreshKey(provider, write_head) if callable(provider.api_key) else None
+
+    def _proxy_secret(self, origin: Origin) -> bytes | None:
+        try:
+            proxy = self._proxy or choose_proxy(origin, self._environment)
+        except URLError:
+            return None  # nothing is sent to this proxy: the call will fail with the error
+        return proxy.authorization if proxy is not None else None
+
+
+def _checked_headers(
+    wire: Sequence[tuple[str, str]],
+    auth: Sequence[tuple[str, str]],
+    provider: Mapping[str, str],
+    extra: Mapping[str, str],
+) -> RawHeaders:
+    """Return all headers except `Host` and `Content-Length`."""
+    headers: dict[str, tuple[str, str]] = {}
+    for field, pairs in (
+        ("headers", [("User-Agent", USER_AGENT)]),
+        ("extra_headers", wire),  # the dialect's headers, then the request's extra headers
+        ("api_key", auth),
+        ("headers", list(provider.items())),
+        ("extra_headers", list(extra.items())),
+    ):
+        for name, value in pairs:
+            if not isinstance(name, str) or not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise InvalidRequestError(field, "names and values must be text")
+            if name.lower() in OWN_HEADERS:
+                raise InvalidRequestError(field, f"{name!r} is decided by the transport; leave it out")
+            headers[name.lower()] = (name, value)  # the later one wins
+    # Compressed events could not be separated as they arrive.
+    fixed = ("Accept-Encoding", "identity")
+    try:
+        return validate_headers([fixed, *headers.values()])
+    except HeaderError as error:
+        raise InvalidRequestError("extra_headers" if extra else "headers", str(error)) from None

@@ -1,0 +1,290 @@
+"""Remove a request's secrets from texts.
+
+Secrets are the key, the values of headers that the program sets, the values of the base URL's query, and a proxy's user
+name and password. A server that received them can echo them, as they are or escaped. Its texts are redacted before they
+are truncated, and parts of a secret that a truncation has left are removed, too.
+
+Knows a request's head and how texts are escaped. Must not know calls, dialects or errors.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator, Sequence
+from urllib.parse import unquote
+
+from ...transport.exchange import WireHead
+
+REDACTED = "[key]"
+"""The replacement of a secret."""
+SHORTEST_KEY = 8
+"""The length from which a secret is removed at any place, in characters."""
+SHORTEST_WORD = 4
+"""The length from which a key is removed as a whole word, in characters. A shorter key is a placeholder."""
+LONGEST_PART = 7
+"""The number of characters of a truncated key that may remain."""
+LONGEST_VALUE_PART = 15
+"""The number of characters of a truncated header or query value that may remain, if it is not named like a secret."""
+
+PLACEHOLDERS = frozenset(
+    {"apikey", "dummy", "empty", "fake", "local", "no-key", "none", "null", "ollama", "secret", "test", "token"}
+    | {"unused"}
+)
+"""Placeholder keys for servers without keys, in lower case. They are not removed: they are words of error messages."""
+
+HARMLESS_HEADERS = frozenset(
+    {"accept", "accept-encoding", "accept-language", "anthropic-beta", "anthropic-version", "content-type", "host"}
+    | {"idempotency-key", "openai-beta", "request-id", "traceparent", "tracestate", "user-agent", "x-client-request-id"}
+    | {"x-correlation-id", "x-request-id"}
+)
+"""Request headers whose values are not secrets. Their values in an error message help to correct the error."""
+
+HARMLESS_QUERY = frozenset({"alt", "api-version", "beta"})
+
+SECRET_NAMES = ("auth", "key", "token", "secret", "pass", "cookie", "session", "credential", "sign")
+"""A header or query parameter whose name contains one of these has a key as its value."""
+
+SCHEMES = ("bearer ", "basic ", "token ", "apikey ", "key ")
+"""The schemes before the credentials in a header (RFC 9110, 11.4), in lower case."""
+
+_NAMED = {'"': "quot", "&": "amp", "'": "apos", "<": "lt", ">": "gt"}
+_LETTERS_AND_DIGITS = re.compile(r"[A-Za-z0-9]+")
+_ESCAPE = re.compile(
+    r"\\{1,8}+(?:(?:u00|x)(?P<json>[0-9A-Fa-f]{2}))?|%(?:25){0,3}(?P<url>[0-9A-Fa-f]{2})"
+    r"|&(?:#0{0,4}(?P<decimal>[0-9]{2,3})(?![0-9])|#[xX]0{0,4}(?P<hex>[0-9A-Fa-f]{2})(?![0-9A-Fa-f])"
+    r"|(?P<name>amp|quot|apos|lt|gt));?"  # HTML reads them without the semicolon, too, such as at the end of a cut text
+)
+_ESCAPE_LEVELS = 4
+"""How often a text is unescaped: a server may quote JSON in HTML, and that in JSON."""
+_RUNS = re.compile(r"([A-Za-z0-9]+|\\+|.)", re.DOTALL)
+
+
+class Redaction:
+    """The secrets of one request head. The patterns are compiled at the first use.
+
+    key: the provider's key; empty if it needs none.
+    """
+
+    __slots__ = ("_earlier", "_fragments", "_head", "_parts", "_pattern", "_proxy", "key")
+
+    def __init__(self, key: str, head: WireHead, proxy: bytes | None = None) -> None:
+        """Create the redaction. `proxy` is the value of Proxy-Authorization."""
+        self.key: str = key
+        self._head = head
+        self._proxy = proxy
+        self._earlier: dict[str, bool] = {}
+        self._fragments: tuple[str, ...] | None = None
+        self._parts: list[tuple[int, frozenset[str]]] = []
+        self._pattern: re.Pattern[str] | None = None
+
+    def covering(self, earlier: Redaction) -> Redaction:
+        """Return a redaction of these secrets and of those of an earlier attempt, which had another key."""
+        both = Redaction(self.key, self._head, self._proxy)
+        both._earlier = {**self._earlier, **earlier._secrets()}
+        return both
+
+    def hide(self, text: str) -> str:
+        """Return the text without the secrets: as they are, escaped for JSON, a URL or HTML, or in base64."""
+        fragments = self._fragments
+        if fragments is None:
+            fragments = self._prepare()
+        for fragment in fragments:
+            if fragment in text:
+                break
+        else:
+            return text
+        if self._pattern is None:
+            self._pattern = re.compile("|".join(self._spellings()))
+        return self._pattern.sub(REDACTED, text)
+
+    def hide_bytes(self, data: bytes) -> bytes:
+        """Return bytes of any encoding without the secrets."""
+        text = data.decode("latin-1")
+        hidden = self.hide(text)
+        return data if hidden is text else hidden.encode("latin-1")
+
+    def hide_parts(self, text: str) -> str:
+        """Return the text without the secrets and without longer parts of them: for truncated texts."""
+        text = self.hide(text)
+        spans: list[tuple[int, int]] = []
+        plain, starts, ends = _unescaped(text, range(len(text)), range(1, len(text) + 1))
+        for _ in range(_ESCAPE_LEVELS):
+            for size, parts in self._parts:
+                for place in range(len(plain) - size + 1):
+                    if plain[place : place + size] in parts:
+                        spans.append((starts[place], ends[place + size - 1]))
+            escaped = plain
+            plain, starts, ends = _unescaped(escaped, starts, ends)
+            if plain == escaped:
+                break
+        return _without(text, spans)
+
+    # --- the patterns ---
+
+    def _prepare(self) -> tuple[str, ...]:
+        secrets = self._secrets()
+        parts: dict[int, set[str]] = {LONGEST_PART + 1: set(), LONGEST_VALUE_PART + 1: set()}
+        for secret, named in secrets.items():
+            size = LONGEST_PART + 1 if named else LONGEST_VALUE_PART + 1
+            for text in (secret.replace("\\", ""), *_in_base64(secret)) if len(secret) >= SHORTEST_KEY else ():
+                parts[size].update(text[place : place + size] for place in range(len(text) - size + 1))
+        self._parts = [
+            (size, frozenset(part for part in found if not _is_word(part))) for size, found in parts.items() if found
+        ]
+        self._fragments = tuple(dict.fromkeys(_fragment(text) for secret in secrets for text in _variants(secret)))
+        return self._fragments
+
+    def _spellings(self) -> Iterator[str]:
+        """Yield a pattern for each spelling of each secret, the longest secret first."""
+        for secret in sorted(self._secrets(), key=len, reverse=True):
+            if len(secret) < SHORTEST_KEY:
+                yield rf"(?<![\w-]){_spelled(secret)}(?![\w-])"
+            else:
+                yield from map(_spelled, _variants(secret))
+
+    def _secrets(self) -> dict[str, bool]:
+        """Return secret → whether it is a key, by its place or its name."""
+        values = [("key", self.key)]
+        headers = ((name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in self._head.headers)
+        values += [(name, value) for name, value in headers if name not in HARMLESS_HEADERS]
+        for pair in self._head.target.decode("latin-1").partition("?")[2].split("&"):
+            name, _, value = pair.partition("=")
+            if name not in HARMLESS_QUERY:
+                values += [(name, unquote(value))] if value else [("key", unquote(name))]
+        if self._proxy is not None:
+            values.append(("proxy-authorization", self._proxy.decode("latin-1")))
+        found = dict(self._earlier)
+        for name, value in values:
+            named = any(word in name.lower() for word in SECRET_NAMES)
+            for secret in _credentials(value):
+                if _is_secret(secret, named=named):
+                    found[secret] = named or found.get(secret, False)
+        return found
+
+
+def _without(text: str, spans: list[tuple[int, int]]) -> str:
+    """Return the text with these spans redacted. Spans that overlap or touch are redacted as one."""
+    pieces: list[str] = []
+    position = -1
+    for start, end in sorted(spans):
+        if start > position:
+            pieces += [text[max(position, 0) : start], REDACTED]
+        position = max(position, end)
+    return "".join([*pieces, text[position:]]) if spans else text
+
+
+def _unescaped(text: str, starts: Sequence[int], ends: Sequence[int]) -> tuple[str, Sequence[int], Sequence[int]]:
+    """Unescape a text once and drop its backslashes.
+
+    Backslashes are dropped because JSON may escape a character without need and a damaged body may hold stray ones;
+    secrets are compared without their backslashes, too.
+
+    starts, ends: for each character of the text, where it starts and ends in the original text.
+    Returns the plain text, and the same positions for each of its characters.
+    """
+    pieces: list[str] = []
+    plain_starts: list[int] = []
+    plain_ends: list[int] = []
+    position = 0
+    for match in _ESCAPE.finditer(text):
+        meaning = _meaning(match)
+        pieces += [text[position : match.start()], meaning]
+        plain_starts += starts[position : match.start() + len(meaning)]
+        plain_ends += ends[position : match.start()]
+        position = match.end()
+        if meaning:
+            plain_ends.append(ends[position - 1])
+    if not pieces:
+        return text, starts, ends
+    return "".join([*pieces, text[position:]]), [*plain_starts, *starts[position:]], [*plain_ends, *ends[position:]]
+
+
+def _meaning(match: re.Match[str]) -> str:
+    """Return the character that an escape represents; empty for a backslash."""
+    kind = match.lastgroup
+    if kind is None:
+        return ""
+    value = match[kind]
+    if kind == "name":
+        character = next(character for character, name in _NAMED.items() if name == value)
+    else:
+        character = chr(int(value, 10 if kind == "decimal" else 16))
+    return "" if character == "\\" else character
+
+
+def _credentials(value: str) -> Iterator[str]:
+    """Yield a header's value without its scheme; for Basic credentials (RFC 7617) also their decoded parts."""
+    scheme = next((scheme for scheme in SCHEMES if value.lower().startswith(scheme)), "")
+    rest = value[len(scheme) :].strip()
+    yield rest
+    if scheme == "basic ":
+        try:
+            user, _, password = base64.b64decode(rest, validate=True).decode("latin-1").partition(":")
+        except binascii.Error:
+            return
+        yield password
+        if len(user) >= SHORTEST_KEY:  # a shorter one, such as "admin", is a word of many errors
+            yield user
+
+
+def _is_secret(value: str, *, named: bool) -> bool:
+    if len(value) >= SHORTEST_KEY:
+        return named or not _is_word(value)
+    return named and len(value) >= SHORTEST_WORD and value.lower() not in PLACEHOLDERS
+
+
+def _is_word(text: str) -> bool:
+    """Return whether the text has only letters, as a word that may occur in any sentence."""
+    return text.isalpha() and (text.islower() or text.isupper() or text.istitle())
+
+
+def _in_base64(secret: str) -> Iterator[str]:
+    """Yield the secret's forms within base64, which depend on the number of bytes before it."""
+    data = secret.encode("latin-1", "replace")
+    for before in range(3):
+        encoded = base64.b64encode(bytes(before) + data).decode()
+        core = encoded[-(-before * 4 // 3) : (before + len(data)) * 4 // 3]
+        yield core
+        if "+" in core or "/" in core:
+            yield core.replace("+", "-").replace("/", "_")
+
+
+def _variants(secret: str) -> Iterator[str]:
+    yield secret
+    if len(secret) >= SHORTEST_KEY:
+        yield from _in_base64(secret)
+
+
+def _fragment(text: str) -> str:
+    """Return a part of the text that every spelling contains: letters and digits are never escaped."""
+    return max(_LETTERS_AND_DIGITS.findall(text), key=len, default="")
+
+
+def _spelled(text: str) -> str:
+    """Return a pattern for a text in which each character may be escaped.
+
+    Its repeats are possessive, so that a text's backslashes are not distributed in all possible ways.
+    """
+    return "".join(_escaped(run) for run in _RUNS.findall(text))
+
+
+def _escaped(run: str) -> str:
+    if run.isalnum():
+        return run
+    if run[0] == "\\":
+        return r"(?:(?:\\{1,8}+(?:u00|x)5[cC]|%(?:25){0,3}5[cC]|&#(?:0{0,4}92|[xX]0{0,4}5[cC]);?){1,8}+|\\{1,64}+)"
+    code = ord(run)
+    digits = "".join(f"[{digit}{digit.upper()}]" if digit.isalpha() else digit for digit in f"{code:02x}")
+    spellings = [
+        # JSON, and JSON within JSON: each level doubles the backslashes.
+        rf"\\{{0,8}}+(?:{re.escape(run)}|(?:u00|x){digits})",
+        f"%(?:25){{0,3}}{digits}",
+        f"&#(?:0{{0,4}}{code}|[xX]0{{0,4}}{digits});?",
+    ]
+    if run in _NAMED:
+        spellings.append(f"&{_NAMED[run]};?")
+    if run == " ":
+        spellings.append(r"\+")
+    return f"(?:{'|'.join(spellings)})"

@@ -1,0 +1,391 @@
+"""The interface between one call and traffic control.
+
+Knows the call's ticket and the lane in which it waits. Must not know sockets, retries or other calls.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from ...providers.errors import ProviderError
+from ...providers.limits.quota_report import Refusal
+from ...providers.model.response import Response
+from ..call.completion import AttemptRecord, Completion
+from ..call.timeouts import LEAST_WAIT
+from .budgets.budget_state import Holding
+from .budgets.budgets import Need
+from .budgets.spending import NOTHING_SPENT, Spending, Spent, credible, spent_by
+from .limits.limiter import Lane, Sender
+from .queue.permit import UNDER_WAY, Ticket
+
+OK = "ok"
+"""The outcome of an attempt with a complete answer."""
+
+PAUSES = (Refusal.RATE, Refusal.OVERLOAD)
+"""Refusals after which the same request can succeed later."""
+
+
+class Admission:
+    """One call in traffic control, from its start to its end.
+
+    journey: the attempts that have ended.
+    need: what the next attempt may use; None in an engine without budgets and prices.
+    spending: what the call reserves and spends; None in such an engine.
+    """
+
+    __slots__ = (
+        "_began",
+        "_deadline",
+        "_entered",
+        "_lane",
+        "_model",
+        "_provider",
+        "_quota_seconds",
+        "_sender",
+        "_sent",
+        "_slot_mark",
+        "_slot_seconds",
+        "_ticket",
+        "journey",
+        "need",
+        "spending",
+    )
+
+    def __init__(
+        self,
+        lane: Lane,
+        ticket: Ticket,
+        provider: str,
+        model: str,
+        spending: Spending | None = None,
+        need: Need | None = None,
+    ) -> None:
+        self._lane = lane
+        self._ticket = ticket
+        self._provider = provider
+        self._model = model
+        self.journey: tuple[AttemptRecord, ...] = ()
+        self.spending: Spending | None = spending
+        self.need: Need | None = need
+        self._sender: Sender | None = None  # of a call with spending
+        self._deadline = math.inf
+        self._began = -1.0  # the time at which the call was started
+        self._sent: float | None = None  # the time at which the running attempt began; None: none
+        self._entered: float | None = None  # the time at which the current wait began; None: none
+        self._slot_mark = 0.0
+        self._quota_seconds = 0.0  # seconds of all waits until it was last sent
+        self._slot_seconds = 0.0
+
+    @property
+    def target(self) -> str:
+        """Where the call goes, as `provider/model`; empty if that is not chosen yet."""
+        return f"{self._provider}/{self._model}"
+
+    @property
+    def uncounted(self) -> int:
+        """The number of attempts that do not count as tries: a limit refused them, or they ran beside another one."""
+        return self._ticket.refusals
+
+    @property
+    def is_beside(self) -> bool:
+        """Whether the attempt under way runs, or ran, beside another one."""
+        return False
+
+    def pause(self) -> None:
+        """The call reads no more until `resume`."""
+
+    def resume(self) -> None:
+        """The call reads again."""
+
+    @property
+    def waiting_for(self) -> str:
+        """The reason why the call waits, as text; empty if it does not wait."""
+        if self.spending is not None and self.spending.waiting_for:
+            return self.spending.waiting_for
+        return self._lane.scope.waiting_for(self._ticket, self._lane.now)
+
+    def waited(self, seconds: float) -> dict[str, float]:
+        """Return reason → seconds that the call has waited. `seconds`: the total."""
+        budget = 0.0 if self.spending is None else self.spending.seconds
+        by_reason = {
+            "quota": self._quota_seconds,
+            "slot": self._slot_seconds,
+            "budget": budget,
+            "connection": seconds - self._quota_seconds - self._slot_seconds - budget,
+        }
+        return {reason: waited for reason, waited in by_reason.items() if waited > LEAST_WAIT}
+
+    # --- before an attempt ---
+
+    def enter(self, sender: Sender, deadline: float, now: float, *, again: bool) -> None:
+        """Let the call wait until it may be sent. The call may be notified before this method returns.
+
+        deadline: the time at which the wait must end.
+        now: the engine's clock.
+        again: the call was sent before.
+        """
+        ticket = self._ticket
+        ticket.owner = sender
+        ticket.deadline = self._deadline = deadline
+        self._begin_to_wait(now)
+        if self.spending is not None:
+            refused = self._refusal(now)
+            if refused is not None:
+                sender.rejected(refused)
+                return
+            self._sender, ticket.owner = sender, self
+        self._lane.enter(ticket, now, again=again)
+
+    def begin(self, now: float) -> None:
+        """An attempt begins. The call waits no longer."""
+        self.left(now)
+        self._sent = now
+
+    def left(self, now: float) -> None:
+        """End the call's wait. May be called again."""
+        if self._entered is None:
+            return
+        slot = self._lane.scope.slot_seconds(now) - self._slot_mark
+        self._slot_seconds += slot
+        self._quota_seconds += max(0.0, now - self._entered - slot)
+        self._entered = None
+
+    # --- as the lane sees a call with spending ---
+
+    def admitted(self) -> None:
+        """Send the call if its spending can be reserved."""
+        if self._pay(self._lane.now):
+            self._caller.admitted()
+
+    def rejected(self, error: ProviderError) -> None:
+        """Fail the call: its lane never sends it."""
+        self._caller.rejected(error)
+
+    def overdue(self, waiting_for: str) -> None:
+        """Fail the call: its time to wait is over."""
+        self._caller.overdue(waiting_for)
+
+    def on_defect(self, error: Exception) -> None:
+        """End the call after a defect in this library."""
+        self._caller.on_defect(error)
+
+    # --- as the budgets see it ---
+
+    def funded(self, holding: Holding) -> None:
+        """Go on: the spending is reserved."""
+        now = self._end_claim()
+        assert self.spending is not None
+        assert self.need is not None
+        self.spending.fund(self.need, holding)
+        self._begin_to_wait(now)
+        self._go_on_paid(now)
+
+    def unfunded(self, error: ProviderError) -> None:
+        """Go elsewhere or fail: no budget pays for the attempt."""
+        now = self._end_claim()
+        self._begin_to_wait(now)
+        self._unpaid(error, now)
+
+    def late(self, waiting_for: str) -> None:
+        """Fail the call: its time to wait is over."""
+        self._end_claim()
+        self._caller.overdue(waiting_for)
+
+    def _refusal(self, now: float) -> ProviderError | None:
+        """Return why no budget ever pays for the next attempt; None if one may."""
+        if self.spending is None or self.need is None:
+            return None
+        return self.spending.refusal(self.need, now)
+
+    def _pay(self, now: float) -> bool:
+        """Reserve what the attempt may use that the lane sends. Returns False if the call is not sent now."""
+        spending, need = self.spending, self.need
+        if spending is None or need is None:
+            return True
+        found = spending.reserve(need, now)
+        if found is True:
+            return True
+        self._lane.scope.cancel(self._ticket, now)
+        self._lane.changed()
+        if isinstance(found, ProviderError):
+            self._unpaid(found, now)
+        else:
+            self.left(now)
+            spending.wait(need, self, self._ticket.priority, self._deadline, now)
+        return False
+
+    def _go_on_paid(self, now: float) -> None:
+        """Send the call when its limits allow."""
+        self._lane.enter(self._ticket, now, again=True)
+
+    def _unpaid(self, error: ProviderError, now: float) -> None:
+        """Fail the call: no budget pays for it."""
+        self._caller.rejected(error)
+
+    def _end_claim(self) -> float:
+        now = self._lane.now
+        if self.spending is not None:
+            self.spending.leave(now)
+        return now
+
+    @property
+    def _caller(self) -> Sender:
+        assert self._sender is not None
+        return self._sender
+
+    # --- during an attempt ---
+
+    def confirm(self, headers: Mapping[str, str]) -> None:
+        """Report the head of a successful response."""
+        lane = self._lane
+        if self._ticket.state in UNDER_WAY:
+            lane.scope.confirm(self._ticket, lane.report(headers), lane.now)
+            lane.write_news()
+            lane.changed()
+
+    def first_token(self) -> None:
+        """Report the first content of a stream."""
+        self._lane.scope.answered(self._ticket, self._lane.now)
+
+    # --- after an attempt ---
+
+    def resent(self, error: ProviderError) -> None:
+        """Report that an attempt failed because its connection was stale, and that the next one begins at once."""
+        now = self._lane.now
+        self._record(error, NOTHING_SPENT, now)
+        self._sent = now
+
+    def failed(
+        self, error: ProviderError, headers: Mapping[str, str], deadline: float, *, sent: bool
+    ) -> ProviderError | None:
+        """Report that an attempt failed before the caller received anything.
+
+        Returns None if the call waits again, because a limit refused it; else the error. If no wait can help, this
+        makes the error not retryable.
+
+        deadline: the time at which a new wait must end.
+        sent: the request may have reached the server.
+        """
+        self._account(error, None, self._lane.now, sent=sent)
+        if self._ticket.state not in UNDER_WAY:
+            return error
+        refusal = self._give_back(error, headers, deadline, sent=sent, again=True)
+        if refusal in PAUSES:
+            self._begin_to_wait(self._lane.now)
+            return None
+        if refusal is not Refusal.NONE:
+            error.retryable = False
+        return error
+
+    def _give_back(
+        self, error: ProviderError, headers: Mapping[str, str], deadline: float, *, sent: bool, again: bool
+    ) -> Refusal:
+        """Give back what a failed attempt had reserved. Returns which kind of limit refused it.
+
+        again: the call waits here again after a refusal.
+        """
+        self._ticket.deadline = self._deadline = deadline
+        return give_back(self._lane, self._ticket, error, headers, sent=sent, again=again)
+
+    def end(self, outcome: Completion | None, *, sent: bool) -> None:
+        """Report the end of the call. May be called again.
+
+        outcome: how the call ended.
+        sent: the request may have reached the server.
+        """
+        lane, ticket = self._lane, self._ticket
+        scope, now = lane.scope, lane.now
+        response = None if outcome is None else outcome.response
+        self._account(None if outcome is None else outcome.error, response, now, sent=sent)
+        self.left(now)
+        if self.spending is not None:
+            self.spending.leave(now)
+            self.spending.release(now)
+        if ticket.state in UNDER_WAY and sent:
+            self._settle(response, now)
+        else:
+            scope.cancel(ticket, now)
+        ticket.owner = None
+        lane.changed()
+
+    def _settle(self, response: Response | None, now: float) -> None:
+        scope, ticket = self._lane.scope, self._ticket
+        usage = None if response is None else credible(response.usage)
+        if usage is None or usage.input_tokens is None:
+            scope.settle(ticket, None, now)
+            return
+        output = (usage.output_tokens or 0) + (usage.thinking_tokens or 0)
+        charge = scope.quota.charger.settled(ticket.cost, usage.input_tokens, usage.cached_tokens or 0, output)
+        scope.settle(ticket, charge, now, tokens=usage.input_tokens + output, output=output)
+
+    def complete(self, completion: Completion) -> None:
+        """Add to the call's record where it went and what it cost."""
+        completion.journey = self.journey
+        completion.cost = None if self.spending is None else self.spending.cost
+
+    def _account(self, error: ProviderError | None, response: Response | None, now: float, *, sent: bool) -> None:
+        """Record the attempt that has ended, if there is one, and settle what it reserved."""
+        if self._sent is None:
+            return
+        spending = self.spending
+        kept = None if spending is None else spending.reservation
+        if spending is None or kept is None:
+            self._record(error, NOTHING_SPENT if response is None else Spent(response.usage), now)
+        elif sent:
+            spent = spent_by(kept.need.input_tokens, response, error)
+            self._record(error, spent, now)
+            spending.settle(spent.usage, now)
+        else:
+            self._record(error, NOTHING_SPENT, now)
+            spending.release(now)
+
+    def _record(self, error: ProviderError | None, spent: Spent, now: float) -> None:
+        """Add the attempt that has ended, if there is one, to the journey."""
+        if self._sent is None:
+            return
+        started, self._sent = self._sent, None
+        record = AttemptRecord(
+            target=self.target,
+            started=started - self._began,
+            ended=now - self._began,
+            outcome=OK if error is None else error.category.value,
+            error=error,
+            hedged=self.is_beside,
+            usage=spent.usage,
+            estimated=spent.estimated,
+        )
+        self.journey = (*self.journey, record)
+
+    def _begin_to_wait(self, now: float) -> None:
+        if self._began < 0:
+            self._began = now
+        self._entered = now
+        self._slot_mark = self._lane.scope.slot_seconds(now)
+
+
+def give_back(
+    lane: Lane, ticket: Ticket, error: ProviderError, headers: Mapping[str, str], *, sent: bool, again: bool
+) -> Refusal:
+    """Give back what a failed attempt had reserved of its limits. Returns which kind of limit refused it.
+
+    sent: the request may have reached the server.
+    again: the call waits in the lane again after a refusal.
+    """
+    scope, now = lane.scope, lane.now
+    if not sent:
+        scope.cancel(ticket, now)
+        lane.changed()
+        return Refusal.NONE
+    report = lane.report(headers, error)
+    refusal = report.refusal
+    if refusal is Refusal.OVERLOAD and scope.concurrency is None:
+        # The server is overloaded, independent of this key's limits: the call's own retries apply.
+        refusal = Refusal.NONE
+    if refusal is Refusal.NONE:
+        scope.fail(ticket, report, now, answered=error.http_status > 0)
+    else:
+        scope.refuse(ticket, report, now, again=again)
+    lane.write_news()
+    lane.changed()
+    return refusal

@@ -1,0 +1,444 @@
+"""Budgets: reserve the largest cost of a call before it is sent, and settle the actual cost when it ended.
+
+The sum of what was spent and what is reserved never exceeds a budget. A call that does not fit waits, but only while
+running calls have reserved what it lacks: they may use less.
+
+Knows amounts, tenants and the time that the caller passes. Must not know prices, quotas or calls.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TypeAlias
+
+from ....providers.errors import InvalidRequestError
+from ..leased_amounts import UNITS_PER_USD, AmountLease, LeasedBudget
+from ..queue.fair_queue import FairQueue
+from ..queue.permit import Ticket, TicketState
+from ..statistics import BudgetStatistics
+from .amounts import MEMBERS, NOTHING, Amounts, Budget, limits_of
+
+_ROUNDING = 1e-9
+
+MOST_ACCOUNTS = 1_000
+"""At this number of accounts, those without any spending are removed before a new one is made."""
+
+
+class Account:
+    """The state of one budget for one tenant.
+
+    budget: the budget that it counts for.
+    tenant: the tenant; None for the whole engine and for calls without a tenant.
+    lease: what this engine may use of a shared budget; None: the budget is its own.
+    limits: the largest amounts of a window; `math.inf` for no limit.
+    began: the time at which the current window began.
+    spent: the amounts that ended calls used in this window.
+    reserved: the amounts that running calls have reserved.
+    holdings: the number of these reservations.
+    line: the calls that wait for this account; None while none does.
+    """
+
+    __slots__ = ("began", "budget", "holdings", "lease", "limits", "line", "reserved", "spent", "tenant")
+
+    def __init__(self, budget: Budget, tenant: str | None, now: float) -> None:
+        self.budget: Budget = budget
+        self.tenant: str | None = tenant
+        self.lease: AmountLease | None = budget.lease if isinstance(budget, LeasedBudget) else None
+        self.limits: Amounts = limits_of(budget, tenant)
+        self.began: float = now
+        self.spent: Amounts = NOTHING
+        self.reserved: Amounts = NOTHING
+        self.holdings: int = 0
+        self.line: FairQueue | None = None
+
+    @property
+    def waiting(self) -> int:
+        """The number of calls that wait for this account."""
+        return 0 if self.line is None else self.line.length
+
+    @property
+    def ends_at(self) -> float:
+        """The time at which the next window begins; `math.inf` if there is none."""
+        return math.inf if self.budget.every is None else self.began + self.budget.every
+
+    @property
+    def is_unused(self) -> bool:
+        """True if a new account would be the same."""
+        return self.spent == NOTHING and not self.holdings and not self.waiting
+
+    def renew(self, now: float) -> bool:
+        """Begin the next window if the current one is over. Reserved amounts stay reserved until their calls end."""
+        every = self.budget.every
+        if every is None or now - self.began < every:
+            return False
+        self.began = now - math.fmod(now - self.began, every)
+        self.spent = NOTHING
+        return True
+
+    def ask_again(self) -> None:
+        """Call the budget's functions again for the current limits."""
+        self.limits = limits_of(self.budget, self.tenant)
+
+    def figures(self, now: float) -> BudgetStatistics:
+        """Return the account in figures."""
+        left = -1.0 if self.budget.every is None else max(0.0, self.ends_at - now)
+        return BudgetStatistics(self.budget, self.tenant, self.limits, self.spent, self.reserved, self.waiting, left)
+
+    def lacking(self, amounts: Amounts, *, with_reserved: bool) -> str:
+        """Return the name of the first member of `amounts` that exceeds its limit; "" if all fit.
+
+        with_reserved: count reserved amounts as spent. Without them, a shared budget allows what it may ever allow.
+        """
+        taken = self.spent.plus(self.reserved) if with_reserved else self.spent
+        if self.lease is not None:
+            lacks = amounts.usd > 0 and self.lease.lacks(taken.usd + amounts.usd, ever=not with_reserved)
+            return "usd" if lacks else ""
+        for name, limit, used, more in zip(MEMBERS, self.limits, taken, amounts, strict=True):
+            if more > 0 and used + more > limit * (1 + _ROUNDING):
+                return name
+        return ""
+
+    def reserve(self, amounts: Amounts) -> None:
+        """Reserve the amounts of one call."""
+        self.reserved = self.reserved.plus(amounts)
+        self.holdings += 1
+        if self.lease is not None:
+            self.lease.count(self.spent.usd, self.reserved.usd)
+            self.lease.satisfy()
+
+    def settle(self, reserved: Amounts, used: Amounts) -> None:
+        """Replace the reservation of one call by what it used."""
+        self.spent = self.spent.plus(used)
+        self.holdings -= 1
+        # Exactly nothing remains of the last one, whatever was rounded.
+        self.reserved = self.reserved.less(reserved) if self.holdings else NOTHING
+        if self.lease is not None:
+            self.lease.count(self.spent.usd, self.reserved.usd)
+
+    def keep_waiting(self, now: float) -> None:
+        """Note that the next call of the line does not fit now."""
+        ticket = None if self.line is None or self.lease is None else self.line.first(now)
+        if ticket is not None and self.lease is not None:
+            needed = _claim_of(ticket).amounts.usd
+            self.lease.need(self.spent.usd + self.reserved.usd + needed, self.waiting)
+
+
+class BudgetRefusal:
+    """The reason why a budget refused a call.
+
+    member: the name of the amount that does not fit.
+    budget: the budget that refused.
+    tenant: the tenant; None for the whole engine and for calls without a tenant.
+    limit: the largest amount of the window.
+    spent: the amount that ended calls used.
+    reserved: the amount that running calls have reserved.
+    needed: the amount that the refused call may use.
+    retry_after: seconds until the next window; -1 if there is none.
+    """
+
+    __slots__ = ("budget", "limit", "member", "needed", "reserved", "retry_after", "spent", "tenant")
+
+    def __init__(self, account: Account, member: str, amounts: Amounts, now: float) -> None:
+        place = MEMBERS.index(member)
+        self.member: str = member
+        self.budget: Budget = account.budget
+        self.tenant: str | None = account.tenant
+        self.limit: float = account.limits[place] if account.lease is None else account.lease.most / UNITS_PER_USD
+        self.spent: float = account.spent[place]
+        self.reserved: float = account.reserved[place]
+        self.needed: float = amounts[place]
+        self.retry_after: float = -1.0 if account.budget.every is None else max(0.0, account.ends_at - now)
+
+    @property
+    def message(self) -> str:
+        """The refusal in words, for an error message."""
+        window = "" if self.budget.every is None else f" in {self.budget.every:g} s"
+        return (
+            f"{whose(self.budget, self.tenant)} allows {self.limit:g} {self.member}{window}: {self.spent:g} are spent,"
+            f" {self.reserved:g} are reserved, and this call may use {self.needed:g}"
+        )
+
+
+def whose(budget: Budget, tenant: str | None) -> str:
+    """Return the name of a tenant's share of a budget, for messages."""
+    return "the engine's budget" if budget.per == "engine" else f"the budget of tenant {tenant!r}"
+
+
+class Holding:
+    """The amounts that one call has reserved in every budget that applies to it.
+
+    accounts: the budgets' accounts; empty after the call was settled.
+    amounts: the reserved amounts, the same in each account.
+    """
+
+    __slots__ = ("accounts", "amounts")
+
+    def __init__(self, accounts: tuple[Account, ...], amounts: Amounts) -> None:
+        self.accounts: tuple[Account, ...] = accounts
+        self.amounts: Amounts = amounts
+
+
+Outcome: TypeAlias = Holding | BudgetRefusal | InvalidRequestError
+"""What became of a claim. The error is that of a function of the budget."""
+
+
+class Claim:
+    """A call that waits for a reservation.
+
+    amounts: the largest amounts that it can use.
+    ticket: its place in a line; its `owner` is the claim.
+    account: the account in whose line it is; None while it does not wait.
+    owner: an object of the caller, such as the call.
+    """
+
+    __slots__ = ("account", "amounts", "owner", "ticket")
+
+    def __init__(self, amounts: Amounts, ticket: Ticket, owner: object = None) -> None:
+        self.amounts: Amounts = amounts
+        self.ticket: Ticket = ticket
+        self.account: Account | None = None
+        self.owner: object = owner
+        ticket.owner = self
+
+    @property
+    def reason(self) -> str:
+        """What the call waits for, in words; empty if it does not wait."""
+        account = self.account
+        if account is None:
+            return ""
+        member = account.lacking(self.amounts, with_reserved=True) or "its turn"
+        shared = "" if account.lease is None else "a part of "
+        return f"{member} of {shared}{whose(account.budget, account.tenant)}, reserved by {account.holdings} calls"
+
+    @property
+    def waiting_for(self) -> str:
+        """What the call waits for, and how many others are ahead, in words; empty if it does not wait."""
+        account = self.account
+        if account is None or account.line is None:
+            return ""
+        return f"{self.reason}, {int(account.line.place(self.ticket)[0])} ahead"
+
+
+class Budgets:
+    """All budgets of an engine, and the calls that wait for one of them.
+
+    budgets: the budgets as the program gave them.
+    """
+
+    def __init__(self, budgets: tuple[Budget, ...]) -> None:
+        self.budgets = budgets
+        self._accounts: dict[tuple[int, str | None], Account] = {}
+        self._most = MOST_ACCOUNTS
+        self._waiting: dict[Account, None] = {}  # accounts with a line
+        self._changed: dict[Account, None] = {}  # those of them whose next call may fit now, or never
+
+    def accounts(self) -> tuple[Account, ...]:
+        """Return every account that exists so far."""
+        return tuple(self._accounts.values())
+
+    def of(self, tenant: str | None, now: float) -> tuple[Account, ...]:
+        """Return the account of each budget for a tenant.
+
+        Raises `InvalidRequestError` if a function of a budget raises or returns something that is not an amount.
+        """
+        return tuple(self._account(place, tenant, now) for place in range(len(self.budgets)))
+
+    # --- before a call is sent ---
+
+    def refusal(self, tenant: str | None, amounts: Amounts, now: float) -> BudgetRefusal | None:
+        """Return why a call cannot fit in this window, whatever running calls leave over; None if it may fit."""
+        for account in self.of(tenant, now):
+            member = _never(account, amounts)
+            if member:
+                return BudgetRefusal(account, member, amounts, now)
+        return None
+
+    def reserve(self, tenant: str | None, amounts: Amounts, now: float) -> Holding | BudgetRefusal | None:
+        """Reserve the amounts of one call in every budget, or in none.
+
+        Returns a refusal if the call cannot fit in this window. Returns None if the call does not fit now, but may fit
+        when other calls end and use less than they reserved, or if others have waited for that before.
+
+        amounts: the largest amounts that the call can use.
+        """
+        found = self._decide(tenant, amounts, now, is_new=True)
+        return None if isinstance(found, Account) else found
+
+    def claim(self, claim: Claim, now: float) -> Holding | BudgetRefusal | None:
+        """Reserve as `reserve` does. Returns None if the call waits in a line now."""
+        found = self._decide(claim.ticket.tenant, claim.amounts, now, is_new=True)
+        if not isinstance(found, Account):
+            return found
+        self._stand(claim, found, at_head=False)
+        if not found.lacking(claim.amounts, with_reserved=True):
+            self._changed[found] = None  # it waits only for its turn, and may be the next one
+        found.keep_waiting(now)
+        return None
+
+    def leave(self, claim: Claim) -> None:
+        """Remove a call from the line in which it waits. May be called again."""
+        account = claim.account
+        if account is None:
+            return
+        claim.account = None
+        assert account.line is not None
+        if claim.ticket.state is TicketState.QUEUED:
+            account.line.remove(claim.ticket)
+        if account.line.length:
+            self._changed[account] = None
+        else:
+            account.line = None
+            if account.lease is not None:
+                account.lease.satisfy()
+            self._waiting.pop(account, None)
+            self._changed.pop(account, None)
+
+    def next(self, now: float) -> tuple[Claim, Outcome] | None:
+        """Take the next waiting call that fits now, or can no longer fit; None if all others must wait on."""
+        while self._changed:
+            account = next(iter(self._changed))
+            ticket = None if account.line is None else account.line.first(now)
+            if ticket is None:
+                del self._changed[account]
+                continue
+            claim = _claim_of(ticket)
+            try:
+                found = self._decide(ticket.tenant, claim.amounts, now)
+            except InvalidRequestError as error:
+                self.leave(claim)
+                return claim, error
+            if found is account:
+                del self._changed[account]
+                account.keep_waiting(now)
+                continue
+            if isinstance(found, Holding):
+                assert account.line is not None
+                account.line.take(now)
+                ticket.state = TicketState.ENDED
+            self.leave(claim)
+            if not isinstance(found, Account):
+                return claim, found
+            self._stand(claim, found, at_head=True)
+            found.keep_waiting(now)
+        return None
+
+    def lease_changed(self, budget: Budget) -> None:
+        """Note that an engine may use another part of a shared budget."""
+        for account in self._accounts.values():
+            if account.budget is budget:
+                account.ask_again()
+                if account.line is not None:
+                    self._changed[account] = None
+
+    def expired(self, now: float) -> list[tuple[Claim, str]]:
+        """Remove and return the calls whose time to wait is over, and what each waited for."""
+        late = [_claim_of(ticket) for account in self._waiting if account.line for ticket in account.line.expired(now)]
+        found = [(claim, claim.reason) for claim in late]
+        for claim in late:
+            self.leave(claim)
+        return found
+
+    def next_time(self, now: float) -> float:
+        """Return the time at which a waiting call may fit although no call has ended, or has waited for too long.
+
+        Call `turn` then. `math.inf`: at no set time.
+        """
+        times = (min(account.ends_at, account.line.next_deadline()) for account in self._waiting if account.line)
+        return min(times, default=math.inf)
+
+    def turn(self, now: float) -> None:
+        """Begin the windows that are due for waiting calls."""
+        for account in self._waiting:
+            if account.renew(now):
+                self._changed[account] = None
+
+    @property
+    def has_changed(self) -> bool:
+        """True if `next` should be called, because an account changed for which calls wait."""
+        return bool(self._changed)
+
+    # --- after a call was sent ---
+
+    def settle(self, holding: Holding, used: Amounts, now: float) -> None:
+        """Count the used amounts of an ended call as spent, and release its reservation. A second call does nothing."""
+        for account in holding.accounts:
+            account.renew(now)
+            account.settle(holding.amounts, used)
+            if account.line is not None:
+                self._changed[account] = None
+        holding.accounts = ()
+
+    def release(self, holding: Holding, now: float) -> None:
+        """Release the reservation of a call that was not sent."""
+        self.settle(holding, NOTHING, now)
+
+    def statistics(self, now: float) -> tuple[BudgetStatistics, ...]:
+        """Return the figures of every account at the time `now`."""
+        found: list[BudgetStatistics] = []
+        for account in self._accounts.values():
+            if account.renew(now) and account.line is not None:
+                self._changed[account] = None
+            found.append(account.figures(now))
+        return tuple(found)
+
+    # --- shared by the methods above ---
+
+    def _decide(
+        self, tenant: str | None, amounts: Amounts, now: float, *, is_new: bool = False
+    ) -> Holding | BudgetRefusal | Account:
+        """Reserve the amounts, or return why not: a refusal, or the account for which the call must wait.
+
+        is_new: it is behind all calls that wait.
+        """
+        accounts = self.of(tenant, now)
+        wait_for: Account | None = None
+        for account in accounts:
+            member = _never(account, amounts)
+            if member:
+                return BudgetRefusal(account, member, amounts, now)
+            if wait_for is None and ((is_new and account.line) or account.lacking(amounts, with_reserved=True)):
+                wait_for = account
+        if wait_for is not None:
+            return wait_for
+        for account in accounts:
+            account.reserve(amounts)
+        return Holding(accounts, amounts)
+
+    def _stand(self, claim: Claim, account: Account, *, at_head: bool) -> None:
+        if account.line is None:
+            account.line = FairQueue()
+            self._waiting[account] = None
+        account.line.add(claim.ticket, at_head=at_head)
+        claim.account = account
+
+    def _account(self, place: int, tenant: str | None, now: float) -> Account:
+        budget = self.budgets[place]
+        key = (place, tenant if budget.per == "tenant" else None)
+        account = self._accounts.get(key)
+        if account is None:
+            if len(self._accounts) >= self._most:
+                self._forget_unused(now)
+            account = self._accounts[key] = Account(budget, key[1], now)
+        elif account.renew(now) and account.line is not None:
+            self._changed[account] = None
+        return account
+
+    def _forget_unused(self, now: float) -> None:
+        """Remove the accounts without spending, so that tenants' names from untrusted input do not fill the memory."""
+        for account in self._accounts.values():
+            account.renew(now)
+        self._accounts = {key: account for key, account in self._accounts.items() if not account.is_unused}
+        self._most = max(MOST_ACCOUNTS, 2 * len(self._accounts))
+
+
+def _never(account: Account, amounts: Amounts) -> str:
+    """Return the member that cannot fit in this window, whatever running calls leave over; "" if all may fit."""
+    if not account.lacking(amounts, with_reserved=False):
+        return ""
+    account.ask_again()
+    return account.lacking(amounts, with_reserved=False)
+
+
+def _claim_of(ticket: Ticket) -> Claim:
+    assert isinstance(ticket.owner, Claim)
+    return ticket.owner

@@ -1,0 +1,327 @@
+"""The budgets of one engine, the prices of its calls, and the calls that wait for a budget.
+
+Knows budgets, timers and what a waiting call must be able to do (`Claimant`). Must not know lanes, routes or sockets.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, cast
+
+from ....providers.catalog.provider import Provider
+from ....providers.errors import ErrorCategory, InvalidRequestError, ProviderError
+from ....providers.limits.output_limits import largest_output
+from ....providers.model.request import Request
+from ....providers.model.usage import Usage
+from ....providers.wire.dialect import WireRequest
+from ....transport.timers import Timer
+from ...call.runtime import Due, Runtime, TrafficWatch
+from ...request.prepared import Prepared
+from ...request.token_estimate import estimate_input_tokens, largest_input_tokens
+from ..leased_amounts import LeasedBudget
+from ..notice import open_notice
+from ..options import Traffic
+from ..statistics import BudgetStatistics
+from .amounts import Amounts, Budget
+from .budget_state import Account, BudgetRefusal, Budgets, Claim, Holding
+from .price import Price, ask_price
+
+logger: logging.Logger = logging.getLogger("manystream.traffic")
+
+AT_ONCE = 64
+"""The maximum number of waiting calls that are sent or refused in one tick. The streams are served between ticks."""
+
+DEFECT_DELAY = 1.0
+"""Seconds until a tick that raised is repeated."""
+
+REFUSAL_CODE = "budget_spent"
+"""The `provider_code` of a call that does not fit a budget."""
+
+CACHE_MARK = b'"cache_control"'
+"""In the body of a request whose prompt may be written to a cache, which may cost more than to read it."""
+
+
+@dataclass(slots=True, frozen=True)
+class Need:
+    """What one attempt at one target may use.
+
+    provider: the provider that it is sent to.
+    model: the model's name there.
+    tenant: on whose behalf the call is made.
+    amounts: the largest amounts.
+    input_tokens: the input tokens as estimated.
+    """
+
+    provider: Provider
+    model: str
+    tenant: str | None
+    amounts: Amounts
+    input_tokens: int
+
+
+class Claimant(Protocol):
+    """A call that waits for a budget. One of the first three methods is called once per wait."""
+
+    def funded(self, holding: Holding) -> None:
+        """Go on: the amounts are reserved."""
+        ...
+
+    def unfunded(self, error: ProviderError) -> None:
+        """Go elsewhere or fail: the amounts cannot be reserved."""
+        ...
+
+    def late(self, waiting_for: str) -> None:
+        """Fail: the time to wait is over."""
+        ...
+
+    def on_defect(self, error: Exception) -> None:
+        """End the call after a defect in this library."""
+        ...
+
+
+class LiveBudgets(Due):
+    """The budgets of one engine. traffic: they, and the function that knows prices."""
+
+    __slots__ = (
+        "_budgets",
+        "_is_scheduled",
+        "_limited",
+        "_noted",
+        "_notice",
+        "_runtime",
+        "_sending",
+        "_timer",
+        "_warned",
+        "price",
+    )
+
+    def __init__(self, traffic: Traffic, runtime: Runtime) -> None:
+        budgets = tuple(traffic.budgets)
+        self.price: Price | None = traffic.price
+        self._budgets = Budgets(budgets)
+        self._limited = {member for member in Amounts._fields if any(budget.limits(member) for budget in budgets)}
+        self._runtime = runtime
+        self._timer: Timer | None = None
+        self._is_scheduled = False
+        self._warned = False
+        self._notice = open_notice(runtime, self._send_notice, self.on_defect)
+        self._noted: dict[Account, None] = {}  # changed since the observer was notified of them
+        self._sending: list[Account] = []  # the observer is notified of them now
+        for budget in budgets:
+            if isinstance(budget, LeasedBudget):
+                budget.lease.listen(partial(self._lease_changed, budget))
+
+    # --- what a call may use, and what it used ---
+
+    def need(self, request: Request, prepared: Prepared, wire: WireRequest) -> Need:
+        """Return what an attempt may use.
+
+        Raises `InvalidRequestError` if a budget limits something that is not known in advance: the output of a request
+        without a limit to a model whose largest output is unknown, or a price.
+        """
+        provider, model, tenant = prepared.provider, prepared.model, request.tenant
+        most_input = math.ceil(largest_input_tokens(request, prepared.body)) if self._limited else 0
+        most_output, dollars = 0, 0.0
+        if self._limited & {"usd", "output_tokens"}:
+            most_output = _most_output(request, prepared, wire)
+        if "usd" in self._limited:
+            dollars = self._most_dollars(provider, model, most_input, most_output, prepared.body)
+        self._budgets.of(tenant, self._runtime.loop.clock())  # asks the functions at a tenant's first call
+        amounts = Amounts(dollars, float(most_input), float(most_output), 1.0)
+        return Need(provider, model, tenant, amounts, math.ceil(estimate_input_tokens(request, prepared.body)))
+
+    def _most_dollars(
+        self, provider: Provider, model: str, input_tokens: int, output_tokens: int, body: bytes
+    ) -> float:
+        usages = [Usage(input_tokens, output_tokens, total_tokens=input_tokens + output_tokens)]
+        if CACHE_MARK in body:
+            usages.append(Usage(input_tokens, output_tokens, cache_write_tokens=input_tokens))
+        assert self.price is not None, "a budget in usd needs a price"
+        dollars = 0.0
+        for usage in usages:
+            price = ask_price(self.price, provider, model, usage)
+            if price is None:
+                text = f"traffic.price knows no price of {provider.name}/{model}, and a budget limits usd"
+                raise InvalidRequestError("model", text)
+            dollars = max(dollars, price)
+        return dollars
+
+    def cost(self, need: Need, usage: Usage | None) -> float | None:
+        """Return the US dollars of an attempt; None if they are not known. usage: None if it used nothing."""
+        if usage is None or self.price is None:
+            return None if self.price is None else 0.0
+        try:
+            return ask_price(self.price, need.provider, need.model, usage)
+        except InvalidRequestError as error:
+            if not self._warned:
+                self._warned = True
+                logger.warning("an answer has no price: %s", error)
+            return None
+
+    # --- reservations ---
+
+    def refusal(self, need: Need, now: float) -> ProviderError | None:
+        """Return why the budgets can never pay for an attempt in this window; None if they may."""
+        try:
+            found = self._budgets.refusal(need.tenant, need.amounts, now)
+        except InvalidRequestError as error:
+            return _function_failed(error)
+        return None if found is None else _refused(found)
+
+    def reserve(self, need: Need, amounts: Amounts, now: float) -> Holding | ProviderError | None:
+        """Reserve amounts. Returns why they can never fit; None if they do not fit now."""
+        try:
+            found = self._budgets.reserve(need.tenant, amounts, now)
+        except InvalidRequestError as error:
+            return _function_failed(error)
+        if isinstance(found, Holding):
+            self._note(found.accounts)
+        return _refused(found) if isinstance(found, BudgetRefusal) else found
+
+    def wait(self, claim: Claim, now: float) -> None:
+        """Let a call wait, after `reserve` has returned None. It is notified at a later tick."""
+        try:
+            found = self._budgets.claim(claim, now)
+        except InvalidRequestError as error:
+            found = None
+            self._notify(claim, partial(_claimant(claim).unfunded, _function_failed(error)))
+        if found is not None:
+            self._answer(claim, found)
+        elif claim.account is not None:
+            self._note((claim.account,))
+        self.changed()
+        self._set_timer(now)
+
+    def leave(self, claim: Claim) -> None:
+        """Let a call wait no longer. May be called again."""
+        account = claim.account
+        self._budgets.leave(claim)
+        if account is not None:
+            self._note((account,))
+        self.changed()
+
+    def settle(self, holding: Holding, used: Amounts, now: float) -> None:
+        """Replace a reservation by what was used. A second call does nothing."""
+        accounts = holding.accounts
+        self._budgets.settle(holding, used, now)
+        self._note(accounts)
+        self.changed()
+
+    def statistics(self, now: float) -> tuple[BudgetStatistics, ...]:
+        """Return the figures of every budget."""
+        found = self._budgets.statistics(now)
+        self.changed()
+        return found
+
+    def _note(self, accounts: Iterable[Account]) -> None:
+        """Notify the observer of changed accounts, at a later tick."""
+        if self._notice is not None:
+            self._noted.update(dict.fromkeys(accounts))
+            self._notice.note()
+
+    def _send_notice(self, watch: TrafficWatch, now: float) -> bool:
+        """Notify the observer of some changed accounts. Returns whether there are more."""
+        if not self._sending:
+            self._sending, self._noted = list(self._noted), {}
+        for account in self._sending[:AT_ONCE]:
+            watch.budget_changed(account.figures(now))
+        del self._sending[:AT_ONCE]
+        if not self._sending and self._noted and self._notice is not None:
+            self._notice.note()  # these changed meanwhile
+        return bool(self._sending)
+
+    # --- waiting calls ---
+
+    def _lease_changed(self, budget: Budget) -> None:
+        self._budgets.lease_changed(budget)
+        self.changed()
+
+    def changed(self) -> None:
+        """Look at the waiting calls at the next tick, if something changed for one of them."""
+        if self._budgets.has_changed and not self._is_scheduled:
+            self._is_scheduled = True
+            self._runtime.soon(self)
+
+    def conclude(self) -> None:
+        """Perform the work of the tick."""
+        self._is_scheduled = False
+        now = self._runtime.loop.clock()
+        self._budgets.turn(now)
+        for claim, reason in self._budgets.expired(now):
+            self._notify(claim, partial(_claimant(claim).late, reason))
+        for _ in range(AT_ONCE):
+            found = self._budgets.next(now)
+            if found is None:
+                break
+            self._answer(*found)
+        self.changed()
+        self._set_timer(now)
+
+    def _answer(self, claim: Claim, found: Holding | BudgetRefusal | InvalidRequestError) -> None:
+        claimant = _claimant(claim)
+        if isinstance(found, Holding):
+            self._note(found.accounts)
+            self._notify(claim, partial(claimant.funded, found))
+        else:
+            error = _refused(found) if isinstance(found, BudgetRefusal) else _function_failed(found)
+            self._notify(claim, partial(claimant.unfunded, error))
+
+    @staticmethod
+    def _notify(claim: Claim, action: Callable[[], None]) -> None:
+        """Call a method of a waiting call. An exception ends only this call."""
+        try:
+            action()
+        except Exception as error:
+            _claimant(claim).on_defect(error)
+
+    def _set_timer(self, now: float) -> None:
+        when = self._budgets.next_time(now)
+        if self._timer is not None:
+            if self._timer.pending and self._timer.when <= when:
+                return  # it looks again then, and moves on
+            self._timer.cancel()
+            self._timer = None
+        if when < math.inf:
+            self._timer = self._runtime.timers.at(when, self.conclude, self.on_defect)
+
+    def on_defect(self, error: Exception) -> None:
+        """Schedule another tick after one that raised, so that no call waits forever."""
+        self._is_scheduled = False
+        logger.error("the budgets raised: a defect in manystream", exc_info=error)
+        when = self._runtime.loop.clock() + DEFECT_DELAY
+        self._timer = self._runtime.timers.at(when, self.conclude, self.on_defect)
+
+
+def _claimant(claim: Claim) -> Claimant:
+    return cast("Claimant", claim.owner)
+
+
+def _most_output(request: Request, prepared: Prepared, wire: WireRequest) -> int:
+    """Return the most output tokens of an attempt. Raises `InvalidRequestError` if that is not known."""
+    limit = wire.max_output_tokens or request.max_output_tokens
+    if limit is None:
+        limit = largest_output(prepared.provider.profile.name, prepared.model)
+    if limit is None:
+        text = f"is needed: a budget limits the output, and the most that {prepared.model!r} can write is unknown"
+        raise InvalidRequestError("max_output_tokens", text)
+    return limit
+
+
+def _refused(refusal: BudgetRefusal) -> ProviderError:
+    return ProviderError(
+        f"not sent: {refusal.message}",
+        category=ErrorCategory.BUDGET,
+        provider_code=REFUSAL_CODE,
+        retry_after_ms=math.ceil(refusal.retry_after * 1000) if refusal.retry_after >= 0 else -1,
+        retryable=False,
+    )
+
+
+def _function_failed(error: InvalidRequestError) -> ProviderError:
+    failure = ProviderError(f"not sent: {error}", category=ErrorCategory.BUDGET, retryable=False)
+    failure.__cause__ = error
+    return failure

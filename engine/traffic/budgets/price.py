@@ -1,0 +1,40 @@
+"""The price of a call: the program's own function, and what it may return.
+
+Knows usage. Must not know budgets, nor any price.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TypeAlias
+
+from ....providers.catalog.provider import Provider
+from ....providers.errors import InvalidRequestError, ManystreamError
+from ....providers.model.usage import Usage
+from ....providers.rules.rules import described
+from .amounts import amount_of
+
+Price: TypeAlias = Callable[[Provider, str, Usage], float | None]
+"""A function that takes a provider, the model's name there and the tokens, and returns US dollars, or None if it knows
+no price."""
+
+
+def ask_price(price: Price, provider: Provider, model: str, usage: Usage) -> float | None:
+    """Return the price of one attempt in US dollars; None if the function knows none.
+
+    Raises `InvalidRequestError` if it raises, or returns something that is not an amount.
+    """
+    label = f"{provider.name}/{model}"
+    try:
+        value: object = price(provider, model, usage)
+    except Exception as error:
+        why = f": {error}" if isinstance(error, ManystreamError) else ""
+        raise InvalidRequestError("traffic.price", f"raised {type(error).__name__} for {label}{why}") from error
+    if value is None:
+        return None
+    dollars = amount_of(value)
+    if dollars is None or dollars == math.inf:
+        must = "must return a number of US dollars, at least 0, or None"
+        raise InvalidRequestError("traffic.price", f"{must}, not {described(value)} (for {label})")
+    return dollars

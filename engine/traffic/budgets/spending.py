@@ -1,0 +1,179 @@
+"""What one call reserves and spends: each attempt is reserved before it is sent and settled when it ended.
+
+Knows the engine's budgets and an attempt's outcome. Must not know lanes, routes or sockets.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from ....providers.errors import ProviderError
+from ....providers.model.options import Priority
+from ....providers.model.response import Response
+from ....providers.model.usage import Usage
+from ...request.token_estimate import seen_output_tokens
+from ..queue.permit import Ticket
+from .amounts import NOTHING, Amounts
+from .budget_state import Claim, Holding
+from .budgets import Claimant, LiveBudgets, Need
+
+
+class Reservation(NamedTuple):
+    """What one attempt has reserved.
+
+    need: what it may use.
+    holding: the reserved amounts.
+    """
+
+    need: Need
+    holding: Holding
+
+
+class Spent(NamedTuple):
+    """What one attempt used.
+
+    usage: the tokens; None if there are none, or none are known.
+    estimated: whether the server did not report them.
+    """
+
+    usage: Usage | None = None
+    estimated: bool = False
+
+
+NOTHING_SPENT = Spent()
+"""What an attempt used that did not reach the server, or whose answer says nothing."""
+
+
+class Spending:
+    """The spending of one call.
+
+    reservation: that of the attempt under way, or of the next one; None if nothing is reserved.
+    seconds: the time for which the call has waited for a budget.
+    cost: US dollars of the attempts that ended; None if the price of one of them is not known.
+    """
+
+    __slots__ = ("_claim", "_claimed_at", "_is_counted", "_live", "cost", "reservation", "seconds")
+
+    def __init__(self, live: LiveBudgets) -> None:
+        self._live = live
+        self._claim: Claim | None = None
+        self._claimed_at = 0.0
+        self._is_counted = False  # as a call
+        self.reservation: Reservation | None = None
+        self.seconds: float = 0.0
+        self.cost: float | None = None if live.price is None else 0.0
+
+    @property
+    def waiting_for(self) -> str:
+        """The reason why the call waits, in words; empty if it does not wait for a budget."""
+        return "" if self._claim is None else self._claim.waiting_for
+
+    def refusal(self, need: Need, now: float) -> ProviderError | None:
+        """Return why the budgets can never pay for an attempt in this window; None if they may."""
+        return None if self.reservation is not None else self._live.refusal(need, now)
+
+    def reserve(self, need: Need, now: float) -> bool | ProviderError:
+        """Reserve an attempt that is about to be sent. Returns False if the call must `wait`; an error if it can never
+        be sent in this window."""
+        kept = self.reservation
+        if kept is not None:
+            if kept.need.amounts == need.amounts and kept.need.tenant == need.tenant:
+                self.reservation = Reservation(need, kept.holding)
+                return True
+            self.release(now)
+        found = self._live.reserve(need, self._amounts(need), now)
+        if not isinstance(found, Holding):
+            return False if found is None else found
+        self.reservation = Reservation(need, found)
+        return True
+
+    def reserve_beside(self, need: Need, now: float) -> Reservation | None:
+        """Reserve a second attempt that runs beside the first one. Returns None if it does not fit now."""
+        found = self._live.reserve(need, self._amounts(need), now)
+        return Reservation(need, found) if isinstance(found, Holding) else None
+
+    def wait(self, need: Need, claimant: Claimant, priority: Priority, deadline: float, now: float) -> None:
+        """Wait until the attempt can be reserved."""
+        amounts = self._amounts(need)
+        tokens = amounts.input_tokens + amounts.output_tokens
+        ticket = Ticket(tokens, None, priority=priority, tenant=need.tenant, deadline=deadline)
+        self._claim, self._claimed_at = Claim(amounts, ticket, claimant), now
+        self._live.wait(self._claim, now)
+
+    def fund(self, need: Need, holding: Holding) -> None:
+        """Keep what was reserved at the end of a wait."""
+        self.reservation = Reservation(need, holding)
+
+    def leave(self, now: float) -> None:
+        """End the wait. May be called again."""
+        claim, self._claim = self._claim, None
+        if claim is not None:
+            self.seconds += now - self._claimed_at
+            self._live.leave(claim)
+
+    def release(self, now: float) -> None:
+        """Give back what is reserved, because no request was sent. May be called again."""
+        kept, self.reservation = self.reservation, None
+        if kept is not None:
+            self._live.settle(kept.holding, NOTHING, now)
+
+    def release_one(self, kept: Reservation, now: float) -> None:
+        """Give back what one of two attempts reserved, because its request was not sent."""
+        self._live.settle(kept.holding, NOTHING, now)
+
+    def settle(self, usage: Usage | None, now: float) -> None:
+        """Count what the attempt used in place of what it reserved."""
+        kept, self.reservation = self.reservation, None
+        if kept is not None:
+            self.settle_one(kept, usage, now)
+
+    def settle_one(self, kept: Reservation, usage: Usage | None, now: float) -> None:
+        """Count what one of two attempts used. usage: None if the server answers without charge, as for an error."""
+        calls = 0.0 if self._is_counted else 1.0
+        self._is_counted = True
+        dollars = self._live.cost(kept.need, usage)
+        self.cost = None if self.cost is None or dollars is None else self.cost + dollars
+        if usage is None:
+            used = Amounts(calls=calls)
+        else:
+            output = (usage.output_tokens or 0) + (usage.thinking_tokens or 0)
+            # What has no price counts as what was reserved.
+            paid = kept.holding.amounts.usd if dollars is None else dollars
+            used = Amounts(paid, float(usage.input_tokens or 0), float(output), calls)
+        self._live.settle(kept.holding, used, now)
+
+    def _amounts(self, need: Need) -> Amounts:
+        return need.amounts._replace(calls=0.0) if self._is_counted else need.amounts
+
+
+def credible(usage: Usage) -> Usage:
+    """Return the usage, or an empty one if a count is below zero, as some gateways report it. Such a count would give a
+    budget or a limit more than it has.
+    """
+    counts = (usage.input_tokens, usage.output_tokens, usage.thinking_tokens, usage.cached_tokens)
+    return Usage() if any(count is not None and count < 0 for count in counts) else usage
+
+
+def spent_by(input_tokens: int, response: Response | None, error: ProviderError | None) -> Spent:
+    """Return what an attempt used that was sent: as reported, else estimated from what was sent and received.
+
+    input_tokens: as estimated.
+    """
+    reported = Usage() if response is None else credible(response.usage)
+    if error is None and reported.input_tokens is not None and reported.output_tokens is not None:
+        return Spent(reported)
+    seen = math.ceil(seen_output_tokens(response))
+    if error is not None and error.http_status and not seen:
+        return Spent()  # the server answered with an error only
+    if reported.input_tokens is not None:
+        input_tokens = reported.input_tokens
+    output = max(seen, (reported.output_tokens or 0) + (reported.thinking_tokens or 0))
+    usage = Usage(
+        input_tokens,
+        output,
+        cached_tokens=reported.cached_tokens,
+        cache_write_tokens=reported.cache_write_tokens,
+        total_tokens=input_tokens + output,
+    )
+    return Spent(usage, estimated=True)

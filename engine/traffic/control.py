@@ -1,0 +1,243 @@
+"""Chooses the traffic lane of a call: one lane for each key of a host and each group of models that share a limit.
+
+Knows providers, models, declared limits and lanes. Must not know sockets, nor what happens inside a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
+from typing import TypeAlias
+
+from ...providers.catalog.provider import Provider
+from ...providers.catalog.selection import configured, named, select
+from ...providers.errors import InvalidRequestError
+from ...providers.limits.charging import charging_of
+from ...providers.limits.limit_reports import reader_of
+from ...providers.limits.model_families import family_of
+from ...providers.model.request import Request
+from ...providers.model.response import Response
+from ...providers.wire.dialect import WireRequest
+from ..call.delivery import Counters
+from ..call.runtime import Runtime
+from ..call.timeouts import Clocks
+from ..request.prepared import Prepared, WallClock
+from ..request.preparer import Preparer
+from ..request.token_estimate import estimate_input_tokens
+from .access import Access, accesses_of
+from .admission import Admission
+from .budgets.budgets import LiveBudgets, Need
+from .budgets.spending import Spending
+from .hedging import HedgedJourney
+from .itinerary import PRIORITIES
+from .leases import LeasedRateLimit
+from .limits.coverage import EVERY_CALL, Entry, find_entries
+from .limits.declared import DeclaredLimit
+from .limits.limiter import Lane
+from .limits.limiter_state import Scope
+from .options import Traffic
+from .queue.permit import Ticket
+from .routed import Journey
+from .routing.options import Route
+from .routing.router import LiveRoute, Place
+from .statistics import TrafficStatistics
+from .stop import MakeStop, Stop
+
+Account: TypeAlias = Hashable
+"""Identifies a key at an address. Calls of two accounts never share a limit of a server."""
+
+MOST_LANES = 1_000
+"""At this number of lanes, the lanes without calls are removed before a new one is made."""
+
+
+class Dispatcher:
+    """The lanes and routes of one engine.
+
+    has_routes: whether a call may be on a route, or have a provider with several keys.
+
+    Raises `InvalidRequestError` for an entry of `traffic.rates` that covers no provider, and for a route whose target
+    names none.
+    """
+
+    def __init__(
+        self,
+        traffic: Traffic,
+        providers: Sequence[Provider],
+        runtime: Runtime,
+        wall_clock: WallClock,
+        preparer: Preparer,
+    ) -> None:
+        self._traffic = traffic
+        self._entries = find_entries(traffic.rates, providers)
+        self._runtime = runtime
+        self._wall_clock = wall_clock
+        self._providers = tuple(providers)
+        accesses = {provider.name: accesses_of(provider, preparer) for provider in providers}
+        self._access_of: dict[str, Access] = {name: several[0] for name, several in accesses.items()}
+        self._keyed: dict[str, LiveRoute] = {
+            name: LiveRoute(None, (Place(several),), runtime) for name, several in accesses.items() if len(several) > 1
+        }
+        self._routes: dict[str, LiveRoute] = {
+            route.name: LiveRoute(route, self._places(route, accesses), runtime) for route in traffic.routes
+        }
+        self.has_routes: bool = bool(self._routes or self._keyed)
+        # The calls of an engine without budgets and prices have no spending.
+        self._budgets = LiveBudgets(traffic, runtime) if traffic.budgets or traffic.price is not None else None
+        self._declared: dict[tuple[str, Account], DeclaredLimit] = {}
+        self._lane_of_model: dict[tuple[str, str], Lane] = {}
+        self._lanes: dict[Hashable, Lane] = {}
+        self._lane_of_scope: dict[Hashable, Lane] = {}
+
+    def admission(self, request: Request, prepared: Prepared, wire: WireRequest) -> Admission:
+        """The way of a new call to one model with one key. Raises `InvalidRequestError` if a budget cannot be applied
+        to the call."""
+        name, model = prepared.provider.name, prepared.model
+        lane = self._lane_of_model.get((name, model))
+        if lane is None:
+            lane = self._find_lane(self._access_of[name], model)
+        ticket = Ticket(
+            estimate_input_tokens(request, prepared.body),
+            request.max_output_tokens,
+            priority=PRIORITIES[request.priority],
+            tenant=request.tenant,
+        )
+        budgets = self._budgets
+        if budgets is None:
+            return Admission(lane, ticket, name, model)
+        return Admission(lane, ticket, name, model, Spending(budgets), budgets.need(request, prepared, wire))
+
+    def need(self, request: Request, prepared: Prepared, wire: WireRequest) -> Need | None:
+        """Return what an attempt of a call may use; None in an engine without budgets and prices.
+
+        Raises `InvalidRequestError` if a budget cannot be applied to the call.
+        """
+        return None if self._budgets is None else self._budgets.need(request, prepared, wire)
+
+    def stop(
+        self,
+        request: Request,
+        wire: WireRequest,
+        prepared: Prepared,
+        counters: Counters,
+        clocks: Clocks,
+        finish_response: Callable[[Response], None],
+    ) -> Stop:
+        """Return a request that is prepared for a target, with what it may use there. Raises as `need` does."""
+        return Stop(prepared, counters, clocks, finish_response, self.need(request, prepared, wire))
+
+    def _spending(self) -> Spending | None:
+        return None if self._budgets is None else Spending(self._budgets)
+
+    def journey(self, request: Request, make_stop: MakeStop) -> Journey | None:
+        """The way of a new call on a route, or to a provider with several keys; None for any other call. Raises
+        `InvalidRequestError`."""
+        if not isinstance(request, Request):  # pyright: ignore[reportUnnecessaryIsInstance]
+            return None
+        model = ""
+        route = self._routes.get(request.model) if isinstance(request.model, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+        if route is None and self._keyed:
+            provider, model = select(request.model, self._providers)
+            route = self._keyed.get(provider.name)
+        if route is None:
+            return None
+        kind = Journey if route.hedging is None else HedgedJourney
+        return kind(route, request, make_stop, self, self._runtime, self._spending(), model=model)
+
+    def end_session(self, session: str) -> None:
+        """Forget which targets and keys a session has."""
+        for route in (*self._routes.values(), *self._keyed.values()):
+            route.end_session(session)
+
+    def lane(self, access: Access, model: str) -> Lane:
+        """The lane of a model at a provider, for one key."""
+        return self._lane_of_model.get((access.name, model)) or self._find_lane(access, model)
+
+    def _places(self, route: Route, accesses: Mapping[str, tuple[Access, ...]]) -> tuple[Place, ...]:
+        """The targets of a route. Raises `InvalidRequestError`."""
+        places: list[Place] = []
+        for target in route.targets:
+            name, _, model = target.model.partition("/")
+            provider = named(name, self._providers)
+            if provider is None:
+                raise InvalidRequestError(
+                    f"traffic.routes[{route.name!r}]",
+                    f"no provider is known for the target {target.model!r}; {configured(self._providers)}",
+                )
+            places.append(Place(accesses[provider.name], model, target))
+        return tuple(places)
+
+    def statistics(self) -> TrafficStatistics:
+        """Return the current figures of every scope, by the scope's name."""
+        now = self._runtime.loop.clock()
+        return TrafficStatistics(
+            {lane.scope.name: lane.scope.statistics(now) for lane in self._lanes.values()},
+            {name: route.statistics(now) for name, route in self._routes.items()},
+            () if self._budgets is None else self._budgets.statistics(now),
+        )
+
+    def _find_lane(self, access: Access, model: str) -> Lane:
+        """The lane of a model: a new one, unless another model or provider has the same limits."""
+        if len(self._lanes) >= MOST_LANES:
+            self._forget_idle()
+        provider = access.provider
+        account, row = access.preparer.account(provider), provider.profile.name
+        family = family_of(row, model)
+        entries = tuple(
+            entry
+            for entry in self._entries
+            if entry.covers(provider.name, model) or entry.covers(provider.name, family)
+        )
+        key = (account, family, entries)
+        lane = self._lanes.get(key)
+        if lane is None:
+            scope = Scope(
+                self._name(access, family),
+                charging_of(row, provider.profile.dialect_name),
+                limits=[self._declared_limit(entry, account) for entry in entries],
+                adaptive=self._traffic.adaptive,
+            )
+            read_report = reader_of(provider.profile.dialect_name)
+            lane = Lane(scope, self._runtime, row, read_report, self._wall_clock, self._next_in_line)
+            self._lanes[key] = self._lane_of_scope[scope] = lane
+        self._lane_of_model[access.name, model] = lane
+        return lane
+
+    def _name(self, access: Access, family: str) -> str:
+        """A name that no other lane has."""
+        name = f"{access.name}/{family}"
+        taken = {lane.scope.name for lane in self._lanes.values()}
+        number = 2
+        while name in taken:
+            name, number = f"{access.name}/{family} ({number})", number + 1
+        return name
+
+    def _declared_limit(self, entry: Entry, account: Account) -> DeclaredLimit:
+        declared = self._traffic.rates[entry.key]
+        is_one = entry.key == EVERY_CALL or isinstance(declared, LeasedRateLimit)
+        key = (entry.key, None if is_one else account)
+        limit = self._declared.get(key)
+        if limit is None:
+            limit = self._declared[key] = DeclaredLimit(entry.key, declared, self._runtime.loop.clock())
+            if limit.lease is not None:
+                limit.lease.is_wanted = partial(_has_line, limit)
+                limit.lease.listen(partial(self._next_in_line, limit, None))
+        return limit
+
+    def _next_in_line(self, limit: DeclaredLimit, scope: Scope | None) -> None:
+        """Schedule the lane of the first scope in a declared limit's line, unless that is `scope` itself."""
+        first = limit.next_in_line()
+        if first is not None and first is not scope:
+            self._lane_of_scope[first].schedule()
+
+    def _forget_idle(self) -> None:
+        """Remove the lanes without calls, so that model names from untrusted input do not fill the memory."""
+        for key, lane in list(self._lanes.items()):
+            if not lane.scope.queue.length and not lane.scope.running:
+                del self._lanes[key]
+                del self._lane_of_scope[lane.scope]
+        kept = set(map(id, self._lanes.values()))
+        self._lane_of_model = {key: lane for key, lane in self._lane_of_model.items() if id(lane) in kept}
+
+
+def _has_line(limit: DeclaredLimit) -> bool:
+    return limit.next_in_line() is not None

@@ -1,0 +1,105 @@
+"""The charge of a call against its server's limits: an estimate before it is sent, and the real one after it ended.
+
+Knows how servers count (`Charging`). Must not know buckets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ....providers.limits.charging import Charging
+
+DEFAULT_OUTPUT = 512.0
+"""The estimated output tokens of a call before any call has ended. A smaller `max_tokens` takes its place."""
+
+_SMOOTHING = 0.05
+"""Weight of one call's output in the learned mean. The first calls form an arithmetic mean."""
+
+
+class Cost(NamedTuple):
+    """The amounts that a call takes from each limit, in the order of `Unit`.
+
+    requests: number of requests.
+    input_tokens: tokens of the prompt.
+    output_tokens: tokens of the response.
+    tokens: tokens for limits that count input and output together.
+    """
+
+    requests: float
+    input_tokens: float
+    output_tokens: float
+    tokens: float
+
+    def plus(self, other: Cost) -> Cost:
+        """Return the sum of both, unit by unit."""
+        return _new(Cost, (self[0] + other[0], self[1] + other[1], self[2] + other[2], self[3] + other[3]))
+
+    def less(self, other: Cost) -> Cost:
+        """Return this minus `other`, unit by unit."""
+        return _new(Cost, (self[0] - other[0], self[1] - other[1], self[2] - other[2], self[3] - other[3]))
+
+
+_new: Callable[[type[Cost], tuple[float, float, float, float]], Cost] = tuple[float, ...].__new__
+"""Makes a `Cost` of its four numbers, without the call of a Python function that `Cost(…)` costs each time."""
+
+FREE = Cost(0.0, 0.0, 0.0, 0.0)
+
+
+class Charger:
+    """Computes costs from token counts for one scope, and learns the mean length of its responses.
+
+    charging: how the server counts requests and tokens.
+    mean_output: the mean output tokens of a call, learned from ended calls.
+    """
+
+    __slots__ = ("_answers", "charging", "mean_output")
+
+    def __init__(self, charging: Charging) -> None:
+        self.charging: Charging = charging
+        self.mean_output: float = DEFAULT_OUTPUT
+        self._answers = 0
+
+    def estimate(self, input_tokens: float, max_output: float | None) -> Cost:
+        """Return the estimated charge of a call before it is sent.
+
+        input_tokens: the estimated tokens of the prompt.
+        max_output: the request's own `max_tokens`; None if it has none.
+        """
+        mean = self.mean_output
+        if max_output is None or (self.charging.output == "produced" and max_output > mean):
+            return self._cost(input_tokens, mean)
+        return self._cost(input_tokens, max_output)
+
+    def least(self, input_tokens: float, max_output: float | None) -> Cost:
+        """Return the smallest charge of a call: its input, and its `max_tokens` if the server reserves output."""
+        reserved = self.charging.output == "reserved" and max_output is not None
+        return self._cost(input_tokens, (max_output or 0.0) if reserved else 0.0)
+
+    def settled(self, charge: Cost, input_tokens: float, cached: float, output: float) -> Cost:
+        """Return the charge of a call that ended with this usage, and update the mean output.
+
+        Returns `charge` unchanged if it is unknown how the server settles.
+
+        charge: the estimate that was charged.
+        input_tokens: all tokens of the prompt.
+        cached: the tokens of the prompt that the server read from its cache.
+        output: the tokens of the response.
+        """
+        self._answers += 1
+        self.mean_output += (output - self.mean_output) * max(_SMOOTHING, 1.0 / self._answers)
+        if self.charging.settlement == "unknown":
+            return charge
+        return self._cost(input_tokens if self.charging.cached_input else input_tokens - cached, output)
+
+    def failed(self, charge: Cost) -> Cost | None:
+        """Return the charge of a call that failed; None if the estimate `charge` must stay."""
+        if self.charging.settlement == "unknown":
+            return None
+        return FREE._replace(requests=charge.requests if self.charging.failed_requests else 0.0)
+
+    def _cost(self, input_tokens: float, output: float) -> Cost:
+        if self.charging.output == "free":
+            output = 0.0
+        combined = max(input_tokens, output) if self.charging.combined == "larger" else input_tokens + output
+        return _new(Cost, (1.0, input_tokens, output, combined))

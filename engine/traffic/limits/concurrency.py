@@ -1,0 +1,177 @@
+"""A learned limit for the calls that run at a time, for servers that report no limit and queue or refuse excess calls.
+
+The algorithm compares the time to the first token with the shortest time seen for a prompt of that size. By Little's
+law, the number of calls that wait inside the server is the number of running calls, times the part of a call's
+duration by which the first token was late.
+
+Knows tickets and the time that the caller passes. Must not know quotas, queues or timers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import fmean, median
+
+from ..queue.permit import Ticket
+
+START = 8
+"""The limit before anything is learned."""
+
+SLOW = 3.0
+"""A first token that takes more than this many times the shortest time has waited in the server's queue."""
+
+IN_USE = 0.8
+"""The limit grows only while at least this part of it is in use."""
+
+LEAST_ROUND = 4
+"""A round lasts until this many calls have ended, or as many as the limit if that is more."""
+
+GROWTH = 0.05
+"""The part of the limit that a good round adds to it, at least one call."""
+
+LEAST_KEPT = 600.0
+"""Seconds after which the next measured time replaces a shortest time."""
+
+HOLD = 0.5
+"""Seconds without new calls after a refusal that names no time."""
+
+_SIZES = 64
+_SHORTEST = 1e-6
+
+
+class LeastTimes:
+    """The shortest times seen, by half octave of input size. A time of a longer prompt also holds for shorter ones."""
+
+    __slots__ = ("_least", "_seen_at")
+
+    def __init__(self) -> None:
+        self._least = [math.inf] * _SIZES
+        self._seen_at = [-math.inf] * _SIZES
+
+    def measure(self, size: float, time: float, now: float) -> float:
+        """Record `time` and return the shortest time for this size, which may be `time` itself.
+
+        size: input tokens.
+        time: seconds.
+        now: the current time; shortest times older than `LEAST_KEPT` are ignored.
+        """
+        place = min(_SIZES - 1, int(2.0 * math.log2(max(1.0, size))))
+        if time <= self._least[place] or now - self._seen_at[place] > LEAST_KEPT:
+            self._least[place] = max(time, _SHORTEST)
+            self._seen_at[place] = now
+        since = now - LEAST_KEPT
+        known = zip(self._least[place:], self._seen_at[place:], strict=True)
+        return min(least for least, seen_at in known if seen_at >= since)
+
+
+@dataclass(slots=True)
+class _Running:
+    sent_at: float
+    ratio: float = 0.0
+    excess: float = 0.0
+
+
+@dataclass(slots=True)
+class _Ended:
+    ratio: float
+    excess: float
+    total: float
+
+
+class Concurrency:
+    """The limit for the running calls of one scope.
+
+    at_most: the declared limit; `math.inf` if there is none.
+    adaptive: True: learn the limit; False: only the declared limit applies.
+    limit: calls that may run at a time now.
+    hold_until: the time before which no call is sent.
+    """
+
+    def __init__(self, *, at_most: int | None = None, adaptive: bool = True) -> None:
+        self.at_most: float = math.inf if at_most is None else float(at_most)
+        self.adaptive = adaptive
+        self.limit: float = min(float(START), self.at_most) if adaptive else self.at_most
+        self.hold_until: float = -math.inf
+        self._calls: dict[Ticket, _Running] = {}
+        self._least_to_token = LeastTimes()
+        self._least_per_token = LeastTimes()
+        self._round: list[_Ended] = []
+        self._cut_at = -math.inf
+
+    @property
+    def running(self) -> int:
+        """The number of running calls."""
+        return len(self._calls)
+
+    def ready_at(self, now: float) -> float:
+        """Return the time at which one more call may be sent; `math.inf` if a running call must end first."""
+        if self.running >= int(self.limit):
+            return math.inf
+        return max(now, self.hold_until)
+
+    def start(self, ticket: Ticket, now: float) -> None:
+        """Record that a call is sent."""
+        self._calls[ticket] = _Running(now)
+
+    def first_token(self, ticket: Ticket, now: float) -> None:
+        """Record the first token of a streamed response. Comments and empty deltas are not tokens."""
+        call = self._calls.get(ticket)
+        if call is None or call.ratio > 0 or not self.adaptive:
+            return
+        time = now - call.sent_at
+        least = self._least_to_token.measure(ticket.cost.input_tokens, time, now)
+        self._judge(call, time, least)
+        if self._cut_at == -math.inf and call.ratio <= SLOW and self._is_in_use():
+            self._grow(1.0)
+
+    def end(self, ticket: Ticket, now: float, output_tokens: float = 0.0) -> None:
+        """Record the end of a call. `output_tokens`: those of an unstreamed response; 0 if unknown or streamed."""
+        in_use = self._is_in_use()
+        call = self._calls.pop(ticket, None)
+        if call is None or not self.adaptive or call.sent_at <= self._cut_at:
+            return
+        total = now - call.sent_at
+        if call.ratio == 0 and output_tokens > 0:
+            least = self._least_per_token.measure(1.0, total / output_tokens, now)
+            self._judge(call, total, least * output_tokens)
+        self._round.append(_Ended(call.ratio, call.excess, total))
+        if len(self._round) >= max(LEAST_ROUND, int(self.limit)):
+            self._end_round(in_use, now)
+
+    def refuse(self, ticket: Ticket, hint: float | None, now: float) -> None:
+        """Record that the server refused a call because too many run. `hint`: seconds to wait, from the server."""
+        call = self._calls.pop(ticket, None)
+        self.hold_until = max(self.hold_until, now + (HOLD if hint is None else hint))
+        if call is not None and self.adaptive and call.sent_at > self._cut_at:
+            self._cut(float(self.running), now)
+
+    def leave(self, ticket: Ticket) -> None:
+        """Remove a call that ended for a reason unrelated to concurrency: cancelled, or refused by a quota."""
+        self._calls.pop(ticket, None)
+
+    def _judge(self, call: _Running, time: float, least: float) -> None:
+        call.ratio = max(_SHORTEST, time / max(_SHORTEST, least))
+        call.excess = max(0.0, time - least)
+
+    def _end_round(self, in_use: bool, now: float) -> None:
+        ended, self._round = self._round, []
+        measured = [call for call in ended if call.ratio > 0]
+        if measured and median(call.ratio for call in measured) > SLOW:
+            inside = (
+                self.limit * median(call.excess for call in measured) / max(_SHORTEST, fmean(c.total for c in ended))
+            )
+            self._cut(self.limit - max(1.0, inside), now)
+        elif in_use and (self._cut_at > -math.inf or not measured):
+            self._grow(max(1.0, GROWTH * self.limit))
+
+    def _grow(self, calls: float) -> None:
+        self.limit = min(self.at_most, self.limit + calls)
+
+    def _cut(self, limit: float, now: float) -> None:
+        self.limit = max(1.0, min(limit, self.at_most))
+        self._cut_at = now
+        self._round.clear()
+
+    def _is_in_use(self) -> bool:
+        return self.running >= IN_USE * int(self.limit)

@@ -1,0 +1,76 @@
+"""A limit that the user declared, and the line of scopes that wait for it.
+
+Several scopes may share one declared limit, such as `rates={"*": …}`. If the next call of a scope fits the scope's own
+limits and waits only for the shared one, the scope enters the limit's line. Only the first scope in the line may take
+from the limit. Without the line, a scope with small calls could block a scope with large calls forever.
+
+Knows buckets, a count of calls and the scopes in the line. Must not know queues, timers or calls.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+
+from ..leases import LeasedRateLimit, RateLease
+from .charge import Cost
+from .rate_limit import RateLimit
+from .reported import ReportedBucket, declared_buckets
+
+
+class DeclaredLimit:
+    """One entry of `rates`, for one API key.
+
+    name: the entry's key in `rates`.
+    buckets: the limits over time. All covered quotas share these buckets.
+    concurrent: the largest number of running calls; None: no limit.
+    lease: what this engine may use of the limit; None: all of it.
+    running: the number of running calls.
+    """
+
+    __slots__ = ("_line", "buckets", "concurrent", "lease", "name", "running")
+
+    def __init__(self, name: str, limit: RateLimit, now: float) -> None:
+        self.name: str = name
+        self.lease: RateLease | None = limit.lease if isinstance(limit, LeasedRateLimit) else None
+        self.buckets: tuple[ReportedBucket, ...] = (
+            declared_buckets(limit, now, of=name) if self.lease is None else self.lease.buckets
+        )
+        self.concurrent: int | None = limit.concurrent
+        self.running: int = 0
+        self._line: dict[Hashable, None] = {}
+
+    def ready_at(self, cost: Cost, scope: Hashable, now: float) -> float:
+        """Return the time at which a call of `scope` may be sent.
+
+        Returns `math.inf` if a running call must end first, if another scope is first in the line, or if the lease has
+        ended.
+        """
+        if self.lease is not None and now >= self.lease.open_until:
+            return math.inf
+        if self._line and next(iter(self._line)) is not scope:
+            return math.inf
+        if self.is_full:
+            return math.inf
+        return max((reported.bucket.ready_at(cost[reported.unit], now) for reported in self.buckets), default=now)
+
+    def is_open(self, now: float) -> bool:
+        """Return whether nothing but the buckets can hold a call back: no ended lease, no line and no running call."""
+        return not self._line and not self.is_full and (self.lease is None or now < self.lease.open_until)
+
+    @property
+    def is_full(self) -> bool:
+        """True if the largest number of calls is running."""
+        return self.concurrent is not None and self.running >= self.concurrent
+
+    def stand_in_line(self, scope: Hashable) -> None:
+        """Put a scope at the end of the line, if it is not in it, because its next call waits only for this limit."""
+        self._line.setdefault(scope)
+
+    def leave_line(self, scope: Hashable) -> None:
+        """Remove a scope from the line, because its call was sent or no longer waits for this limit."""
+        self._line.pop(scope, None)
+
+    def next_in_line(self) -> Hashable | None:
+        """Return the first scope in the line; None if the line is empty."""
+        return next(iter(self._line), None)

@@ -1,0 +1,360 @@
+"""The traffic control of one scope: combines its queue, its quota and its limit for running calls.
+
+The engine adds tickets, calls `admit` for the next ticket to send until it returns None, and sets a timer for
+`next_time`.
+
+Knows queue, quota, concurrency and declared limits. Must not know timers, routes or calls.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ....providers.limits.charging import Charging
+from ....providers.limits.quota_report import QuotaReport, Refusal, Unit
+from ..queue.fair_queue import HOPELESS, FairQueue
+from ..queue.permit import QUEUED, UNDER_WAY, Ticket
+from ..statistics import LimitStatistics, ScopeStatistics
+from .bucket import Bucket
+from .charge import Cost
+from .concurrency import Concurrency
+from .declared import DeclaredLimit
+from .quota import Impossible, Quota
+
+MUCH_ROOM = 1e12
+"""The room of a scope without a known limit."""
+
+
+class Scope:
+    """The calls that share a server's limits: those with one key of one host and one group of models.
+
+    name: the scope's name, such as `openai/gpt-5`.
+    limits: the declared limits that its calls must fit. Other scopes may share them.
+    queue: the calls that wait to be sent.
+    quota: the limits over time.
+    concurrency: the learned limit for running calls; None if none is learned for this server.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        charging: Charging,
+        *,
+        limits: Sequence[DeclaredLimit] = (),
+        adaptive: bool = True,
+    ) -> None:
+        self.name = name
+        self.limits: tuple[DeclaredLimit, ...] = tuple(limits)
+        buckets = tuple(bucket for limit in limits for bucket in limit.buckets)
+        self.queue: FairQueue = FairQueue()
+        self.quota: Quota = Quota(charging, declared=buckets, adaptive=adaptive)
+        self.concurrency: Concurrency | None = None
+        if adaptive and charging.limited_by != "quota":
+            at_most = min((limit.concurrent for limit in limits if limit.concurrent is not None), default=None)
+            self.concurrency = Concurrency(at_most=at_most)
+        self._slot_seconds = 0.0
+        self._no_slot_since = math.inf
+
+    # --- before a call is sent ---
+
+    def add(self, ticket: Ticket, now: float, *, at_head: bool = False) -> None:
+        """Add a call to the queue. `at_head`: before the other calls of its tenant, because it waited before."""
+        ticket.service = service_of(self._cost(ticket))
+        self.queue.add(ticket, at_head=at_head)
+
+    def admit_at_once(self, ticket: Ticket, now: float) -> bool:
+        """Reserve the cost of a call that no other call waits before, if every limit lets it go now.
+
+        The effect is that of `add` and `admit`, for a part of their cost. Returns False and changes nothing if another
+        call waits, or if it takes those two, and `never`, to decide.
+        """
+        if self.queue.length:
+            return False
+        cost = self._cost(ticket)
+        if not self.quota.fits_at_once(cost, now):
+            return False
+        for limit in self.limits:
+            if not limit.is_open(now):
+                return False
+        if self.concurrency is not None and self.concurrency.ready_at(now) > now:
+            return False
+        if self._no_slot_since < math.inf:
+            self._note_slot(False, now)
+        ticket.service = service_of(cost)
+        self.queue.pass_through(ticket)
+        self._reserve(ticket, cost, now)
+        return True
+
+    def admit(self, now: float) -> Ticket | None:
+        """Take the next call out of the queue and reserve its cost; None if no call may be sent now."""
+        ticket = self.queue.first(now)
+        if ticket is None:
+            return None
+        cost = self._cost(ticket)
+        if self._ready_at(cost, now) > now:
+            return None
+        self.queue.take(now)
+        self.leave_lines()
+        self._reserve(ticket, cost, now)
+        return ticket
+
+    def has_room(self, ticket: Ticket, now: float) -> bool:
+        """Return whether a call that is not in the queue could be sent now. Changes nothing."""
+        if self.queue.length or self.never(ticket, now) is not None:
+            return False
+        cost = self._cost(ticket)
+        if self.quota.own_ready_at(cost, now) > now:
+            return False
+        if self.concurrency is not None and self.concurrency.ready_at(now) > now:
+            return False
+        return all(limit.ready_at(cost, self, now) <= now for limit in self.limits)
+
+    def room(self, ticket: Ticket, now: float) -> float:
+        """Return about how many calls like this one could be sent now, less those that run where no limit is known."""
+        cost = self._cost(ticket)
+        levels = (self.quota.level(unit, now) / cost[unit] for unit in Unit if cost[unit] > 0)
+        room = min(levels, default=math.inf)
+        return room if room < math.inf else MUCH_ROOM - self.quota.running
+
+    def never(self, ticket: Ticket, now: float) -> Impossible | None:
+        """Return why a call can never be sent; None if it can be."""
+        return None if self.quota.is_unlimited(now) else self.quota.never(ticket, now)
+
+    def next_time(self, now: float) -> float:
+        """Return the time at which to call `admit` again, unless a call ends earlier; `math.inf`: at no set time.
+
+        The time is also the next deadline in the queue, if that is earlier.
+        """
+        ticket = self.queue.first(now)
+        if ticket is None:
+            return math.inf
+        return min(self._ready_at(self._cost(ticket), now), self.queue.next_deadline())
+
+    def is_hopeless(self, ticket: Ticket, now: float) -> bool:
+        """Return True if a waiting call will miss its deadline by a wide margin. False if no rate is known."""
+        if ticket.deadline == math.inf:
+            return False
+        return self.seconds_ahead(ticket, now) > HOPELESS * (ticket.deadline - now)
+
+    def seconds_ahead(self, ticket: Ticket, now: float) -> float:
+        """Estimate the seconds until all calls ahead of a waiting call are sent; 0 if no rate is known."""
+        calls, tokens = self.queue.place(ticket)
+        if calls < 1:
+            return 0.0
+        seconds, own = 0.0, self._cost(ticket)
+        for unit in Unit:
+            rate, level = self.quota.believed_rate(unit), self.quota.level(unit, now)
+            cost = calls if unit is Unit.REQUESTS else tokens * own[unit] / service_of(own)
+            if 0 < rate < math.inf:
+                seconds = max(seconds, (cost - max(0.0, level)) / rate)
+        return seconds
+
+    def waiting_for(self, ticket: Ticket, now: float) -> str:
+        """Return what a call waits for, such as `requests of openai/gpt-5, 12 ahead, about 3 s`; "" if for nothing."""
+        if ticket.state is not QUEUED:
+            return ""
+        first = self.queue.first(now)
+        assert first is not None
+        what = self.reason(first, now)
+        ahead = int(self.queue.place(ticket)[0])
+        seconds = max(self.seconds_ahead(ticket, now), self._ready_at(self._cost(first), now) - now)
+        about = f", about {seconds:.0f} s" if 1 <= seconds < math.inf else ""
+        return f"{what}, {ahead} ahead{about}"
+
+    def slot_seconds(self, now: float) -> float:
+        """Return the total seconds for which the next call waited for a running call to end."""
+        if self._no_slot_since >= now:
+            return self._slot_seconds  # the same object for all calls that wait
+        return self._slot_seconds + now - self._no_slot_since
+
+    # --- after a call was sent ---
+
+    def confirm(self, ticket: Ticket, report: QuotaReport, now: float) -> None:
+        """Record the head of a response that is not a refusal."""
+        self.quota.confirm(ticket, report, now)
+
+    def refuse(self, ticket: Ticket, report: QuotaReport, now: float, *, again: bool = True) -> Refusal:
+        """Record that a limit refused a call, and return the kind of refusal.
+
+        After `RATE` and `OVERLOAD` the call is queued again, before the other calls of its tenant, unless `again` is
+        False because the call is sent to another target.
+        """
+        self._release(ticket)
+        if self.concurrency is not None:
+            by_slots = report.refusal is Refusal.RATE and self.quota.charger.charging.limited_by == "slots"
+            if by_slots or report.refusal is Refusal.OVERLOAD:
+                self.concurrency.refuse(ticket, report.hint, now)
+                report = QuotaReport(report.limits, Refusal.OVERLOAD, None, report.hint)
+            else:
+                self.concurrency.leave(ticket)
+        refusal = self.quota.refuse(ticket, report, now)
+        if refusal in (Refusal.RATE, Refusal.OVERLOAD) and again:
+            self.queue.put_back(ticket)
+        else:
+            self.queue.correct(ticket, 0.0)
+        return refusal
+
+    def settle(
+        self, ticket: Ticket, usage: Cost | None, now: float, *, tokens: float | None = None, output: float = 0.0
+    ) -> None:
+        """Record that a call ended.
+
+        usage: its real charge (`Charger.settled`); None keeps the estimate.
+        tokens: its input and output tokens; None keeps the estimate.
+        output: the output tokens of an unstreamed response; 0 if unknown or streamed.
+        """
+        self._release(ticket)
+        if self.concurrency is not None:
+            self.concurrency.end(ticket, now, output)
+        self.quota.settle(ticket, usage, now)
+        if tokens is not None:
+            self.queue.correct(ticket, tokens)
+
+    def fail(self, ticket: Ticket, report: QuotaReport, now: float, *, answered: bool) -> None:
+        """Record that a call failed for a reason other than a limit.
+
+        answered: True if the server reported the failure; False: the server may have processed the request.
+        """
+        usage = None
+        if answered:
+            self.quota.confirm(ticket, report, now, accepted=False)
+            usage = self.quota.charger.failed(ticket.cost)
+        self.settle(ticket, usage, now, tokens=0.0)
+
+    def cancel(self, ticket: Ticket, now: float) -> None:
+        """Remove a call that is given up before its request was sent, and release all that it reserved."""
+        if ticket.state is QUEUED:
+            self.queue.remove(ticket)
+            if not self.queue.length:
+                self.leave_lines()
+        elif ticket.state in UNDER_WAY:
+            self._release(ticket)
+            if self.concurrency is not None:
+                self.concurrency.leave(ticket)
+            self.quota.release(ticket, now)
+            self.queue.correct(ticket, 0.0)
+
+    def answered(self, ticket: Ticket, now: float) -> None:
+        """Record the first token of a streamed response."""
+        if self.concurrency is not None:
+            self.concurrency.first_token(ticket, now)
+
+    # --- figures ---
+
+    @property
+    def running(self) -> int:
+        """The number of calls that were sent and have not ended."""
+        return self.quota.running
+
+    def statistics(self, now: float) -> ScopeStatistics:
+        """Return the scope's figures at the time `now`."""
+        quota, window = self.quota, self.quota.window
+        most = [limit.concurrent for limit in self.limits if limit.concurrent is not None]
+        hold_until = quota.hold_until
+        if self.concurrency is not None:
+            most.append(int(self.concurrency.limit))
+            hold_until = max(hold_until, self.concurrency.hold_until)
+        return ScopeStatistics(
+            waiting=self.queue.length,
+            running=quota.running,
+            sent=quota.sent,
+            refused=quota.refused,
+            reported={name: _figures(reported.bucket, now) for name, reported in quota.reported.items()},
+            learned={unit.words: _figures(learned.bucket, now) for unit, learned in quota.learned.items()},
+            window=window.size if quota.adaptive else 0,
+            unconfirmed=len(window),
+            held=max(0.0, hold_until - now),
+            spent=max(0.0, quota.spent_until - now),
+            concurrent=min(most, default=None),
+        )
+
+    # --- shared by the methods above ---
+
+    def _cost(self, ticket: Ticket) -> Cost:
+        """Return the estimated charge of a call. A call that waits does not keep it: thousands may wait."""
+        return self.quota.charger.estimate(ticket.input_tokens, ticket.max_output)
+
+    def _ready_at(self, cost: Cost, now: float) -> float:
+        """Return the time at which the next call, of this cost, may be sent.
+
+        If the scope's own limits hold the call back, it is in no line, and nobody wakes the scope. So it looks again at
+        the time of its own limits, whatever the declared limits are.
+        """
+        at = self.quota.own_ready_at(cost, now)
+        slot = now if self.concurrency is None else self.concurrency.ready_at(now)
+        own = max(at, slot)
+        if self.limits:
+            self._note_slot(slot > now or any(limit.is_full for limit in self.limits), now)
+            turn = self._take_turns(cost, own > now, now)
+            return own if own > now else turn
+        self._note_slot(slot > now, now)
+        return own
+
+    def _take_turns(self, cost: Cost, held_back: bool, now: float) -> float:
+        """Return the time at which the declared limits allow a call of this cost, and update the limits' lines.
+
+        The scope enters only the line of the limit that allows the call last, so that it does not block other scopes
+        at a limit that it cannot use yet.
+
+        held_back: True if the scope's own limits do not allow the call now.
+        """
+        last, binding = now, None
+        for limit in self.limits:
+            ready = limit.ready_at(cost, self, now)
+            if ready > last:
+                last, binding = ready, limit
+        for limit in self.limits:
+            if limit is binding and not held_back:
+                limit.stand_in_line(self)
+            else:
+                limit.leave_line(self)
+        return last
+
+    def reason(self, ticket: Ticket, now: float) -> str:
+        """Return what the next call, `ticket`, waits for, in words."""
+        cost = self._cost(ticket)
+        full = next((limit for limit in self.limits if limit.is_full), None)
+        if full is not None:
+            return f"one of {full.concurrent} calls of {full.name} to end"
+        if self.concurrency is not None and self.concurrency.ready_at(now) > self.quota.ready_at(cost, now):
+            return f"one of {self.concurrency.running} calls of {self.name} to end"
+        what = self.quota.waits_for(cost, now)
+        return what if what.startswith("declared ") else f"{what or 'its turn'} of {self.name}"
+
+    def _reserve(self, ticket: Ticket, cost: Cost, now: float) -> None:
+        """Take the cost of a call that is sent out of every limit."""
+        ticket.cost = cost
+        self.quota.reserve(ticket, now)
+        for limit in self.limits:
+            limit.running += 1
+        if self.concurrency is not None:
+            self.concurrency.start(ticket, now)
+
+    def _release(self, ticket: Ticket) -> None:
+        """Stop counting a sent call as running in the declared limits."""
+        if ticket.state in UNDER_WAY:
+            for limit in self.limits:
+                limit.running -= 1
+
+    def leave_lines(self) -> None:
+        """Leave the lines of all declared limits, because no call of this scope waits."""
+        for limit in self.limits:
+            limit.leave_line(self)
+
+    def _note_slot(self, missing: bool, now: float) -> None:
+        """Add up the time during which a slot for a running call is missing."""
+        if missing:
+            self._no_slot_since = min(self._no_slot_since, now)
+        elif self._no_slot_since < math.inf:
+            self._slot_seconds += now - self._no_slot_since
+            self._no_slot_since = math.inf
+
+
+def service_of(cost: Cost) -> float:
+    """Return the tokens that a call of this cost is charged to its tenant."""
+    return max(1.0, cost.input_tokens + cost.output_tokens)
+
+
+def _figures(bucket: Bucket, now: float) -> LimitStatistics:
+    return LimitStatistics(bucket.rate, bucket.capacity, bucket.fill(now))

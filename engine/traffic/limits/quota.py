@@ -1,0 +1,453 @@
+"""Decides when a call may be sent within its server's limits: reported limits, learned limits, window, hold.
+
+There is one quota per scope, that is, per key of one host and group of models that share a limit there. Each unit has
+up to two kinds of buckets. A reported bucket has a limit from a response or from the user. Only its first level comes
+from `remaining`; later levels are counted here, because a server does not report the time at which `remaining` was
+true. The first refusal makes a learned bucket. It is separate, so that no later header raises its rate.
+
+Knows costs, reports and the time that the caller passes. Must not know queues, headers, timers or calls.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from ....providers.limits.charging import Charging
+from ....providers.limits.quota_report import QuotaReport, Refusal, ReportedLimit, Unit
+from ..queue.permit import CONFIRMED, ENDED, SENT, UNDER_WAY, Ticket
+from .charge import FREE, Charger, Cost
+from .learned import FIRST_BACKOFF, LONGEST_BACKOFF, LearnedBucket, first_rate
+from .reported import LONG_WINDOW, ReportedBucket, reported_bucket
+from .window import Window
+
+HOLD = 0.125
+"""Seconds without new calls after a refusal that names no time to wait."""
+
+LONGEST_HOLD = 5.0
+"""The longest hold in seconds. A longer hint is often the time until the server's whole bucket is full. After the hold,
+the learned bucket limits the rate."""
+
+NOTED_CHANGE = 0.1
+"""Changes of a reported limit by less than this part are not logged, as some servers report another limit with each
+response."""
+
+SPARE = 0.02
+"""The part of a bucket of known size that is not used, because calls overtake each other on their way to the server."""
+
+LEAST_OF_ESTIMATE = 0.5
+"""The smallest part of the estimated input tokens that a request really has."""
+
+REFUSALS_OF_CACHED = 5
+"""Refusals of a call after which its input counts against whole limits of a server that counts no cached input."""
+
+SPENT_FOR = 60.0
+"""Seconds for which calls fail without a request after the server reported a used-up quota; a longer hint applies. A
+reported limit that fails all calls counts for as long. Then one call asks the server whether it has changed."""
+
+
+@dataclass(slots=True, frozen=True)
+class Impossible:
+    """The reason why a call cannot be sent within its limits, however long it waits.
+
+    why: the reason in words.
+    refusal: the kind of refusal.
+    retry_after: seconds until the limit may allow the call; -1 if that is not known or never.
+    """
+
+    why: str
+    refusal: Refusal
+    retry_after: float = -1.0
+
+
+class Quota:
+    """The limits of one scope.
+
+    charger: computes costs from token counts.
+    adaptive: True: learn limits; False: only declared limits and the hints of refusals apply.
+    tier: the service tier whose reported limits apply.
+    window: the calls that were sent and may still be refused.
+    hold_until: the time before which nothing is sent.
+    spent_until: the time until which calls fail because the provider's quota is used up.
+    spent_why: the reason for `spent_until`, in words.
+    sent: the number of requests sent; a call that is sent again counts again.
+    running: the number of calls that were sent and have not ended.
+    refused: the number of refusals.
+    reported: the reported and declared buckets, by name.
+    learned: the learned buckets, by unit.
+    outstanding: the costs of the calls that were sent and have not ended.
+    news: messages for the log, about limits that were learned or changed since the list was last emptied.
+    """
+
+    def __init__(
+        self, charging: Charging, *, declared: tuple[ReportedBucket, ...] = (), adaptive: bool = True, tier: str = ""
+    ) -> None:
+        self.charger: Charger = Charger(charging)
+        self.adaptive = adaptive
+        self.tier = tier
+        self.window: Window = Window()
+        self.hold_until: float = -math.inf
+        self.spent_until: float = -math.inf
+        self.spent_why: str = ""
+        self.sent: int = 0
+        self.running: int = 0
+        self.refused: int = 0
+        self.reported: dict[str, ReportedBucket] = {bucket.name: bucket for bucket in declared}
+        self.learned: dict[Unit, LearnedBucket] = {}
+        self.outstanding: Cost = FREE
+        self.news: list[str] = []
+        self._totals = FREE
+        self._first_sent_at = math.inf
+        self._last_sent_at = -math.inf
+        self._backoff = FIRST_BACKOFF  # the next hold of a quota that is not adaptive
+
+    # --- before a call is sent ---
+
+    def ready_at(self, cost: Cost, now: float) -> float:
+        """Return the earliest time at which a call of this cost may be sent; `now` if it may be sent now.
+
+        A response, a refusal or the end of another call may change that time.
+        """
+        at = self.own_ready_at(cost, now)
+        for reported in self.reported.values():
+            if reported.declared:
+                at = max(at, reported.bucket.ready_at(cost[reported.unit], now))
+        return at
+
+    def own_ready_at(self, cost: Cost, now: float) -> float:
+        """Return the earliest time at which a call of this cost may be sent, without regard to declared limits."""
+        self._confirm_overdue(now)
+        at = max(now, self.hold_until)
+        silent = self._is_silent(now)
+        for reported in self.reported.values():
+            if not reported.declared and not (silent and reported.window >= LONG_WINDOW):
+                at = max(at, reported.bucket.ready_at(cost[reported.unit], now))
+        if self.adaptive:
+            for unit, learned in self.learned.items():
+                at = max(at, learned.bucket.ready_at(cost[unit], now))
+            at = max(at, self.window.ready_at(now))
+        return at
+
+    def fits_at_once(self, cost: Cost, now: float) -> bool:
+        """Return True if a call of this cost may be sent now and is larger than no whole limit.
+
+        It costs a part of what `never` and `ready_at` cost. False proves nothing: those two decide then.
+        """
+        if now < self.hold_until or now < self.spent_until:
+            return False
+        for reported in self.reported.values():
+            amount = cost[reported.unit]
+            if amount > reported.limit or reported.bucket.ready_at(amount, now) > now:
+                return False
+        if self.adaptive:
+            for unit, learned in self.learned.items():
+                if learned.bucket.ready_at(cost[unit], now) > now:
+                    return False
+            self._confirm_overdue(now)
+            return self.window.ready_at(now) <= now
+        return True
+
+    def waits_for(self, cost: Cost, now: float) -> str:
+        """Return what a call of this cost waits for, in words; "" if it may be sent now."""
+        at = self.ready_at(cost, now)
+        if at <= now:
+            return ""
+        if self.hold_until >= at:
+            return "the end of a pause that the server asked for"
+        for reported in self.reported.values():
+            if reported.bucket.ready_at(cost[reported.unit], now) >= at:
+                return reported.name
+        for unit, learned in self.learned.items():
+            if learned.bucket.ready_at(cost[unit], now) >= at:
+                return unit.words
+        return "the first responses"
+
+    def is_unlimited(self, now: float) -> bool:
+        """Return True if no reported limit and no used-up quota is known, so that no call is too large."""
+        return not self.reported and now >= self.spent_until
+
+    def never(self, ticket: Ticket, now: float) -> Impossible | None:
+        """Return why a call can never be sent; None if it can be.
+
+        Estimated output is not counted.
+        """
+        tokens, output = ticket.input_tokens, ticket.max_output
+        least, sure = self.charger.least(tokens, output), self._sure_cost(ticket)
+        return self.impossible(self.charger.estimate(tokens, output), now, least, sure)
+
+    def impossible(
+        self, cost: Cost, now: float, least: Cost | None = None, sure: Cost | None = None
+    ) -> Impossible | None:
+        """Return why a call of this cost can never be sent; None if it can be.
+
+        least: the cost that is compared with declared limits; None: `cost`.
+        sure: the cost that is compared with limits that the server reports; None: `cost`.
+        """
+        if now < self.spent_until:
+            return Impossible(self.spent_why, Refusal.SPENT, self.spent_until - now)
+        silent = self._is_silent(now)
+        for reported in self.reported.values():
+            if silent and not reported.declared:
+                continue
+            lowest = (least if reported.declared else sure) or cost
+            if lowest[reported.unit] > reported.limit * (1 + 1e-9):
+                limit = f"{reported.name} ({reported.limit:.6g})"
+                return Impossible(f"the request is larger than the whole limit: {limit}", Refusal.TOO_LARGE)
+            if reported.window >= LONG_WINDOW and not reported.whole:
+                wait = reported.bucket.ready_at(cost[reported.unit], now) - now
+                if wait > SPENT_FOR:
+                    return Impossible(f"used up: {reported.name}", Refusal.SPENT, wait)
+        return None
+
+    def reserve(self, ticket: Ticket, now: float) -> None:
+        """Record that a call is sent, and take its cost out of every bucket, even if the level becomes negative."""
+        cost = ticket.cost
+        for reported in self.reported.values():
+            reported.bucket.take(cost[reported.unit], now)
+        for unit, learned in self.learned.items():
+            learned.bucket.take(cost[unit], now)
+        self._totals = self._totals.plus(cost)
+        self.outstanding = self.outstanding.plus(cost)
+        self.window.add(ticket, now)
+        self.sent += 1
+        self.running += 1
+        self._first_sent_at = min(self._first_sent_at, now)
+        self._last_sent_at = now
+        ticket.sent_at = now
+        ticket.sent_before = self._totals
+        ticket.state = SENT
+
+    # --- after a call was sent ---
+
+    def confirm(self, ticket: Ticket, report: QuotaReport, now: float, *, accepted: bool = True) -> None:
+        """Record the head of a response that is not a refusal. `accepted`: it is no error either."""
+        if accepted:
+            report = self._without_refuted(report, ticket)
+        self._read(report, ticket, now)
+        self._accept(ticket, now)
+
+    def refuse(self, ticket: Ticket, report: QuotaReport, now: float) -> Refusal:
+        """Record that a limit refused a call, return its cost to the buckets, and return the kind of refusal.
+
+        Only after `RATE` may the call wait and be sent again.
+        """
+        self.refused += 1
+        self.window.remove(ticket)
+        cost = ticket.cost
+        refund = cost._replace(requests=0.0) if self.charger.charging.refused_requests else cost
+        self._change(ticket, refund, now)
+        self._close(ticket)
+        self._read(report, ticket, now)
+        if report.refusal is Refusal.RATE:
+            self._learn(ticket, report, now)
+        elif report.refusal is Refusal.SPENT:
+            self.spent_until = now + (SPENT_FOR if report.hint is None else max(report.hint, SPENT_FOR))
+            self.spent_why = "the provider's quota is used up"
+            self.news.append(f"{self.spent_why}, next try in {self.spent_until - now:.0f} s")
+        return report.refusal
+
+    def settle(self, ticket: Ticket, usage: Cost | None, now: float) -> None:
+        """Record that a call ended. `usage`: its real charge (`Charger.settled`); None keeps the estimate."""
+        if ticket.state is SENT:
+            self._accept(ticket, now)
+        if usage is not None:
+            self._change(ticket, ticket.charged.less(usage), now)
+        self._close(ticket)
+
+    def release(self, ticket: Ticket, now: float) -> None:
+        """Return the whole cost of a call that was given up before its request was sent."""
+        self.sent -= 1
+        self.window.remove(ticket)
+        charged = ticket.charged
+        self._change(ticket, charged, now)
+        self._totals = self._totals.less(charged)
+        self._close(ticket)
+
+    def believed_rate(self, unit: Unit) -> float:
+        """Return the units that may be sent per second; `math.inf` if no limit is known."""
+        learned = self.learned.get(unit)
+        return min(self._reported_rate(unit), math.inf if learned is None else learned.rate)
+
+    def level(self, unit: Unit, now: float) -> float:
+        """Return the units that may be sent now; `math.inf` if no limit is known."""
+        levels = [reported.bucket.fill(now) for reported in self.reported.values() if reported.unit is unit]
+        if unit in self.learned:
+            levels.append(self.learned[unit].bucket.fill(now))
+        return min(levels, default=math.inf)
+
+    # --- shared by the methods above ---
+
+    def _is_silent(self, now: float) -> bool:
+        """Return True if nothing was sent for so long that the server's limits may be other ones by now."""
+        return now - self._last_sent_at >= SPENT_FOR
+
+    def _confirm_overdue(self, now: float) -> None:
+        while (ticket := self.window.overdue(now)) is not None:
+            self._accept(ticket, now)
+
+    def _accept(self, ticket: Ticket, now: float) -> None:
+        if not self.window.confirm(ticket, self._calls_per_second(ticket.cost), now):
+            return
+        ticket.state = CONFIRMED
+        self._backoff = FIRST_BACKOFF
+        for unit, learned in self.learned.items():
+            learned.accept(ticket.cost[unit], self._reported_rate(unit), now)
+
+    def _change(self, ticket: Ticket, refund: Cost, now: float) -> None:
+        """Return `refund` to every bucket that the call was charged to.
+
+        These include reported buckets that were made after the call was sent: the server had subtracted the call's
+        charge from the `remaining` from which the bucket was made.
+        """
+        for reported in self.reported.values():
+            reported.bucket.give_back(refund[reported.unit], now)
+        for unit, learned in self.learned.items():
+            if ticket.sent_at > learned.made_at:
+                learned.give_back(refund[unit], now)
+
+    def _close(self, ticket: Ticket) -> None:
+        if ticket.state in UNDER_WAY:
+            self.running -= 1
+            self.outstanding = self.outstanding.less(ticket.cost)
+        ticket.state = ENDED
+
+    def _read(self, report: QuotaReport, ticket: Ticket, now: float) -> None:
+        """Learn the limits that a response reports."""
+        if not self.adaptive:
+            return
+        for limit in report.limits:
+            # Servers report an unknown limit as 0 of 0. A `remaining` without a limit has no rate.
+            if limit.limit and limit.tier == self.tier:
+                self._read_limit(limit, limit.limit / limit.window, ticket, now)
+
+    def _read_limit(self, limit: ReportedLimit, rate: float, ticket: Ticket, now: float) -> None:
+        reported = self.reported.get(limit.name)
+        if reported is None:
+            reported = self.reported[limit.name] = reported_bucket(limit, now)
+            bucket = reported.bucket
+            if limit.remaining is None:
+                level = bucket.capacity - self._totals[limit.unit]
+            else:
+                since = self._totals[limit.unit] - ticket.sent_before[limit.unit]
+                level = min(bucket.capacity, limit.remaining - since)
+            bucket.level = max(level, self._least_level(limit.unit, ticket))
+            reported.size.read(limit)
+            self._note(reported, "reported")
+            return
+        bucket = reported.bucket
+        if abs(rate - bucket.rate) > 1e-9 * rate:
+            bucket.scale(rate, now)
+            if abs(rate - reported.noted) > NOTED_CHANGE * reported.noted:
+                self._note(reported, "changed")
+        is_smaller = reported.size.read(limit) and reported.size.seconds < reported.window < LONG_WINDOW
+        # A day is one bucket, which may be full again at once, at the server's midnight.
+        may_rise = reported.window >= LONG_WINDOW or self.charger.charging.settlement == "unknown"
+        if limit.remaining is not None and (is_smaller or may_rise):
+            self._correct_level(reported, limit.remaining, ticket, now, is_smaller=is_smaller)
+
+    def _correct_level(
+        self, reported: ReportedBucket, remaining: float, ticket: Ticket, now: float, *, is_smaller: bool
+    ) -> None:
+        """Set a bucket's level by the amount that a response reports: raise it, or lower it in a smaller bucket."""
+        bucket, unit = reported.bucket, reported.unit
+        # The server may receive calls that were sent earlier after this one.
+        since = self._totals[unit] - ticket.sent_before[unit]
+        since += sum(call.cost[unit] for call in self.window.before(ticket))
+        part = reported.size.seconds / reported.window
+        if part >= 1.0 or reported.window >= LONG_WINDOW:
+            bucket.level = max(bucket.fill(now), min(bucket.capacity, remaining - since))
+            return
+        bucket.capacity = min(bucket.capacity, reported.limit * part)
+        left = max(remaining * part - since - SPARE * bucket.capacity, self._least_level(unit, ticket))
+        bucket.level = (min if is_smaller else max)(bucket.fill(now), left)
+
+    def _least_level(self, unit: Unit, ticket: Ticket) -> float:
+        """Return the lowest level that the server's bucket can have, whose report came with the response to this call.
+
+        Calls that the server accepted left it at 0 or more, however many they were. Only unconfirmed ones may follow.
+        """
+        return -sum(call.cost[unit] for call in self.window if call is not ticket)
+
+    def _sure_cost(self, ticket: Ticket) -> Cost:
+        """Return the cost of a call that is compared with whole limits that the server reports.
+
+        Of the input, `LEAST_OF_ESTIMATE` is counted, because the server counts tokens in another way. If it does not
+        count input from its cache, no input is counted until the call was refused `REFUSALS_OF_CACHED` times.
+        """
+        may_be_cached = not self.charger.charging.cached_input and ticket.refusals < REFUSALS_OF_CACHED
+        tokens = 0.0 if may_be_cached else ticket.input_tokens * LEAST_OF_ESTIMATE
+        return self.charger.least(tokens, ticket.max_output)
+
+    def _without_refuted(self, report: QuotaReport, ticket: Ticket) -> QuotaReport:
+        """Forget reported limits that are smaller than a call that the server has accepted. Return the other ones of
+        its report."""
+        cost = ticket.cost
+        known = [one for one in self.reported.values() if not one.declared and cost[one.unit] > one.limit]
+        if not known and all(cost[limit.unit] <= (limit.limit or 0.0) for limit in report.limits):
+            return report
+        sure = self._sure_cost(ticket)
+        for one in known:
+            if sure[one.unit] > one.limit * (1 + 1e-9):
+                del self.reported[one.name]
+                self.news.append(f"limit ignored, a larger call was accepted: {one.name}, {one.limit:.6g}")
+        limits = (limit for limit in report.limits if sure[limit.unit] <= (limit.limit or 0.0))
+        return replace(report, limits=tuple(limits))
+
+    def _note(self, reported: ReportedBucket, what: str) -> None:
+        reported.noted = reported.bucket.rate
+        self.news.append(f"limit {what}: {reported.name}, {reported.limit:.6g} in {reported.window:g} s")
+
+    def _reported_rate(self, unit: Unit) -> float:
+        rates = (reported.rate for reported in self.reported.values() if reported.unit is unit)
+        return min(rates, default=math.inf)
+
+    def _calls_per_second(self, cost: Cost) -> float:
+        """Return the calls of this cost that the known limits allow per second; `math.inf` if none is known."""
+        rates = (
+            reported.bucket.rate / cost[reported.unit]
+            for reported in self.reported.values()
+            if cost[reported.unit] > 0 and reported.window < LONG_WINDOW
+        )
+        return min(rates, default=math.inf)
+
+    def _learn(self, ticket: Ticket, report: QuotaReport, now: float) -> None:
+        if not self.adaptive:
+            # No learned rate limits the calls after the hold, so the hold lasts for the whole hint.
+            hold = self._backoff if report.hint is None else report.hint
+            self._backoff = min(LONGEST_BACKOFF, 2.0 * self._backoff)
+            self.hold_until = max(self.hold_until, now + hold)
+            return
+        hold = HOLD if report.hint is None else min(report.hint, LONGEST_HOLD)
+        unit = self._refused_by(ticket.cost, report, now)
+        cost = ticket.cost[unit]
+        learned = self.learned.get(unit)
+        if learned is None:
+            rate = first_rate(self._reported_rate(unit), self._totals[unit], now - self._first_sent_at)
+            learned = self.learned[unit] = LearnedBucket(rate, cost, now)
+            self.news.append(f"limit learned from a refusal: {unit.words}, {rate:.3g} a second")
+        elif ticket.sent_at > learned.cut_at:
+            before = learned.rate
+            hold = max(hold, learned.refuse(cost, now))
+            if learned.rate < before:
+                self.news.append(f"learned limit cut after a refusal: {unit.words}, {learned.rate:.3g} a second")
+        self.hold_until = max(self.hold_until, now + hold)
+        learned.hold(cost, self.hold_until, now)
+
+    def _refused_by(self, cost: Cost, report: QuotaReport, now: float) -> Unit:
+        """Return the unit whose limit refused a call: the one that the report names, else the scarcest one.
+
+        A unit whose learned rate was cut or held in vain is not the reason: then the next scarce one is.
+        """
+        if report.refused_by is not None:
+            return report.refused_by
+        left = {Unit.REQUESTS: math.inf}
+        for reported in self.reported.values():
+            if cost[reported.unit] > 0:
+                calls = reported.bucket.fill(now) / cost[reported.unit]
+                left[reported.unit] = min(calls, left.get(reported.unit, math.inf))
+        units = sorted(left, key=left.__getitem__)
+        return next((unit for unit in units if not self._is_in_vain(unit)), units[0])
+
+    def _is_in_vain(self, unit: Unit) -> bool:
+        learned = self.learned.get(unit)
+        return learned is not None and learned.is_in_vain

@@ -1,0 +1,1 @@
+"""Who is next: calls wait in classes of priority, and within a class by the least service of their tenant."""

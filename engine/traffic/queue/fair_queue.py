@@ -1,0 +1,164 @@
+"""A fair queue of the calls of one scope that wait to be sent.
+
+Priority classes are served in strict order, except that a class that was passed over for 30 s is served once. Within a
+class, the tenant with the least service is next (tenants.py).
+
+Knows tickets and the time that the caller passes. Must not know limits, timers or calls.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+
+from ....providers.model.options import Priority
+from .permit import ENDED, QUEUED, Ticket
+from .tenants import TenantClass
+
+LONGEST_WAIT = 30.0
+"""Seconds after which a class that was passed over is served once."""
+
+HOPELESS = 1.5
+"""A call fails early if the calls ahead of it take more than this many times the time until its deadline."""
+
+STUBBORN = 5
+"""After each series of this many refusals, a call goes behind the other calls of its tenant. It may be too large for
+this server, and must not block them."""
+
+CLASSES = tuple(Priority)
+"""The priority classes, the highest first."""
+
+
+class FairQueue:
+    """The waiting calls of one scope, by priority and tenant.
+
+    length: the number of waiting calls, equal to `len()`.
+    """
+
+    def __init__(self) -> None:
+        self._classes = {priority: TenantClass() for priority in CLASSES}
+        self._passed_since: dict[Priority, float] = {}
+        self._deadlines: list[tuple[float, int, Ticket]] = []
+        self._with_deadline = 0
+        self._sequence = 0
+        self.length: int = 0
+
+    def __len__(self) -> int:
+        return self.length
+
+    def add(self, ticket: Ticket, *, at_head: bool = False) -> None:
+        """Add a call behind the other calls of its tenant. `at_head`: before them, because it waited before."""
+        self._enter(ticket, at_head=at_head)
+
+    def pass_through(self, ticket: Ticket) -> None:
+        """Let a call pass that is sent at once: its tenant is charged as for `add` and `take`. The queue must be
+        empty."""
+        self._classes[ticket.priority].pass_through(ticket.tenant, ticket.service)
+        if self._passed_since:
+            self._passed_since.pop(ticket.priority, None)
+
+    def put_back(self, ticket: Ticket) -> None:
+        """Add a refused call again, before the other calls of its tenant, and give the tenant its service back."""
+        self._classes[ticket.priority].serve(ticket.tenant, -ticket.service)
+        ticket.refusals += 1
+        self._enter(ticket, at_head=ticket.refusals % STUBBORN > 0)
+
+    def first(self, now: float) -> Ticket | None:
+        """Return the next call without removing it; None if the queue is empty."""
+        if not self.length:
+            return None
+        return self._classes[self._next_class(now)].first()
+
+    def take(self, now: float) -> Ticket:
+        """Remove and return the next call, because it is sent. The queue must not be empty."""
+        priority = self._next_class(now)
+        line = self._classes[priority]
+        ticket = line.first()
+        line.serve(ticket.tenant, ticket.service, taken=True)
+        self._drop(ticket)
+        self._passed_since.pop(priority, None)
+        for other, waiting in self._classes.items():
+            if waiting.length and other is not priority:
+                self._passed_since.setdefault(other, now)
+        return ticket
+
+    def remove(self, ticket: Ticket) -> None:
+        """Remove a waiting call that was cancelled. Its tenant is not charged."""
+        self._drop(ticket)
+        ticket.state = ENDED
+        if not self._classes[ticket.priority].length:
+            self._passed_since.pop(ticket.priority, None)
+
+    def correct(self, ticket: Ticket, tokens: float) -> None:
+        """Replace the estimated tokens of an ended call by the real ones, in the service of its tenant."""
+        self._classes[ticket.priority].serve(ticket.tenant, tokens - ticket.service)
+        ticket.service = tokens
+
+    def next_deadline(self) -> float:
+        """Return the earliest deadline of the waiting calls; `math.inf` if none has one."""
+        while self._deadlines and not self._is_waiting(self._deadlines[0]):
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else math.inf
+
+    def expired(self, now: float) -> list[Ticket]:
+        """Remove and return the calls whose deadline has passed."""
+        found: list[Ticket] = []
+        while self.next_deadline() <= now:
+            ticket = self._deadlines[0][2]
+            self.remove(ticket)
+            found.append(ticket)
+        return found
+
+    def ahead(self, ticket: Ticket) -> float:
+        """Return the tokens that are served before a call that was just added behind the others of its tenant."""
+        higher = CLASSES[: CLASSES.index(ticket.priority)]
+        own = self._classes[ticket.priority].ahead(ticket)
+        return own + sum(self._classes[priority].backlog for priority in higher)
+
+    def place(self, ticket: Ticket) -> tuple[float, float]:
+        """Estimate the number of calls, and of tokens, that are served before a waiting call."""
+        calls, tokens = self._classes[ticket.priority].place(ticket)
+        for priority in CLASSES[: CLASSES.index(ticket.priority)]:
+            calls += self._classes[priority].length
+            tokens += self._classes[priority].backlog
+        return calls, tokens
+
+    def is_hopeless(self, ticket: Ticket, tokens_per_second: float, now: float) -> bool:
+        """Return True if a call that was just added will miss its deadline by a wide margin (`HOPELESS`).
+
+        tokens_per_second: the estimated rate; `math.inf` if no rate is known, and then the result is False.
+        """
+        if not 0 < tokens_per_second < math.inf or ticket.deadline == math.inf:
+            return False
+        return self.ahead(ticket) / tokens_per_second > HOPELESS * (ticket.deadline - now)
+
+    def _next_class(self, now: float) -> Priority:
+        highest = next(priority for priority in CLASSES if self._classes[priority].length)
+        for priority, since in self._passed_since.items():
+            if now - since >= LONGEST_WAIT and self._classes[priority].length:
+                return priority
+        return highest
+
+    def _enter(self, ticket: Ticket, *, at_head: bool) -> None:
+        self.length += 1
+        ticket.state = QUEUED
+        self._classes[ticket.priority].add(ticket, at_head=at_head)
+        if ticket.deadline < math.inf:
+            self._with_deadline += 1
+            self._sequence += 1
+            ticket.sequence = self._sequence
+            heapq.heappush(self._deadlines, (ticket.deadline, ticket.sequence, ticket))
+
+    def _drop(self, ticket: Ticket) -> None:
+        self.length -= 1
+        self._classes[ticket.priority].remove(ticket)
+        if ticket.deadline < math.inf:
+            self._with_deadline -= 1
+            ticket.sequence = 0
+            if len(self._deadlines) > 2 * self._with_deadline + 32:
+                self._deadlines = [entry for entry in self._deadlines if self._is_waiting(entry)]
+                heapq.heapify(self._deadlines)
+
+    @staticmethod
+    def _is_waiting(entry: tuple[float, int, Ticket]) -> bool:
+        return entry[1] == entry[2].sequence

@@ -1,0 +1,199 @@
+"""One priority class of a queue: its tenants, the tenant that is next, and the tokens that wait ahead of a call.
+
+The tenant with the least service is next. The calls of a tenant are sent in the order of its line. Every operation is
+O(log n) or better in the number of tenants.
+
+Knows tickets and service. Must not know the other classes, time or limits.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+from .permit import TenantLine, Ticket
+
+MOST_AWAY = 10_000
+"""The number of tenants without waiting calls whose service is kept. Of more, those with the least are forgotten."""
+
+_OCTAVES = 64
+_SPARE = 32
+
+
+class TenantClass:
+    """The tenants of one priority class.
+
+    length: the number of waiting calls.
+    backlog: the tokens of the waiting calls.
+    present: the lines of the tenants that have waiting calls, by the tenant's name.
+    """
+
+    def __init__(self) -> None:
+        self.length: int = 0
+        self.backlog: float = 0.0
+        self.present: dict[str | None, TenantLine] = {}
+        self._away: dict[str | None, TenantLine] = {}
+        self._away_heap: list[tuple[float, int, str | None]] = []
+        self._heap: list[tuple[float, int, int, TenantLine]] = []
+        self._entries = 0
+        # The service of the tenant whose call was taken last. A tenant that had no waiting calls starts no lower.
+        self._floor = 0.0
+        # The number of tenants and their tokens, by the power of two of their backlog, for `ahead`.
+        self._octave_lines = [0] * _OCTAVES
+        self._octave_tokens = [0.0] * _OCTAVES
+
+    def add(self, ticket: Ticket, *, at_head: bool = False) -> None:
+        """Add a call at the end of its tenant's line. `at_head`: at the beginning."""
+        line = self.present.get(ticket.tenant)
+        if line is None:
+            line = self._arrive(ticket.tenant)
+        before = line.backlog
+        if at_head:
+            line.prepend(ticket)
+        else:
+            line.append(ticket)
+        self._moved(line, before, 1)
+
+    def remove(self, ticket: Ticket) -> None:
+        """Remove a call from its tenant's line, because it is sent or cancelled."""
+        line = ticket.line
+        assert line is not None
+        before = line.backlog
+        line.unlink(ticket)
+        self._moved(line, before, -1)
+        if line.length == 0:
+            self._leave(line)
+
+    def first(self) -> Ticket:
+        """Return the next call without removing it. The class must not be empty."""
+        while True:
+            _, _, version, line = self._heap[0]
+            if version == line.version and line.first is not None:
+                return line.first
+            heapq.heappop(self._heap)
+
+    def serve(self, tenant: str | None, tokens: float, *, taken: bool = False) -> None:
+        """Add tokens to a tenant's service; negative tokens reduce it. `taken`: they are those of the next call."""
+        line = self.present.get(tenant) or self._away.get(tenant)
+        if line is None:
+            # The tenant was forgotten, because its service was not above the floor.
+            return
+        if taken:
+            self._floor = max(self._floor, line.service)
+        line.service += tokens
+        if line.length:
+            self._enter(line)
+        else:
+            self._rest(line)
+
+    def pass_through(self, tenant: str | None, tokens: float) -> None:
+        """Serve a tenant's call that waits for nothing. No call of the class may be waiting.
+
+        The tenant's service becomes the same as if the call had been added, taken and removed.
+        """
+        line = self._away.get(tenant) or TenantLine(tenant)
+        self._floor = max(self._floor, line.service)
+        line.service = self._floor + tokens
+        self._rest(line)
+
+    def ahead(self, ticket: Ticket) -> float:
+        """Estimate the tokens that are served before a call at the end of its tenant's line.
+
+        These are all tokens of its own tenant, and for each other tenant its backlog, at most that of the own tenant.
+        A backlog in the same power of two as the own one counts as that power's smallest number.
+        """
+        line = ticket.line
+        assert line is not None
+        return line.backlog - ticket.service + self._others(line.backlog, line)
+
+    def place(self, ticket: Ticket) -> tuple[float, float]:
+        """Estimate the number of calls, and of tokens, that are served before a call at any place of its tenant's line.
+
+        Calls of its tenant that were cancelled after this call was added are counted, too.
+        """
+        line = ticket.line
+        assert line is not None
+        assert line.first is not None
+        calls = min(line.length - 1, ticket.place - line.first.place)
+        tokens = line.backlog * calls / line.length
+        others = self._others(tokens + ticket.service, line)
+        return calls + others * self.length / self.backlog, tokens + others
+
+    def _others(self, tokens: float, line: TenantLine) -> float:
+        """Estimate the tokens of other tenants that are served before this many tokens of the tenant of `line`."""
+        octave = _octave(tokens)
+        least = 2.0 ** (octave - 1)
+        own = line.backlog if line.octave < octave else tokens if line.octave > octave else least
+        others = sum(self._octave_tokens[:octave]) + least * self._octave_lines[octave]
+        others += tokens * sum(self._octave_lines[octave + 1 :])
+        return max(0.0, others - own)
+
+    def _arrive(self, name: str | None) -> TenantLine:
+        line = self._away.pop(name, None) or TenantLine(name)
+        least = self._least()
+        line.service = max(line.service, self._floor if least is None else max(self._floor, least))
+        self.present[name] = line
+        self._octave_lines[line.octave] += 1
+        self._enter(line)
+        return line
+
+    def _leave(self, line: TenantLine) -> None:
+        del self.present[line.name]
+        self._octave_lines[line.octave] -= 1
+        line.version = 0
+        self._compact()
+        self._rest(line)
+
+    def _least(self) -> float | None:
+        while self._heap:
+            service, _, version, line = self._heap[0]
+            if version == line.version:
+                return service
+            heapq.heappop(self._heap)
+        return None
+
+    def _enter(self, line: TenantLine) -> None:
+        """Add a heap entry for a tenant with its current service. Its older entry is invalid from now on."""
+        self._entries += 1
+        line.version = self._entries
+        heapq.heappush(self._heap, (line.service, self._entries, line.version, line))
+        self._compact()
+
+    def _compact(self) -> None:
+        if len(self._heap) > 2 * len(self.present) + _SPARE:
+            self._heap = [entry for entry in self._heap if entry[2] == entry[3].version]
+            heapq.heapify(self._heap)
+
+    def _rest(self, line: TenantLine) -> None:
+        """Keep a tenant without waiting calls, as long as its service is above the floor."""
+        self._away[line.name] = line
+        self._entries += 1
+        heapq.heappush(self._away_heap, (line.service, self._entries, line.name))
+        while self._away_heap and self._away_heap[0][0] <= self._floor:
+            name = heapq.heappop(self._away_heap)[2]
+            away = self._away.get(name)
+            if away is not None and away.service <= self._floor:
+                del self._away[name]
+        while len(self._away) > MOST_AWAY:
+            service, _, name = heapq.heappop(self._away_heap)
+            if name in self._away and self._away[name].service == service:
+                del self._away[name]
+        if len(self._away_heap) > 2 * len(self._away) + _SPARE:
+            # A place instead of an entry's number: names cannot be compared, because None is among them.
+            self._away_heap = [(away.service, place, name) for place, (name, away) in enumerate(self._away.items())]
+            heapq.heapify(self._away_heap)
+
+    def _moved(self, line: TenantLine, backlog_before: float, calls: int) -> None:
+        self.length += calls
+        self.backlog = self.backlog + line.backlog - backlog_before if self.length else 0.0
+        self._octave_tokens[line.octave] -= backlog_before
+        octave = _octave(line.backlog)
+        if octave != line.octave:
+            self._octave_lines[line.octave] -= 1
+            self._octave_lines[octave] += 1
+            line.octave = octave
+        self._octave_tokens[octave] += line.backlog
+
+
+def _octave(tokens: float) -> int:
+    """Return the exponent of the power of two above `tokens`: 0 for 0, 1 for 1, 2 for 2 and 3, 3 for 4 to 7."""
+    return min(_OCTAVES - 1, int(tokens).bit_length())

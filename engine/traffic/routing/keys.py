@@ -1,0 +1,72 @@
+"""Which of a provider's keys a call is sent with.
+
+Knows positions of keys, sessions, and the time that it is given. Must not know the keys, nor their quotas: the caller
+says how much room each one has.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Mapping, Sequence
+
+from .route_state import SESSION_KEPT
+
+ASIDE_FOR = 60.0
+"""Seconds for which a key that the server refused is not used. Then one call tries it again."""
+
+
+class KeyRing:
+    """The keys of one provider, for one model. `count`: how many there are."""
+
+    __slots__ = ("_aside_until", "_sessions", "count")
+
+    def __init__(self, count: int) -> None:
+        self.count: int = count
+        self._aside_until = [0.0] * count
+        self._sessions: OrderedDict[str, tuple[int, float]] = OrderedDict()
+
+    def usable(self, now: float, without: Collection[int] = ()) -> list[int]:
+        """Return the positions of the keys that may be used: those that are not put aside, else all.
+
+        without: keys that have failed the call.
+        """
+        left = [key for key in range(self.count) if key not in without]
+        return [key for key in left if now >= self._aside_until[key]] or left
+
+    def best(self, keys: Sequence[int], room: Mapping[int, float], session: str | None, now: float) -> int:
+        """Return the key that a call should be sent with: the session's, else the one with the most room.
+
+        keys: the ones that can send it now. room: key → how many such calls it could send.
+        """
+        if session is not None:
+            self._expire(now)
+            kept = self._sessions.get(session)
+            if kept is not None and kept[0] in keys:
+                return kept[0]
+        return max(keys, key=room.__getitem__)
+
+    def begin(self, key: int, session: str | None, now: float) -> None:
+        """A call of a session is sent with a key, which the session keeps."""
+        if session is not None and self.count > 1:
+            self._sessions.pop(session, None)
+            self._sessions[session] = (key, now)
+            self._expire(now)
+
+    def put_aside(self, key: int, now: float) -> None:
+        """The server refused the key."""
+        self._aside_until[key] = now + ASIDE_FOR
+
+    def restore(self, key: int) -> None:
+        """The server accepted the key."""
+        self._aside_until[key] = 0.0
+
+    def end_session(self, session: str) -> None:
+        """Forget which key a session has."""
+        self._sessions.pop(session, None)
+
+    def _expire(self, now: float) -> None:
+        while self._sessions:
+            session, (_, used_at) = next(iter(self._sessions.items()))
+            if now - used_at < SESSION_KEPT:
+                return
+            self._sessions.pop(session)

@@ -1,0 +1,195 @@
+"""Routes and their targets as a program declares them. Values and their checks only.
+
+Must not know providers: whether a target's provider is configured is checked when an engine is opened.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Literal, TypeAlias, Unpack
+
+from ....providers.errors import InvalidRequestError
+from ....providers.model.options import Timeouts
+from ....providers.model.request import Request, RequestOptions, prefix_cache_of, with_prefix_cache
+from ....providers.rules.field_rules import REQUEST, is_filled
+from ....providers.rules.rules import Checker, Rule, described, flag, instance, number, optional, sequence, word
+from .hedge import Hedge
+from .route_state import Balance
+
+BalanceName: TypeAlias = Literal["order", "weighted", "fastest", "sticky"]
+FailoverName: TypeAlias = Literal["content_filter", "context_overflow"]
+
+MERGED = ("metadata", "extra_body", "extra_headers")
+"""Options whose members are added to those of the request. Any other option replaces the request's."""
+
+OF_THE_CALL = ("retry", "session")
+"""Options of a request that hold for the whole call, so that a target cannot have them."""
+
+
+@dataclasses.dataclass(slots=True, frozen=True, init=False)
+class Target:
+    """One model of a route, and the options that its requests are sent with.
+
+    model: `"provider/model"`.
+    weight: its share of the calls, for `balance="weighted"`.
+    fallback: used only when no other target is left, in the order of the targets.
+    options: options of a `Request`, such as `temperature=0` or `timeouts=ms.Timeouts(first_byte=5)`. They replace the
+        request's own. Members of `metadata`, `extra_body`, `extra_headers` and `timeouts` are added to the request's.
+        `retry`, `session` and `timeouts.total` hold for the whole call, so a target cannot have them.
+
+    Raises `InvalidRequestError` for a wrong value, and `TypeError` for an unknown option.
+    """
+
+    model: str
+    weight: float
+    fallback: bool
+    options: Mapping[str, object] = dataclasses.field(repr=False)
+
+    def __init__(
+        self, model: str, *, weight: float = 1.0, fallback: bool = False, **options: Unpack[RequestOptions]
+    ) -> None:
+        put = object.__setattr__
+        put(self, "model", model)
+        put(self, "weight", weight)
+        put(self, "fallback", fallback)
+        put(self, "options", MappingProxyType(dict(options)))
+        TARGET.check(self, "target")
+        provider, _, name = model.partition("/")
+        if not provider.strip() or not name.strip():
+            raise InvalidRequestError("target.model", f"must be 'provider/model', not {described(model)}")
+        for option in options:
+            if option in OF_THE_CALL or option not in RequestOptions.__annotations__:
+                raise TypeError(f"a target has no option {option!r}: {_why_not(option)}")
+        timeouts = options.get("timeouts")
+        if isinstance(timeouts, Timeouts) and timeouts.total is not None:
+            raise InvalidRequestError(
+                "target.timeouts.total",
+                "holds for the whole call, so give it to the request; for one target, use connect, first_byte, idle"
+                " and queue",
+            )
+        sample = Request(model, "", **options)
+        for option in options:
+            REQUEST.rules[option].check(getattr(sample, option), f"target.{option}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Copy a target, and send it to another process: a read-only view of a dict cannot be pickled itself."""
+        return _copy_of, (self.model, self.weight, self.fallback, dict(self.options))
+
+
+def _copy_of(model: str, weight: float, fallback: bool, options: dict[str, object]) -> Target:
+    return Target(model, weight=weight, fallback=fallback, **options)  # type: ignore[arg-type]
+
+
+def lay_over(target: Target, request: Request, model: str) -> Request:
+    """Return the request for a target: the target's options in place of its own. model: the model to send it to."""
+    changes: dict[str, object] = {**target.options, "model": model}
+    for name in MERGED:
+        below = getattr(request, name)
+        if below and changes.get(name):
+            changes[name] = {**below, **changes[name]}  # type: ignore[dict-item]
+    timeouts = changes.get("timeouts")
+    if isinstance(timeouts, Timeouts) and request.timeouts is not None:
+        changes["timeouts"] = timeouts.over(request.timeouts)
+    return _changed(request, changes)
+
+
+def with_model(request: Request, model: str) -> Request:
+    """Return the request with another model."""
+    return _changed(request, {"model": model})
+
+
+def _changed(request: Request, changes: Mapping[str, object]) -> Request:
+    """Return a copy that also has the cache of its conversation."""
+    changed = dataclasses.replace(request, **changes)  # type: ignore[arg-type]
+    cache = prefix_cache_of(request)
+    return changed if cache is None else with_prefix_cache(changed, cache)
+
+
+def _why_not(option: str) -> str:
+    if option in OF_THE_CALL:
+        return "it holds for the whole call, so give it to the request"
+    return "it may have any option of a request but its model and messages"
+
+
+@dataclasses.dataclass(slots=True, frozen=True, init=False)
+class Route:
+    """A model name of the program's own, and the models that its calls are sent to.
+
+    name: what requests have as `model`. It is looked up before the providers' models. It contains no `/`.
+    targets: models as `"provider/model"`, or `Target` values.
+    balance: how a target is chosen. `order`: the first that is healthy. `weighted`: by weight. `fastest`: the one that
+        is expected to answer first. `sticky`: as `fastest`, and a session keeps its target.
+    failover_on: errors after which a call also goes to another target: `content_filter`, `context_overflow`.
+    hedge: when a call without an event is sent a second time; None: never.
+
+    Raises `InvalidRequestError` for a wrong value.
+    """
+
+    name: str
+    targets: tuple[Target, ...]
+    balance: Balance
+    failover_on: frozenset[str]
+    hedge: Hedge | None
+
+    def __init__(
+        self,
+        name: str,
+        targets: Sequence[str | Target],
+        *,
+        balance: BalanceName = "order",
+        failover_on: Sequence[FailoverName] = (),
+        hedge: Hedge | None = None,
+    ) -> None:
+        NAME.check(name, "route.name")
+        if "/" in name:
+            raise InvalidRequestError(
+                "route.name", f"must hold no '/', which separates a provider and a model, not {described(name)}"
+            )
+        for field, rule, value in (
+            ("targets", TARGETS, targets),
+            ("balance", BALANCE, balance),
+            ("failover_on", FAILOVER_ON, failover_on),
+            ("hedge", HEDGE, hedge),
+        ):
+            rule.check(value, f"route {name!r}: {field}")
+        put = object.__setattr__
+        put(self, "name", name)
+        put(self, "targets", tuple(Target(each) if isinstance(each, str) else each for each in targets))
+        put(self, "balance", Balance(balance))
+        put(self, "failover_on", frozenset(failover_on))
+        put(self, "hedge", hedge)
+        if not targets:
+            raise InvalidRequestError(f"route {name!r}: targets", "must hold at least one target")
+        for position, target in enumerate(self.targets):
+            if any(
+                target.model == other.model and target.options == other.options for other in self.targets[:position]
+            ):
+                raise InvalidRequestError(
+                    f"route {name!r}: targets[{position}]",
+                    f"{described(target.model)} is there twice with the same options; for a larger share of the calls,"
+                    " use Target(…, weight=…)",
+                )
+        if all(target.fallback for target in self.targets):
+            raise InvalidRequestError(f"route {name!r}: targets", "must hold at least one that is no fallback")
+
+
+TARGET = Checker(
+    Target,
+    {
+        "model": Rule("'provider/model'", (str,), bool),
+        "weight": number(0, must="a number above 0", above=True),
+        "fallback": flag(),
+    },
+)
+
+NAME = Rule("a name that is not empty", (str,), is_filled)
+TARGETS = sequence(
+    Rule("'provider/model' or a Target", (str, Target)), "a list of 'provider/model' or Target", forms={str: "use [{}]"}
+)
+BALANCE = word(*(balance.value for balance in Balance))
+HEDGE = optional(instance(Hedge, forms={type: "use Hedge()", bool: "use Hedge()", float: "use Hedge(after={})"}))
+FAILOVER_ON = sequence(
+    word("content_filter", "context_overflow"), "a list of errors' names", forms={str: "use failover_on=[{}]"}
+)

@@ -1,0 +1,335 @@
+"""A route with its targets, the calls that wait for one of them, and its log lines.
+
+Calls wait here only while every target is left alone. Calls that wait for a limit stand in the queues of lanes.
+
+Knows route states, timers and what a waiting call must be able to do (`Traveller`). Must not know how a call chooses
+(`journey.py`), nor lanes.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Protocol, TypeAlias
+
+from ....providers.errors import ProviderError
+from ....providers.model.options import Priority
+from ....transport.timers import Timer
+from ...call.runtime import Due, Runtime, TrafficWatch
+from ..access import Access
+from ..notice import open_notice
+from ..statistics import RouteStatistics, TargetStatistics
+from .breaker import FAILURES, OPEN_FOR, BreakerState
+from .hedge import HedgeState
+from .keys import KeyRing
+from .options import Route, Target
+from .route_state import Balance, RouteState, TargetRecord
+
+logger: logging.Logger = logging.getLogger("manystream.traffic")
+
+AT_ONCE = 64
+"""The maximum number of calls that look for another target in one tick."""
+
+DEFECT_DELAY = 1.0
+"""Seconds until a tick that raised is repeated."""
+
+MOST_RINGS = 1_000
+"""Models whose use of keys is remembered."""
+
+
+PRIORITIES = tuple(Priority)
+
+Group: TypeAlias = tuple[int, frozenset[int]]
+"""Calls that wait for the same targets: their priority, from 0, and the targets that they cannot use."""
+
+
+class Traveller(Protocol):
+    """A call that waits for a target."""
+
+    def look_again(self) -> None:
+        """Choose a target again, if the call waits for none that may be used, or for one that may not."""
+        ...
+
+    def on_defect(self, error: Exception) -> None:
+        """End the call after a defect in this library."""
+        ...
+
+
+class Place:
+    """One target of a live route.
+
+    target: its options; None for a provider with several keys, which needs no route.
+    model: its name at the provider; empty where each request names its own.
+    accesses: one for each key of its provider.
+    """
+
+    __slots__ = ("_rings", "accesses", "model", "target", "was_reported")
+
+    def __init__(self, accesses: tuple[Access, ...], model: str = "", target: Target | None = None) -> None:
+        self.accesses: tuple[Access, ...] = accesses
+        self.model: str = model
+        self.target: Target | None = target
+        self.was_reported: bool = False
+        self._rings: dict[str, KeyRing] = {}
+
+    @property
+    def provider(self) -> str:
+        """The provider's name."""
+        return self.accesses[0].provider.name
+
+    def ring(self, model: str) -> KeyRing:
+        """Return which key calls to a model are sent with."""
+        ring = self._rings.get(model)
+        if ring is None:
+            if len(self._rings) >= MOST_RINGS:
+                self._rings.clear()
+            ring = self._rings[model] = KeyRing(len(self.accesses))
+        return ring
+
+    def end_session(self, session: str) -> None:
+        """Forget which keys a session has."""
+        for ring in self._rings.values():
+            ring.end_session(session)
+
+
+class LiveRoute(Due):
+    """A route of one engine, or a provider with several keys.
+
+    name: the route's name; empty for a provider with several keys.
+    places: its targets.
+    state: what is known of them.
+    failover_on: errors after which a call also goes to another target.
+    hedging: decides about second attempts; None if the route makes none.
+    """
+
+    __slots__ = (
+        "_is_scheduled",
+        "_looking",
+        "_notice",
+        "_parked",
+        "_runtime",
+        "_timer",
+        "_waiting",
+        "failover_on",
+        "hedging",
+        "name",
+        "places",
+        "state",
+    )
+
+    def __init__(self, route: Route | None, places: tuple[Place, ...], runtime: Runtime) -> None:
+        self.name: str = "" if route is None else route.name
+        self.places: tuple[Place, ...] = places
+        self.failover_on: frozenset[str] = frozenset() if route is None else route.failover_on
+        hedge = None if route is None else route.hedge
+        self.hedging: HedgeState | None = None if hedge is None else HedgeState(hedge)
+        # A provider with several keys has one target, for which a breaker would only delay calls.
+        balance = Balance.FASTEST if route is None else route.balance
+        targets = () if route is None else route.targets
+        records = [TargetRecord(float(target.weight), target.fallback) for target in targets] or [TargetRecord()]
+        self.state: RouteState = RouteState(balance, records, runtime.random)
+        self._runtime = runtime
+        self._parked: dict[Group, dict[Traveller, None]] = {}
+        self._looking: dict[Traveller, None] = {}
+        self._waiting: dict[Traveller, None] = {}  # for room at a target
+        self._timer: Timer | None = None
+        self._is_scheduled = False
+        self._notice = None if route is None else open_notice(runtime, self._send_notice, self.on_defect)
+
+    def __repr__(self) -> str:
+        return f"<LiveRoute {self.name or self.places[0].provider}, {self.parked} waiting>"
+
+    @property
+    def parked(self) -> int:
+        """The number of calls that wait until a target is used again."""
+        return sum(map(len, self._parked.values()))
+
+    def label(self, place: int) -> str:
+        """Return the target's name, `provider/model`."""
+        target = self.places[place]
+        return f"{target.provider}/{target.model}"
+
+    # --- calls that wait ---
+
+    def park(self, call: Traveller, priority: Priority, excluded: frozenset[int], until: float) -> Group:
+        """A call waits until a target is used again. Returns what `unpark` needs.
+
+        excluded: targets that the call cannot use.
+        until: when one may be used; `math.inf` where the outcome of a call under way decides.
+        """
+        group = (PRIORITIES.index(priority), excluded)
+        self._parked.setdefault(group, {})[call] = None
+        self._look_at(until)
+        self._note()
+        return group
+
+    def _look_at(self, when: float) -> None:
+        """Let parked calls look for a target at this time, unless they do so earlier. `math.inf`: at no set time."""
+        if when < math.inf and (self._timer is None or not self._timer.pending or when < self._timer.when):
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._runtime.timers.at(when, self.schedule, self.on_defect)
+
+    def unpark(self, call: Traveller, group: Group) -> None:
+        """A call waits no longer. May be called again."""
+        waiting = self._parked.get(group)
+        if waiting is not None:
+            waiting.pop(call, None)
+            if not waiting:
+                del self._parked[group]
+            self._note()
+
+    def wait_for_room(self, call: Traveller) -> None:
+        """A call waits for room at one or more targets. May be called again."""
+        self._waiting[call] = None
+
+    def leave(self, call: Traveller) -> None:
+        """A call waits no longer for room at any target. May be called again."""
+        self._waiting.pop(call, None)
+        self._looking.pop(call, None)
+
+    def schedule(self) -> None:
+        """Let calls that wait look for a target at the next tick."""
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._runtime.soon(self)
+
+    def conclude(self) -> None:
+        """Perform the work of the tick."""
+        self._is_scheduled = False
+        for _ in range(AT_ONCE):
+            call = self._next_to_look()
+            if call is None:
+                return
+            try:
+                call.look_again()
+            except Exception as error:
+                call.on_defect(error)
+        self.schedule()
+
+    def _next_to_look(self) -> Traveller | None:
+        """Take the next call that should choose again: one whose target was left alone, else one that is parked and
+        may go."""
+        if self._looking:
+            call = next(iter(self._looking))
+            del self._looking[call]
+            return call
+        now = self._runtime.loop.clock()
+        for group in sorted(self._parked, key=_priority):
+            choice = self.state.choose(now, (), tried=group[1])
+            if choice.among:
+                call = next(iter(self._parked[group]))
+                self.unpark(call, group)
+                return call
+            # The pause may have begun again since the call was parked: the probing call failed.
+            self._look_at(choice.wait_until)
+        return None
+
+    def on_defect(self, error: Exception) -> None:
+        """Schedule another tick after one that raised, so that no call waits forever."""
+        self._is_scheduled = False
+        logger.error("%r raised: a defect in manystream", self, exc_info=error)
+        when = self._runtime.loop.clock() + DEFECT_DELAY
+        self._timer = self._runtime.timers.at(when, self.schedule, self.on_defect)
+
+    # --- calls under way ---
+
+    def begin(self, place: int, now: float, session: str | None = None) -> None:
+        """An attempt is sent to a target."""
+        self.state.begin(place, now, session)
+        self._note()
+
+    def succeed(self, place: int, seconds: float, now: float) -> None:
+        """A call's first event came after so many seconds."""
+        was_tripped = self.state.targets[place].breaker.is_tripped
+        self.state.succeed(place, seconds, now)
+        self._note_recovery(place, was_tripped=was_tripped)
+
+    def complete(self, place: int) -> None:
+        """A call's answer is complete."""
+        was_tripped = self.state.targets[place].breaker.is_tripped
+        self.state.complete(place)
+        self._note_recovery(place, was_tripped=was_tripped)
+
+    def _note_recovery(self, place: int, *, was_tripped: bool) -> None:
+        if was_tripped and self._uses_breakers and not self.state.targets[place].breaker.is_tripped:
+            logger.info("route %s: %s answers, and is used again", self.name, self.label(place))
+
+    def fail(
+        self, place: int, sent_at: float, now: float, session: str | None, error: ProviderError, *, broke: bool = False
+    ) -> None:
+        """A call failed by its target's fault. broke: its first event had come."""
+        breaker = self.state.targets[place].breaker
+        was_tripped = breaker.is_tripped
+        self.state.fail(place, sent_at, now, session, broke=broke)
+        if breaker.is_tripped and not was_tripped:
+            if self._uses_breakers:
+                logger.warning(
+                    "route %s: %s is left alone for %g s at a time, after %d failures in a row; the last one: %s, %s",
+                    self.name,
+                    self.label(place),
+                    OPEN_FOR,
+                    FAILURES,
+                    error.category.value,
+                    error.message,
+                )
+            if not self.state.is_healthy(place, now):
+                self._looking.update(self._waiting)  # those that wait elsewhere see that when they look
+
+    def end(self, place: int, sent_at: float) -> None:
+        """A call is no longer under way."""
+        self.state.end(place, sent_at)
+        self._note()
+        if self._looking or self.parked:
+            self.schedule()
+
+    def cannot_take(self, place: int, why: Exception) -> None:
+        """A target cannot carry a request. This is written to the log once for each target."""
+        if self.name and not self.places[place].was_reported:
+            self.places[place].was_reported = True
+            logger.warning("route %s: %s cannot take a request: %s", self.name, self.label(place), why)
+
+    def end_session(self, session: str) -> None:
+        """Forget where a session goes."""
+        self.state.end_session(session)
+        for place in self.places:
+            place.end_session(session)
+
+    @property
+    def _uses_breakers(self) -> bool:
+        """Whether the state of a breaker matters: `fastest` and `sticky` use the score alone."""
+        return self.state.balance in (Balance.ORDER, Balance.WEIGHTED)
+
+    # --- figures ---
+
+    def _note(self) -> None:
+        if self._notice is not None:
+            self._notice.note()
+
+    def _send_notice(self, watch: TrafficWatch, now: float) -> bool:
+        """Notify the observer of the route's figures."""
+        watch.route_changed(self.name, self.statistics(now))
+        return False
+
+    def statistics(self, now: float) -> RouteStatistics:
+        """Return the route in figures."""
+        targets: list[TargetStatistics] = []
+        for place, record in enumerate(self.state.targets):
+            score = record.score
+            breaker = record.breaker.state(now) if self._uses_breakers else BreakerState.CLOSED
+            targets.append(
+                TargetStatistics(
+                    target=self.label(place),
+                    outstanding=score.outstanding,
+                    sessions=record.sessions,
+                    breaker=breaker.value,
+                    score=score.value() if score.is_known else None,
+                    seconds=score.time if score.is_known else None,
+                    failures=score.failures,
+                )
+            )
+        return RouteStatistics(tuple(targets), self.parked, 0 if self.hedging is None else self.hedging.total)
+
+
+def _priority(group: Group) -> int:
+    return group[0]

@@ -1,0 +1,240 @@
+"""A provider as configured: a base URL, a key, and the profile that names its dialect and its quirks. Values only.
+
+Must not know the environment (the engine looks keys up) nor any dialect's code.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast
+
+from ..errors import InvalidRequestError
+from ..rules.plain_functions import why_deferred
+from ..rules.rules import Checker, Rule, instance, members, optional, text
+from .profile import Profile
+from .profiles import DEFAULT_PROFILES, profile_by_host, profile_by_name
+
+if TYPE_CHECKING:
+    from ..model.messages import ProviderBlock
+
+APIKey: TypeAlias = str | Callable[[], str]
+"""A key, or a plain function that returns one."""
+
+
+class Provider:
+    """One provider, as configured. Each of the four dialects has a subclass, such as `OpenAIChat`; a plain `Provider`
+    takes its dialect from the `Profile` that it is given.
+
+    api_key: the key, or a plain function that returns it, for keys that expire. The engine calls the function on its
+        thread when an attempt begins, so it must not wait. A list: several keys with limits of their own, for an engine
+        with `traffic`. None: the key is looked up in the environment, then in the credentials file, when the first
+        request needs it.
+    base_url: where the provider is. None: the profile's own URL.
+    name: the name that selects this provider in `"name/model"`. Default: the profile's name. For a server without a row
+        of its own, the name also tells it from other such servers: see `maker`.
+    headers: sent with every request.
+    profile: a `Profile`, or the name of a row of `profiles`. Default: the row that `name` or the base URL's host
+        belongs to, else the dialect's generic row. Replicas of one server should have one `Profile` of your own, or a
+        row such as "vllm". With the generic row, each of their names is another `maker`.
+    idempotency_header: the name of a header, such as "Idempotency-Key", for servers that execute a request with a known
+        key only once. Each call has its own key and sends it with each attempt. Default: no such header.
+
+    Raises `InvalidRequestError` for a wrong value, and for a plain `Provider` without a `Profile`.
+    """
+
+    __slots__ = ("api_key", "base_url", "headers", "idempotency_header", "name", "profile")
+    dialect: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        api_key: APIKey | Sequence[APIKey] | None = None,
+        base_url: str | None = None,
+        *,
+        name: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        profile: str | Profile | None = None,
+        idempotency_header: str | None = None,
+    ) -> None:
+        given = (api_key, base_url, name, headers, profile, idempotency_header)
+        for (field, rule), value in zip(MADE_OF.items(), given, strict=True):
+            rule.check(value, field)
+        self.profile: Profile = self._choose_profile(name, base_url, profile)
+        self.api_key: APIKey | tuple[APIKey, ...] | None = _one_or_several(api_key)
+        self.base_url: str = base_url if base_url is not None else self.profile.base_url
+        self.name: str = name if name is not None else self.profile.name
+        self.headers: dict[str, str] = dict(headers or {})
+        self.idempotency_header: str | None = idempotency_header
+
+    def _choose_profile(self, name: str | None, base_url: str | None, profile: str | Profile | None) -> Profile:
+        if isinstance(profile, Profile):
+            if self.dialect and isinstance(profile.dialect, str) and profile.dialect != self.dialect:
+                raise InvalidRequestError(
+                    "profile",
+                    f"{type(self).__name__} speaks {self.dialect}, and the profile {profile.name!r} is for"
+                    f" {profile.dialect}: use Provider(profile=…), which takes its dialect from the profile",
+                )
+            return profile
+        if profile is not None and self.dialect:
+            row = profile_by_name(profile, self.dialect)
+            if row is None:
+                raise InvalidRequestError("profile", f"no profile {profile!r} speaks {self.dialect}")
+            return row
+        row = profile_by_name(name, self.dialect) if name is not None else None
+        if row is None and base_url is not None:
+            row = profile_by_host(base_url, self.dialect)
+        if not self.dialect:
+            raise InvalidRequestError(
+                "profile",
+                "a plain Provider has no dialect: give it a Profile, or take OpenAIChat, OpenAIResponses, Anthropic"
+                " or Gemini",
+            )
+        first_party, generic = DEFAULT_PROFILES[self.dialect]
+        return row or (first_party if base_url is None else generic)
+
+    @property
+    def maker(self) -> str:
+        """The name that thinking, signatures and other state in this provider's answers are attributed to.
+
+        State is sent back only to a provider with the same maker. It is the profile's name, but servers without a row
+        of their own share the generic row. So a generic provider with a name of its own is a maker of its own:
+        `profile:name`. The profile's name in it keeps it apart from rows, and from servers of other dialects.
+        """
+        profile = self.profile
+        if not profile.generic or self.name == profile.name:
+            return profile.name
+        return _named_maker(profile.name, self.name)
+
+    def __repr__(self) -> str:
+        where, mark, _ = str(self.base_url).partition("?")
+        url = where + (mark and "?…")  # the query may contain a key
+        return f"{type(self).__name__}(name={self.name!r}, base_url={url!r}, profile={self.profile.name!r})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Provider):
+            return NotImplemented
+        return type(self) is type(other) and all(
+            getattr(self, member) == getattr(other, member) for member in Provider.__slots__
+        )
+
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
+
+
+FUNCTION = cast("type", Callable)
+"""The type of functions, for a rule."""
+
+
+def keys_of(provider: Provider) -> tuple[APIKey, ...]:
+    """Return a provider's keys, if it has several; else an empty tuple."""
+    keys: object = provider.api_key
+    return cast("tuple[APIKey, ...]", keys) if isinstance(keys, tuple) else ()
+
+
+@functools.lru_cache(maxsize=256)
+def _named_maker(profile: str, name: str) -> str:
+    """Return the maker of a provider with a generic profile, as one object for all of its streams."""
+    return f"{profile}:{name}"
+
+
+def takes_block(provider: Provider, block: ProviderBlock) -> bool:
+    """Return whether a block is sent to a provider: one that it made, or one that a program made for its profile."""
+    return block.provider in (provider.maker, provider.profile.name)
+
+
+def _one_or_several(given: APIKey | Sequence[APIKey] | None) -> APIKey | tuple[APIKey, ...] | None:
+    if given is None or isinstance(given, str) or callable(given):
+        return given
+    return given[0] if len(given) == 1 else tuple(given)
+
+
+def _check_key(key: object, where: str) -> None:
+    """Raise `InvalidRequestError` for a function that returns no key when it is called, such as a coroutine function,
+    and for a list that is empty or holds something else than keys.
+
+    where: the field's name.
+    """
+    if isinstance(key, (list, tuple)):
+        _check_keys(cast("Sequence[object]", key), where)
+        return
+    deferred = why_deferred(key) if callable(key) else ""
+    if deferred:
+        raise InvalidRequestError(
+            where,
+            f"{deferred}, which returns no key when it is called. Give a plain function that returns the key it has at"
+            " hand, and let a task of yours renew that key",
+        )
+
+
+def _check_keys(keys: Sequence[object], where: str) -> None:
+    """Raise `InvalidRequestError` that shows no key."""
+    if not keys:
+        raise InvalidRequestError(where, "must hold at least one key")
+    for position, key in enumerate(keys):
+        place = f"{where}[{position}]"
+        if not (isinstance(key, str) or callable(key)):
+            raise InvalidRequestError(place, f"must be text, or a function that returns it, not {type(key).__name__}")
+        if not key:
+            raise InvalidRequestError(place, "must not be empty")
+        if key in keys[:position]:
+            raise InvalidRequestError(place, "is given twice: each key has limits of its own")
+        _check_key(key, place)
+
+
+MADE_OF: dict[str, Rule] = {
+    "api_key": optional(
+        Rule(
+            "text, or a function that returns it",
+            (str, FUNCTION, list, tuple),
+            free=(str,),
+            inside=_check_key,
+            secret=True,
+        )
+    ),
+    "base_url": optional(text(secret=True)),
+    "name": optional(text("text that is not empty", empty=False)),
+    "headers": optional(members(text(secret=True), "a dict of texts")),
+    "profile": optional(instance(str, Profile, must="a profile's name or a Profile")),
+    "idempotency_header": optional(text("a header's name")),
+}
+"""Field of a provider, in order → its rule at construction. The engine checks the provider again when it opens, because
+its attributes may have changed.
+"""
+
+PROVIDER = Checker(
+    Provider,
+    {
+        **MADE_OF,
+        "base_url": text(secret=True),
+        "name": text("text that is not empty", empty=False),
+        "headers": members(text(secret=True), "a dict of texts"),
+        "profile": instance(Profile),
+    },
+)
+
+
+class OpenAIChat(Provider):
+    """OpenAI's Chat Completions, and every compatible server. `base_url` includes the `/v1`."""
+
+    __slots__ = ()
+    dialect = "openai-chat"
+
+
+class OpenAIResponses(Provider):
+    """OpenAI's Responses, and compatible servers. `base_url` includes the `/v1`."""
+
+    __slots__ = ()
+    dialect = "openai-responses"
+
+
+class Anthropic(Provider):
+    """Anthropic's Messages, and compatible servers. `base_url` ends before `/v1`; with `/v1` it works as well."""
+
+    __slots__ = ()
+    dialect = "anthropic"
+
+
+class Gemini(Provider):
+    """Google's Gemini (generateContent). `base_url` ends before `/v1beta`; with `/v1beta` it works as well."""
+
+    __slots__ = ()
+    dialect = "gemini"

@@ -1,0 +1,62 @@
+"""The dialects by name. A dialect is imported when it is first used.
+
+Must not know what a dialect does, nor the configured providers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from ..errors import InvalidRequestError
+from .profile import Profile
+
+if TYPE_CHECKING:
+    from ..wire.dialect import Dialect
+
+DIALECT_MODULES: dict[str, str] = {
+    "openai-chat": "..openai.chat",
+    "openai-responses": "..openai.responses",
+    "anthropic": "..anthropic",
+    "gemini": "..gemini",
+}
+"""Dialect name → the package that implements it."""
+
+
+class Dialects(Mapping[str, "Dialect"]):
+    """Dialect name → dialect. A dialect is imported when it is first used: most programs use one or two of the four."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Dialect] = {}
+
+    def __getitem__(self, name: str) -> Dialect:
+        dialect = self._loaded.get(name)
+        if dialect is None:
+            dialect = self._loaded[name] = import_module(DIALECT_MODULES[name], __package__).DIALECT
+        return dialect
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(DIALECT_MODULES)
+
+    def __len__(self) -> int:
+        return len(DIALECT_MODULES)
+
+
+DIALECTS = Dialects()
+
+
+def check_dialect(profile: Profile) -> None:
+    """Raise `InvalidRequestError` if a profile names a dialect that there is not. Imports no dialect."""
+    if isinstance(profile.dialect, str) and profile.dialect not in DIALECT_MODULES:
+        raise InvalidRequestError(
+            "profile.dialect",
+            f"no dialect is named {profile.dialect!r}; known are {', '.join(DIALECT_MODULES)}; for another wire format"
+            " give the Dialect itself: Profile(dialect=my_dialect)",
+        )
+
+
+def dialect_of(profile: Profile) -> Dialect:
+    """Return the dialect that a profile contains or names. Raises `InvalidRequestError` for an unknown name."""
+    check_dialect(profile)
+    return DIALECTS[profile.dialect] if isinstance(profile.dialect, str) else profile.dialect

@@ -1,0 +1,1 @@
+"""What servers report about their limits, and how they charge a request, as rows of data."""

@@ -1,0 +1,60 @@
+"""Selects the function that reads a response's limits: one per dialect, and one for a program's own dialects.
+
+Knows the dialects' names. Must not know any header or body: each dialect's `rate_limits.py` does.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Protocol, cast
+
+from ..errors import ErrorCategory, ProviderError
+from ..wire.dialect import Headers
+from .quota_report import QuotaReport, Refusal
+
+
+class ReadReport(Protocol):
+    """Returns what one response reports about limits. Never raises.
+
+    provider: the name of the provider's profile.
+    headers: names in lower case.
+    now: the wall clock in Unix seconds.
+    error: the error of a failed response or of an error event, or None.
+    body: the body or event that the error was read from.
+    """
+
+    def __call__(
+        self, provider: str, headers: Headers, now: float, error: ProviderError | None, body: bytes, /
+    ) -> QuotaReport: ...
+
+
+READERS: dict[str, str] = {
+    "openai-chat": "..openai.rate_limits",
+    "openai-responses": "..openai.rate_limits",
+    "anthropic": "..anthropic.rate_limits",
+    "gemini": "..gemini.rate_limits",
+}
+"""Dialect name → the module with its function `read_report`."""
+
+OVERLOADED = frozenset({503, 529})
+"""HTTP statuses that mean that a server is full."""
+
+
+def reader_of(dialect: str) -> ReadReport:
+    """Return the function that reads limits from responses of a dialect."""
+    module = READERS.get(dialect)
+    if module is None:
+        return read_plain_report
+    return cast("ReadReport", import_module(module, __package__).read_report)
+
+
+def read_plain_report(
+    provider: str, headers: Headers, now: float, error: ProviderError | None, body: bytes, /
+) -> QuotaReport:
+    """Return what the error alone reports about limits, for a server with unknown headers and bodies."""
+    if error is None:
+        return QuotaReport()
+    hint = error.retry_after_ms / 1000 if error.retry_after_ms >= 0 else None
+    if error.category is ErrorCategory.RATE_LIMIT:
+        return QuotaReport((), Refusal.RATE if error.retryable else Refusal.SPENT, None, hint)
+    return QuotaReport((), Refusal.OVERLOAD if error.http_status in OVERLOADED else Refusal.NONE, None, hint)

@@ -1,0 +1,161 @@
+"""The eight events that every dialect's stream is converted to. Values only.
+
+One event is made per wire event, on the hot path. So the classes are slotted and not frozen: making a frozen instance
+takes almost three times as long. Treat events as immutable.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import ClassVar, TypeAlias
+
+from ..errors import ProviderError
+from ..json.json_types import JSONObject
+from .usage import Usage
+
+
+class EventType(enum.StrEnum):
+    """The type of an event. Each event class has its member as `type`."""
+
+    START = "start"
+    TEXT_DELTA = "text_delta"
+    THINKING_DELTA = "thinking_delta"
+    TOOL_CALL_START = "tool_call_start"
+    TOOL_CALL_DELTA = "tool_call_delta"
+    TOOL_CALL_DONE = "tool_call_done"
+    DONE = "done"
+    ERROR = "error"
+
+
+class FinishReason(enum.StrEnum):
+    """Why the model stopped, in the same words for every provider.
+
+    STOP: the model has finished, or met a stop sequence.
+    LENGTH: a limit on tokens cut the answer off.
+    TOOL_USE: the answer has calls to run, and no other answer has this reason.
+    CONTENT_FILTER: the provider stopped the answer because of its content, or the model declined.
+    ERROR: a fault of the model or the server ended the answer.
+    ABORTED: an operator of the server stopped the answer. The call has failed; its response has what came before.
+    UNKNOWN: the provider gave no reason, or one without a member here.
+    """
+
+    STOP = "stop"
+    LENGTH = "length"
+    TOOL_USE = "tool_use"
+    CONTENT_FILTER = "content_filter"
+    ERROR = "error"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"
+
+
+UNKNOWN, STOP = FinishReason.UNKNOWN, FinishReason.STOP
+"""Members for every answer. CPython 3.11 needs a thousand instructions to find one in its enum."""
+
+
+@dataclass(slots=True)
+class Start:
+    """The answer has begun. The first event, exactly once; only `Error` may come without it.
+
+    model: the model's name as the server reports it, or None.
+    response_id: the answer's id as the server reports it, or None.
+    """
+
+    type: ClassVar[EventType] = EventType.START
+    model: str | None = None
+    response_id: str | None = None
+
+
+@dataclass(slots=True)
+class TextDelta:
+    """More text for one text block.
+
+    index: the block's position in the response's `content`.
+    text: the new text; never empty.
+    """
+
+    type: ClassVar[EventType] = EventType.TEXT_DELTA
+    index: int
+    text: str
+
+
+@dataclass(slots=True)
+class ThinkingDelta:
+    """More thinking for one thinking block.
+
+    index: the block's position in the response's `content`.
+    text: the new text; never empty.
+    """
+
+    type: ClassVar[EventType] = EventType.THINKING_DELTA
+    index: int
+    text: str
+
+
+@dataclass(slots=True)
+class ToolCallStart:
+    """A tool call has begun. Its id and name are complete.
+
+    index: the call's position in the response's `content`.
+    id: the call's id, unique in the answer.
+    name: the tool's name.
+    """
+
+    type: ClassVar[EventType] = EventType.TOOL_CALL_START
+    index: int
+    id: str
+    name: str
+
+
+@dataclass(slots=True)
+class ToolCallDelta:
+    """More of a tool call's arguments.
+
+    index: the call's position in the response's `content`.
+    arguments: the new part of the JSON text; never empty.
+    """
+
+    type: ClassVar[EventType] = EventType.TOOL_CALL_DELTA
+    index: int
+    arguments: str
+
+
+@dataclass(slots=True)
+class ToolCallDone:
+    """A tool call has ended.
+
+    index: the call's position in the response's `content`.
+    complete: False if the answer was cut off inside the call. Do not execute such a call.
+    """
+
+    type: ClassVar[EventType] = EventType.TOOL_CALL_DONE
+    index: int
+    complete: bool = True
+
+
+@dataclass(slots=True)
+class Done:
+    """The answer is complete. The last event, exactly once, and never together with `Error`.
+
+    finish_reason: why the model stopped, in the word that all providers share.
+    raw_finish_reason: the provider's own word for it, or None.
+    usage: token counts.
+    provider_data: everything else in the answer, raw, under the wire's own names.
+    """
+
+    type: ClassVar[EventType] = EventType.DONE
+    finish_reason: FinishReason
+    raw_finish_reason: str | None
+    usage: Usage
+    provider_data: JSONObject = field(default_factory=lambda: {})
+
+
+@dataclass(slots=True)
+class Error:
+    """The call failed. The last event, exactly once. The completion's response contains what arrived before it."""
+
+    type: ClassVar[EventType] = EventType.ERROR
+    error: ProviderError
+
+
+Event: TypeAlias = Start | TextDelta | ThinkingDelta | ToolCallStart | ToolCallDelta | ToolCallDone | Done | Error

@@ -1,0 +1,323 @@
+"""A request to a model, in the words that all dialects share. Values only: `checks.py` validates them.
+
+Knows that a request has other forms, and which module reads each. Those modules are loaded at their first use.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, Unpack, cast
+
+from ..json.json_types import JSON, JSONObject
+from .given_body import GivenBody, Sources, given_body, nothing_given
+from .messages import SYSTEM, CacheControl, Message, Text
+from .options import Priority, PriorityName, Retry, Timeouts
+
+if TYPE_CHECKING:
+    from ..wire.prefix_cache import PrefixCache
+
+TOOL_CHOICE_MODES = ("auto", "none", "required")
+"""Values of `Request.tool_choice` that are not a tool's name."""
+
+
+class ThinkingLevel(enum.StrEnum):
+    """How much the model should think. Each dialect has a table per model that maps a level to tokens or effort."""
+
+    NONE = "none"
+    LOW = "low"
+    MED = "med"
+    HIGH = "high"
+
+
+LevelName: TypeAlias = Literal["none", "low", "med", "medium", "high"]
+LEVEL_NAMES: dict[str, ThinkingLevel] = {**{level.value: level for level in ThinkingLevel}, "medium": ThinkingLevel.MED}
+"""Name of a level → its `ThinkingLevel`. A request may have either."""
+
+
+@dataclass(slots=True, frozen=True)
+class ThinkingConfig:
+    """Thinking in detail. A value given here replaces what the level's table would give.
+
+    level: a `ThinkingLevel` or its name.
+    budget_tokens: tokens, for models with a budget; -1 lets the model decide, if it can.
+    effort: the provider's own word (`minimal`, `xhigh`, `max`, …).
+    include_summary: whether the thinking's text should be returned. None: yes, if the dialect offers it.
+    """
+
+    level: ThinkingLevel | None = None
+    budget_tokens: int | None = None
+    effort: str | None = None
+    include_summary: bool | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Tool:
+    """A function that the model may call.
+
+    name: the function's name.
+    description: what it does, for the model.
+    parameters: a JSON Schema of type `object`.
+    strict: whether the server must enforce the schema, for dialects that can. None: the dialect's default.
+    cache_control: marks the end of a part of the prompt that may be cached.
+    """
+
+    name: str
+    description: str = ""
+    parameters: JSONObject = field(default_factory=lambda: {"type": "object", "properties": {}})
+    strict: bool | None = None
+    cache_control: CacheControl | None = None
+
+    def __post_init__(self) -> None:
+        """Check the numbers of the schema here, because requests share a tool. `InvalidRequestError` names the path."""
+        from ..errors import InvalidRequestError
+        from ..json.exact_numbers import UnwritableNumberError
+        from ..json.json_values import check_numbers, dumps
+
+        try:
+            if b"null" in dumps(self.parameters):  # NaN and infinity are written so
+                check_numbers(self.parameters)
+        except UnwritableNumberError as error:
+            raise InvalidRequestError(f"parameters{error.path}", f"{error.number} cannot be written as JSON") from None
+        except TypeError:
+            pass  # no JSON; the error is raised where a call is started
+
+
+Messages: TypeAlias = str | Message | Sequence[Message | Mapping[str, object]]
+"""Messages as a caller may write them: a text is one user's message, and a dict is one in OpenAI's chat form."""
+
+Tools: TypeAlias = Sequence[Tool | Mapping[str, object]]
+"""Tools as a caller may write them: a dict is one in OpenAI's form, `{"type": "function", "function": {…}}` or flat."""
+
+_READY = frozenset({Message})
+
+
+class RequestOptions(TypedDict, total=False):
+    """The options of a `Request`, for functions that pass them on: `**options: Unpack[ms.RequestOptions]`.
+
+    `Request` documents each option.
+    """
+
+    system: str | Sequence[Text] | None
+    tools: Tools
+    tool_choice: Literal["auto", "none", "required"] | str
+    thinking: LevelName | ThinkingLevel | ThinkingConfig | None
+    max_output_tokens: int | None
+    temperature: float | None
+    top_p: float | None
+    stop: Sequence[str]
+    seed: int | None
+    response_schema: JSONObject | type | None
+    parallel_tool_calls: bool | None
+    metadata: Mapping[str, str] | None
+    timeouts: Timeouts | None
+    retry: Retry | None
+    extra_body: Mapping[str, JSON] | None
+    extra_headers: Mapping[str, str] | None
+    priority: PriorityName | Priority
+    tenant: str | None
+    session: str | None
+
+
+class _CachedForm:
+    """The cache of a conversation's wire form, which a request has beside its value.
+
+    It is not compared, shown or copied.
+    """
+
+    __slots__ = ("_prefix_cache",)
+
+
+@dataclass(slots=True, frozen=True)
+class Request(_CachedForm):
+    """One request. Only `model` and `messages` are required. None leaves a setting to the server.
+
+    model: the model's name, with or without the provider's (`"anthropic/claude-sonnet-4-5"`).
+    messages: the conversation so far, as `Message` values. A text is one user's message. A dict is a message in
+        OpenAI's chat form: it becomes a `Message`. System messages at the beginning become `system`.
+    system: the system prompt, as text or text blocks.
+    tools: functions that the model may call, as `Tool` values; a dict in OpenAI's form becomes one.
+    tool_choice: `auto`, `none`, `required`, or a tool's name.
+    thinking: a level, its name (`"high"`), or a `ThinkingConfig`.
+    max_output_tokens: the most tokens that the model may generate.
+    temperature: randomness of the output, 0 or more; the upper end depends on the provider.
+    top_p: the part of the probability mass that tokens are chosen from, 0 to 1.
+    stop: texts at which the model stops.
+    seed: a number for reproducible output, for servers that support it.
+    response_schema: a JSON Schema that the answer's text must match, or a class with `model_json_schema()`, such as a
+        pydantic model. The parsed value is then on `response.parsed`.
+    parallel_tool_calls: whether the model may make several calls in one answer.
+    metadata: names and values that are stored with the request, for providers that support it.
+    timeouts: replaces the engine's timeouts where given.
+    retry: replaces the engine's retry policy.
+    extra_body: members that are merged into the wire body last.
+    extra_headers: headers that are added last. No repr shows them.
+    priority: which calls are sent first where calls wait for a limit: `"interactive"`, `"normal"` or `"batch"`.
+    tenant: the name of the customer or user that the call is made for. Tenants with waiting calls get the same number
+        of tokens.
+    session: the conversation that the call belongs to.
+
+    `priority`, `tenant` and `session` are never sent, and have no effect in an engine without `traffic`.
+    """
+
+    model: str
+    messages: Sequence[Message]
+    system: str | Sequence[Text] | None = field(default=None, kw_only=True)
+    tools: Sequence[Tool] = field(default=(), kw_only=True)
+    tool_choice: Literal["auto", "none", "required"] | str = field(default="auto", kw_only=True)
+    thinking: LevelName | ThinkingLevel | ThinkingConfig | None = field(default=None, kw_only=True)
+    max_output_tokens: int | None = field(default=None, kw_only=True)
+    temperature: float | None = field(default=None, kw_only=True)
+    top_p: float | None = field(default=None, kw_only=True)
+    stop: Sequence[str] = field(default=(), kw_only=True)
+    seed: int | None = field(default=None, kw_only=True)
+    response_schema: JSONObject | type | None = field(default=None, kw_only=True)
+    parallel_tool_calls: bool | None = field(default=None, kw_only=True)
+    metadata: Mapping[str, str] | None = field(default=None, kw_only=True)
+    timeouts: Timeouts | None = field(default=None, kw_only=True)
+    retry: Retry | None = field(default=None, kw_only=True)
+    extra_body: Mapping[str, JSON] | None = field(default=None, kw_only=True)
+    extra_headers: Mapping[str, str] | None = field(default=None, kw_only=True, repr=False)
+    priority: PriorityName | Priority = field(default=Priority.NORMAL, kw_only=True)
+    tenant: str | None = field(default=None, kw_only=True)
+    session: str | None = field(default=None, kw_only=True)
+    # The body as an SDK's arguments wrote it. A field, so that `dataclasses.replace` keeps it.
+    _given: GivenBody | None = field(default=None, kw_only=True, repr=False, compare=False)
+
+    def __init__(
+        self, model: str, messages: Messages, *, _given: GivenBody | None = None, **options: Unpack[RequestOptions]
+    ) -> None:
+        """Take the options by name. Written by hand, because `messages` and `tools` take more types than the fields."""
+        values: dict[str, object] = {**_DEFAULTS, **options}
+        if len(values) > len(_DEFAULTS):
+            wrong = next(name for name in values if name not in _DEFAULTS)
+            raise TypeError(f"Request() got an unexpected keyword argument {wrong!r}")
+        ready = isinstance(messages, (list, tuple)) and _READY.issuperset(map(type, messages))
+        if not ready or (messages and cast("Sequence[Message]", messages)[0].role is SYSTEM):
+            left_out: list[str] = []
+            messages, values["system"] = _read_messages(messages, options.get("system"), left_out)
+            if left_out and _given is None:
+                _given = nothing_given(messages, left_out)
+        if tools := options.get("tools"):
+            values["tools"] = _read_tools(tools)
+        put = object.__setattr__
+        put(self, "model", model)
+        put(self, "messages", messages)
+        for name, value in values.items():
+            put(self, name, value)
+        put(self, "_given", _given)
+        put(self, "_prefix_cache", None)
+
+    @classmethod
+    def from_openai(cls, **arguments: object) -> Request:
+        """A request from the arguments of openai's `client.chat.completions.create`, `parse` or `stream`.
+
+        Dicts and the SDK's objects are taken. What has no field here goes into `extra_body`. Sent to a provider of the
+        same dialect, the body is the same as the SDK's; any other dialect writes it from the fields. `stream` and
+        `stream_options` choose nothing: `engine.stream` and `engine.request` do. Raises `InvalidRequestError` that
+        names what cannot be carried by its path, such as `messages[2].content[0].type`.
+        """
+        return _from_arguments("..openai.chat.arguments", arguments)
+
+    @classmethod
+    def from_openai_responses(cls, **arguments: object) -> Request:
+        """A request from the arguments of openai's `client.responses.create`, `parse` or `stream`. As `from_openai`."""
+        return _from_arguments("..openai.responses.arguments", arguments)
+
+    @classmethod
+    def from_anthropic(cls, **arguments: object) -> Request:
+        """A request from the arguments of anthropic's `client.messages.create`, `parse` or `stream`, those of
+        `client.beta.messages` included. As `from_openai`."""
+        return _from_arguments("..anthropic.arguments", arguments)
+
+    @classmethod
+    def from_gemini(cls, **arguments: object) -> Request:
+        """A request from the arguments of google-genai's `client.models.generate_content`: `model`, `contents` and
+        `config`. As `from_openai`."""
+        return _from_arguments("..gemini.arguments", arguments)
+
+    @property
+    def system_blocks(self) -> list[Text]:
+        """The system prompt as blocks, without empty ones."""
+        system = self.system
+        if not system:
+            return []
+        return [Text(system)] if isinstance(system, str) else [block for block in system if block.text]
+
+    @property
+    def thinking_config(self) -> ThinkingConfig | None:
+        """The thinking option as a `ThinkingConfig`, with a level that is a `ThinkingLevel`; None if not given."""
+        thinking = self.thinking
+        if isinstance(thinking, ThinkingConfig):
+            level = thinking.level
+            return thinking if level is None else replace(thinking, level=LEVEL_NAMES[level])
+        return None if thinking is None else ThinkingConfig(level=LEVEL_NAMES[thinking])
+
+
+_DEFAULTS: Final[Mapping[str, object]] = {
+    option.name: option.default for option in fields(Request) if option.name in RequestOptions.__annotations__
+}
+"""Option → its value if it is not given. The fields of `Request` define them."""
+
+
+def with_prefix_cache(request: Request, cache: PrefixCache) -> Request:
+    """Give a request that a conversation has just made the conversation's cache. Returns the request itself."""
+    object.__setattr__(request, "_prefix_cache", cache)
+    return request
+
+
+def prefix_cache_of(request: Request) -> PrefixCache | None:
+    """The cache of the conversation that made the request; None for any other request."""
+    cache: PrefixCache | None = getattr(request, "_prefix_cache", None)  # a copied request has no such slot yet
+    return cache
+
+
+def given_of(request: Request) -> GivenBody | None:
+    """The body as an SDK's arguments wrote it; None for any other request."""
+    return request._given  # pyright: ignore[reportPrivateUsage]
+
+
+def with_given(
+    request: Request,
+    dialect: str,
+    body: JSONObject,
+    sources: Sources,
+    written: frozenset[str] = frozenset(),
+    left_out: Sequence[str] = (),
+) -> Request:
+    """Give a request that was just read from a body those members of it that fields hold. Returns the same request.
+
+    body: member, or its path with dots → its value. written: members that are written from the fields all the same.
+    left_out: warnings about members of the messages that the fields do not hold.
+    """
+    members = {name: value for name, value in body.items() if name in sources}
+    object.__setattr__(request, "_given", given_body(dialect, members, request, sources, written, left_out))
+    return request
+
+
+def _read_messages(
+    given: object, system: str | Sequence[Text] | None, warnings: list[str]
+) -> tuple[Sequence[Message], str | Sequence[Text] | None]:
+    """Messages in another form, and the system prompt. `warnings` gets one for each kind of member that is left out.
+
+    Raises `InvalidRequestError`.
+    """
+    read: Callable[[object, object, list[str]], tuple[Sequence[Message], str | Sequence[Text] | None]] = import_module(
+        "..convert.plain_forms", __package__
+    ).read_messages
+    return read(given, system, warnings)
+
+
+def _read_tools(given: Tools) -> Sequence[Tool]:
+    """Tools, those in another form as `Tool` values. Raises `InvalidRequestError`."""
+    if type(given) in (list, tuple) and all(type(tool) is Tool for tool in given):
+        return cast("Sequence[Tool]", given)
+    read: Callable[[object], Sequence[Tool]] = import_module("..convert.plain_forms", __package__).read_tools
+    return read(given)
+
+
+def _from_arguments(module: str, arguments: Mapping[str, object]) -> Request:
+    read: Callable[[Mapping[str, object]], Request] = import_module(module, __package__).read_arguments
+    return read(arguments)

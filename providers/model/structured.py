@@ -1,0 +1,345 @@
+"""Structured answers: converts the model's text to the value that the request's schema asks for.
+
+Knows the JSON Schema keywords in `KEYWORDS`: `type`, `enum`, `const`, `properties`, `required`, `additionalProperties`,
+`items`, `anyOf`, `oneOf`, `allOf`, `$ref` within the schema, and the limits of numbers, texts, arrays and objects.
+Other keywords (`format`, `pattern`, `not`, `if`, …) are not checked; the caller checks them if needed. Must not know
+how a dialect asks for such an answer.
+
+A null counts as absent, and is removed, if its property is not required and the schema does not allow null there.
+Strict modes make every property required, so a model can leave one out only by sending null.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import cast
+from weakref import WeakKeyDictionary
+
+from ..errors import ErrorCategory, InvalidRequestError, ManystreamError, ProviderError
+from ..json.json_values import (
+    JSON,
+    JSONObject,
+    MalformedJSONError,
+    UnrepresentableNumberError,
+    dumps_text,
+    items,
+    mapping,
+    representable_loads,
+    shown,
+)
+from .events import FinishReason
+from .response import Response
+
+FENCE = "```"
+"""The characters that begin and end a code fence in Markdown."""
+
+MAX_DEPTH = 100
+"""The most levels in a value, and the most references that may follow each other."""
+
+MAX_CHECKS = 100_000
+"""The most comparisons of a value with a schema. Variants that refer to each other can make the work grow exponentially
+with the depth, and other calls share the core.
+"""
+
+UNFINISHED: dict[FinishReason, str] = {
+    FinishReason.LENGTH: "the answer was cut off by the length limit",
+    FinishReason.CONTENT_FILTER: "the answer was stopped by the content filter",
+    FinishReason.ERROR: "the answer ended with an error",
+    FinishReason.UNKNOWN: "the answer has no known finish reason",
+}
+"""Finish reason → why the answer may be incomplete. A mismatch is then a warning on the response, not an error."""
+
+
+SCHEMA_METHOD = "model_json_schema"
+"""A class with this method makes its own schema, as pydantic models do."""
+
+_schemas: WeakKeyDictionary[type, JSONObject] = WeakKeyDictionary()
+"""Class → the schema that it made. Making a schema takes longer than starting a call."""
+
+
+def is_schema(value: object) -> bool:
+    """Return whether a value can be a request's `response_schema`: a JSON Schema, or a class that makes one."""
+    return isinstance(value, dict) or (isinstance(value, type) and callable(getattr(value, SCHEMA_METHOD, None)))
+
+
+def schema_of(value: JSONObject | type) -> JSONObject:
+    """Return the JSON Schema of a `response_schema`. Raises `InvalidRequestError` if its class makes none."""
+    if not isinstance(value, type):
+        return value
+    schema = _schemas.get(value)
+    if schema is None:
+        try:
+            made: object = getattr(value, SCHEMA_METHOD)()
+        except Exception as error:
+            text = f"{value.__name__}.{SCHEMA_METHOD}() raised {type(error).__name__}: {error}"
+            raise InvalidRequestError("response_schema", text) from error
+        if not isinstance(made, dict):
+            text = f"{value.__name__}.{SCHEMA_METHOD}() must return a dict, not {type(made).__name__}"
+            raise InvalidRequestError("response_schema", text)
+        schema = _schemas[value] = cast("JSONObject", made)
+    return schema
+
+
+class SchemaMismatchError(ManystreamError, ValueError):
+    """A value does not match a schema.
+
+    path: the place in the value; its root is `$`.
+    """
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(f"{path}: {message}")
+        self.path = path
+
+
+def add_parsed(response: Response, schema: JSONObject) -> None:
+    """Set `response.parsed` to the value of the answer's text.
+
+    It stays None for an answer with tool calls, and, with a warning, for a refusal and for an answer that was cut off.
+    Raises `ProviderError` for a complete answer that does not match the schema.
+    """
+    if response.refusal is not None:
+        response.warnings.append("response_schema: nothing was parsed; the model refused")
+        return
+    if response.finish_reason is FinishReason.TOOL_USE:
+        return
+    try:
+        response.parsed = parse_structured(response, schema)
+    except ProviderError as error:
+        unfinished = UNFINISHED.get(response.finish_reason)
+        if unfinished is None:
+            raise
+        response.warnings.append(f"response_schema: nothing was parsed; {unfinished} ({error.message})")
+
+
+def parse_structured(response: Response, schema: JSONObject) -> JSON:
+    """Return the value of the answer's text.
+
+    Raises `ProviderError` that names the place in the value. It is UNKNOWN and not retryable: request and server were
+    in order, and the caller decides whether to try again.
+    """
+    text = _without_fence(response.text)
+    try:
+        return fitted(representable_loads(text), schema)
+    except UnrepresentableNumberError as error:
+        message = f"the answer holds a number that cannot be kept: {error}"
+    except MalformedJSONError:
+        message = f"the answer is not JSON: {shown(text)}" if text else "the answer has no text"
+    except SchemaMismatchError as error:
+        message = f"the answer does not fit the response schema at {error}"
+    raise ProviderError(message, category=ErrorCategory.UNKNOWN, http_status=200, retryable=False, body=text.encode())
+
+
+def _without_fence(text: str) -> str:
+    """Return the text inside a code fence. Models put one around JSON if their server does not enforce the schema."""
+    text = text.strip()
+    if text.startswith(FENCE) and text.endswith(FENCE) and "\n" in text:
+        return text[text.index("\n") : -len(FENCE)].strip()
+    return text
+
+
+def fitted(value: JSON, schema: JSONObject) -> JSON:
+    """Return the value without nulls that count as absent. Raises `SchemaMismatchError` if it does not match."""
+    return _Checker(schema).check(value, schema, "$", 0)
+
+
+class _Checker:
+    """Checks one value. `check` returns the value, or a copy without nulls that count as absent."""
+
+    __slots__ = ("checks", "root")
+
+    def __init__(self, root: JSONObject) -> None:
+        self.root = root
+        self.checks = 0
+
+    def check(self, value: JSON, schema: JSON, path: str, depth: int) -> JSON:
+        """Check a value with all keywords of a schema. Raises `SchemaMismatchError`.
+
+        path: the place in the value, for the error.
+        depth: the number of levels above the value.
+        """
+        if schema is True or schema == {}:
+            return value
+        if type(schema) is not dict:
+            raise SchemaMismatchError(path, "the schema allows nothing here")
+        self.checks += 1
+        if depth > MAX_DEPTH or self.checks > MAX_CHECKS:
+            raise SchemaMismatchError(path, f"value or schema is nested more than {MAX_DEPTH} deep, or too large")
+        for keywords, check in KEYWORDS:
+            if not keywords.isdisjoint(schema):
+                value = check(self, value, schema, path, depth)
+        return value
+
+    # Each method checks one row of `KEYWORDS`. Arguments, result and error are those of `check`.
+
+    def check_reference(self, value: JSON, schema: JSONObject, path: str, depth: int) -> JSON:
+        """Check `$ref`: the value must match the part of the root schema that a JSON pointer selects."""
+        target = schema["$ref"]
+        node: JSON = self.root
+        for step in target[2:].split("/") if type(target) is str and target.startswith("#/") else ():
+            step = step.replace("~1", "/").replace("~0", "~")
+            node = node.get(step) if type(node) is dict else None
+        if type(target) is not str or not target.startswith("#") or node is None:
+            raise SchemaMismatchError(path, f"the schema's reference {target!r} points to nothing in it")
+        return self.check(value, node, path, depth + 1)
+
+    def check_type(self, value: JSON, schema: JSONObject, path: str, depth: int) -> JSON:
+        """Check `type`: one type, or a list of which one must match."""
+        stated = schema["type"]
+        kinds = stated if type(stated) is list else [stated]
+        tests = [TYPES[kind] for kind in kinds if type(kind) is str and kind in TYPES]
+        if not any(test(value) for test in tests):
+            raise SchemaMismatchError(path, f"must be {' or '.join(map(str, kinds))}, not {_brief(value)}")
+        return value
+
+    def check_enum(self, value: JSON, schema: JSONObject, path: str, depth: int) -> JSON:
+        """Check `enum`: the value must equal one of its values."""
+        if not any(_same(value, allowed) for allowed in items(schema, "enum")):
+            raise SchemaMismatchError(path, f"must be one of {_brief(schema['enum'])}, not {_brief(value)}")
+        return value
+
+    def check_const(self, value: JSON, schema: JSONObject, path: str, depth: int) -> JSON:
+        """Check `const`: the value must equal it."""
+        if not _same(value, schema["const"]):
+            raise SchemaMismatchError(path, f"must be {_brief(schema['const'])}, not {_brief(value)}")
+        return value
+
+    def check_any_of(self, value: JSON, schema: JSONObject, path: str, depth: int) -> JSON:
+        """Check `anyOf`: the value must match one of the schemas."""
+        return self._variant(value, items(schema, "anyOf"), path, depth)
+
+    def check_one_of(self, value: JSON, schema: JSONObject, path: str, depth: int) -> JSON:
+        """Check `oneOf` in the same way as `anyOf`: dialects request both in the same way."""
+        return self._variant(value, items(schema, "oneOf"), path, depth)
+
+    def _variant(self, value: JSON, variants: list[JSON], path: str, depth: int) -> JSON:
+        """Return the value as the first matching schema converts it. Raises the error that is deepest in the value."""
+        nearest: SchemaMismatchError | None = None
+        for variant in variants:
+            if self.checks > MAX_CHECKS:
+                break
+            try:
+                return self.check(value, variant, path, depth + 1)
+            except SchemaMismatchError as error:
+                # The variant with the deepest mismatch is most likely the one that the model meant.
+                if nearest is None or len(error.path) > len(nearest.path):
+                    nearest = error
+        raise nearest or SchemaMismatchError(path, "the schema has no variants")
+
+    def check_all_of(self, value: JSON, schema: JSONObject, path: str, depth: int) -> JSON:
+        """Check `allOf`: the value must match every schema."""
+        for part in items(schema, "allOf"):
+            value = self.check(value, part, path, depth + 1)
+        return value
+
+    def check_object(self, value: JSON, schema: JSONObject, path: str, depth: int) -> JSON:
+        """Check `properties`, `required` and `additionalProperties`, which depend on each other."""
+        if type(value) is not dict:
+            return value
+        properties, required = mapping(schema, "properties"), items(schema, "required")
+        others = schema.get("additionalProperties", True)
+        found: JSONObject = {}
+        for name in required:
+            if type(name) is str and name not in value:
+                raise SchemaMismatchError(path, f"the property {name!r} is missing")
+        for name, member in value.items():
+            where = f"{path}.{name}"
+            if name not in properties and others is False:
+                raise SchemaMismatchError(where, "is not allowed: the schema has no such property")
+            try:
+                found[name] = self.check(member, properties.get(name, others), where, depth + 1)
+            except SchemaMismatchError:
+                if member is not None or name in required:
+                    raise
+        return found
+
+    def check_items(self, value: JSON, schema: JSONObject, path: str, depth: int) -> JSON:
+        """Check `items`: every element of an array must match the schema."""
+        if type(value) is not list:
+            return value
+        return [self.check(item, schema["items"], f"{path}[{n}]", depth + 1) for n, item in enumerate(value)]
+
+    def check_limits(self, value: JSON, schema: JSONObject, path: str, depth: int) -> JSON:
+        """Check every limit in `LIMITS` that the schema has."""
+        for name, (measure, fits, words) in LIMITS.items():
+            limit, size = _number(schema.get(name)), measure(value)
+            if limit is not None and size is not None and not fits(size, limit):
+                raise SchemaMismatchError(path, f"must {words} {limit}, not {_brief(value)}")
+        return value
+
+
+def _number(value: JSON) -> float | None:
+    """Return the value if it is a number, else None. A boolean is not a number."""
+    return value if type(value) is int or type(value) is float else None
+
+
+def _length(value: JSON) -> int | None:
+    return len(value) if type(value) is str else None
+
+
+def _count(value: JSON) -> int | None:
+    return len(value) if type(value) is list else None
+
+
+def _members(value: JSON) -> int | None:
+    return len(value) if type(value) is dict else None
+
+
+def _is_whole(value: JSON) -> bool:
+    return type(value) is int or (type(value) is float and value.is_integer())
+
+
+TYPES: dict[str, Callable[[JSON], bool]] = {
+    "null": lambda value: value is None,
+    "boolean": lambda value: type(value) is bool,
+    "integer": _is_whole,
+    "number": lambda value: _number(value) is not None,
+    "string": lambda value: type(value) is str,
+    "array": lambda value: type(value) is list,
+    "object": lambda value: type(value) is dict,
+}
+"""Name of a type → its test. 1.0 is an integer, as in JSON Schema."""
+
+LIMITS: dict[str, tuple[Callable[[JSON], float | None], Callable[[float, float], bool], str]] = {
+    "minimum": (_number, operator.ge, "be at least"),
+    "maximum": (_number, operator.le, "be at most"),
+    "exclusiveMinimum": (_number, operator.gt, "be above"),
+    "exclusiveMaximum": (_number, operator.lt, "be below"),
+    "minLength": (_length, operator.ge, "have a length of at least"),
+    "maxLength": (_length, operator.le, "have a length of at most"),
+    "minItems": (_count, operator.ge, "have at least this many items:"),
+    "maxItems": (_count, operator.le, "have at most this many items:"),
+    "minProperties": (_members, operator.ge, "have at least this many properties:"),
+    "maxProperties": (_members, operator.le, "have at most this many properties:"),
+}
+"""Limit → the function that measures a value (None: the limit does not apply), the comparison, and words for errors."""
+
+KEYWORDS: tuple[tuple[frozenset[str], Callable[[_Checker, JSON, JSONObject, str, int], JSON]], ...] = (
+    (frozenset({"$ref"}), _Checker.check_reference),
+    (frozenset({"type"}), _Checker.check_type),
+    (frozenset({"enum"}), _Checker.check_enum),
+    (frozenset({"const"}), _Checker.check_const),
+    (frozenset(LIMITS), _Checker.check_limits),
+    (frozenset({"properties", "required", "additionalProperties"}), _Checker.check_object),
+    (frozenset({"items"}), _Checker.check_items),
+    (frozenset({"anyOf"}), _Checker.check_any_of),
+    (frozenset({"oneOf"}), _Checker.check_one_of),
+    (frozenset({"allOf"}), _Checker.check_all_of),
+)
+"""The checked keywords, in order, and the method that checks them. Other keywords are not checked."""
+
+
+def _same(one: JSON, other: JSON) -> bool:
+    """Return whether two values are equal as JSON: `true` does not equal 1, but 1.0 does."""
+    if type(one) is bool or type(other) is bool:
+        return one is other
+    if type(one) is list and type(other) is list:
+        return len(one) == len(other) and all(map(_same, one, other))
+    if type(one) is dict and type(other) is dict:
+        return one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
+    return one == other
+
+
+def _brief(value: JSON) -> str:
+    text = dumps_text(value)
+    return text if len(text) <= 100 else text[:100] + "…"

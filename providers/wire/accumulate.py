@@ -1,0 +1,406 @@
+"""The answer under construction. Each method records one fact and returns the event that reports it.
+
+So the delivered events and the final `Response` cannot differ. Stream machines and decoders of unstreamed answers both
+build their answer here, so a streamed answer equals an unstreamed one.
+
+Knows blocks, their indexes and the rules that all dialects share (when a call is complete, which finish reason agrees
+with the content).
+Must not know any wire format. Pieces are appended and joined once: nothing here is quadratic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from ..errors import aborted
+from ..json.json_values import JSON, JSONObject
+from ..model.events import (
+    STOP,
+    UNKNOWN,
+    Done,
+    Error,
+    Event,
+    FinishReason,
+    Start,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolCallDone,
+    ToolCallStart,
+)
+from ..model.messages import Block, ProviderState, Text, Thinking, ToolCall
+from ..model.response import Response, arrived
+from ..model.usage import Usage
+from .answer_limits import ANSWER_LIMITS, AnswerCount, AnswerLimits
+from .call_ids import TakenIds, unique_id
+
+CUT_SHORT = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER, FinishReason.ERROR, FinishReason.ABORTED})
+"""Finish reasons after which the answer's last block may be incomplete."""
+
+NO_CALL_TO_RUN = "the server's finish reason announces tool calls, and the answer has none"
+"""The warning for a finish reason that contradicts the content."""
+
+REFUSAL = "refusal"
+"""Member of a text's state: the refusal that came with it."""
+
+
+class TextInProgress:
+    """A text block under construction.
+
+    index: its position in the response's `content`.
+    pieces: the texts of its deltas.
+    citations: the provider's own objects, in order; None before the first.
+    state: what the provider wants back with the block, or None.
+    """
+
+    __slots__ = ("citations", "index", "pieces", "state")
+
+    def __init__(self, index: int) -> None:
+        self.index: int = index
+        self.pieces: list[str] = []
+        self.citations: list[JSONObject] | None = None
+        self.state: ProviderState | None = None
+
+    def delta(self, text: str) -> TextDelta:
+        """Append text that is not empty. Returns its event."""
+        self.pieces.append(text)
+        return TextDelta(self.index, text)
+
+    accept = delta
+
+    def cite(self, citations: Sequence[JSONObject]) -> None:
+        """Append citations."""
+        if citations:
+            if self.citations is None:
+                self.citations = []
+            self.citations.extend(citations)
+
+    def block(self) -> Text:
+        """Return the block as it is so far."""
+        return Text("".join(self.pieces), citations=list(self.citations or ()), state=self.state)
+
+
+class ThinkingInProgress:
+    """A thinking block under construction.
+
+    index: its position in the response's `content`.
+    pieces: the texts of its deltas.
+    signature_pieces: the fragments of its signature.
+    state: what the provider wants back with the block, or None.
+    """
+
+    __slots__ = ("index", "pieces", "signature_pieces", "state")
+
+    def __init__(self, index: int) -> None:
+        self.index: int = index
+        self.pieces: list[str] = []
+        self.signature_pieces: list[str] = []
+        self.state: ProviderState | None = None
+
+    def delta(self, text: str) -> ThinkingDelta:
+        """Append thinking that is not empty. Returns its event."""
+        self.pieces.append(text)
+        return ThinkingDelta(self.index, text)
+
+    accept = delta
+
+    def block(self) -> Thinking:
+        """Return the block as it is so far."""
+        signature = "".join(self.signature_pieces) if self.signature_pieces else None
+        return Thinking("".join(self.pieces), signature, state=self.state)
+
+
+class ToolCallInProgress:
+    """A tool call under construction. No event is delivered until its name is known; earlier arguments are kept.
+
+    index: its position in the response's `content`.
+    taken: ids of the answer's other calls; None if ids need not be unique.
+    wire_id: the id as received.
+    id: the id as delivered. It differs from `wire_id` if another call of the answer has that id.
+    name: the tool's name; empty until it is known.
+    pieces: fragments of the arguments.
+    started: whether `start` was called.
+    done: whether `finish` was called.
+    complete: False if the answer was cut off inside the call.
+    state: what the provider wants back with the call, or None.
+    """
+
+    __slots__ = ("complete", "done", "id", "index", "name", "pieces", "started", "state", "taken", "wire_id")
+
+    def __init__(self, index: int, taken: TakenIds | None) -> None:
+        self.index: int = index
+        self.taken: TakenIds | None = taken
+        self.wire_id: str = ""
+        self.id: str = ""
+        self.name: str = ""
+        self.pieces: list[str] = []
+        self.started: bool = False
+        self.done: bool = False
+        self.complete: bool = False
+        self.state: ProviderState | None = None
+
+    def start(self, id: str, name: str) -> Sequence[Event]:
+        """Set the id and the name. Returns the events: the call's start, and the arguments that came before it.
+
+        An id that another call of the answer has gets a number.
+        """
+        self.wire_id = id
+        self.id, self.name, self.started = id, name, True
+        if self.taken is not None:
+            self.id = unique_id(id, self.taken)
+            self.taken[self.id] = 1
+        start = ToolCallStart(self.index, self.id, name)
+        waiting = "".join(self.pieces)
+        return (start, ToolCallDelta(self.index, waiting)) if waiting else (start,)
+
+    def accept(self, arguments: str) -> ToolCallDelta:
+        """Append arguments that are not empty, to a call that has started. Returns their event."""
+        self.pieces.append(arguments)
+        return ToolCallDelta(self.index, arguments)
+
+    def delta(self, arguments: str) -> Sequence[Event]:
+        """Append arguments, which may be empty. Returns their event if the call has started."""
+        if not arguments:
+            return ()
+        if self.started:
+            return (self.accept(arguments),)
+        self.pieces.append(arguments)
+        return ()
+
+    def finish(self, complete: bool = True) -> Sequence[Event]:
+        """End the call. Returns its event, or nothing if the call has ended before or never got a name."""
+        if self.done:
+            return ()
+        self.done, self.complete = True, complete
+        return (ToolCallDone(self.index, complete),) if self.started else ()
+
+    def block(self) -> ToolCall:
+        """Return the call as it is so far. It is complete only if `finish` has marked it so."""
+        return ToolCall(
+            self.id, self.name, "".join(self.pieces), complete=self.done and self.complete, state=self.state
+        )
+
+
+class Placed:
+    """A block that came whole and has no events: redacted thinking, an image, a provider's own block.
+
+    index: its position in the response's `content`.
+    value: the block.
+    """
+
+    __slots__ = ("index", "value")
+
+    def __init__(self, index: int, value: Block) -> None:
+        self.index: int = index
+        self.value: Block = value
+
+    def block(self) -> Block:
+        """Return the block."""
+        return self.value
+
+
+InProgress: TypeAlias = TextInProgress | ThinkingInProgress | ToolCallInProgress | Placed
+
+
+class Accumulator(AnswerCount):
+    """One answer under construction. A block gets its index when it first appears, and keeps it.
+
+    Thousands of answers are under construction at the same time, and most are plain text. So what few answers have is
+    None before the first, and an answer counts its own parts (`AnswerCount`).
+
+    call_ids: the ids of its tool calls; None before the first, and if they need not be unique.
+    usage: the token counts; None before the first report.
+    refusal_pieces: the texts of a refusal; None before the first.
+    refused_by: the provider that the refusal is sent back to.
+    warnings: as keys, in order; None before the first.
+    """
+
+    __slots__ = (
+        "_counted_in",
+        "blocks",
+        "call_ids",
+        "finish_reason",
+        "id",
+        "keep_ids",
+        "model",
+        "provider_data",
+        "raw_finish_reason",
+        "refusal_pieces",
+        "refused_by",
+        "usage",
+        "warnings",
+    )
+
+    def __init__(
+        self, limits: AnswerLimits = ANSWER_LIMITS, count: AnswerCount | None = None, *, keep_ids: bool = False
+    ) -> None:
+        """Make an empty answer.
+
+        limits: the limits on its parts, if `count` is not given.
+        count: a counter that several choices of one answer share.
+        keep_ids: let two calls have one id, because their results, outside this answer, have it as well.
+        """
+        super().__init__(limits)
+        self._counted_in = count  # None: in this object. To refer to itself would be a reference cycle.
+        self.blocks: list[InProgress] = []
+        self.keep_ids: bool = keep_ids
+        self.call_ids: TakenIds | None = None
+        self.model: str | None = None
+        self.id: str | None = None
+        self.finish_reason: FinishReason = UNKNOWN
+        self.raw_finish_reason: str | None = None
+        self.usage: Usage | None = None
+        self.refusal_pieces: list[str] | None = None
+        self.refused_by: str = ""
+        self.warnings: dict[str, None] | None = None
+        self.provider_data: dict[str, JSON] = {}
+
+    @property
+    def count(self) -> AnswerCount:
+        """Counts the answer's parts, those of its other choices included. A block beyond the limits raises
+        `ProviderError`."""
+        return self if self._counted_in is None else self._counted_in
+
+    def warn(self, warning: str) -> None:
+        """Add a warning to the response, once."""
+        if self.warnings is None:
+            self.warnings = {}
+        self.warnings[warning] = None
+
+    def refuse(self, text: str, provider: str) -> None:
+        """Append to a refusal of this provider. It has no event; the response contains it."""
+        if self.refusal_pieces is None:
+            self.refusal_pieces = []
+            self.refused_by = provider
+        self.refusal_pieces.append(text)
+
+    def start(self, model: str | None, response_id: str | None) -> Start:
+        """Record the beginning of the answer. Returns its event."""
+        self.model, self.id = model, response_id
+        return Start(model, response_id)
+
+    def text(self) -> TextInProgress:
+        """Add a text block at the next index. Raises `ProviderError` beyond the limit."""
+        self.count.add_block()
+        block = TextInProgress(len(self.blocks))
+        self.blocks.append(block)
+        return block
+
+    def thinking(self, *, counted: bool = True) -> ThinkingInProgress:
+        """Add a thinking block at the next index. Raises `ProviderError` beyond the limit.
+
+        counted: False for thinking that was counted before. Then nothing is raised.
+        """
+        if counted:
+            self.count.add_block()
+        block = ThinkingInProgress(len(self.blocks))
+        self.blocks.append(block)
+        return block
+
+    def tool_call(self) -> ToolCallInProgress:
+        """Add a tool call at the next index. Its `start` returns the first event. Raises `ProviderError` beyond the
+        limit.
+        """
+        self.count.add_tool_call()
+        if self.call_ids is None and not self.keep_ids:
+            self.call_ids = {}
+        block = ToolCallInProgress(len(self.blocks), self.call_ids)
+        self.blocks.append(block)
+        return block
+
+    def place(self, value: Block) -> Placed:
+        """Add a whole block without events at the next index. Raises `ProviderError` beyond the limit."""
+        self.count.add_block()
+        block = Placed(len(self.blocks), value)
+        self.blocks.append(block)
+        return block
+
+    def done(self, reason: FinishReason, raw: str | None) -> list[Event]:
+        """Record the terminal marker. Closes open calls, sets the finish reason and returns the last events.
+
+        The last event is `Done`, or `Error` for an answer that was aborted.
+
+        reason: the finish reason of the provider's word. What is reported agrees with the content (`_agreeing`).
+        raw: the provider's own word for it.
+        """
+        events: list[Event] = []
+        calls = False
+        for block in self.blocks:
+            if isinstance(block, ToolCallInProgress):
+                cut = reason in CUT_SHORT and block is self.blocks[-1]
+                events.extend(block.finish(complete=not cut))
+                calls = calls or block.started
+        reason = self._agreeing(reason, calls=calls)
+        self.finish_reason, self.raw_finish_reason = reason, raw
+        if self.usage is None:
+            self.usage = Usage()
+        if reason is FinishReason.ABORTED:
+            events.append(Error(aborted(raw)))
+        else:
+            events.append(Done(reason, raw, self.usage, self.provider_data))
+        return events
+
+    def _agreeing(self, reason: FinishReason, *, calls: bool) -> FinishReason:
+        """Return the finish reason that agrees with the content: TOOL_USE if and only if there are calls to run.
+
+        A program that runs calls while the reason is TOOL_USE would else miss calls, or never end. Calls of an answer
+        that was cut short are not to be run. Calls that the server runs are provider blocks, and do not count.
+        """
+        if reason in CUT_SHORT:
+            return reason
+        if calls:
+            return FinishReason.TOOL_USE
+        if reason is FinishReason.TOOL_USE:
+            self.warn(NO_CALL_TO_RUN)
+            return STOP
+        return reason
+
+    def response(self) -> Response:
+        """Return the answer so far. It is complete after `done`."""
+        content = [block.block() for block in self.blocks if not isinstance(block, ToolCallInProgress) or block.started]
+        refusal = "".join(self.refusal_pieces) if self.refusal_pieces else None
+        texts = [block for block in content if isinstance(block, Text)] if refusal else ()
+        if texts:
+            # It is no block, so it is sent back with the last text.
+            state = texts[-1].state
+            members = {} if state is None else state.data
+            texts[-1].state = ProviderState(self.refused_by, {**members, REFUSAL: refusal})
+        return Response(
+            content=content,
+            finish_reason=self.finish_reason,
+            raw_finish_reason=self.raw_finish_reason,
+            usage=Usage() if self.usage is None else self.usage,
+            model=self.model,
+            id=self.id,
+            refusal=refusal,
+            warnings=list(self.warnings or ()),
+            provider_data=self.provider_data,
+        )
+
+
+def concluded(response: Response, end: Event) -> Response:
+    """Return the response of a whole answer. If the answer ended with an error, raise that error, which keeps the
+    response as its `partial`.
+    """
+    if isinstance(end, Error):
+        end.error.partial = arrived(response)
+        raise end.error
+    return response
+
+
+def events_of(response: Response) -> list[Event]:
+    """Return the events of a stream with this answer, for a server that answers a stream request unstreamed."""
+    events: list[Event] = [Start(response.model, response.id)]
+    for index, block in enumerate(response.content):
+        if isinstance(block, Text) and block.text:
+            events.append(TextDelta(index, block.text))
+        elif isinstance(block, Thinking) and block.text:
+            events.append(ThinkingDelta(index, block.text))
+        elif isinstance(block, ToolCall):
+            events.append(ToolCallStart(index, block.id, block.name))
+            if block.arguments:
+                events.append(ToolCallDelta(index, block.arguments))
+            events.append(ToolCallDone(index, block.complete))
+    events.append(Done(response.finish_reason, response.raw_finish_reason, response.usage, response.provider_data))
+    return events

@@ -1,0 +1,39 @@
+"""Whether an error says that the prompt is too long for the model.
+
+Knows the codes and the wording of every server that was seen. Must not know the shape of any error body.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ..errors import ErrorCategory
+
+OVERFLOW_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error", "too_many_prompt_tokens"})
+"""Codes and types, in lower case: those of OpenAI, llama.cpp and Databricks."""
+
+_WORDS = re.compile(
+    r"prompt is too long"  # Anthropic, Fireworks
+    r"|(?:exceeds?|longer than|reached)[^.]{0,60}\b(?:context|model length)"  # Anthropic, SGLang, vLLM, OpenAI
+    r"|maximum (?:context|prompt) length"  # OpenAI, vLLM, xAI, OpenRouter
+    r"|too large for model with \d+ maximum context"  # Mistral
+    r"|input token count[^.]{0,40}exceeds"  # Gemini
+    r"|input is too long for requested model"  # Bedrock
+    r"|tokens \+ `max_new_tokens` must be"  # Text Generation Inference, Together
+    r"|inputs?`? must have less than \d+ tokens",  # Text Generation Inference
+    re.IGNORECASE,
+)
+
+ITS_CATEGORIES = frozenset({ErrorCategory.INVALID_ARG, ErrorCategory.UNKNOWN})
+"""The categories of such errors. A limit on tokens per minute uses similar words; it is RATE_LIMIT."""
+
+
+def is_context_overflow(category: ErrorCategory, words: Iterable[str | None], message: str) -> bool:
+    """Return whether an error says that the prompt is too long for the model.
+
+    words: the codes and types of the error, in lower case.
+    """
+    if category not in ITS_CATEGORIES:
+        return False
+    return not OVERFLOW_CODES.isdisjoint(words) or _WORDS.search(message) is not None

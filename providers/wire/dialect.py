@@ -1,0 +1,404 @@
+"""A wire dialect as a value (`Dialect`), and the base class of its stream machines.
+
+Knows which conversions a dialect consists of: values → wire, wire → values. Sans-IO: no socket, no clock, no
+randomness. The time and a maker of ids are passed in.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol, TypeAlias, cast
+
+from ..catalog.provider import Provider
+from ..errors import InvalidRequestError, ProviderError
+from ..json.json_values import JSON, MalformedJSONError, loads
+from ..model.events import Error, Event, TextDelta, ThinkingDelta, ToolCallDelta
+from ..model.request import Request
+from ..model.response import Response
+from ..rules.rules import described
+from . import error_bodies
+from .accumulate import Accumulator, Placed
+from .answer_limits import ANSWER_LIMITS, AnswerLimits
+from .cut_pairs import CutPairs
+from .delta_template import (
+    LARGEST_DELTA,
+    NOTHING_VOLATILE,
+    Delta,
+    Match,
+    Path,
+    Template,
+    ValuesTemplate,
+    VolatileMembers,
+    learn,
+)
+from .wire_head import AUTHORIZATION, key_headers
+
+MakeId: TypeAlias = Callable[[], str]
+"""Returns a new id of 22 base64url characters, from a cryptographic source, at each call."""
+
+Headers: TypeAlias = Mapping[str, str]
+"""Response headers, names in lower case. The values of a repeated header are joined with `, `."""
+
+
+_no_warnings = cast("Callable[[], list[str]]", list)
+
+
+@dataclass(slots=True)
+class WireRequest:
+    """A request in its wire form, without host and key.
+
+    path: path and query, appended to the base URL's path.
+    headers: names and values, in order.
+    body: the bytes to send.
+    method: the HTTP method.
+    warnings: settings that can be sent only in part. They are added to the response's warnings.
+    max_output_tokens: the most output tokens that the body allows; None if it names no limit. Budgets reserve them.
+    unasked: names of members of `Response.provider_data` that the body does not ask for. If a server sends them
+        nevertheless, they are not kept.
+    choices: the number of choices that the body asks for; 0 if that is not known.
+    """
+
+    path: str
+    headers: list[tuple[str, str]]
+    body: bytes
+    method: str = "POST"
+    warnings: list[str] = field(default_factory=_no_warnings)
+    max_output_tokens: int | None = None
+    unasked: frozenset[str] = frozenset()
+    choices: int = 0
+
+
+MAX_UNMATCHED_TEMPLATES = 8
+"""After this many templates of one stream that matched no delta, no more templates are made."""
+
+MAX_SHARED_TEMPLATES = 4
+"""Templates of one stream that may add to the bytes kept for all streams, each a few pieces. A stream whose deltas
+always differ must not evict what other streams use.
+"""
+
+
+class DeltaTarget(Protocol):
+    """What the deltas that match a template are added to: a block of the answer, or a reader of their other values too.
+
+    A stream has this object in place of the bound method `accept`, which would be one more object per live stream.
+
+    pieces: the texts of the block so far.
+    """
+
+    pieces: list[str]
+
+    def accept(self, delta: Match, /) -> Event:
+        """Record a delta that matched, and return its event."""
+        ...
+
+
+NOTHING_UNASKED: frozenset[str] = frozenset()
+
+TakeValue: TypeAlias = Callable[[str, JSON, bytes], None]
+"""Reads the value of a volatile member of a delta that matched: the member's name, the parsed value, its JSON text."""
+
+
+class StreamMachine(abc.ABC):
+    """Converts one stream of one dialect: wire events to the library's eight events.
+
+    `feed` and `end` never raise for anything a server may send: malformed input becomes an `Error` event, and so does
+    an answer beyond the limits. After the terminal event (`Done` or `Error`), further input is ignored.
+
+    answer: the answer so far.
+    ended: whether the terminal event was returned.
+    make_id: returns an id for a tool call that has none.
+    provider: the provider of the stream.
+    target: gets the deltas that match `template`: from `feed`, and from the engine if that matches them first.
+    template: matches the next event if it is one more delta of the same block; None if there is none.
+    unasked: names of members of `Response.provider_data` that the request did not ask for. The machine need not keep
+        them.
+    choices: the number of choices that the request asked for; 0 if that is not known.
+    volatile: the dialect's members whose values differ from delta to delta.
+    """
+
+    __slots__ = (
+        "_cut_pairs",
+        "_learned_at",
+        "_shared_left",
+        "_templates_left",
+        "answer",
+        "choices",
+        "ended",
+        "make_id",
+        "provider",
+        "target",
+        "template",
+        "unasked",
+    )
+
+    volatile: ClassVar[VolatileMembers] = NOTHING_VOLATILE
+
+    def __init__(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> None:
+        self.provider: Provider = provider
+        self.make_id: MakeId = make_id
+        self.answer: Accumulator = Accumulator(limits)
+        self.ended: bool = False
+        self.template: Template | None = None
+        self.target: DeltaTarget = NO_TARGET
+        self.unasked: frozenset[str] = NOTHING_UNASKED
+        self.choices: int = 0
+        self._learned_at = 0  # the number of the target's pieces when the template was made
+        self._templates_left = MAX_UNMATCHED_TEMPLATES
+        self._shared_left = MAX_SHARED_TEMPLATES
+        self._cut_pairs: CutPairs | None = None
+
+    def feed(self, event: str, data: bytes) -> Sequence[Event]:
+        """Take one server-sent event. Returns the events that it contains, in order. Never raises.
+
+        event: the event's name; empty if it has none.
+        data: the event's data.
+
+        This is the hot path: most events match the template.
+        """
+        if self.ended:
+            return ()
+        template = self.template
+        if template is not None:
+            if event == template.event and len(data) <= LARGEST_DELTA:
+                found = template.match(data, template.start, template.end)
+                if found:
+                    return (self.target.accept(found),)
+            if self.matched:
+                self._templates_left = MAX_UNMATCHED_TEMPLATES
+            self.template = None
+        try:
+            events = self.take_event(event, data)
+        except ProviderError as error:
+            events = self.fail(error.with_traceback(None))
+        return events if self._cut_pairs is None else self._joined(events)
+
+    @property
+    def matched(self) -> bool:
+        """Whether the template has matched at least one delta."""
+        return len(self.target.pieces) > self._learned_at
+
+    @abc.abstractmethod
+    def take_event(self, event: str, data: bytes) -> Sequence[Event]:
+        """Take one server-sent event that does not match the template. Returns its events.
+
+        Raises `ProviderError` for an event that brings the answer beyond its limits.
+        """
+
+    def expect_more(
+        self,
+        event: str,
+        data: bytes,
+        value: JSON,
+        path: Path,
+        delta: Event,
+        reader_of_values: Callable[[], TakeValue] | None = None,
+    ) -> None:
+        """Make a template of a wire event that contained one delta and nothing else.
+
+        The caller guarantees that every event that differs from this one only in the text, and in the members that
+        `volatile` names, is such a delta as well.
+
+        event: the wire event's name.
+        data: its data.
+        value: its data, parsed.
+        path: the path to the text in `value`.
+        delta: the event that was returned for it.
+        reader_of_values: returns the function that reads the volatile values, if the event has any. That must not be
+            a method of this machine, which would be a reference cycle.
+        """
+        if not self._templates_left or len(data) > LARGEST_DELTA:
+            return
+        if not isinstance(delta, TextDelta | ThinkingDelta | ToolCallDelta):
+            return
+        block = self.answer.blocks[delta.index]
+        if isinstance(block, Placed):
+            return
+        self._templates_left -= 1
+        shared = self._shared_left > 0
+        self._shared_left -= shared
+        text = delta.arguments if isinstance(delta, ToolCallDelta) else delta.text
+        template = self.template = learn(event, data, value, path, text, self.volatile, shared=shared)
+        target = cast("DeltaTarget", block)
+        if isinstance(template, ValuesTemplate):
+            assert reader_of_values is not None, "a dialect with volatile values reads them"
+            target = cast("DeltaTarget", ValuesTarget(target, reader_of_values(), template.read))
+        self.target, self._learned_at = target, len(block.pieces)
+
+    def end(self, stray: bytes = b"") -> Sequence[Event]:
+        """Take the end of the body. Returns the terminal event, unless it was returned before.
+
+        stray: lines that were no SSE fields, joined with LF, bounded. Some servers report an error there.
+        """
+        if self.ended:
+            return ()
+        try:
+            events = self.take_end(stray)
+        except ProviderError as error:
+            events = self.fail(error.with_traceback(None))
+        return events if self._cut_pairs is None else self._joined(events)
+
+    @abc.abstractmethod
+    def take_end(self, stray: bytes) -> Sequence[Event]:
+        """Take the end of the body of a stream that has not ended. Returns its last events.
+
+        stray: lines that were no SSE fields. Raises `ProviderError` as `take_event` does.
+        """
+
+    def note_half(self, raw: str, text: str) -> None:
+        """Record a string of the current event with half a surrogate pair: the other half may come with the next delta.
+
+        raw: the string with the half.
+        text: the string with U+FFFD instead.
+        """
+        if self._cut_pairs is None:
+            self._cut_pairs = CutPairs()
+        self._cut_pairs.note(raw, text)
+
+    def _joined(self, events: Sequence[Event]) -> Sequence[Event]:
+        pairs = self._cut_pairs
+        assert pairs is not None
+        joined = pairs.join(events, self.answer.blocks)
+        if not pairs.waits:
+            self._cut_pairs = None
+        return joined
+
+    def feed_last(self, event: str, data: bytes) -> Sequence[Event]:
+        """Take the last event of a body that ended inside it. The event counts only if its JSON is complete."""
+        if not data.strip().startswith(b"[DONE]"):
+            try:
+                loads(data)
+            except MalformedJSONError:
+                return ()
+        return self.feed(event, data)
+
+    def fail(self, error: ProviderError) -> Sequence[Event]:
+        """End the stream with an error. Returns the terminal event, unless it was returned before."""
+        if self.ended:
+            return ()
+        self.ended = True
+        return (Error(error),)
+
+    def response(self) -> Response:
+        """Return the answer so far."""
+        return self.answer.response()
+
+
+class ValuesTarget:
+    """Gets deltas with values beside the text: the text goes to a block, and the values to the machine's reader.
+
+    pieces: the texts of the block so far.
+    """
+
+    __slots__ = ("_block", "_read", "_take_value", "pieces")
+
+    def __init__(self, block: DeltaTarget, take_value: TakeValue, read: Sequence[tuple[int, str]]) -> None:
+        """Create it. `read`: position and member of each value that the machine reads."""
+        self._block = block
+        self._take_value = take_value
+        self._read = read
+        self.pieces: list[str] = block.pieces
+
+    def accept(self, delta: Delta, /) -> Event:
+        """Record the values and the text. Returns the event."""
+        text, values, raw = delta
+        take_value = self._take_value
+        for position, member in self._read:
+            take_value(member, values[position], raw[position])
+        return self._block.accept(text)
+
+
+class _NoTarget:
+    """The target of a machine that has had no template: it gets no delta."""
+
+    __slots__ = ("pieces",)
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+
+    def accept(self, delta: Match, /) -> Event:
+        """Raise an error."""
+        raise AssertionError("a delta was accepted without a template")
+
+
+NO_TARGET = _NoTarget()
+
+
+class Encode(Protocol):
+    """Encodes a request. `model` is the name as the provider knows it.
+
+    Raises `InvalidRequestError` naming a field that this wire format cannot carry.
+    """
+
+    def __call__(self, request: Request, model: str, provider: Provider, /, *, stream: bool) -> WireRequest: ...
+
+
+class Decode(Protocol):
+    """Decodes the whole body of an unstreamed answer. Raises `ProviderError`, also for an error in a response with
+    status 200.
+    """
+
+    def __call__(
+        self, body: bytes, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS, /
+    ) -> Response: ...
+
+
+class MakeMachine(Protocol):
+    """Makes a machine for one stream. A subclass of `StreamMachine` has this signature."""
+
+    def __call__(
+        self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS, /
+    ) -> StreamMachine: ...
+
+
+class DecodeError(Protocol):
+    """Converts an error response to an error. Never raises. `now`: the wall clock in Unix seconds, for dates."""
+
+    def __call__(self, status: int, headers: Headers, body: bytes, now: float, /) -> ProviderError: ...
+
+
+class AuthHeaders(Protocol):
+    """Returns the headers that carry the key; none if the key is empty."""
+
+    def __call__(self, provider: Provider, api_key: str, /) -> list[tuple[str, str]]: ...
+
+
+def bearer_token(provider: Provider, api_key: str) -> list[tuple[str, str]]:
+    """Return `Authorization: Bearer …` (RFC 6750), or the key alone in the header that the profile names.
+
+    Returns no header if the key is empty.
+    """
+    return key_headers(provider.profile.quirks, api_key, AUTHORIZATION)
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Dialect:
+    """One wire format: a name, and the functions that write its requests and parse its answers.
+
+    name: the format's name, in profiles and traces.
+    encode: converts a request to path, headers and body.
+    decode: converts the body of an unstreamed answer to a response.
+    machine: makes the machine that converts one stream of server-sent events.
+    auth_headers: returns the headers that carry the key. Default: a bearer token.
+    decode_error: converts an error response to an error. Default: reads every known form of error, of any dialect.
+
+    The functions do no I/O, and use no clock and no randomness except what they are given.
+
+    Raises `InvalidRequestError` for an empty name, and for a member that is no function.
+    """
+
+    name: str
+    encode: Encode = field(repr=False)
+    decode: Decode = field(repr=False)
+    machine: MakeMachine = field(repr=False)
+    auth_headers: AuthHeaders = field(default=bearer_token, repr=False)
+    decode_error: DecodeError = field(default=error_bodies.decode_error, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidRequestError("Dialect.name", f"must be text that is not empty, not {described(self.name)}")
+        for name in ("encode", "decode", "machine", "auth_headers", "decode_error"):
+            value = getattr(self, name)
+            if not callable(value):
+                raise InvalidRequestError(f"Dialect.{name}", f"must be a function, not {described(value)}")

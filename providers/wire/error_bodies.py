@@ -1,0 +1,463 @@
+"""Converts errors of every dialect, in the bodies of error responses and inside streams, to `ProviderError`.
+
+Servers and gateways use each other's forms: llama.cpp puts its own error into an Anthropic stream, LiteLLM puts
+OpenAI's into a Gemini stream. So every dialect uses this file: OpenAI's two for all errors, Anthropic and Gemini for
+errors that are not in their own form. Knows every form of error that was seen and what its codes mean. Must not know
+streams or sockets: it gets a body with its status and headers, or the object of an error inside a stream.
+
+The most specific information wins, in this order: a code or type with a meaning of its own (`insufficient_quota`,
+`context_length_exceeded`), the HTTP status, a status inside the object, a general type (`server_error`), and last the
+words of the message. `invalid_request_error` is such a general type: OpenAI sends it with 401 and 404, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from ..errors import STATUS_CATEGORY, ErrorCategory, ProviderError, category_of_status
+from ..json.json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, objects, string
+from .context_overflow import is_context_overflow
+from .html_page import page_words
+from .request_ids import request_id_in
+from .retry_hints import NO_HINT, hint_ms, retry_after_ms
+
+MESSAGE_LIMIT = 1000
+"""An error's message keeps at most this many characters of the server's text."""
+
+_LOOKED_AT = 64 * MESSAGE_LIMIT
+"""Characters of a text that are searched for the message; tags and white space count as well."""
+
+SPENT_QUOTA = frozenset(
+    {
+        "insufficient_quota",
+        "quota_exceeded",
+        "billing_hard_limit_reached",
+        "billing_not_active",
+        "insufficient_balance",
+        "insufficient_credits",
+        "exceeded_current_quota_error",
+        "credit_balance_too_low",
+        "arrearage",
+        "contract_spend_limit_reached",
+        "enforced_spend_limit_reached",
+        "linked_organization_billing_unavailable",
+        "linked_organization_spend_limit_reached",
+    }
+)
+"""Codes and types of a used-up quota or balance: a rate limit that does not end by waiting."""
+
+CODE_CATEGORY: dict[str, ErrorCategory] = {
+    **dict.fromkeys(
+        ("content_filter", "content_filtered", "content_policy_violation", "responsibleaipolicyviolation",
+         "content_filter_error", "moderation_blocked", "image_content_policy_violation", "data_inspection_failed",
+         "datainspectionfailed", "content_moderation", "cyber_policy_violation", "bio_policy",
+         "misalignment_policy_violation"),
+        ErrorCategory.CONTENT_FILTER,
+    ),
+    **dict.fromkeys(
+        ("invalid_api_key", "invalid_org", "invalid_organization", "authentication_error", "unauthorized",
+         "permission_error", "permission_denied", "access_denied", "invalid_authentication_error", "wrong_api_key",
+         "account_deactivated", "unsupported_country_region_territory", "unauthenticated", "incorrect_api_key_error",
+         "permission_denied_error", "invalidapikey", "api_key_invalid", "api_key_expired", "api_key_service_blocked",
+         "service_disabled", "access_token_expired"),
+        ErrorCategory.AUTH,
+    ),
+    **dict.fromkeys(
+        ("rate_limit_exceeded", "rate_limit_error", "rate_limit_reached_error", "rate_limited", "ratelimitreached",
+         "too_many_requests", "requests_limit_exceeded", "tokens_limit_exceeded", "throttling", "resource_exhausted",
+         "queue_exceeded", "engine_overloaded_error", *SPENT_QUOTA),
+        ErrorCategory.RATE_LIMIT,
+    ),
+    **dict.fromkeys(
+        ("model_not_found", "deploymentnotfound", "not_found_error", "not_found", "model_not_available",
+         "previous_response_not_found", "unknown_model", "resource_not_found_error", "image_file_not_found"),
+        ErrorCategory.NOT_FOUND,
+    ),
+    **dict.fromkeys(
+        ("context_length_exceeded", "string_above_max_length", "unsupported_parameter", "unsupported_value",
+         "invalid_value", "missing_required_parameter", "unknown_parameter", "invalid_type", "invalid_image_url",
+         "invalid_image", "image_parse_error", "tool_use_failed", "json_validate_failed", "too_many_prompt_tokens",
+         "request_too_large", "exceed_context_size_error", "invalid_prompt", "invalid_function_parameters",
+         "max_tokens_exceeded", "array_above_max_length", "failed_precondition", "invalid_argument", "out_of_range",
+         "data_residency_mismatch", "invalid_image_format", "invalid_base64_image", "invalid_image_mode",
+         "image_too_large", "image_too_small", "image_file_too_large", "unsupported_image_media_type",
+         "empty_image_file", "failed_to_download_image"),
+        ErrorCategory.INVALID_ARG,
+    ),
+    **dict.fromkeys(
+        ("overloaded_error", "overloaded", "server_overloaded", "service_unavailable", "provider_unavailable",
+         "service_unavailable_error", "no_available_providers", "model_overloaded", "unavailable", "slow_down",
+         "vector_store_timeout"),
+        ErrorCategory.SERVER,
+    ),
+    **dict.fromkeys(
+        ("timeout", "timeout_error", "request_timeout", "deadline_exceeded", "gateway_timeout"),
+        ErrorCategory.TIMEOUT,
+    ),
+}  # fmt: skip
+"""Codes and types with a meaning of their own, in lower case. They take precedence over the HTTP status."""
+
+TYPE_CATEGORY: dict[str, ErrorCategory] = {
+    "invalid_request_error": ErrorCategory.INVALID_ARG,
+    "invalid_request": ErrorCategory.INVALID_ARG,
+    "bad_request": ErrorCategory.INVALID_ARG,
+    "badrequesterror": ErrorCategory.INVALID_ARG,
+    "validation_error": ErrorCategory.INVALID_ARG,
+    "notfounderror": ErrorCategory.NOT_FOUND,
+    "authenticationerror": ErrorCategory.AUTH,
+    "ratelimiterror": ErrorCategory.RATE_LIMIT,
+    "tokens": ErrorCategory.RATE_LIMIT,
+    "requests": ErrorCategory.RATE_LIMIT,
+    "server_error": ErrorCategory.SERVER,
+    "internal_error": ErrorCategory.SERVER,
+    "internal": ErrorCategory.SERVER,
+    "internal_server_error": ErrorCategory.SERVER,
+    "internalservererror": ErrorCategory.SERVER,
+    "api_error": ErrorCategory.SERVER,
+    "service_error": ErrorCategory.SERVER,
+    "upstream_error": ErrorCategory.SERVER,
+    "provider_error": ErrorCategory.SERVER,
+    "image_generation_server_error": ErrorCategory.SERVER,
+    "data_loss": ErrorCategory.SERVER,
+}
+"""General types and codes, in lower case. They count only if the HTTP status is no error status."""
+
+MESSAGE_CATEGORY: tuple[tuple[re.Pattern[str], ErrorCategory], ...] = (
+    (re.compile(r"content (?:filter|management|policy)|safety system|moderation"), ErrorCategory.CONTENT_FILTER),
+    (re.compile(r"context (?:length|window|size)|maximum context|too many tokens|too long"), ErrorCategory.INVALID_ARG),
+    (re.compile(r"rate.?limit|too many requests"), ErrorCategory.RATE_LIMIT),
+    (re.compile(r"timed? ?out|deadline exceeded"), ErrorCategory.TIMEOUT),
+    (re.compile(r"overloaded|unavailable|at capacity|server (?:had an )?error|disconnect"), ErrorCategory.SERVER),
+    (re.compile(r"api key|unauthori[sz]ed|authenticat|forbidden"), ErrorCategory.AUTH),
+    (re.compile(r"not found|does not exist|no such model"), ErrorCategory.NOT_FOUND),
+)
+"""Patterns for the message of an error without a known code, type or status → category. The last resort."""
+
+_QUOTA_WORDS = re.compile(
+    r"insufficient (?:balance|credits|quota|funds)|exceeded your current quota|out of credits", re.IGNORECASE
+)
+_TRY_AGAIN = re.compile(
+    r"(?:try again|retry) (?:in|after) ((?:\d+(?:\.\d+)?(?:ms|h|m|s))+|\d+(?:\.\d+)?)\s*(seconds?|ms|milliseconds?)?",
+    re.IGNORECASE,
+)
+_DEEPEST = 6
+"""The most levels of errors inside errors that are followed."""
+
+
+class _Facts(NamedTuple):
+    """The information in an error object.
+
+    words: every code and type in it, in lower case, outermost first.
+    code: the provider's code to report, or None.
+    status: an HTTP status in the object; 0 if there is none.
+    message: the message; empty if there is none.
+    retry_after_ms: a hint in milliseconds; -1 if there is none.
+    request_id: the provider's id for the request, or None.
+    """
+
+    words: list[str]
+    code: str | None
+    status: int
+    message: str
+    retry_after_ms: int
+    request_id: str | None
+
+
+_NO_FACTS = _Facts([], None, 0, "", NO_HINT, None)
+
+
+def reported_error(event: str, value: JSON) -> JSON:
+    """Return the error that a parsed event or body reports, in any dialect's form, or None if it reports none.
+
+    event: the name of the server-sent event; empty if it has none, or for a body.
+    value: the event's data or the body, parsed.
+    """
+    if type(value) is list:
+        # Gemini without `alt=sse` puts its error into an array.
+        return next((found for item in value[:1] if (found := reported_error(event, item)) is not None), None)
+    if type(value) is not dict:
+        return value if event == ERROR else None
+    error = value.get(ERROR)
+    if error is not None and _says_something(error):
+        # Members next to the error may have the code (`{"code": "…", "error": "text"}`).
+        return error if type(error) is dict else value
+    kind = value.get("type")
+    if ERROR in (event, value.get("object"), kind):
+        return value
+    if kind == "response.failed" and mapping(value, "response").get(ERROR):
+        return mapping(value, "response")[ERROR]
+    return value if _is_bare(value) else None
+
+
+def reported_in_text(text: bytes) -> JSON:
+    """Return the error in lines that are no server-sent events, as JSON or `error: …`, or None if there is none."""
+    text = text.strip()
+    named = text[:6].lower() == b"error:"
+    if named:
+        text = text[6:].strip()
+    try:
+        value = loads(text) if text[:1] in (b"{", b"[") else None
+    except MalformedJSONError:
+        value = None
+    if value is not None:
+        return reported_error(ERROR if named else "", value)
+    return text.decode("utf-8", "replace") or None if named else None
+
+
+ERROR = "error"
+
+ANSWER_MEMBERS = frozenset({"choices", "candidates", "content", "delta", "output", "response", "item", "part", "index"})
+"""Members of an event or body that is part of an answer, in any dialect. An object with one of them is no bare
+error.
+"""
+
+
+BARE_MEMBERS = frozenset({"detail", "errors", "message"})
+"""A bare error has one of these members. Nearly every event of a stream has none, and is not examined further."""
+
+
+def _is_bare(value: JSONObject) -> bool:
+    """Return whether an object is an error that is not marked as one.
+
+    That is a message with a known code or type, a list of errors, or FastAPI's `detail`.
+    """
+    if BARE_MEMBERS.isdisjoint(value):
+        return False
+    if any(value.get(member) is not None for member in ANSWER_MEMBERS):
+        return False
+    if value.get("detail") or objects(value, "errors"):
+        return True
+    if not string(value, "message"):
+        return False
+    words = list(_words(value))
+    return bool(_status_of(value)) or any(word in CODE_CATEGORY or word in TYPE_CATEGORY for word in words)
+
+
+def _says_something(error: JSON) -> bool:
+    return any(error.values()) if type(error) is dict else bool(error)
+
+
+def decode_error(status: int, headers: Mapping[str, str], body: bytes, now: float) -> ProviderError:
+    """Convert an error response to an error. Never raises.
+
+    status: the response's HTTP status.
+    headers: names in lower case.
+    body: the response's body.
+    now: the wall clock in Unix seconds, for dates in headers.
+    """
+    error = error_from_object(object_of(body), http_status=status, body=body)
+    hint = retry_after_ms(headers, now, status=status)
+    if hint != NO_HINT:
+        error.retry_after_ms = hint
+    error.request_id = request_id_in(headers) or error.request_id
+    if headers.get("x-should-retry", "").strip().lower() == "false":
+        # OpenAI's servers send this if they know that another attempt fails in the same way.
+        error.retryable = False
+    return error
+
+
+def error_from_object(error: JSON, *, http_status: int, body: bytes) -> ProviderError:
+    """Convert an error object, or a text, of any known shape to an error. Never raises.
+
+    error: the object or text.
+    http_status: the response's status; 200 for an error inside a stream, 0 if there was no response.
+    body: the bytes that the error keeps.
+    """
+    facts = _facts(error, 0)
+    category = _category(facts, http_status)
+    spent = any(word in SPENT_QUOTA for word in facts.words) or bool(_QUOTA_WORDS.search(facts.message))
+    if spent and category in (ErrorCategory.UNKNOWN, ErrorCategory.INVALID_ARG):
+        category = ErrorCategory.RATE_LIMIT
+    # A request that is larger than the whole limit (413) will not succeed later either.
+    retryable = False if spent or http_status == 413 else None
+    return ProviderError(
+        _message(facts, http_status),
+        category=category,
+        http_status=http_status,
+        provider_code=facts.code,
+        retry_after_ms=facts.retry_after_ms,
+        retryable=retryable,
+        request_id=facts.request_id,
+        body=body,
+        context_overflow=is_context_overflow(category, facts.words, facts.message),
+    )
+
+
+def object_of(body: bytes) -> JSON:
+    """Parse a body as JSON, or return it as text if it is not JSON. Of a server-sent event, only the data counts."""
+    text = body.strip()
+    if text.startswith((b"event:", b"data:")):
+        text = text.partition(b"data:")[2].partition(b"\n")[0].strip()
+    if text[:1] in (b"{", b"[", b'"'):
+        try:
+            return loads(text)
+        except MalformedJSONError:
+            pass
+    words = text[: MESSAGE_LIMIT * 8].decode("utf-8", "replace")
+    return words if any(map(str.isalnum, words)) and words != "null" else ""
+
+
+def _category(facts: _Facts, http_status: int) -> ErrorCategory:
+    for word in facts.words:
+        if "content_filter" in word:
+            return ErrorCategory.CONTENT_FILTER
+        if word in CODE_CATEGORY:
+            return CODE_CATEGORY[word]
+    if http_status >= 400:
+        return category_of_status(http_status)
+    if facts.status in STATUS_CATEGORY and facts.status:
+        return STATUS_CATEGORY[facts.status]
+    for word in facts.words:
+        if word in TYPE_CATEGORY:
+            return TYPE_CATEGORY[word]
+    message = facts.message.lower()
+    for pattern, category in MESSAGE_CATEGORY:
+        if pattern.search(message):
+            return category
+    return ErrorCategory.SERVER if facts.status >= 500 else ErrorCategory.UNKNOWN
+
+
+def _message(facts: _Facts, http_status: int) -> str:
+    if facts.message:
+        return facts.message
+    if facts.code:
+        return facts.code
+    return no_message(http_status)
+
+
+def no_message(http_status: int) -> str:
+    """Return the message of an error that has none. The status of an error inside an answer (200) explains nothing."""
+    return f"HTTP {http_status}" if http_status > 200 else "the server reported an error without a message"
+
+
+def _facts(value: JSON, depth: int) -> _Facts:
+    if type(value) is str:
+        return _facts_of_text(value, depth)
+    if type(value) is list:
+        return _facts_of_list(value, depth)
+    if type(value) is dict and depth <= _DEEPEST:
+        return _facts_of_object(value, depth)
+    return _NO_FACTS
+
+
+def _facts_of_text(text: str, depth: int) -> _Facts:
+    text = text.strip()
+    if text[:1] == "{" and depth <= _DEEPEST:
+        # Gateways put the body of the provider's response into a string.
+        try:
+            return _facts(loads(text), depth + 1)
+        except MalformedJSONError:
+            pass
+    return _NO_FACTS._replace(message=_one_line(text), retry_after_ms=_hint_in(text))
+
+
+def _facts_of_list(values: list[JSON], depth: int) -> _Facts:
+    # A list of errors (Gemini), or of problems with single fields (FastAPI's `detail`).
+    found = [_facts(value, depth + 1) for value in values[:8]]
+    first = found[0] if found else _NO_FACTS
+    message = "; ".join(facts.message for facts in found if facts.message)
+    hint = next((facts.retry_after_ms for facts in found if facts.retry_after_ms != NO_HINT), NO_HINT)
+    words = [word for facts in found for word in facts.words]
+    return first._replace(words=words, message=message[:MESSAGE_LIMIT], retry_after_ms=hint)
+
+
+_INNER = (
+    "error", "errors", "detail", "message", "error_message", "errorMessage", "msg", "title", "reason", "details",
+    "response",
+)  # fmt: skip
+"""Members with the message, or with an object that contains it, in order of precedence."""
+
+_ASIDE = ("innererror", "inner_error", "metadata", "raw", "details")
+"""Members with further codes of the same error."""
+
+
+def _facts_of_object(value: JSONObject, depth: int) -> _Facts:
+    words = list(_words(value))
+    code = _code_of(value, ("code", "error_code"))
+    status = _status_of(value)
+    message, hint, request_id = "", NO_HINT, None
+    for name in _INNER:
+        member = value.get(name)
+        if member and not message:
+            inner = _facts(member, depth + 1)
+            message, hint = _with_place(value, inner.message), inner.retry_after_ms
+            words += inner.words
+            code, status, request_id = code or inner.code, status or inner.status, inner.request_id
+    for name in _ASIDE:
+        aside = _facts(value.get(name), depth + 1)
+        words += aside.words
+        hint = hint if hint != NO_HINT else aside.retry_after_ms
+        if name in ("metadata", "raw") and aside.message not in message:
+            message = f"{message}: {aside.message}" if message else aside.message
+    hint = _hint_member(value, hint)
+    code = code or _code_of(value, ("type", "error_type", "status"))
+    if code == ERROR:
+        code = None  # this marks an error, but is no code
+    own_id = value.get("request_id")
+    return _Facts(words, code, status, message[:MESSAGE_LIMIT], hint, own_id if type(own_id) is str else request_id)
+
+
+def _words(value: JSONObject) -> Iterator[str]:
+    for name in ("code", "type", "error_type", "error_code", "status", "reason"):
+        member = value.get(name)
+        if type(member) is str and member and len(member) < 100:
+            yield member.strip().lower()
+
+
+def _code_of(value: JSONObject, names: tuple[str, ...]) -> str | None:
+    for name in names:
+        member = value.get(name)
+        if type(member) is str and member:
+            return member
+        if type(member) is int:
+            return str(member)
+    return None
+
+
+def _status_of(value: JSONObject) -> int:
+    for name in ("status_code", "status", "code", "http_status"):
+        member = value.get(name)
+        if type(member) is str and member.isascii() and member.isdigit() and len(member) == 3:
+            member = int(member)
+        if type(member) is int and 400 <= member <= 599:
+            return member
+    return 0
+
+
+def _with_place(value: JSONObject, message: str) -> str:
+    """Put the field's name before the message. FastAPI has it in `loc`."""
+    place = value.get("loc")
+    if type(place) is not list or not message:
+        return message
+    return f"{'.'.join(str(part) for part in place)}: {message}"
+
+
+def _hint_member(value: JSONObject, hint: int) -> int:
+    for name, unit in (("retry_after_ms", 1), ("retry_after", 1000), ("retry_after_seconds", 1000)):
+        member = value.get(name)
+        if type(member) in (int, float) and isinstance(member, int | float) and 0 <= member <= 31 * 24 * 3600:
+            return round(member * unit)
+    delay = value.get("retryDelay")
+    if type(delay) is str:
+        wait = hint_ms(delay)
+        return hint if wait == NO_HINT else wait
+    return hint
+
+
+def _hint_in(message: str) -> int:
+    match = _TRY_AGAIN.search(message)
+    if match is None:
+        return NO_HINT
+    amount = match[1] + ("ms" if (match[2] or "").lower().startswith("m") and match[1][-1].isdigit() else "")
+    return hint_ms(amount.lower())
+
+
+def _one_line(text: str) -> str:
+    """Return a text as one line of at most `MESSAGE_LIMIT` characters; for an HTML page, its readable text."""
+    text = text[:_LOOKED_AT]
+    if text[:1] == "<":
+        text = page_words(text)
+    text = " ".join(text.split())
+    return text if len(text) <= MESSAGE_LIMIT else text[:MESSAGE_LIMIT] + "…"
