@@ -7,6 +7,7 @@ is declared: the clients know what the server reports.
 
 changed: the limit is halved after 10 s and doubled after 20 s; 2,400 calls at once.
 tenants: two tenants under a limit of tokens per minute, one with ten times the calls and four times the prompt.
+reserved: a tenant starts a burst whose calls reserve many times the output that they use; then another one starts.
 processes: two processes with one key, 1,200 calls each at once. The second one to end is alone for a time, which does
     not count.
 
@@ -43,6 +44,11 @@ OUTPUT = 50
 PROMPT = "Tell me of rivers. " * 40
 TENANTS = {"large": (2_000, PROMPT * 4), "small": (200, PROMPT)}
 """Tenant → number of calls and prompt."""
+
+RESERVED = (1, 20, 200)
+"""How many times the output that a call uses is reserved by a call of the burst."""
+USED = 20
+BURST_RATE, BURST, WINDOW = 4.0, 600, 10.0
 
 PROCESSES, CALLS_OF_EACH = 2, 1_200
 
@@ -132,6 +138,51 @@ def tenants() -> list[Row]:
     ]
 
 
+def reserved() -> list[Row]:
+    """A burst of one tenant, and another one that starts later, under a declared limit of requests."""
+    ended: dict[tuple[str, str], list[float]] = {}
+    began = 0.0
+
+    async def main(url: str) -> None:
+        nonlocal began
+        providers = [ms.OpenAIChat(f"key-{ratio}", url, name=str(ratio)) for ratio in RESERVED]
+        limit = ms.RateLimit(requests_per_minute=BURST_RATE * 60)
+        traffic = ms.Traffic(rates={provider.name: limit for provider in providers})
+        async with ms.open_engine(providers, traffic=traffic) as engine:
+
+            def start(ratio: int, tenant: str, most: int, calls: int) -> None:
+                times = ended[str(ratio), tenant] = []
+                asked = ms.Request(
+                    f"{ratio}/{MODEL}", [ms.Message.user("Hello")], max_output_tokens=most, tenant=tenant
+                )
+                for _ in range(calls):
+                    engine.start_stream(asked, on_completion=lambda _: times.append(time.monotonic()))
+
+            for ratio in RESERVED:
+                start(ratio, "burst", ratio * USED, BURST)
+            await trio.sleep(5)
+            began = time.monotonic()
+            for ratio in RESERVED:
+                start(ratio, "later", USED, BURST)
+            await trio.sleep(3 * WINDOW)
+            engine.close()
+
+    with open_simulator(f"events={USED},rate={USED / 0.5:g}", journal=0) as simulator:
+        trio.run(main, simulator.base_urls["openai-chat"])
+
+    def least_fair(ratio: int) -> float:
+        windows: list[float] = []
+        for step in range(int(2 * WINDOW)):
+            since = began + step
+            both = (ended[str(ratio), tenant] for tenant in ("burst", "later"))
+            windows.append(jain([float(sum(since <= at < since + WINDOW for at in times)) for times in both]))
+        return min(windows)
+
+    return [
+        Row(f"Jain's index in any ten seconds, {ratio} times reserved", least_fair(ratio), 0.97) for ratio in RESERVED
+    ]
+
+
 def processes() -> list[Row]:
     """Two processes that do not know each other."""
     with open_simulator(ANSWER, journal=0, limits=[limit(RATE)]) as simulator:
@@ -158,7 +209,12 @@ def run_one_process(url: str) -> None:
     print(json.dumps({"began": began, "ended": ended, "failed": sum(not each.success for each in completions)}))
 
 
-SCENARIOS: dict[str, Callable[[], list[Row]]] = {"changed": changed, "tenants": tenants, "processes": processes}
+SCENARIOS: dict[str, Callable[[], list[Row]]] = {
+    "changed": changed,
+    "tenants": tenants,
+    "reserved": reserved,
+    "processes": processes,
+}
 
 
 if __name__ == "__main__":

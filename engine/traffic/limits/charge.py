@@ -17,6 +17,25 @@ _SMOOTHING = 0.05
 """Weight of one call's output in the learned mean. The first calls form an arithmetic mean."""
 
 
+class Mean:
+    """The mean of a series of numbers. The later numbers count more, from the twentieth on.
+
+    value: the mean; before the first number, the value that was given.
+    count: how many numbers there were.
+    """
+
+    __slots__ = ("count", "value")
+
+    def __init__(self, value: float = 0.0) -> None:
+        self.value: float = value
+        self.count: int = 0
+
+    def add(self, number: float) -> None:
+        """Add the next number of the series."""
+        self.count += 1
+        self.value += (number - self.value) * max(_SMOOTHING, 1.0 / self.count)
+
+
 class Cost(NamedTuple):
     """The amounts that a call takes from each limit, in the order of `Unit`.
 
@@ -50,15 +69,14 @@ class Charger:
     """Computes costs from token counts for one scope, and learns the mean length of its responses.
 
     charging: how the server counts requests and tokens.
-    mean_output: the mean output tokens of a call, learned from ended calls.
+    output: the output tokens of a call, learned from ended calls.
     """
 
-    __slots__ = ("_answers", "charging", "mean_output")
+    __slots__ = ("charging", "output")
 
     def __init__(self, charging: Charging) -> None:
         self.charging: Charging = charging
-        self.mean_output: float = DEFAULT_OUTPUT
-        self._answers = 0
+        self.output: Mean = Mean(DEFAULT_OUTPUT)
 
     def estimate(self, input_tokens: float, max_output: float | None) -> Cost:
         """Return the estimated charge of a call before it is sent.
@@ -66,7 +84,7 @@ class Charger:
         input_tokens: the estimated tokens of the prompt.
         max_output: the request's own `max_tokens`; None if it has none.
         """
-        mean = self.mean_output
+        mean = self.output.value
         if max_output is None or (self.charging.output == "produced" and max_output > mean):
             return self._cost(input_tokens, mean)
         return self._cost(input_tokens, max_output)
@@ -86,8 +104,7 @@ class Charger:
         cached: the tokens of the prompt that the server read from its cache.
         output: the tokens of the response.
         """
-        self._answers += 1
-        self.mean_output += (output - self.mean_output) * max(_SMOOTHING, 1.0 / self._answers)
+        self.output.add(output)
         if self.charging.settlement == "unknown":
             return charge
         return self._cost(input_tokens if self.charging.cached_input else input_tokens - cached, output)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from ....providers.limits.charging import Charging
 from ....providers.limits.quota_report import QuotaReport, Refusal, Unit
-from ..queue.fair_queue import HOPELESS, FairQueue
+from ..queue.fair_queue import FairQueue
 from ..queue.permit import QUEUED, UNDER_WAY, Ticket
 from ..statistics import LimitStatistics, ScopeStatistics
 from .bucket import Bucket
@@ -21,6 +21,9 @@ from .charge import Cost
 from .concurrency import Concurrency
 from .declared import DeclaredLimit
 from .quota import Impossible, Quota
+
+HOPELESS = 1.5
+"""A call fails early if the calls ahead of it take more than this many times the time until its deadline."""
 
 MUCH_ROOM = 1e12
 """The room of a scope without a known limit."""
@@ -60,7 +63,6 @@ class Scope:
 
     def add(self, ticket: Ticket, now: float, *, at_head: bool = False) -> None:
         """Add a call to the queue. `at_head`: before the other calls of its tenant, because it waited before."""
-        ticket.service = service_of(self._cost(ticket))
         self.queue.add(ticket, at_head=at_head)
 
     def admit_at_once(self, ticket: Ticket, now: float) -> bool:
@@ -81,7 +83,6 @@ class Scope:
             return False
         if self._no_slot_since < math.inf:
             self._note_slot(False, now)
-        ticket.service = service_of(cost)
         self.queue.pass_through(ticket)
         self._reserve(ticket, cost, now)
         return True
@@ -145,7 +146,7 @@ class Scope:
         seconds, own = 0.0, self._cost(ticket)
         for unit in Unit:
             rate, level = self.quota.believed_rate(unit), self.quota.level(unit, now)
-            cost = calls if unit is Unit.REQUESTS else tokens * own[unit] / service_of(own)
+            cost = calls if unit is Unit.REQUESTS else tokens * own[unit] / ticket.size
             if 0 < rate < math.inf:
                 seconds = max(seconds, (cost - max(0.0, level)) / rate)
         return seconds
@@ -349,11 +350,6 @@ class Scope:
         elif self._no_slot_since < math.inf:
             self._slot_seconds += now - self._no_slot_since
             self._no_slot_since = math.inf
-
-
-def service_of(cost: Cost) -> float:
-    """Return the tokens that a call of this cost is charged to its tenant."""
-    return max(1.0, cost.input_tokens + cost.output_tokens)
 
 
 def _figures(bucket: Bucket, now: float) -> LimitStatistics:

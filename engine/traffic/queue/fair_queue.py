@@ -18,9 +18,6 @@ from .tenants import TenantClass
 LONGEST_WAIT = 30.0
 """Seconds after which a class that was passed over is served once."""
 
-HOPELESS = 1.5
-"""A call fails early if the calls ahead of it take more than this many times the time until its deadline."""
-
 STUBBORN = 5
 """After each series of this many refusals, a call goes behind the other calls of its tenant. It may be too large for
 this server, and must not block them."""
@@ -53,13 +50,13 @@ class FairQueue:
     def pass_through(self, ticket: Ticket) -> None:
         """Let a call pass that is sent at once: its tenant is charged as for `add` and `take`. The queue must be
         empty."""
-        self._classes[ticket.priority].pass_through(ticket.tenant, ticket.service)
+        self._classes[ticket.priority].pass_through(ticket)
         if self._passed_since:
             self._passed_since.pop(ticket.priority, None)
 
     def put_back(self, ticket: Ticket) -> None:
         """Add a refused call again, before the other calls of its tenant, and give the tenant its service back."""
-        self._classes[ticket.priority].serve(ticket.tenant, -ticket.service)
+        self._classes[ticket.priority].correct(ticket, 0.0)
         ticket.refusals += 1
         self._enter(ticket, at_head=ticket.refusals % STUBBORN > 0)
 
@@ -72,9 +69,7 @@ class FairQueue:
     def take(self, now: float) -> Ticket:
         """Remove and return the next call, because it is sent. The queue must not be empty."""
         priority = self._next_class(now)
-        line = self._classes[priority]
-        ticket = line.first()
-        line.serve(ticket.tenant, ticket.service, taken=True)
+        ticket = self._classes[priority].take()
         self._drop(ticket)
         self._passed_since.pop(priority, None)
         for other, waiting in self._classes.items():
@@ -84,15 +79,15 @@ class FairQueue:
 
     def remove(self, ticket: Ticket) -> None:
         """Remove a waiting call that was cancelled. Its tenant is not charged."""
+        self._classes[ticket.priority].remove(ticket)
         self._drop(ticket)
         ticket.state = ENDED
         if not self._classes[ticket.priority].length:
             self._passed_since.pop(ticket.priority, None)
 
     def correct(self, ticket: Ticket, tokens: float) -> None:
-        """Replace the estimated tokens of an ended call by the real ones, in the service of its tenant."""
-        self._classes[ticket.priority].serve(ticket.tenant, tokens - ticket.service)
-        ticket.service = tokens
+        """Replace the expected tokens of an ended call by those that it used, in the service of its tenant."""
+        self._classes[ticket.priority].correct(ticket, tokens)
 
     def next_deadline(self) -> float:
         """Return the earliest deadline of the waiting calls; `math.inf` if none has one."""
@@ -109,12 +104,6 @@ class FairQueue:
             found.append(ticket)
         return found
 
-    def ahead(self, ticket: Ticket) -> float:
-        """Return the tokens that are served before a call that was just added behind the others of its tenant."""
-        higher = CLASSES[: CLASSES.index(ticket.priority)]
-        own = self._classes[ticket.priority].ahead(ticket)
-        return own + sum(self._classes[priority].backlog for priority in higher)
-
     def place(self, ticket: Ticket) -> tuple[float, float]:
         """Estimate the number of calls, and of tokens, that are served before a waiting call."""
         calls, tokens = self._classes[ticket.priority].place(ticket)
@@ -122,15 +111,6 @@ class FairQueue:
             calls += self._classes[priority].length
             tokens += self._classes[priority].backlog
         return calls, tokens
-
-    def is_hopeless(self, ticket: Ticket, tokens_per_second: float, now: float) -> bool:
-        """Return True if a call that was just added will miss its deadline by a wide margin (`HOPELESS`).
-
-        tokens_per_second: the estimated rate; `math.inf` if no rate is known, and then the result is False.
-        """
-        if not 0 < tokens_per_second < math.inf or ticket.deadline == math.inf:
-            return False
-        return self.ahead(ticket) / tokens_per_second > HOPELESS * (ticket.deadline - now)
 
     def _next_class(self, now: float) -> Priority:
         highest = next(priority for priority in CLASSES if self._classes[priority].length)
@@ -151,7 +131,6 @@ class FairQueue:
 
     def _drop(self, ticket: Ticket) -> None:
         self.length -= 1
-        self._classes[ticket.priority].remove(ticket)
         if ticket.deadline < math.inf:
             self._with_deadline -= 1
             ticket.sequence = 0

@@ -10,7 +10,7 @@ import enum
 import math
 
 from ....providers.model.options import Priority
-from ..limits.charge import FREE, Cost
+from ..limits.charge import FREE, Cost, Mean
 
 NEVER = -math.inf
 """The time of what has not happened. All tickets share it."""
@@ -49,7 +49,7 @@ class Ticket:
     tenant: the tenant; None if the request names none.
     deadline: the time at which the call stops waiting; `math.inf`: none.
     owner: an object of the caller, such as the call.
-    service: the tokens that are charged to the tenant.
+    size: tokens of the prompt and of the reserved output, by which the queue counts what waits ahead of a call.
     refusals: the number of times that a limit refused the call.
     state: the current state.
     sent_at: the time at which the call was last sent.
@@ -57,7 +57,7 @@ class Ticket:
     sequence: the number of its latest entry in the queue, by which the queue recognizes outdated deadlines; 0 if it has
         no deadline.
     place: orders the calls in a tenant's line; the first call has the lowest number.
-    line: the tenant's line in which it waits; None: not waiting.
+    line: the line of its tenant, while it waits or is under way; else None.
     before: the previous call in the line.
     after: the next call in the line.
     """
@@ -77,7 +77,7 @@ class Ticket:
         "sent_at",
         "sent_before",
         "sequence",
-        "service",
+        "size",
         "state",
         "tenant",
     )
@@ -99,7 +99,7 @@ class Ticket:
         self.tenant: str | None = tenant
         self.deadline: float = deadline
         self.owner: object = owner
-        self.service: float = max(1.0, input_tokens + (max_output or 0.0))
+        self.size: float = max(1.0, input_tokens + (max_output or 0.0))
         self.refusals: int = 0
         self.state: TicketState = NEW
         self.sent_at: float = NEVER
@@ -129,6 +129,7 @@ class TenantLine:
 
     name: the tenant's name; None for calls without a tenant.
     service: the tokens served. When the line's first call arrives, it is raised to the least of the other tenants.
+    excess: the tokens that the tenant's ended calls used beyond the estimate of their input.
     backlog: the tokens of the waiting calls.
     length: the number of waiting calls.
     version: the number of the tenant's valid entry in the heap of its class; 0: none.
@@ -137,17 +138,22 @@ class TenantLine:
     last: the last waiting call.
     """
 
-    __slots__ = ("backlog", "first", "last", "length", "name", "octave", "service", "version")
+    __slots__ = ("backlog", "excess", "first", "last", "length", "name", "octave", "service", "version")
 
     def __init__(self, name: str | None) -> None:
         self.name: str | None = name
         self.service: float = 0.0
+        self.excess: Mean = Mean()
         self.backlog: float = 0.0
         self.length: int = 0
         self.version: int = 0
         self.octave: int = 0
         self.first: Ticket | None = None
         self.last: Ticket | None = None
+
+    def expected(self, ticket: Ticket) -> float:
+        """Return the tokens that a call of this tenant is expected to use."""
+        return max(1.0, ticket.input_tokens + self.excess.value)
 
     def append(self, ticket: Ticket) -> None:
         """Add a call at the end of the line."""
@@ -187,4 +193,4 @@ class TenantLine:
 
     def _count(self, sign: int, ticket: Ticket) -> None:
         self.length += sign
-        self.backlog = self.backlog + sign * ticket.service if self.length else 0.0
+        self.backlog = self.backlog + sign * ticket.size if self.length else 0.0

@@ -3,17 +3,29 @@
 The tenant with the least service is next. The calls of a tenant are sent in the order of its line. Every operation is
 O(log n) or better in the number of tenants.
 
-Knows tickets and service. Must not know the other classes, time or limits.
+A call is charged to its tenant when it is sent: its estimated input, and what the ended calls of this tenant used more
+than that on average. What it reserves plays no part, because it may be hundreds of times more than it uses. At the end
+of the call, the difference from what it used is charged, too.
+
+Nothing is known of the first calls, and later ones may differ from them, so the charges of many calls under way can be
+wrong together. Tenants that arrive meanwhile start at a service that contains this error. Therefore a correction takes
+a tenant at most `MOST_CALLS` of its calls below or above the others. More would let one tenant starve for an error that
+harmed nobody.
 """
 
 from __future__ import annotations
 
 import heapq
 
+from ..limits.charge import Mean
 from .permit import TenantLine, Ticket
 
+MOST_CALLS = 2.0
+"""The most calls of a tenant by which a correction takes its service below or above the least service of the others."""
+
 MOST_AWAY = 10_000
-"""The number of tenants without waiting calls whose service is kept. Of more, those with the least are forgotten."""
+"""The number of tenants without waiting calls that are remembered. Of more, those with the least service, who were away
+for the longest time, are forgotten."""
 
 _OCTAVES = 64
 _SPARE = 32
@@ -35,9 +47,11 @@ class TenantClass:
         self._away_heap: list[tuple[float, int, str | None]] = []
         self._heap: list[tuple[float, int, int, TenantLine]] = []
         self._entries = 0
-        # The service of the tenant whose call was taken last. A tenant that had no waiting calls starts no lower.
+        # The service of the tenant whose call was sent last. While no call waits, a tenant starts no lower.
         self._floor = 0.0
-        # The number of tenants and their tokens, by the power of two of their backlog, for `ahead`.
+        # That of the calls of all tenants. It is expected of a tenant of which no call has ended.
+        self._excess = Mean()
+        # The number of tenants and their tokens, by the power of two of their backlog, for `place`.
         self._octave_lines = [0] * _OCTAVES
         self._octave_tokens = [0.0] * _OCTAVES
 
@@ -71,51 +85,76 @@ class TenantClass:
                 return line.first
             heapq.heappop(self._heap)
 
-    def serve(self, tenant: str | None, tokens: float, *, taken: bool = False) -> None:
-        """Add tokens to a tenant's service; negative tokens reduce it. `taken`: they are those of the next call."""
-        line = self.present.get(tenant) or self._away.get(tenant)
-        if line is None:
-            # The tenant was forgotten, because its service was not above the floor.
-            return
-        if taken:
-            self._floor = max(self._floor, line.service)
-        line.service += tokens
-        if line.length:
-            self._enter(line)
-        else:
-            self._rest(line)
-
-    def pass_through(self, tenant: str | None, tokens: float) -> None:
-        """Serve a tenant's call that waits for nothing. No call of the class may be waiting.
-
-        The tenant's service becomes the same as if the call had been added, taken and removed.
-        """
-        line = self._away.get(tenant) or TenantLine(tenant)
-        self._floor = max(self._floor, line.service)
-        line.service = self._floor + tokens
-        self._rest(line)
-
-    def ahead(self, ticket: Ticket) -> float:
-        """Estimate the tokens that are served before a call at the end of its tenant's line.
-
-        These are all tokens of its own tenant, and for each other tenant its backlog, at most that of the own tenant.
-        A backlog in the same power of two as the own one counts as that power's smallest number.
-        """
+    def take(self) -> Ticket:
+        """Remove and return the next call, because it is sent, and charge it to its tenant."""
+        ticket = self.first()
         line = ticket.line
         assert line is not None
-        return line.backlog - ticket.service + self._others(line.backlog, line)
+        self._floor = line.service
+        self._charge(ticket, line)
+        self._enter(line)
+        self.remove(ticket)
+        ticket.line = line
+        return ticket
+
+    def pass_through(self, ticket: Ticket) -> None:
+        """Charge a call to its tenant that waits for nothing. No call of the class may be waiting.
+
+        The effect is that of `add` and `take`.
+        """
+        line = ticket.line = self._away.get(ticket.tenant) or TenantLine(ticket.tenant)
+        self._floor = line.service = max(self._floor, line.service)
+        self._charge(ticket, line)
+        self._rest(line)
+
+    def correct(self, ticket: Ticket, tokens: float) -> None:
+        """Replace what is expected of a call that is no longer under way by what it used.
+
+        tokens: the tokens that it used; 0 if it was refused, failed or cancelled, and then nothing is learned.
+        """
+        line, ticket.line = ticket.line, None
+        assert line is not None
+        change = tokens - line.expected(ticket)
+        if tokens:
+            line.excess.add(tokens - ticket.input_tokens)
+            self._excess.add(tokens - ticket.input_tokens)
+        most = MOST_CALLS * max(tokens, line.expected(ticket))
+        if line.length:
+            line.version = 0
+            self._shift(line, change, most)
+            self._enter(line)
+        elif self._away.get(line.name) is line:
+            self._shift(line, change, most)
+            self._rest(line)
+
+    def _charge(self, ticket: Ticket, line: TenantLine) -> None:
+        """Add to a tenant's service what is expected of a call that is sent."""
+        if not line.excess.count:
+            line.excess.value = self._excess.value
+        line.service += line.expected(ticket)
+
+    def _shift(self, line: TenantLine, change: float, most: float) -> None:
+        """Change a tenant's service, but not to more than `most` below or above that of the others."""
+        least = self._least()
+        others = self._floor if least is None else least
+        if change < 0:
+            line.service = max(line.service + change, min(line.service, others - most))
+        else:
+            line.service = min(line.service + change, max(line.service, others + most))
 
     def place(self, ticket: Ticket) -> tuple[float, float]:
         """Estimate the number of calls, and of tokens, that are served before a call at any place of its tenant's line.
 
-        Calls of its tenant that were cancelled after this call was added are counted, too.
+        Of another tenant, as many tokens are counted as of the call's own, at most its backlog. A backlog in the same
+        power of two as the own tokens counts as that power's smallest number. Calls of the tenant that were cancelled
+        after this call was added are counted, too.
         """
         line = ticket.line
         assert line is not None
         assert line.first is not None
         calls = min(line.length - 1, ticket.place - line.first.place)
         tokens = line.backlog * calls / line.length
-        others = self._others(tokens + ticket.service, line)
+        others = self._others(tokens + ticket.size, line)
         return calls + others * self.length / self.backlog, tokens + others
 
     def _others(self, tokens: float, line: TenantLine) -> float:
@@ -130,7 +169,7 @@ class TenantClass:
     def _arrive(self, name: str | None) -> TenantLine:
         line = self._away.pop(name, None) or TenantLine(name)
         least = self._least()
-        line.service = max(line.service, self._floor if least is None else max(self._floor, least))
+        line.service = max(line.service, self._floor if least is None else least)
         self.present[name] = line
         self._octave_lines[line.octave] += 1
         self._enter(line)
@@ -164,15 +203,13 @@ class TenantClass:
             heapq.heapify(self._heap)
 
     def _rest(self, line: TenantLine) -> None:
-        """Keep a tenant without waiting calls, as long as its service is above the floor."""
+        """Remember a tenant without waiting calls, if its calls have used anything."""
+        if line.service <= self._floor and not line.excess.count:
+            self._away.pop(line.name, None)
+            return
         self._away[line.name] = line
         self._entries += 1
         heapq.heappush(self._away_heap, (line.service, self._entries, line.name))
-        while self._away_heap and self._away_heap[0][0] <= self._floor:
-            name = heapq.heappop(self._away_heap)[2]
-            away = self._away.get(name)
-            if away is not None and away.service <= self._floor:
-                del self._away[name]
         while len(self._away) > MOST_AWAY:
             service, _, name = heapq.heappop(self._away_heap)
             if name in self._away and self._away[name].service == service:

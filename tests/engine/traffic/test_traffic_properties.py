@@ -10,6 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.modelled.events import Events
+from benchmarks.modelled.sender import Sender
+from benchmarks.traffic_model import jain
 from manystream.engine.traffic.limits.charge import FREE
 from manystream.engine.traffic.limits.declared import DeclaredLimit
 from manystream.engine.traffic.limits.learned import LearnedBucket
@@ -179,6 +182,66 @@ def test_nobody_starves(seed: int, tenants: int) -> None:
             first = min((t for ticket, t in waiting_since.items() if ticket.priority is priority), default=now)
             # Two other classes may be due in the same second.
             assert now - max(first, last_place[priority]) <= LONGEST_WAIT + 3
+
+
+class TwoTenants:
+    """Calls of two tenants, which share a limit, in simulated time. Each call uses 10 input and 20 output tokens."""
+
+    USED = 20
+
+    def __init__(self, profile: str, calls_per_second: float, seconds: float) -> None:
+        limit = RateLimit(requests_per_minute=calls_per_second * MINUTE)
+        self.events, self.seconds = Events(), seconds
+        self.scope = Scope("one", charging_of(profile), limits=[DeclaredLimit("", limit, 0.0)])
+        self.sent: list[tuple[float, str]] = []
+        self.sender = Sender(self.events, self.scope, self.send)
+
+    def start(self, tenant: str, reserved: float, calls: int) -> None:
+        for _ in range(calls):
+            self.scope.add(Ticket(10.0, reserved, tenant=tenant), self.events.now)
+        self.sender.pump()
+
+    def send(self, ticket: Ticket) -> None:
+        self.sent.append((self.events.now, str(ticket.tenant)))
+        self.events.at(self.events.now + min(0.02, self.seconds), self.confirm, ticket)
+        self.events.at(self.events.now + self.seconds, self.end, ticket)
+
+    def confirm(self, ticket: Ticket) -> None:
+        self.scope.confirm(ticket, NOTHING, self.events.now)
+        self.sender.pump()
+
+    def end(self, ticket: Ticket) -> None:
+        usage = self.scope.quota.charger.settled(ticket.cost, 10, 0, self.USED)
+        self.scope.settle(ticket, usage, self.events.now, tokens=10 + self.USED)
+        self.sender.pump()
+
+    def least_fair(self, since: float, until: float) -> float:
+        """Return the least of Jain's indices of all windows of ten seconds."""
+        windows: list[float] = []
+        while since + 10 <= until:
+            sent = [tenant for at, tenant in self.sent if since <= at < since + 10]
+            windows.append(jain([float(sent.count("big")), float(sent.count("small"))]))
+            since += 0.5
+        return min(windows)
+
+
+@pytest.mark.parametrize("profile", ["openai-chat", "anthropic", "google", "vllm"])
+@settings(bounded, max_examples=20)
+@given(
+    ratios=st.tuples(st.integers(1, 200), st.integers(1, 200)),
+    calls_per_second=st.floats(2, 10),
+    seconds=st.floats(0.05, 1.0),
+    later=st.floats(0, 5),
+)
+def test_two_tenants_are_served_alike_whatever_they_reserve(
+    profile: str, ratios: tuple[int, int], calls_per_second: float, seconds: float, later: float
+) -> None:
+    """A burst of one tenant, and another one that starts at the same time or some seconds later."""
+    run = TwoTenants(profile, calls_per_second, seconds)
+    run.events.at(0.0, run.start, "big", float(ratios[0] * run.USED), 1500)
+    run.events.at(later, run.start, "small", float(ratios[1] * run.USED), 1500)
+    run.events.run(later + 30)
+    assert run.least_fair(later, later + 30) >= 0.97
 
 
 @bounded

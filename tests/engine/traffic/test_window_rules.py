@@ -363,7 +363,7 @@ CHARGED = {
 @pytest.mark.parametrize("output", CHARGED)
 def test_the_estimate_of_a_call_with_and_without_a_limit(output: str) -> None:
     charger = Charger(Charging(output=output))  # type: ignore[arg-type]
-    assert (charger.mean_output, tuple(charger.estimate(100, most) for most in (40, 4000, None))) == (
+    assert (charger.output.value, tuple(charger.estimate(100, most) for most in (40, 4000, None))) == (
         512, CHARGED[output],
     )  # fmt: skip
 
@@ -379,11 +379,11 @@ def test_the_mean_output_is_arithmetic_and_then_smoothed() -> None:
     charger = Charger(Charging())
     for output in (100, 300, *[200] * 18):
         charger.settled(FREE, 0, 0, output)
-    assert charger.mean_output == pytest.approx(200)
+    assert charger.output.value == pytest.approx(200)
     charger.settled(FREE, 0, 0, 1200)
-    assert charger.mean_output == pytest.approx(250)
+    assert charger.output.value == pytest.approx(250)
     charger.settled(FREE, 0, 0, 250)
-    assert charger.mean_output == pytest.approx(250)
+    assert charger.output.value == pytest.approx(250)
 
 
 def test_a_failed_call_costs_a_request_nothing_or_its_estimate() -> None:
