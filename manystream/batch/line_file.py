@@ -9,6 +9,7 @@ Knows files. Must not know what a line means: a callback receives each line and 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import stat
 import tempfile
@@ -249,7 +250,11 @@ def encoded(record: JSONObject) -> bytes:
 
 
 def _storable(value: JSON, levels: int) -> JSON:
-    """Return the value with null for members below so many levels, and with U+FFFD for lone surrogates."""
+    """Return the value with null for members below so many levels and for numbers that JSON does not have, and with
+    U+FFFD for lone surrogates.
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     if type(value) is str:
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if type(value) is list:

@@ -213,8 +213,9 @@ def _read_openai(line: JSONObject, choose_model: ChooseModel) -> Request:
     read = {URLS[0]: read_chat, URLS[1]: read_responses}.get(url)
     if read is None:
         raise InvalidRequestError("url", f"must be one of {', '.join(URLS)}, not {url!r}")
-    if body.get("n") not in (None, 1):
-        raise InvalidRequestError("body.n", "must be 1: a line has one answer")
+    n = body.get("n")
+    if n is not None and (type(n) is not int or n < 1):
+        raise InvalidRequestError("body.n", "must be a whole number above 0")
     return read(_without_stream(body, "body", choose_model), CallOptions(), "body")
 
 

@@ -27,6 +27,7 @@ from ..engine.traffic.limits.limiter import REFUSAL_CODES
 from ..providers.errors import ErrorCategory, InvalidRequestError, ManystreamError, ProviderError
 from ..providers.json.json_values import JSONObject
 from ..providers.limits.quota_report import Refusal
+from ..providers.model.response import Response
 from ..providers.model.usage import Usage
 from .budget import SPENT, BatchBudget
 from .intake import RECORDED_TEXT, Counters, Intake
@@ -402,11 +403,12 @@ def answer_record(
         record["refusal"] = response.refusal
     if response.warnings:
         record["warnings"] = list(response.warnings)
-    return record
+    return record | _asked_for(item, response)
 
 
 def failure_record(item: Item, completion: Completion, error: ProviderError, spent: float | None = None) -> JSONObject:
-    """Return the record of a failure. Its member `text` is the part of the answer that had arrived.
+    """Return the record of a failure. Its members `text` and `provider_data` are the part of the answer that had
+    arrived.
 
     spent: US dollars of all attempts of the line; None or 0 leaves out the member.
     """
@@ -427,7 +429,16 @@ def failure_record(item: Item, completion: Completion, error: ProviderError, spe
     }
     if spent:
         record[SPENT] = spent
-    return record
+    return record | _asked_for(item, completion.response)
+
+
+def _asked_for(item: Item, response: Response | None) -> JSONObject:
+    """Return the member `provider_data`: log probabilities, token ids, other choices, and what else an answer has.
+
+    It is left out for a line that asks for nothing of the provider's own: it holds members of every answer, too.
+    """
+    kept = response.provider_data if response is not None and item.request.extra_body else None
+    return {"provider_data": kept} if kept else {}
 
 
 def _usage(usage: Usage) -> JSONObject:

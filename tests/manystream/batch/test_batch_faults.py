@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import trio
@@ -341,6 +341,52 @@ async def test_a_hostile_answer_is_recorded(tmp_path: Path, members: dict[str, o
         ("b", "hello"),
     ]
     assert batch.counters.answered == 2
+
+
+VLLM = {
+    "id": "c",
+    "model": "m",
+    "prompt_token_ids": [1, 2],
+    "choices": [
+        {
+            "index": index,
+            "message": {"role": "assistant", "content": text},
+            "finish_reason": "stop",
+            "token_ids": [11, 12 + index],
+            "logprobs": {
+                "content": [{"token": text, "logprob": -0.25, "top_logprobs": [{"token": "", "logprob": low}]}]
+            },
+        }
+        for index, text, low in ((1, "other", -1.0), (0, "hello", float("-inf")))
+    ],
+}
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("stop", ["stop", "abort"])
+async def test_an_answer_keeps_what_its_line_asked_for(tmp_path: Path, stop: str) -> None:
+    async def script(peer: Line) -> None:
+        while await peer.request():
+            await peer.send(answer(json.dumps(VLLM).replace('"stop"', f'"{stop}"')))
+
+    asked: dict[str, object] = {"n": 2, "logprobs": True, "top_logprobs": 1, "return_token_ids": True}
+    body = {"model": "m", "messages": [{"role": "user", "content": "hello"}], **asked}
+    openai = {"custom_id": "openai", "method": "POST", "url": "/v1/chat/completions", "body": body}
+    lines = [line("ours", extra_body=asked), json.dumps(openai), line("plain")]
+    prompts = write(tmp_path / "p.jsonl", lines)
+    async with open_peer(script) as peer:
+        await run(at(peer), prompts, tmp_path / "a.jsonl", concurrency=1)
+    found = records(tmp_path / ("a.jsonl" if stop == "stop" else "a.errors.jsonl"))
+    assert [(record["id"], record["text"]) for record in found] == [(id, "hello") for id in ("ours", "openai", "plain")]
+    for record in found[:2]:
+        kept: Any = record["provider_data"]
+        assert (kept["token_ids"], kept["prompt_token_ids"]) == ([11, 12], [1, 2])
+        (token,) = kept["logprobs"]["content"]
+        assert (token["logprob"], token["top_logprobs"]) == (-0.25, [{"token": "", "logprob": None}])
+        (other,) = kept["choices"]
+        assert (other["index"], other["message"]["content"], other["token_ids"]) == (1, "other", [11, 13])
+        assert other["logprobs"]["content"][0]["logprob"] == -0.25
+    assert "provider_data" not in found[2]
 
 
 def test_values_that_json_cannot_hold_are_replaced(tmp_path: Path) -> None:

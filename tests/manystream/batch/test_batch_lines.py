@@ -229,7 +229,7 @@ def test_anthropics_line_becomes_the_same_request() -> None:
         (line("a", model="m", stop=[1]), r"stop\[0\]: must be text, not a number"),
         (line("a", model="m", timeouts={"idle": -1}), "timeouts.idle: must be a number of seconds above 0"),
         ({"custom_id": "a", "url": "/v1/embeddings", "body": {}}, "url: must be one of /v1/chat/completions"),
-        ({"custom_id": "a", "body": {"n": 2, "messages": []}}, "body.n: must be 1"),
+        ({"custom_id": "a", "body": {"n": 0, "messages": []}}, "body.n: must be a whole number above 0"),
         ({"custom_id": "a", "body": 5}, "body: must be an object, not a number"),
         ({"custom_id": "a", "params": {"model": "m"}}, "params.messages: must hold at least one"),
         (

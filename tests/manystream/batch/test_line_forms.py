@@ -83,8 +83,8 @@ WRONG: list[tuple[dict[str, object], str]] = [
     ({"id": 1, "body": None}, "body: must be an object"),
     ({"id": 1, "params": None}, "params: must be an object"),
     ({"id": 1, "url": "/v1/x", "body": {}}, "url: must be one of /v1/chat/completions, /v1/responses, not '/v1/x'"),
-    ({"id": 1, "body": {"n": 2}}, "body.n: must be 1: a line has one answer"),
-    ({"id": 1, "body": {"n": 0}}, "body.n: must be 1: a line has one answer"),
+    ({"id": 1, "body": {"n": 0}}, "body.n: must be a whole number above 0"),
+    ({"id": 1, "body": {"n": "2"}}, "body.n: must be a whole number above 0"),
     (
         {"id": 1, "model": "m", "messages": HELLO, "thinking": 3},
         "thinking: must be one of none, low, med, high, or an object",
