@@ -60,6 +60,8 @@ code shows it.
 
 ABORTED_CODE = "aborted"
 """The `provider_code` of an answer that an operator of the server stopped: a pause, new weights, a request to abort."""
+NO_ANSWER_CODE = "no_answer"
+"""The `provider_code` of an answer that ended without content, tool call, refusal or finish reason."""
 
 
 class ManystreamError(Exception):
@@ -211,6 +213,15 @@ def aborted(raw: str | None) -> ProviderError:
     return ProviderError(
         what, category=ErrorCategory.SERVER, http_status=200, provider_code=ABORTED_CODE, retryable=False
     )
+
+
+def no_answer(body: bytes = b"") -> ProviderError:
+    """Return the error for an answer that has ended without saying anything. Another attempt may bring an answer.
+
+    body: the answer's body; empty for a stream.
+    """
+    what = "the server ended its answer without content, tool call, refusal or finish reason"
+    return ProviderError(what, category=ErrorCategory.SERVER, http_status=200, provider_code=NO_ANSWER_CODE, body=body)
 
 
 def truncated(what: str = "truncated stream") -> ProviderError:

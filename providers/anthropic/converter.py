@@ -104,7 +104,7 @@ class AnthropicConverter(HistoryConverter):
             return {"type": "ping"}
         if not ASSISTANT_KINDS.fullmatch(kind):
             return None
-        return {"type": "message", "role": "assistant", "content": [wire]}
+        return {"type": "message_start", "message": {"role": "assistant", "content": [wire]}}
 
     def _system_parameter(self, texts: Sequence[str]) -> JSON:
         return "\n\n".join(texts)

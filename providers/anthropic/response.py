@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ..catalog.provider import Provider
 from ..errors import malformed
-from ..json.json_values import JSON, JSONObject, MalformedJSONError, items, loads_object, mapping, shown, string
+from ..json.json_values import JSON, JSONObject, MalformedJSONError, answer_object, items, mapping, shown, string
 from ..model.events import Event, FinishReason
 from ..model.response import Response
 from ..wire.accumulate import Accumulator, concluded
@@ -60,12 +60,13 @@ def add_usage(answer: Accumulator, raw: dict[str, JSON], report: JSONObject) -> 
 def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> Response:
     """Decode a `message`. Raises `ProviderError` for an error object, and for a body that is no message."""
     try:
-        message = loads_object(body)
+        message = answer_object(body)
     except MalformedJSONError as error:
         raise malformed(str(error), body) from None
     if reported_error("", message) is not None:
         raise error_in(message, body)
-    if type(message.get("content")) is not list:
+    content = message.get("content")
+    if type(content) is not list and (content is not None or message.get("type") != "message"):
         raise malformed(f"expected a message with content, got {shown(body)}", body)
     answer = Accumulator(limits)
     answer.start(string(message, "model"), string(message, "id"))
@@ -77,7 +78,7 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: An
     add_usage(answer, {}, mapping(message, "usage"))
     raw = string(message, "stop_reason")
     *_, end = answer.done(finish_reason(raw), raw)
-    return concluded(answer.response(), end)
+    return concluded(answer.response(), end, body)
 
 
 def _read_content(content: list[JSON], reader: BlockReader) -> None:

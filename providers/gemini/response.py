@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ..catalog.provider import Gemini, Provider
 from ..errors import malformed
-from ..json.json_values import MalformedJSONError, exact_loads, shown
+from ..json.json_values import MalformedJSONError, answer_loads, shown
 from ..model.response import Response
 from ..wire.accumulate import concluded
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
@@ -24,16 +24,16 @@ ANSWER_MEMBERS = READ_IN_CHUNK | {"promptFeedback"}
 def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> Response:
     """Decode an answer. Raises `ProviderError` for an error object, a refused prompt, or a body that is no answer."""
     try:
-        value = exact_loads(body)
+        value = answer_loads(body)
     except MalformedJSONError as error:
         raise malformed(f"Gemini's answer cannot be read: {error}", body) from None
     machine = GeminiStream(provider, make_id, limits)
     reported = reported_error("", value) if type(value) is dict else None
-    if type(value) is dict and value and value.keys().isdisjoint(ANSWER_MEMBERS) and reported is None:
+    if type(value) is dict and value.keys().isdisjoint(ANSWER_MEMBERS) and reported is None:
         raise malformed(f"the answer is no GenerateContentResponse: {shown(body)}", body)
     failed = first_error(machine.take(value, body))
     end = machine.finish()[-1] if failed is None else failed
-    return concluded(machine.response(), end)
+    return concluded(machine.response(), end, body)
 
 
 def parse_response(body: bytes | str, make_id: MakeId | None = None) -> Response:

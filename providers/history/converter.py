@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import ClassVar, Protocol, TypeAlias
 
 from ..catalog.provider import Provider
-from ..errors import InvalidRequestError
+from ..errors import NO_ANSWER_CODE, InvalidRequestError
 from ..json.json_values import JSON, JSONObject, dumps, string
 from ..model.events import Error
 from ..model.messages import SYSTEM, Message, Text, leading_system
@@ -316,7 +316,7 @@ class HistoryConverter(abc.ABC):
         machine = self.dialect.machine(self.provider, self.make_id)
         for chunk in chunks:
             for event in machine.feed(string(chunk, "type") or "", dumps(chunk)):
-                if isinstance(event, Error):
+                if isinstance(event, Error) and event.error.provider_code != NO_ANSWER_CODE:
                     raise event.error
         machine.end()  # if there is no end yet, the chunks so far are the answer
         return machine.response()

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, cast
 
 import orjson
 
-from ..errors import ManystreamError
+from ..errors import ManystreamError, no_answer
 from .exact_numbers import (
     NumberWriter,
     UnrepresentableNumber,
@@ -190,10 +190,48 @@ def exactly_object(value: JSONObject, data: bytes) -> JSONObject:
 
 def loads_object(data: bytes | str) -> JSONObject:
     """Parse JSON text that must be an object, with whole numbers of any size. Raises `MalformedJSONError`."""
-    value = exact_loads(data)
+    return _object(exact_loads(data), data)
+
+
+def answer_loads(body: bytes) -> JSON:
+    """Parse the body of an unstreamed answer, with whole numbers of any size.
+
+    Raises `MalformedJSONError`, and `ProviderError` (`no_answer`) for a body that is blank, or has no member with a
+    value besides an error that says nothing.
+    """
+    value = exact_loads(body) if body.strip() else None
+    says_something = bool(value)
+    if type(value) is dict:
+        others = any(member for name, member in value.items() if name != "error")
+        says_something = others or not says_nothing(value.get("error"))
+    if not says_something:
+        raise no_answer(body)
+    return value
+
+
+def answer_object(body: bytes) -> JSONObject:
+    """Parse the body of an unstreamed answer, which must be an object, as `answer_loads` does."""
+    return _object(answer_loads(body), body)
+
+
+def _object(value: JSON, data: bytes | str) -> JSONObject:
     if type(value) is not dict:
         raise MalformedJSONError(f"expected a JSON object, got {shown(data)}")
     return value
+
+
+def says_nothing(value: JSON) -> bool:
+    """Return whether a value is null, false, zero or empty, or contains such values only."""
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        if type(value) is dict:
+            waiting += value.values()
+        elif type(value) is list:
+            waiting += value
+        elif value:
+            return False
+    return True
 
 
 def dumps(value: Any) -> bytes:

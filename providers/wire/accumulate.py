@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from ..errors import aborted
+from ..errors import BODY_LIMIT, NO_ANSWER_CODE, aborted, no_answer
 from ..json.json_values import JSON, JSONObject
 from ..model.events import (
     STOP,
@@ -76,6 +76,10 @@ class TextInProgress:
                 self.citations = []
             self.citations.extend(citations)
 
+    def is_empty(self) -> bool:
+        """Return whether no text has come."""
+        return not self.pieces
+
     def block(self) -> Text:
         """Return the block as it is so far."""
         return Text("".join(self.pieces), citations=list(self.citations or ()), state=self.state)
@@ -104,6 +108,10 @@ class ThinkingInProgress:
         return ThinkingDelta(self.index, text)
 
     accept = delta
+
+    def is_empty(self) -> bool:
+        """Return whether neither thinking nor a signature has come."""
+        return not self.pieces and not self.signature_pieces
 
     def block(self) -> Thinking:
         """Return the block as it is so far."""
@@ -175,6 +183,10 @@ class ToolCallInProgress:
         self.done, self.complete = True, complete
         return (ToolCallDone(self.index, complete),) if self.started else ()
 
+    def is_empty(self) -> bool:
+        """Return whether the call has no name yet, so that it is not in the response."""
+        return not self.started
+
     def block(self) -> ToolCall:
         """Return the call as it is so far. It is complete only if `finish` has marked it so."""
         return ToolCall(
@@ -194,6 +206,10 @@ class Placed:
     def __init__(self, index: int, value: Block) -> None:
         self.index: int = index
         self.value: Block = value
+
+    def is_empty(self) -> bool:
+        """Return False: the block came whole."""
+        return False
 
     def block(self) -> Block:
         """Return the block."""
@@ -319,10 +335,10 @@ class Accumulator(AnswerCount):
     def done(self, reason: FinishReason, raw: str | None) -> list[Event]:
         """Record the terminal marker. Closes open calls, sets the finish reason and returns the last events.
 
-        The last event is `Done`, or `Error` for an answer that was aborted.
+        The last event is `Done`, or `Error` for an end without an answer, and for an answer that was aborted.
 
         reason: the finish reason of the provider's word. What is reported agrees with the content (`_agreeing`).
-        raw: the provider's own word for it.
+        raw: the provider's own word for it, or None if the provider gave no reason.
         """
         events: list[Event] = []
         calls = False
@@ -337,9 +353,15 @@ class Accumulator(AnswerCount):
             self.usage = Usage()
         if reason is FinishReason.ABORTED:
             events.append(Error(aborted(raw)))
+        elif raw is None and self.is_empty():
+            events.append(Error(no_answer()))
         else:
             events.append(Done(reason, raw, self.usage, self.provider_data))
         return events
+
+    def is_empty(self) -> bool:
+        """Return whether the answer has neither content nor a call nor a refusal."""
+        return not self.refusal_pieces and all(block.is_empty() for block in self.blocks)
 
     def _agreeing(self, reason: FinishReason, *, calls: bool) -> FinishReason:
         """Return the finish reason that agrees with the content: TOOL_USE if and only if there are calls to run.
@@ -379,11 +401,13 @@ class Accumulator(AnswerCount):
         )
 
 
-def concluded(response: Response, end: Event) -> Response:
+def concluded(response: Response, end: Event, body: bytes) -> Response:
     """Return the response of a whole answer. If the answer ended with an error, raise that error, which keeps the
-    response as its `partial`.
+    response as its `partial`, or the body of an answer that says nothing.
     """
     if isinstance(end, Error):
+        if end.error.provider_code == NO_ANSWER_CODE:
+            end.error.body = body[:BODY_LIMIT]
         end.error.partial = arrived(response)
         raise end.error
     return response

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ..errors import STATUS_CATEGORY, ErrorCategory, ProviderError, category_of_status
-from ..json.json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, objects, string
+from ..json.json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, objects, says_nothing, string
 from .context_overflow import is_context_overflow
 from .html_page import page_words
 from .request_ids import request_id_in
@@ -180,7 +180,7 @@ def reported_error(event: str, value: JSON) -> JSON:
     if type(value) is not dict:
         return value if event == ERROR else None
     error = value.get(ERROR)
-    if error is not None and _says_something(error):
+    if error is not None and not says_nothing(error):
         # Members next to the error may have the code (`{"code": "…", "error": "text"}`).
         return error if type(error) is dict else value
     kind = value.get("type")
@@ -233,10 +233,6 @@ def _is_bare(value: JSONObject) -> bool:
         return False
     words = list(_words(value))
     return bool(_status_of(value)) or any(word in CODE_CATEGORY or word in TYPE_CATEGORY for word in words)
-
-
-def _says_something(error: JSON) -> bool:
-    return any(error.values()) if type(error) is dict else bool(error)
 
 
 def decode_error(status: int, headers: Mapping[str, str], body: bytes, now: float) -> ProviderError:

@@ -366,7 +366,13 @@ GROUPS: dict[str, tuple[Row, ...]] = {
              FILES + "a_recording_never_overwrites_a_file",
              FILES + "a_recording_that_replaces_a_link_keeps_its_target"),
     ),
+    "Answers in other forms": (
+        _row(102, "an answer that ends without content, tool call, refusal or finish reason: a blank body, `{}`, "
+             "`choices: []`, an empty error object, `[DONE]` alone", "SERVER, code `no_answer`", "yes", "yes",
+             PROVIDERS + "test_empty_answers.py::test_a_body_that_says_nothing_is_an_error_that_may_be_retried",
+             PROVIDERS + "test_empty_answers.py::test_an_end_without_an_answer_is_an_error_that_may_be_retried"),
+    ),
 }  # fmt: skip
 
 ROWS: tuple[Row, ...] = tuple(row for rows in GROUPS.values() for row in rows)
-COUNT = 101
+COUNT = 102

@@ -155,7 +155,7 @@ def test_an_answer_is_not_mistaken_for_an_error(dialect: str, value: object) -> 
         ("anthropic", "expected a message with content"),
     ],
 )
-@pytest.mark.parametrize("value", [{"error": {}}, {"error": ""}, {"error": False}, {"error": None}, {}])
+@pytest.mark.parametrize("value", [{"id": "x", "error": {}}, {"id": "x", "error": ""}, {"id": "x"}])
 def test_a_body_with_an_empty_error_and_no_answer_is_malformed(dialect: str, expected: str, value: object) -> None:
     with pytest.raises(ProviderError, match=expected) as caught:
         DIALECTS[dialect].decode(wire(value), PROVIDERS[dialect], lambda: "id")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...catalog.provider import Provider
 from ...errors import malformed
-from ...json.json_values import MalformedJSONError, items, loads_object
+from ...json.json_values import MalformedJSONError, answer_object, items
 from ...model.events import Error
 from ...model.response import Response
 from ...wire.accumulate import Accumulator, concluded
@@ -21,7 +21,7 @@ BODY_STATUS = 200
 def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> Response:
     """Decode an unstreamed answer. Raises `ProviderError`, also for an error in a response with status 200."""
     try:
-        chunk = loads_object(body)
+        chunk = answer_object(body)
     except MalformedJSONError as error:
         raise malformed(f"malformed answer: {error}", body) from None
     answer = Accumulator(limits)
@@ -30,7 +30,7 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: An
     failure = None if reported is None else error_from_object(reported, http_status=BODY_STATUS, body=body)
     if failure is not None and not chunk.get("choices"):
         raise failure
-    if chunk.get("choices") is None:
+    if "choices" not in chunk:
         raise malformed("malformed answer: a chat completion must have choices", body)
     content = ChatAnswer(answer, provider.maker, make_id, whole=True)
     try:
@@ -39,6 +39,6 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: An
         raise failure or malformed(f"malformed answer: {error}", body) from None
     if failure is not None:
         content.settle()
-        return concluded(answer.response(), Error(failure))
+        return concluded(answer.response(), Error(failure), body)
     *_, end = content.done()
-    return concluded(answer.response(), end)
+    return concluded(answer.response(), end, body)

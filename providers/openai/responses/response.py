@@ -9,7 +9,7 @@ from __future__ import annotations
 from ... import errors
 from ...catalog.provider import Provider
 from ...errors import ErrorCategory, ProviderError
-from ...json.json_values import JSON, JSONObject, MalformedJSONError, items, loads_object, mapping, shown, string
+from ...json.json_values import JSON, JSONObject, MalformedJSONError, answer_object, items, mapping, shown, string
 from ...model.events import Error, Event, FinishReason
 from ...model.response import Response
 from ...wire.accumulate import CUT_SHORT, Accumulator, concluded
@@ -63,7 +63,7 @@ ECHOED = frozenset(
 def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> Response:
     """Decode an unstreamed answer. Raises `ProviderError`, also for a failure in a response with status 200."""
     try:
-        response = loads_object(body)
+        response = answer_object(body)
     except MalformedJSONError as error:
         raise errors.malformed(f"the answer cannot be read: {error}", body) from None
     if not response.get("error") and all(response.get(member) is None for member in MEMBERS_OF_A_RESPONSE):
@@ -76,7 +76,7 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: An
         end = conclude(Output(answer, provider.maker, make_id), response, None, body)[-1]
     except MalformedJSONError as error:
         raise errors.malformed(f"{error}: {shown(body)}", body) from None
-    return concluded(answer.response(), end)
+    return concluded(answer.response(), end, body)
 
 
 def conclude(output: Output, response: JSONObject, status: str | None, body: bytes) -> list[Event]:
@@ -108,6 +108,8 @@ def conclude(output: Output, response: JSONObject, status: str | None, body: byt
     if nameless:
         answer.warn(NAMELESS_CALLS.format(nameless))
     reason, raw = reason_of(response, status)
+    if answer.is_empty() and not _gives_reason(response):
+        raw = None  # an event's name alone is an end, and no reason
     if reason in CUT_SHORT:
         events.extend(output.cut_short())
     events.extend(answer.done(reason, raw))
@@ -159,6 +161,12 @@ def failure_of(response: JSONObject, status: str | None, body: bytes) -> Provide
         return None
     message = f"the response {'was cancelled' if status == 'cancelled' else 'failed without a reason'}"
     return ProviderError(message, category=category, http_status=200, provider_code=status, body=body)
+
+
+def _gives_reason(response: JSONObject) -> bool:
+    """Return whether a response itself says why it ended."""
+    ended = string(response, "status") not in (None, "in_progress", "queued")
+    return ended or string(mapping(response, "incomplete_details"), "reason") is not None
 
 
 def reason_of(response: JSONObject, status: str | None) -> tuple[FinishReason, str | None]:

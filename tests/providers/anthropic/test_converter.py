@@ -314,11 +314,14 @@ CHUNKS: list[tuple[dict[str, Any], dict[str, Any] | None]] = [
     ({"type": "text", "text": "a", "snapshot": "ba"}, {"type": "ping"}),
     (
         {"type": "web_search_tool_result", "content": []},
-        {"type": "message", "role": "assistant", "content": [{"type": "web_search_tool_result", "content": []}]},
+        {
+            "type": "message_start",
+            "message": {"role": "assistant", "content": [{"type": "web_search_tool_result", "content": []}]},
+        },
     ),
     (
         {"type": "mcp_tool_listing"},
-        {"type": "message", "role": "assistant", "content": [{"type": "mcp_tool_listing"}]},
+        {"type": "message_start", "message": {"role": "assistant", "content": [{"type": "mcp_tool_listing"}]}},
     ),
     ({"type": "image"}, None),
 ]

@@ -74,7 +74,7 @@ def test_the_words_are_those_of_the_sdk() -> None:
 
 @pytest.mark.parametrize("reason", [None, 3, {}])
 def test_a_stop_reason_that_is_no_text_is_unknown(reason: object) -> None:
-    response = decode({**message(), "stop_reason": reason})
+    response = decode({**message({"type": "text", "text": "a"}), "stop_reason": reason})
     assert (response.finish_reason, response.raw_finish_reason) == (FinishReason.UNKNOWN, None)
 
 
@@ -338,15 +338,13 @@ def test_an_error_object_in_a_200_is_raised() -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b"", "malformed JSON '': "),
-        (b"null", "expected a JSON object, got 'null'"),
-        (b"[]", "expected a JSON object, got '[]'"),
-        (b"{}", "expected a message with content, got '{}'"),
+        (b'[{"type": "message"}]', 'expected a JSON object, got \'[{"type": "message"}]\''),
+        (b'{"model": "m"}', 'expected a message with content, got \'{"model": "m"}\''),
         (b'{"type": "message"', 'malformed JSON \'{"type": "message"\': '),
-        (b'{"content": null}', "expected a message with content, got '{\"content\": null}'"),
+        (b'{"id": "m", "content": null}', "expected a message with content, got "),
         (b'{"content": "text"}', 'expected a message with content, got \'{"content": "text"}\''),
         (b'{"content": ["text"]}', 'a content block that is no object in \'{"content": ["text"]}\''),
-        (b'{"content": [null]}', "a content block that is no object in '{\"content\": [null]}'"),
+        (b'{"content": [1, null]}', "a content block that is no object in '{\"content\": [1, null]}'"),
         (b"<html>", "malformed JSON '<html>': "),
         (b"\xff\xfe", "malformed JSON '\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}': "),
     ],

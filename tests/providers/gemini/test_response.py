@@ -136,20 +136,15 @@ def test_an_array_of_chunks_is_merged() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        {},
-        {"candidates": []},
-        {"candidates": None},
-        {"candidates": [{}]},
-        {"candidates": [{"content": {}}]},
-        {"candidates": [{"content": {"parts": []}}]},
-        {"candidates": [{"content": {"role": "model"}, "index": 0}]},
-        {"promptFeedback": {"safetyRatings": []}},
+        {"candidates": [{"finishReason": "STOP"}]},
+        {"candidates": [{"content": None, "finishReason": "STOP"}]},
+        {"candidates": [{"content": {"role": "model", "parts": []}, "index": 0, "finishReason": "STOP"}]},
     ],
 )
-def test_no_candidate_or_no_part_is_an_empty_answer_and_no_error(body: dict[str, Any]) -> None:
+def test_no_part_and_a_finish_reason_is_an_empty_answer_and_no_error(body: dict[str, Any]) -> None:
     response = decode(body)
     assert response.content == []
-    assert (response.finish_reason, response.raw_finish_reason) == (FinishReason.UNKNOWN, None)
+    assert (response.finish_reason, response.raw_finish_reason) == (FinishReason.STOP, "STOP")
 
 
 def test_no_content_at_the_limit_is_a_length_stop() -> None:
@@ -224,7 +219,7 @@ def test_an_unset_block_reason_blocks_nothing(reason: Any) -> None:
     assert decode({**TEXT_ONLY, "promptFeedback": {"blockReason": reason}}).text == "A longer text."
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>Bad gateway</html>", b'"text"', b"[]", b"[1]", b"null", b'{"candidates'])
+@pytest.mark.parametrize("body", [b"<html>Bad gateway</html>", b'"text"', b"[1]", b'{"candidates'])
 def test_a_body_that_is_no_answer_is_an_error_that_quotes_it(body: bytes) -> None:
     with pytest.raises(ProviderError) as raised:
         DIALECT.decode(body, PROVIDER, Ids())

@@ -44,7 +44,7 @@ def test_the_error_of_an_answer_that_cannot_be_read(data: str, reason: str) -> N
     assert (caught.value.message, caught.value.body) == (f"malformed answer: {reason}", data.encode())
 
 
-@pytest.mark.parametrize("data", ["null", "7", "[]", "[1]", '"x"', "true"])
+@pytest.mark.parametrize("data", ["7", "[1]", '"x"', "true"])
 def test_an_event_that_is_no_object(data: str) -> None:
     error = run([("", data.encode())]).error.error
     assert (error.message, error.body) == ("malformed event: a chat chunk must be a JSON object", data.encode())

@@ -385,12 +385,6 @@ def test_a_body_that_is_no_answer_is_an_error(body: object, category: ErrorCateg
     assert caught.value.category is category
 
 
-def test_an_answer_with_an_empty_list_of_choices_is_empty() -> None:
-    answer = decode({"id": "c", "choices": [], "error": None})
-    assert answer.content == []
-    assert answer.finish_reason is FinishReason.UNKNOWN
-
-
 def test_errors_are_the_same_for_every_provider() -> None:
     for provider in (OPENAI, SERVER):
         assert stream('data: {"error":"why"}', provider).error.error.message == "why"

@@ -80,7 +80,7 @@ def test_the_error_of_an_event_that_cannot_be_read(data: str, text: str) -> None
 def test_the_error_of_a_body_that_cannot_be_read() -> None:
     for body, text in (
         (b"x", "the answer cannot be read: malformed JSON 'x': Expecting value: line 1 column 1 (char 0)"),
-        (b"[]", "the answer cannot be read: expected a JSON object, got '[]'"),
+        (b"[1]", "the answer cannot be read: expected a JSON object, got '[1]'"),
         (b'{"id":"r"}', 'the answer is no response object: \'{"id":"r"}\''),
     ):
         with pytest.raises(ProviderError) as caught:
@@ -114,7 +114,7 @@ def test_an_error_beside_an_unknown_status_is_a_failure() -> None:
     error: JSONObject = {"message": "No.", "code": "server_error"}
     with pytest.raises(ProviderError, match=r"HTTP 200: No\.$"):
         decode({"status": "paused", "output": [], "error": error})
-    assert decode({"status": "queued", "output": [], "error": error}).content == []
+    assert decode({"status": "queued", "output_text": "a", "error": error}).text == "a"
 
 
 def test_a_body_with_an_error_of_another_form() -> None:
@@ -287,7 +287,7 @@ def test_refusals_of_several_parts_are_joined() -> None:
         delta("refusal", 0, "a"), done(0, message({"type": "refusal", "refusal": ""}, refusal)), completed()
     )
     assert outcome.response.refusal == "ac"
-    assert decode({"output": [message({"type": "refusal"})]}).refusal is None
+    assert decode({"status": "completed", "output": [message({"type": "refusal"})]}).refusal is None
 
 
 def test_the_name_of_an_event_is_enough() -> None:
@@ -459,7 +459,7 @@ def test_reasons_and_raw_words() -> None:
         ({}, "stop", None),
     ]
     for response, reason, raw in ends:
-        answer = decode({"output": [], **response})
+        answer = decode({"output": [message({"type": "output_text", "text": "a"})], **response})
         assert (answer.finish_reason.value, answer.raw_finish_reason) == (reason, raw)
 
 
@@ -473,9 +473,9 @@ def test_usage_of_servers_with_other_counts() -> None:
     raw: JSONObject = {
         "input_tokens": 5, "output_tokens": 7, "output_tokens_details": {"reasoning_tokens": 7}, "total_tokens": 12,
     }  # fmt: skip
-    assert decode({"output": [], "usage": raw}).usage == Usage(5, 0, 7, None, None, 12, raw=raw)
+    assert decode({"status": "completed", "usage": raw}).usage == Usage(5, 0, 7, None, None, 12, raw=raw)
     apart: JSONObject = {**raw, "total_tokens": 19}
-    assert decode({"output": [], "usage": apart}).usage == Usage(5, 7, 7, None, None, 19, raw=apart)
-    assert decode({"output": [], "usage": 5}).usage == Usage()
+    assert decode({"status": "completed", "usage": apart}).usage == Usage(5, 7, 7, None, None, 19, raw=apart)
+    assert decode({"status": "completed", "usage": 5}).usage == Usage()
     unknown: JSONObject = {**raw, "input_tokens": None, "output_tokens": 9, "total_tokens": 16}
-    assert decode({"output": [], "usage": unknown}).usage == Usage(None, 2, 7, None, None, 16, raw=unknown)
+    assert decode({"status": "completed", "usage": unknown}).usage == Usage(None, 2, 7, None, None, 16, raw=unknown)

@@ -385,7 +385,9 @@ def test_a_completed_event_may_have_an_incomplete_response() -> None:
 
 
 def test_a_terminal_event_overrides_an_unfinished_status() -> None:
-    outcome = stream(CREATED + 'data: {"type":"response.completed","response":{"status":"in_progress","output":[]}}')
+    outcome = stream(
+        CREATED + 'data: {"type":"response.completed","response":{"status":"in_progress","output_text":"a"}}'
+    )
     assert (outcome.response.finish_reason, outcome.response.raw_finish_reason) == (FinishReason.STOP, "completed")
 
 
