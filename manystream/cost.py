@@ -1,4 +1,5 @@
-"""The cost of a response, from the price list of genai-prices (https://github.com/pydantic/genai-prices).
+"""The cost of a response, from the price list of genai-prices (https://github.com/pydantic/genai-prices), and from a
+price table of your own.
 
     from manystream.cost import Cost, price_response
 
@@ -8,27 +9,29 @@
 Needs the extra `cost`. The list is part of the package genai-prices, so no network is used. If a program updates
 genai-prices, this module uses the newer prices.
 
-A price is never guessed. The provider is found by its address, and the model is the one that the response names. If the
-list does not contain either, the result is `Unpriced`. Prices are list prices: they include no discount, no tax, and no
-fee that the usage does not report (such as storage of a cache, or a tool that runs at the provider).
-
-Knows `Usage` and the names that genai-prices has for its parts. Must not know calls, nor any dialect beyond the members
-of raw usage reports that the tables name.
+A price is never guessed. The provider is found by its address, and the model is the one that the response names. If
+there is no price for one of them, or for something that the usage reports, the result is `Unpriced`. Prices are list
+prices: they include no discount, no tax, and no fee that the usage does not report (such as storage of a cache, or a
+tool that runs at the provider).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from .price_table import PriceTable as PriceTable
+from .price_table import PriceTableError as PriceTableError
+from .price_table import Table
+from .providers.anthropic.usage import charged_iterations, read_usage
 from .providers.catalog.provider import Provider
 from .providers.errors import ManystreamError
-from .providers.json.json_values import JSONObject, integer, mapping, objects, string
+from .providers.json.json_values import JSON, JSONObject, integer, mapping, objects, string
 from .providers.model.response import Response
 from .providers.model.usage import Usage
 
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
     from genai_prices.types import ModelPrice, PriceCalculation, TieredPrices
 
 CURRENCY = "USD"
-"""The currency of all prices in the list, as an ISO 4217 code."""
+"""The currency of all prices, as an ISO 4217 code."""
 
 PER_MILLION = Decimal(1_000_000)
 
@@ -47,13 +50,13 @@ class Cost:
 
     currency: ISO 4217 code of all amounts.
     input: input that was neither read from a cache nor written to one.
-    cached: input read from a cache. 0 if the list has no separate price for it; it is then part of `input`.
-    cache_write: input written to a cache. 0 if the list has no separate price for it; it is then part of `input`.
+    cached: input read from a cache. 0 if there is no separate price for it; it is then part of `input`.
+    cache_write: input written to a cache. 0 if there is no separate price for it; it is then part of `input`.
     output: visible output and thinking.
     other: items with a price per piece, such as searches.
     total: the whole cost.
-    model: the list's id of the model.
-    provider: the list's id of the provider.
+    model: the list's id of the model that answered, or its name in the price table.
+    provider: the list's id of the provider, or the provider's name if the price is from the price table.
     """
 
     currency: str
@@ -90,99 +93,130 @@ def check_installed() -> None:
 
 
 def price_response(
-    response: Response, provider: Provider | str, *, model: str | None = None, at: datetime | None = None
+    response: Response,
+    provider: Provider | str,
+    *,
+    model: str | None = None,
+    at: datetime | None = None,
+    table: Table | None = None,
 ) -> Cost | Unpriced:
     """Return the cost of a response. Its model and service tier are those that it names.
 
     response: the response.
     provider: the provider that was asked, or an id of genai-prices (see `price_usage`).
-    model: the model of the request, used if the response names no model.
+    model: the model of the request, used if the response names no model, or one that the table does not have.
     at: the time of the request (default: now).
+    table: prices of your own, which precede those of the list.
 
-    Raises `CostExtraError` if genai-prices is not installed.
+    Raises `CostExtraError` if genai-prices is not installed, and `PriceTableError` for a table that cannot be read.
     """
+    table = _table(table)
     answered = response.model or (model if model is not None else "")
+    if model and table is not None and table.find(_name(provider), answered) is None:
+        answered = model if table.find(_name(provider), model) is not None else answered
     tier = string(response.provider_data, "service_tier")
-    return price_usage(response.usage, answered, provider, service_tier=tier, at=at)
+    return price_usage(response.usage, answered, provider, service_tier=tier, at=at, table=table)
 
 
-def price(provider: Provider | str, model: str, usage: Usage) -> float | None:
-    """Return the US dollars of a number of tokens, or None if the list has no price: for `Traffic(price=…)`.
+def price(provider: Provider | str, model: str, usage: Usage, *, table: Table | None = None) -> float | None:
+    """Return the US dollars of a number of tokens, or None if they have no price: for `Traffic(price=…)`.
 
     provider: the provider that was asked, or an id of genai-prices (see `price_usage`).
     model: the name of the model.
     usage: the tokens.
+    table: prices of your own, which precede those of the list: `Traffic(price=partial(price, table=table))`.
 
-    Raises `CostExtraError` if genai-prices is not installed.
+    Raises `CostExtraError` if genai-prices is not installed, and `PriceTableError` for a table that cannot be read.
     """
-    found = price_usage(usage, model, provider)
+    found = price_usage(usage, model, provider, table=table)
     return float(found.total) if isinstance(found, Cost) else None
 
 
 def price_usage(
-    usage: Usage, model: str, provider: Provider | str, *, service_tier: str | None = None, at: datetime | None = None
+    usage: Usage,
+    model: str,
+    provider: Provider | str,
+    *,
+    service_tier: str | None = None,
+    at: datetime | None = None,
+    table: Table | None = None,
 ) -> Cost | Unpriced:
     """Return the cost of a number of tokens of a model.
 
-    usage: the tokens.
+    usage: the tokens. What `usage.raw` reports beside them may change the price: cache lifetimes, sound, searches, the
+        tier and the place of the computation, and the parts of an answer that other models worked on.
     model: the name of the model that answered.
     provider: the provider that was asked; its `base_url` selects the prices. If that is the address of your own
         gateway, pass the id that genai-prices has for the billing provider, such as `openai`, `anthropic` or `x-ai`.
     service_tier: the service tier that the response names.
     at: the time of the request (default: now). Some prices change, or depend on the hour.
+    table: prices of your own, which precede those of the list.
 
-    Raises `CostExtraError` if genai-prices is not installed.
+    Raises `CostExtraError` if genai-prices is not installed, and `PriceTableError` for a table that cannot be read.
     """
     check_installed()
-    from genai_prices import calc_price, types
-
-    if usage.input_tokens is None or usage.output_tokens is None:
-        return Unpriced("the answer does not report its tokens")
-    if not model:
-        return Unpriced("the answer does not name its model")
-    context = _price_context(usage.raw or {}, service_tier)
-    counts = _counts(usage, usage.input_tokens, usage.output_tokens)
+    table = _table(table)
+    reason = _why_unpriced(usage, model)
+    if reason is not None:
+        return Unpriced(reason)
+    raw = usage.raw or {}
+    context = _price_context(raw, service_tier)
     when = at if at is not None else datetime.now(UTC)
-    try:
-        ask = partial(calc_price, types.Usage(**counts), model, genai_request_timestamp=when, price_context=context)
-        calculation = (
-            ask(provider_id=provider) if isinstance(provider, str) else ask(provider_api_url=provider.base_url)
-        )
-    except LookupError:
-        return Unpriced(_unknown(model, provider))
-    except ValueError as error:  # counts that contradict one another, or are below zero
-        return Unpriced(f"the answer's tokens cannot be priced: {error}")
-    if isinstance(provider, str) and calculation.provider.id != provider:
-        return Unpriced(_unknown(model, provider))  # genai-prices also accepts ids that only resemble one of its own
-    if not _has_prices_for(calculation, context, when):
-        conditions = ", ".join(f"{name} {value!r}" for name, value in context.items())
-        return Unpriced(f"genai-prices has no price of {model!r} for {conditions}")
-    return _cost(calculation, counts)
+    costs: list[Cost] = []
+    for name, counts in _parts(usage, model):
+        found = _price(counts, name, provider, context, when, table)
+        if isinstance(found, Unpriced):
+            return found
+        costs.append(found)
+    return _sum(costs, RESIDENCY_FACTORS[_residency(raw)])
 
 
-# --- the names of usage's parts in genai-prices ---
+def _table(table: Table | None) -> PriceTable | None:
+    return table if table is None or isinstance(table, PriceTable) else PriceTable(table)
 
-STANDARD_TIERS = frozenset({"auto", "default", "standard", "on_demand"})
+
+def _name(provider: Provider | str) -> str:
+    return provider if isinstance(provider, str) else provider.name
+
+
+# --- what the usage reports ---
+
+STANDARD_TIERS = frozenset({"auto", "default", "standard", "standard_only", "on_demand", "unspecified"})
 """Service tiers and speeds that have the model's standard price."""
 
-TRAFFIC_TIERS: dict[str, str] = {
+TRAFFIC_TIERS: dict[JSON, str] = {
     "TRAFFIC_TYPE_UNSPECIFIED": "standard",
     "ON_DEMAND": "standard",
     "ON_DEMAND_FLEX": "flex",
     "ON_DEMAND_PRIORITY": "priority",
+    1: "standard",
 }
-"""Vertex AI's `trafficType` → service tier. Any other type, such as provisioned throughput, is a tier of its own."""
+"""Vertex AI's `trafficType`, as its word or number → service tier. Any other type, such as provisioned throughput, is a
+tier of its own."""
 
-DETAILS: dict[tuple[str, str], str] = {
+RESIDENCY_FACTORS: dict[str, Decimal] = {
+    "global": Decimal(1),
+    "not_available": Decimal(1),
+    "us": Decimal("1.1"),
+}
+"""Anthropic's `inference_geo`, where the model ran → the factor of all prices of tokens (Anthropic's pricing page).
+There is no price for any other place."""
+
+DETAILS: dict[tuple[str, ...], str] = {
     ("cache_creation", "ephemeral_5m_input_tokens"): "cache_write_5m_tokens",
     ("cache_creation", "ephemeral_1h_input_tokens"): "cache_write_1h_tokens",
+    ("input_tokens_details", "cache_write_tokens_details", "ttl_12h_tokens"): "cache_write_1h_tokens",
+    ("prompt_tokens_details", "cache_write_tokens_details", "ttl_12h_tokens"): "cache_write_1h_tokens",
     ("server_tool_use", "web_search_requests"): "web_searches",
     ("prompt_tokens_details", "audio_tokens"): "input_audio_tokens",
     ("completion_tokens_details", "audio_tokens"): "output_audio_tokens",
+    ("input_tokens_details", "audio_tokens"): "input_audio_tokens",
+    ("output_tokens_details", "audio_tokens"): "output_audio_tokens",
 }
-"""Counts with a separate price that only the raw usage report has: (member, its member) → name in genai-prices.
+"""Counts with a separate price that only the raw usage report has: the path to a member → its name in genai-prices.
 
-They are Anthropic's two cache lifetimes and its searches, and OpenAI Chat's audio.
+They are Anthropic's two cache lifetimes and its searches, OpenAI's longer cache lifetime, and OpenAI's audio. Both
+longer lifetimes have one name, because genai-prices has one.
 """
 
 MODALITY_DETAILS = {
@@ -192,8 +226,76 @@ MODALITY_DETAILS = {
 }
 """Gemini's lists of `{"modality": …, "tokenCount": …}` → pattern of the name in genai-prices."""
 
-MODALITIES = {"TEXT": "text", "AUDIO": "audio", "IMAGE": "image", "DOCUMENT": "image", "VIDEO": "video"}
-"""Gemini's modality → the name of its price in genai-prices."""
+MODALITIES: dict[JSON, str] = {
+    "TEXT": "text", "AUDIO": "audio", "IMAGE": "image", "DOCUMENT": "image", "VIDEO": "video",
+    1: "text", 2: "image", 3: "video", 4: "audio", 5: "image",
+}  # fmt: skip
+"""Gemini's modality, as its word or number → the name of its price in genai-prices."""
+
+SEPARATE_PRICES: dict[str, str] = {
+    "input_audio": "audio input",
+    "output_audio": "audio output",
+    "output_image": "image output",
+    "output_video": "video output",
+    "cache_write_1h": "cache writes with the longer lifetime",
+    "web_searches": "searches",
+}
+"""Counts that must have a price of their own → what they are. The price of text would be a guess."""
+
+ONE_INPUT_PRICE = frozenset({"google"})
+"""Price lists that have a price for audio wherever it differs from that of text (Google's pricing page)."""
+
+FEES: dict[tuple[str, ...], str] = {
+    ("num_sources_used",): "sources of a live search",
+    ("num_server_side_tools_used",): "tools that ran at the provider",
+    ("server_tool_use_details", "web_search_requests"): "searches of the gateway",
+    ("citation_tokens",): "citations",
+    ("num_search_queries",): "search queries",
+}
+"""Counts of items that are charged, and whose price is not known: the path to a member → what they are."""
+
+
+def _why_unpriced(usage: Usage, model: str) -> str | None:
+    """Return why a usage has no price, whatever the prices are; None if it may have one."""
+    raw = usage.raw or {}
+    if usage.input_tokens is None or usage.output_tokens is None:
+        return "the answer does not report its tokens"
+    if not model:
+        return "the answer does not name its model"
+    if _residency(raw) not in RESIDENCY_FACTORS:
+        return f"no price is known for inference_geo {_residency(raw)!r}"
+    if raw.get("is_byok") is True:
+        return "the gateway used a key of your own, so the provider of that key sends the bill"
+    fee = next((what for path, what in FEES.items() if _count(raw, path) > 0), None)
+    if fee is not None:
+        return f"the answer reports {fee}, whose price is not known"
+    entries = charged_iterations(raw)
+    parts = [read_usage(entry) for entry in entries]
+    given = sum(part.input_tokens or 0 for part in parts)
+    written = sum(part.output_tokens or 0 for part in parts)
+    if entries and (given, written) != (usage.input_tokens, usage.output_tokens + (usage.thinking_tokens or 0)):
+        return "the parts of the answer that its usage reports do not add up to its tokens"
+    credited = string(mapping(mapping(raw, "fallback_credit"), "status"), "type") == "redeemed"
+    if usage.cache_write_tokens and (credited or any(entry.get("type") == "fallback_message" for entry in entries)):
+        return "a fallback credit changes the price of cache writes, and the answer does not report by how much"
+    return None
+
+
+def _parts(usage: Usage, model: str) -> Iterator[tuple[str, dict[str, int]]]:
+    """Return the parts of an answer that have prices of their own: the model of each, and what it used.
+
+    There is more than one where a model was sampled several times for one answer. Each time has its own length, which
+    selects a price, and may have a model of its own.
+    """
+    raw = usage.raw or {}
+    entries = charged_iterations(raw)
+    if not entries:
+        yield model, _counts(usage, usage.input_tokens or 0, usage.output_tokens or 0)
+    for place, entry in enumerate(entries, 1):
+        if place == len(entries):
+            entry = {**entry, "server_tool_use": raw.get("server_tool_use")}
+        part = read_usage(entry)
+        yield string(entry, "model") or model, _counts(part, part.input_tokens or 0, part.output_tokens or 0)
 
 
 def _counts(usage: Usage, input_tokens: int, output_tokens: int) -> dict[str, int]:
@@ -214,11 +316,11 @@ def _counts(usage: Usage, input_tokens: int, output_tokens: int) -> dict[str, in
         "output_tokens": output_tokens + thinking,
         "output_reasoning_tokens": thinking,
     }
-    for (outer, inner), name in DETAILS.items():
-        counts[name] = integer(mapping(raw, outer), inner) or 0
+    for path, name in DETAILS.items():
+        counts[name] = counts.get(name, 0) or _count(raw, path)
     for member, pattern in MODALITY_DETAILS.items():
         for detail in objects(raw, member):
-            modality = MODALITIES.get(string(detail, "modality") or "")
+            modality = _word(MODALITIES, detail.get("modality"))
             if modality is not None:
                 name = pattern.format(modality)
                 counts[name] = counts.get(name, 0) + (integer(detail, "tokenCount") or 0)
@@ -226,24 +328,83 @@ def _counts(usage: Usage, input_tokens: int, output_tokens: int) -> dict[str, in
     return {name: count for name, count in counts.items() if count or name in ("input_tokens", "output_tokens")}
 
 
+def _count(raw: JSONObject, path: Sequence[str]) -> int:
+    """Return the number at the end of a path through objects; 0 if there is none."""
+    for member in path[:-1]:
+        raw = mapping(raw, member)
+    return integer(raw, path[-1]) or 0
+
+
+def _word(table: Mapping[JSON, str], value: JSON) -> str | None:
+    """Return the row of a word or a number; None for any other value."""
+    return table.get(value) if type(value) is str or type(value) is int else None
+
+
+def _residency(raw: JSONObject) -> str:
+    return string(raw, "inference_geo") or "global"
+
+
 def _price_context(raw: JSONObject, service_tier: str | None) -> dict[str, str]:
     """Return the conditions that change the price from the model's standard price: service tier, speed, batch."""
-    traffic = string(raw, "trafficType")
-    reported = TRAFFIC_TIERS.get(traffic, traffic) if traffic else string(raw, "service_tier")
-    tier = service_tier if service_tier is not None else reported
+    traffic = raw.get("trafficType")
+    tier = service_tier or string(raw, "service_tier") or string(raw, "serviceTier")
+    if traffic:
+        tier = _word(TRAFFIC_TIERS, traffic) or str(traffic)
     speed = string(raw, "speed")
     context: dict[str, str] = {}
     if tier == "batch":  # Anthropic's service tier of a response from a Message Batch
         context["processing"] = "batch"
-    elif tier and tier not in STANDARD_TIERS:
+    elif tier and tier.lower() not in STANDARD_TIERS:
         context["service_tier"] = tier
     if speed and speed not in STANDARD_TIERS:
         context["speed"] = speed
     return context
 
 
+# --- prices ---
+
+
+def _price(
+    counts: dict[str, int],
+    model: str,
+    provider: Provider | str,
+    context: Mapping[str, str],
+    when: datetime,
+    table: PriceTable | None,
+) -> Cost | Unpriced:
+    """Return the cost of the tokens of one model."""
+    from genai_prices import calc_price, types
+
+    key = None if table is None else table.find(_name(provider), model)
+    where = "genai-prices" if table is None or key is None else table.source
+    try:
+        usage = types.Usage(**counts)
+        if table is not None and key is not None:
+            info, owner = table.info(key), _name(provider)
+            prices = types.Provider(id=owner, name=owner, api_pattern="", models=[info])
+            calculation = info.calc_price(usage, prices, genai_request_timestamp=when, price_context=context)
+        else:
+            ask = partial(calc_price, usage, model, genai_request_timestamp=when, price_context=context)
+            calculation = (
+                ask(provider_id=provider) if isinstance(provider, str) else ask(provider_api_url=provider.base_url)
+            )
+    except LookupError:
+        return Unpriced(_unknown(model, provider))
+    except ValueError as error:  # counts that contradict one another, or are below zero
+        return Unpriced(f"the answer's tokens cannot be priced: {error}")
+    if key is None and isinstance(provider, str) and calculation.provider.id != provider:
+        return Unpriced(_unknown(model, provider))  # genai-prices also accepts ids that only resemble one of its own
+    if not _has_prices_for(calculation, context, when):
+        conditions = ", ".join(f"{name} {value!r}" for name, value in context.items())
+        return Unpriced(f"{where} has no price of {model!r} for {conditions}")
+    lacking = _without_own_price(calculation, counts)
+    if lacking is not None:
+        return Unpriced(f"{where} has no price of {model!r} for {lacking}")
+    return _cost(calculation, counts)
+
+
 def _has_prices_for(calculation: PriceCalculation, context: Mapping[str, str], when: datetime) -> bool:
-    """Return whether the list has prices for this context. If not, the calculation used the standard price."""
+    """Return whether there are prices for this context. If not, the calculation used the standard price."""
     model = calculation.model
     if not context:
         return True
@@ -257,9 +418,22 @@ def _has_prices_for(calculation: PriceCalculation, context: Mapping[str, str], w
     return all(any(prices_when == {name: value} for prices_when in active) for name, value in context.items())
 
 
+def _without_own_price(calculation: PriceCalculation, counts: Mapping[str, int]) -> str | None:
+    """Return what was used that needs a price of its own and has none; None if there is nothing."""
+    for name, what in SEPARATE_PRICES.items():
+        one_price = name.endswith("_audio") and calculation.provider.id in ONE_INPUT_PRICE
+        unit, price = (name, f"{name}_kcount") if name == "web_searches" else (f"{name}_tokens", f"{name}_mtok")
+        if counts.get(unit) and not one_price and getattr(calculation.model_price, price, None) is None:
+            return what
+    return None
+
+
 def _unknown(model: str, provider: Provider | str) -> str:
     host = provider if isinstance(provider, str) else urlsplit(provider.base_url).hostname
-    return f"genai-prices has no price of model {model!r} at {host!r}; a newer version of it may have one"
+    return (
+        f"genai-prices has no price of model {model!r} at {host!r}; a newer version of it may have one, and a price"
+        " table of your own can"
+    )
 
 
 # --- the parts of a price ---
@@ -282,6 +456,26 @@ def _cost(calculation: PriceCalculation, counts: Mapping[str, int]) -> Cost:
         total=calculation.total_price,
         model=calculation.model.id,
         provider=calculation.provider.id,
+    )
+
+
+def _sum(costs: Sequence[Cost], factor: Decimal) -> Cost:
+    """Return the sum of the costs of an answer's parts. factor: that of the prices of tokens."""
+    if len(costs) == 1 and factor == 1:
+        return costs[0]
+    given = factor * sum((cost.input for cost in costs), Decimal(0))
+    cached = factor * sum((cost.cached for cost in costs), Decimal(0))
+    cache_write = factor * sum((cost.cache_write for cost in costs), Decimal(0))
+    output = factor * sum((cost.output for cost in costs), Decimal(0))
+    other = sum((cost.other for cost in costs), Decimal(0))
+    return replace(
+        costs[-1],
+        input=given,
+        cached=cached,
+        cache_write=cache_write,
+        output=output,
+        other=other,
+        total=given + cached + cache_write + output + other,
     )
 
 

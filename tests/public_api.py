@@ -28,7 +28,8 @@ HOMES: dict[str, tuple[str, ...]] = {
     "manystream.aio_map": ("CallMap",),
     "manystream.batch": (),
     "manystream.cost": (
-        "Cost", "CostExtraError", "Unpriced", "check_installed", "price", "price_response", "price_usage",
+        "Cost", "CostExtraError", "PriceTable", "PriceTableError", "Unpriced", "check_installed", "price",
+        "price_response", "price_usage",
     ),
     "manystream.httpx": ("Transport",),
     "manystream.httpx2": ("Transport",),

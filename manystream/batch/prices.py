@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from ..cost import Cost, CostExtraError, Unpriced, check_installed, price_response
+from ..cost import Cost, CostExtraError, PriceTable, Unpriced, check_installed, price_response
 from ..providers.catalog.provider import Provider
 from ..providers.model.request import Request
 from ..providers.model.response import Response
@@ -18,10 +18,11 @@ Price: TypeAlias = Callable[[Request, Response], Cost | Unpriced]
 """
 
 
-def price_list(*providers: Provider) -> Price | None:
+def price_list(*providers: Provider, table: PriceTable | None = None) -> Price | None:
     """Return a function that returns an answer's cost, or None if the extra `cost` is not installed.
 
     providers: the providers of the requests. The model of each request has its provider's name as a prefix.
+    table: prices of your own, which precede those of the list.
     """
     try:
         check_installed()
@@ -31,6 +32,6 @@ def price_list(*providers: Provider) -> Price | None:
 
     def price(request: Request, response: Response) -> Cost | Unpriced:
         name, _, model = request.model.partition("/")
-        return price_response(response, by_name[name], model=model)
+        return price_response(response, by_name[name], model=model, table=table)
 
     return price

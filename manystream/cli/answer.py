@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TextIO
 
-from ..cost import Cost, Unpriced
+from ..cost import Cost, PriceTable, PriceTableError, Unpriced
 from ..engine.call.completion import Completion, Timings
 from ..providers.model.events import Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart
 from ..providers.model.messages import Text, Thinking, ToolCall
 from ..providers.model.response import Response
 from ..providers.model.usage import Usage
+from .errors import CommandError
 from .terminal import Paint, duration, harmless, is_terminal, money
 
 USAGE_WORDS = (
@@ -118,6 +119,14 @@ def usage_text(usage: Usage) -> str:
     known = ((getattr(usage, name), word) for name, word in USAGE_WORDS)
     text = ", ".join(f"{count} {word}" for count, word in known if count is not None)
     return f"{text} tokens" if text else ""
+
+
+def read_prices(path: str | None) -> PriceTable | None:
+    """Return the table of `--prices`; None without the option. Raises `CommandError`."""
+    try:
+        return None if path is None else PriceTable.read(path)
+    except PriceTableError as error:
+        raise CommandError(f"--prices: {error}", status=2) from None
 
 
 def cost_text(cost: Cost | Unpriced | None) -> str:

@@ -33,6 +33,7 @@ from ..batch import (
 )
 from ..batch.journal import default_errors_path
 from ..batch.prices import price_list
+from ..cost import PriceTable
 from ..engine import Engine, open_engine
 from ..engine.traffic.limits.coverage import EVERY_CALL
 from ..engine.traffic.limits.rate_limit import RateLimit
@@ -45,7 +46,8 @@ from ..ray.driver import ClusterBatch
 from ..ray.worker import WorkerOptions
 from ..simulator import SimulatorError
 from ..simulator.process import allow_many_sockets
-from .batch_budget import budget_notice, budget_report, check_budget, open_budget
+from .answer import read_prices
+from .batch_budget import budget_notice, budget_report, check_prices, open_budget
 from .batch_files import check_files, read_path
 from .batch_help import DESCRIPTION as DESCRIPTION
 from .batch_help import EPILOG
@@ -77,6 +79,7 @@ class BatchOptions:
     max_rps: requests per second of all shards together, or None for no limit.
     max_tpm: tokens per minute of all shards together, or None for no limit.
     budget: US dollars that all runs of all shards together may cost, or None for no limit.
+    prices: prices of the user's own, which precede those of the list; None for none.
     adaptive: whether to learn limits from what servers report and refuse.
     attempts: the most attempts of each line.
     stream: whether to request streams.
@@ -96,6 +99,7 @@ class BatchOptions:
     max_rps: float | None
     max_tpm: float | None
     budget: float | None
+    prices: PriceTable | None
     adaptive: bool
     attempts: int
     stream: bool
@@ -174,6 +178,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--budget", type=float, metavar="USD", help="US dollars for all runs on these files (default: no limit)"
     )
+    parser.add_argument("--prices", metavar="FILE", help="a JSON file with prices of your own, by model")
     parser.add_argument(
         "--no-adaptive", action="store_true", help="learn no limits from what servers report and refuse"
     )
@@ -217,6 +222,7 @@ def _read_options(arguments: argparse.Namespace) -> BatchOptions:
         max_rps=arguments.max_rps,
         max_tpm=arguments.max_tpm,
         budget=arguments.budget,
+        prices=read_prices(arguments.prices),
         adaptive=not arguments.no_adaptive,
         attempts=arguments.attempts,
         stream=arguments.stream,
@@ -232,8 +238,8 @@ def _read_options(arguments: argparse.Namespace) -> BatchOptions:
             raise CommandError(f"{name} must be above 0, not {value:g}", status=2)
     if options.ray is not None or options.actors is not None:
         check_ray(options.ray, options.targets)
-    if options.budget is not None:
-        check_budget(simulated=options.targets.simulated)
+    if options.budget is not None or options.prices is not None:
+        check_prices("--prices" if options.budget is None else "--budget", simulated=options.targets.simulated)
     check_files(options.prompts, options.output, options.errors)
     return options
 
@@ -260,7 +266,7 @@ def _number(value: float) -> str:
 
 async def _batch(options: BatchOptions, destination: Destination) -> int:
     """Run the batch, print the summary, also after a failure, and return the exit status."""
-    budget = open_budget(options.part(options.budget), destination)
+    budget = open_budget(options.part(options.budget), destination, options.prices)
     journal = Journal(options.output, options.errors, budget=budget)
     run = Run(Counters())
     failure: Exception | None = None
@@ -338,6 +344,7 @@ async def _open_batch(
             options.monitor,
             priced=not simulated,
             budgeted=budget is not None,
+            prices=options.prices,
         )
         with open_cluster_batch(
             options.ray,
@@ -370,7 +377,7 @@ def _new_batch(
         retry_failed=options.retry_failed,
         source=options.source,
         provider=destination.name,
-        price=None if options.targets.simulated else price_list(*destination.providers),
+        price=None if options.targets.simulated else price_list(*destination.providers, table=options.prices),
         shard=options.shard,
         budget=budget,
     )

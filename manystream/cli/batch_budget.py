@@ -1,17 +1,23 @@
-"""`manystream batch --budget`: check the price of every model before the first line is sent, and report a spent budget.
-
-Knows the option `--budget` and the price list. Must not know how a batch runs.
-"""
+"""`manystream batch --budget`: check the price of every model before the first line is sent; report a spent budget."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 from ..batch import BatchBudget, Counters
 from ..batch.unrecorded import unrecorded_path
-from ..cost import CURRENCY, CostExtraError, Unpriced, check_installed, price, price_usage
+from ..cost import (
+    CURRENCY,
+    CostExtraError,
+    PriceTable,
+    Unpriced,
+    check_installed,
+    price,
+    price_usage,
+)
 from ..providers.model.usage import Usage
 from .batch_targets import Destination
 from .errors import CommandError
@@ -21,31 +27,36 @@ SAMPLE = Usage(1_000, 1_000, total_tokens=2_000)
 """The tokens whose price is asked for each model before the first line is sent."""
 
 
-def check_budget(*, simulated: bool) -> None:
-    """Raise `CommandError` where there are no prices. simulated: whether the built-in simulator answers."""
+def check_prices(option: str, *, simulated: bool) -> None:
+    """Raise `CommandError` where there are no prices.
+
+    option: the option that needs them.
+    simulated: whether the built-in simulator answers.
+    """
     if simulated:
-        raise CommandError("--budget needs a --model: the simulator's answers have no price", status=2)
+        raise CommandError(f"{option} needs a --model: the simulator's answers have no price", status=2)
     try:
         check_installed()
     except CostExtraError as error:
-        raise CommandError(f"--budget: {error}", status=2) from None
+        raise CommandError(f"{option}: {error}", status=2) from None
 
 
-def open_budget(usd: float | None, destination: Destination) -> BatchBudget | None:
+def open_budget(usd: float | None, destination: Destination, table: PriceTable | None) -> BatchBudget | None:
     """Return the budget of a run; None without the option. Raises `CommandError` for a model without a price.
 
     usd: the US dollars of this process.
     destination: where the lines are sent.
+    table: prices of the user's own, which precede those of the list.
     """
     if usd is None:
         return None
     by_name = {provider.name: provider for provider in destination.providers}
     for target in _targets(destination):
         name, _, model = target.partition("/")
-        found = price_usage(SAMPLE, model, by_name[name])
+        found = price_usage(SAMPLE, model, by_name[name], table=table)
         if isinstance(found, Unpriced):
-            raise CommandError(f"--budget: {found.reason}", status=2)
-    return BatchBudget(usd, price, destination.providers)
+            raise CommandError(f"--budget: {found.reason} (--prices)", status=2)
+    return BatchBudget(usd, partial(price, table=table), destination.providers)
 
 
 def _targets(destination: Destination) -> Sequence[str]:

@@ -66,7 +66,7 @@ rate:
 
 budget:
   --budget 5 lets all runs on these files cost at most 5 US dollars, at the list
-  prices of the extra `cost`. What the files already hold is counted, and what
+  prices of the extra `cost`, and those of --prices FILE. What the files already hold is counted, and what
   Ctrl-C cancels (answers.budget.json). Without --ray, calls that run when the
   command is killed are not counted. A line is sent only if the most that it may
   cost fits: a smaller max_output_tokens lets more lines run at a time, and more

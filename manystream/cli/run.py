@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import trio
 
-from ..cost import CostExtraError, check_installed, price_response
+from ..cost import CostExtraError, PriceTable, check_installed, price_response
 from ..engine import Completion, Engine, open_engine
 from ..providers.catalog.profile import Profile
 from ..providers.catalog.profiles import PROFILES, profile_by_name
@@ -29,7 +29,7 @@ from ..providers.model.messages import Message
 from ..providers.model.options import Retry
 from ..providers.model.request import Request, ThinkingLevel
 from .addresses import DIALECT_CLASSES, provider_at
-from .answer import AnswerWriter
+from .answer import AnswerWriter, read_prices
 from .errors import CommandError
 from .standard_streams import is_closed
 from .terminal import duration, harmless
@@ -86,6 +86,7 @@ class RunOptions:
     stream: whether to stream the answer.
     prompt: the prompt.
     cost: whether to show what the answer cost.
+    prices: prices of the user's own, which precede those of the list; None for none.
     """
 
     provider: str | None
@@ -99,6 +100,7 @@ class RunOptions:
     stream: bool
     prompt: str
     cost: bool = False
+    prices: PriceTable | None = None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -120,6 +122,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-stream", action="store_true", help="show the answer when it is complete")
     parser.add_argument("--cost", action="store_true", help="show what the answer cost (extra: manystream[cost])")
+    parser.add_argument("--prices", metavar="FILE", help="show the cost, by a JSON file with prices of your own")
     names = textwrap.fill(
         ", ".join(provider_names()), 100, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
     )
@@ -153,11 +156,12 @@ def _read_options(arguments: argparse.Namespace) -> RunOptions:
     prompt: str = _read_prompt() if arguments.prompt == "-" else arguments.prompt
     if not prompt.strip():
         raise CommandError("the prompt is empty", status=2)
-    if arguments.cost:
+    prices = read_prices(arguments.prices)
+    if arguments.cost or prices is not None:
         try:
             check_installed()
         except CostExtraError as error:
-            raise CommandError(f"--cost: {error}", status=2) from None
+            raise CommandError(f"{'--cost' if prices is None else '--prices'}: {error}", status=2) from None
     return RunOptions(
         provider=arguments.provider,
         model=arguments.model,
@@ -169,7 +173,8 @@ def _read_options(arguments: argparse.Namespace) -> RunOptions:
         attempts=arguments.attempts,
         stream=not arguments.no_stream,
         prompt=prompt,
-        cost=arguments.cost,
+        cost=arguments.cost or prices is not None,
+        prices=prices,
     )
 
 
@@ -264,7 +269,7 @@ async def _ask(options: RunOptions) -> int:
         raise CommandError(str(error)) from None
     cost = None
     if options.cost and completion.response is not None:
-        cost = price_response(completion.response, provider, model=model)
+        cost = price_response(completion.response, provider, model=model, table=options.prices)
     writer.finish(completion, streamed=options.stream, cost=cost)
     if completion.error is None:
         return 0

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -23,7 +24,7 @@ from ..batch.budget import SPENT
 from ..batch.line_file import encoded
 from ..batch.lines import ChooseModel, LineId
 from ..batch.prices import price_list
-from ..cost import CostExtraError, check_installed, price
+from ..cost import CostExtraError, PriceTable, check_installed, price
 from ..engine import open_engine
 from ..engine.traffic.leased_amounts import AmountHolder, AmountReport, Gift, LeasedBudget
 from ..engine.traffic.leases import EngineRates, Lease, LeaseRequest
@@ -73,6 +74,7 @@ class WorkerOptions:
     monitor: whether `manystream top` can watch the engine.
     priced: whether to record the cost of answers, if the extra `cost` is installed.
     budgeted: whether calls may cost only what exchanges bring.
+    prices: prices of the user's own, which precede those of the list; None for none.
     """
 
     providers: tuple[Provider, ...]
@@ -88,6 +90,7 @@ class WorkerOptions:
     monitor: bool = False
     priced: bool = True
     budgeted: bool = False
+    prices: PriceTable | None = None
 
 
 @dataclass(slots=True, frozen=True)
@@ -119,6 +122,7 @@ class Worker:
 
     def __init__(self, options: WorkerOptions, clock: Callable[[], float] = time.monotonic) -> None:
         self._options = options
+        self._price = partial(price, table=options.prices)
         self._clock = clock
         self._lock = threading.Lock()
         self._first = threading.Condition(self._lock)
@@ -236,7 +240,7 @@ class Worker:
         rates = EngineRates({EVERY_CALL: limit}, trio.current_time())
         traffic = Traffic(rates=rates.declared, routes=options.routes, adaptive=options.adaptive)
         if options.budgeted:
-            traffic = replace(traffic, budgets=(self._open_budget(),), price=price)
+            traffic = replace(traffic, budgets=(self._open_budget(),), price=self._price)
         failure: Exception | None = None
         async with open_engine(
             options.providers, retry=retry, proxy=options.proxy, monitor=options.monitor, traffic=traffic
@@ -249,7 +253,7 @@ class Worker:
                 stream=options.stream,
                 source=options.source,
                 provider=options.providers[0].name,
-                price=price_list(*options.providers) if options.priced else None,
+                price=price_list(*options.providers, table=options.prices) if options.priced else None,
                 budget=self._budget,
             )
             with self._lock:
@@ -269,7 +273,7 @@ class Worker:
             check_installed()
         except CostExtraError as error:
             raise BatchError(f"--budget, on a worker's machine: {error}") from None
-        self._budget = BatchBudget(math.inf, price, self._options.providers)
+        self._budget = BatchBudget(math.inf, self._price, self._options.providers)
         self._budget.unpaid_in_a_row = math.inf  # the driver ends the batch
         self._holder = AmountHolder(uuid.uuid4().hex)
         self._holder.lease.on_need = self._need

@@ -108,6 +108,44 @@ def test_a_prompt_that_may_be_cached_may_cost_what_writing_costs() -> None:
     assert plain.amounts.usd == pytest.approx(1 + plain.amounts.input_tokens * 0.01)
 
 
+@pytest.mark.parametrize(
+    ("model", "extra", "reports"),
+    [
+        ("m", {}, [None]),
+        ("m", {"service_tier": "priority", "top_k": 3}, [{"service_tier": "priority"}]),
+        ("m", {"inference_geo": "us", "speed": "fast"}, [{"inference_geo": "us", "speed": "fast"}]),
+        ("m", {"serviceTier": "flex"}, [{"serviceTier": "flex"}]),
+        ("m", {"metadata": {"speed": "fast", "service_tier": "priority"}}, [None]),
+        ("m", {"a": [{"cache_control": {"type": "ephemeral"}}]}, [None, 0]),
+        ("m", {"a": [{"cache_control": {"type": "ephemeral", "ttl": "5m"}}]}, [None, 0]),
+        ("m", {"a": [{"cache_control": {"type": "ephemeral", "ttl": "1h"}}]}, [None, "all"]),
+        ("m", {"a": [{"prompt_cache_breakpoint": {"mode": "explicit", "ttl": "12h"}}]}, [None, "all"]),
+        ("m", {"ttl": "1h"}, [None]),
+        ("gpt-5.6", {}, [None, 0]),
+        ("gpt-5.5", {}, [None]),
+    ],
+)
+def test_what_a_request_asks_for_is_a_part_of_its_price(
+    model: str, extra: dict[str, Any], reports: list[object]
+) -> None:
+    seen: list[ms.Usage] = []
+
+    def note(provider: ms.Provider, model: str, usage: ms.Usage) -> float:
+        seen.append(usage)
+        return 1.0
+
+    request = ms.Request(f"one/{model}", [ms.Message.user("hello")], max_output_tokens=1, extra_body=extra)
+    most = need_of(live(UnitRuntime(), ms.Budget(usd=1), price=note), request).amounts.input_tokens
+    for usage, report in zip(seen, reports, strict=True):
+        if report == 0 or report == "all":
+            longer = most if report == "all" else 0
+            assert (usage.cache_write_tokens, usage.raw) == (
+                most, {"cache_creation": {"ephemeral_1h_input_tokens": longer}}
+            )  # fmt: skip
+        else:
+            assert (usage.cache_write_tokens, usage.raw) == (None, report)
+
+
 def test_an_attempt_whose_most_is_unknown_is_refused() -> None:
     with pytest.raises(ms.InvalidRequestError) as raised:
         need_of(live(UnitRuntime(), ms.Budget(output_tokens=1)), ask())

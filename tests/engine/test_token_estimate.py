@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import manystream as ms
@@ -120,6 +122,24 @@ SPENT = {
     "an error after content": (answer("x"), failed(200), Spent(ms.Usage(7, 1, total_tokens=8), estimated=True)),
     "no response": (None, failed(), Spent(ms.Usage(7, 0, total_tokens=7), estimated=True)),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("data", "raw", "report"),
+    [
+        ({"service_tier": "priority"}, {"total_tokens": 5}, {"total_tokens": 5, "service_tier": "priority"}),
+        ({"service_tier": "priority"}, {"service_tier": "batch"}, {"service_tier": "batch"}),
+        ({"service_tier": None}, {"total_tokens": 5}, {"total_tokens": 5}),
+        ({}, {"total_tokens": 5}, {"total_tokens": 5}),
+        ({"service_tier": "priority"}, None, None),
+    ],
+)
+def test_the_service_tier_of_an_answer_is_a_part_of_its_price(data: Any, raw: Any, report: Any) -> None:
+    usage = ms.Usage(4, 1, total_tokens=5, raw=raw)
+    spent = spent_by(7, ms.Response(usage=usage, provider_data=data), None).usage
+    assert spent is not None
+    assert spent.raw == report
+    assert usage.raw == raw
 
 
 @pytest.mark.parametrize("name", SPENT)

@@ -6,12 +6,15 @@ usage report with the reading of genai-prices; the two must agree, whatever the 
 
 from __future__ import annotations
 
+import json
+import pickle
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 
 import genai_prices
 import pytest
@@ -28,10 +31,21 @@ from genai_prices.types import (
 from genai_prices.types import Provider as ListedProvider
 
 import manystream as ms
-from manystream.cost import Cost, CostExtraError, Unpriced, _counts, check_installed, price, price_response, price_usage
+from manystream.cost import (
+    Cost,
+    CostExtraError,
+    PriceTable,
+    PriceTableError,
+    Unpriced,
+    _counts,
+    check_installed,
+    price,
+    price_response,
+    price_usage,
+)
 from manystream.providers.anthropic.usage import read_usage as anthropic_usage
 from manystream.providers.gemini.usage import read_usage as gemini_usage
-from manystream.providers.json.json_values import JSONObject
+from manystream.providers.json.json_values import JSON, JSONObject
 from manystream.providers.openai.chat.usage import read_usage as chat_usage
 from manystream.providers.openai.responses.usage import read_usage as responses_usage
 
@@ -86,6 +100,7 @@ LIST = ListedProvider(
             PriceVariant({"speed": "slow"}, ModelPrice(output_mtok=Decimal(1)), StartDateConstraint(date(2020, 1, 1))),
         ),
         listed("oats", ModelPrice(input_mtok=Decimal(10), output_mtok=Decimal(50))),
+        listed("wheat", ModelPrice(input_mtok=Decimal(40), output_mtok=Decimal(200))),
         listed(
             "spelt",
             ModelPrice(
@@ -248,15 +263,269 @@ def test_every_part_of_a_usage_report_has_a_name_in_the_list(raw: JSONObject, co
     assert _counts(usage, 100, 10) == {"input_tokens": 100, "output_tokens": 10, **counts}
 
 
+# --- parts of an answer, and what changes a price ---
+
+
+def sampled(kind: str, given: int, written: int, **more: JSON) -> JSONObject:
+    counts: JSONObject = {"input_tokens": given, "output_tokens": written, "cache_read_input_tokens": 0}
+    return {"type": kind, **counts, "cache_creation_input_tokens": 0, **more}
+
+
+PARTS: dict[str, tuple[JSONObject, int]] = {
+    "a compaction": (
+        {"input_tokens": 23_000, "output_tokens": 1_000,
+         "iterations": [sampled("compaction", 180_000, 3_500), sampled("message", 23_000, 1_000)]},
+        203_000 * 10 + 4_500 * 50,
+    ),
+    "an advisor with a price of its own": (
+        {"input_tokens": 20, "output_tokens": 2,
+         "iterations": [sampled("message", 20, 2), sampled("advisor_message", 100, 10, model="wheat")]},
+        20 * 10 + 2 * 50 + 100 * 40 + 10 * 200,
+    ),
+    "a declined attempt": (
+        {"input_tokens": 20, "output_tokens": 2,
+         "iterations": [sampled("message", 500, 0, model="other"), sampled("fallback_message", 20, 2, model="oats")]},
+        20 * 10 + 2 * 50,
+    ),
+    "an attempt that wrote something": (
+        {"input_tokens": 20, "output_tokens": 2,
+         "iterations": [sampled("message", 10, 1, model="wheat"), sampled("fallback_message", 20, 2)]},
+        10 * 40 + 200 + 20 * 10 + 2 * 50,
+    ),
+    "each part's own length selects its price": (
+        {"input_tokens": 1_800, "output_tokens": 0,
+         "iterations": [sampled("message", 900, 1, model="spelt"), sampled("message", 900, 1, model="spelt")],
+         "output_tokens_details": {"thinking_tokens": 2}},
+        1_800 * 10 + 2 * 50,
+    ),
+    "lifetimes and searches": (
+        {"input_tokens": 20, "output_tokens": 2, "cache_creation_input_tokens": 50,
+         "server_tool_use": {"web_search_requests": 2},
+         "iterations": [{**sampled("compaction", 10, 1), "cache_creation_input_tokens": 30,
+                         "cache_creation": {"ephemeral_1h_input_tokens": 30}},
+                        {**sampled("message", 20, 2), "cache_creation_input_tokens": 50,
+                         "cache_creation": {"ephemeral_5m_input_tokens": 50}}]},
+        30 * 10 + 3 * 50 + 30 * 20 + 50 * 12 + 2 * 10 * 1000,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_every_part_of_an_answer_has_the_price_of_its_model(mill: ms.Provider, name: str) -> None:
+    raw, expected = PARTS[name]
+    usage = anthropic_usage(raw)
+    assert priced(price_usage(usage, "rye", mill)).total == Decimal(expected).scaleb(-6)
+    response = ms.Response(usage=usage, model="rye")
+    assert priced(price_response(response, mill)).total == Decimal(expected).scaleb(-6)
+    assert price(mill, "rye", usage) == pytest.approx(expected / 1e6)
+
+
+def test_the_place_of_the_computation_changes_the_price_of_tokens(mill: ms.Provider) -> None:
+    plain = priced(price_usage(anthropic_usage(ANTHROPIC_REPORT), "rye", mill))
+    for geo in ("global", "not_available", "", None):
+        usage = anthropic_usage({**ANTHROPIC_REPORT, "inference_geo": geo})
+        assert price_usage(usage, "rye", mill) == plain
+    us = priced(price_usage(anthropic_usage({**ANTHROPIC_REPORT, "inference_geo": "us"}), "rye", mill))
+    factor = Decimal("1.1")
+    assert (us.input, us.cached, us.cache_write, us.output) == (
+        plain.input * factor, plain.cached * factor, plain.cache_write * factor, plain.output * factor
+    )  # fmt: skip
+    assert us.other == plain.other
+
+
+UNKNOWN_PRICES: dict[str, tuple[JSONObject, str]] = {
+    "another place": ({"inference_geo": "eu"}, "inference_geo 'eu'"),
+    "sound": ({"prompt_tokens_details": {"audio_tokens": 3}}, "audio input"),
+    "spoken output": ({"completion_tokens_details": {"audio_tokens": 3}}, "audio output"),
+    "sound of Responses": ({"input_tokens_details": {"audio_tokens": 3}}, "audio input"),
+    "sound of Gemini": ({"promptTokensDetails": [{"modality": "AUDIO", "tokenCount": 3}]}, "audio input"),
+    "sound, as a number": ({"promptTokensDetails": [{"modality": 4, "tokenCount": 3}]}, "audio input"),
+    "pictures": ({"candidatesTokensDetails": [{"modality": "IMAGE", "tokenCount": 3}]}, "image output"),
+    "an hour": ({"cache_creation": {"ephemeral_1h_input_tokens": 3}}, "longer lifetime"),
+    "twelve hours": (
+        {"input_tokens_details": {"cache_write_tokens_details": {"ttl_12h_tokens": 3}}}, "longer lifetime"),
+    "searches": ({"server_tool_use": {"web_search_requests": 1}}, "searches"),
+    "a tier": ({"service_tier": "ultrafast"}, "service_tier 'ultrafast'"),
+    "Gemini's tier": ({"serviceTier": "priority"}, "service_tier 'priority'"),
+    "a type of traffic": ({"trafficType": "PROVISIONED_THROUGHPUT"}, "PROVISIONED_THROUGHPUT"),
+    "a type of traffic, as a number": ({"trafficType": 2}, "service_tier '2'"),
+    "a speed": ({"speed": "fast"}, "speed 'fast'"),
+    "sources": ({"num_sources_used": 2}, "sources"),
+    "tools": ({"num_server_side_tools_used": 2}, "tools"),
+    "searches of a gateway": ({"server_tool_use_details": {"web_search_requests": 2}}, "searches of the gateway"),
+    "a key of one's own": ({"is_byok": True}, "a key of your own"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNKNOWN_PRICES)
+def test_what_has_no_price_is_unpriced(mill: ms.Provider, name: str) -> None:
+    raw, why = UNKNOWN_PRICES[name]
+    usage = ms.Usage(input_tokens=10, output_tokens=10, cache_write_tokens=5, raw=raw)
+    assert why in reason(price_usage(usage, "oats", mill))
+    zeroed = ms.Usage(10, 10, cache_write_tokens=5, raw=dict.fromkeys(raw, 0))
+    assert priced(price_usage(zeroed, "oats", mill)).total == Decimal("0.0006")
+
+
+@pytest.mark.parametrize("traffic", ["ON_DEMAND", "TRAFFIC_TYPE_UNSPECIFIED", 1, 0])
+def test_ordinary_traffic_has_the_standard_price(mill: ms.Provider, traffic: JSON) -> None:
+    usage = ms.Usage(10, 10, raw={"trafficType": traffic, "serviceTier": "standard"})
+    assert priced(price_usage(usage, "oats", mill)).total == Decimal("0.0006")
+
+
+@pytest.mark.parametrize("model", ["gemini-2.5-pro", "gemini-2.5-flash"])
+def test_googles_list_has_a_price_of_sound_wherever_it_differs(model: str) -> None:
+    priced(price_usage(gemini_usage(GEMINI_SOUND), model, ms.Gemini(), at=WHEN))
+
+
+def test_openais_sound_has_its_price_only_where_it_is_listed() -> None:
+    usage = chat_usage({"prompt_tokens": 10, "completion_tokens": 10, "prompt_tokens_details": {"audio_tokens": 4}})
+    priced(price_usage(usage, "gpt-audio", ms.OpenAIChat(), at=WHEN))
+    assert "audio input" in reason(price_usage(usage, "gpt-4o-audio-preview", ms.OpenAIChat(), at=WHEN))
+
+
+def test_parts_that_do_not_add_up_are_unpriced(mill: ms.Provider) -> None:
+    report: JSONObject = {"input_tokens": 20, "output_tokens": 2, "iterations": [{"type": "message"}]}
+    assert "add up" in reason(price_usage(anthropic_usage(report), "rye", mill))
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        {"cache_creation_input_tokens": 5, "fallback_credit": {"status": {"type": "redeemed"}}},
+        {"iterations": [{**sampled("fallback_message", 10, 1), "cache_creation_input_tokens": 5}]},
+    ],
+)
+def test_a_fallback_credit_changes_the_price_of_cache_writes(mill: ms.Provider, report: JSONObject) -> None:
+    whole: JSONObject = {"input_tokens": 10, "output_tokens": 1, **report}
+    assert "fallback credit" in reason(price_usage(anthropic_usage(whole), "rye", mill))
+    without: JSONObject = {"input_tokens": 10, "output_tokens": 1, "fallback_credit": {"status": {"type": "redeemed"}}}
+    priced(price_usage(anthropic_usage(without), "rye", mill))
+
+
+# --- a price table of one's own ---
+
+TABLE: dict[str, object] = {
+    "Rye": {"input": 1, "cached": 0.5, "output": 2},
+    "barley": {
+        "input": 10, "cached": 1, "cache_write": 12, "cache_write_long": 20, "output": 50,
+        "input_audio": 30, "search": 4,
+        "above": {"1000": {"input": 20, "output": 60}, "2000": {"input": 40}},
+        "when": {
+            "service_tier=priority": {"input": 15, "output": 70, "above": {"1000": {"input": 25}}},
+            "service_tier=batch": {"output": 20},
+            "speed=fast": {"output": 300},
+        },
+    },
+    "openai-compatible/own-*": {"input": 0, "output": 0},
+    "own-*": {"input": 7, "output": 7},
+}  # fmt: skip
+LOCAL = ms.OpenAIChat("k", "http://127.0.0.1:8000/v1")
+TABLE_PRICES: list[tuple[str, ms.Usage, str | None, int]] = [
+    ("barley", ms.Usage(1000, 10), None, 1000 * 10 + 10 * 50),
+    ("barley-2026-11-17", ms.Usage(1000, 10), None, 1000 * 10 + 10 * 50),
+    ("BARLEY@20261117", ms.Usage(1000, 10), None, 1000 * 10 + 10 * 50),
+    ("barley", ms.Usage(1001, 10), None, 1001 * 20 + 10 * 60),
+    ("barley", ms.Usage(2001, 10), None, 2001 * 40 + 10 * 60),
+    ("barley", ms.Usage(1000, 10, cached_tokens=600, cache_write_tokens=100), None, 300 * 10 + 600 + 100 * 12 + 500),
+    ("barley", ms.Usage(100, 10), "priority", 100 * 15 + 10 * 70),
+    ("barley", ms.Usage(1001, 10), "priority", 1001 * 25 + 10 * 70),
+    ("barley", ms.Usage(100, 10), "batch", 100 * 10 + 10 * 20),
+    ("barley", ms.Usage(100, 10, raw={"speed": "fast"}), None, 100 * 10 + 10 * 300),
+    ("barley", ms.Usage(100, 10, raw={"prompt_tokens_details": {"audio_tokens": 40}}), None, 60 * 10 + 40 * 30 + 500),
+    ("barley", anthropic_usage(ANTHROPIC_REPORT), None, 400 + 500 + 100 * 12 + 200 * 20 + 30 * 50 + 2 * 4 * 1000),
+    ("rye", ms.Usage(100, 10), None, 100 + 20),
+    ("rye", ms.Usage(100, 10, cache_write_tokens=50), None, 100 + 20),
+    ("own-wheat", ms.Usage(100, 10), None, 0),
+]
+
+
+@pytest.mark.parametrize(("model", "usage", "tier", "expected"), TABLE_PRICES)
+def test_a_table_has_prices_of_ones_own(
+    mill: ms.Provider, model: str, usage: ms.Usage, tier: str | None, expected: int, tmp_path: Path
+) -> None:
+    file = tmp_path / "prices.json"
+    file.write_text(json.dumps(TABLE), "utf-8")
+    for table in (TABLE, PriceTable(TABLE), PriceTable.read(file), pickle.loads(pickle.dumps(PriceTable(TABLE)))):
+        cost = priced(price_usage(usage, model, LOCAL, service_tier=tier, table=table))
+        assert cost.total == Decimal(expected).scaleb(-6)
+        assert cost.provider == "openai-compatible"
+    named = ms.OpenAIChat("k", "http://127.0.0.1:8000/v1", name="other")
+    if model == "own-wheat":
+        assert price(named, model, usage, table=TABLE) == pytest.approx(110 * 7e-6)
+    if tier is None:
+        assert price(LOCAL, model, usage, table=TABLE) == pytest.approx(expected / 1e6)
+
+
+def test_the_list_has_what_a_table_lacks(mill: ms.Provider) -> None:
+    assert price_usage(PLAIN, "oats", mill, table=TABLE) == price_usage(PLAIN, "oats", mill)
+    assert "'flex'" in reason(price_usage(PLAIN, "barley", mill, service_tier="flex", table=TABLE))
+    assert "the price table has no price of 'rye' for searches" in reason(
+        price_usage(anthropic_usage({**ANTHROPIC_REPORT, "cache_creation": None}), "rye", mill, table=TABLE)
+    )
+    assert "longer lifetime" in reason(price_usage(anthropic_usage(ANTHROPIC_REPORT), "rye", mill, table=TABLE))
+
+
+def test_a_table_may_have_the_requested_name_only(mill: ms.Provider) -> None:
+    answer = ms.Response(usage=PLAIN, model="some-build-of-barley")
+    assert priced(price_response(answer, mill, model="barley", table=TABLE)).model == "barley"
+    known = ms.Response(usage=PLAIN, model="rye")
+    assert priced(price_response(known, mill, model="barley", table=TABLE)).model == "rye"
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ([1], "the whole must be an object, not list"),
+        ({"m": 3}, "'m' must be an object, not 3"),
+        ({"m": {"input": 1}}, "'m' has no price 'output'"),
+        ({"m": {"input": "1", "output": 1}}, "'m'['input'] must be a number from 0 on, not '1'"),
+        ({"m": {"input": -1, "output": 1}}, "'m'['input'] must be a number from 0 on, not -1"),
+        ({"m": {"input": True, "output": 1}}, "'m'['input'] must be a number from 0 on, not True"),
+        ({"m": {"input": float("nan"), "output": 1}}, "'m'['input'] must be a number"),
+        ({"m": {"input": 1, "output": 1, "cache": 1}}, "'m'['cache'] is not known; there are input, cached"),
+        ({"m": {"input": 1, "output": 1, "above": 4}}, "'m'['above'] must be an object, not 4"),
+        ({"m": {"input": 1, "output": 1, "above": {"many": {}}}}, "a key of 'm'['above'] must be a number of tokens"),
+        ({"m": {"input": 1, "output": 1, "above": {"9": {"x": 1}}}}, "'m'['above']['9']['x'] is not known"),
+        ({"m": {"input": 1, "output": 1, "when": {"flex": {}}}}, "a key of 'm'['when'] must be `service_tier=…`"),
+        ({"m": {"input": 1, "output": 1, "when": {"speed=": {}}}}, "a key of 'm'['when'] must be `service_tier=…`"),
+        ({"m": {"input": 1, "output": 1, "when": {"speed=x": {"when": {}}}}}, "['when'] is not known"),
+        ({"m": {1, 2}}, "must be a mapping of JSON values"),
+    ],
+)
+def test_a_table_that_is_wrong_names_the_place(table: dict[str, object], words: str, tmp_path: Path) -> None:
+    with pytest.raises(PriceTableError) as raised:
+        PriceTable(table)
+    assert words in str(raised.value)
+    with pytest.raises(PriceTableError):
+        price_usage(PLAIN, "m", "openai", table=table)
+
+
+def test_a_file_that_is_no_table_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "prices.json"
+    with pytest.raises(PriceTableError, match=r"prices\.json: No such file"):
+        PriceTable.read(file)
+    file.write_text("{", "utf-8")
+    with pytest.raises(PriceTableError, match=r"prices\.json is no JSON: "):
+        PriceTable.read(file)
+    file.write_bytes(b"\xff")
+    with pytest.raises(PriceTableError, match=r"prices\.json is no JSON: "):
+        PriceTable.read(file)
+    file.write_text('{"m": {}}', "utf-8")
+    with pytest.raises(PriceTableError, match=r"prices\.json: 'm' has no price 'input'"):
+        PriceTable.read(file)
+    assert repr(PriceTable({"m": {"input": 1, "output": 1}})) == "PriceTable(1 models, source='the price table')"
+
+
 # --- no guess ---
 
 PLAIN = ms.Usage(input_tokens=10, output_tokens=10)
 
 
 def test_the_reason_names_the_unknown_model(mill: ms.Provider) -> None:
-    unpriced = reason(price_usage(PLAIN, "wheat", mill))
-    assert (
-        unpriced == "genai-prices has no price of model 'wheat' at 'api.mill.test'; a newer version of it may have one"
+    unpriced = reason(price_usage(PLAIN, "millet", mill))
+    assert unpriced == (
+        "genai-prices has no price of model 'millet' at 'api.mill.test'; a newer version of it may have one, and a"
+        " price table of your own can"
     )
 
 

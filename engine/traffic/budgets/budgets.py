@@ -14,9 +14,11 @@ from typing import Protocol, cast
 
 from ....providers.catalog.provider import Provider
 from ....providers.errors import ErrorCategory, InvalidRequestError, ProviderError
+from ....providers.json.json_types import JSONObject
 from ....providers.limits.output_limits import largest_output
 from ....providers.model.request import Request
 from ....providers.model.usage import Usage
+from ....providers.openai.thinking import takes_breakpoints
 from ....providers.wire.dialect import WireRequest
 from ....transport.timers import Timer
 from ...call.runtime import Due, Runtime, TrafficWatch
@@ -41,8 +43,14 @@ DEFECT_DELAY = 1.0
 REFUSAL_CODE = "budget_spent"
 """The `provider_code` of a call that does not fit a budget."""
 
-CACHE_MARK = b'"cache_control"'
+CACHE_MARKS = (b'"cache_control"', b'"prompt_cache_breakpoint"')
 """In the body of a request whose prompt may be written to a cache, which may cost more than to read it."""
+
+LONGER_LIFETIMES = (b'"ttl":"1h"', b'"ttl":"12h"')
+"""In the body of a request whose prompt may be written to a cache with the longer lifetime, which costs more."""
+
+DEARER = ("inference_geo", "speed", "service_tier", "serviceTier")
+"""Members of `extra_body` that change the price. The usage reports of answers have members of the same names."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -129,17 +137,22 @@ class LiveBudgets(Due):
         if self._limited & {"usd", "output_tokens"}:
             most_output = _most_output(request, prepared, wire)
         if "usd" in self._limited:
-            dollars = self._most_dollars(provider, model, most_input, most_output, prepared.body)
+            extra = request.extra_body or {}
+            asked = {name: extra[name] for name in DEARER if name in extra}
+            dollars = self._most_dollars(provider, model, most_input, most_output, asked, prepared.body)
         self._budgets.of(tenant, self._runtime.loop.clock())  # asks the functions at a tenant's first call
         amounts = Amounts(dollars, float(most_input), float(most_output), 1.0)
         return Need(provider, model, tenant, amounts, math.ceil(estimate_input_tokens(request, prepared.body)))
 
     def _most_dollars(
-        self, provider: Provider, model: str, input_tokens: int, output_tokens: int, body: bytes
+        self, provider: Provider, model: str, input_tokens: int, output_tokens: int, asked: JSONObject, body: bytes
     ) -> float:
-        usages = [Usage(input_tokens, output_tokens, total_tokens=input_tokens + output_tokens)]
-        if CACHE_MARK in body:
-            usages.append(Usage(input_tokens, output_tokens, cache_write_tokens=input_tokens))
+        usages = [Usage(input_tokens, output_tokens, total_tokens=input_tokens + output_tokens, raw=asked or None)]
+        # Models with breakpoints write to a cache without a mark, too.
+        if takes_breakpoints(model) or any(mark in body for mark in CACHE_MARKS):
+            longer = input_tokens if any(mark in body for mark in LONGER_LIFETIMES) else 0
+            raw: JSONObject = {**asked, "cache_creation": {"ephemeral_1h_input_tokens": longer}}
+            usages.append(Usage(input_tokens, output_tokens, cache_write_tokens=input_tokens, raw=raw))
         assert self.price is not None, "a budget in usd needs a price"
         dollars = 0.0
         for usage in usages:

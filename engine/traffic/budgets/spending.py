@@ -6,6 +6,7 @@ Knows the engine's budgets and an attempt's outcome. Must not know lanes, routes
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 from ....providers.errors import ProviderError
@@ -155,12 +156,21 @@ def credible(usage: Usage) -> Usage:
     return Usage() if any(count is not None and count < 0 for count in counts) else usage
 
 
+def _with_tier(response: Response) -> Usage:
+    """Return the usage of a response. Its report gets the service tier that the response has beside it (OpenAI): a
+    price depends on it."""
+    tier, usage = response.provider_data.get("service_tier"), response.usage
+    if type(tier) is not str or usage.raw is None or "service_tier" in usage.raw:
+        return usage
+    return replace(usage, raw={**usage.raw, "service_tier": tier})
+
+
 def spent_by(input_tokens: int, response: Response | None, error: ProviderError | None) -> Spent:
     """Return what an attempt used that was sent: as reported, else estimated from what was sent and received.
 
     input_tokens: as estimated.
     """
-    reported = Usage() if response is None else credible(response.usage)
+    reported = Usage() if response is None else credible(_with_tier(response))
     if error is None and reported.input_tokens is not None and reported.output_tokens is not None:
         return Spent(reported)
     seen = math.ceil(seen_output_tokens(response))

@@ -278,7 +278,7 @@ def test_the_summary_has_a_line_for_everything() -> None:
     )
     assert summed(counters) == [
         "2,000 answered in 2.0 s (1,000.0/s), 6,000 tokens in, 7,000 out → a\ufffd.jsonl",
-        "at least 2.00 EUR + $1.50 by the prices of genai-prices",
+        "at least 2.00 EUR + $1.50 by list prices",
         "$2.50 of $10.00 of the budget",
         "1,000 without a price: no\ufffd price",
         "3,000 were answered before",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 
@@ -102,6 +102,41 @@ def test_run_shows_the_cost_of_the_answer(
     assert " · $0.02 ($0.00 in, $0.00 out) · " in shown
 
 
+def prices(folder: Path, **models: object) -> Path:
+    file = folder / "prices.json"
+    file.write_text(json.dumps(models or {"sim-*": {"input": 1e6, "output": 2e6}}), "utf-8")
+    return file
+
+
+@pytest.mark.parametrize("how", [[], ["--no-stream"]])
+def test_run_has_prices_of_ones_own(
+    simulator: Simulator, how: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address = simulator.base_urls["openai-chat"]
+    table = prices(tmp_path, **{"sim-*": {"input": 0, "output": 1e6}})
+    assert main(["run", "--base-url", address, "--model", "sim-text", "--prices", str(table), *how, "hello"]) == 0
+    shown = capsys.readouterr().err
+    tokens = int(shown.partition(" out")[0].rpartition(" ")[2])
+    assert f"${tokens}.00 ($0.00 in, ${tokens}.00 out)" in shown
+
+
+@pytest.mark.parametrize("command", ["run", "batch"])
+def test_a_price_table_that_is_wrong_is_refused_before_a_call(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "p.jsonl").write_text('{"id": 1, "messages": [{"role": "user", "content": "hello"}]}\n', "utf-8")
+    rest = ["hello"] if command == "run" else [str(tmp_path / "p.jsonl"), "-o", str(tmp_path / "a.jsonl")]
+    whom = ["--base-url", "http://127.0.0.1:9/v1", "--model", "m"]
+    for file, words in (
+        (tmp_path / "none.json", "none.json: No such file or directory"),
+        (prices(tmp_path, m={"input": 1}), "prices.json: 'm' has no price 'output'"),
+    ):
+        assert main([command, *rest, *whom, "--prices", str(file)]) == 2
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err == f"manystream {command}: --prices: {tmp_path}/{words}\n"
+
+
 def test_run_shows_that_a_price_is_unknown(simulator: Simulator, capsys: pytest.CaptureFixture[str]) -> None:
     assert ask(simulator) == 0
     assert "cost unknown: genai-prices has no price of model" in capsys.readouterr().err
@@ -118,12 +153,13 @@ def test_run_without_the_extra_is_refused_before_the_call(
     )
 
 
-def batch(simulator: Simulator, folder: Path, count: int = 3) -> list[dict[str, object]]:
-    lines = [{"id": str(n), "messages": [{"role": "user", "content": "hello"}]} for n in range(count)]
+def batch(simulator: Simulator, folder: Path, count: int = 3, more: Sequence[str] = ()) -> list[dict[str, object]]:
+    message = {"role": "user", "content": "hello"}
+    lines = [{"id": str(n), "messages": [message], "max_output_tokens": 50} for n in range(count)]
     (folder / "p.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
     answers = folder / "a.jsonl"
     whom = ["--base-url", simulator.base_urls["openai-chat"], "--model", "sim-text"]
-    assert main(["batch", str(folder / "p.jsonl"), "-o", str(answers), *whom]) == 0
+    assert main(["batch", str(folder / "p.jsonl"), "-o", str(answers), *whom, *more]) == 0
     return [json.loads(line) for line in answers.read_bytes().splitlines()]
 
 
@@ -132,7 +168,29 @@ def test_a_batch_shows_the_cost_of_each_answer_and_the_sum(
 ) -> None:
     answers = batch(simulator, tmp_path)
     assert [answer["cost"] for answer in answers] == [{"currency": "USD", "total": 0.02}] * 3
-    assert "$0.06 by the prices of genai-prices" in capsys.readouterr().out
+    assert "$0.06 by list prices" in capsys.readouterr().out
+
+
+def test_a_batch_has_prices_of_ones_own(
+    simulator: Simulator, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = ["--prices", str(prices(tmp_path, **{"sim-*": {"input": 0, "output": 1}})), "--budget", "1"]
+    answers = batch(simulator, tmp_path, more=more)
+    costs = [answer["cost"]["total"] * 1e6 for answer in answers]  # type: ignore[index]
+    assert costs == [pytest.approx(answer["usage"]["output_tokens"]) for answer in answers]  # type: ignore[index]
+    assert [answer["spent_usd"] for answer in answers] == [pytest.approx(cost / 1e6) for cost in costs]
+    shown = capsys.readouterr().out
+    assert "by list prices" in shown
+    assert "of $1.00 of the budget" in shown
+
+
+def test_a_budget_without_a_price_names_the_option(
+    simulator: Simulator, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "p.jsonl").write_text('{"id": 1, "messages": [{"role": "user", "content": "hello"}]}\n', "utf-8")
+    whom = ["--base-url", simulator.base_urls["openai-chat"], "--model", "sim-text", "--budget", "1"]
+    assert main(["batch", str(tmp_path / "p.jsonl"), "-o", str(tmp_path / "a.jsonl"), *whom]) == 2
+    assert capsys.readouterr().err.endswith("a price table of your own can (--prices)\n")
 
 
 def test_a_batch_shows_that_a_model_has_no_price(
@@ -177,4 +235,4 @@ def test_progress_shows_the_cost_and_unpriced_answers(
 def test_a_summary_with_unpriced_answers_is_a_lower_bound() -> None:
     counters = Counters(answered=5, cost={"USD": Decimal("1.5")}, unpriced=2, unpriced_reason="no price of 'x'")
     shown = batch_summary(counters, 1.0, Path("a"), Path("e"), Paint(sys.stdout)).splitlines()
-    assert shown[1:] == ["at least $1.50 by the prices of genai-prices", "2 without a price: no price of 'x'"]
+    assert shown[1:] == ["at least $1.50 by list prices", "2 without a price: no price of 'x'"]

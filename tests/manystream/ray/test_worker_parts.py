@@ -18,7 +18,7 @@ from trio.testing import wait_all_tasks_blocked
 import manystream as ms
 from manystream.batch import BatchError, Counters
 from manystream.batch.model_choice import ModelChoice
-from manystream.cost import CostExtraError, price
+from manystream.cost import CostExtraError, PriceTable, price
 from manystream.engine.traffic.leased_amounts import LeasedBudget
 from manystream.providers.errors import InvalidRequestError
 from manystream.ray import worker
@@ -275,7 +275,17 @@ def test_a_batch_has_the_options_of_the_command(part: Part, engines: Engines, mo
 def test_a_worker_uses_what_its_options_say(monkeypatch: pytest.MonkeyPatch, engines: Engines) -> None:
     route = ms.Route("best", ["sim/m"])
     limit = ms.RateLimit(requests_per_minute=60)
-    given = options(routes=(route,), limit=limit, adaptive=False, proxy="", monitor=True, priced=False, budgeted=True)
+    table = PriceTable({"m": {"input": 1, "output": 1}})
+    given = options(
+        routes=(route,),
+        limit=limit,
+        adaptive=False,
+        proxy="",
+        monitor=True,
+        priced=False,
+        budgeted=True,
+        prices=table,
+    )
     part = Part(monkeypatch, given)
     part.worker._ended = True
     part.run()
@@ -283,13 +293,15 @@ def test_a_worker_uses_what_its_options_say(monkeypatch: pytest.MonkeyPatch, eng
     traffic = how["traffic"]
     assert (how["proxy"], how["monitor"]) == ("", True)
     assert (traffic.rates["*"].requests_per_minute, traffic.rates["*"].concurrent) == (60, None)
-    assert (traffic.routes, traffic.adaptive, traffic.price) == ((route,), False, price)
+    assert (traffic.routes, traffic.adaptive) == ((route,), False)
+    assert (traffic.price.func, traffic.price.keywords) == (price, {"table": table})
     (budget,) = traffic.budgets
     assert isinstance(budget, LeasedBudget)
     assert budget.lease.on_need is not None
     assert Batch.made.how["price"] is None
     batch_budget: Any = Batch.made.how["budget"]
-    assert (batch_budget.usd, batch_budget.price, batch_budget.unpaid_in_a_row) == (math.inf, price, math.inf)
+    assert (batch_budget.usd, batch_budget.unpaid_in_a_row) == (math.inf, math.inf)
+    assert batch_budget.price is traffic.price
     other = Part(monkeypatch, given).worker
     other._open_budget()
     assert other._holder.name != part.worker._holder.name, "each process has a name of its own"
