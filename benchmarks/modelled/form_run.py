@@ -123,7 +123,7 @@ class FormRun:
 
     def _ended(self, ticket: Ticket) -> None:
         now = self._events.now
-        usage = self._scope.quota.charger.settled(ticket.cost, INPUT, 0.0, OUTPUT)
+        usage = self._scope.quota.charger.settled(INPUT, 0.0, OUTPUT)
         self._scope.settle(ticket, usage, now, tokens=float(INPUT + OUTPUT))
         self.outcome.ended_at = now
         self._sender.pump()

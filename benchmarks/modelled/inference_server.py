@@ -103,7 +103,7 @@ class InferenceServer:
         limited_by = "slots" if plan.kind == "slots" else "concurrency"
         self.scope = Scope(
             "model",
-            Charging(output="free", limited_by=limited_by),
+            Charging(output="produced", limited_by=limited_by),
             limits=[DeclaredLimit("", RateLimit(concurrent=fixed), 0.0)] if fixed else [],
             adaptive=not fixed,
         )

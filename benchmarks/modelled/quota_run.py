@@ -78,7 +78,7 @@ class Client:
     def _ended(self, ticket: Ticket) -> None:
         work = ticket.owner
         assert isinstance(work, Work)
-        usage = self.scope.quota.charger.settled(ticket.cost, work.input_tokens, 0.0, work.output_tokens)
+        usage = self.scope.quota.charger.settled(work.input_tokens, 0.0, work.output_tokens)
         self.scope.settle(ticket, usage, self._events.now, tokens=work.input_tokens + work.output_tokens)
         self._sender.pump()
 

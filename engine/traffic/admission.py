@@ -316,7 +316,7 @@ class Admission:
             scope.settle(ticket, None, now)
             return
         output = (usage.output_tokens or 0) + (usage.thinking_tokens or 0)
-        charge = scope.quota.charger.settled(ticket.cost, usage.input_tokens, usage.cached_tokens or 0, output)
+        charge = scope.quota.charger.settled(usage.input_tokens, usage.cached_tokens or 0, output)
         scope.settle(ticket, charge, now, tokens=usage.input_tokens + output, output=output)
 
     def complete(self, completion: Completion) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-OutputCharge: TypeAlias = Literal["reserved", "produced", "free"]
+OutputCharge: TypeAlias = Literal["reserved", "produced"]
 CombinedCharge: TypeAlias = Literal["sum", "larger"]
 Settlement: TypeAlias = Literal["usage", "unknown"]
 LimitedBy: TypeAlias = Literal["quota", "concurrency", "slots"]
@@ -19,7 +19,7 @@ class Charging:
     """How one server counts requests and tokens.
 
     output: how output tokens count. `reserved`: `max_tokens` counts when the request starts. `produced`: tokens count
-        as they are generated, so `max_tokens` has no effect. `free`: they do not count.
+        as they are generated, or not at all, so `max_tokens` has no effect.
     combined: how a limit of input and output together counts: their `sum`, or the `larger` of the two (OpenAI).
     settlement: what happens to the charge when the request ends. `usage`: it becomes the actual usage. `unknown`: the
         documentation does not say, so the charge is kept.
@@ -42,8 +42,8 @@ class Charging:
 _OPENAI = Charging(combined="larger", settlement="unknown", refused_requests=True)
 _AZURE = Charging(settlement="unknown")
 _ANTHROPIC = Charging(output="produced", cached_input=False)
-_GEMINI = Charging(output="free")
-_SERVER = Charging(output="free", limited_by="concurrency")
+_GEMINI = Charging(output="produced")
+_SERVER = Charging(output="produced", limited_by="concurrency")
 
 DEFAULT = Charging(settlement="unknown")
 """For servers without a row: the values that cost least if they are wrong."""
@@ -68,11 +68,11 @@ CHARGING: dict[str, Charging] = {
     "mistral": Charging(),
     "together": Charging(),
     "fireworks": Charging(output="produced"),
-    "deepseek": Charging(output="free", limited_by="slots"),
+    "deepseek": Charging(output="produced", limited_by="slots"),
     "vllm": _SERVER,
     "sglang": _SERVER,
     "llama-cpp": _SERVER,
-    "tgi": Charging(output="free", limited_by="slots"),
+    "tgi": Charging(output="produced", limited_by="slots"),
 }
 """Name of the provider's profile → how it counts.
 

@@ -231,10 +231,10 @@ def test_geminis_quota_names_a_limit(quota: str, unit: Unit, name: str) -> None:
 OPENAI_WAY = ("reserved", "larger", "unknown", "quota", True, True, True)
 AZURE_WAY = ("reserved", "sum", "unknown", "quota", False, True, True)
 ANTHROPIC_WAY = ("produced", "sum", "usage", "quota", False, True, False)
-GEMINI_WAY = ("free", "sum", "usage", "quota", False, True, True)
+GEMINI_WAY = ("produced", "sum", "usage", "quota", False, True, True)
 PLAIN_WAY = ("reserved", "sum", "usage", "quota", False, True, True)
-SERVER_WAY = ("free", "sum", "usage", "concurrency", False, True, True)
-SLOTS_WAY = ("free", "sum", "usage", "slots", False, True, True)
+SERVER_WAY = ("produced", "sum", "usage", "concurrency", False, True, True)
+SLOTS_WAY = ("produced", "sum", "usage", "slots", False, True, True)
 WAYS = {
     "openai-chat": OPENAI_WAY,
     "openai-responses": OPENAI_WAY,

@@ -94,29 +94,21 @@ class Charger:
         reserved = self.charging.output == "reserved" and max_output is not None
         return self._cost(input_tokens, (max_output or 0.0) if reserved else 0.0)
 
-    def settled(self, charge: Cost, input_tokens: float, cached: float, output: float) -> Cost:
-        """Return the charge of a call that ended with this usage, and update the mean output.
+    def settled(self, input_tokens: float, cached: float, output: float) -> Cost:
+        """Return what a call has used that ended with this usage, and update the mean output.
 
-        Returns `charge` unchanged if it is unknown how the server settles.
-
-        charge: the estimate that was charged.
         input_tokens: all tokens of the prompt.
         cached: the tokens of the prompt that the server read from its cache.
         output: the tokens of the response.
         """
         self.output.add(output)
-        if self.charging.settlement == "unknown":
-            return charge
-        return self._cost(input_tokens if self.charging.cached_input else input_tokens - cached, output)
+        counted = input_tokens if self.charging.cached_input else input_tokens - cached
+        return Cost(1.0, counted, output, counted + output)
 
-    def failed(self, charge: Cost) -> Cost | None:
-        """Return the charge of a call that failed; None if the estimate `charge` must stay."""
-        if self.charging.settlement == "unknown":
-            return None
+    def failed(self, charge: Cost) -> Cost:
+        """Return what a call has used that the server answered with an error. charge: what it was charged."""
         return FREE._replace(requests=charge.requests if self.charging.failed_requests else 0.0)
 
     def _cost(self, input_tokens: float, output: float) -> Cost:
-        if self.charging.output == "free":
-            output = 0.0
         combined = max(input_tokens, output) if self.charging.combined == "larger" else input_tokens + output
         return _new(Cost, (1.0, input_tokens, output, combined))

@@ -201,7 +201,7 @@ class Scope:
     ) -> None:
         """Record that a call ended.
 
-        usage: its real charge (`Charger.settled`); None keeps the estimate.
+        usage: what it used (`Charger.settled`); None keeps the estimate.
         tokens: its input and output tokens; None keeps the estimate.
         output: the output tokens of an unstreamed response; 0 if unknown or streamed.
         """

@@ -247,11 +247,15 @@ class Quota:
         return report.refusal
 
     def settle(self, ticket: Ticket, usage: Cost | None, now: float) -> None:
-        """Record that a call ended. `usage`: its real charge (`Charger.settled`); None keeps the estimate."""
+        """Record that a call ended. `usage`: what it used (`Charger.settled`); None: its charge is kept.
+
+        Declared limits count what was used. The server's own limits keep the charge if its settlement is unknown.
+        """
         if ticket.state is SENT:
             self._accept(ticket, now)
         if usage is not None:
-            self._change(ticket, ticket.charged.less(usage), now)
+            declared_only = self.charger.charging.settlement == "unknown"
+            self._change(ticket, ticket.charged.less(usage), now, declared_only=declared_only)
         self._close(ticket)
 
     def release(self, ticket: Ticket, now: float) -> None:
@@ -293,16 +297,17 @@ class Quota:
         for unit, learned in self.learned.items():
             learned.accept(ticket.cost[unit], self._reported_rate(unit), now)
 
-    def _change(self, ticket: Ticket, refund: Cost, now: float) -> None:
-        """Return `refund` to every bucket that the call was charged to.
+    def _change(self, ticket: Ticket, refund: Cost, now: float, *, declared_only: bool = False) -> None:
+        """Return `refund` to every bucket that the call was charged to, or to those of declared limits only.
 
         These include reported buckets that were made after the call was sent: the server had subtracted the call's
         charge from the `remaining` from which the bucket was made.
         """
         for reported in self.reported.values():
-            reported.bucket.give_back(refund[reported.unit], now)
+            if reported.declared or not declared_only:
+                reported.bucket.give_back(refund[reported.unit], now)
         for unit, learned in self.learned.items():
-            if ticket.sent_at > learned.made_at:
+            if not declared_only and ticket.sent_at > learned.made_at:
                 learned.give_back(refund[unit], now)
 
     def _close(self, ticket: Ticket) -> None:

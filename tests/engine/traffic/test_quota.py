@@ -289,7 +289,7 @@ CHARGES = {
     "openai-chat": ((1, 100, 40, 100), (1, 100, 400, 400)),
     "azure": ((1, 100, 40, 140), (1, 100, 400, 500)),
     "anthropic": ((1, 100, 40, 140), (1, 100, 400, 500)),
-    "google": ((1, 100, 0, 100), (1, 100, 0, 100)),
+    "google": ((1, 100, 40, 140), (1, 100, 400, 500)),
     "groq": ((1, 100, 40, 140), (1, 100, 400, 500)),
 }
 
@@ -303,30 +303,34 @@ def test_what_a_call_costs(provider: str) -> None:
 def test_output_counted_as_produced_costs_the_learned_mean() -> None:
     charger = a_quota(charging_of("anthropic")).charger
     for output in (10.0, 20.0, 30.0):
-        charger.settled(charger.estimate(100, 4096), 100, 0, output)
+        charger.settled(100, 0, output)
     assert charger.estimate(100, 4096) == (1, 100, 20, 120)
 
 
 @pytest.mark.parametrize(
-    ("provider", "settled"),
+    ("provider", "used", "declared", "of_server"),
     [
-        ("openai-chat", (1, 100, 400, 400)),
-        ("azure", (1, 100, 400, 500)),
-        ("anthropic", (1, 30, 20, 50)),
-        ("groq", (1, 90, 20, 110)),
+        ("openai-chat", (1, 90, 20, 110), 890, 600),
+        ("azure", (1, 90, 20, 110), 890, 500),
+        ("anthropic", (1, 30, 20, 50), 950, 950),
+        ("google", (1, 90, 20, 110), 890, 890),
+        ("vllm", (1, 90, 20, 110), 890, 890),
+        ("groq", (1, 90, 20, 110), 890, 890),
     ],
 )
-def test_what_it_has_cost_in_the_end(provider: str, settled: tuple[float, ...]) -> None:
-    charger = a_quota(charging_of(provider)).charger
-    assert charger.settled(charger.estimate(100, 400), 90, 60, 20) == settled
-
-
-def test_a_call_is_settled_by_its_usage() -> None:
-    quota = a_quota(tokens_per_minute=1000)
+def test_a_call_is_settled_by_its_usage(
+    provider: str, used: tuple[float, ...], declared: float, of_server: float
+) -> None:
+    """A declared limit counts what was used, whatever is known of the server's settlement."""
+    quota = a_quota(charging_of(provider), tokens_per_minute=1000)
+    first = send(quota, 0, 0)
+    quota.confirm(first, QuotaReport((ReportedLimit("tokens", TOKENS, MINUTE, 1000, 1000),)), 0)
     ticket = send(quota, 0, 100, 400)
-    assert level(quota, "declared tokens_per_minute", 0) == pytest.approx(500)
-    quota.settle(ticket, quota.charger.settled(ticket.cost, 110, 0, 50), 0)
-    assert level(quota, "declared tokens_per_minute", 0) == pytest.approx(840)
+    settled = quota.charger.settled(90, 60, 20)
+    assert settled == used
+    quota.settle(ticket, settled, 0)
+    levels = [level(quota, name, 0) for name in ("declared tokens_per_minute", "tokens")]
+    assert levels == pytest.approx([declared, of_server])
 
 
 def test_a_refused_call_is_given_back_except_openais_requests() -> None:

@@ -416,7 +416,7 @@ def test_only_later_calls_give_back_to_a_learned_bucket() -> None:
 
 
 def test_a_limit_that_a_call_does_not_use_is_not_blamed() -> None:
-    quota = a_quota(Charging(output="free"), output_tokens_per_minute=60, requests_per_minute=60)
+    quota = a_quota(output_tokens_per_minute=60, requests_per_minute=60)
     quota.refuse(send(quota, 0), RATE, 0)
     assert list(quota.learned) == [REQUESTS]
 

@@ -73,7 +73,7 @@ class Way:
         if action == "refuse":
             self.scope.refuse(ticket, QuotaReport(refusal=Refusal.RATE), now)
         elif action == "settle":
-            usage = self.scope.quota.charger.settled(ticket.cost, number, 0, number)
+            usage = self.scope.quota.charger.settled(number, 0, number)
             self.scope.settle(ticket, usage, now, tokens=2.0 * number)
         else:
             self.scope.cancel(ticket, now)

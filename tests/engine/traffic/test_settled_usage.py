@@ -7,7 +7,17 @@ import trio
 import trio.testing
 
 import manystream as ms
-from tests.support.peers import CHAT_DONE, STREAM_HEAD, Line, chat_chunk, chat_stream, chunked, open_peer
+from tests.support.peers import (
+    CHAT_DONE,
+    STREAM_HEAD,
+    Line,
+    answer,
+    chat_chunk,
+    chat_stream,
+    chunked,
+    error_body,
+    open_peer,
+)
 
 pytestmark = pytest.mark.trio
 
@@ -49,6 +59,51 @@ async def test_a_call_is_charged_what_it_used_in_the_end(
             assert completion.response is not None
             assert completion.response.usage.input_tokens == 30
             assert scope.reported[name].level == pytest.approx(6000 - 50, abs=60)
+
+
+@pytest.mark.parametrize("adaptive", [True, False], ids=["learns", "declared only"])
+@pytest.mark.parametrize("profile", ["openai-chat", "openai-compatible", "azure", "groq", "vllm", "deepseek"])
+async def test_a_declared_limit_counts_what_was_used_at_every_server(
+    autojump_clock: trio.testing.MockClock, profile: str, adaptive: bool
+) -> None:
+    """Sixty calls reserve four times the limit of a minute, and use a fortieth of it."""
+
+    async def script(line: Line) -> None:
+        while await line.request():
+            await line.send(STREAM_HEAD)
+            await trio.sleep(0.5)
+            usage = {"prompt_tokens": 7, "completion_tokens": 20, "total_tokens": 27}
+            await line.send(chunked(*chat_stream("fine")[:-1], chat_chunk(usage=usage), CHAT_DONE).decode())
+
+    async with open_peer(script) as peer:
+        provider = ms.OpenAIChat("key", peer.url, name="one", profile=profile)
+        traffic = ms.Traffic(rates={"*": ms.RateLimit(tokens_per_minute=60_000)}, adaptive=adaptive)
+        async with ms.open_engine([provider], traffic=traffic) as engine:
+            began = trio.current_time()
+            request = ms.Request("one/m", [ms.Message.user("hello")], max_output_tokens=4000)
+            calls = [engine.start_stream(request) for _ in range(60)]
+            assert all([(await call.wait()).success for call in calls])
+            (scope,) = engine.statistics().traffic.scopes.values()
+    assert trio.current_time() - began < 10
+    assert scope.reported["declared tokens_per_minute of *"].level > 60_000 - 60 * 27 - 1
+
+
+async def test_a_failed_call_gives_a_declared_limit_its_tokens_back(autojump_clock: trio.testing.MockClock) -> None:
+    async def script(line: Line) -> None:
+        while await line.request():
+            await line.send(answer(error_body("no", "invalid_request_error"), status="400 Bad Request"))
+
+    async with open_peer(script) as peer:
+        provider = ms.OpenAIChat("key", peer.url, name="openai", profile="openai-chat")
+        traffic = ms.Traffic(rates={"openai": ms.RateLimit(tokens_per_minute=6000, requests_per_minute=60)})
+        async with ms.open_engine([provider], traffic=traffic) as engine:
+            request = ms.Request("openai/m", [ms.Message.user("hello")], max_output_tokens=5000)
+            assert not (await engine.start_stream(request).wait()).success
+            (scope,) = engine.statistics().traffic.scopes.values()
+    assert {name.split()[1]: round(limit.level) for name, limit in scope.reported.items()} == {
+        "tokens_per_minute": 6000,
+        "requests_per_minute": 59,
+    }
 
 
 @pytest.mark.parametrize("cut", [False, True], ids=["whole", "cancelled"])

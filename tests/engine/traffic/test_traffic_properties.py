@@ -73,7 +73,7 @@ def play(scope: Scope, steps: list[tuple[str, int, float]]) -> tuple[list[Ticket
             scope.refuse(ticket, QuotaReport(refusal=Refusal.RATE if action == "refuse" else Refusal.OVERLOAD), now)
         elif ticket is not None and action == "settle":
             sent.remove(ticket)
-            usage = scope.quota.charger.settled(ticket.cost, number, 0, number)
+            usage = scope.quota.charger.settled(number, 0, number)
             scope.settle(ticket, usage, now, tokens=2.0 * number)
     return sent, now
 
@@ -211,7 +211,7 @@ class TwoTenants:
         self.sender.pump()
 
     def end(self, ticket: Ticket) -> None:
-        usage = self.scope.quota.charger.settled(ticket.cost, 10, 0, self.USED)
+        usage = self.scope.quota.charger.settled(10, 0, self.USED)
         self.scope.settle(ticket, usage, self.events.now, tokens=10 + self.USED)
         self.sender.pump()
 

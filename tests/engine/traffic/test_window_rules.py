@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from manystream.engine.traffic.limits.charge import FREE, Charger, Cost
+from manystream.engine.traffic.limits.charge import Charger, Cost
 from manystream.engine.traffic.limits.concurrency import Concurrency, LeastTimes
 from manystream.engine.traffic.limits.window import Window
 from manystream.engine.traffic.queue.permit import Ticket
@@ -356,7 +356,6 @@ def test_costs_are_added_member_by_member() -> None:
 CHARGED = {
     "reserved": ((1, 100, 40, 140), (1, 100, 4000, 4100), (1, 100, 512, 612)),
     "produced": ((1, 100, 40, 140), (1, 100, 512, 612), (1, 100, 512, 612)),
-    "free": ((1, 100, 0, 100), (1, 100, 0, 100), (1, 100, 0, 100)),
 }
 
 
@@ -369,7 +368,7 @@ def test_the_estimate_of_a_call_with_and_without_a_limit(output: str) -> None:
 
 
 def test_the_least_charge_counts_only_reserved_output() -> None:
-    for output, least in (("reserved", (140, 100)), ("produced", (100, 100)), ("free", (100, 100))):
+    for output, least in (("reserved", (140, 100)), ("produced", (100, 100))):
         charger = Charger(Charging(output=output))  # type: ignore[arg-type]
         assert (charger.least(100, 40).tokens, charger.least(100, None).tokens) == least
     assert Charger(Charging(output="reserved")).least(100, 40) == (1, 100, 40, 140)
@@ -378,18 +377,14 @@ def test_the_least_charge_counts_only_reserved_output() -> None:
 def test_the_mean_output_is_arithmetic_and_then_smoothed() -> None:
     charger = Charger(Charging())
     for output in (100, 300, *[200] * 18):
-        charger.settled(FREE, 0, 0, output)
+        charger.settled(0, 0, output)
     assert charger.output.value == pytest.approx(200)
-    charger.settled(FREE, 0, 0, 1200)
+    charger.settled(0, 0, 1200)
     assert charger.output.value == pytest.approx(250)
-    charger.settled(FREE, 0, 0, 250)
+    charger.settled(0, 0, 250)
     assert charger.output.value == pytest.approx(250)
 
 
-def test_a_failed_call_costs_a_request_nothing_or_its_estimate() -> None:
-    charge = Cost(1, 100, 40, 140)
-    found = [
-        Charger(Charging(settlement=settlement, failed_requests=failed)).failed(charge)  # type: ignore[arg-type]
-        for settlement, failed in (("unknown", True), ("usage", True), ("usage", False))
-    ]
-    assert found == [None, (1, 0, 0, 0), (0, 0, 0, 0)]
+def test_a_failed_call_has_used_a_request_or_nothing() -> None:
+    found = [Charger(Charging(failed_requests=failed)).failed(Cost(1, 100, 40, 140)) for failed in (True, False)]
+    assert found == [(1, 0, 0, 0), (0, 0, 0, 0)]
