@@ -366,6 +366,7 @@ class RunningCall(Directed):
             if judged is None:
                 self._enter_queue()
                 self._disarm()
+                self._arm()
                 return
             error = judged
             delay = retry_delay(error, counted, self._retry, self._runtime.random)

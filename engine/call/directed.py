@@ -80,7 +80,9 @@ class Directed(Timed):
                 self._enter_queue()
                 self._disarm()
             now = self._runtime.loop.clock() if again else self._started
-            admission.enter(self, self._longest_wait(now), now, again=again)
+            admission.enter(self, self._deadline()[0], now, again=again)
+            if self._state is QUEUED and (self._attempt is None or self._attempt.over):
+                self._arm()  # it waits; an attempt sets the timer itself
 
     def admitted(self) -> None:
         assert self._admission is not None
@@ -101,9 +103,6 @@ class Directed(Timed):
     def rejected(self, error: ProviderError) -> None:
         self._timed_out(error)
 
-    def overdue(self, waiting_for: str) -> None:
-        self._expired(self._deadline()[1], f"waiting for {waiting_for}")
-
     @property
     def _counted(self) -> int:
         """The attempts that count against `Retry.max_attempts`. Those that a limit refused do not, nor those that ran
@@ -122,9 +121,11 @@ class Directed(Timed):
         if admission is None or attempt is None:
             return error
         self._sign(error)
-        return admission.failed(
-            error, attempt.headers, self._longest_wait(self._runtime.loop.clock()), sent=attempt.sent
-        )
+        return admission.failed(error, attempt.headers, sent=attempt.sent)
+
+    def _where(self) -> str:
+        waiting_for = self.waiting_for
+        return f"waiting for {waiting_for}" if waiting_for else super()._where()
 
     def _set_out_again(self) -> None:
         self._set_out(again=True)

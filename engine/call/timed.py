@@ -155,16 +155,9 @@ class Timed(Ending):
             self._timer = None
             self._arm()
 
-    def _longest_wait(self, now: float) -> float:
-        """Return the deadline of a call that begins to wait now."""
-        clocks = self._clocks
-        if clocks.queue == clocks.total == math.inf:
-            return math.inf  # the same object for all calls that wait
-        return min(self._started + clocks.total, now + clocks.queue - self._queued_before)
-
-    def _expired(self, clock: Clock, where: str = "") -> None:
+    def _expired(self, clock: Clock) -> None:
         attempt = self._attempt
-        error = timeout_error(clock, LENGTH[clock](self._clocks), where or self._where())
+        error = timeout_error(clock, LENGTH[clock](self._clocks), self._where())
         if attempt is None or attempt.over:
             self._timed_out(error)
             return

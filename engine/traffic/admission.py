@@ -5,7 +5,6 @@ Knows the call's ticket and the lane in which it waits. Must not know sockets, r
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 from ...providers.errors import ProviderError
@@ -36,7 +35,6 @@ class Admission:
 
     __slots__ = (
         "_began",
-        "_deadline",
         "_entered",
         "_lane",
         "_model",
@@ -69,7 +67,6 @@ class Admission:
         self.spending: Spending | None = spending
         self.need: Need | None = need
         self._sender: Sender | None = None  # of a call with spending
-        self._deadline = math.inf
         self._began = -1.0  # the time at which the call was started
         self._sent: float | None = None  # the time at which the running attempt began; None: none
         self._entered: float | None = None  # the time at which the current wait began; None: none
@@ -121,13 +118,12 @@ class Admission:
     def enter(self, sender: Sender, deadline: float, now: float, *, again: bool) -> None:
         """Let the call wait until it may be sent. The call may be notified before this method returns.
 
-        deadline: the time at which the wait must end.
+        deadline: the time at which the call's own timer ends the wait.
         now: the engine's clock.
         again: the call was sent before.
         """
         ticket = self._ticket
         ticket.owner = sender
-        ticket.deadline = self._deadline = deadline
         self._begin_to_wait(now)
         if self.spending is not None:
             refused = self._refusal(now)
@@ -135,7 +131,7 @@ class Admission:
                 sender.rejected(refused)
                 return
             self._sender, ticket.owner = sender, self
-        self._lane.enter(ticket, now, again=again)
+        self._lane.enter(ticket, now, again=again, deadline=deadline)
 
     def begin(self, now: float) -> None:
         """An attempt begins. The call waits no longer."""
@@ -162,10 +158,6 @@ class Admission:
         """Fail the call: its lane never sends it."""
         self._caller.rejected(error)
 
-    def overdue(self, waiting_for: str) -> None:
-        """Fail the call: its time to wait is over."""
-        self._caller.overdue(waiting_for)
-
     def on_defect(self, error: Exception) -> None:
         """End the call after a defect in this library."""
         self._caller.on_defect(error)
@@ -187,11 +179,6 @@ class Admission:
         self._begin_to_wait(now)
         self._unpaid(error, now)
 
-    def late(self, waiting_for: str) -> None:
-        """Fail the call: its time to wait is over."""
-        self._end_claim()
-        self._caller.overdue(waiting_for)
-
     def _refusal(self, now: float) -> ProviderError | None:
         """Return why no budget ever pays for the next attempt; None if one may."""
         if self.spending is None or self.need is None:
@@ -204,7 +191,7 @@ class Admission:
         if spending is None or need is None:
             return True
         found = spending.reserve(need, now)
-        if found is True:
+        if found is None:
             return True
         self._lane.scope.cancel(self._ticket, now)
         self._lane.changed()
@@ -212,7 +199,7 @@ class Admission:
             self._unpaid(found, now)
         else:
             self.left(now)
-            spending.wait(need, self, self._ticket.priority, self._deadline, now)
+            spending.wait(need, found, self, self._ticket.priority, now)
         return False
 
     def _go_on_paid(self, now: float) -> None:
@@ -256,37 +243,24 @@ class Admission:
         self._record(error, NOTHING_SPENT, now)
         self._sent = now
 
-    def failed(
-        self, error: ProviderError, headers: Mapping[str, str], deadline: float, *, sent: bool
-    ) -> ProviderError | None:
+    def failed(self, error: ProviderError, headers: Mapping[str, str], *, sent: bool) -> ProviderError | None:
         """Report that an attempt failed before the caller received anything.
 
         Returns None if the call waits again, because a limit refused it; else the error. If no wait can help, this
         makes the error not retryable.
 
-        deadline: the time at which a new wait must end.
         sent: the request may have reached the server.
         """
         self._account(error, None, self._lane.now, sent=sent)
         if self._ticket.state not in UNDER_WAY:
             return error
-        refusal = self._give_back(error, headers, deadline, sent=sent, again=True)
+        refusal = give_back(self._lane, self._ticket, error, headers, sent=sent, again=True)
         if refusal in PAUSES:
             self._begin_to_wait(self._lane.now)
             return None
         if refusal is not Refusal.NONE:
             error.retryable = False
         return error
-
-    def _give_back(
-        self, error: ProviderError, headers: Mapping[str, str], deadline: float, *, sent: bool, again: bool
-    ) -> Refusal:
-        """Give back what a failed attempt had reserved. Returns which kind of limit refused it.
-
-        again: the call waits here again after a refusal.
-        """
-        self._ticket.deadline = self._deadline = deadline
-        return give_back(self._lane, self._ticket, error, headers, sent=sent, again=again)
 
     def end(self, outcome: Completion | None, *, sent: bool) -> None:
         """Report the end of the call. May be called again.

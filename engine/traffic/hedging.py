@@ -86,11 +86,9 @@ class HedgedJourney(Journey):
             self._pause = due - now
             self._hedge_timer = self._runtime.timers.at(due, self._is_late, self.on_defect, is_timeout=True)
 
-    def failed(
-        self, error: ProviderError, headers: Mapping[str, str], deadline: float, *, sent: bool
-    ) -> ProviderError | None:
+    def failed(self, error: ProviderError, headers: Mapping[str, str], *, sent: bool) -> ProviderError | None:
         self._disarm()
-        judged = super().failed(error, headers, deadline, sent=sent)
+        judged = super().failed(error, headers, sent=sent)
         if judged is None or self._second is None:
             return judged
         if judged.retryable or moves_on(error, Refusal.NONE, self._route.failover_on):
@@ -352,9 +350,6 @@ class Beside:
 
     def rejected_at(self, wait: Wait, error: ProviderError) -> None:
         """The lane never sends the second attempt: there is none."""
-
-    def overdue_at(self, wait: Wait, waiting_for: str) -> None:
-        """It does not wait."""
 
     def on_defect(self, error: Exception) -> None:
         self._journey.on_defect(error)

@@ -20,7 +20,7 @@ from ..call.completion import Completion
 from ..call.runtime import Due, Runtime
 from ..call.timeouts import Clock, timeout_error
 from ..request.token_estimate import estimate_input_tokens
-from .admission import PAUSES
+from .admission import PAUSES, give_back
 from .budgets.budgets import Need
 from .budgets.spending import Spending
 from .itinerary import NO_TARGETS, Itinerary, Lanes
@@ -109,7 +109,7 @@ class Journey(Waiter, Due):
         return self._refusals
 
     def enter(self, sender: Sender, deadline: float, now: float, *, again: bool) -> None:
-        self._sender, self._deadline = sender, deadline
+        self._sender = sender
         self._begin_to_wait(now)
         if again:
             self._was_sent = True
@@ -121,9 +121,9 @@ class Journey(Waiter, Due):
         elif planned is not None:
             wait = self._itinerary.wait_at(self, planned)
             if wait.has_room(now) and self._route.state.is_healthy(planned.place, now):
-                self._wait([wait], now)
+                self._wait([wait], now, deadline)
                 return
-        self._seek(now)
+        self._seek(now, deadline)
 
     def confirm(self, headers: Mapping[str, str]) -> None:
         super().confirm(headers)
@@ -135,17 +135,14 @@ class Journey(Waiter, Due):
         super().first_token()
         self._answer(self._lane.now)
 
-    def failed(
-        self, error: ProviderError, headers: Mapping[str, str], deadline: float, *, sent: bool
-    ) -> ProviderError | None:
+    def failed(self, error: ProviderError, headers: Mapping[str, str], *, sent: bool) -> ProviderError | None:
         """An attempt failed before the caller received anything. Returns None where the call goes on, else the error
         that decides about a retry."""
         site, now = self._site, self._lane.now
         self._account(error, None, now, sent=sent)
         if site is None:
             return error
-        self._deadline = deadline
-        refusal = self._give_back(error, headers, deadline, sent=sent, again=False)
+        refusal = give_back(self._lane, self._ticket, error, headers, sent=sent, again=False)
         if refusal in PAUSES:
             self._refusals += 1
             self._ticket.refusals += 1
@@ -275,23 +272,17 @@ class Journey(Waiter, Due):
         if not self._waits:
             self._seek(self._lane.now)
 
-    def overdue_at(self, wait: Wait, waiting_for: str) -> None:
-        """The time to wait in a lane's queue is over: the call's own, or the target's."""
-        if wait not in self._waits:
-            return
-        self._forget(wait)
-        assert self._call is not None
-        now, place = self._lane.now, wait.site.place
-        if now >= self._deadline:
-            self._leave_queues(now)
-            self._call.overdue(waiting_for)
-            return
+    def _tire_of(self, place: int, now: float) -> None:
+        waits = [wait for wait in self._waits if wait.site.place == place]
+        if not waits:
+            return  # it has gone elsewhere
+        reason = waits[0].lane.scope.waiting_for(waits[0], now)
         longest = self._itinerary.longest_wait(place)
-        self._errors += (timeout_error(Clock.QUEUE, longest, f"waiting for {waiting_for}"),)
+        self._errors += (timeout_error(Clock.QUEUE, longest, f"waiting for {reason}"),)
         self._tried |= {place}
-        for other in [other for other in self._waits if other.site.place == place]:
-            self._forget(other)
-            other.give_up(now)
+        for wait in waits:
+            self._forget(wait)
+            wait.give_up(now)
         if not self._waits:
             self._seek(now)
 
@@ -320,18 +311,18 @@ class Journey(Waiter, Due):
                 self._cannot_take(place, error)
                 first = first or error
 
-    def _seek(self, now: float) -> None:
-        """Go to a target that has room, wait for one, or fail."""
+    def _seek(self, now: float, deadline: float = math.inf) -> None:
+        """Go to a target that has room, wait for one, or fail. deadline: as for `_wait`."""
         avoided, self._avoided = self._avoided, None
         if avoided is not None and self._go_elsewhere(avoided, now):
             return
         choice = self._choose(now)
         if choice.target is not None:
-            self._wait([self._best(self._with_room(choice.target, now), now)], now)
+            self._wait([self._best(self._with_room(choice.target, now), now)], now, deadline)
         elif choice.among:
-            self._wait([wait for place in choice.among for wait in self.waits_at(place)], now)
+            self._wait([wait for place in choice.among for wait in self.waits_at(place)], now, deadline)
         elif choice.wait_until > -math.inf:
-            self._park(self._tried | self._finished, choice.wait_until, now)
+            self._park(self._tried | self._finished, now)
         else:
             assert self._call is not None
             self._call.rejected(self._verdict())

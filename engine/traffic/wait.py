@@ -7,6 +7,7 @@ or other calls.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -44,10 +45,6 @@ class Waiting(Protocol):
         """A lane never sends the call, or not in time."""
         ...
 
-    def overdue_at(self, wait: Wait, waiting_for: str) -> None:
-        """The time to wait in a lane's queue is over."""
-        ...
-
     def on_defect(self, error: Exception) -> None:
         """End the call after a defect in this library."""
         ...
@@ -62,9 +59,10 @@ class Wait(Ticket):
     site: the target and the key of the lane.
     lane: the lane.
     slot_mark: the lane's `Scope.slot_seconds` when the wait began.
+    until: the time at which the call waits here no longer, by the target's own options; `math.inf` if it has none.
     """
 
-    __slots__ = ("call", "lane", "site", "slot_mark")
+    __slots__ = ("call", "lane", "site", "slot_mark", "until")
 
     def __init__(
         self,
@@ -82,6 +80,7 @@ class Wait(Ticket):
         self.site: Site = site
         self.lane: Lane = lane
         self.slot_mark: float = lane.scope.slot_seconds(lane.now)
+        self.until: float = math.inf
 
     def why_never(self, now: float) -> ProviderError | None:
         """Return why the call can never be sent; None where it can."""
@@ -104,10 +103,6 @@ class Wait(Ticket):
     def rejected(self, error: ProviderError) -> None:
         if self.call is not None:
             self.call.rejected_at(self, error)
-
-    def overdue(self, waiting_for: str) -> None:
-        if self.call is not None:
-            self.call.overdue_at(self, waiting_for)
 
     def on_defect(self, error: Exception) -> None:
         if self.call is not None:

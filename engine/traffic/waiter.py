@@ -5,16 +5,17 @@ Knows the route, the call's itinerary and the queues. Must not know which target
 
 from __future__ import annotations
 
+import math
 from typing import Protocol, cast
 
+from ...transport.timers import Timer
 from ..call.runtime import Runtime
 from ..call.timeouts import LEAST_WAIT
 from .admission import Admission
 from .itinerary import PRIORITIES, Itinerary
 from .limits.limiter import Sender
-from .parking import Parking
 from .queue.permit import TicketState
-from .routing.router import LiveRoute
+from .routing.router import Group, LiveRoute
 from .stop import Stop
 from .wait import Wait
 
@@ -35,7 +36,17 @@ class Passenger(Sender, Protocol):
 class Waiter(Admission):
     """The waits of one call. `Journey`, a subclass, decides where it waits."""
 
-    __slots__ = ("_itinerary", "_parking", "_route", "_runtime", "_waits", "_was_sent")
+    __slots__ = (
+        "_group",
+        "_itinerary",
+        "_parked_at",
+        "_parked_seconds",
+        "_patience",
+        "_route",
+        "_runtime",
+        "_waits",
+        "_was_sent",
+    )
 
     def _set_up(self, route: LiveRoute, itinerary: Itinerary, runtime: Runtime) -> None:
         """Set the attributes of this class, before `__init__`: the first wait must be known there."""
@@ -43,7 +54,10 @@ class Waiter(Admission):
         self._itinerary = itinerary
         self._runtime = runtime
         self._waits: tuple[Wait, ...] = ()  # where it waits now; a dict would be larger
-        self._parking: Parking | None = None  # until it waits for a target for the first time
+        self._patience: Timer | None = None  # ends its wait at a target that has a time of its own for that
+        self._group: Group | None = None  # of the calls that wait for the same targets to be used again
+        self._parked_at = 0.0
+        self._parked_seconds = 0.0  # without the current wait
         self._was_sent = False
 
     @property
@@ -57,15 +71,14 @@ class Waiter(Admission):
     def waiting_for(self) -> str:
         if self._waits:
             return super().waiting_for
-        if self._parking is not None and self._parking.waiting_for:
-            return self._parking.waiting_for
+        if self._group is not None:
+            return f"a target of {self._route.name} to be used again"
         return "" if self.spending is None else self.spending.waiting_for
 
     def waited(self, seconds: float) -> dict[str, float]:
-        parked = 0.0 if self._parking is None else self._parking.seconds
-        by_reason = super().waited(seconds - parked)
-        if parked > LEAST_WAIT:
-            by_reason["target"] = parked
+        by_reason = super().waited(seconds - self._parked_seconds)
+        if self._parked_seconds > LEAST_WAIT:
+            by_reason["target"] = self._parked_seconds
         return by_reason
 
     # --- as the route sees it ---
@@ -76,19 +89,41 @@ class Waiter(Admission):
 
     # --- in the queues of lanes ---
 
-    def _wait(self, waits: list[Wait], now: float) -> None:
-        """Wait in the queues of lanes, until the first one sends the call."""
+    def _wait(self, waits: list[Wait], now: float, deadline: float = math.inf) -> None:
+        """Wait in the queues of lanes, until the first one sends the call. deadline: when the call's own timer ends it,
+        if a lane should compare that with its queue."""
         self._waits = self._itinerary.shared((*self._waits, *waits))
         self._route.wait_for_room(self)
         for wait in waits:
             wait.slot_mark = wait.lane.scope.slot_seconds(now)
             wait.owner = wait
-            wait.deadline = min(self._deadline, now + self._itinerary.longest_wait(wait.site.place))
+            longest = self._itinerary.longest_wait(wait.site.place)
+            wait.until = now + longest if longest < math.inf else longest  # the same object for all calls that wait
         self._lane, self._ticket, self._slot_mark = waits[0].lane, waits[0], waits[0].slot_mark
+        alone = len(waits) == 1
         for wait in waits:
             # A lane may send the call at once. The call may even have ended and wait again by now.
             if wait in self._waits and wait.state is not TicketState.QUEUED:
-                wait.lane.enter(wait, now, again=self._was_sent, alone=len(waits) == 1)
+                until = min(deadline, wait.until) if alone else math.inf
+                wait.lane.enter(wait, now, again=self._was_sent, deadline=until)
+        self._set_patience()
+
+    def _set_patience(self) -> None:
+        """Set the timer to the time at which the call waits no longer at a target."""
+        when = min((wait.until for wait in self._waits), default=math.inf)
+        if when < math.inf and self._patience is None:
+            self._patience = self._runtime.timers.at(when, self._end_patience, self.on_defect)
+
+    def _end_patience(self) -> None:
+        """Leave the queues of targets at which the call waits no longer."""
+        self._patience, now = None, self._lane.now
+        for place in {wait.site.place for wait in self._waits if wait.until <= now}:
+            self._tire_of(place, now)
+        self._set_patience()
+
+    def _tire_of(self, place: int, now: float) -> None:
+        """Wait no longer at a target."""
+        raise NotImplementedError
 
     def _forget(self, wait: Wait) -> None:
         """The call waits no longer in this queue."""
@@ -96,6 +131,9 @@ class Waiter(Admission):
         wait.owner = None  # else it refers to itself
         if not self._waits:
             self._route.leave(self)
+            if self._patience is not None:
+                self._patience.cancel()
+                self._patience = None
 
     def _leave_queues(self, now: float, but: Wait | None = None) -> None:
         """Leave all queues. May be called again. but: the one that sends the call."""
@@ -106,25 +144,20 @@ class Waiter(Admission):
 
     # --- for a target that is left alone ---
 
-    def _park(self, excluded: frozenset[int], until: float, now: float) -> None:
+    def _park(self, excluded: frozenset[int], now: float) -> None:
         """Wait until a target is used again. excluded: those that the call cannot use."""
         if self.spending is not None:
             self.spending.release(now)
-        priority = PRIORITIES[self._itinerary.request.priority]
-        if self._parking is None:
-            self._parking = Parking(self._route, self._runtime)
-        self._parking.begin(self, priority, excluded, until, now, deadline=self._deadline, overdue=self._overdue)
+        self._parked_at = now
+        self._group = self._route.park(self, PRIORITIES[self._itinerary.request.priority], excluded)
 
     def _unpark(self, now: float) -> None:
         """Wait no longer for a target. May be called again."""
-        if self._parking is not None:
-            seconds = self._parking.end(self, now)
-            if self._entered is not None:
-                self._entered += seconds
-
-    def _overdue(self) -> None:
-        assert self._call is not None
-        assert self._parking is not None
-        reason = self._parking.waiting_for
-        self._unpark(self._lane.now)
-        self._call.overdue(reason)
+        if self._group is None:
+            return
+        self._route.unpark(self, self._group)
+        self._group = None
+        waited = now - self._parked_at
+        self._parked_seconds += waited
+        if self._entered is not None:
+            self._entered += waited

@@ -84,7 +84,7 @@ def test_each_attempt_is_recorded_with_its_seconds() -> None:
     one.resent(stale)
     runtime.loop.time = 104.0
     failure = error()
-    assert one.failed(failure, {}, INF, sent=True) is failure
+    assert one.failed(failure, {}, sent=True) is failure
     assert failure.retryable
     one.enter(cast(Any, call), INF, 105.0, again=True)
     runtime.loop.time = 106.0
@@ -112,7 +112,7 @@ def test_a_refused_call_waits_again_and_is_no_try() -> None:
     one.enter(cast(Any, call), INF, 0.0, again=False)
     one.begin(0.0)
     runtime.loop.time = 1.0
-    assert one.failed(LIMITED, {}, INF, sent=True) is None
+    assert one.failed(LIMITED, {}, sent=True) is None
     assert (one.uncounted, one.journey[0].outcome, call.reported) == (1, "rate_limit", ["admitted"])
     runtime.tick()
     assert call.reported == ["admitted"]
@@ -211,23 +211,6 @@ def test_a_call_that_no_budget_pays_for_is_rejected_at_once() -> None:
     assert isinstance(refused, ms.ProviderError)
     assert refused.category is ms.ErrorCategory.BUDGET
     assert (one_lane.scope.queue.length, one_lane.scope.running) == (0, 0)
-
-
-def test_a_call_that_waits_for_a_budget_too_long_is_overdue() -> None:
-    runtime, call = UnitRuntime(), Call()
-    live, need = spending(runtime, ms.Budget(output_tokens=100))
-    one_lane = lane(runtime)
-    one, two = (admission(one_lane, spending=Spending(live), need=need) for _ in range(2))
-    one.enter(cast(Any, Call()), INF, 0.0, again=False)
-    one.begin(0.0)
-    two.enter(cast(Any, call), 3.0, 0.0, again=False)
-    runtime.go_to(2.9)
-    assert call.reported == []
-    runtime.go_to(3.0)
-    assert call.reported == ["overdue: output_tokens of the engine's budget, reserved by 1 calls"]
-    two.end(None, sent=False)
-    assert live.statistics(3.0)[0].waiting == 0
-    assert two.waited(3.0) == {"budget": 3.0}
 
 
 def test_a_failed_attempt_pays_for_what_it_received() -> None:

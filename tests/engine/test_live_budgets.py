@@ -14,7 +14,7 @@ from manystream.engine.request.addresses import addressed
 from manystream.engine.request.limits import Limits
 from manystream.engine.request.preparer import Preparer
 from manystream.engine.traffic.budgets.amounts import NOTHING, Amounts
-from manystream.engine.traffic.budgets.budget_state import Holding
+from manystream.engine.traffic.budgets.budget_state import Account, Holding
 from manystream.engine.traffic.budgets.budgets import LiveBudgets, Need
 from manystream.engine.traffic.budgets.spending import Spending
 from manystream.providers.model.options import Priority
@@ -49,9 +49,6 @@ class Owner:
     def unfunded(self, error: ms.ProviderError) -> None:
         self._report(error)
 
-    def late(self, waiting_for: str) -> None:
-        self._report(f"late: {waiting_for}")
-
     def on_defect(self, error: Exception) -> None:
         self.reported.append(f"defect: {error}")
 
@@ -73,11 +70,11 @@ def need(calls: float = 1.0, usd: float = 0.0, tenant: str | None = None, *, out
     return Need(CHAT, "m", tenant, Amounts(usd=usd, output_tokens=output, calls=calls), 10)
 
 
-def waiting(
-    budgets: LiveBudgets, owner: Owner, wanted: Need, *, deadline: float = math.inf, now: float = 0.0
-) -> Spending:
+def waiting(budgets: LiveBudgets, owner: Owner, wanted: Need) -> Spending:
     spending = Spending(budgets)
-    spending.wait(wanted, owner, Priority.NORMAL, deadline, now)
+    account = spending.reserve(wanted, 0.0)
+    assert isinstance(account, Account)
+    spending.wait(wanted, account, owner, Priority.NORMAL, 0.0)
     return spending
 
 
@@ -225,11 +222,6 @@ def test_an_allowance_that_fails_later_is_the_call_s_error() -> None:
         assert error.message.startswith("not sent: budget.calls: ")
         assert (error.category, error.retryable) == (ms.ErrorCategory.BUDGET, False)
         assert isinstance(error.__cause__, ms.InvalidRequestError)
-    owner = Owner()
-    waiting(budgets, owner, need())
-    (reported,) = owner.reported
-    assert isinstance(reported, ms.ProviderError)
-    assert reported.message.startswith("not sent: budget.calls: ")
 
 
 # --- calls that wait ---
@@ -242,7 +234,7 @@ def test_a_waiting_call_goes_on_when_another_one_has_ended() -> None:
     assert isinstance(held, Holding)
     spending = waiting(budgets, owner, need(output=50))
     assert spending.waiting_for == "output_tokens of the engine's budget, reserved by 1 calls, 0 ahead"
-    assert (runtime.tick(), owner.reported) == (0, [])
+    assert (runtime.tick(), owner.reported) == (1, [])
     budgets.settle(held, Amounts(output_tokens=10, calls=1), 5.0)
     budgets.changed()
     assert len(runtime.due) == 1
@@ -269,20 +261,6 @@ def test_a_waiting_call_is_refused_when_too_little_is_left() -> None:
     assert error.message.startswith("not sent: the engine's budget allows 100 output_tokens: 60 are spent")
 
 
-def test_a_waiting_call_s_time_ends() -> None:
-    runtime, owner = UnitRuntime(), Owner()
-    budgets = live(runtime, ms.Budget(output_tokens=100))
-    assert isinstance(budgets.reserve(need(output=80), need(output=80).amounts, 0.0), Holding)
-    spending = waiting(budgets, owner, need(output=50), deadline=7.0)
-    assert runtime.timers.times == [7.0]
-    runtime.go_to(6.9)
-    assert owner.reported == []
-    runtime.go_to(7.0)
-    assert owner.reported == ["late: output_tokens of the engine's budget, reserved by 1 calls"]
-    spending.leave(7.0)
-    assert (spending.seconds, spending.waiting_for) == (7.0, "")
-
-
 def test_a_waiting_call_goes_on_in_the_next_window() -> None:
     runtime, owner = UnitRuntime(), Owner()
     budgets = live(runtime, ms.Budget(output_tokens=100, every=60))
@@ -291,38 +269,11 @@ def test_a_waiting_call_goes_on_in_the_next_window() -> None:
     budgets.settle(held, Amounts(output_tokens=30), 0.0)
     assert isinstance(budgets.reserve(need(output=50), need(output=50).amounts, 0.0), Holding)
     waiting(budgets, owner, need(output=45))
+    runtime.tick()
     assert runtime.timers.times == [60.0]
     runtime.go_to(60.0)
     assert len(owner.reported) == 1
     assert isinstance(owner.reported[0], Holding)
-
-
-def test_64_waiting_calls_go_on_in_a_tick() -> None:
-    runtime = UnitRuntime()
-    budgets = live(runtime, ms.Budget(output_tokens=1000))
-    held = budgets.reserve(need(output=950), need(output=950).amounts, 0.0)
-    assert isinstance(held, Holding)
-    owners = [Owner() for _ in range(150)]
-    for owner in owners:
-        waiting(budgets, owner, need(output=1 + 50 * (owner is owners[0])))
-    budgets.settle(held, NOTHING, 0.0)
-    counts: list[int] = []
-    while runtime.tick():
-        counts.append(sum(bool(owner.reported) for owner in owners))
-    assert counts == [64, 128, 150]
-
-
-def test_a_waiting_call_that_raises_ends_alone() -> None:
-    runtime, broken, whole = UnitRuntime(), Owner(raises="mine"), Owner()
-    budgets = live(runtime, ms.Budget(output_tokens=100))
-    held = budgets.reserve(need(output=80), need(output=80).amounts, 0.0)
-    assert isinstance(held, Holding)
-    for owner in (broken, whole):
-        waiting(budgets, owner, need(output=30))
-    budgets.settle(held, NOTHING, 0.0)
-    runtime.tick()
-    assert broken.reported[1:] == ["defect: mine"]
-    assert len(whole.reported) == 1
 
 
 def test_a_call_that_left_is_not_told_anything() -> None:
@@ -339,22 +290,12 @@ def test_a_call_that_left_is_not_told_anything() -> None:
     assert (gone.reported, len(stays.reported)) == ([], 1)
 
 
-def test_budgets_that_raised_go_on_after_a_second(caplog: pytest.LogCaptureFixture) -> None:
-    runtime = UnitRuntime()
-    budgets = live(runtime, ms.Budget(calls=1))
-    runtime.loop.time = 10.0
-    budgets.on_defect(RuntimeError("defect"))
-    assert [record.getMessage() for record in caplog.records] == ["the budgets raised: a defect in manystream"]
-    assert runtime.timers.times == [11.0]
-    runtime.go_to(11.0)
-
-
 # --- what one call spends ---
 
 
 def spend(budgets: LiveBudgets, spending: Spending, wanted: Need, usage: ms.Usage | None) -> Amounts:
     """Reserve and settle an attempt. Returns what the budget has spent."""
-    assert spending.reserve(wanted, 0.0) is True
+    assert spending.reserve(wanted, 0.0) is None
     spending.settle(usage, 0.0)
     return budgets.statistics(0.0)[0].spent
 
@@ -384,11 +325,11 @@ def test_an_attempt_without_a_price_counts_as_what_it_reserved() -> None:
 def test_an_attempt_that_is_not_sent_gives_back_its_reservation() -> None:
     budgets = live(UnitRuntime(), ms.Budget(calls=1))
     spending = Spending(budgets)
-    assert spending.reserve(need(), 0.0) is True
+    assert spending.reserve(need(), 0.0) is None
     assert budgets.statistics(0.0)[0].reserved == Amounts(calls=1)
     assert spending.refusal(need(5.0), 0.0) is None  # it has reserved
     kept = spending.reservation
-    assert spending.reserve(need(), 0.0) is True  # the same amounts: the reservation is kept
+    assert spending.reserve(need(), 0.0) is None  # the same amounts: the reservation is kept
     assert spending.reservation is not None
     assert kept is not None
     assert spending.reservation.holding is kept.holding
@@ -401,10 +342,10 @@ def test_an_attempt_that_is_not_sent_gives_back_its_reservation() -> None:
 def test_another_target_s_amounts_are_reserved_anew() -> None:
     budgets = live(UnitRuntime(), ms.Budget(output_tokens=100))
     spending, other = Spending(budgets), Spending(budgets)
-    assert spending.reserve(need(output=80), 0.0) is True
-    assert spending.reserve(need(output=40), 0.0) is True
+    assert spending.reserve(need(output=80), 0.0) is None
+    assert spending.reserve(need(output=40), 0.0) is None
     assert budgets.statistics(0.0)[0].reserved.output_tokens == 40
-    assert other.reserve(need(output=70), 0.0) is False
+    assert isinstance(other.reserve(need(output=70), 0.0), Account)
     refused = other.reserve(need(output=101), 0.0)
     assert isinstance(refused, ms.ProviderError)
     second = other.reserve_beside(need(output=60), 0.0)
@@ -415,8 +356,8 @@ def test_another_target_s_amounts_are_reserved_anew() -> None:
     assert other.reserve_beside(need(output=60), 0.0) is not None
     tenants = live(UnitRuntime(), ms.Budget(calls=1, per="tenant"))
     moving = Spending(tenants)
-    assert moving.reserve(need(tenant="a"), 0.0) is True
-    assert moving.reserve(need(tenant="b"), 0.0) is True
+    assert moving.reserve(need(tenant="a"), 0.0) is None
+    assert moving.reserve(need(tenant="b"), 0.0) is None
     assert [(each.tenant, each.reserved.calls) for each in tenants.statistics(0.0)] == [("a", 0), ("b", 1)]
 
 

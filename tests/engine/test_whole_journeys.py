@@ -80,7 +80,8 @@ async def test_a_call_too_late_everywhere_fails_with_a_queue_timeout(
         completion = await engine.start_stream(ask()).wait()
         scopes = engine.statistics().traffic.scopes
     assert message(completion) == (
-        "queue timeout: the call was not sent within 4 s (waiting for declared requests_per_minute of two)"
+        "queue timeout: the call was not sent within 4 s (waiting for declared requests_per_minute of two, 0 ahead,"
+        " about 54 s)"
     )
     assert completion.error is not None
     assert (completion.error.category, completion.error.provider_code) == (ms.ErrorCategory.TIMEOUT, "queue")
@@ -173,7 +174,7 @@ async def test_a_wait_for_a_budget_is_named_on_a_route(autojump_clock: trio.test
     assert waits(completions[2]) == {"budget": 2.0}
     assert message(completions[2]) == (
         "queue timeout: the call was not sent within 2 s (waiting for output_tokens of the engine's budget,"
-        " reserved by 1 calls)"
+        " reserved by 1 calls, 1 ahead)"
     )
 
 

@@ -105,9 +105,6 @@ class Call:
     def rejected(self, error: ms.ProviderError) -> None:
         self._report(error)
 
-    def overdue(self, waiting_for: str) -> None:
-        self._report(f"overdue: {waiting_for}")
-
     def look_again(self) -> None:
         self._report("look")
 

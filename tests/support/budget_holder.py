@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from manystream.engine.traffic.budgets.amounts import Amounts
-from manystream.engine.traffic.budgets.budget_state import BudgetRefusal, Budgets, Claim, Holding
+from manystream.engine.traffic.budgets.budget_state import Account, BudgetRefusal, Budgets, Claim, Holding
 from manystream.engine.traffic.leased_amounts import UNITS_PER_USD, AmountHolder, AmountLease, LeasedBudget
 from manystream.engine.traffic.queue.permit import Ticket
 
@@ -31,9 +31,11 @@ class BudgetHolder:
 
     def call(self, dollars: float) -> None:
         """Start a call that costs at most so many US dollars. It may have to wait."""
-        ticket = Ticket(1.0, None)
-        found = self._budgets.claim(Claim(Amounts(usd=dollars), ticket), 0.0)
-        self.waiting += found is None
+        claim = Claim(Amounts(usd=dollars), Ticket(1.0, None))
+        found = self._budgets.reserve(None, claim.amounts, 0.0)
+        if isinstance(found, Account):
+            self._budgets.wait(claim, found)
+            self.waiting += 1
         self._note(found)
         self._go_on()
 

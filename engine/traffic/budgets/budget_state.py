@@ -8,6 +8,8 @@ Knows amounts, tenants and the time that the caller passes. Must not know prices
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import math
 from typing import TypeAlias
 
@@ -36,9 +38,10 @@ class Account:
     reserved: the amounts that running calls have reserved.
     holdings: the number of these reservations.
     line: the calls that wait for this account; None while none does.
+    is_timed: whether `Budgets` looks at it when its window ends.
     """
 
-    __slots__ = ("began", "budget", "holdings", "lease", "limits", "line", "reserved", "spent", "tenant")
+    __slots__ = ("began", "budget", "holdings", "is_timed", "lease", "limits", "line", "reserved", "spent", "tenant")
 
     def __init__(self, budget: Budget, tenant: str | None, now: float) -> None:
         self.budget: Budget = budget
@@ -50,6 +53,7 @@ class Account:
         self.reserved: Amounts = NOTHING
         self.holdings: int = 0
         self.line: FairQueue | None = None
+        self.is_timed: bool = False
 
     @property
     def waiting(self) -> int:
@@ -69,9 +73,11 @@ class Account:
     def renew(self, now: float) -> bool:
         """Begin the next window if the current one is over. Reserved amounts stay reserved until their calls end."""
         every = self.budget.every
-        if every is None or now - self.began < every:
+        if every is None or now < self.ends_at:
             return False
         self.began = now - math.fmod(now - self.began, every)
+        if self.ends_at <= now:
+            self.began = now  # the sum above was rounded
         self.spent = NOTHING
         return True
 
@@ -201,22 +207,16 @@ class Claim:
         ticket.owner = self
 
     @property
-    def reason(self) -> str:
-        """What the call waits for, in words; empty if it does not wait."""
-        account = self.account
-        if account is None:
-            return ""
-        member = account.lacking(self.amounts, with_reserved=True) or "its turn"
-        shared = "" if account.lease is None else "a part of "
-        return f"{member} of {shared}{whose(account.budget, account.tenant)}, reserved by {account.holdings} calls"
-
-    @property
     def waiting_for(self) -> str:
         """What the call waits for, and how many others are ahead, in words; empty if it does not wait."""
         account = self.account
         if account is None or account.line is None:
             return ""
-        return f"{self.reason}, {int(account.line.place(self.ticket)[0])} ahead"
+        member = account.lacking(self.amounts, with_reserved=True) or "its turn"
+        shared = "" if account.lease is None else "a part of "
+        ahead = int(account.line.place(self.ticket)[0])
+        name = whose(account.budget, account.tenant)
+        return f"{member} of {shared}{name}, reserved by {account.holdings} calls, {ahead} ahead"
 
 
 class Budgets:
@@ -229,8 +229,9 @@ class Budgets:
         self.budgets = budgets
         self._accounts: dict[tuple[int, str | None], Account] = {}
         self._most = MOST_ACCOUNTS
-        self._waiting: dict[Account, None] = {}  # accounts with a line
-        self._changed: dict[Account, None] = {}  # those of them whose next call may fit now, or never
+        self._changed: dict[Account, None] = {}  # accounts with a line, whose next call may fit now, or never
+        self._windows: list[tuple[float, int, Account]] = []  # of accounts with a line, by the end of their window
+        self._numbers = itertools.count()  # so that the accounts themselves are never compared
 
     def accounts(self) -> tuple[Account, ...]:
         """Return every account that exists so far."""
@@ -253,27 +254,21 @@ class Budgets:
                 return BudgetRefusal(account, member, amounts, now)
         return None
 
-    def reserve(self, tenant: str | None, amounts: Amounts, now: float) -> Holding | BudgetRefusal | None:
+    def reserve(self, tenant: str | None, amounts: Amounts, now: float) -> Holding | BudgetRefusal | Account:
         """Reserve the amounts of one call in every budget, or in none.
 
-        Returns a refusal if the call cannot fit in this window. Returns None if the call does not fit now, but may fit
-        when other calls end and use less than they reserved, or if others have waited for that before.
+        Returns a refusal if the call cannot fit in this window. Returns an account for which it may `wait`, if it does
+        not fit now, but may fit when other calls end and use less than they reserved, or if others have waited for that
+        before.
 
         amounts: the largest amounts that the call can use.
         """
-        found = self._decide(tenant, amounts, now, is_new=True)
-        return None if isinstance(found, Account) else found
+        return self._decide(tenant, amounts, now, is_new=True)
 
-    def claim(self, claim: Claim, now: float) -> Holding | BudgetRefusal | None:
-        """Reserve as `reserve` does. Returns None if the call waits in a line now."""
-        found = self._decide(claim.ticket.tenant, claim.amounts, now, is_new=True)
-        if not isinstance(found, Account):
-            return found
-        self._stand(claim, found, at_head=False)
-        if not found.lacking(claim.amounts, with_reserved=True):
-            self._changed[found] = None  # it waits only for its turn, and may be the next one
-        found.keep_waiting(now)
-        return None
+    def wait(self, claim: Claim, account: Account) -> None:
+        """Let a call wait for an account, behind the others. `next` returns it when it fits, or never can."""
+        self._stand(claim, account, at_head=False)
+        self._changed[account] = None
 
     def leave(self, claim: Claim) -> None:
         """Remove a call from the line in which it waits. May be called again."""
@@ -290,11 +285,14 @@ class Budgets:
             account.line = None
             if account.lease is not None:
                 account.lease.satisfy()
-            self._waiting.pop(account, None)
             self._changed.pop(account, None)
 
     def next(self, now: float) -> tuple[Claim, Outcome] | None:
         """Take the next waiting call that fits now, or can no longer fit; None if all others must wait on."""
+        while self.next_time() <= now:
+            account = self._windows[0][2]
+            self._renew(account, now)
+            heapq.heapreplace(self._windows, (account.ends_at, next(self._numbers), account))
         while self._changed:
             account = next(iter(self._changed))
             ticket = None if account.line is None else account.line.first(now)
@@ -330,27 +328,11 @@ class Budgets:
                 if account.line is not None:
                     self._changed[account] = None
 
-    def expired(self, now: float) -> list[tuple[Claim, str]]:
-        """Remove and return the calls whose time to wait is over, and what each waited for."""
-        late = [_claim_of(ticket) for account in self._waiting if account.line for ticket in account.line.expired(now)]
-        found = [(claim, claim.reason) for claim in late]
-        for claim in late:
-            self.leave(claim)
-        return found
-
-    def next_time(self, now: float) -> float:
-        """Return the time at which a waiting call may fit although no call has ended, or has waited for too long.
-
-        Call `turn` then. `math.inf`: at no set time.
-        """
-        times = (min(account.ends_at, account.line.next_deadline()) for account in self._waiting if account.line)
-        return min(times, default=math.inf)
-
-    def turn(self, now: float) -> None:
-        """Begin the windows that are due for waiting calls."""
-        for account in self._waiting:
-            if account.renew(now):
-                self._changed[account] = None
+    def next_time(self) -> float:
+        """Return the time at which a waiting call may fit although no call has ended; `math.inf`: at no set time."""
+        while self._windows and self._windows[0][2].line is None:
+            heapq.heappop(self._windows)[2].is_timed = False
+        return self._windows[0][0] if self._windows else math.inf
 
     @property
     def has_changed(self) -> bool:
@@ -362,7 +344,7 @@ class Budgets:
     def settle(self, holding: Holding, used: Amounts, now: float) -> None:
         """Count the used amounts of an ended call as spent, and release its reservation. A second call does nothing."""
         for account in holding.accounts:
-            account.renew(now)
+            self._renew(account, now)
             account.settle(holding.amounts, used)
             if account.line is not None:
                 self._changed[account] = None
@@ -376,8 +358,7 @@ class Budgets:
         """Return the figures of every account at the time `now`."""
         found: list[BudgetStatistics] = []
         for account in self._accounts.values():
-            if account.renew(now) and account.line is not None:
-                self._changed[account] = None
+            self._renew(account, now)
             found.append(account.figures(now))
         return tuple(found)
 
@@ -407,7 +388,9 @@ class Budgets:
     def _stand(self, claim: Claim, account: Account, *, at_head: bool) -> None:
         if account.line is None:
             account.line = FairQueue()
-            self._waiting[account] = None
+        if not account.is_timed and account.budget.every is not None:
+            account.is_timed = True
+            heapq.heappush(self._windows, (account.ends_at, next(self._numbers), account))
         account.line.add(claim.ticket, at_head=at_head)
         claim.account = account
 
@@ -419,9 +402,14 @@ class Budgets:
             if len(self._accounts) >= self._most:
                 self._forget_unused(now)
             account = self._accounts[key] = Account(budget, key[1], now)
-        elif account.renew(now) and account.line is not None:
-            self._changed[account] = None
+        else:
+            self._renew(account, now)
         return account
+
+    def _renew(self, account: Account, now: float) -> None:
+        """Begin the next window of an account if it is due. More may fit then."""
+        if account.renew(now) and account.line is not None:
+            self._changed[account] = None
 
     def _forget_unused(self, now: float) -> None:
         """Remove the accounts without spending, so that tenants' names from untrusted input do not fill the memory."""

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from operator import methodcaller
 from typing import Protocol, cast
 
 from ....providers.catalog.provider import Provider
@@ -20,25 +21,19 @@ from ....providers.model.request import Request
 from ....providers.model.usage import Usage
 from ....providers.openai.thinking import takes_breakpoints
 from ....providers.wire.dialect import WireRequest
-from ....transport.timers import Timer
-from ...call.runtime import Due, Runtime, TrafficWatch
+from ...call.runtime import Runtime, TrafficWatch
 from ...request.prepared import Prepared
 from ...request.token_estimate import estimate_input_tokens, largest_input_tokens
 from ..leased_amounts import LeasedBudget
 from ..notice import open_notice
 from ..options import Traffic
+from ..pump import AT_ONCE, Pump
 from ..statistics import BudgetStatistics
 from .amounts import Amounts, Budget
 from .budget_state import Account, BudgetRefusal, Budgets, Claim, Holding
 from .price import Price, ask_price
 
 logger: logging.Logger = logging.getLogger("manystream.traffic")
-
-AT_ONCE = 64
-"""The maximum number of waiting calls that are sent or refused in one tick. The streams are served between ticks."""
-
-DEFECT_DELAY = 1.0
-"""Seconds until a tick that raised is repeated."""
 
 REFUSAL_CODE = "budget_spent"
 """The `provider_code` of a call that does not fit a budget."""
@@ -72,7 +67,7 @@ class Need:
 
 
 class Claimant(Protocol):
-    """A call that waits for a budget. One of the first three methods is called once per wait."""
+    """A call that waits for a budget. One of the first two methods is called once per wait."""
 
     def funded(self, holding: Holding) -> None:
         """Go on: the amounts are reserved."""
@@ -82,27 +77,22 @@ class Claimant(Protocol):
         """Go elsewhere or fail: the amounts cannot be reserved."""
         ...
 
-    def late(self, waiting_for: str) -> None:
-        """Fail: the time to wait is over."""
-        ...
-
     def on_defect(self, error: Exception) -> None:
         """End the call after a defect in this library."""
         ...
 
 
-class LiveBudgets(Due):
+class LiveBudgets:
     """The budgets of one engine. traffic: they, and the function that knows prices."""
 
     __slots__ = (
         "_budgets",
-        "_is_scheduled",
         "_limited",
         "_noted",
         "_notice",
+        "_pump",
         "_runtime",
         "_sending",
-        "_timer",
         "_warned",
         "price",
     )
@@ -113,15 +103,17 @@ class LiveBudgets(Due):
         self._budgets = Budgets(budgets)
         self._limited = {member for member in Amounts._fields if any(budget.limits(member) for budget in budgets)}
         self._runtime = runtime
-        self._timer: Timer | None = None
-        self._is_scheduled = False
+        self._pump: Pump[Claimant] = Pump(self, runtime)
         self._warned = False
-        self._notice = open_notice(runtime, self._send_notice, self.on_defect)
+        self._notice = open_notice(runtime, self._send_notice, self._pump.on_defect)
         self._noted: dict[Account, None] = {}  # changed since the observer was notified of them
         self._sending: list[Account] = []  # the observer is notified of them now
         for budget in budgets:
             if isinstance(budget, LeasedBudget):
                 budget.lease.listen(partial(self._lease_changed, budget))
+
+    def __repr__(self) -> str:
+        return f"<LiveBudgets {len(self._budgets.budgets)} budgets>"
 
     # --- what a call may use, and what it used ---
 
@@ -185,8 +177,8 @@ class LiveBudgets(Due):
             return _function_failed(error)
         return None if found is None else _refused(found)
 
-    def reserve(self, need: Need, amounts: Amounts, now: float) -> Holding | ProviderError | None:
-        """Reserve amounts. Returns why they can never fit; None if they do not fit now."""
+    def reserve(self, need: Need, amounts: Amounts, now: float) -> Holding | ProviderError | Account:
+        """Reserve amounts. Returns why they can never fit; or the account to `wait` for, if they do not fit now."""
         try:
             found = self._budgets.reserve(need.tenant, amounts, now)
         except InvalidRequestError as error:
@@ -195,19 +187,11 @@ class LiveBudgets(Due):
             self._note(found.accounts)
         return _refused(found) if isinstance(found, BudgetRefusal) else found
 
-    def wait(self, claim: Claim, now: float) -> None:
-        """Let a call wait, after `reserve` has returned None. It is notified at a later tick."""
-        try:
-            found = self._budgets.claim(claim, now)
-        except InvalidRequestError as error:
-            found = None
-            self._notify(claim, partial(_claimant(claim).unfunded, _function_failed(error)))
-        if found is not None:
-            self._answer(claim, found)
-        elif claim.account is not None:
-            self._note((claim.account,))
+    def wait(self, claim: Claim, account: Account) -> None:
+        """Let a call wait for an account. It is notified at a later tick."""
+        self._budgets.wait(claim, account)
+        self._note((account,))
         self.changed()
-        self._set_timer(now)
 
     def leave(self, claim: Claim) -> None:
         """Let a call wait no longer. May be called again."""
@@ -255,62 +239,25 @@ class LiveBudgets(Due):
 
     def changed(self) -> None:
         """Look at the waiting calls at the next tick, if something changed for one of them."""
-        if self._budgets.has_changed and not self._is_scheduled:
-            self._is_scheduled = True
-            self._runtime.soon(self)
+        if self._budgets.has_changed:
+            self._pump.schedule()
 
-    def conclude(self) -> None:
-        """Perform the work of the tick."""
-        self._is_scheduled = False
-        now = self._runtime.loop.clock()
-        self._budgets.turn(now)
-        for claim, reason in self._budgets.expired(now):
-            self._notify(claim, partial(_claimant(claim).late, reason))
-        for _ in range(AT_ONCE):
-            found = self._budgets.next(now)
-            if found is None:
-                break
-            self._answer(*found)
-        self.changed()
-        self._set_timer(now)
+    def take(self, now: float) -> tuple[Claimant, Callable[[Claimant], object]] | None:
+        """Take the next call out of its line that fits, or can no longer fit. None if all others must wait on."""
+        found = self._budgets.next(now)
+        if found is None:
+            return None
+        claim, outcome = found
+        claimant = cast("Claimant", claim.owner)
+        if isinstance(outcome, Holding):
+            self._note(outcome.accounts)
+            return claimant, methodcaller("funded", outcome)
+        error = _refused(outcome) if isinstance(outcome, BudgetRefusal) else _function_failed(outcome)
+        return claimant, methodcaller("unfunded", error)
 
-    def _answer(self, claim: Claim, found: Holding | BudgetRefusal | InvalidRequestError) -> None:
-        claimant = _claimant(claim)
-        if isinstance(found, Holding):
-            self._note(found.accounts)
-            self._notify(claim, partial(claimant.funded, found))
-        else:
-            error = _refused(found) if isinstance(found, BudgetRefusal) else _function_failed(found)
-            self._notify(claim, partial(claimant.unfunded, error))
-
-    @staticmethod
-    def _notify(claim: Claim, action: Callable[[], None]) -> None:
-        """Call a method of a waiting call. An exception ends only this call."""
-        try:
-            action()
-        except Exception as error:
-            _claimant(claim).on_defect(error)
-
-    def _set_timer(self, now: float) -> None:
-        when = self._budgets.next_time(now)
-        if self._timer is not None:
-            if self._timer.pending and self._timer.when <= when:
-                return  # it looks again then, and moves on
-            self._timer.cancel()
-            self._timer = None
-        if when < math.inf:
-            self._timer = self._runtime.timers.at(when, self.conclude, self.on_defect)
-
-    def on_defect(self, error: Exception) -> None:
-        """Schedule another tick after one that raised, so that no call waits forever."""
-        self._is_scheduled = False
-        logger.error("the budgets raised: a defect in manystream", exc_info=error)
-        when = self._runtime.loop.clock() + DEFECT_DELAY
-        self._timer = self._runtime.timers.at(when, self.conclude, self.on_defect)
-
-
-def _claimant(claim: Claim) -> Claimant:
-    return cast("Claimant", claim.owner)
+    def next_time(self, now: float) -> float:
+        """Return the time at which the next window begins for which a call waits."""
+        return self._budgets.next_time()
 
 
 def _most_output(request: Request, prepared: Prepared, wire: WireRequest) -> int:

@@ -16,7 +16,7 @@ from ....providers.model.usage import Usage
 from ...request.token_estimate import seen_output_tokens
 from ..queue.permit import Ticket
 from .amounts import NOTHING, Amounts
-from .budget_state import Claim, Holding
+from .budget_state import Account, Claim, Holding
 from .budgets import Claimant, LiveBudgets, Need
 
 
@@ -74,33 +74,33 @@ class Spending:
         """Return why the budgets can never pay for an attempt in this window; None if they may."""
         return None if self.reservation is not None else self._live.refusal(need, now)
 
-    def reserve(self, need: Need, now: float) -> bool | ProviderError:
-        """Reserve an attempt that is about to be sent. Returns False if the call must `wait`; an error if it can never
-        be sent in this window."""
+    def reserve(self, need: Need, now: float) -> ProviderError | Account | None:
+        """Reserve an attempt that is about to be sent. Returns the account for which the call must `wait`; an error if
+        the attempt can never be sent in this window; else None."""
         kept = self.reservation
         if kept is not None:
             if kept.need.amounts == need.amounts and kept.need.tenant == need.tenant:
                 self.reservation = Reservation(need, kept.holding)
-                return True
+                return None
             self.release(now)
         found = self._live.reserve(need, self._amounts(need), now)
         if not isinstance(found, Holding):
-            return False if found is None else found
+            return found
         self.reservation = Reservation(need, found)
-        return True
+        return None
 
     def reserve_beside(self, need: Need, now: float) -> Reservation | None:
         """Reserve a second attempt that runs beside the first one. Returns None if it does not fit now."""
         found = self._live.reserve(need, self._amounts(need), now)
         return Reservation(need, found) if isinstance(found, Holding) else None
 
-    def wait(self, need: Need, claimant: Claimant, priority: Priority, deadline: float, now: float) -> None:
-        """Wait until the attempt can be reserved."""
+    def wait(self, need: Need, account: Account, claimant: Claimant, priority: Priority, now: float) -> None:
+        """Wait until the attempt can be reserved. account: the one that does not pay for it now."""
         amounts = self._amounts(need)
         tokens = amounts.input_tokens + amounts.output_tokens
-        ticket = Ticket(tokens, None, priority=priority, tenant=need.tenant, deadline=deadline)
+        ticket = Ticket(tokens, None, priority=priority, tenant=need.tenant)
         self._claim, self._claimed_at = Claim(amounts, ticket, claimant), now
-        self._live.wait(self._claim, now)
+        self._live.wait(self._claim, account)
 
     def fund(self, need: Need, holding: Holding) -> None:
         """Keep what was reserved at the end of a wait."""

@@ -1,9 +1,9 @@
-"""A lane: one scope with its timer, its log lines and the calls that it sends.
+"""A lane: one scope with its pump, its log lines and the calls that it sends.
 
 The lane sends a call at the loop's next tick, or at once if the queue is empty. Nothing here is a task.
 
-Knows scopes, timers and the interface of a call (`Sender`). Must not know sockets, requests, nor which calls belong to
-which scope (dispatcher.py).
+Knows scopes and the interface of a call (`Sender`). Must not know sockets, requests, nor which calls belong to which
+scope (dispatcher.py).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Protocol, cast
 from ....providers.errors import ErrorCategory, ProviderError
 from ....providers.limits.limit_reports import ReadReport
 from ....providers.limits.quota_report import QuotaReport, Refusal
-from ....transport.timers import Timer
-from ...call.runtime import Due, Runtime, TrafficWatch
+from ...call.runtime import Runtime, TrafficWatch
 from ...call.timeouts import Clock
 from ...request.prepared import WallClock
 from ..notice import open_notice
+from ..pump import Pump
 from ..queue.permit import Ticket
 from .declared import DeclaredLimit
 from .limiter_state import Scope
@@ -29,18 +29,12 @@ from .quota import Impossible
 
 logger: logging.Logger = logging.getLogger("manystream.traffic")
 
-AT_ONCE = 64
-"""The maximum number of calls that are sent or rejected in one tick; the streams are served between two ticks."""
-
-DEFECT_DELAY = 1.0
-"""Seconds until a tick that raised is repeated."""
-
 REFUSAL_CODES: dict[Refusal, str] = {Refusal.TOO_LARGE: "request_too_large", Refusal.SPENT: "quota_spent"}
 """Maps the reason why a call can never be sent to the error's `provider_code`."""
 
 
 class Sender(Protocol):
-    """A call, as traffic control sees it. Each method is called at most once per wait."""
+    """A call, as traffic control sees it. One of the first two methods is called, once per wait."""
 
     def admitted(self) -> None:
         """Send the call now."""
@@ -50,17 +44,13 @@ class Sender(Protocol):
         """Fail the call: it can never be sent."""
         ...
 
-    def overdue(self, waiting_for: str) -> None:
-        """Fail the call: its time to wait is over."""
-        ...
-
     def on_defect(self, error: Exception) -> None:
         """End the call after a defect in this library: another method raised."""
         ...
 
 
-class Lane(Due):
-    """A scope with its timer.
+class Lane:
+    """A scope with its pump.
 
     scope: the queue and the limits of the lane's calls.
     next_in_line: called when a shared limit has changed, so that another scope may send.
@@ -68,13 +58,11 @@ class Lane(Due):
 
     __slots__ = (
         "_ignored",
-        "_is_pumping",
-        "_is_scheduled",
         "_notice",
+        "_pump",
         "_read_report",
         "_row",
         "_runtime",
-        "_timer",
         "_wall_clock",
         "next_in_line",
         "scope",
@@ -95,11 +83,9 @@ class Lane(Due):
         self._row = row
         self._read_report = read_report
         self._wall_clock = wall_clock
-        self._timer: Timer | None = None
-        self._is_scheduled = False
-        self._is_pumping = False
+        self._pump: Pump[Sender] = Pump(self, runtime)
         self._ignored: set[str] = set()
-        self._notice = open_notice(runtime, self._send_notice, self.on_defect)
+        self._notice = open_notice(runtime, self._send_notice, self._pump.on_defect)
 
     def __repr__(self) -> str:
         return f"<Lane {self.scope.name}, {self.scope.queue.length} waiting>"
@@ -111,112 +97,72 @@ class Lane(Due):
 
     # --- sending ---
 
-    def enter(self, ticket: Ticket, now: float, *, again: bool, alone: bool = True) -> None:
+    def enter(self, ticket: Ticket, now: float, *, again: bool, deadline: float = math.inf) -> None:
         """Queue a call, and send it at once if its limits allow.
 
         again: it waited before and goes to the head.
-        alone: it waits here only. A call that also waits elsewhere is never too late: others of this queue may go
-            elsewhere, too.
+        deadline: the time at which its wait ends. The call fails now if that is much too early. A call that also waits
+            elsewhere is never too late: others of this queue may go elsewhere, too.
         """
-        scope = self.scope
-        if not self._is_pumping and scope.admit_at_once(ticket, now):
-            _notify(ticket, _ADMITTED)
-            if self._notice is not None:
-                self._notice.note()
+        scope, sender = self.scope, _sender(ticket)
+        if not self._pump.is_running and scope.admit_at_once(ticket, now):
+            sender.admitted()
+            self._note()
             return
-        sender = cast("Sender", ticket.owner)
         why = scope.never(ticket, now)
         if why is not None:
             sender.rejected(self.never_sent(why))
             return
         scope.add(ticket, now, at_head=again)
         if scope.queue.length == 1:
-            self.pump()
+            self._pump.run()
             return
-        if alone and ticket.deadline < math.inf and scope.is_hopeless(ticket, now):
+        if scope.is_hopeless(ticket, deadline, now):
             seconds, reason = scope.seconds_ahead(ticket, now), scope.reason(ticket, now)
             scope.cancel(ticket, now)
-            sender.rejected(_hopeless(ticket.deadline - now, seconds, reason))
+            sender.rejected(_hopeless(deadline - now, seconds, reason))
         elif ticket.is_first_of_tenant:
-            self.schedule()
+            self._pump.schedule()
 
     def schedule(self) -> None:
         """Send at the next tick the calls that may be sent."""
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            self._runtime.soon(self)
+        self._pump.schedule()
 
-    def conclude(self) -> None:
-        """Perform the work of the tick."""
-        self._is_scheduled = False
-        self.pump()
-
-    def pump(self) -> None:
-        """Send the calls that may be sent now, and set the timer for the next one."""
-        if self._is_pumping:
-            return  # a call that this method sent has ended at once; the loop below continues in the outer call
-        self._is_pumping = True
-        try:
-            more = self._pump()
-        finally:
-            self._is_pumping = False
-        if more:
-            self.schedule()
+    def take(self, now: float) -> tuple[Sender, Callable[[Sender], object]] | None:
+        """Take the next call that may be sent, or never can be, out of the queue. None if all calls must wait."""
+        scope = self.scope
+        ticket = scope.queue.first(now)
+        if ticket is None:
+            scope.leave_lines()
         else:
-            self._set_timer()
-        self._pass_on()
-        if self._notice is not None:
-            self._notice.note()
-
-    def _pump(self) -> bool:
-        """Send some calls. Return True if more may be sent now."""
-        scope, now = self.scope, self.now
-        for late in scope.queue.expired(now):
-            _notify(late, methodcaller("overdue", scope.reason(late, now)))
-        for _ in range(AT_ONCE):
-            ticket = scope.queue.first(now)
-            if ticket is None:
-                scope.leave_lines()
-                return False
             why = scope.never(ticket, now)
             if why is not None:
                 scope.cancel(ticket, now)
-                _notify(ticket, methodcaller("rejected", self.never_sent(why)))
-                continue
-            if scope.admit(now) is None:
-                return False
-            _notify(ticket, _ADMITTED)
-        return True
+                return _sender(ticket), methodcaller("rejected", self.never_sent(why))
+            if scope.admit(now) is not None:
+                return _sender(ticket), _ADMITTED
+        self._pass_on()
+        self._note()
+        return None
+
+    def next_time(self, now: float) -> float:
+        """Return the time at which the next call may be sent, unless a call ends earlier."""
+        return self.scope.next_time(now)
 
     def changed(self) -> None:
         """Process a change after which other calls may be sent: a call ended, or a response arrived."""
         if self.scope.queue.length:
-            self.schedule()
-        if self.scope.limits:
-            self._pass_on()
-        if self._notice is not None:
-            self._notice.note()
+            self._pump.schedule()
+        self._pass_on()
+        self._note()
 
     def _pass_on(self) -> None:
         for limit in self.scope.limits:
             self.next_in_line(limit, self.scope)
 
-    def _set_timer(self) -> None:
-        when = self.scope.next_time(self.now)
-        if self._timer is not None:
-            if self._timer.pending and self._timer.when <= when:
-                return  # it looks again then, and moves on
-            self._timer.cancel()
-            self._timer = None
-        if when < math.inf:
-            self._timer = self._runtime.timers.at(when, self.pump, self.on_defect)
-
-    def on_defect(self, error: Exception) -> None:
-        """Schedule another tick after one that raised, so that no call waits forever."""
-        self._is_scheduled = False
-        logger.error("%r raised: a defect in manystream", self, exc_info=error)
-        when = self.now + DEFECT_DELAY
-        self._timer = self._runtime.timers.at(when, self.pump, self.on_defect)
+    def _note(self) -> None:
+        if self._notice is not None:
+            self._notice.note()
 
     def _send_notice(self, watch: TrafficWatch, now: float) -> bool:
         """Notify the observer of the scope's figures."""
@@ -267,12 +213,5 @@ def _hopeless(left: float, seconds: float, reason: str) -> ProviderError:
 _ADMITTED = methodcaller("admitted")
 
 
-def _notify(ticket: Ticket, method: Callable[[Sender], object]) -> None:
-    """Call a method of a `Sender`. An exception ends only this call."""
-    sender = cast("Sender | None", ticket.owner)
-    if sender is None:
-        return  # the callback of a call that was notified before has ended this one
-    try:
-        method(sender)
-    except Exception as error:
-        sender.on_defect(error)
+def _sender(ticket: Ticket) -> Sender:
+    return cast("Sender", ticket.owner)

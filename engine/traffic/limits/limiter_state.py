@@ -123,20 +123,13 @@ class Scope:
         return None if self.quota.is_unlimited(now) else self.quota.never(ticket, now)
 
     def next_time(self, now: float) -> float:
-        """Return the time at which to call `admit` again, unless a call ends earlier; `math.inf`: at no set time.
-
-        The time is also the next deadline in the queue, if that is earlier.
-        """
+        """Return the time at which to call `admit` again, unless a call ends earlier; `math.inf`: at no set time."""
         ticket = self.queue.first(now)
-        if ticket is None:
-            return math.inf
-        return min(self._ready_at(self._cost(ticket), now), self.queue.next_deadline())
+        return math.inf if ticket is None else self._ready_at(self._cost(ticket), now)
 
-    def is_hopeless(self, ticket: Ticket, now: float) -> bool:
+    def is_hopeless(self, ticket: Ticket, deadline: float, now: float) -> bool:
         """Return True if a waiting call will miss its deadline by a wide margin. False if no rate is known."""
-        if ticket.deadline == math.inf:
-            return False
-        return self.seconds_ahead(ticket, now) > HOPELESS * (ticket.deadline - now)
+        return deadline < math.inf and self.seconds_ahead(ticket, now) > HOPELESS * (deadline - now)
 
     def seconds_ahead(self, ticket: Ticket, now: float) -> float:
         """Estimate the seconds until all calls ahead of a waiting call are sent; 0 if no rate is known."""

@@ -8,9 +8,6 @@ Knows tickets and the time that the caller passes. Must not know limits, timers 
 
 from __future__ import annotations
 
-import heapq
-import math
-
 from ....providers.model.options import Priority
 from .permit import ENDED, QUEUED, Ticket
 from .tenants import TenantClass
@@ -35,9 +32,6 @@ class FairQueue:
     def __init__(self) -> None:
         self._classes = {priority: TenantClass() for priority in CLASSES}
         self._passed_since: dict[Priority, float] = {}
-        self._deadlines: list[tuple[float, int, Ticket]] = []
-        self._with_deadline = 0
-        self._sequence = 0
         self.length: int = 0
 
     def __len__(self) -> int:
@@ -70,7 +64,7 @@ class FairQueue:
         """Remove and return the next call, because it is sent. The queue must not be empty."""
         priority = self._next_class(now)
         ticket = self._classes[priority].take()
-        self._drop(ticket)
+        self.length -= 1
         self._passed_since.pop(priority, None)
         for other, waiting in self._classes.items():
             if waiting.length and other is not priority:
@@ -80,7 +74,7 @@ class FairQueue:
     def remove(self, ticket: Ticket) -> None:
         """Remove a waiting call that was cancelled. Its tenant is not charged."""
         self._classes[ticket.priority].remove(ticket)
-        self._drop(ticket)
+        self.length -= 1
         ticket.state = ENDED
         if not self._classes[ticket.priority].length:
             self._passed_since.pop(ticket.priority, None)
@@ -88,21 +82,6 @@ class FairQueue:
     def correct(self, ticket: Ticket, tokens: float) -> None:
         """Replace the expected tokens of an ended call by those that it used, in the service of its tenant."""
         self._classes[ticket.priority].correct(ticket, tokens)
-
-    def next_deadline(self) -> float:
-        """Return the earliest deadline of the waiting calls; `math.inf` if none has one."""
-        while self._deadlines and not self._is_waiting(self._deadlines[0]):
-            heapq.heappop(self._deadlines)
-        return self._deadlines[0][0] if self._deadlines else math.inf
-
-    def expired(self, now: float) -> list[Ticket]:
-        """Remove and return the calls whose deadline has passed."""
-        found: list[Ticket] = []
-        while self.next_deadline() <= now:
-            ticket = self._deadlines[0][2]
-            self.remove(ticket)
-            found.append(ticket)
-        return found
 
     def place(self, ticket: Ticket) -> tuple[float, float]:
         """Estimate the number of calls, and of tokens, that are served before a waiting call."""
@@ -123,21 +102,3 @@ class FairQueue:
         self.length += 1
         ticket.state = QUEUED
         self._classes[ticket.priority].add(ticket, at_head=at_head)
-        if ticket.deadline < math.inf:
-            self._with_deadline += 1
-            self._sequence += 1
-            ticket.sequence = self._sequence
-            heapq.heappush(self._deadlines, (ticket.deadline, ticket.sequence, ticket))
-
-    def _drop(self, ticket: Ticket) -> None:
-        self.length -= 1
-        if ticket.deadline < math.inf:
-            self._with_deadline -= 1
-            ticket.sequence = 0
-            if len(self._deadlines) > 2 * self._with_deadline + 32:
-                self._deadlines = [entry for entry in self._deadlines if self._is_waiting(entry)]
-                heapq.heapify(self._deadlines)
-
-    @staticmethod
-    def _is_waiting(entry: tuple[float, int, Ticket]) -> bool:
-        return entry[1] == entry[2].sequence

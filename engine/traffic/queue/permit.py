@@ -47,15 +47,12 @@ class Ticket:
     cost: the charge as it was estimated when the call was last sent.
     priority: the priority class.
     tenant: the tenant; None if the request names none.
-    deadline: the time at which the call stops waiting; `math.inf`: none.
     owner: an object of the caller, such as the call.
     size: tokens of the prompt and of the reserved output, by which the queue counts what waits ahead of a call.
     refusals: the number of times that a limit refused the call.
     state: the current state.
     sent_at: the time at which the call was last sent.
     sent_before: the total cost that the quota had sent when this call was sent, including this call.
-    sequence: the number of its latest entry in the queue, by which the queue recognizes outdated deadlines; 0 if it has
-        no deadline.
     place: orders the calls in a tenant's line; the first call has the lowest number.
     line: the line of its tenant, while it waits or is under way; else None.
     before: the previous call in the line.
@@ -66,7 +63,6 @@ class Ticket:
         "after",
         "before",
         "cost",
-        "deadline",
         "input_tokens",
         "line",
         "max_output",
@@ -76,7 +72,6 @@ class Ticket:
         "refusals",
         "sent_at",
         "sent_before",
-        "sequence",
         "size",
         "state",
         "tenant",
@@ -89,7 +84,6 @@ class Ticket:
         *,
         priority: Priority = Priority.NORMAL,
         tenant: str | None = None,
-        deadline: float = math.inf,
         owner: object = None,
     ) -> None:
         self.input_tokens: float = input_tokens
@@ -97,14 +91,12 @@ class Ticket:
         self.cost: Cost = FREE
         self.priority: Priority = priority
         self.tenant: str | None = tenant
-        self.deadline: float = deadline
         self.owner: object = owner
         self.size: float = max(1.0, input_tokens + (max_output or 0.0))
         self.refusals: int = 0
         self.state: TicketState = NEW
         self.sent_at: float = NEVER
         self.sent_before: Cost = FREE
-        self.sequence: int = 0
         self.place: int = 0
         self.line: TenantLine | None = None
         self.before: Ticket | None = None

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable
+from operator import methodcaller
 from typing import Protocol, TypeAlias
 
 from ....providers.errors import ProviderError
 from ....providers.model.options import Priority
-from ....transport.timers import Timer
-from ...call.runtime import Due, Runtime, TrafficWatch
+from ...call.runtime import Runtime, TrafficWatch
 from ..access import Access
 from ..notice import open_notice
+from ..pump import Pump
 from ..statistics import RouteStatistics, TargetStatistics
 from .breaker import FAILURES, OPEN_FOR, BreakerState
 from .hedge import HedgeState
@@ -26,12 +28,6 @@ from .options import Route, Target
 from .route_state import Balance, RouteState, TargetRecord
 
 logger: logging.Logger = logging.getLogger("manystream.traffic")
-
-AT_ONCE = 64
-"""The maximum number of calls that look for another target in one tick."""
-
-DEFECT_DELAY = 1.0
-"""Seconds until a tick that raised is repeated."""
 
 MOST_RINGS = 1_000
 """Models whose use of keys is remembered."""
@@ -92,7 +88,7 @@ class Place:
             ring.end_session(session)
 
 
-class LiveRoute(Due):
+class LiveRoute:
     """A route of one engine, or a provider with several keys.
 
     name: the route's name; empty for a provider with several keys.
@@ -103,12 +99,10 @@ class LiveRoute(Due):
     """
 
     __slots__ = (
-        "_is_scheduled",
         "_looking",
         "_notice",
         "_parked",
-        "_runtime",
-        "_timer",
+        "_pump",
         "_waiting",
         "failover_on",
         "hedging",
@@ -128,13 +122,11 @@ class LiveRoute(Due):
         targets = () if route is None else route.targets
         records = [TargetRecord(float(target.weight), target.fallback) for target in targets] or [TargetRecord()]
         self.state: RouteState = RouteState(balance, records, runtime.random)
-        self._runtime = runtime
+        self._pump: Pump[Traveller] = Pump(self, runtime)
         self._parked: dict[Group, dict[Traveller, None]] = {}
         self._looking: dict[Traveller, None] = {}
         self._waiting: dict[Traveller, None] = {}  # for room at a target
-        self._timer: Timer | None = None
-        self._is_scheduled = False
-        self._notice = None if route is None else open_notice(runtime, self._send_notice, self.on_defect)
+        self._notice = None if route is None else open_notice(runtime, self._send_notice, self._pump.on_defect)
 
     def __repr__(self) -> str:
         return f"<LiveRoute {self.name or self.places[0].provider}, {self.parked} waiting>"
@@ -151,24 +143,16 @@ class LiveRoute(Due):
 
     # --- calls that wait ---
 
-    def park(self, call: Traveller, priority: Priority, excluded: frozenset[int], until: float) -> Group:
+    def park(self, call: Traveller, priority: Priority, excluded: frozenset[int]) -> Group:
         """A call waits until a target is used again. Returns what `unpark` needs.
 
         excluded: targets that the call cannot use.
-        until: when one may be used; `math.inf` where the outcome of a call under way decides.
         """
         group = (PRIORITIES.index(priority), excluded)
         self._parked.setdefault(group, {})[call] = None
-        self._look_at(until)
+        self._pump.schedule()
         self._note()
         return group
-
-    def _look_at(self, when: float) -> None:
-        """Let parked calls look for a target at this time, unless they do so earlier. `math.inf`: at no set time."""
-        if when < math.inf and (self._timer is None or not self._timer.pending or when < self._timer.when):
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = self._runtime.timers.at(when, self.schedule, self.on_defect)
 
     def unpark(self, call: Traveller, group: Group) -> None:
         """A call waits no longer. May be called again."""
@@ -188,49 +172,24 @@ class LiveRoute(Due):
         self._waiting.pop(call, None)
         self._looking.pop(call, None)
 
-    def schedule(self) -> None:
-        """Let calls that wait look for a target at the next tick."""
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            self._runtime.soon(self)
-
-    def conclude(self) -> None:
-        """Perform the work of the tick."""
-        self._is_scheduled = False
-        for _ in range(AT_ONCE):
-            call = self._next_to_look()
-            if call is None:
-                return
-            try:
-                call.look_again()
-            except Exception as error:
-                call.on_defect(error)
-        self.schedule()
-
-    def _next_to_look(self) -> Traveller | None:
+    def take(self, now: float) -> tuple[Traveller, Callable[[Traveller], object]] | None:
         """Take the next call that should choose again: one whose target was left alone, else one that is parked and
-        may go."""
+        may go. None if there is no such call."""
         if self._looking:
             call = next(iter(self._looking))
             del self._looking[call]
-            return call
-        now = self._runtime.loop.clock()
+            return call, _LOOK_AGAIN
         for group in sorted(self._parked, key=_priority):
-            choice = self.state.choose(now, (), tried=group[1])
-            if choice.among:
+            if self.state.choose(now, (), tried=group[1]).among:
                 call = next(iter(self._parked[group]))
                 self.unpark(call, group)
-                return call
-            # The pause may have begun again since the call was parked: the probing call failed.
-            self._look_at(choice.wait_until)
+                return call, _LOOK_AGAIN
         return None
 
-    def on_defect(self, error: Exception) -> None:
-        """Schedule another tick after one that raised, so that no call waits forever."""
-        self._is_scheduled = False
-        logger.error("%r raised: a defect in manystream", self, exc_info=error)
-        when = self._runtime.loop.clock() + DEFECT_DELAY
-        self._timer = self._runtime.timers.at(when, self.schedule, self.on_defect)
+    def next_time(self, now: float) -> float:
+        """Return when a target may be used again for which a call waits; `math.inf` where a call under way decides."""
+        choices = [self.state.choose(now, (), tried=excluded) for _, excluded in self._parked]
+        return min((max(now, choice.wait_until) for choice in choices), default=math.inf)
 
     # --- calls under way ---
 
@@ -280,8 +239,8 @@ class LiveRoute(Due):
         """A call is no longer under way."""
         self.state.end(place, sent_at)
         self._note()
-        if self._looking or self.parked:
-            self.schedule()
+        if self._looking or self._parked:
+            self._pump.schedule()
 
     def cannot_take(self, place: int, why: Exception) -> None:
         """A target cannot carry a request. This is written to the log once for each target."""
@@ -329,6 +288,9 @@ class LiveRoute(Due):
                 )
             )
         return RouteStatistics(tuple(targets), self.parked, 0 if self.hedging is None else self.hedging.total)
+
+
+_LOOK_AGAIN = methodcaller("look_again")
 
 
 def _priority(group: Group) -> int:

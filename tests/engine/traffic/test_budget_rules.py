@@ -10,7 +10,7 @@ import pytest
 
 import manystream as ms
 from manystream.engine.traffic.budgets.amounts import Amounts, Budget, amount_of, limits_of
-from manystream.engine.traffic.budgets.budget_state import BudgetRefusal, Budgets, Claim, Holding
+from manystream.engine.traffic.budgets.budget_state import Account, BudgetRefusal, Budgets, Claim, Holding
 from manystream.engine.traffic.budgets.price import ask_price
 from manystream.engine.traffic.leased_amounts import AmountLease, LeasedBudget, units
 from manystream.engine.traffic.queue.permit import Ticket, TicketState
@@ -31,11 +31,14 @@ def refused(found: object) -> BudgetRefusal:
     return found
 
 
-def claimed(
-    budgets: Budgets, amounts: Amounts, now: float = 0, *, tenant: str | None = None, **options: float
-) -> Claim:
-    claim = Claim(amounts, Ticket(1, None, tenant=tenant, **options))  # type: ignore[arg-type]
-    assert budgets.claim(claim, now) is None
+def lacking(found: object) -> Account:
+    assert isinstance(found, Account)
+    return found
+
+
+def claimed(budgets: Budgets, amounts: Amounts, now: float = 0, *, tenant: str | None = None) -> Claim:
+    claim = Claim(amounts, Ticket(1, None, tenant=tenant))
+    budgets.wait(claim, lacking(budgets.reserve(tenant, amounts, now)))
     return claim
 
 
@@ -152,7 +155,7 @@ def test_each_amount_is_counted_for_itself(member: str) -> None:
     one = held(budgets.reserve(None, Amounts(**{member: 6}), 0))
     others = Amounts(1e9, 1e9, 1e9, 1e9)._replace(**{member: 4})
     held(budgets.reserve(None, others, 0))
-    assert budgets.reserve(None, Amounts(**{member: 0.5}), 0) is None
+    lacking(budgets.reserve(None, Amounts(**{member: 0.5}), 0))
     assert budgets.reserve(None, Amounts(), 0) is not None
     found = refused(budgets.reserve(None, Amounts(**{member: 10.5}), 0))
     assert (found.member, found.limit, found.spent, found.reserved, found.needed, found.tenant, found.retry_after) == (
@@ -228,16 +231,16 @@ def test_a_waiting_call_is_behind_those_that_wait() -> None:
     holding = held(budgets.reserve(None, Amounts(output_tokens=100, calls=1), 0))
     one = claimed(budgets, Amounts(output_tokens=80, calls=1))
     two = claimed(budgets, Amounts(calls=1))
-    assert one.reason == "output_tokens of the engine's budget, reserved by 1 calls"
+    assert one.waiting_for == "output_tokens of the engine's budget, reserved by 1 calls, 0 ahead"
     assert two.waiting_for == "its turn of the engine's budget, reserved by 1 calls, 1 ahead"
-    assert budgets.reserve(None, Amounts(calls=1), 0) is None, "it would overtake them"
+    lacking(budgets.reserve(None, Amounts(calls=1), 0))
     assert (one.account, one.ticket.state, budgets.has_changed) == (budgets.accounts()[0], TicketState.QUEUED, True)
     assert (budgets.next(0), budgets.has_changed) == (None, False)
     budgets.settle(holding, Amounts(output_tokens=10), 0)
     assert budgets.has_changed
     found = [budgets.next(0), budgets.next(0), budgets.next(0)]
     assert [each and each[0] for each in found] == [one, two, None]
-    assert (one.account, one.reason, one.waiting_for, one.ticket.state) == (None, "", "", TicketState.ENDED)
+    assert (one.account, one.waiting_for, one.ticket.state) == (None, "", TicketState.ENDED)
     assert (budgets.accounts()[0].holdings, budgets.accounts()[0].line, budgets.has_changed) == (2, None, False)
 
 
@@ -247,10 +250,10 @@ def test_a_call_moves_on_to_the_budget_that_it_lacks_next() -> None:
     call = held(budgets.reserve(None, Amounts(calls=1), 0))
     tokens = held(budgets.reserve(None, Amounts(output_tokens=100), 0))
     claim = claimed(budgets, Amounts(output_tokens=50, calls=1))
-    assert claim.reason == "calls of the engine's budget, reserved by 2 calls"
+    assert claim.waiting_for == "calls of the engine's budget, reserved by 2 calls, 0 ahead"
     budgets.settle(call, Amounts(), 0)
     assert budgets.next(0) is None
-    assert claim.reason == "output_tokens of the engine's budget, reserved by 1 calls"
+    assert claim.waiting_for == "output_tokens of the engine's budget, reserved by 1 calls, 0 ahead"
     assert [account.waiting for account in budgets.accounts()] == [0, 1]
     budgets.settle(tokens, Amounts(output_tokens=50), 0)
     found = budgets.next(0)
@@ -273,21 +276,30 @@ def test_a_call_that_leaves_lets_the_next_one_try() -> None:
     assert large.ticket.state is TicketState.ENDED
 
 
-def test_the_next_look_at_budgets_is_a_windows_end_or_a_deadline() -> None:
+def test_the_next_look_at_budgets_is_at_a_window_s_end() -> None:
     budgets = Budgets((Budget(calls=1, per="tenant", every=60), Budget(output_tokens=10)))
-    assert budgets.next_time(0) == INF
+    assert budgets.next_time() == INF
     held(budgets.reserve("a", Amounts(output_tokens=10, calls=1), 0))
-    waits = claimed(budgets, Amounts(calls=1), 5, tenant="a")
-    assert budgets.next_time(5) == 60
-    late = claimed(budgets, Amounts(output_tokens=1), 6, tenant="b", deadline=50)
-    assert budgets.next_time(6) == 50
-    assert [claim for claim, _ in budgets.expired(50)] == [late]
-    assert (budgets.next_time(50), waits.account is not None) == (60, True)
-    assert budgets.next(59) is None
-    budgets.turn(59)
-    assert not budgets.has_changed
-    budgets.turn(60)
-    assert (budgets.has_changed, budgets.accounts()[0].began) == (True, 60)
+    claimed(budgets, Amounts(calls=1), 5, tenant="a")
+    claimed(budgets, Amounts(output_tokens=1), 6, tenant="b")
+    assert budgets.next_time() == 60
+    assert (budgets.next(59), budgets.has_changed, budgets.accounts()[0].began) == (None, False, 0)
+    assert (budgets.next(60), budgets.accounts()[0].began, budgets.next_time()) == (None, 60, 120)
+
+
+def test_thousands_of_windows_end_one_by_one() -> None:
+    """What a look costs does not depend on the number of tenants that wait."""
+    budgets = Budgets((Budget(calls=1, per="tenant", every=3600),))
+    claims: list[Claim] = []
+    for number in range(3_000):
+        tenant, now = str(number), number / 1000
+        held(budgets.reserve(tenant, Amounts(calls=1), now))
+        claims.append(claimed(budgets, Amounts(calls=1), now, tenant=tenant))
+    assert budgets.next(4) is None
+    for claim in claims[:2_990]:
+        budgets.leave(claim)
+    assert budgets.next_time() == 3602.99
+    assert len(budgets._windows) == 10
 
 
 @pytest.mark.parametrize("look", [Budgets.statistics, lambda budgets, now: budgets.of(None, now)])
@@ -386,12 +398,14 @@ def test_a_leased_budget_holds_what_its_lease_allows() -> None:
     holding = held(budgets.reserve("a", Amounts(usd=0.75, calls=1), 0))
     assert (lease.taken, lease.spent, limits_of(budget, None).usd, budget.per) == (750_000_000, 0, 1, "engine")
     held(budgets.reserve("a", Amounts(calls=1), 0))  # it costs nothing
-    assert budgets.reserve(None, Amounts(usd=0.5), 0) is None
+    lacking(budgets.reserve(None, Amounts(usd=0.5), 0))
     found = refused(budgets.reserve(None, Amounts(usd=2.5), 0))
     assert (found.member, found.limit, found.needed) == ("usd", 2, 2.5)
     claim = claimed(budgets, Amounts(usd=0.5, calls=1))
+    assert budgets.next(0) is None
     assert (lease.needed, lease.wanted) == (500_000_000, 500_000_000)
     claimed(budgets, Amounts(usd=0.25))
+    assert budgets.next(0) is None
     assert (lease.needed, lease.wanted) == (500_000_000, 1_000_000_000)
     budgets.settle(holding, Amounts(usd=0.5, calls=1), 0)
     assert (lease.taken, lease.spent) == (500_000_000, 500_000_000)

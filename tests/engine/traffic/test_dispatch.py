@@ -257,7 +257,8 @@ async def test_the_queue_clock_bounds_the_wait_for_a_limit(autojump_clock: trio.
     assert completion.error is not None
     assert (completion.error.category, completion.error.provider_code) == (ms.ErrorCategory.TIMEOUT, "queue")
     assert completion.error.message == (
-        "queue timeout: the call was not sent within 20 s (waiting for declared requests_per_minute of openai)"
+        "queue timeout: the call was not sent within 20 s (waiting for declared requests_per_minute of openai,"
+        " 0 ahead, about 40 s)"
     )
     assert completion.timings.waited == {"quota": pytest.approx(20, abs=0.1)}
     assert (completion.attempts, completion.error.retryable) == (0, False)

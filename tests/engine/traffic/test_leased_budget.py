@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from manystream.engine.traffic.budgets.amounts import Amounts
-from manystream.engine.traffic.budgets.budget_state import BudgetRefusal, Budgets, Claim, Holding
+from manystream.engine.traffic.budgets.budget_state import Account, BudgetRefusal, Budgets, Claim, Holding
 from manystream.engine.traffic.leased_amounts import UNITS_PER_USD, AmountLease, LeasedBudget
 from manystream.engine.traffic.queue.permit import Ticket
 
@@ -21,7 +21,10 @@ class Place:
 
     def claim(self, dollars: float) -> Claim:
         claim = Claim(Amounts(usd=dollars), Ticket(1.0, None))
-        assert self.budgets.claim(claim, 0.0) is None
+        account = self.budgets.reserve(None, claim.amounts, 0.0)
+        assert isinstance(account, Account)
+        self.budgets.wait(claim, account)
+        assert self.budgets.next(0.0) is None
         return claim
 
 

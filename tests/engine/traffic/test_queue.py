@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import gc
-import math
 import random
-
-import pytest
 
 from manystream.engine.traffic.queue.fair_queue import FairQueue
 from manystream.engine.traffic.queue.permit import Ticket
@@ -20,9 +17,8 @@ def waiting(
     tokens: float = 100,
     priority: Priority = NORMAL,
     tenant: str | None = None,
-    deadline: float = math.inf,
 ) -> Ticket:
-    ticket = Ticket(tokens, 0, priority=priority, tenant=tenant, deadline=deadline)
+    ticket = Ticket(tokens, 0, priority=priority, tenant=tenant)
     queue.add(ticket)
     return ticket
 
@@ -142,31 +138,20 @@ def test_a_call_refused_five_times_does_not_block_its_tenant() -> None:
 
 def test_a_cancelled_call_is_gone() -> None:
     queue = FairQueue()
-    tickets = [waiting(queue, tenant=str(number % 3), deadline=9) for number in range(9)]
+    tickets = [waiting(queue, tenant=str(number % 3)) for number in range(9)]
     for ticket in tickets[::2]:
         queue.remove(ticket)
     assert len(queue) == 4
     assert {queue.take(0) for _ in range(4)} == set(tickets[1::2])
-    assert queue.next_deadline() == math.inf
 
 
-def test_expired_calls_leave_in_order_of_their_deadlines() -> None:
-    queue = FairQueue()
-    late, early, never = waiting(queue, deadline=5), waiting(queue, deadline=3), waiting(queue)
-    assert queue.next_deadline() == 3
-    assert queue.expired(2.9) == []
-    assert queue.expired(5) == [early, late]
-    assert queue.take(5) is never
-
-
-@pytest.mark.parametrize("deadline", [math.inf, 1e9])
-def test_calls_that_were_sent_or_cancelled_are_not_kept(deadline: float) -> None:
+def test_calls_that_were_sent_or_cancelled_are_not_kept() -> None:
     before = sum(type(found) is Ticket for found in gc.get_objects())
     queue = FairQueue()
-    waiting(queue, deadline=deadline)
+    waiting(queue)
     for _ in range(1000):
-        queue.remove(waiting(queue, deadline=deadline))
-        waiting(queue, deadline=deadline)
+        queue.remove(waiting(queue))
+        waiting(queue)
         queue.take(0)
     assert len(queue) == 1
     assert sum(type(found) is Ticket for found in gc.get_objects()) - before < 100

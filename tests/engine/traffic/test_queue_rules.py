@@ -21,10 +21,9 @@ def added(
     tenant: str | None = None,
     *,
     priority: Priority = NORMAL,
-    deadline: float = math.inf,
     at_head: bool = False,
 ) -> Ticket:
-    ticket = Ticket(tokens, 0, priority=priority, tenant=tenant, deadline=deadline)
+    ticket = Ticket(tokens, 0, priority=priority, tenant=tenant)
     queue.add(ticket, at_head=at_head)
     return ticket
 
@@ -34,13 +33,13 @@ def added(
 
 def test_a_new_ticket_waits_for_nothing_and_costs_nothing() -> None:
     ticket = Ticket(300, 20)
-    assert (ticket.input_tokens, ticket.max_output, ticket.cost, ticket.priority, ticket.tenant, ticket.deadline) == (
-        300, 20, FREE, NORMAL, None, math.inf,
+    assert (ticket.input_tokens, ticket.max_output, ticket.cost, ticket.priority, ticket.tenant) == (
+        300, 20, FREE, NORMAL, None,
     )  # fmt: skip
     assert (ticket.owner, ticket.size, ticket.refusals, ticket.state, ticket.sent_at, ticket.sent_before) == (
         None, 320, 0, TicketState.NEW, -math.inf, FREE,
     )  # fmt: skip
-    assert (ticket.sequence, ticket.place, ticket.line, ticket.before, ticket.after) == (0, 0, None, None, None)
+    assert (ticket.place, ticket.line, ticket.before, ticket.after) == (0, None, None, None)
     assert (ticket.charged, ticket.is_first_of_tenant) == (FREE, False)
     assert FREE == (0, 0, 0, 0)
 
@@ -291,9 +290,7 @@ def test_a_backlog_beyond_all_powers_of_two_is_counted() -> None:
 
 def test_the_length_of_a_queue() -> None:
     queue = FairQueue()
-    assert (len(queue), queue.length, queue.first(0), queue.next_deadline(), queue.expired(9)) == (
-        0, 0, None, math.inf, [],
-    )  # fmt: skip
+    assert (len(queue), queue.length, queue.first(0)) == (0, 0, None)
     ticket = added(queue)
     assert (len(queue), queue.length, ticket.state) == (1, 1, TicketState.QUEUED)
     queue.remove(ticket)
@@ -374,27 +371,6 @@ def test_each_fifth_refusal_sends_a_call_behind_its_others() -> None:
             others.append(added(queue))
     assert order == [0, 0, 0, 0, 0, 1, 2, 3, 0, 0, 0, 0, 0]
     assert (stubborn.refusals, queue.take(0)) == (10, others[3])
-
-
-def test_a_refused_call_keeps_its_deadline() -> None:
-    queue = FairQueue()
-    ticket = added(queue, deadline=9)
-    queue.take(0)
-    assert (queue.next_deadline(), ticket.sequence) == (math.inf, 0)
-    queue.put_back(ticket)
-    assert (queue.next_deadline(), ticket.sequence, ticket.refusals, queue.length) == (9, 2, 1, 1)
-    assert queue.expired(9) == [ticket]
-    assert (ticket.state, queue.length) == (TicketState.ENDED, 0)
-
-
-def test_deadlines_of_calls_that_left_are_forgotten() -> None:
-    queue = FairQueue()
-    stays = added(queue, deadline=1e6)
-    for number in range(100):
-        queue.remove(added(queue, deadline=number))
-        assert len(queue._deadlines) <= 34
-    assert queue.next_deadline() == 1e6
-    assert queue.expired(1e6) == [stays]
 
 
 @pytest.mark.parametrize("through", [True, False])

@@ -161,18 +161,18 @@ def test_a_call_is_hopeless_that_would_be_late_by_half_its_time(deadline: float,
     sent(scope, 6000)
     for _ in range(45):
         queued(scope)
-    assert scope.is_hopeless(queued(scope, deadline=deadline), 0) is hopeless
+    assert scope.is_hopeless(queued(scope), deadline, 0) is hopeless
 
 
-def test_the_next_look_is_at_the_free_place_or_the_deadline() -> None:
+def test_the_next_look_is_at_the_free_place() -> None:
     scope = a_scope(requests_per_minute=6)
     assert scope.next_time(3) == INF
     for _ in range(6):
         sent(scope)
-    ticket = queued(scope, deadline=70)
+    ticket = queued(scope)
     assert (scope.next_time(1), scope.admit(1), scope.next_time(2)) == (10, None, 10)
-    queued(scope, deadline=5)
-    assert (scope.next_time(2), scope.admit(20)) == (5, ticket)
+    queued(scope)
+    assert (scope.next_time(2), scope.admit(20)) == (10, ticket)
 
 
 def test_the_room_of_a_scope_is_the_number_of_such_calls() -> None:

@@ -1,0 +1,121 @@
+"""A pump notifies the calls that wait in a line, one at a time: it takes one out, notifies it, and looks again.
+
+What a notified call does is up to the program: it may start and cancel calls, also those that wait in the same line. So
+no list of calls is made beforehand, and between two notifications nothing is assumed about the line. The waits of
+limits, targets and budgets are such lines. A call whose time to wait is over is not the pump's concern: the call's own
+timer ends it.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from ...transport.timers import Timer
+from ..call.runtime import Due, Runtime
+
+logger: logging.Logger = logging.getLogger("manystream.traffic")
+
+AT_ONCE = 64
+"""The maximum number of calls that are notified in one tick. The streams are served between two ticks."""
+
+DEFECT_DELAY = 1.0
+"""Seconds until a line is looked at again after a defect in this library."""
+
+
+class Endable(Protocol):
+    """A call that waits in a line."""
+
+    def on_defect(self, error: Exception) -> None:
+        """End the call after a defect in this library: its notification raised."""
+        ...
+
+
+W = TypeVar("W", bound=Endable)
+
+
+class Line(Protocol[W]):
+    """The calls that wait for one limit, target or budget."""
+
+    def take(self, now: float) -> tuple[W, Callable[[W], object]] | None:
+        """Take the next call that need not wait any longer out of the line. Return the call, and the function that
+        notifies it. Return None if all calls must wait on."""
+        ...
+
+    def next_time(self, now: float) -> float:
+        """Return the time at which to look again, although no change was noted until then; `math.inf` for never."""
+        ...
+
+
+class Pump(Due, Generic[W]):
+    """Notifies the calls of one line: now, at the next tick, or at the time that the line gives."""
+
+    __slots__ = ("_is_running", "_is_scheduled", "_line", "_runtime", "_timer")
+
+    def __init__(self, line: Line[W], runtime: Runtime) -> None:
+        self._line = line
+        self._runtime = runtime
+        self._timer: Timer | None = None
+        self._is_scheduled = False
+        self._is_running = False
+
+    @property
+    def is_running(self) -> bool:
+        """True while a call is notified."""
+        return self._is_running
+
+    def schedule(self) -> None:
+        """Look at the line at the next tick, because it has changed."""
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._runtime.soon(self)
+
+    def conclude(self) -> None:
+        """Perform the work of the tick."""
+        self._is_scheduled = False
+        self.run()
+
+    def run(self) -> None:
+        """Notify the calls that need not wait any longer, at most 64. The next tick goes on, or the timer."""
+        if self._is_running:
+            return  # a notified call has called this: the outer run looks again
+        self._is_running = True
+        try:
+            if self._notify():
+                self.schedule()
+            else:
+                self._set_timer(self._line.next_time(self._runtime.loop.clock()))
+        except Exception as error:
+            self.on_defect(error)
+        finally:
+            self._is_running = False
+
+    def _notify(self) -> bool:
+        """Notify some calls. Return True if others may be next."""
+        for _ in range(AT_ONCE):
+            found = self._line.take(self._runtime.loop.clock())
+            if found is None:
+                return False
+            call, notify = found
+            try:
+                notify(call)
+            except Exception as error:
+                call.on_defect(error)  # it ends only this call
+        return True
+
+    def _set_timer(self, when: float) -> None:
+        if self._timer is not None:
+            if self._timer.pending and self._timer.when <= when:
+                return  # it looks again then, and moves on
+            self._timer.cancel()
+            self._timer = None
+        if when < math.inf:
+            self._timer = self._runtime.timers.at(when, self.run, self.on_defect)
+
+    def on_defect(self, error: Exception) -> None:
+        """Look at the line again later, so that no call waits forever after this or the line has raised."""
+        self._is_scheduled = False
+        logger.error("%r raised: a defect in manystream", self._line, exc_info=error)
+        self._set_timer(self._runtime.loop.clock() + DEFECT_DELAY)
