@@ -15,8 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-import trio
-
 from ..providers.catalog.provider import Provider
 from ..providers.errors import ErrorCategory
 from ..providers.model.options import Retry
@@ -40,6 +38,7 @@ from .call.callbacks import OnCompletion, OnEvent, check_callback
 from .call.completion import Completion
 from .call.delivery import Counters
 from .call.handle import Call
+from .call.home import TrioHome
 from .call.runtime import Runtime
 from .call.timeouts import Clocks, effective
 from .request.addresses import Addressed
@@ -78,7 +77,7 @@ class CallStarter:
         options: EngineOptions,
         environment: Mapping[str, str],
         proxy: ProxyConfig | None,
-        token: trio.lowlevel.TrioToken,
+        home: TrioHome,
         on_callback_raised: Callable[[BaseException], None],
     ) -> None:
         """Create it without any call.
@@ -86,7 +85,7 @@ class CallStarter:
         addressed: the providers, checked.
         environment: the variables in which keys and proxies are looked up.
         proxy: the proxy that the program gave; None: the one that `environment` names.
-        token: of the engine's trio run. This object may be made outside it, for the figures of an engine without calls.
+        home: where the engine lives. This object may be made elsewhere, for the figures of an engine without calls.
         on_callback_raised: called with the exception of a callback; it may end the engine.
 
         Raises `InvalidRequestError` for options of traffic control that do not fit the providers, and for an observer
@@ -104,7 +103,7 @@ class CallStarter:
         self._watch = watch = None if observer is None else _guard(observer, on_callback_raised)
         self._resolver = Resolver()
         pool = Pool(backend, loop, timers, self._dial, limits.pool, watch)
-        self.runtime: Runtime = Runtime(loop, timers, pool, token, on_callback_raised)
+        self.runtime: Runtime = Runtime(loop, timers, pool, home, on_callback_raised)
         self.runtime.watch = watch
         self._hooks = CallHooks(self._call_ended) if watch is None else watch.hooks(self._call_ended)
         self._preparer = Preparer(addressed, environment, limits, make_id, time.time, proxy)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar, Unpack, overload
 
 import trio
@@ -24,6 +24,7 @@ from ..transport.timers import Timers
 from ..transport.trio_backend import TrioBackend
 from .call.callbacks import OnCompletion, OnEvent
 from .call.handle import Call
+from .call.home import EngineBlock, TrioHome
 from .frontends.engine_thread import EngineThread
 from .gate import CONCURRENCY, Calls
 from .loading import load_for_calls
@@ -115,7 +116,8 @@ class Engine:
         """
         from .frontends.stream import EventStream
 
-        return EventStream(lambda on_event, on_completion: self.start_stream(request, on_event, on_completion))
+        home = self._calls.home
+        return EventStream(home, lambda on_event, on_completion: self.start_stream(request, on_event, on_completion))
 
     @overload
     def map(self, requests: Requests, *, concurrency: int = CONCURRENCY, ordered: bool = False) -> CallMap[Request]: ...
@@ -143,7 +145,7 @@ class Engine:
         """
         from .frontends.map import CallMap
 
-        return CallMap(self.start_request, requests, concurrency, ordered=ordered)
+        return CallMap(self._calls.home, self.start_request, requests, concurrency, ordered=ordered)
 
     def end_session(self, session: str) -> None:
         """Forget which target and which key the calls of a session go to. Without this, they are forgotten an hour
@@ -178,7 +180,10 @@ class Engine:
         return self._calls.drain(timeout)
 
     def close(self) -> None:
-        """Cancel and complete the running calls, and close every socket. Leaving the `open_engine` block does this."""
+        """Cancel and complete the running calls, and close every socket. Leaving the `open_engine` block does this.
+
+        Does nothing in a forked process. Raises `EngineClosedError` on another event loop and on another thread.
+        """
         self._calls.close("engine.close() was called. Open another engine")
 
 
@@ -190,28 +195,30 @@ def _start_monitor(nursery: trio.Nursery, calls: Calls, place: str | os.PathLike
     nursery.start_soon(Monitor(calls, None if place is True else place).run)
 
 
-@asynccontextmanager
-async def open_engine(
-    providers: Sequence[Provider],
-    **options: Unpack[EngineOptions],
-) -> AsyncGenerator[Engine, None]:
+def open_engine(providers: Sequence[Provider], **options: Unpack[EngineOptions]) -> AbstractAsyncContextManager[Engine]:
     """Open an engine: `async with ms.open_engine([provider]) as engine`.
 
     Leaving the block cancels the running calls, closes every socket and ends every task of the engine. Raises
-    `InvalidRequestError` for an option that cannot work, `MonitorError`, and `RuntimeError` outside trio.
+    `InvalidRequestError` for an option that cannot work, `MonitorError`, and `RuntimeError` outside trio. Raises
+    `EngineClosedError` if the block is left in another trio run than the one in which it was entered.
 
     providers: the providers that requests can name.
     options: the fields of `EngineOptions`.
     """
-    async with open_engine_on(TrioBackend, providers, options) as engine:
-        yield engine
+    return EngineBlock(_open_engine(providers, options), trio.lowlevel.current_trio_token)
 
 
 @asynccontextmanager
-async def open_engine_on(
+async def _open_engine(providers: Sequence[Provider], options: EngineOptions) -> AsyncGenerator[Engine, None]:
+    async with open_calls(TrioBackend, providers, options) as calls:
+        yield Engine(calls)
+
+
+@asynccontextmanager
+async def open_calls(
     make_backend: Callable[[trio.Nursery], Backend], providers: Sequence[Provider], options: EngineOptions
-) -> AsyncGenerator[Engine, None]:
-    """Open an engine whose transport runs on a backend that the caller makes. As `open_engine`.
+) -> AsyncGenerator[Calls, None]:
+    """Open an engine whose transport runs on a backend that the caller makes, and yield its calls. As `open_engine`.
 
     make_backend: called with the nursery of the engine's own tasks.
     """
@@ -227,16 +234,12 @@ async def open_engine_on(
         await nursery.start(services.run)
         loop = make_loop(services.nursery)
         try:
-            backend, timers, token = (
-                make_backend(services.nursery),
-                Timers(loop.catch_up),
-                trio.lowlevel.current_trio_token(),
-            )
+            backend, timers = make_backend(services.nursery), Timers(loop.catch_up)
 
-            def make_starter(on_callback_raised: Callable[[BaseException], None]) -> CallStarter:
+            def make_starter(home: TrioHome, on_callback_raised: Callable[[BaseException], None]) -> CallStarter:
                 from .calls import CallStarter
 
-                return CallStarter(backend, loop, timers, checked, options, variables, proxy, token, on_callback_raised)
+                return CallStarter(backend, loop, timers, checked, options, variables, proxy, home, on_callback_raised)
 
             calls = Calls(make_starter, nursery.cancel_scope)
             services.on_failure = calls.end_engine
@@ -251,7 +254,7 @@ async def open_engine_on(
             failure = error
         else:
             try:
-                yield Engine(calls)
+                yield calls
             except BaseException as error:
                 # Raised again outside the nursery, so that the caller's own exception is not wrapped in a group.
                 failure = error

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from .call.home import Home, TrioHome
 from .request.errors import EngineClosedError, ends_engine
 from .seconds import seconds_of
 
@@ -33,31 +34,34 @@ CONCURRENCY = 1_000
 class Calls:
     """The concurrent calls of one engine. All methods are for the engine's own thread.
 
+    home: where the engine lives.
+    closed: the reason why the engine is closed; empty while it is open.
     failure: the exception that ended the engine, such as `KeyboardInterrupt` from a callback; None while it runs.
     """
 
     def __init__(
-        self, make_starter: Callable[[Callable[[BaseException], None]], CallStarter], scope: trio.CancelScope
+        self, make_starter: Callable[[TrioHome, Callable[[BaseException], None]], CallStarter], scope: trio.CancelScope
     ) -> None:
         """Accept calls on this thread.
 
         make_starter: makes what starts calls, and raises `InvalidRequestError` for wrong options of traffic control.
-            It is given the function that the exceptions of callbacks are reported to.
+            It is given the engine's home, and the function that the exceptions of callbacks are reported to.
         scope: cancelled when the engine ends early.
         """
         self._make_starter = make_starter
         self._scope = scope
         self._starter: CallStarter | None = None
-        self._token = trio.lowlevel.current_trio_token()
-        self._process = os.getpid()
-        self._closed = ""  # the reason, for the error
+        self.home: TrioHome = Home(
+            trio.lowlevel.current_trio_token, "open an engine there, or use engine.from_thread there"
+        )
+        self.closed = ""
         self._draining = False
         self.failure: BaseException | None = None
 
     def __repr__(self) -> str:
         starter = self._starter
         what = "no calls yet" if starter is None else f"{len(starter.running)} calls, {starter.runtime.pool!r}"
-        return f"{what}{', closed' if self._closed else ''}"
+        return f"{what}{', closed' if self.closed else ''}"
 
     @property
     def starter(self) -> CallStarter:
@@ -66,7 +70,7 @@ class Calls:
         Raises `OSError` if the process has no file descriptor left for these imports. A later access may succeed.
         """
         if self._starter is None:
-            self._starter = self._make_starter(self._callback_raised)
+            self._starter = self._make_starter(self.home, self._callback_raised)
         return self._starter
 
     def start(
@@ -79,6 +83,7 @@ class Calls:
 
     def end_session(self, session: str) -> None:
         """Forget which target and key a session has."""
+        self.home.check()
         if self._starter is not None:
             self._starter.end_session(session)
 
@@ -86,24 +91,13 @@ class Calls:
         """Check that a call can be started here.
 
         Raises `EngineClosedError` in a forked process, after `drain`, after `close`, after the `open_engine` block was
-        left, and on another thread.
+        left, on another event loop and on another thread.
         """
-        self.check_process()
-        if self._closed:
-            raise EngineClosedError(f"this engine is closed: {self._closed}")
+        if self.closed:
+            raise EngineClosedError(f"this engine is closed: {self.closed}")
         if self._draining:
             raise EngineClosedError("this engine takes no more calls: engine.drain() was called. Open another engine")
-        try:
-            token = trio.lowlevel.current_trio_token()
-        except RuntimeError:
-            token = None
-        if token is not self._token:
-            raise EngineClosedError("this engine belongs to another trio.run or thread: use engine.from_thread there")
-
-    def check_process(self) -> None:
-        """Raise `EngineClosedError` in a forked process, because the engine's loop does not run there."""
-        if os.getpid() != self._process:
-            raise EngineClosedError("this engine was opened in another process: open one after the fork")
+        self.home.check()
 
     def _callback_raised(self, error: BaseException) -> None:
         """End the engine if the exception of a callback is meant for the whole program, such as `KeyboardInterrupt`."""
@@ -157,7 +151,7 @@ class Calls:
         a negative timeout.
         """
         seconds = seconds_of(timeout, "drain")
-        self.check_process()
+        self.home.check()
         self._draining = True
         return self._all_ended(seconds)
 
@@ -171,13 +165,16 @@ class Calls:
     def close(self, reason: str = LEFT, *, forced: bool = False) -> None:
         """Cancel and complete the running calls, and close every socket. Leaving the `open_engine` block does this.
 
+        Raises `EngineClosedError` on another event loop and on another thread.
+
         reason: why the engine is closed, for the error of later calls.
         forced: complete also the calls whose last callbacks were interrupted.
         """
-        if os.getpid() != self._process:
+        if self.home.is_forked:
             return  # the epoll set is shared after a fork: closing it here would break the parent
-        if self._closed and not forced:
+        if self.closed and not forced:
             return
-        self._closed = self._closed or reason
+        self.home.check()
+        self.closed = self.closed or reason
         if self._starter is not None:
             self._starter.close(forced=forced)

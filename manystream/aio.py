@@ -12,40 +12,46 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Self, TypeVar, Unpack, overload
 
 import trio
 
 from .aio_guest import EventLoopError as EventLoopError
-from .aio_guest import guest_engine
-from .aio_map import MapsRequests
-from .engine import engine as core
+from .aio_guest import guest_calls
+from .aio_map import AsyncioHome, CallMap
 from .engine.call.call_state import CallState
 from .engine.call.callbacks import OnCompletion, OnEvent, check_callback
 from .engine.call.completion import Completion
 from .engine.call.handle import Call as NativeCall
+from .engine.call.home import EngineBlock, Home
+from .engine.engine import open_calls
+from .engine.frontends.map import KeyedRequests, Requests
 from .engine.frontends.stream import BufferedEvents
+from .engine.gate import CONCURRENCY, Calls
 from .engine.observe.recording import Recording
 from .engine.observe.statistics import Statistics
 from .engine.options import EngineOptions
-from .engine.request.errors import EngineClosedError
 from .providers.catalog.provider import Provider
 from .providers.model.events import Event
 from .providers.model.request import Request
 from .providers.model.response import Response
 
+Key = TypeVar("Key")
+
 
 class Call:
     """A call, running or ended. `start_request` and `start_stream` return it."""
 
-    __slots__ = ("_native", "_on_completion", "_waiters")
+    __slots__ = ("_home", "_native", "_on_completion", "_waiters")
 
-    def __init__(self, start: Callable[[OnCompletion], NativeCall], on_completion: OnCompletion | None) -> None:
+    def __init__(
+        self, home: AsyncioHome, start: Callable[[OnCompletion], NativeCall], on_completion: OnCompletion | None
+    ) -> None:
         check_callback("on_completion", on_completion)
+        self._home = home
         self._on_completion = on_completion
         self._waiters: list[asyncio.Future[Completion]] = []
         self._native = start(self._end)
@@ -97,10 +103,12 @@ class Call:
         """Wait until the call has ended, and return its completion.
 
         `on_completion`, if there is one, was called before this returns. Closing the engine ends the call, too.
-        Cancelling the waiting task does not cancel the call; use `async with call:` for that.
+        Cancelling the waiting task does not cancel the call; use `async with call:` for that. Raises
+        `EngineClosedError` on another event loop, which the engine could not wake.
         """
         if self._native.completion is not None:
             return self._native.completion
+        self._home.check()
         waiter: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         try:
@@ -134,8 +142,9 @@ class EventStream(BufferedEvents[Call]):
     completion: the call's completion, or None while the call runs.
     """
 
-    def __init__(self, start: Callable[[OnEvent, OnCompletion], Call]) -> None:
+    def __init__(self, home: AsyncioHome, start: Callable[[OnEvent, OnCompletion], Call]) -> None:
         super().__init__()
+        self._home = home
         self._start = start
         self._arrived: asyncio.Future[None] | None = None
 
@@ -159,6 +168,7 @@ class EventStream(BufferedEvents[Call]):
         while not self._waiting:
             if self._over():
                 raise StopAsyncIteration
+            self._home.check()
             if self._arrived is not None:
                 raise RuntimeError("another task is already waiting for this stream's next event")
             self._arrived = asyncio.get_running_loop().create_future()
@@ -173,15 +183,17 @@ class EventStream(BufferedEvents[Call]):
             self._arrived.set_result(None)
 
 
-class Engine(MapsRequests):
+class Engine:
     """Many concurrent calls on an asyncio loop. `open_engine` makes it. Use its methods on the loop's thread only."""
 
-    def __init__(self, native: core.Engine) -> None:
-        self._native = native
-        self._thread = threading.get_ident()
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._home: AsyncioHome = Home(
+            asyncio.get_running_loop, "open an engine there, or use loop.call_soon_threadsafe(…)"
+        )
 
     def __repr__(self) -> str:
-        return f"<asyncio {self._native!r}>"
+        return f"<asyncio <Engine {self._calls!r}>>"
 
     def start_stream(
         self, request: Request, on_event: OnEvent | None = None, on_completion: OnCompletion | None = None
@@ -196,13 +208,22 @@ class Engine(MapsRequests):
 
         Raises `InvalidRequestError` for a request that cannot be sent, `EngineClosedError`, and `TooManyCallsError`.
         """
-        self._check_thread()
-        return Call(lambda end: self._native.start_stream(request, on_event, end), on_completion)
+        return self._start(request, on_event, on_completion, stream=True)
 
     def start_request(self, request: Request, on_completion: OnCompletion | None = None) -> Call:
         """Start an unstreamed call and return at once. It has no events; otherwise it is like `start_stream`."""
-        self._check_thread()
-        return Call(lambda end: self._native.start_request(request, end), on_completion)
+        return self._start(request, None, on_completion, stream=False)
+
+    def _start(
+        self, request: Request, on_event: OnEvent | None, on_completion: OnCompletion | None, *, stream: bool
+    ) -> Call:
+        self._check_here()
+        return Call(self._home, lambda end: self._calls.start(request, on_event, end, stream=stream), on_completion)
+
+    def _check_here(self) -> None:
+        """Raise `EngineClosedError` away from the engine's home. A closed engine raises its own error anywhere."""
+        if not self._calls.closed:
+            self._home.check()
 
     async def request(self, request: Request) -> Response:
         """Make an unstreamed call and return its response.
@@ -222,7 +243,26 @@ class Engine(MapsRequests):
         Leaving the block cancels the call, also where the task was cancelled. The iteration raises `ProviderError` if
         the stream fails.
         """
-        return EventStream(lambda on_event, on_completion: self.start_stream(request, on_event, on_completion))
+        home = self._home
+        return EventStream(home, lambda on_event, on_completion: self.start_stream(request, on_event, on_completion))
+
+    @overload
+    def map(self, requests: Requests, *, concurrency: int = CONCURRENCY, ordered: bool = False) -> CallMap[Request]: ...
+
+    @overload
+    def map(
+        self, requests: KeyedRequests[Key], *, concurrency: int = CONCURRENCY, ordered: bool = False
+    ) -> CallMap[Key]: ...
+
+    def map(
+        self, requests: Requests | KeyedRequests[Key], *, concurrency: int = CONCURRENCY, ordered: bool = False
+    ) -> CallMap[Request] | CallMap[Key]:
+        """Make an unstreamed call for each request, and iterate over (request, completion) as the calls end.
+
+        Example: `async with engine.map(requests) as results: async for request, completion in results: …`. The
+        arguments and errors are those of `manystream.Engine.map`.
+        """
+        return CallMap(self._home, self.start_request, requests, concurrency, ordered=ordered)
 
     async def drain(self, timeout: float) -> bool:
         """Refuse new calls and wait until all running and waiting calls have ended. Return whether all have ended.
@@ -232,8 +272,8 @@ class Engine(MapsRequests):
         As soon as this is called, `start_*` raises `EngineClosedError`. Calls that still run after the timeout continue
         until the `open_engine` block is left, which cancels them. Raises `ValueError` for a negative timeout.
         """
-        self._check_thread()
-        ended = self._native.drain(timeout)
+        self._check_here()
+        ended = self._calls.drain(timeout)
         drained: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         scope = trio.CancelScope()
         trio.lowlevel.spawn_system_task(_drain, ended, scope, drained)
@@ -244,26 +284,20 @@ class Engine(MapsRequests):
 
     def end_session(self, session: str) -> None:
         """Forget which target and which key the calls of a session go to. As `manystream.Engine.end_session`."""
-        self._check_thread()
-        self._native.end_session(session)
+        self._check_here()
+        self._calls.end_session(session)
 
     def statistics(self) -> Statistics:
         """Return the engine's current figures."""
-        return self._native.statistics()
+        return self._calls.statistics()
 
     def record(self, path: str | os.PathLike[str], *, replace: bool = False) -> Recording:
         """Record what is sent and received until the block is left: `with engine.record(path):`.
 
         See `manystream.Engine.record`. Enter and leave the block on the loop's thread.
         """
-        self._check_thread()
-        return self._native.record(path, replace=replace)
-
-    def _check_thread(self) -> None:
-        if threading.get_ident() != self._thread:
-            raise EngineClosedError(
-                "this engine belongs to its loop's thread: from another one use loop.call_soon_threadsafe(…)"
-            )
+        self._check_here()
+        return self._calls.record(path, replace=replace)
 
 
 async def _drain(
@@ -276,11 +310,7 @@ async def _drain(
             drained.set_result(everything)
 
 
-@asynccontextmanager
-async def open_engine(
-    providers: Sequence[Provider],
-    **options: Unpack[EngineOptions],
-) -> AsyncGenerator[Engine, None]:
+def open_engine(providers: Sequence[Provider], **options: Unpack[EngineOptions]) -> AbstractAsyncContextManager[Engine]:
     """Open an engine on the running asyncio loop: `async with aio.open_engine(providers=[…]) as engine`.
 
     providers: the providers that requests may name.
@@ -290,7 +320,13 @@ async def open_engine(
     of the task does not interrupt this; it is raised afterwards.
 
     Raises `EventLoopError` if no loop is running or the loop's thread holds another trio run, and `InvalidRequestError`
-    for a provider that cannot be used.
+    for a provider that cannot be used. Raises `EngineClosedError` if the block is left on another loop than the one on
+    which it was entered.
     """
-    async with guest_engine(lambda make_backend: core.open_engine_on(make_backend, providers, options)) as engine:
-        yield Engine(engine)
+    return EngineBlock(_open_engine(providers, options), asyncio.get_running_loop)
+
+
+@asynccontextmanager
+async def _open_engine(providers: Sequence[Provider], options: EngineOptions) -> AsyncGenerator[Engine, None]:
+    async with guest_calls(lambda make_backend: open_calls(make_backend, providers, options)) as calls:
+        yield Engine(calls)

@@ -20,7 +20,7 @@ from typing import Protocol, TypeAlias
 
 import trio
 
-from .engine import engine as core
+from .engine.gate import Calls
 from .engine.request.errors import EngineClosedError
 from .providers.errors import ManystreamError
 from .transport.asyncio_backend import UnsupportedEventLoopError, serve
@@ -28,7 +28,7 @@ from .transport.backend import WAIT, Cancellable
 from .transport.trio_backend import TrioBackend
 
 MakeBackend: TypeAlias = Callable[[trio.Nursery], TrioBackend]
-OpenNative: TypeAlias = Callable[[MakeBackend], AbstractAsyncContextManager[core.Engine]]
+OpenNative: TypeAlias = Callable[[MakeBackend], AbstractAsyncContextManager[Calls]]
 
 
 class EventLoopError(ManystreamError, RuntimeError):
@@ -36,8 +36,8 @@ class EventLoopError(ManystreamError, RuntimeError):
 
 
 @asynccontextmanager
-async def guest_engine(open_native: OpenNative) -> AsyncGenerator[core.Engine, None]:
-    """Open one engine in this loop's trio run until the block is left.
+async def guest_calls(open_native: OpenNative) -> AsyncGenerator[Calls, None]:
+    """Open one engine in this loop's trio run until the block is left, and yield its calls.
 
     Raises `EventLoopError`, and what `open_native` raises.
     """
@@ -56,9 +56,9 @@ async def guest_engine(open_native: OpenNative) -> AsyncGenerator[core.Engine, N
     trio.lowlevel.spawn_system_task(opened.run)
     cancelled: asyncio.CancelledError | None = None
     try:
-        engine = await opened.ready
+        calls = await opened.ready
         opened.closed.add_done_callback(on_closed)
-        yield engine
+        yield calls
     except asyncio.CancelledError as error:
         cancelled = error
     finally:
@@ -200,7 +200,7 @@ class _Opened:
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, open_native: OpenNative) -> None:
-        self.ready: asyncio.Future[core.Engine] = loop.create_future()
+        self.ready: asyncio.Future[Calls] = loop.create_future()
         self.closed: asyncio.Future[None] = loop.create_future()
         self._open = partial(open_native, partial(GuestBackend, loop))
         self._close = trio.Event()
@@ -209,9 +209,9 @@ class _Opened:
         """Keep the engine open until `close` is called. This is a trio task."""
         failure: BaseException | None = None
         try:
-            async with self._open() as engine:
+            async with self._open() as calls:
                 if not self.ready.done():
-                    self.ready.set_result(engine)
+                    self.ready.set_result(calls)
                 await self._close.wait()
         except trio.Cancelled:
             failure = EngineClosedError("the trio run under this engine was ended")

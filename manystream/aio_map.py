@@ -8,26 +8,22 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from types import TracebackType
-from typing import Generic, Self, TypeVar, overload
+from typing import Generic, Self, TypeAlias, TypeVar
 
-from .engine.call.callbacks import OnCompletion
 from .engine.call.completion import Completion
+from .engine.call.home import Home
 from .engine.frontends.map import (
     FORM,
-    Cancellable,
     Feeder,
-    KeyedRequests,
     MappedCalls,
-    Requests,
     Start,
     check_entered,
     check_not_entered,
     check_source,
 )
-from .engine.gate import CONCURRENCY
-from .providers.model.request import Request
 
 Key = TypeVar("Key")
+AsyncioHome: TypeAlias = Home[asyncio.AbstractEventLoop]
 
 
 class CallMap(Generic[Key]):
@@ -39,8 +35,10 @@ class CallMap(Generic[Key]):
     The order of completions and the errors are those of `manystream.Engine.map`. One asyncio task reads the requests.
     """
 
-    def __init__(self, start: Start, requests: object, concurrency: int, *, ordered: bool) -> None:
+    def __init__(self, home: AsyncioHome, start: Start, requests: object, concurrency: int, *, ordered: bool) -> None:
+        home.check()
         check_source(requests)
+        self._home = home
         self._arrived = asyncio.Event()
         self._has_room = asyncio.Event()
         self._calls: MappedCalls[Key] = MappedCalls(
@@ -71,6 +69,7 @@ class CallMap(Generic[Key]):
 
     async def __anext__(self) -> tuple[Key, Completion]:
         check_entered(self._task, FORM)
+        self._home.check()
         while (result := self._calls.take()) is None:
             if self._calls.check_over():
                 raise StopAsyncIteration
@@ -81,29 +80,3 @@ class CallMap(Generic[Key]):
     async def _wait_for_room(self) -> None:
         self._has_room.clear()
         await self._has_room.wait()
-
-
-class MapsRequests:
-    """Adds the method `map` to an engine that has `start_request`."""
-
-    def start_request(self, request: Request, on_completion: OnCompletion | None = None) -> Cancellable:
-        """Start an unstreamed call and return at once."""
-        raise NotImplementedError
-
-    @overload
-    def map(self, requests: Requests, *, concurrency: int = CONCURRENCY, ordered: bool = False) -> CallMap[Request]: ...
-
-    @overload
-    def map(
-        self, requests: KeyedRequests[Key], *, concurrency: int = CONCURRENCY, ordered: bool = False
-    ) -> CallMap[Key]: ...
-
-    def map(
-        self, requests: Requests | KeyedRequests[Key], *, concurrency: int = CONCURRENCY, ordered: bool = False
-    ) -> CallMap[Request] | CallMap[Key]:
-        """Make an unstreamed call for each request, and iterate over (request, completion) as the calls end.
-
-        Example: `async with engine.map(requests) as results: async for request, completion in results: …`. The
-        arguments and errors are those of `manystream.Engine.map`.
-        """
-        return CallMap(self.start_request, requests, concurrency, ordered=ordered)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import cast
 
 import trio
 
@@ -28,6 +29,12 @@ class EventLoop:
 
     def __hash__(self) -> int:
         return hash(self._loop)
+
+    def __str__(self) -> str:
+        on_asyncio = isinstance(self._loop, asyncio.AbstractEventLoop)
+        rests = isinstance(self._loop, asyncio.AbstractEventLoop) and not self._loop.is_running()
+        state = " (ended)" if self.ended else " (not running)" if rests else ""
+        return f"{'asyncio loop' if on_asyncio else 'trio run'} {id(self._loop):#x}{state}"
 
     @property
     def ended(self) -> bool:
@@ -58,6 +65,11 @@ def running_event_loop() -> EventLoop | None:
         return EventLoop(asyncio.get_running_loop())
     except RuntimeError:
         return None
+
+
+def describe(loop: object) -> str:
+    """Return an asyncio loop, or the token of a trio run, as text that tells it from others."""
+    return str(EventLoop(cast("asyncio.AbstractEventLoop | trio.lowlevel.TrioToken", loop)))
 
 
 def _nothing() -> None:

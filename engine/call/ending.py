@@ -91,7 +91,9 @@ class Ending(Due):
 
     async def wait(self) -> Completion:
         """Wait for the completion, which the callback (if any) has been given by then. Cancelling the wait leaves the
-        call running; `async with call:` cancels both."""
+        call running; `async with call:` cancels both. Raises `EngineClosedError` away from the engine's home."""
+        if self.completion is None:
+            self._runtime.home.check()
         await trio.lowlevel.checkpoint()
         if self.completion is None:
             if self._ended is None:

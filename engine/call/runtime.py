@@ -10,11 +10,10 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-import trio
-
 from ...transport.loop import Loop
 from ...transport.pool import Pool
 from ...transport.timers import Timers
+from .home import TrioHome
 from .listener import Recorder
 from .retry import RetryBudget
 
@@ -50,6 +49,7 @@ class TrafficWatch(Protocol):
 class Runtime:
     """The runtime of one engine.
 
+    home: where the engine lives.
     loop: reads and writes all sockets.
     timers: run functions at a time of the loop's clock.
     pool: the connections, for which attempts wait.
@@ -64,8 +64,8 @@ class Runtime:
 
     __slots__ = (
         "_due",
-        "_token",
         "budget",
+        "home",
         "loop",
         "on_callback_raised",
         "pool",
@@ -82,10 +82,9 @@ class Runtime:
         loop: Loop,
         timers: Timers,
         pool: Pool,
-        token: trio.lowlevel.TrioToken,
+        home: TrioHome,
         on_callback_raised: Callable[[BaseException], None],
     ) -> None:
-        """Create it for the engine of the trio run that has this `token`."""
         self.loop: Loop = loop
         self.timers: Timers = timers
         self.pool: Pool = pool
@@ -96,13 +95,13 @@ class Runtime:
         self.recording: RecordingFile | None = None
         self.retried: int = 0
         self.resent: int = 0
-        self._token = token
+        self.home: TrioHome = home
         self._due: list[Due] = []
 
     def soon(self, due: Due) -> None:
         """Call `due.conclude` at the loop's next tick, outside the code that runs now."""
         if not self._due:
-            self._token.run_sync_soon(self._run_due)
+            self.home.loop.run_sync_soon(self._run_due)
         self._due.append(due)
 
     def forget_due(self) -> None:

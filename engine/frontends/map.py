@@ -21,6 +21,7 @@ from ...providers.model.request import Request
 from ...providers.rules.rules import whole
 from ..call.callbacks import OnCompletion
 from ..call.completion import Completion
+from ..call.home import TrioHome
 from ..request.errors import TooManyCallsError
 
 Key = TypeVar("Key")
@@ -307,8 +308,10 @@ class CallMap(Generic[Key]):
     calls, and raises an exception with which an async generator of requests ends when it is closed.
     """
 
-    def __init__(self, start: Start, requests: object, concurrency: int, *, ordered: bool) -> None:
+    def __init__(self, home: TrioHome, start: Start, requests: object, concurrency: int, *, ordered: bool) -> None:
+        home.check()
         check_source(requests)
+        self._home = home
         self._arrived = trio.Event()
         self._has_room = trio.Event()
         self._calls: MappedCalls[Key] = MappedCalls(
@@ -342,6 +345,7 @@ class CallMap(Generic[Key]):
 
     async def __anext__(self) -> tuple[Key, Completion]:
         check_entered(self._nursery, FORM)
+        self._home.check()
         await trio.lowlevel.checkpoint()
         while (result := self._calls.take()) is None:
             if self._calls.check_over():

@@ -18,6 +18,7 @@ from ...providers.model.events import Error, Event
 from ..call.callbacks import OnCompletion, OnEvent
 from ..call.completion import Completion
 from ..call.handle import Call
+from ..call.home import TrioHome
 
 HIGH_WATER = 64
 """The high-water mark: the number of waiting events from which the socket is not read."""
@@ -112,8 +113,9 @@ class EventStream(BufferedEvents[Call]):
     completion: the call's final record, once it has ended.
     """
 
-    def __init__(self, start: Callable[[OnEvent, OnCompletion], Call]) -> None:
+    def __init__(self, home: TrioHome, start: Callable[[OnEvent, OnCompletion], Call]) -> None:
         super().__init__()
+        self._home = home
         self._start = start
         self._arrived: trio.Event | None = None
 
@@ -139,6 +141,8 @@ class EventStream(BufferedEvents[Call]):
         return self
 
     async def __anext__(self) -> Event:
+        if not self._waiting and self.completion is None:
+            self._home.check()
         await trio.lowlevel.checkpoint()
         while not self._waiting:
             if self._over():

@@ -8,6 +8,7 @@ import pytest
 import trio
 
 import manystream as ms
+from manystream.engine.call.home import Home
 from manystream.engine.frontends.map import Feeder, MappedCalls, Source, check_source, unsendable
 from manystream.engine.frontends.portal import PortalStream
 from manystream.engine.frontends.portal_map import PortalMap
@@ -57,7 +58,7 @@ async def taken(stream: EventStream, count: int) -> list[str]:
 @pytest.mark.trio
 async def test_a_stream_is_paused_at_64_events_and_resumed_at_16() -> None:
     starter = Starter()
-    stream = EventStream(starter)  # type: ignore[arg-type]
+    stream = EventStream(Home(trio.lowlevel.current_trio_token, ""), starter)  # type: ignore[arg-type]
     async with stream:
         for number in range(63):
             starter.on_event(ms.TextDelta(0, str(number)))
@@ -81,7 +82,7 @@ async def test_a_stream_is_paused_at_64_events_and_resumed_at_16() -> None:
 async def test_a_failed_stream_raises_behind_its_events_each_time() -> None:
     starter = Starter()
     error = failure()
-    async with EventStream(starter) as stream:  # type: ignore[arg-type]
+    async with EventStream(Home(trio.lowlevel.current_trio_token, ""), starter) as stream:  # type: ignore[arg-type]
         assert stream.call is starter.call
         assert stream.completion is None
         starter.on_event(ms.TextDelta(0, "a"))
@@ -99,7 +100,7 @@ async def test_a_failed_stream_raises_behind_its_events_each_time() -> None:
 @pytest.mark.trio
 async def test_a_stream_ends_behind_its_last_event_each_time() -> None:
     starter = Starter()
-    async with EventStream(starter) as stream:  # type: ignore[arg-type]
+    async with EventStream(Home(trio.lowlevel.current_trio_token, ""), starter) as stream:  # type: ignore[arg-type]
         starter.on_event(ms.TextDelta(0, "a"))
         starter.on_completion(ms.Completion(True))
         assert [event async for event in stream] == [ms.TextDelta(0, "a")]

@@ -8,11 +8,14 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import socket
 import threading
 import traceback
 import warnings
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -111,28 +114,130 @@ async def test_a_closed_engine_is_an_error_on_other_threads(way: str) -> None:
         await trio.to_thread.run_sync(THREAD_WAYS[way], engine)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_an_engine_of_another_run_is_an_error(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class Away:
+    """What was made on one event loop, and is used on another."""
+
+    def __init__(self, block: Any, engine: Any) -> None:
+        self.block, self.engine = block, engine
+        self.call = engine.start_stream(hello())
+        self.events = engine.stream(hello())
+        self.results = engine.map([hello()])
+
+    async def enter(self) -> None:
+        await self.events.__aenter__()
+        await self.results.__aenter__()
+
+    async def leave(self) -> None:
+        await self.results.__aexit__(None, None, None)
+        await self.events.__aexit__(None, None, None)
+        await self.block.__aexit__(None, None, None)
+
+
+AWAY: dict[str, Callable[[Away], object]] = {
+    **{name: lambda away, way=way: way(away.engine) for name, way in WAYS.items()},  # type: ignore[misc]
+    "map": lambda away: away.engine.map([hello()]),
+    "drain": lambda away: away.engine.drain(1),
+    "end_session": lambda away: away.engine.end_session("s"),
+    "wait": lambda away: away.call.wait(),
+    "next event": lambda away: away.events.__anext__(),
+    "next result": lambda away: away.results.__anext__(),
+    "leave": lambda away: away.block.__aexit__(None, None, None),
+}
+"""Each way to use an engine elsewhere."""
+
+
+async def error_away(name: str, way: Callable[[Away], object], away: Away) -> str:
+    """Return the error of a use, which must be raised at once."""
+    try:
+        result = way(away)
+        if isinstance(result, Coroutine):
+            result.send(None)
+    except EngineClosedError as error:
+        return str(error)
+    raise AssertionError(f"{name} did not raise")
+
+
+def run_on_trio(use: Coroutine[object, object, str]) -> str:
+    async def main() -> str:
+        return await use
+
+    return trio.run(main)
+
+
+async def never(host: str, port: int) -> socket.socket:
+    """Dial a server that never answers."""
+    await trio.sleep_forever()
+    raise AssertionError
+
+
+def test_an_engine_of_another_run_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine's own run continues meanwhile on another thread."""
     monkeypatch.chdir(tmp_path)
-    engines: list[ms.Engine] = []
+    made: list[Away] = []
     opened, leave = threading.Event(), threading.Event()
 
     async def first() -> None:
-        async with ms.open_engine([PROVIDER]) as engine:
-            engines.append(engine)
-            opened.set()
-            await trio.to_thread.run_sync(leave.wait)
+        block = ms.open_engine([PROVIDER], dial=never)
+        away = Away(block, await block.__aenter__())
+        await away.enter()
+        made.append(away)
+        opened.set()
+        await trio.to_thread.run_sync(leave.wait)
+        await away.leave()
 
-    thread = threading.Thread(target=trio.run, args=(first,))
+    thread = threading.Thread(target=trio.run, args=(first,), name="first")
     thread.start()
     try:
-        assert opened.wait(5)
-        assert "another trio.run or thread" in trio.run(error_of, WAYS[way], engines[0])
+        assert opened.wait(30)
+        for name, way in {**AWAY, "close": lambda away: away.engine.close()}.items():
+            hint = "leave the block of open_engine on the event loop on which it was entered"
+            assert re.fullmatch(
+                r"this engine belongs to trio run \w+ of thread 'first', and was used on trio run \w+ of thread"
+                f" 'MainThread': ({hint}|open an engine there, or use engine.from_thread there)",
+                trio.run(error_away, name, way, made[0]),
+            ), name
     finally:
         leave.set()
         thread.join()
-    assert "block was left" in trio.run(error_of, WAYS[way], engines[0])
+    for way in WAYS.values():
+        assert "block was left" in trio.run(error_of, way, made[0].engine)
+    assert made[0].call.completion.error_category is ms.ErrorCategory.CANCELLED
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("other", ["loop", "thread", "trio"])
+def test_an_engine_of_another_asyncio_loop_is_an_error(
+    other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine's own loop does not run meanwhile, so nothing would ever wake the caller."""
+    monkeypatch.chdir(tmp_path)
+
+    async def open_it() -> Away:
+        block = aio.open_engine([PROVIDER], dial=never)
+        away = Away(block, await block.__aenter__())
+        await away.enter()
+        return away
+
+    with asyncio.Runner() as own, asyncio.Runner() as another:
+        away = own.run(open_it())
+        for name, way in AWAY.items():
+            use = error_away(name, way, away)
+            if other == "loop":
+                error, where = another.run(use), f"asyncio loop {id(another.get_loop()):#x} of thread 'MainThread'"
+            else:
+                run, kind = (asyncio.run, "asyncio loop") if other == "thread" else (run_on_trio, "trio run")
+                with ThreadPoolExecutor(1, "other") as executor:
+                    error = executor.submit(run, use).result()  # type: ignore[arg-type]
+                where = rf"{kind} \w+ of thread 'other_0'"
+            hint = "leave the block of open_engine on the event loop on which it was entered"
+            assert re.fullmatch(
+                rf"this engine belongs to asyncio loop {id(own.get_loop()):#x} \(not running\) of thread 'MainThread',"
+                rf" and was used on {where}: ({hint}|open an engine there, or use loop.call_soon_threadsafe\(…\))",
+                error,
+            ), (name, error)
+        own.run(away.leave())
+    assert away.call.completion.error_category is ms.ErrorCategory.CANCELLED
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.trio

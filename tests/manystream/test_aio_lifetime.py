@@ -156,7 +156,7 @@ def test_a_broken_engine_ends_its_block_with_the_error(provider: ms.Provider) ->
         async def use() -> None:
             async with aio.open_engine([provider]) as engine:
                 engine.start_stream(ask(ENDLESS), None, completions.append)
-                engine._native._calls.starter.runtime.pool._dials._backend.start(defect)  # pyright: ignore[reportPrivateUsage]
+                engine._calls.starter.runtime.pool._dials._backend.start(defect)  # pyright: ignore[reportPrivateUsage]
                 await asyncio.sleep(WAIT)
 
         with pytest.raises(ZeroDivisionError):
