@@ -1,8 +1,9 @@
 """Numbers in JSON text that a parser would change: how to find them, and how to write them as they were sent.
 
-orjson reads a whole number beyond 64 bits as a float. Python reads it exactly, up to 4,300 digits (its limit for
-converting text), and reads `1e400` as infinity. An `UnrepresentableNumber` stands for a number that Python cannot
-represent, and keeps its text.
+orjson reads a whole number beyond 64 bits as a float, and refuses numbers that are infinite as a float. Python reads a
+whole number exactly, up to 4,300 digits (its limit for converting text), and reads `1e400` as infinity. An
+`UnrepresentableNumber` stands for a number that Python cannot represent, and keeps its text. Other numbers with a
+fraction or an exponent are the same float from both parsers, however many digits they have.
 
 Knows JSON numbers. Must not know where they occur in an answer or a request.
 """
@@ -22,12 +23,12 @@ LOOKED_AT = 64 * 1024
 DEEPEST = 254
 """The most levels of objects and arrays that are written: as many as orjson writes."""
 
-_DIGITS = bytes.maketrans(b"123456789E", b"000000000e")
-_LONG_NUMBER = b"0" * 19
-"""19 digits in a row. Whole numbers with fewer digits fit into 64 bits."""
+_SHAPES = bytes.maketrans(b"123456789[: \t\n\r", b"000000000,,,,,,")
+"""Digits become 0, and all that may stand before a number becomes a comma. A fraction's digits follow its point."""
 
-_LARGE_EXPONENT = b"0e000"
-"""An exponent of three digits. A number of less than 19 digits with a smaller exponent is a finite float."""
+_LONG_NUMBER = b"," + b"0" * 20
+_LONG_NEGATIVE = b"-" + b"0" * 19
+"""The beginnings of whole numbers with so many digits that they may not fit into 64 bits."""
 
 _LONGEST = len(_LONG_NUMBER) - 1
 
@@ -48,6 +49,11 @@ class UnrepresentableNumber(float):
         number.text = text
         return number
 
+    @property
+    def is_json(self) -> bool:
+        """Whether the text is a number of JSON, as `NaN` and `Infinity` are not."""
+        return self.text[-1:].isdigit()
+
     def __repr__(self) -> str:
         return f"UnrepresentableNumber({shortened(self.text)})"
 
@@ -66,16 +72,19 @@ class UnwritableNumberError(TypeError):
 
 
 def has_plain_numbers(text: bytes | str) -> bool:
-    """Return False if JSON text may contain a number that a parser changes: 19 digits in a row, or an exponent of three
-    digits. Text inside strings counts as well.
+    """Return False if JSON text that orjson accepts may contain a whole number beyond 64 bits, which it changes.
+
+    Text inside strings counts as well.
     """
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    if len(data) > LOOKED_AT + _LONGEST:
-        pieces = (data[place : place + LOOKED_AT + _LONGEST] for place in range(0, len(data), LOOKED_AT))
-        return all(map(has_plain_numbers, pieces))
-    # `find` and not `in`: in CPython 3.11, `in` first raises and catches a `TypeError`, because the part is no number.
-    find = data.translate(_DIGITS, b"+").find
-    return find(_LONG_NUMBER) < 0 and find(_LARGE_EXPONENT) < 0
+    before = b","  # the text may itself be a number
+    for place in range(0, len(data), LOOKED_AT):
+        # `find` and not `in`: in CPython 3.11, `in` first raises and catches a `TypeError`, as the part is no number.
+        find = (before + data[place : place + LOOKED_AT + _LONGEST]).translate(_SHAPES).find
+        if find(_LONG_NUMBER) >= 0 or find(_LONG_NEGATIVE) >= 0:
+            return False
+        before = b""
+    return True
 
 
 def whole_number(text: str) -> int | UnrepresentableNumber:

@@ -47,6 +47,9 @@ to parse, during which no other stream is read.
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 """A string, or the beginning of a string that the text cuts off."""
 
+_SURROGATE = re.compile(r"[\ud800-\udfff]|\\u[dD][89a-fA-F]")
+"""Half a surrogate pair, or its escape. Text without one needs no second look at its strings."""
+
 STAND_IN = "\x1a in the place of a large string \x1a"
 """Replaces a large string while the rest of the JSON is parsed. No server sends this string."""
 
@@ -55,6 +58,9 @@ _NOT_PLAIN = bytes([*range(0x20), ord("\\")])
 
 SMALLEST_WHOLE, LARGEST_WHOLE = -(2**63), 2**64 - 1
 """Whole numbers outside this range are not treated as integers: a server's `1e300` is whole, but not a count."""
+
+_LONG_WHOLE = re.compile(rb"(?<![0-9.eE+-])-?[0-9]{19,}+(?![.eE])")
+"""A whole number that may not fit into 64 bits."""
 
 _LOOKED_AT = 64 * 1024
 """Bytes that are searched at once. Each search makes a copy."""
@@ -65,13 +71,15 @@ class MalformedJSONError(ManystreamError, ValueError):
 
 
 class UnrepresentableNumberError(MalformedJSONError):
-    """JSON with a number that Python cannot represent.
+    """JSON with a number that Python cannot represent, or that JSON does not have, such as NaN.
 
     path: the number's place, such as `.a[0]`.
     """
 
     def __init__(self, path: str, number: UnrepresentableNumber) -> None:
-        super().__init__(f"{path.removeprefix('.') or 'the value'} is {shortened(number.text)}: Python cannot hold it")
+        what = path.removeprefix(".") or "the value"
+        reason = "Python cannot hold it" if number.is_json else "JSON does not have it"
+        super().__init__(f"{what} is {shortened(number.text)}: {reason}")
         self.path: str = path
 
 
@@ -95,7 +103,7 @@ NoteHalf: TypeAlias = Callable[[str, str], None]
 def loads(data: bytes | str, note_half: NoteHalf | None = None) -> JSON:
     """Parse JSON text. Raises `MalformedJSONError`.
 
-    A whole number beyond 64 bits becomes a float. Use `exact_loads` for JSON in which numbers matter.
+    A whole number beyond 64 bits may become a float. Use `exact_loads` for JSON in which numbers matter.
 
     orjson refuses lone surrogate escapes, NaN and bytes that are not UTF-8. Such an event still contains an answer, so
     a lenient parser reads it again with replacement characters, as browsers do (WHATWG UTF-8 decode). A text with more
@@ -104,12 +112,15 @@ def loads(data: bytes | str, note_half: NoteHalf | None = None) -> JSON:
     note_half: called with each string that contains half a surrogate pair, except names of members.
     """
     try:
-        result: JSON = orjson.loads(data) if len(data) < LARGE else _loads_large(data)
+        return _loads_strictly(data)
     except orjson.JSONDecodeError:
         pass  # The handler must end here: the exception holds the whole text, and would be another one's context.
-    else:
-        return result
     return _loads_leniently(data, note_half)
+
+
+def _loads_strictly(data: bytes | str) -> JSON:
+    """Parse JSON text with orjson. Raises `orjson.JSONDecodeError`, and `MalformedJSONError` for too many values."""
+    return cast("JSON", orjson.loads(data)) if len(data) < LARGE else _loads_large(data)
 
 
 def exact_loads(data: bytes | str) -> JSON:
@@ -127,8 +138,12 @@ def representable_loads(data: bytes | str) -> JSON:
 
     Raises `MalformedJSONError`, which is an `UnrepresentableNumberError` for another number.
     """
-    value = exact_loads(data)
-    unrepresentable = None if _has_plain_numbers(data) else find_unrepresentable(value)
+    try:
+        return exactly(_loads_strictly(data), data)
+    except orjson.JSONDecodeError:
+        pass
+    value = _loads_leniently(data)
+    unrepresentable = find_unrepresentable(value)
     if unrepresentable is not None:
         raise UnrepresentableNumberError(*unrepresentable)
     return value
@@ -137,8 +152,8 @@ def representable_loads(data: bytes | str) -> JSON:
 def parse_object(text: str, what: str) -> JSONObject:
     """Parse the text of a JSON object, with whole numbers of any size; the empty object if there is no text.
 
-    Raises `MalformedJSONError` if it is no JSON object. For a number that Python cannot represent, the error has the
-    number's path.
+    Raises `MalformedJSONError` if it is no JSON object. For a number that Python cannot represent, or that JSON does
+    not have, the error has the number's path.
 
     what: names the text in the error.
     """
@@ -170,13 +185,12 @@ def exactly(value: JSON, data: bytes | str) -> JSON:
 
 
 def _has_plain_numbers(data: bytes | str) -> bool:
-    """As `has_plain_numbers`, without the text inside strings: a fifth of all ids of 24 hexadecimal digits look like
-    such a number.
-    """
+    """Return whether all whole numbers of JSON text fit into 64 bits, those inside strings left out."""
     if has_plain_numbers(data):
         return True
     encoded = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
-    return has_plain_numbers(_STRING.sub(b"", encoded))
+    numbers = _LONG_WHOLE.findall(_STRING.sub(b"", encoded))
+    return all(len(number) <= 20 and SMALLEST_WHOLE <= int(number) <= LARGEST_WHOLE for number in numbers)
 
 
 def exactly_object(value: JSONObject, data: bytes) -> JSONObject:
@@ -454,10 +468,10 @@ def _loads_leniently(data: bytes | str, note_half: NoteHalf | None = None) -> JS
     text = text.removeprefix("\ufeff")  # some servers put a byte order mark before every body
     try:
         # Both steps recurse, so both can refuse a deeply nested text.
-        return _without_surrogates(
-            json.loads(text, parse_int=whole_number, parse_float=decimal_number, parse_constant=UnrepresentableNumber),
-            note_half,
+        value: JSON = json.loads(
+            text, parse_int=whole_number, parse_float=decimal_number, parse_constant=UnrepresentableNumber
         )
+        return _without_surrogates(value, note_half) if _SURROGATE.search(text) else value
     except (ValueError, RecursionError) as error:
         reason = str(error)
     raise MalformedJSONError(f"malformed JSON {shown(data)}: {reason}")

@@ -17,15 +17,16 @@ from typing import cast
 from weakref import WeakKeyDictionary
 
 from ..errors import ErrorCategory, InvalidRequestError, ManystreamError, ProviderError
+from ..json.exact_numbers import find_unrepresentable
 from ..json.json_values import (
     JSON,
     JSONObject,
     MalformedJSONError,
     UnrepresentableNumberError,
-    dumps_text,
+    arguments_text,
+    exact_loads,
     items,
     mapping,
-    representable_loads,
     shown,
 )
 from .events import FinishReason
@@ -120,9 +121,13 @@ def parse_structured(response: Response, schema: JSONObject) -> JSON:
     """
     text = _without_fence(response.text)
     try:
-        return fitted(representable_loads(text), schema)
-    except UnrepresentableNumberError as error:
-        message = f"the answer holds a number that cannot be kept: {error}"
+        value = exact_loads(text)
+        unrepresentable = find_unrepresentable(value)
+        if unrepresentable is None or not unrepresentable[1].is_json:  # NaN is no number to a schema either
+            value = fitted(value, schema)
+        if unrepresentable is None:
+            return value
+        message = f"the answer holds a number that cannot be kept: {UnrepresentableNumberError(*unrepresentable)}"
     except MalformedJSONError:
         message = f"the answer is not JSON: {shown(text)}" if text else "the answer has no text"
     except SchemaMismatchError as error:
@@ -341,5 +346,9 @@ def _same(one: JSON, other: JSON) -> bool:
 
 
 def _brief(value: JSON) -> str:
-    text = dumps_text(value)
+    """Return the value as an error's message quotes it. Any value can be quoted."""
+    try:
+        text = arguments_text(value)
+    except TypeError:
+        return "a value that is nested too deeply"
     return text if len(text) <= 100 else text[:100] + "…"

@@ -5,9 +5,6 @@ Must not know requests, nor which blocks a role may have: `message_checks.py` do
 
 from __future__ import annotations
 
-from ..errors import InvalidRequestError
-from ..json.exact_numbers import find_unrepresentable, has_plain_numbers, shortened
-from ..json.json_values import MalformedJSONError, exact_loads
 from ..model.messages import (
     IMAGE_DETAILS,
     Block,
@@ -61,21 +58,6 @@ ONLY_TEXT = sequence(checked(TEXT_BLOCK), "a list")
 RESULT_PARTS = sequence(either("a Text, Image or File block", TEXT_BLOCK, IMAGE, FILE), "a list")
 
 
-def _check_numbers(arguments: str, where: str) -> None:
-    """Raise `InvalidRequestError` for arguments with a number that Python cannot represent: not every dialect can send
-    it. Arguments that are not JSON pass, because they are sent as text.
-    """
-    if has_plain_numbers(arguments):
-        return
-    try:
-        unrepresentable = find_unrepresentable(exact_loads(arguments))
-    except MalformedJSONError:
-        return
-    if unrepresentable is not None:
-        path, number = unrepresentable
-        raise InvalidRequestError(f"{where}{path}", f"Python cannot hold the number {shortened(number.text)}")
-
-
 BLOCKS: dict[type[Block], Checker] = {
     Text: TEXT_BLOCK,
     Image: IMAGE,
@@ -87,7 +69,7 @@ BLOCKS: dict[type[Block], Checker] = {
         {
             "id": NAME,
             "name": NAME,
-            "arguments": Rule("JSON text", (str,), has_plain_numbers, inside=_check_numbers),
+            "arguments": text("JSON text"),
             "complete": flag(),
             "state": MAYBE_STATE,
             "cache_control": MAYBE_MARK,

@@ -137,21 +137,25 @@ def test_the_first_such_number_is_found() -> None:
 @pytest.mark.parametrize(
     ("number", "is_plain"),
     [
-        ("9" * 18, True),
-        ("9" * 19, False),
-        ("1e99", True),
-        ("1e100", False),
-        ("1E+100", False),
+        ("9" * 19, True),  # up to 64 bits
+        ("9" * 20, False),
+        ("-" + "9" * 18, True),
+        ("-" + "9" * 19, False),
+        ("-" + "9" * 30, False),
+        ("0." + "9" * 40, True),  # fractions, such as log probabilities
+        ("-12." + "9" * 40, True),
+        ("-1.7976931348623157e+308", True),
+        ("1e100", True),
         ("1e-100", True),
         ("1.0", True),
-        ("-" + "9" * 19, False),
     ],
 )
 def test_numbers_that_a_parser_changes_are_noticed(number: str, is_plain: bool) -> None:
     assert has_plain_numbers(number) is is_plain
-    assert has_plain_numbers(f'["a", {number}]'.encode()) is is_plain
-    for before in (65_534 - 30, 65_536 - 10, 65_536, 65_536 + 18, 131_072 - 5):
-        assert has_plain_numbers(" " * before + number) is is_plain
+    for text in (f'["a",{number}]', f'{{"a": {number}}}', f'{{"a":{number}}}', f"[[{number}]]", f"[1,\n\t{number}\r]"):
+        assert has_plain_numbers(text.encode()) is is_plain
+    for before in (65_534 - 30, 65_536 - 21, 65_536 - 10, 65_536 - 1, 65_536, 65_536 + 18, 131_072 - 5):
+        assert has_plain_numbers(" " * before + number + " " * 65_536) is is_plain
 
 
 def test_a_long_number_is_shortened() -> None:

@@ -176,6 +176,17 @@ MISMATCHES = [
     ("```\nx\n```", "the answer is not JSON: 'x'", "x"),
     ("x", "the answer is not JSON: 'x'", "x"),
     ('"x"', 'the answer does not fit the response schema at $: must be integer, not "x"', '"x"'),
+    ("NaN", "the answer does not fit the response schema at $: must be integer, not NaN", "NaN"),
+    (
+        "[-Infinity]",
+        "the answer does not fit the response schema at $: must be integer, not [-Infinity]",
+        "[-Infinity]",
+    ),
+    (
+        f'{{"a":{"[" * 900}{"]" * 900}}}',
+        "the answer does not fit the response schema at $: must be integer, not " + f'{{"a":{"[" * 95}…',
+        f'{{"a":{"[" * 900}{"]" * 900}}}',
+    ),
     ("[1e999]", "the answer holds a number that cannot be kept: [0] is 1e999: Python cannot hold it", "[1e999]"),
 ]
 
@@ -189,6 +200,26 @@ def test_the_error_of_an_answer_that_does_not_fit(text: str, words: str, body: s
         with pytest.raises(ProviderError) as caught:
             read(answer(text), WHOLE)
         assert caught.value == expected
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ({"type": "number"}, "does not fit the response schema at $.a: must be number, not %s"),
+        ({"type": "string"}, "does not fit the response schema at $.a: must be string, not %s"),
+        ({"enum": [1]}, "does not fit the response schema at $.a: must be one of [1], not %s"),
+        ({"const": 1}, "does not fit the response schema at $.a: must be 1, not %s"),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "at $.a: must be integer, not %s"),
+        ({}, "holds a number that cannot be kept: a is %s: JSON does not have it"),
+    ],
+)
+def test_a_number_that_json_does_not_have_fits_no_schema(schema: JSONObject, words: str, number: str) -> None:
+    whole: JSONObject = {"type": "object", "properties": {"a": schema}}
+    with pytest.raises(ProviderError) as caught:
+        add_parsed(answer(f'{{"a": {number}}}'), whole)
+    assert caught.value.message.endswith(words % number)
+    assert (caught.value.category, caught.value.retryable) == (ErrorCategory.UNKNOWN, False)
 
 
 @pytest.mark.parametrize(
