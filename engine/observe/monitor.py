@@ -31,7 +31,7 @@ from pathlib import Path
 import trio
 
 from ...providers.errors import ManystreamError
-from ...providers.json.json_values import dumps
+from ...providers.json.json_values import dumps_printable
 from ..call.call import RunningCall
 from ..call.call_state import CallState
 from ..gate import Calls
@@ -135,7 +135,7 @@ class Monitor:
             wait = self._answered + LEAST_SECONDS - trio.current_time()
             if wait > 0 and self._answer:
                 await trio.sleep(wait)  # a client that asks continuously gets ten reports a second
-            self._answer = dumps(await self._describe()) + b"\n"
+            self._answer = dumps_printable(await self._describe()) + b"\n"
             self._answered = trio.current_time()
             return self._answer
 

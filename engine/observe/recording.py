@@ -21,7 +21,7 @@ from typing import TextIO
 
 import trio
 
-from ...providers.json.json_values import JSON, dumps_text
+from ...providers.json.json_values import JSON, dumps_printable
 from ...providers.rules.rules import flag
 from ...transport.errors import TransportError
 from ...transport.exchange import Exchange, RawHeaders
@@ -96,7 +96,7 @@ class RecordingFile:
             del self._open[tap]
             self.exchanges += 1
             try:
-                self._file.write(dumps_text(line) + "\n")
+                self._file.write(dumps_printable(line).decode() + "\n")
                 self._file.flush()
             except OSError as error:  # a full disk ends the recording, and no call
                 logger.error("the recording %s ends here: %s", self._path, error.strerror)

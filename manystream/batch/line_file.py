@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from ..engine.observe import private_file
 from ..providers.errors import ManystreamError
-from ..providers.json.json_values import JSON, JSONObject, MalformedJSONError, dumps, items, loads_object
+from ..providers.json.json_values import JSON, JSONObject, MalformedJSONError, dumps_printable, items, loads_object
 
 OnRecord: TypeAlias = Callable[[int, JSONObject], str | None]
 """A callback for each line that the file holds when it is opened.
@@ -239,14 +239,14 @@ def encoded(record: JSONObject) -> bytes:
     Values that JSON cannot hold are replaced, and a text under `warnings` reports this.
     """
     try:
-        return dumps(record)
+        return dumps_printable(record)
     except TypeError:
         pass
     storable = _storable(record, DEEPEST)
     assert type(storable) is dict
     warnings = items(storable, "warnings")
     storable["warnings"] = [*warnings, "parts of this record could not be written as JSON and were replaced"]
-    return dumps(storable)
+    return dumps_printable(storable)
 
 
 def _storable(value: JSON, levels: int) -> JSON:

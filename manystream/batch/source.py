@@ -47,9 +47,11 @@ async def read_lines(source: Path | BinaryIO) -> AsyncGenerator[list[tuple[int, 
 async def _open(path: Path) -> BinaryIO:
     """Open a file. A cancellation abandons the thread: a named pipe waits for its writer and cannot be interrupted."""
     abandoned = False
+    opened: list[BinaryIO] = []
 
     def open_file() -> BinaryIO:
         file = path.open("rb")
+        opened.append(file)
         if abandoned:
             file.close()
         return file
@@ -58,6 +60,8 @@ async def _open(path: Path) -> BinaryIO:
         return await trio.to_thread.run_sync(open_file, abandon_on_cancel=True)
     except trio.Cancelled:
         abandoned = True
+        for file in opened:  # it was opened, and the cancellation came before its thread had returned
+            file.close()
         raise
 
 

@@ -5,7 +5,6 @@ Knows events, completions and costs. Must not know the provider, nor how the cal
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TextIO
 
 from ..cost import Cost, PriceTable, PriceTableError, Unpriced
@@ -15,7 +14,7 @@ from ..providers.model.messages import Text, Thinking, ToolCall
 from ..providers.model.response import Response
 from ..providers.model.usage import Usage
 from .errors import CommandError
-from .terminal import Paint, duration, harmless, is_terminal, money
+from .terminal import Paint, duration, harmless, harmless_writer, money, one_line
 
 USAGE_WORDS = (
     ("input_tokens", "in"),
@@ -32,19 +31,16 @@ class AnswerWriter:
     text: the output stream for the answer's text.
     aside: the output stream for thinking, tool calls and figures.
 
-    Each block begins on a new line. A thinking block and a tool call begin with a label. Text is written unchanged; on
-    a terminal, control characters are replaced.
+    Each block begins on a new line. A thinking block and a tool call begin with a label.
     """
 
-    __slots__ = ("_aside", "_clean", "_column_used", "_index", "_paint", "_text")
+    __slots__ = ("_aside", "_column_used", "_index", "_paint", "_text")
 
     def __init__(self, text: TextIO, aside: TextIO) -> None:
-        self._text = text
-        self._aside = aside
-        self._paint = Paint(aside)
-        self._clean: Callable[[str], str] = harmless if is_terminal(text) else str
+        self._text, self._aside = (harmless_writer(stream) for stream in (text, aside))
+        self._paint = Paint(self._aside)
         self._index: int | None = None
-        self._column_used: dict[TextIO, bool] = {text: False, aside: False}
+        self._column_used: dict[TextIO, bool] = {self._text: False, self._aside: False}
 
     def on_event(self, event: Event) -> None:
         """Write an event's text at once."""
@@ -53,7 +49,7 @@ class AnswerWriter:
         elif isinstance(event, ThinkingDelta):
             self._write(event.index, event.text, self._aside, "thinking: ")
         elif isinstance(event, ToolCallStart):
-            self._write(event.index, "", self._aside, f"tool call {harmless(event.name)} ")
+            self._write(event.index, "", self._aside, f"tool call {event.name} ")
         elif isinstance(event, ToolCallDelta):
             self._write(event.index, event.arguments, self._aside)
 
@@ -65,7 +61,7 @@ class AnswerWriter:
             elif isinstance(block, Thinking):
                 self._write(index, block.text, self._aside, "thinking: ")
             elif isinstance(block, ToolCall):
-                self._write(index, block.arguments, self._aside, f"tool call {harmless(block.name)} ")
+                self._write(index, block.arguments, self._aside, f"tool call {block.name} ")
 
     def finish(self, completion: Completion, *, streamed: bool, cost: Cost | Unpriced | None = None) -> None:
         """End the last line, and write usage, cost and timings. An incomplete answer has them, too.
@@ -89,8 +85,7 @@ class AnswerWriter:
                 stream.write(self._paint(label, "bold"))
                 self._column_used[stream] = True
         if text:
-            shown = self._clean(text) if stream is self._text else self._paint(harmless(text), "dim")
-            stream.write(shown)
+            stream.write(text if stream is self._text else self._paint(text, "dim"))
             self._column_used[stream] = not text.endswith("\n")
         stream.flush()
 
@@ -104,7 +99,7 @@ class AnswerWriter:
 
 def summary(completion: Completion, response: Response, cost: Cost | Unpriced | None = None) -> str:
     """Return model, finish reason, usage, cost and timings in one line."""
-    parts = [harmless(response.model or "unknown model")]
+    parts = [one_line(response.model or "unknown model")]
     if completion.success:
         parts.append(response.finish_reason.value)
     figures = (usage_text(response.usage), cost_text(cost), timings_text(completion.timings))

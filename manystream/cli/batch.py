@@ -63,7 +63,7 @@ from .batch_targets import (
     read_target_options,
 )
 from .errors import CommandError
-from .terminal import Paint, is_terminal
+from .terminal import Paint, is_terminal, one_line
 
 
 @dataclass(slots=True, frozen=True)
@@ -281,7 +281,9 @@ async def _batch(options: BatchOptions, destination: Destination) -> int:
     if run.started:
         print(summary(run.counters, run.elapsed, options.output, journal.errors_path, Paint(sys.stdout)))
     if isinstance(failure, BatchError):
-        raise CommandError(f"{failure}; all answers so far are in the file; the same command resumes the batch")
+        raise CommandError(
+            f"{one_line(str(failure))}; all answers so far are in the file; the same command resumes the batch"
+        )
     if failure is not None:
         raise failure
     if run.interrupted:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ..batch import Counters
 from .batch_budget import dollars, spent_text
-from .terminal import Paint, counted, harmless, money
+from .terminal import Paint, bare, counted, harmless, money
 
 LOOK_SECONDS = 0.25
 """The interval of updates, in seconds."""
@@ -149,7 +149,7 @@ def _rich_progress(counters: Counters, total: int | None, label: str) -> Progres
                 TextColumn("{task.completed:,.0f}" + (f"/{total:,}" if total is not None else "")),
                 TextColumn("{task.fields[figures]}", style="dim"),
                 TextColumn("{task.fields[remaining]}", style="cyan"),
-                console=Console(stderr=True),
+                console=Console(file=bare(sys.stderr)),
                 auto_refresh=False,
                 transient=True,
             )

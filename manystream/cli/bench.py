@@ -24,7 +24,7 @@ from ..engine import open_engine
 from ..engine.request.credentials import is_loopback
 from ..providers.catalog.provider import Provider
 from ..providers.errors import InvalidRequestError
-from ..providers.json.json_values import JSONObject, dumps_text
+from ..providers.json.json_values import JSONObject, dumps_printable
 from ..providers.model.messages import Message
 from ..providers.model.options import Retry
 from ..providers.model.request import Request
@@ -34,7 +34,7 @@ from .addresses import DIALECT_CLASSES, provider_at
 from .bench_report import Progress, result_lines, step_row, step_table
 from .errors import CommandError
 from .run import RunOptions, choose_provider, read_headers
-from .terminal import Paint, duration, harmless
+from .terminal import Paint, duration, harmless, one_line
 
 HELP = "measure an endpoint, a proxy, or this machine: latency, gaps, rates, the most streams"
 DESCRIPTION = """\
@@ -314,7 +314,7 @@ async def _bench(options: BenchOptions, target: Target) -> int:
         return await _search(options, target, about)
     result = await _measure(options, target, options.concurrency)
     if options.json:
-        print(dumps_text(about | result_object(result)))
+        print(dumps_printable(about | result_object(result)).decode())
     else:
         print("\n" + "\n".join(result_lines(result, Paint(sys.stdout))))
     return _status(result)
@@ -371,7 +371,7 @@ async def _search(options: BenchOptions, target: Target, about: JSONObject) -> i
             break
         most = streams
     if options.json:
-        print(dumps_text(about | {"most_streams": most, "max_gap": bound, "steps": [*results]}))
+        print(dumps_printable(about | {"most_streams": most, "max_gap": bound, "steps": [*results]}).decode())
     else:
         _print_search(rows, most, bound, result)
     if interrupted:
@@ -395,6 +395,6 @@ def _print_search(rows: list[list[str]], most: int, bound: float | None, last: R
     print(f"\nmost streams whose p99 of the gaps stayed within {duration(bound)}: {paint(f'{most:,}', 'bold')}")
     if last is not None:
         if last.first_failure:
-            print(f"first failure: {harmless(last.first_failure)}")
+            print(f"first failure: {one_line(last.first_failure)}")
         for warning in last.warnings:
             print(paint(f"note: {warning}", "yellow"))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ..bench.figures import Percentiles, Result
 from ..bench.load import Load
-from .terminal import Column, Paint, Redrawn, counted, duration, harmless, is_terminal, text_table
+from .terminal import Column, Paint, Redrawn, counted, duration, is_terminal, one_line, text_table
 
 PLAIN_SECONDS = 2.0
 """The interval of plain lines, in seconds."""
@@ -68,7 +68,7 @@ def result_lines(result: Result, paint: Paint) -> list[str]:
     """Return the result of one run as lines of text."""
     rows = [("calls", _calls_text(result, paint))]
     if result.first_failure:
-        rows.append(("first failure", harmless(result.first_failure)))
+        rows.append(("first failure", one_line(result.first_failure)))
     if result.ok or result.events:
         rows += _measured_rows(result)
     width = max(len(name) for name, _ in rows)

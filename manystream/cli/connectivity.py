@@ -39,7 +39,7 @@ from ..transport.task_loop import make_loop
 from ..transport.tls import TLSConfig, TLSConfigError, make_context
 from ..transport.tls_socket import TLSSocket
 from ..transport.trio_backend import TrioBackend
-from .terminal import duration, harmless
+from .terminal import duration, harmless, one_line
 
 MODELS_PATH = re.compile(r"/(?:chat/completions|responses|messages|models/[^/]*)$")
 """The end of a request's path in each dialect. The list of models has the same path with another end."""
@@ -208,8 +208,8 @@ class _ConnectivityCheck:
         if answer.status >= 400:
             body = prepared.secrets.hide_bytes(bytes(answer.body))
             error = prepared.dialect.decode_error(answer.status, {}, body, time.time())  # only its message is used
-            message = " ".join(redacted(error, prepared.secrets).message.split())[:MOST_MESSAGE_CHARACTERS]
-            message = f" ({harmless(message)})" if message else ""
+            message = one_line(redacted(error, prepared.secrets).message)[:MOST_MESSAGE_CHARACTERS]
+            message = f" ({message})" if message else ""
         self.find(verdict, f"HTTP {answer.status} in {took}: {text}{message}")
 
 

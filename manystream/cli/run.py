@@ -32,7 +32,7 @@ from .addresses import DIALECT_CLASSES, provider_at
 from .answer import AnswerWriter, read_prices
 from .errors import CommandError
 from .standard_streams import is_closed
-from .terminal import duration, harmless
+from .terminal import duration, one_line
 
 HELP = "send one prompt to a provider or a base URL, and stream the answer"
 DESCRIPTION = """\
@@ -303,7 +303,7 @@ def describe_error(error: ProviderError, provider: Provider) -> str:
     """Return an error as one line: the kind of failure, the provider and host, and the server's message."""
     status = f" (HTTP {error.http_status})" if error.http_status else ""
     words = CATEGORY_WORDS[error.category]
-    message = harmless(" ".join(error.message.split()))
+    message = one_line(error.message)
     hint = f"; try again in {duration(error.retry_after_ms / 1000)}" if error.retry_after_ms > 0 else ""
     host = urlsplit(provider.base_url).netloc.rpartition("@")[2]  # without a password
     return f"{words}{status}, {provider.name} at {host}: {message}{hint}"

@@ -12,6 +12,8 @@ import os
 import sys
 from typing import TextIO
 
+from .terminal import harmless_writer
+
 STRICT = ("strict", "surrogateescape")
 """The error handlers that raise for a character which the encoding of a stream does not have."""
 
@@ -27,7 +29,7 @@ def prepare_streams() -> None:
 
     A closed one becomes the null device. A closed standard input stays None in `sys.stdin`, but its descriptor is in
     use, so that no file that is opened later is taken for it. A character that the encoding does not have is written as
-    an escape, such as `\\u2192`.
+    an escape, such as `\\u2192`. Control characters in what is written to either are replaced.
     """
     for descriptor in DESCRIPTORS:
         _occupy(descriptor)
@@ -38,6 +40,7 @@ def prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors in STRICT:
             stream.reconfigure(errors="backslashreplace")
+    sys.stdout, sys.stderr = harmless_writer(sys.stdout), harmless_writer(sys.stderr)
 
 
 def is_closed(stream: TextIO | None) -> bool:

@@ -8,25 +8,33 @@ Knows terminals. Must not know models or commands.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+import secrets
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Literal, TextIO
+from typing import Literal, TextIO, cast
 
-RESET = "\x1b[0m"
-STYLES = {"dim": "\x1b[2m", "bold": "\x1b[1m", "red": "\x1b[31m", "green": "\x1b[32m", "yellow": "\x1b[33m"}
+RESET = "reset"
+CODES = {
+    RESET: "\x1b[0m",
+    "dim": "\x1b[2m",
+    "bold": "\x1b[1m",
+    "red": "\x1b[31m",
+    "green": "\x1b[32m",
+    "yellow": "\x1b[33m",
+}
+"""Style → the codes that begin it."""
+
 ERASE_LINE = "\x1b[2K"
 CURRENCY_SIGNS = {"USD": "$"}
 
-UNSAFE = {
-    code: "\ufffd"
-    for code in (*range(0x20), 0x7F, *range(0x80, 0xA0), *range(0xD800, 0xE000))
-    if chr(code) not in "\n\t"
-}
-"""Characters that are replaced in foreign text → the replacement character.
+UNSAFE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]|\r(?!\n)")
+"""The characters that are replaced in foreign text.
 
 They are control characters, which could control the terminal, and surrogates, which cannot be written. The name of a
-file holds a surrogate for each byte that is not valid text.
+file holds a surrogate for each byte that is not valid text. A carriage return before a line feed is a part of a line
+end; alone, it would overwrite the line.
 """
 
 
@@ -36,11 +44,64 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def harmless(text: str) -> str:
-    """Return text with U+FFFD for each control character (except line ends and tabs) and each lone surrogate.
+    """Return text with U+FFFD for each control character (except line ends and tabs) and each lone surrogate."""
+    return UNSAFE.sub("\ufffd", text)
 
-    Foreign text, such as that of a server or a file, passes through this function before it is shown.
+
+def one_line(text: str) -> str:
+    """Return foreign text in one line: after a line end, it could look like a message of the command."""
+    return harmless(" ".join(text.split()))
+
+
+class HarmlessWriter:
+    """A text stream without control characters (`harmless`), whether it leads to a terminal, a file or a pipe.
+
+    The command writes to standard output and standard error through one. So text of others cannot control a terminal,
+    nor the terminal of the program that reads the command's output, wherever a message contains it. The styles of
+    `Paint` pass: they have a mark that nobody else knows. What moves the cursor is written to `stream` itself.
+
+    stream: the stream that receives the text.
     """
-    return text.translate(UNSAFE)
+
+    __slots__ = ("_held", "_mark", "_style", "stream")
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream: TextIO = stream
+        self._held = ""  # a carriage return whose line feed may follow
+        self._mark = f"\x1b{secrets.token_hex(8)}"
+        self._style = re.compile(f"{self._mark}({'|'.join(CODES)});")
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.stream, name)
+
+    def styled(self, text: str, style: str) -> str:
+        """Return the text with marks, which `write` replaces by the style's codes."""
+        return f"{self._mark}{style};{text}{self._mark}{RESET};"
+
+    def write(self, text: str) -> int:
+        """Write text, and return its length. A carriage return at its end is kept until more text follows."""
+        whole = self._held + text
+        self._held = "\r" if whole.endswith("\r") else ""
+        parts = self._style.split(whole.removesuffix("\r"))
+        for place, part in enumerate(parts):
+            parts[place] = CODES[part] if place % 2 else harmless(part)
+        self.stream.write("".join(parts))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write each of the texts."""
+        for line in lines:
+            self.write(line)
+
+
+def harmless_writer(stream: TextIO) -> TextIO:
+    """Return a stream that writes to this one through a `HarmlessWriter`."""
+    return stream if isinstance(stream, HarmlessWriter) else cast("TextIO", HarmlessWriter(stream))
+
+
+def bare(stream: TextIO) -> TextIO:
+    """Return the stream below a `HarmlessWriter`, for sequences that move the cursor; any other stream as it is."""
+    return stream.stream if isinstance(stream, HarmlessWriter) else stream
 
 
 class Paint:
@@ -49,29 +110,38 @@ class Paint:
     styled: whether text has styles.
     """
 
-    __slots__ = ("styled",)
+    __slots__ = ("_stream", "styled")
 
     def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
         self.styled: bool = is_terminal(stream) and not os.environ.get("NO_COLOR")
 
     def __call__(self, text: str, style: str) -> str:
-        return f"{STYLES[style]}{text}{RESET}" if self.styled and text else text
+        if not (self.styled and text):
+            return text
+        if isinstance(self._stream, HarmlessWriter):
+            return self._stream.styled(text, style)
+        return f"{CODES[style]}{text}{CODES[RESET]}"
 
 
 class Redrawn:
     """Lines on a terminal that are redrawn in the same place."""
 
-    __slots__ = ("_lines", "_stream")
+    __slots__ = ("_bare", "_lines", "_stream")
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self._bare = bare(stream)
         self._lines = 0
 
     def draw(self, lines: Sequence[str]) -> None:
         """Draw lines. They replace the lines that the previous `draw` wrote."""
         up = f"\x1b[{self._lines}A" if self._lines else ""
         more = [""] * (self._lines - len(lines))
-        self._stream.write(up + "".join(f"{ERASE_LINE}{line}\n" for line in (*lines, *more)))
+        self._bare.write(up)
+        for line in (*lines, *more):
+            self._bare.write(ERASE_LINE)
+            self._stream.write(f"{line}\n")
         self._stream.flush()
         self._lines = len(lines) + len(more)
 
@@ -79,7 +149,7 @@ class Redrawn:
         """Remove the lines."""
         if self._lines:
             lines, self._lines = self._lines, 0
-            self._stream.write(f"\x1b[{lines}A" + f"{ERASE_LINE}\n" * lines + f"\x1b[{lines}A")
+            self._bare.write(f"\x1b[{lines}A" + f"{ERASE_LINE}\n" * lines + f"\x1b[{lines}A")
 
 
 @dataclass(slots=True, frozen=True)
@@ -129,7 +199,7 @@ def _print_rich_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], 
         from rich.table import Table
     except ImportError:
         return False
-    console = Console(file=stream)
+    console = Console(file=bare(stream))
     table = Table(box=box.SIMPLE_HEAD, show_footer=True)
     for place, column in enumerate(columns):
         table.add_column(column.heading, footer=rows[-1][place], justify=column.align, no_wrap=True)

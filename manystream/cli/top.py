@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..engine.observe.monitor import FORMAT, runtime_folder, sockets
-from ..providers.json.json_values import JSONObject, MalformedJSONError, dumps_text, integer, loads_object
+from ..providers.json.json_values import JSONObject, MalformedJSONError, dumps_printable, integer, loads_object
 from .errors import CommandError
 from .terminal import is_terminal
 from .top_screen import open_screen
@@ -126,7 +126,7 @@ def _watch(snapshots: Iterator[JSONObject], options: TopOptions, screen: Screen)
         before = snapshot
         view = View(snapshot, sort=options.sort, calls=options.calls)
         if options.json:
-            print(dumps_text(snapshot), flush=True)
+            print(dumps_printable(snapshot).decode(), flush=True)
         elif options.once:
             print("\n".join(view.lines()))
         elif screen.plain:

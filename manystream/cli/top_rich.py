@@ -5,12 +5,15 @@ Knows rich, which is an extra, so only `top_screen` imports this module. Must no
 
 from __future__ import annotations
 
+import sys
+
 from rich import box
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from .terminal import bare
 from .top_view import Screen, Section, View
 
 
@@ -18,7 +21,7 @@ class RichScreen(Screen):
     """A screen with rich. It switches to the terminal's alternate screen with the first view."""
 
     def __init__(self) -> None:
-        self._console = Console()
+        self._console = Console(file=bare(sys.stdout))
         self._live: Live | None = None
 
     def show(self, view: View) -> None:

@@ -274,6 +274,14 @@ def dumps_text(value: Any) -> str:
     return dumps(value).decode()
 
 
+def dumps_printable(value: Any) -> bytes:
+    """Write JSON as `dumps` does, with escapes for the control characters that JSON allows in text: DEL and C1.
+
+    So a line of it can be printed, whoever wrote its texts.
+    """
+    return _CONTROLS.sub(lambda match: b"\\u00%02x" % match[0][-1], dumps(value))
+
+
 def arguments_text(value: JSON, *, spaced: bool = False) -> str:
     """Write a call's arguments as JSON text, with every number as it was sent.
 
@@ -324,6 +332,8 @@ def _without_numbers(_: object) -> None:
 _compact_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _spaced_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 _EXACT = NumberWriter(_leaf)
+_CONTROLS = re.compile(rb"\x7f|\xc2[\x80-\x9f]")
+
 _FINITE = json.JSONEncoder(allow_nan=False, default=_without_numbers)
 _ARGUMENTS = NumberWriter(_leaf, keep_unrepresentable=True)
 _SPACED_ARGUMENTS = NumberWriter(_leaf, spaced=True, keep_unrepresentable=True)

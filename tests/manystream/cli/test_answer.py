@@ -79,10 +79,12 @@ def test_blocks_of_text_begin_on_lines_of_their_own() -> None:
     assert text.getvalue() == "one\ntwo\n"
 
 
-def test_piped_text_is_written_unchanged() -> None:
+def test_piped_text_has_no_control_characters_but_its_line_ends() -> None:
     text = io.StringIO()
-    AnswerWriter(text, io.StringIO()).on_event(ms.TextDelta(0, "\x1b[31mred"))
-    assert text.getvalue() == "\x1b[31mred"
+    writer = AnswerWriter(text, io.StringIO())
+    for piece in ("\x1b[31mred\r", "\n\tone\r\ntwo\x9b\n"):
+        writer.on_event(ms.TextDelta(0, piece))
+    assert text.getvalue() == "\ufffd[31mred\r\n\tone\r\ntwo\ufffd\n"
 
 
 def test_a_tool_name_cannot_control_the_terminal() -> None:

@@ -20,6 +20,7 @@ from manystream.cli import batch_progress, main
 from manystream.cli.batch import BatchOptions, _read_options, shard_notice
 from manystream.cli.batch_targets import TargetOptions
 from manystream.cli.command_line import command_parser
+from manystream.cli.terminal import harmless
 from manystream.engine.traffic.limits.rate_limit import RateLimit
 from manystream.engine.traffic.options import Traffic
 from manystream.engine.traffic.routing.options import Route
@@ -426,7 +427,7 @@ def test_prompts_that_cannot_be_read_are_one_line(
     assert main(["batch", prompts, "-o", "a.jsonl", *TARGET]) == 1
     assert capsys.readouterr() == (
         "",
-        f"manystream batch: cannot read {prompts}: {reason}; a file of prompts has lines such as"
+        f"manystream batch: cannot read {harmless(prompts)}: {reason}; a file of prompts has lines such as"
         ' {"id": "1", "messages": [{"role": "user", "content": "Hello"}]}\n',
     )
 

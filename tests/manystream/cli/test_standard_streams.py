@@ -14,6 +14,7 @@ import pytest
 
 from manystream.cli import main
 from manystream.simulator import Simulator, open_simulator_thread
+from tests.support.threaded_server import Wire, serving
 
 WAIT = 30.0
 
@@ -113,3 +114,57 @@ def test_closed_streams_are_no_files_of_the_batch(simulator: Simulator, tmp_path
     assert done.returncode == 0
     assert answers.read_text().startswith('{"id":"1",')
     assert answers.read_text().count("\n") == 1
+
+
+HOSTILE_TEXT = r"\u001b[2J\u001b]0;t\u0007\u009b31m\nmanystream: done\r"
+REFUSED = ('{"error": {"message": "' + HOSTILE_TEXT + '", "code": "insufficient_quota"}}').encode()
+FINE = (
+    '{"id": "1", "object": "chat.completion", "model": "' + HOSTILE_TEXT + '", "choices": [{"index": 0, "message":'
+    ' {"role": "assistant", "content": "' + HOSTILE_TEXT + '"}, "finish_reason": "stop"}]}'
+).encode()
+ADDRESS = ("--provider", "openai-chat", "--base-url")
+BATCH = ("batch", "p.jsonl", "-o", "a.jsonl", "--model", "m", "--attempts", "1", *ADDRESS)
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "body"),
+    [
+        (BATCH, 401, REFUSED),
+        (BATCH, 429, REFUSED),
+        (BATCH, 400, REFUSED),
+        (("run", "Hi", "--no-stream", "--model", "m", *ADDRESS), 401, REFUSED),
+        (("run", "Hi", "--no-stream", "--model", "m", *ADDRESS), 200, FINE),
+        (("doctor", *ADDRESS), 401, REFUSED),
+        (("bench", "--json", "--requests", "2", "--concurrency", "1", "--model", "m"), 401, REFUSED),
+        (("bench", "--requests", "2", "--concurrency", "1", "--model", "m"), 401, REFUSED),
+    ],
+)  # fmt: skip
+def test_a_pipe_gets_no_control_characters_of_a_server(
+    words: tuple[str, ...],
+    status: int,
+    body: bytes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    lines = [f'{{"id": {number}, "messages": [{{"role": "user", "content": "Hi"}}]}}\n' for number in range(12)]
+    Path("p.jsonl").write_text("".join(lines), "utf-8")
+    head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+
+    def serve(wire: Wire) -> None:
+        while True:
+            wire.body(wire.head())
+            wire.send(head + body)
+
+    with serving(serve) as server:
+        main([*words, f"{server.url}/v1"])
+    shown = "".join(capsys.readouterr())
+    assert shown
+    assert not [character for character in shown if ord(character) < 0x20 and character not in "\n\t\r"]
+    assert not [character for character in shown if 0x7F <= ord(character) < 0xA0]
+    assert "\nmanystream: done" not in shown or status == 200, "a line of a server looks like one of ours"
+    for path in tmp_path.glob("a*.jsonl"):
+        text = path.read_text("utf-8")
+        assert not [character for character in text if 0x7F <= ord(character) < 0xA0], "it may be printed, too"

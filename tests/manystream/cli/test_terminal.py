@@ -14,6 +14,7 @@ from manystream.cli.terminal import (
     Redrawn,
     duration,
     harmless,
+    harmless_writer,
     is_terminal,
     money,
     print_table,
@@ -56,6 +57,37 @@ def test_foreign_text_cannot_control_the_terminal(text: str) -> None:
 def test_ordinary_text_is_unchanged() -> None:
     text = "naïve 東京 👩\u200d🚀\tone\ntwo"
     assert harmless(text) == text
+
+
+HOSTILE = "a\x1b[2J\x07\x9b1mb\x1b[31mred\x1b[0m\r\n\x1b]0;title\x07\r end\r"
+SHOWN = "a\ufffd[2J\ufffd\ufffd1mb\ufffd[31mred\ufffd[0m\r\n\ufffd]0;title\ufffd\ufffd end"
+
+
+@pytest.mark.parametrize("kind", [io.StringIO, Terminal])
+def test_a_writer_replaces_control_characters_at_every_split(
+    kind: type[io.StringIO], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    for split in range(len(HOSTILE)):
+        stream = kind()
+        writer = harmless_writer(stream)
+        writer.writelines([HOSTILE[:split], HOSTILE[split:]])
+        assert stream.getvalue() == SHOWN
+        writer.write("\n")
+        assert stream.getvalue() == SHOWN + "\r\n", "the last one began a line end"
+
+
+def test_the_styles_of_a_writer_are_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    stream, other = Terminal(), harmless_writer(Terminal())
+    writer = harmless_writer(stream)
+    assert harmless_writer(writer) is writer
+    print(Paint(writer)("x\x1b[1m", "dim"), Paint(other)("y", "red"), file=writer)
+    assert stream.getvalue().startswith("\x1b[2mx\ufffd[1m\x1b[0m \ufffd")
+    assert stream.getvalue().count("\x1b") == 2
+    Redrawn(writer).draw(["z\x1b[A"])
+    assert stream.getvalue().endswith("\x1b[2Kz\ufffd[A\n")
 
 
 @pytest.mark.parametrize(
