@@ -21,8 +21,6 @@ import logging
 import math
 import os
 import socket
-import stat
-import tempfile
 import time
 from collections import Counter
 from dataclasses import fields
@@ -35,6 +33,17 @@ from ...providers.json.json_values import dumps_printable
 from ..call.call import RunningCall
 from ..call.call_state import CallState
 from ..gate import Calls
+from ..private_socket import (
+    PrivateSocketError,
+    SocketInUseError,
+    is_own_folder,
+    is_own_socket,
+    is_served,
+    listen,
+    make_runtime_folder,
+    remove_own,
+    runtime_folder,
+)
 from ..traffic.budgets.amounts import MEMBERS
 from ..traffic.statistics import BudgetStatistics
 from .statistics import CallFigures, Statistics
@@ -50,9 +59,6 @@ SLICE = 250
 LISTED = 50
 """The number of calls that a report lists individually: of the oldest and of the quietest calls each. A report lists as
 many budgets, those of which the least is left."""
-
-PATH_BYTES = 103
-"""The maximum length of a socket's path on all systems, in bytes (macOS; Linux allows four more)."""
 
 LEAST_SECONDS = 0.1
 """The minimum of seconds between two reports, over all clients. An earlier request gets the last report again."""
@@ -77,10 +83,15 @@ class Monitor:
         if not hasattr(socket, "AF_UNIX"):
             raise MonitorError("monitor= needs Unix sockets, which this system does not have: leave it out")
         self._calls = calls
-        self.path: Path = Path(path) if path is not None else _free_path()
-        self._listener = _listen(self.path)
+        try:
+            self.path: Path = Path(path) if path is not None else _free_path()
+            self._listener = listen(self.path, CLIENTS, "monitor=")
+        except SocketInUseError as error:
+            raise MonitorError(str(error).replace("another engine", "another engine's monitor", 1)) from None
+        except PrivateSocketError as error:
+            raise MonitorError(str(error)) from None
         self._opened = trio.current_time()
-        self._inode = self.path.stat().st_ino
+        self._status = self.path.lstat()
         self._clients = 0
         self._looking = trio.Lock()
         self._answer = b""
@@ -97,8 +108,7 @@ class Monitor:
         finally:
             self._listener.close()
             with contextlib.suppress(OSError):
-                if self.path.stat().st_ino == self._inode:  # it may be another's by now
-                    self.path.unlink()
+                remove_own(self.path, self._status)
 
     async def _serve(self, stream: trio.SocketStream) -> None:
         async with stream:
@@ -206,86 +216,26 @@ def _share(statistics: BudgetStatistics) -> float:
 # --- where sockets are ---
 
 
-def runtime_folder() -> Path:
-    """Return the default folder of monitors: `$XDG_RUNTIME_DIR/manystream`, or a private temporary folder."""
-    base = os.environ.get("XDG_RUNTIME_DIR")
-    if base:
-        return Path(base) / "manystream"
-    return Path(tempfile.gettempdir()) / f"manystream-{os.getuid()}"
-
-
 def sockets(folder: Path | None = None) -> list[Path]:
-    """Return the sockets of running monitors in a folder (default: `runtime_folder()`), sorted by name."""
+    """Return the sockets of running monitors in a folder (default: `runtime_folder()`), sorted by name.
+
+    A folder or a socket of another user counts as none: anybody can make them in a folder for temporary files.
+    """
     folder = folder or runtime_folder()
     try:
-        found = sorted(path for path in folder.iterdir() if path.suffix == ".sock")
+        found = sorted(path for path in folder.iterdir() if path.suffix == ".sock") if is_own_folder(folder) else []
     except OSError:
         return []
-    return [path for path in found if _is_served(path)]
+    return [path for path in found if is_own_socket(path) and is_served(path)]
 
 
 def _free_path() -> Path:
-    folder = runtime_folder()
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.lstat()
-    except OSError as error:
-        raise MonitorError(f"cannot make {folder}: {error.strerror}; give monitor= a path") from None
-    # In /tmp another user may have created the folder first.
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise MonitorError(
-            f"{folder} is not this user's alone: delete it, set XDG_RUNTIME_DIR, or give monitor= a path"
-        )
+    folder = make_runtime_folder("monitor=")
     path, number = folder / f"{os.getpid()}.sock", 1
-    while _is_served(path):  # by another engine of this process
+    while is_served(path):  # by another engine of this process
         number += 1
         path = folder / f"{os.getpid()}-{number}.sock"
     return path
-
-
-def _listen(path: Path) -> socket.socket:
-    """Return a listening socket at the path, which only this user can access from its creation on.
-
-    The socket of a dead process is replaced.
-    """
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        if len(os.fsencode(path)) > PATH_BYTES:
-            raise MonitorError(f"{path} is too long for a socket ({PATH_BYTES} bytes): give monitor= a shorter path")
-        if path.exists() and not path.is_socket():
-            raise MonitorError(f"{path} is no socket: give monitor= another path, or delete it")
-        if _is_served(path):
-            raise MonitorError(f"another engine's monitor listens at {path}: give monitor= another path")
-        # Create it in a private folder and set its mode there; then move it to its path.
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".m") as folder:
-            fresh = Path(folder) / "s"
-            listener.bind(os.fspath(fresh))
-            fresh.chmod(0o600)
-            listener.listen(CLIENTS)
-            fresh.replace(path)
-    except (OSError, MonitorError) as error:
-        listener.close()
-        if isinstance(error, MonitorError):
-            raise
-        raise MonitorError(f"cannot listen at {path}: {error.strerror or error}; give monitor= another path") from None
-    except ValueError:  # a NUL, or half of a surrogate pair
-        listener.close()
-        raise MonitorError(f"{str(path)!a} cannot be a path: give monitor= another one") from None
-    listener.setblocking(False)
-    return listener
-
-
-def _is_served(path: Path) -> bool:
-    """Return whether a process listens at the path."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
-        try:
-            probe.connect(os.fspath(path))
-        except BlockingIOError:
-            return True  # so many clients that one more has to wait
-        except OSError:
-            return False
-    return True
 
 
 def _version() -> str:

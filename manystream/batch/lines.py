@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from ..providers.anthropic.arguments import read_body as read_anthropic
 from ..providers.convert.plain_forms import function_tool
@@ -26,7 +26,7 @@ from ..providers.convert.sdk_arguments import CallOptions, joined_system, read_c
 from ..providers.errors import InvalidRequestError, ManystreamError
 from ..providers.json.json_values import JSON, JSONObject, MalformedJSONError, loads_object
 from ..providers.json.object_reader import Members
-from ..providers.model.options import Retry, Timeouts
+from ..providers.model.options import Priority, PriorityName, Retry, Timeouts
 from ..providers.model.request import Request, RequestOptions, ThinkingConfig, ThinkingLevel
 from ..providers.openai.chat.arguments import read_body as read_chat
 from ..providers.openai.chat.converter import ChatConverter
@@ -157,6 +157,9 @@ def _read_ours(line: JSONObject, choose_model: ChooseModel) -> Request:
         retry=_retry(members.object("retry")),
         extra_body=members.object("extra_body"),
         extra_headers=members.strings("extra_headers"),
+        priority=cast("PriorityName", members.text("priority") or Priority.NORMAL.value),
+        tenant=members.text("tenant"),
+        session=members.text("session"),
     )
     members.end(OUR_MEMBERS)
     return request

@@ -16,8 +16,10 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 
 from ..engine.observe.monitor import FORMAT, runtime_folder, sockets
+from ..engine.private_socket import has_own_peer, is_own_folder
 from ..providers.json.json_values import JSONObject, MalformedJSONError, dumps_printable, integer, loads_object
 from .errors import CommandError
 from .terminal import is_terminal
@@ -50,7 +52,9 @@ exit status:
 """
 
 ANSWER_SECONDS = 10.0
-"""The longest time to wait for a snapshot, in seconds."""
+"""The longest time to wait for a whole snapshot, in seconds."""
+ANSWER_BYTES = 16 << 20
+"""The longest snapshot that is read, in bytes. An engine's snapshot lists few calls, and has at most about 1 MiB."""
 LEAST_INTERVAL = 0.1
 """The shortest interval between two snapshots, in seconds."""
 
@@ -164,6 +168,10 @@ def find_socket(engine: str | None) -> Path:
     if engine is not None and not engine.isdecimal():
         return Path(engine)
     folder = runtime_folder()
+    if os.path.lexists(folder) and not is_own_folder(folder):
+        raise CommandError(
+            f"{folder} is not this user's alone, so its sockets are not used: delete it, or name a socket"
+        )
     found = sockets(folder)
     if engine is not None:
         found = [path for path in found if path.stem.partition("-")[0] == engine]
@@ -190,6 +198,8 @@ def _connect(path: Path) -> Generator[Iterator[JSONObject], None, None]:
         connection.settimeout(ANSWER_SECONDS)
         try:
             connection.connect(os.fspath(path))
+            if not has_own_peer(connection) or path.stat().st_uid != os.getuid():
+                raise PermissionError
         except ConnectionRefusedError:
             if not path.is_socket():
                 raise CommandError(f"{path} is not a socket: name the path that monitor= was given") from None
@@ -204,16 +214,9 @@ def _connect(path: Path) -> Generator[Iterator[JSONObject], None, None]:
 
 
 def _snapshots(connection: socket.socket, path: Path) -> Iterator[JSONObject]:
-    pieces: list[bytes] = []
     while True:
-        pieces.clear()
         try:
-            connection.sendall(b"look\n")
-            while not pieces or not pieces[-1].endswith(b"\n"):
-                data = connection.recv(1 << 16)
-                if not data:
-                    raise EngineEndedError
-                pieces.append(data)
+            answer = _ask(connection, path)
         except TimeoutError:
             raise CommandError(
                 f"the engine at {path} has not answered for {ANSWER_SECONDS:g} s: its thread is blocked, for example by"
@@ -221,7 +224,27 @@ def _snapshots(connection: socket.socket, path: Path) -> Iterator[JSONObject]:
             ) from None
         except ConnectionError:
             raise EngineEndedError from None
-        yield _read_snapshot(b"".join(pieces), path)
+        yield _read_snapshot(answer, path)
+
+
+def _ask(connection: socket.socket, path: Path) -> bytes:
+    """Return the next snapshot. Raises `TimeoutError` if the whole of it takes too long."""
+    pieces: list[bytes] = []
+    size, until = 0, monotonic() + ANSWER_SECONDS
+    connection.sendall(b"look\n")
+    while not pieces or not pieces[-1].endswith(b"\n"):
+        left = until - monotonic()
+        if left <= 0:
+            raise TimeoutError
+        connection.settimeout(left)
+        data = connection.recv(1 << 16)
+        if not data:
+            raise EngineEndedError
+        pieces.append(data)
+        size += len(data)
+        if size > ANSWER_BYTES:
+            raise CommandError(f"the server at {path} is not an engine's monitor: its answer has no end")
+    return b"".join(pieces)
 
 
 def _read_snapshot(answer: bytes, path: Path) -> JSONObject:

@@ -94,6 +94,9 @@ CALL_COLUMNS = (
 DECLARED = "declared "
 """With this, the name of a limit begins that the program declared."""
 
+LARGEST = 1e15
+"""No engine reports a larger figure. So a sum and a time of day can be computed from each."""
+
 MODEL_WIDTH = 32
 ID_WIDTH = 24
 
@@ -151,9 +154,9 @@ class View:
     def _heading(self) -> list[str]:
         snapshot, rates, statistics = self._snapshot, self._rates, self._statistics
         running = mapping(statistics, "calls")
-        known = [(state, running.get(state)) for state in STATES]
-        others = [(harmless(state), count) for state, count in running.items() if state not in STATES]
-        phases = [f"{state} {count:,}" for state, count in (*known, *others) if isinstance(count, int)]
+        states = [*STATES, *(state for state in running if state not in STATES)]
+        counts = [(state, integer(running, state)) for state in states]
+        phases = [f"{harmless(state)} {count:,}" for state, count in counts if count is not None]
         version = harmless(string(snapshot, "manystream") or "?")
         return [
             f"manystream {version}, process {_process(snapshot)}, up {clock(_number(snapshot, 'uptime'))}",
@@ -312,7 +315,7 @@ def summary_line(snapshot: JSONObject) -> str:
     """Return a snapshot as one line, for a log."""
     statistics, rates = mapping(snapshot, "statistics"), mapping(snapshot, "rates")
     parts = [
-        time.strftime("%H:%M:%S", time.localtime(_number(snapshot, "time"))),
+        _time_of_day(_number(snapshot, "time")),
         f"{_total(mapping(statistics, 'calls')):,} calls ({_count(snapshot, 'streams')} streams)",
         f"{_number(rates, 'events'):,.0f} events/s",
         f"{_number(rates, 'completed'):,.1f} ended/s",
@@ -354,7 +357,8 @@ def rates_between(before: JSONObject, after: JSONObject) -> JSONObject:
 
 
 def _as_number(value: JSON) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
+    """Return a number; 0 for anything else, and for a number that no engine reports."""
+    return float(value) if isinstance(value, int | float) and -LARGEST <= value <= LARGEST else 0.0
 
 
 def _number(value: JSONObject, key: str) -> float:
@@ -376,7 +380,14 @@ def _count(value: JSONObject, key: str) -> str:
 
 
 def _total(counts: JSONObject) -> int:
-    return sum(count for count in counts.values() if isinstance(count, int))
+    return sum(integer(counts, name) or 0 for name in counts)
+
+
+def _time_of_day(seconds: float) -> str:
+    try:
+        return time.strftime("%H:%M:%S", time.localtime(seconds))
+    except (OverflowError, ValueError, OSError):  # a year that the system has not
+        return "??:??:??"
 
 
 def _short(text: str, width: int) -> str:

@@ -6,7 +6,7 @@ import json
 import os
 import socket
 import tempfile
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -255,3 +255,27 @@ async def test_an_unusable_place_is_named_with_its_reason(tmp_path: Path) -> Non
                     pass
             assert str(raised.value) == why
     assert sorted(path.name for path in tmp_path.iterdir()) == ["notes"]
+
+
+async def test_a_file_that_appears_while_the_socket_is_made_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The path is looked up again when the socket gets its name: what has come there meanwhile is not replaced."""
+    path, target = tmp_path / "m.sock", tmp_path / "target"
+    target.write_text("notes")
+    link = os.link
+    for appears in (path.touch, lambda: path.symlink_to(target), lambda: path.symlink_to(tmp_path / "none")):
+
+        def link_later(fresh: Path, to: Path, appears: Callable[[], None] = appears) -> None:
+            if not os.path.lexists(to):
+                appears()
+            link(fresh, to)
+
+        monkeypatch.setattr(os, "link", link_later)
+        with pytest.raises(MonitorError, match="is no socket"):
+            async with open_monitored(path):
+                pass
+        assert not path.is_socket()
+        assert sorted(found.name for found in tmp_path.iterdir()) == ["m.sock", "target"]
+        path.unlink()
+    assert target.read_text() == "notes"

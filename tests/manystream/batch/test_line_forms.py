@@ -69,6 +69,35 @@ def test_systems_are_joined_and_the_batch_decides_how_to_stream() -> None:
     assert read({"id": 1, "params": {"messages": HELLO, "model": "own"}}).model == "own"
 
 
+OPTIONS: dict[str, object] = {
+    "system": "Answer briefly.",
+    "tools": [{"name": "now", "description": "The time.", "parameters": {"type": "object"}}],
+    "tool_choice": "required",
+    "thinking": "low",
+    "max_output_tokens": 9,
+    "temperature": 0.5,
+    "top_p": 0.5,
+    "stop": ["end"],
+    "seed": 1,
+    "response_schema": {"type": "object"},
+    "parallel_tool_calls": False,
+    "metadata": {"a": "b"},
+    "timeouts": {"queue": 1},
+    "retry": {"max_attempts": 2},
+    "extra_body": {"a": 1},
+    "extra_headers": {"x-a": "b"},
+    "priority": "batch",
+    "tenant": "acme",
+    "session": "s-1",
+}
+
+
+def test_a_line_may_have_each_option_of_a_request() -> None:
+    assert OPTIONS.keys() == ms.RequestOptions.__annotations__.keys()
+    for name, value in OPTIONS.items():
+        assert getattr(ours(**{name: value}), name) != getattr(ours(), name), name
+
+
 ID = "must be text that is not empty, or a whole number"
 MODEL = "is missing, and no model was given for the whole batch"
 WRONG: list[tuple[dict[str, object], str]] = [

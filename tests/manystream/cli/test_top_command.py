@@ -7,6 +7,7 @@ import io
 import json
 import os
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -237,6 +238,7 @@ class Connection:
     failure: dict[str, BaseException] = {}  # noqa: RUF012
     timeouts: list[float] = []  # noqa: RUF012
     pieces: list[bytes] = []  # noqa: RUF012
+    peer = os.getuid()
 
     def __init__(self, family: int, kind: int) -> None:
         assert (family, kind) == (socket.AF_UNIX, socket.SOCK_STREAM)
@@ -252,6 +254,9 @@ class Connection:
 
     def connect(self, path: str) -> None:
         self._fail("connect")
+
+    def getsockopt(self, level: int, option: int, size: int) -> bytes:
+        return struct.pack("3i", 1, self.peer, 0)
 
     def sendall(self, data: bytes) -> None:
         self._fail("sendall")
@@ -272,6 +277,7 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> type[Connection]:
     monkeypatch.setattr(Connection, "failure", {})
     monkeypatch.setattr(Connection, "timeouts", [])
     monkeypatch.setattr(Connection, "pieces", [])
+    monkeypatch.setattr(Path, "stat", lambda _: SimpleNamespace(st_uid=os.getuid(), st_mode=0))
     return Connection
 
 
@@ -313,7 +319,38 @@ def test_an_engine_that_does_not_answer(connection: type[Connection], capsys: py
         "the engine at /x/a.sock has not answered for 10 s: its thread is blocked, for example by a callback that does"
         " not return"
     )
-    assert connection.timeouts == [10.0]
+    assert connection.timeouts[0] == max(connection.timeouts) == 10.0
+
+
+def test_an_answer_without_an_end(
+    connection: type[Connection], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(top_command, "ANSWER_BYTES", 1000)
+    connection.pieces += [b"x" * 400] * 9
+    assert complaint(capsys, "/x/a.sock") == "the server at /x/a.sock is not an engine's monitor: its answer has no end"
+    assert len(connection.pieces) == 6
+
+
+def test_an_answer_that_comes_too_slowly(
+    connection: type[Connection], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times = iter(range(0, 100, 2))
+    monkeypatch.setattr(top_command, "monotonic", lambda: float(next(times)))
+    connection.pieces += [b"x"] * 99
+    assert complaint(capsys, "/x/a.sock").startswith("the engine at /x/a.sock has not answered for 10 s")
+    assert connection.timeouts == [10.0, 8.0, 6.0, 4.0, 2.0]
+
+
+def test_a_socket_of_another_user_is_not_read(
+    connection: type[Connection], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "/x/a.sock belongs to another user: run this command as the engine's user"
+    monkeypatch.setattr(Connection, "peer", os.getuid() + 1)
+    assert complaint(capsys, "/x/a.sock") == words
+    monkeypatch.setattr(Connection, "peer", os.getuid())
+    monkeypatch.setattr(Path, "stat", lambda _: SimpleNamespace(st_uid=os.getuid() + 1, st_mode=0))
+    assert complaint(capsys, "/x/a.sock") == words
+    assert not connection.failure
 
 
 @pytest.mark.parametrize("error", [BrokenPipeError(), ConnectionResetError()])
@@ -394,3 +431,31 @@ def test_the_only_engine_is_found(folder: Path, listening: Callable[[str], Path]
     )
     only = listening("7.sock")
     assert find_socket(None) == only
+
+
+@pytest.mark.parametrize("change", ["owner", "writable", "link"])
+def test_a_folder_of_another_user_is_not_searched(
+    folder: Path, listening: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    only = listening("7.sock")
+    if change == "owner":
+        uid = os.getuid()
+        monkeypatch.setattr(os, "getuid", lambda: uid + 1)
+    elif change == "writable":
+        folder.chmod(0o777)
+    else:
+        folder.rename(folder.with_name("theirs"))
+        folder.symlink_to("theirs")
+    words = f"{folder} is not this user's alone, so its sockets are not used: delete it, or name a socket"
+    assert refused(None) == refused("7") == (words, 1)
+    assert find_socket(str(only)) == only, "a path that is named"
+
+
+def test_a_link_and_another_user_s_socket_are_not_used(folder: Path, listening: Callable[[str], Path]) -> None:
+    only = listening("7.sock")
+    (folder / "8.sock").symlink_to(only)
+    (folder / "9.sock").write_text("no socket")
+    assert find_socket(None) == only
+    if os.getuid() == 0:
+        os.chown(listening("10.sock"), 12345, 12345)
+        assert find_socket(None) == only

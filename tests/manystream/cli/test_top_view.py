@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import sys
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from manystream.cli.top_screen import open_screen
 from manystream.cli.top_view import NoScreen, Screen, TextScreen, View, rates_between, summary_line
-from manystream.providers.json.json_values import JSON, JSONObject
+from manystream.providers.json.json_values import JSON, JSONObject, mapping
 
 QUIETEST: list[JSON] = [
     {
@@ -349,3 +351,31 @@ def test_without_a_terminal_a_view_reaches_a_pipe_at_once(monkeypatch: pytest.Mo
 
 def test_a_screen_has_a_terminal_unless_it_says_otherwise() -> None:
     assert (Screen.plain, NoScreen.plain) == (False, True)
+
+
+def leaves(value: JSON, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
+    if members is None:
+        yield path
+        return
+    for name, member in members:
+        yield (*path, name)
+        yield from leaves(member, (*path, name))
+
+
+EVERYTHING: JSONObject = SNAPSHOT | {"statistics": {**mapping(SNAPSHOT, "statistics"), "traffic": TRAFFIC}}
+STRANGE: list[JSON] = [1e300, -1e300, 10**18, 10**5000, -1, True, None, "x" * 99 + "\x1b", [], {}, [[]], {"a": {}}]
+
+
+@pytest.mark.parametrize("strange", STRANGE, ids=range(len(STRANGE)))
+def test_any_value_of_a_snapshot_is_shown(strange: JSON) -> None:
+    for path in leaves(EVERYTHING):
+        snapshot = copy.deepcopy(EVERYTHING)
+        place: Any = snapshot
+        for step in path[:-1]:
+            place = place[step]
+        place[path[-1]] = strange
+        assert "\x1b" not in page(snapshot)
+        assert summary_line(snapshot)
+        for sides in ((snapshot, EVERYTHING), (EVERYTHING, snapshot)):
+            assert rates_between(*sides)
