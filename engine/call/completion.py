@@ -105,7 +105,8 @@ class Completion:
     headers: the last response's headers, with names in lower case; they include rate limits.
     resent: the number of attempts that immediately replaced one whose kept-alive connection the server had closed
         before the request reached it.
-    journey: each attempt of a call in an engine with `traffic`; empty without it.
+    journey: each attempt of a call in an engine with `traffic`; empty without it. Of more than 100 attempts, the first
+        50 and the last 50.
     cost: US dollars of all attempts; None if `Traffic(price=…)` is not given, or knows no price.
     """
 

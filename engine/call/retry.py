@@ -14,6 +14,23 @@ HINT_SPREAD = 0.1
 """The maximum jitter that is added to a server's hint, as a part of it. Without it, a thousand calls with the same hint
 would retry in the same millisecond."""
 
+LEAST_PAUSE = 0.1
+"""The shortest pause in seconds after a refusal with a hint. A hint of 0 would repeat the request without any pause."""
+
+LONGEST_GROWN = 2.0
+"""Seconds up to which the shortest pause doubles with each refusal in a row. A server that has recovered is asked again
+within this time."""
+
+
+def hinted_pause(hint: float, refusals: int, at_most: float) -> float:
+    """Return the seconds to wait after a refusal with a hint.
+
+    hint: seconds, as the server says.
+    refusals: the refusals in a row before this one.
+    at_most: the longest pause.
+    """
+    return min(at_most, max(hint, min(LONGEST_GROWN, LEAST_PAUSE * 2.0 ** max(0, min(refusals, 60)))))
+
 
 def retry_delay(error: ProviderError, attempts: int, options: Retry, random: Callable[[], float]) -> float | None:
     """Return the seconds to wait before the next attempt; None for no further attempt.
@@ -27,7 +44,8 @@ def retry_delay(error: ProviderError, attempts: int, options: Retry, random: Cal
         hint = error.retry_after_ms / 1000
         if hint > options.max_hint:
             return None
-        return hint + random() * min(options.jitter, hint * HINT_SPREAD)
+        pause = hinted_pause(hint, attempts - 1, options.max_hint)
+        return pause + random() * min(options.jitter, pause * HINT_SPREAD)
     backoff = min(options.cap, options.base * 2.0 ** min(attempts - 1, 60))
     return backoff + random() * options.jitter
 

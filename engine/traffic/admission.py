@@ -18,6 +18,10 @@ from .budgets.spending import NOTHING_SPENT, Spending, Spent, credible, spent_by
 from .limits.limiter import Lane, Sender
 from .queue.permit import UNDER_WAY, Ticket
 
+MOST_RECORDS = 100
+"""The number of attempts that are recorded of one call. Of more, the first half and the last half are kept: a server
+that refuses for hours would fill the memory."""
+
 OK = "ok"
 """The outcome of an attempt with a complete answer."""
 
@@ -329,7 +333,14 @@ class Admission:
             usage=spent.usage,
             estimated=spent.estimated,
         )
-        self.journey = (*self.journey, record)
+        self._keep(record)
+
+    def _keep(self, record: AttemptRecord) -> None:
+        """Add a record to the journey."""
+        kept, half = self.journey, MOST_RECORDS // 2
+        if len(kept) == MOST_RECORDS:
+            kept = kept[:half] + kept[half + 1 :]
+        self.journey = (*kept, record)
 
     def _begin_to_wait(self, now: float) -> None:
         if self._began < 0:

@@ -331,7 +331,7 @@ class HedgedJourney(Journey):
             usage=spent.usage,
             estimated=spent.estimated,
         )
-        self.journey: tuple[AttemptRecord, ...] = (*self.journey, record)
+        self._keep(record)
 
 
 class Beside:

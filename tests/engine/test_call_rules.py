@@ -127,7 +127,7 @@ def test_the_last_attempt_is_followed_by_none() -> None:
 
 @pytest.mark.parametrize(
     ("hint", "jitter", "expected"),
-    [(120_000, 1.0, 121.0), (120_001, 1.0, None), (1, 1.0, 0.0011), (2000, 0.05, 2.05), (2000, 1.0, 2.2)],
+    [(120_000, 1.0, 121.0), (120_001, 1.0, None), (1, 1.0, 0.11), (2000, 0.05, 2.05), (2000, 1.0, 2.2)],
 )
 def test_a_server_s_hint_is_obeyed_with_a_tenth_of_jitter(hint: int, jitter: float, expected: float | None) -> None:
     delay = retry_delay(busy(hint), 1, ms.Retry(jitter=jitter), lambda: 1.0)

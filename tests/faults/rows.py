@@ -173,7 +173,7 @@ GROUPS: dict[str, tuple[Row, ...]] = {
              "yes", "no",
              REQUEST + "redirects_are_reported_and_not_followed",
              REQUEST + "a_location_with_a_line_break_does_no_harm"),
-        _row(46, "`Retry-After` in every form", "the engine waits, up to 120 s; it ignores an invalid hint",
+        _row(46, "`Retry-After` in every form", "the engine waits, from 0.1 to 120 s; it ignores an invalid hint",
              "yes", "yes",
              REQUEST + "a_retry_after_hint_is_followed_within_bounds", REQUEST + "a_retry_after_date_is_followed",
              "faults/test_retries.py::test_retries_by_category_delivery_and_hint"),

@@ -365,7 +365,7 @@ BACK_OFF = 1.0
 HINTS: list[tuple[str, float | None]] = [
     ("Retry-After: 1", 1),
     ("Retry-After: 0.5", 0.5),
-    ("Retry-After: 0", 0),
+    ("Retry-After: 0", 0.1),
     ("Retry-After: 120", 120),
     ("Retry-After: 121", None),
     ("Retry-After: 86400", None),
@@ -376,7 +376,7 @@ HINTS: list[tuple[str, float | None]] = [
     ("Retry-After: nan", BACK_OFF),
     ("Retry-After: soon", BACK_OFF),
     ("Retry-After: ", BACK_OFF),
-    ("Retry-After: Wed, 21 Oct 2015 07:28:00 GMT", 0),
+    ("Retry-After: Wed, 21 Oct 2015 07:28:00 GMT", 0.1),
     ("Retry-After: Wed, 99 Foo 2015 07:28:00 GMT", BACK_OFF),
     ("Retry-After: 5\r\nRetry-After: 7", 5),
     ("Retry-After: 9\r\nRetry-After-Ms: 2500", 2.5),

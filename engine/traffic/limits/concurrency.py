@@ -13,6 +13,7 @@ import math
 from dataclasses import dataclass
 from statistics import fmean, median
 
+from ...call.retry import hinted_pause
 from ..queue.permit import Ticket
 
 START = 8
@@ -35,6 +36,9 @@ LEAST_KEPT = 600.0
 
 HOLD = 0.5
 """Seconds without new calls after a refusal that names no time."""
+
+LONGEST_HOLD = 5.0
+"""The longest hold in seconds. After it the limit, which the refusal has cut, bounds what is sent."""
 
 _SIZES = 64
 _SHORTEST = 1e-6
@@ -98,6 +102,8 @@ class Concurrency:
         self._least_per_token = LeastTimes()
         self._round: list[_Ended] = []
         self._cut_at = -math.inf
+        self._refusals = 0  # in a row; those of calls that ran together count as one
+        self._refused_at = -math.inf
 
     @property
     def running(self) -> int:
@@ -117,6 +123,7 @@ class Concurrency:
     def first_token(self, ticket: Ticket, now: float) -> None:
         """Record the first token of a streamed response. Comments and empty deltas are not tokens."""
         call = self._calls.get(ticket)
+        self._refusals = 0
         if call is None or call.ratio > 0 or not self.adaptive:
             return
         time = now - call.sent_at
@@ -129,6 +136,7 @@ class Concurrency:
         """Record the end of a call. `output_tokens`: those of an unstreamed response; 0 if unknown or streamed."""
         in_use = self._is_in_use()
         call = self._calls.pop(ticket, None)
+        self._refusals = 0
         if call is None or not self.adaptive or call.sent_at <= self._cut_at:
             return
         total = now - call.sent_at
@@ -142,7 +150,11 @@ class Concurrency:
     def refuse(self, ticket: Ticket, hint: float | None, now: float) -> None:
         """Record that the server refused a call because too many run. `hint`: seconds to wait, from the server."""
         call = self._calls.pop(ticket, None)
-        self.hold_until = max(self.hold_until, now + (HOLD if hint is None else hint))
+        if call is not None and call.sent_at > self._refused_at:
+            self._refusals += 1
+            self._refused_at = now
+        hold = HOLD if hint is None else hinted_pause(hint, self._refusals - 1, LONGEST_HOLD)
+        self.hold_until = max(self.hold_until, now + hold)
         if call is not None and self.adaptive and call.sent_at > self._cut_at:
             self._cut(float(self.running), now)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from ....providers.limits.charging import Charging
 from ....providers.limits.quota_report import QuotaReport, Refusal, ReportedLimit, Unit
+from ...call.retry import hinted_pause
 from ..queue.permit import CONFIRMED, ENDED, SENT, UNDER_WAY, Ticket
 from .charge import FREE, Charger, Cost
 from .learned import FIRST_BACKOFF, LONGEST_BACKOFF, LearnedBucket, first_rate
@@ -27,6 +28,9 @@ HOLD = 0.125
 LONGEST_HOLD = 5.0
 """The longest hold in seconds. A longer hint is often the time until the server's whole bucket is full. After the hold,
 the learned bucket limits the rate."""
+
+LONGEST_PAUSE = 120.0
+"""The longest hold of a quota that is not adaptive, in seconds. There, nothing but the hold limits the rate."""
 
 NOTED_CHANGE = 0.1
 """Changes of a reported limit by less than this part are not logged, as some servers report another limit with each
@@ -42,7 +46,7 @@ REFUSALS_OF_CACHED = 5
 """Refusals of a call after which its input counts against whole limits of a server that counts no cached input."""
 
 SPENT_FOR = 60.0
-"""Seconds for which calls fail without a request after the server reported a used-up quota; a longer hint applies. A
+"""Seconds for which calls fail without a request after the server reported a used-up quota, whatever it hints. A
 reported limit that fails all calls counts for as long. Then one call asks the server whether it has changed."""
 
 
@@ -99,7 +103,8 @@ class Quota:
         self._totals = FREE
         self._first_sent_at = math.inf
         self._last_sent_at = -math.inf
-        self._backoff = FIRST_BACKOFF  # the next hold of a quota that is not adaptive
+        self._refusals = 0  # in a row; those of calls that were sent together count as one
+        self._refused_at = -math.inf
 
     # --- before a call is sent ---
 
@@ -241,9 +246,9 @@ class Quota:
         if report.refusal is Refusal.RATE:
             self._learn(ticket, report, now)
         elif report.refusal is Refusal.SPENT:
-            self.spent_until = now + (SPENT_FOR if report.hint is None else max(report.hint, SPENT_FOR))
+            self.spent_until = now + SPENT_FOR
             self.spent_why = "the provider's quota is used up"
-            self.news.append(f"{self.spent_why}, next try in {self.spent_until - now:.0f} s")
+            self.news.append(f"{self.spent_why}, next try in {SPENT_FOR:.0f} s")
         return report.refusal
 
     def settle(self, ticket: Ticket, usage: Cost | None, now: float) -> None:
@@ -293,7 +298,7 @@ class Quota:
         if not self.window.confirm(ticket, self._calls_per_second(ticket.cost), now):
             return
         ticket.state = CONFIRMED
-        self._backoff = FIRST_BACKOFF
+        self._refusals = 0
         for unit, learned in self.learned.items():
             learned.accept(ticket.cost[unit], self._reported_rate(unit), now)
 
@@ -418,11 +423,16 @@ class Quota:
     def _learn(self, ticket: Ticket, report: QuotaReport, now: float) -> None:
         if not self.adaptive:
             # No learned rate limits the calls after the hold, so the hold lasts for the whole hint.
-            hold = self._backoff if report.hint is None else report.hint
-            self._backoff = min(LONGEST_BACKOFF, 2.0 * self._backoff)
+            if ticket.sent_at > self._refused_at:
+                self._refusals += 1
+                self._refused_at = now
+            if report.hint is None:
+                hold = min(LONGEST_BACKOFF, FIRST_BACKOFF * 2.0 ** min(self._refusals - 1, 60))
+            else:
+                hold = hinted_pause(report.hint, self._refusals - 1, LONGEST_PAUSE)
             self.hold_until = max(self.hold_until, now + hold)
             return
-        hold = HOLD if report.hint is None else min(report.hint, LONGEST_HOLD)
+        hold = HOLD if report.hint is None else hinted_pause(report.hint, 0, LONGEST_HOLD)
         unit = self._refused_by(ticket.cost, report, now)
         cost = ticket.cost[unit]
         learned = self.learned.get(unit)

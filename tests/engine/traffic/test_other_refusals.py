@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import trio
 import trio.testing
 
 import manystream as ms
-from tests.support.peers import Line, answer, error_body, open_peer
+from tests.support.peers import Line, answer, chat_answer, error_body, open_peer
 
 from .limited import Limited, no_headers, open_limited, provider
 from .targets import Server, ask, failing, open_targets, path
@@ -112,3 +114,112 @@ async def test_a_key_without_credit_is_put_aside(autojump_clock: trio.testing.Mo
                 call = engine.start_request(ms.Request("claude/m", "hello", max_output_tokens=5))
                 assert (await call.wait()).success
     assert keys == [b"poor", b"rich", b"rich", b"rich"]
+
+
+# --- what a server says about the time to wait ---
+
+BUSY, LIMITED = "503 Service Unavailable", "429 Too Many Requests"
+LEARNING, OBEYING, NONE = ms.Traffic(), ms.Traffic(adaptive=False), None
+
+
+async def asked(
+    status: str, hint: str, profile: str, traffic: ms.Traffic | None, code: str = "", calls: int = 1
+) -> tuple[list[float], list[ms.Completion], float]:
+    """Start calls to a server that refuses for 20 s. Return the times of its requests and of the last completion."""
+    at: list[float] = []
+    started = trio.current_time()
+
+    async def serve(line: Line) -> None:
+        while await line.request():
+            at.append(trio.current_time() - started)
+            refusal = answer(error_body("no", code=code or None), status=status, headers=f"Retry-After: {hint}\r\n")
+            await line.send(refusal if at[-1] < 20 else answer(chat_answer("fine")))
+
+    async with open_peer(serve) as peer:
+        here = ms.OpenAIChat("key", peer.url, name="here", profile=profile)
+        async with ms.open_engine([here], traffic=traffic) as engine:
+            started_calls = [engine.start_request(ms.Request("here/m", "hello")) for _ in range(calls)]
+            return at, [await call.wait() for call in started_calls], trio.current_time() - started
+
+
+@pytest.mark.parametrize("hint", ["0", "0.0004", "3600", "86400", "2678400"])
+@pytest.mark.parametrize(
+    ("profile", "status", "traffic", "longest"),
+    [
+        ("vllm", BUSY, LEARNING, 5),
+        ("llama-cpp", BUSY, LEARNING, 5),
+        ("deepseek", LIMITED, LEARNING, 5),
+        ("deepseek", BUSY, LEARNING, 5),
+        ("openai-chat", LIMITED, OBEYING, 120),
+        ("vllm", LIMITED, OBEYING, 120),
+        ("deepseek", LIMITED, OBEYING, 120),
+    ],
+)
+async def test_a_hint_is_neither_nothing_nor_a_day(
+    autojump_clock: trio.testing.MockClock, profile: str, status: str, traffic: ms.Traffic, longest: float, hint: str
+) -> None:
+    at, (completion,), ended = await asked(status, hint, profile, traffic)
+    pauses = [later - earlier for earlier, later in itertools.pairwise(at)]
+    expected = [min(longest, max(float(hint), min(2.0, 0.1 * 2**n))) for n in range(len(pauses))]
+    assert pauses == pytest.approx(expected, abs=0.02)
+    assert completion.success
+    assert ended < 20 + min(longest, max(2.0, float(hint)))
+    assert completion.attempts == len(at) == len(completion.journey)
+
+
+@pytest.mark.parametrize(
+    ("profile", "status", "traffic"),
+    [("vllm", BUSY, NONE), ("vllm", LIMITED, NONE), ("openai-chat", BUSY, LEARNING), ("vllm", BUSY, OBEYING)],
+)
+async def test_a_call_s_own_retries_do_not_flood_a_server(
+    autojump_clock: trio.testing.MockClock, profile: str, status: str, traffic: ms.Traffic | None
+) -> None:
+    at, (completion,), _ = await asked(status, "0", profile, traffic)
+    assert at == pytest.approx([0, 0.1, 0.3, 0.7], abs=0.1)
+    assert not completion.success
+    at, (completion,), ended = await asked(status, "86400", profile, traffic)
+    assert (len(at), completion.success, ended < 1, completion.retry_after_ms) == (1, False, True, 86_400_000)
+
+
+@pytest.mark.parametrize("profile", ["vllm", "deepseek"])
+async def test_calls_that_ran_together_are_one_refusal(autojump_clock: trio.testing.MockClock, profile: str) -> None:
+    at, completions, ended = await asked(BUSY, "0", profile, LEARNING, calls=50)
+    assert all(completion.success for completion in completions)
+    assert (at[:9], ended < 23) == (pytest.approx([0] * 8 + [0.1], abs=0.02), True)
+
+
+async def test_a_spent_quota_is_asked_again_after_a_minute(autojump_clock: trio.testing.MockClock) -> None:
+    sent = 0
+
+    async def serve(line: Line) -> None:
+        nonlocal sent
+        while await line.request():
+            sent += 1
+            spent = error_body("no", "insufficient_quota", "insufficient_quota")
+            refusal = answer(spent, status=LIMITED, headers="Retry-After: 2678400\r\n")
+            await line.send(refusal if sent == 1 else answer(chat_answer("fine")))
+
+    async with open_peer(serve) as peer, ms.open_engine([provider(peer)], traffic=LEARNING) as engine:
+        outcomes: list[str] = []
+        for pause in (0, 58, 3):
+            await trio.sleep(pause)
+            completion = await engine.start_request(ms.Request("openai/gpt-5", "hello")).wait()
+            outcomes.append("" if completion.error is None else completion.error.provider_code or "")
+    assert (outcomes, sent) == (["insufficient_quota", "quota_spent", ""], 2)
+
+
+async def test_a_call_that_is_refused_for_hours_records_a_hundred_attempts(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    server = Limited(per_minute=1, capacity=1e-9, form=no_headers, refusal=LIMITED)
+    async with (
+        open_limited(server) as peer,
+        ms.open_engine([provider(peer)], traffic=OBEYING, timeouts=ms.Timeouts(queue=4000)) as engine,
+    ):
+        completion = await engine.start_stream(ms.Request("openai/gpt-5", "hello")).wait()
+    records = completion.journey
+    assert completion.attempts == server.sent > 200
+    assert (len(records), records[0].started) == (100, 0)
+    assert [later.started > earlier.started for earlier, later in itertools.pairwise(records)] == [True] * 99
+    assert records[-1].ended > 3_900
+    assert records[50].started > 50 * records[49].started / 49
