@@ -17,7 +17,7 @@ from typing import ClassVar, Protocol, TypeAlias
 
 from ..catalog.provider import Provider
 from ..errors import NO_ANSWER_CODE, InvalidRequestError
-from ..json.json_values import JSON, JSONObject, dumps, string
+from ..json.json_values import JSON, JSONObject, escaped_dumps, string
 from ..model.events import Error
 from ..model.messages import SYSTEM, Message, Text, leading_system
 from ..model.response import Response
@@ -312,14 +312,22 @@ class HistoryConverter(abc.ABC):
 
     def _response(self, chunks: Sequence[JSONObject]) -> Response:
         if len(chunks) == 1 and self.is_whole(chunks[0]):
-            return self.dialect.decode(dumps(chunks[0]), self.provider, self.make_id)
+            return self.dialect.decode(_written(chunks[0], 0), self.provider, self.make_id)
         machine = self.dialect.machine(self.provider, self.make_id)
-        for chunk in chunks:
-            for event in machine.feed(string(chunk, "type") or "", dumps(chunk)):
+        for number, chunk in enumerate(chunks):
+            for event in machine.feed(string(chunk, "type") or "", _written(chunk, number)):
                 if isinstance(event, Error) and event.error.provider_code != NO_ANSWER_CODE:
                     raise event.error
         machine.end()  # if there is no end yet, the chunks so far are the answer
         return machine.response()
+
+
+def _written(chunk: JSONObject, number: int) -> bytes:
+    """Return a chunk as a server sends it. Raises `HistoryError` for a value that JSON does not have."""
+    try:
+        return escaped_dumps(chunk)
+    except TypeError as error:
+        raise HistoryError(f"chunks[{number}]", f"cannot be written as JSON: {error}") from None
 
 
 def _described(value: Chunk) -> str:

@@ -12,16 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ..errors import ManystreamError
-from ..json.json_values import (
-    JSON,
-    JSONObject,
-    MalformedJSONError,
-    arguments_text,
-    dumps_text,
-    exact_loads,
-    mapping,
-    string,
-)
+from ..json.json_values import JSON, JSONObject, MalformedJSONError, arguments_text, exact_loads, mapping, string
 from ..model.messages import Block, Message, Role, Text, ToolCall, ToolResult, leading_system
 from ..model.response import Response
 from ..wire.omission_warnings import ELSEWHERE
@@ -355,7 +346,7 @@ def _block_of(part: Part) -> Block | None:
 
 
 def _call_of(part: ToolCallPart) -> ToolCall:
-    arguments = part.malformed if part.malformed is not None else dumps_text(part.arguments)
+    arguments = part.malformed if part.malformed is not None else arguments_text(part.arguments)
     return ToolCall(part.id, part.name, arguments)
 
 

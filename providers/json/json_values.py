@@ -256,6 +256,16 @@ def dumps(value: Any) -> bytes:
         return _EXACT.text(value).encode()
 
 
+def escaped_dumps(value: Any) -> bytes:
+    """Write compact JSON as `dumps` does, with an escape for half a surrogate pair. UTF-8 has no form for it, and
+    servers send the escape. Raises `TypeError`.
+    """
+    try:
+        return orjson.dumps(value, _fragment_text)
+    except TypeError:
+        return _ESCAPED.text(value).encode()
+
+
 def check_numbers(value: Any) -> None:
     """Raise `UnwritableNumberError` if a value contains NaN or infinity, which `dumps` writes as null."""
     try:
@@ -283,7 +293,7 @@ def dumps_printable(value: Any) -> bytes:
 
 
 def arguments_text(value: JSON, *, spaced: bool = False) -> str:
-    """Write a call's arguments as JSON text, with every number as it was sent.
+    """Write a call's arguments as JSON text, with every number as it was sent, and half a surrogate pair as an escape.
 
     spaced: write a space after `:` and `,`.
 
@@ -292,7 +302,7 @@ def arguments_text(value: JSON, *, spaced: bool = False) -> str:
     try:
         return _spaced_encode(value) if spaced else orjson.dumps(value).decode()
     except (TypeError, ValueError):
-        pass  # a number beyond 64 bits, one that Python cannot represent, or more levels than orjson writes
+        pass  # a number that is not plain, half a surrogate pair, or more levels than orjson writes
     except RecursionError:
         raise TypeError("it is nested too deeply") from None
     try:
@@ -325,6 +335,15 @@ def _leaf(value: object) -> str:
     return orjson.dumps(value, _fragment_text).decode()
 
 
+def _escaped_leaf(value: object) -> str:
+    try:
+        return _leaf(value)
+    except TypeError:
+        if not isinstance(value, str):
+            raise
+        return json.dumps(value)
+
+
 def _without_numbers(_: object) -> None:
     """Stand in for a value that has no numbers, such as JSON text, or that cannot be written at all."""
 
@@ -335,8 +354,9 @@ _EXACT = NumberWriter(_leaf)
 _CONTROLS = re.compile(rb"\x7f|\xc2[\x80-\x9f]")
 
 _FINITE = json.JSONEncoder(allow_nan=False, default=_without_numbers)
-_ARGUMENTS = NumberWriter(_leaf, keep_unrepresentable=True)
-_SPACED_ARGUMENTS = NumberWriter(_leaf, spaced=True, keep_unrepresentable=True)
+_ESCAPED = NumberWriter(_escaped_leaf)
+_ARGUMENTS = NumberWriter(_escaped_leaf, keep_unrepresentable=True)
+_SPACED_ARGUMENTS = NumberWriter(_escaped_leaf, spaced=True, keep_unrepresentable=True)
 
 
 def shown(data: bytes | str) -> str:

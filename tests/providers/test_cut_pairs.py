@@ -7,15 +7,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import manystream as ms
+from manystream.providers.anthropic.converter import AnthropicConverter
 from manystream.providers.catalog.registry import DIALECTS
+from manystream.providers.gemini.converter import GeminiConverter
+from manystream.providers.history import (
+    History,
+    HistoryError,
+    HistoryMessage,
+    OtherPart,
+    TextPart,
+    ToolCallPart,
+    ToolCallResult,
+    ToolResultPart,
+)
+from manystream.providers.history.converter import HistoryConverter
 from manystream.providers.model.events import Event
+from manystream.providers.openai.chat.converter import ChatConverter
+from manystream.providers.openai.responses.converter import ResponsesConverter
 from manystream.providers.wire.event_order import OrderChecker
 
 Wire = list[dict[str, Any]]
@@ -196,3 +211,49 @@ def test_halves_of_interleaved_blocks_are_not_mixed() -> None:
         events += machine.feed(f"response.{kind}.delta", data.encode())
     assert machine.response().text == "a\U0001f469c"
     assert machine.response().thinking == "b\ufffdxy"
+
+
+CONVERTERS: dict[str, type[HistoryConverter]] = {
+    "openai-chat": ChatConverter,
+    "openai-responses": ResponsesConverter,
+    "anthropic": AnthropicConverter,
+    "gemini": GeminiConverter,
+}
+
+
+@each
+@pytest.mark.parametrize(
+    "pieces",
+    [["a" + WOMAN[0], WOMAN[1] + "b"], ["a" + WOMAN[0], "b"], [WOMAN[1], WOMAN[0]]],
+    ids=["pair", "high", "odd"],
+)
+def test_a_converter_joins_the_halves_as_the_engine_does(case: str, pieces: list[str]) -> None:
+    provider, wire = CASES[case]
+    given = pieces
+    if case.endswith("arguments") and not case.startswith("gemini"):
+        given = ['{"x":"', *pieces, '"}']
+    converter = CONVERTERS[provider.profile.dialect_name](provider)
+    message = converter.message_from_chunks(wire(given))
+    assert message is not None
+    part = next(part for part in message.parts if isinstance(part, TextPart | ToolCallPart | OtherPart))
+    found = part.arguments["x"] if isinstance(part, ToolCallPart) else getattr(part, "text", "")
+    if isinstance(part, OtherPart):
+        assert isinstance(part.block, ms.Thinking)
+        found = part.block.text
+    assert found == whole("".join(pieces))
+
+
+@pytest.mark.parametrize("converter", CONVERTERS.values())
+def test_half_a_pair_in_a_history_s_arguments_is_written_as_an_escape(converter: type[HistoryConverter]) -> None:
+    call = ToolCallPart("c", "f", {"x": WOMAN[0]})
+    result = ToolResultPart("c", "f", ToolCallResult.ok(WOMAN[0]))
+    history = History(conversation=[HistoryMessage("model", [call]), HistoryMessage("tool", [result])])
+    wire = converter().from_history(history)
+    assert json.dumps(wire, ensure_ascii=False).encode()  # no half is left
+    (read,) = converter().to_history(wire)[0].tool_calls
+    assert read.arguments == {"x": "\ufffd"}
+
+
+def test_a_chunk_that_is_no_json_is_an_error_of_its_place() -> None:
+    with pytest.raises(HistoryError, match=r"chunks\[0\]: cannot be written as JSON"):
+        ChatConverter().message_from_chunks([{"choices": cast("Any", object())}])
