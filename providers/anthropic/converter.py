@@ -34,7 +34,7 @@ from ..model.messages import (
 from ..wire.accumulate import Accumulator
 from ..wire.cache_marks import read_mark
 from ..wire.dialect import Dialect
-from ..wire.omission_warnings import note_foreign_refusal
+from ..wire.omission_warnings import BLANK_TEXT, note_foreign_refusal
 from .block_writer import (
     DOCUMENT_OPTIONS,
     IMAGE_OPTION,
@@ -118,8 +118,11 @@ class AnthropicConverter(HistoryConverter):
             given = system_members(message.content, self.provider.maker) if message.role is Role.SYSTEM else {}
             runs: list[tuple[str, list[JSON]]] = []
             for position, block in enumerate(message.content):
-                part = self._wire_block(block, f"messages[{number}].content[{position}]", warnings)
+                where = f"messages[{number}].content[{position}]"
+                part = self._wire_block(block, where, warnings)
                 if part is None:
+                    if isinstance(block, Text) and (block.text or message.role is not Role.ASSISTANT) and not given:
+                        warnings.append(f"{where}: {BLANK_TEXT}")
                     continue
                 if isinstance(block, ToolCall) and TOOLSET in part:
                     toolsets[block.id] = part[TOOLSET]

@@ -55,6 +55,7 @@ class GeminiConverter(HistoryConverter):
     dialect: ClassVar[Dialect] = DIALECT
     provider_class: ClassVar[type[Provider]] = Gemini
     _has_system_messages: ClassVar[bool] = False
+    _takes_parts: ClassVar[bool] = True
 
     def is_chunk(self, names: frozenset[str], wire: JSONObject) -> bool:
         return bool(names & CHUNK_MEMBERS)

@@ -11,6 +11,7 @@ import re
 
 from ..errors import STATUS_CATEGORY, ErrorCategory, ProviderError, category_of_status
 from ..json.json_values import JSON, JSONObject, integer, mapping, objects, string
+from ..rules.rules import instance, whole
 from ..wire.context_overflow import is_context_overflow
 from ..wire.dialect import Headers
 from ..wire.error_bodies import ERROR, error_from_object, no_message, object_of, reported_error
@@ -84,7 +85,17 @@ def decode_error(status: int, headers: Headers, body: bytes, now: float) -> Prov
 
 
 def parse_error(status: int, body: bytes | str) -> ProviderError:
-    """Convert an error response to an error, from status and body alone. Never raises."""
+    """Convert an error response to an error, from status and body alone. No body makes it raise.
+
+    status: the HTTP status.
+    body: the response's body. Its `error` gives the message, `STATUS: text`, such as
+        `RESOURCE_EXHAUSTED: Quota exceeded.`, and the hint of a `RetryInfo`. Without an error in it the message is
+        `HTTP 503`.
+
+    Raises `InvalidRequestError` for a status that is no number, and a body that is no text or bytes.
+    """
+    whole(0).check(status, "status")
+    instance(str, bytes).check(body, "body")
     return decode_error(status, {}, body.encode() if isinstance(body, str) else body, 0.0)
 
 

@@ -7,10 +7,11 @@ body needs no `finishReason`. Must not know requests.
 
 from __future__ import annotations
 
-from ..catalog.provider import Gemini, Provider
+from ..catalog.provider import FUNCTION, Gemini, Provider
 from ..errors import malformed
 from ..json.json_values import MalformedJSONError, answer_loads, shown
 from ..model.response import Response
+from ..rules.rules import instance, optional
 from ..wire.accumulate import concluded
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..wire.dialect import MakeId
@@ -42,10 +43,15 @@ def parse_response(body: bytes | str, make_id: MakeId | None = None) -> Response
     make_id: makes ids for tool calls without one. Default: 22 characters from the system's cryptographic source, new
         for each call.
     """
-    return decode_response(body.encode() if isinstance(body, str) else body, Gemini(), make_id or _new_id)
+    instance(str, bytes).check(body, "body")
+    optional(instance(FUNCTION, must="a function")).check(make_id, "make_id")
+    return decode_response(body.encode() if isinstance(body, str) else body, Gemini(), make_id or new_tool_call_id)
 
 
-def _new_id() -> str:
+def new_tool_call_id() -> str:
+    """Return an id for a tool call that came without one: 22 characters of `A-Z a-z 0-9 - _` from the system's
+    cryptographic source, different on every call.
+    """
     # The only randomness in this package, for callers without an engine that passes in an id maker.
     from secrets import token_urlsafe
 

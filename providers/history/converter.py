@@ -15,12 +15,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Protocol, TypeAlias
 
-from ..catalog.provider import Provider
+from ..catalog.provider import FUNCTION, Provider
 from ..errors import NO_ANSWER_CODE, InvalidRequestError
 from ..json.json_values import JSON, JSONObject, escaped_dumps, string
 from ..model.events import Error
-from ..model.messages import SYSTEM, Message, Text, leading_system
+from ..model.messages import SYSTEM, Message, Role, Text, leading_system
 from ..model.response import Response
+from ..rules.message_checks import ROLE_BLOCKS, check_fields
+from ..rules.rules import check_iterable, flag, instance, items_of, optional
 from ..wire.call_ids import separate_calls
 from ..wire.dialect import Dialect, MakeId
 from .view import (
@@ -33,6 +35,7 @@ from .view import (
     ToolCallPart,
     ToolResultPart,
     call_part,
+    check_history,
     finish_message,
     history_messages_of,
     message_from_response,
@@ -49,6 +52,8 @@ class Dumpable(Protocol):
         """Return the value's members as JSON."""
         ...
 
+
+MAKES_ID = optional(instance(FUNCTION, must="a function"))
 
 Chunk: TypeAlias = JSONObject | Dumpable
 """One event of a stream, or a whole answer, as JSON or as an object of a client library."""
@@ -100,18 +105,25 @@ class HistoryConverter(abc.ABC):
 
     provider: the provider whose state is sent back. Default: the dialect's first party.
     make_id: makes ids for calls that have none. Default: they are numbered, from 1 for each converter.
-    content_lists: whether a user's content is always written as a list of parts. If False, Chat writes a single text as
-        a string. The other dialects always write lists.
+    content_lists: whether a user's or the system's content is always written as a list of parts. If False, Chat writes
+        a single text as a string, for servers that take only strings. The other dialects always write lists.
+
+    Raises `InvalidRequestError` for any other value of a parameter, here and in all methods.
     """
 
     dialect: ClassVar[Dialect]
     provider_class: ClassVar[type[Provider]]
     _has_system_messages: ClassVar[bool] = True
     """Whether the dialect has system messages in the middle of a conversation."""
+    _takes_parts: ClassVar[bool] = False
+    """Whether a part of a chunk shows what it continues, so that it may stand for the chunk."""
 
     def __init__(
-        self, provider: Provider | None = None, make_id: MakeId | None = None, *, content_lists: bool = False
+        self, provider: Provider | None = None, make_id: MakeId | None = None, *, content_lists: bool = True
     ) -> None:
+        optional(instance(Provider)).check(provider, "provider")
+        MAKES_ID.check(make_id, "make_id")
+        flag().check(content_lists, "content_lists")
         given = provider if provider is not None else self.provider_class()
         # The chunks of a client library do not contain the stream's terminal marker.
         quirks = replace(given.profile.quirks, strict_end=False)
@@ -123,13 +135,17 @@ class HistoryConverter(abc.ABC):
 
     # --- histories ---
 
-    def from_history(self, history: History) -> list[JSONObject]:
+    def from_history(self, history: History, warnings: list[str] | None = None) -> list[JSONObject]:
         """Return the history as the provider's messages, in order. A system message after the first turn keeps its
         place.
+
+        warnings: gets a warning for each part that cannot be written in full.
 
         Raises `HistoryError` if the provider has no such system message, and `InvalidRequestError` for content that the
         provider does not accept.
         """
+        check_history(history)
+        warned = _list_of(warnings, "warnings")
         results = (part for item in history.conversation for part in item.parts if isinstance(part, ToolResultPart))
         names = {part.id: part.name for part in results}
         spoken = [message_of(item) for item in turns(history)]
@@ -137,13 +153,14 @@ class HistoryConverter(abc.ABC):
         if late is not None:
             raise HistoryError(f"turns[{late}]", LATE_SYSTEM)
         lead = self._system_messages(system_texts(history))
-        return [*lead, *self._write([message for message in spoken if message.content], names, [])]
+        return [*lead, *self._write([message for message in spoken if message.content], names, warned)]
 
     def system_parameter(self, history: History) -> JSON:
         """Return the system prompt if it is a parameter of the request; None if there is none, or if it is a message.
 
         System messages after the first turn are not included: see `from_history`.
         """
+        check_history(history)
         texts = system_texts(history)
         return self._system_parameter(texts) if texts else None
 
@@ -170,10 +187,14 @@ class HistoryConverter(abc.ABC):
 
         warnings: gets a warning for each part that cannot be written in full.
         """
+        messages = items_of(messages, Message, "messages")
+        for number, message in enumerate(messages):
+            instance(Role).check(message.role, f"messages[{number}].role")
+            check_fields(message.content, f"messages[{number}]", ROLE_BLOCKS[message.role])
         late = self._late_system(messages)
         if late is not None:
             raise InvalidRequestError(f"messages[{late}].role", LATE_SYSTEM)
-        return self._write(messages, {}, warnings if warnings is not None else [])
+        return self._write(messages, {}, _list_of(warnings, "warnings"))
 
     def decode_messages(
         self, wire: Iterable[Chunk], system: list[str] | None = None, warnings: list[str] | None = None
@@ -187,11 +208,11 @@ class HistoryConverter(abc.ABC):
         Raises `HistoryError` for a message that cannot be read.
         """
         given = _objects(wire)
-        if warnings is not None:
-            warnings += self._left_out(given)
+        _list_of(warnings, "warnings").extend(self._left_out(given))
         messages = self._read(given, {})
         separate_calls(messages)
         if system is not None:
+            system = _list_of(system, "system")
             lead = leading_system(messages)
             system += [block.text for message in messages[:lead] for block in _texts(message) if block.text]
             del messages[:lead]
@@ -252,12 +273,8 @@ class HistoryConverter(abc.ABC):
         return messages[0] if messages else None
 
     def message_from_tool_results(self, results: Iterable[ToolResultPart]) -> HistoryMessage | None:
-        """Return the message with a turn's results, or None for no results. Raises `TypeError` for any other value."""
-        parts: list[Part] = []
-        for result in results:
-            if not isinstance(result, ToolResultPart):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise TypeError(f"must be ToolResultPart values, not {type(result).__name__}")
-            parts.append(result)
+        """Return the message with a turn's results, or None for no results."""
+        parts: list[Part] = [*items_of(results, ToolResultPart, "results")]
         return HistoryMessage(HistoryRole.TOOL, parts) if parts else None
 
     def provider_messages_from_tool_results(self, results: Iterable[ToolResultPart]) -> list[JSONObject]:
@@ -299,15 +316,16 @@ class HistoryConverter(abc.ABC):
 
     def _response_of_chunks(self, chunks: Iterable[Chunk]) -> Response:
         read: list[JSONObject] = []
-        for number, chunk in enumerate(chunks):
+        for number, chunk in enumerate(_iterable(chunks, "chunks")):
             wire = as_object(chunk, f"chunks[{number}]")
             names = frozenset(wire)
-            if names and not self.is_chunk(names, wire) and self.chunk_around(names, wire) is not None:
+            around = None if not names or self.is_chunk(names, wire) else self.chunk_around(names, wire)
+            if around is not None and not self._takes_parts:
                 raise HistoryError(
                     f"chunks[{number}]",
                     f"{_described(chunk)} is a part of a chunk: pass the whole chunk, or use wrap_chunk",
                 )
-            read.append(wire)
+            read.append(wire if around is None else around)
         return self._response(read)
 
     def _response(self, chunks: Sequence[JSONObject]) -> Response:
@@ -343,4 +361,18 @@ def _texts(message: Message) -> list[Text]:
 
 
 def _objects(wire: Iterable[Chunk]) -> list[JSONObject]:
-    return [as_object(item, f"messages[{number}]") for number, item in enumerate(wire)]
+    return [as_object(item, f"messages[{number}]") for number, item in enumerate(_iterable(wire, "wire"))]
+
+
+def _iterable(values: Iterable[Chunk], where: str) -> Iterable[Chunk]:
+    """Return the values. Raises `InvalidRequestError` for one object, a text, or a value that is no iterable."""
+    if hasattr(values, "model_dump"):  # pydantic's objects are iterables of their members
+        raise InvalidRequestError(where, f"must be a list of objects, not {type(values).__name__}")
+    check_iterable(values, where, "a list of objects")
+    return values
+
+
+def _list_of(texts: list[str] | None, where: str) -> list[str]:
+    """Return a list that gets texts: the caller's, if there is one."""
+    optional(instance(list)).check(texts, where)
+    return [] if texts is None else texts

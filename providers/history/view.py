@@ -11,10 +11,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from ..errors import ManystreamError
+from ..errors import InvalidRequestError, ManystreamError
 from ..json.json_values import JSON, JSONObject, MalformedJSONError, arguments_text, exact_loads, mapping, string
-from ..model.messages import Block, Message, Role, Text, ToolCall, ToolResult, leading_system
+from ..model.messages import BLOCK_TYPES, Block, Message, Role, Text, ToolCall, ToolResult, leading_system
 from ..model.response import Response
+from ..rules.message_checks import ROLE_BLOCKS
+from ..rules.message_rules import MAYBE_FLAG, MAYBE_TEXT, NAME, TEXT
+from ..rules.rules import Rule, check_iterable, instance, items_of, optional, sequence, whole
 from ..wire.omission_warnings import ELSEWHERE
 
 TEXT_OUTPUT = "text"
@@ -61,10 +64,14 @@ class TextPart:
     text: str
     origin: Text | None = field(default=None, compare=False, repr=False)
 
+    def __post_init__(self) -> None:
+        _check("TextPart.text", self.text, TEXT)
+        _check("TextPart.origin", self.origin, optional(instance(Text)))
+
 
 @dataclass(slots=True)
 class ToolCallPart:
-    """A tool call. Raises `HistoryError` for an empty id or name.
+    """A tool call. Raises `HistoryError` for an empty id or name, and for arguments that are no dict.
 
     id: connects the call with its result.
     name: the tool's name.
@@ -81,8 +88,11 @@ class ToolCallPart:
     origin: ToolCall | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        _need("ToolCallPart.id", self.id)
-        _need("ToolCallPart.name", self.name)
+        _check("ToolCallPart.id", self.id, NAME)
+        _check("ToolCallPart.name", self.name, NAME)
+        _check("ToolCallPart.arguments", self.arguments, ARGUMENTS)
+        _check("ToolCallPart.malformed", self.malformed, MAYBE_TEXT)
+        _check("ToolCallPart.origin", self.origin, optional(instance(ToolCall)))
 
 
 @dataclass(slots=True)
@@ -97,7 +107,8 @@ class ToolOutput:
     content: str | list[JSON] | JSONObject
 
     def __post_init__(self) -> None:
-        _need("ToolOutput.type", self.type)
+        _check("ToolOutput.type", self.type, NAME)
+        _check("ToolOutput.content", self.content, instance(str, list, dict, must="text, a list or a dict"))
 
     @classmethod
     def from_any(cls, value: object) -> ToolOutput | None:
@@ -117,7 +128,8 @@ RESULT_MEMBERS = frozenset({"success", "failure", "output", "display_output"})
 
 @dataclass(slots=True)
 class ToolCallResult:
-    """A tool's success or failure. Raises `HistoryError` unless exactly one of the two is true.
+    """A tool's success or failure. Raises `HistoryError` unless exactly one of the two is true, and for an output that
+    is no `ToolOutput`: `ok` and `error` take any value.
 
     success: True if the tool succeeded.
     failure: True if the tool failed.
@@ -131,6 +143,10 @@ class ToolCallResult:
     display_output: ToolOutput | None = None
 
     def __post_init__(self) -> None:
+        _check("ToolCallResult.success", self.success, MAYBE_FLAG)
+        _check("ToolCallResult.failure", self.failure, MAYBE_FLAG)
+        _check("ToolCallResult.output", self.output, optional(instance(ToolOutput)))
+        _check("ToolCallResult.display_output", self.display_output, optional(instance(ToolOutput)))
         if bool(self.success) == bool(self.failure):
             raise HistoryError(
                 "ToolCallResult",
@@ -162,6 +178,7 @@ class ToolCallResult:
     @classmethod
     def from_json(cls, data: JSONObject) -> ToolCallResult:
         """Parse a result as `to_json` writes it. Raises `HistoryError`."""
+        _check("data", data, ARGUMENTS)
         success, failure = data.get("success"), data.get("failure")
         if not isinstance(success, bool | None) or not isinstance(failure, bool | None):
             raise HistoryError("ToolCallResult", "success and failure must be true, false or absent")
@@ -185,8 +202,9 @@ class ToolResultPart:
     result: ToolCallResult
 
     def __post_init__(self) -> None:
-        _need("ToolResultPart.id", self.id)
-        _need("ToolResultPart.name", self.name)
+        _check("ToolResultPart.id", self.id, NAME)
+        _check("ToolResultPart.name", self.name, NAME)
+        _check("ToolResultPart.result", self.result, instance(ToolCallResult))
 
 
 @dataclass(slots=True)
@@ -200,6 +218,10 @@ class UsagePart:
     prompt_tokens: int | None = None
     response_tokens: int | None = None
 
+    def __post_init__(self) -> None:
+        _check("UsagePart.prompt_tokens", self.prompt_tokens, optional(whole(0)))
+        _check("UsagePart.response_tokens", self.response_tokens, optional(whole(0)))
+
 
 @dataclass(slots=True)
 class FinishReasonPart:
@@ -212,6 +234,10 @@ class FinishReasonPart:
     finish_reason: str
     finish_message: str | None = None
 
+    def __post_init__(self) -> None:
+        _check("FinishReasonPart.finish_reason", self.finish_reason, NAME)
+        _check("FinishReasonPart.finish_message", self.finish_message, MAYBE_TEXT)
+
 
 @dataclass(slots=True)
 class OtherPart:
@@ -221,6 +247,9 @@ class OtherPart:
     """
 
     block: Block
+
+    def __post_init__(self) -> None:
+        _check("OtherPart.block", self.block, instance(*BLOCK_TYPES, must="a content block"))
 
 
 Part: TypeAlias = TextPart | ToolCallPart | ToolResultPart | UsagePart | FinishReasonPart | OtherPart
@@ -232,7 +261,8 @@ PART_TYPES = (TextPart, ToolCallPart, ToolResultPart, UsagePart, FinishReasonPar
 
 @dataclass(slots=True)
 class HistoryMessage:
-    """One turn, or a part of one. Raises `HistoryError` for an unknown role or part.
+    """One turn, or a part of one. Raises `HistoryError` for an unknown role or part, and for a part that a message of
+    this role cannot have, such as a tool call of the user.
 
     role: the author, or its name.
     parts: the content; the constructor also accepts text.
@@ -246,10 +276,15 @@ class HistoryMessage:
             self.role = HistoryRole(role)
         except ValueError:
             raise HistoryError("role", f"unknown role {role!r}; known are {', '.join(HistoryRole)}") from None
-        self.parts = [TextPart(parts)] if isinstance(parts, str) else list(parts)
-        for position, part in enumerate(self.parts):
-            if not isinstance(part, PART_TYPES):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise HistoryError(f"parts[{position}]", f"unknown part {type(part).__name__}")
+        if isinstance(parts, str):
+            self.parts = [TextPart(parts)]
+            return
+        try:
+            check_iterable(parts, "parts", "text or a list of parts")
+        except InvalidRequestError as error:
+            raise HistoryError("parts", str(error).partition(": ")[2]) from None
+        self.parts = list(parts)
+        _check_parts(self.role, self.parts)
 
     @property
     def text(self) -> str:
@@ -275,10 +310,14 @@ class History:
     context: str | None = None
     conversation: list[HistoryMessage] = field(default_factory=list[HistoryMessage])
 
+    def __post_init__(self) -> None:
+        _check("system_message", self.system_message, MAYBE_TEXT)
+        _check("context", self.context, MAYBE_TEXT)
+        _check("conversation", self.conversation, CONVERSATION)
+
     def add(self, message: HistoryMessage) -> None:
-        """Append a message. A message without parts is not appended. Raises `TypeError` for any other value."""
-        if not isinstance(message, HistoryMessage):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"a history holds HistoryMessage values, not {type(message).__name__}")
+        """Append a message. A message without parts is not appended. Raises `HistoryError` for any other value."""
+        _check("message", message, Rule("a HistoryMessage", (HistoryMessage,), secret=True))
         if message.parts:
             self.conversation.append(message)
 
@@ -292,7 +331,11 @@ class History:
 
 
 def messages_of(history: History) -> list[Message]:
-    """Return the history as messages, the context first, without the system prompt."""
+    """Return the history as messages, the context first, without the system prompt.
+
+    Raises `HistoryError` for a value that was put into the history later and does not belong there.
+    """
+    check_history(history)
     return [message for item in turns(history) if (message := message_of(item)).content]
 
 
@@ -331,6 +374,7 @@ HISTORY_ROLE: dict[Role, HistoryRole] = {
 
 def message_of(item: HistoryMessage) -> Message:
     """Return one message in the message model."""
+    _check_parts(item.role, item.parts)
     blocks = (_block_of(part) for part in item.parts)
     return Message(MESSAGE_ROLE[item.role], [block for block in blocks if block is not None])
 
@@ -358,9 +402,10 @@ def history_messages_of(messages: Iterable[Message], names: Mapping[str, str] | 
     A result that is not in this form's JSON becomes a success with its text as output, or a failure if it is marked as
     an error.
     """
+    _check("names", names, optional(instance(Mapping)))
     known = dict(names or {})
     items: list[HistoryMessage] = []
-    for message in messages:
+    for message in items_of(messages, Message, "messages"):
         for position, block in enumerate(message.content):
             part: Part
             role = HISTORY_ROLE[message.role]
@@ -406,6 +451,7 @@ def message_from_response(response: Response) -> HistoryMessage | None:
 
     Returns None for an answer without any of these.
     """
+    _check("response", response, instance(Response))
     content = history_messages_of([response.to_message()])
     parts: list[Part] = [part for item in content for part in item.parts]
     usage = response.usage
@@ -437,6 +483,39 @@ def _output(data: JSONObject, name: str) -> ToolOutput | None:
     return ToolOutput(kind, content)
 
 
-def _need(where: str, value: object) -> None:
-    if not isinstance(value, str) or not value:
-        raise HistoryError(where, f"must be text that is not empty, not {value!r}")
+# --- checks ---
+
+ARGUMENTS = Rule("a dict", (dict,), forms={str: "use json.loads(…)"}, secret=True)
+CONVERSATION = sequence(instance(HistoryMessage), "a list of HistoryMessage")
+
+BLOCK_OF_PART: dict[type[Part], type[Block]] = {
+    TextPart: Text,
+    ToolCallPart: ToolCall,
+    ToolResultPart: ToolResult,
+}
+"""Type of a part → the type of its block. An `OtherPart` has its own. The others describe an answer."""
+
+
+def check_history(history: History) -> None:
+    """Raise `HistoryError` for a value that is no history, or that a history cannot hold."""
+    _check("history", history, instance(History))
+    history.__post_init__()
+
+
+def _check(where: str, value: object, rule: Rule) -> None:
+    try:
+        rule.check(value, where)
+    except InvalidRequestError as error:
+        raise HistoryError(error.field, str(error).removeprefix(f"{error.field}: ")) from None
+
+
+def _check_parts(role: HistoryRole, parts: Iterable[Part]) -> None:
+    """Raise `HistoryError` for a value that is no part, and for a part that a message of this role cannot have."""
+    allowed = ROLE_BLOCKS[MESSAGE_ROLE[role]]
+    for position, part in enumerate(parts):
+        if not isinstance(part, PART_TYPES):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise HistoryError(f"parts[{position}]", f"unknown part {type(part).__name__}")
+        block = type(part.block) if isinstance(part, OtherPart) else BLOCK_OF_PART.get(type(part))
+        if block not in allowed if block is not None else role is not HistoryRole.MODEL:
+            shown = type(part).__name__ if block is None or not isinstance(part, OtherPart) else block.__name__
+            raise HistoryError(f"parts[{position}]", f"a message with the role {role.value!r} cannot have a {shown}")

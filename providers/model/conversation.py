@@ -14,10 +14,26 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Unpack, cast
 
 from ..convert.rows import Row, messages_from_rows, rows_from_message
+from ..rules.rules import Rule, instance, items_of
 from ..wire.prefix_cache import PrefixCache
-from .messages import Block, File, Image, Message, RedactedThinking, Role, Text, Thinking, ToolCall, ToolResult
+from .messages import (
+    Block,
+    File,
+    Image,
+    Message,
+    RedactedThinking,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    checked_result,
+)
 from .request import Request, RequestOptions, with_prefix_cache
 from .response import Response
+
+MESSAGE = Rule("a Message", (Message,), forms={str: "use Message.user(…)"}, secret=True)
+RESPONSE, CALL = instance(Response), instance(ToolCall)
 
 
 @dataclass(slots=True)
@@ -47,12 +63,12 @@ class PendingThinking:
 class _Round:
     """A response that `keep_thinking` kept, while its calls are executed.
 
-    blocks: its thinking and its calls, in order.
+    blocks: its content, in order.
     results: position of an executed call in `blocks` → its result. Ids would not do, because the calls may share one.
     asked: the message with the executed calls. The message after it has their results. None before the first.
     """
 
-    blocks: list[Thinking | RedactedThinking | ToolCall] = field(default_factory=lambda: [])
+    blocks: list[Block] = field(default_factory=lambda: [])
     results: dict[int, ToolResult] = field(default_factory=lambda: {})
     asked: Message | None = None
 
@@ -61,11 +77,15 @@ class _Round:
 
         The call object itself is preferred, then an equal call, then one with the same id.
         """
-        waiting = [n for n, block in enumerate(self.blocks) if isinstance(block, ToolCall) and n not in self.results]
+        waiting = self.waiting()
         same_id = [n for n in waiting if cast("ToolCall", self.blocks[n]).id == call.id]
         itself = [n for n in same_id if self.blocks[n] is call]
         equal = [n for n in same_id if self.blocks[n] == call]
         return next(iter((*itself, *equal, *same_id)), None)
+
+    def waiting(self) -> list[int]:
+        """Return the positions of the calls that are not yet executed."""
+        return [n for n, block in enumerate(self.blocks) if isinstance(block, ToolCall) and n not in self.results]
 
     def take(self, call: ToolCall, result: ToolResult) -> None:
         """Record that a call was executed. It keeps its position, with what the caller may have changed in it."""
@@ -75,9 +95,14 @@ class _Round:
         self.results[place] = result
 
     def messages(self) -> tuple[Message, Message]:
-        """Return the executed calls with all thinking before them, and their results."""
+        """Return the executed calls with the content before them, and their results. If no call is waiting, the content
+        after the last call is included, without thinking, which must not end a message.
+        """
         done = sorted(self.results)
-        kept = [block for n, block in enumerate(self.blocks[: done[-1] + 1]) if n in done or not _is_call(block)]
+        end = done[-1] + 1
+        kept = [block for n, block in enumerate(self.blocks[:end]) if n in done or not _is_call(block)]
+        if not self.waiting():
+            kept += [block for block in self.blocks[end:] if not isinstance(block, Thinking | RedactedThinking)]
         return Message(Role.ASSISTANT, kept), Message(Role.TOOL, [self.results[n] for n in done])
 
     def drop_executed(self) -> None:
@@ -105,17 +130,13 @@ def _without_replaced(messages: Iterable[Message]) -> list[Message]:
 
 
 def _extends(later: Message, earlier: Message) -> bool:
-    """Return whether a message has all blocks of another one, in their order, and further calls or results."""
+    """Return whether a message has all blocks of another one, calls or results among them, and further blocks."""
     more = iter(later.content)
     if later.role is not earlier.role or len(later.content) <= len(earlier.content):
         return False
-    return all(isinstance(block, ACCUMULATED) for block in later.content) and all(
+    return any(isinstance(block, ToolCall | ToolResult) for block in earlier.content) and all(
         any(block == candidate for candidate in more) for block in earlier.content
     )
-
-
-ACCUMULATED = (Thinking, RedactedThinking, ToolCall, ToolResult)
-"""The blocks of the messages that `complete_tool` makes."""
 
 
 class Conversation:
@@ -159,16 +180,13 @@ class Conversation:
         return iter(self.messages)
 
     def add(self, message: Message) -> None:
-        """Append a message. Raises `TypeError` for anything else."""
-        self.extend((message,))
+        """Append a message. Raises `InvalidRequestError` for anything else."""
+        MESSAGE.check(message, "message")
+        self.messages.append(message)
 
     def extend(self, messages: Iterable[Message]) -> None:
-        """Append messages: all of them, or none if one is no `Message` (`TypeError`)."""
-        added = list(messages)
-        for message in added:
-            if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise TypeError(f"a conversation holds Message values, not {type(message).__name__}")
-        self.messages.extend(added)
+        """Append messages: all of them, or none if one is no `Message` (`InvalidRequestError`)."""
+        self.messages.extend(items_of(messages, Message, "messages"))
 
     def clear(self) -> None:
         """Remove all messages and the pending thinking."""
@@ -198,28 +216,27 @@ class Conversation:
         """Append the whole answer as an assistant message. An answer without content and refusal appends nothing. The
         pending thinking is dropped.
         """
+        RESPONSE.check(response, "response")
         message = response.to_message()
         if message.content:
             self.messages.append(message)
         self._forget_round()
 
     def keep_thinking(self, response: Response) -> None:
-        """Keep the response's thinking until its tool calls are executed. Thinking of an earlier response is dropped.
+        """Keep the response's thinking, and the text and other content beside its calls, until the calls are executed.
+        What was kept of an earlier response is dropped.
 
-        The response's text is not kept. Use `add_response` to keep it.
+        A response without calls is not kept. Use `add_response` for it.
         """
+        RESPONSE.check(response, "response")
         self._forget_round()
-        for block in response.content:
-            if isinstance(block, Thinking | RedactedThinking):
-                self.pending.blocks.append(block)
-                self._round.blocks.append(block)
-            elif isinstance(block, ToolCall):
-                self._round.blocks.append(block)
+        self._round.blocks += response.content
+        self.pending.blocks += [block for block in response.content if isinstance(block, Thinking | RedactedThinking)]
 
     def complete_tool(
         self, call: ToolCall, output: str | list[Text | Image | File], *, is_error: bool = False
     ) -> tuple[Message, Message]:
-        """Append an executed tool call, with the pending thinking before it, and its result.
+        """Append an executed tool call, with the pending thinking and the response's text before it, and its result.
 
         The pending thinking is used up. The calls of one kept response may be completed in any order. They make one
         message, in the response's order, and their results make another.
@@ -227,8 +244,11 @@ class Conversation:
         Returns these two messages, with all calls of the response that were executed so far. They replace the two that
         the previous call for the same response returned. A storage that can only append stores them after each call:
         `from_rows` treats a pair that repeats and extends the pair before it as its replacement.
+
+        Raises `InvalidRequestError` for a call without an id, and for an output that is no text and no list of blocks.
         """
-        result = ToolResult(call.id, output, is_error)
+        CALL.check(call, "call")
+        result = checked_result(call.id, output, is_error, id_field="call.id", content_field="output")
         current = self._round
         if current.place_of(call) is None:
             pair = Message(Role.ASSISTANT, [*self.pending.blocks, call]), Message(Role.TOOL, result)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias, TypeVar, cast
 
 from ..errors import InvalidRequestError
 from ..json.json_types import JSON, JSONObject
@@ -160,10 +160,10 @@ class Image:
 
     @classmethod
     def from_base64(cls, data: str, media_type: str) -> Image:
-        """Return a picture with the bytes of base64 text. Raises `ValueError` for text that is not base64."""
-        import base64
-
-        return cls(data=base64.b64decode(data, validate=True), media_type=media_type)
+        """Return a picture with the bytes of base64 text. Raises `InvalidRequestError` for text that is not base64, and
+        for an empty media type.
+        """
+        return cls(data=_decoded(data, media_type), media_type=media_type)
 
 
 @dataclass(slots=True)
@@ -189,10 +189,12 @@ class File:
 
     @classmethod
     def from_base64(cls, data: str, media_type: str, name: str | None = None) -> File:
-        """Return a file with the bytes of base64 text. Raises `ValueError` for text that is not base64."""
-        import base64
-
-        return cls(data=base64.b64decode(data, validate=True), media_type=media_type, name=name)
+        """Return a file with the bytes of base64 text. Raises `InvalidRequestError` for text that is not base64, and
+        for an empty media type.
+        """
+        if name is not None:
+            _check_text("name", name)
+        return cls(data=_decoded(data, media_type), media_type=media_type, name=name)
 
 
 @dataclass(slots=True)
@@ -243,12 +245,13 @@ Block: TypeAlias = Text | Thinking | RedactedThinking | ToolCall | ToolResult | 
 BLOCK_TYPES = (Text, Thinking, RedactedThinking, ToolCall, ToolResult, Image, File, ProviderBlock)
 
 Content: TypeAlias = str | Block | Iterable[Block]
+BlockItem = TypeVar("BlockItem", bound=Block)
 
 
 def blocks_of(content: Content) -> list[Block]:
     """Convert content in any accepted form to a list of blocks. A string becomes one text block.
 
-    Raises `InvalidRequestError` for a value that contains no blocks.
+    Raises `InvalidRequestError` for a value that is no content, and for an item that is no block.
     """
     if isinstance(content, str):
         return [Text(content)]
@@ -258,7 +261,17 @@ def blocks_of(content: Content) -> list[Block]:
     if isinstance(given, bytes | dict) or not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
         kind = type(content).__name__
         raise InvalidRequestError("content", f"must be text, a block or a list of blocks, not {kind}")
-    return list(content)
+    return _checked_blocks(content, BLOCK_TYPES)
+
+
+def _checked_blocks(content: Iterable[BlockItem], kinds: tuple[type, ...]) -> list[BlockItem]:
+    blocks = list(content)
+    for position, block in enumerate(blocks):
+        if not isinstance(block, kinds):
+            names = "a block" if kinds is BLOCK_TYPES else "a Text, Image or File block"
+            hint = "; use Text(…)" if isinstance(block, str) else ""
+            raise InvalidRequestError(f"content[{position}]", f"must be {names}, not {type(block).__name__}{hint}")
+    return blocks
 
 
 def role_of(role: Role | str) -> Role:
@@ -288,6 +301,8 @@ class Message:
     def __init__(self, role: Role | str, content: Content, provider_metadata: dict[str, JSON] | None = None) -> None:
         self.role = role if type(role) is Role else role_of(role)
         self.content = blocks_of(content)
+        if provider_metadata is not None and not isinstance(provider_metadata, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidRequestError("provider_metadata", f"must be a dict, not {type(provider_metadata).__name__}")
         self.provider_metadata = {} if provider_metadata is None else provider_metadata
 
     @classmethod
@@ -321,9 +336,10 @@ class Message:
     def tool_result(
         cls, tool_call_id: str, content: str | list[Text | Image | File], is_error: bool = False
     ) -> Message:
-        """Return a tool message with one result. Raises `InvalidRequestError` for an id that is empty or not text."""
-        _check_text("tool_call_id", tool_call_id)
-        return cls(Role.TOOL, ToolResult(tool_call_id, content, is_error))
+        """Return a tool message with one result. Raises `InvalidRequestError` for an id that is empty or not text, and
+        for content that is no text and no list of blocks.
+        """
+        return cls(Role.TOOL, checked_result(tool_call_id, content, is_error))
 
     @classmethod
     def tool_call_with_thinking(
@@ -342,6 +358,14 @@ class Message:
         Raises `InvalidRequestError` for an id, name or arguments that are not text, and for an empty id or name.
         """
         _check_call(tool_id, tool_name, tool_arguments, prefix="tool_")
+        thought = {
+            "thinking_text": thinking_text,
+            "thinking_signature": thinking_signature,
+            "redacted_data": redacted_data,
+        }
+        for field_name, value in thought.items():
+            if value is not None:
+                _check_text(field_name, value, may_be_empty=True)
         content: list[Block] = []
         if thinking_text is not None:
             content.append(Thinking(thinking_text, thinking_signature))
@@ -369,6 +393,43 @@ def leading_system(messages: Sequence[Message]) -> int:
             break
         lead += 1
     return lead
+
+
+def checked_result(
+    tool_call_id: str,
+    content: str | list[Text | Image | File],
+    is_error: bool,
+    *,
+    id_field: str = "tool_call_id",
+    content_field: str = "content",
+) -> ToolResult:
+    """Return the result of a tool call. Raises `InvalidRequestError` for values that no result has.
+
+    id_field, content_field: the names of the caller's parameters.
+    """
+    _check_text(id_field, tool_call_id)
+    if not isinstance(cast("object", content), str | list):
+        raise InvalidRequestError(content_field, f"must be text or a list of blocks, not {type(content).__name__}")
+    if not isinstance(content, str):
+        try:
+            _checked_blocks(content, (Text, Image, File))
+        except InvalidRequestError as error:
+            place = error.field.replace("content", content_field, 1)
+            raise InvalidRequestError(place, str(error).partition(": ")[2]) from None
+    if not isinstance(is_error, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidRequestError("is_error", f"must be True or False, not {type(is_error).__name__}")
+    return ToolResult(tool_call_id, content, is_error)
+
+
+def _decoded(data: str, media_type: str) -> bytes:
+    import base64
+
+    _check_text("data", data, may_be_empty=True)
+    _check_text("media_type", media_type)
+    try:
+        return base64.b64decode(data, validate=True)
+    except ValueError:  # not base64, or not ASCII
+        raise InvalidRequestError("data", "is not base64 text") from None
 
 
 def _check_call(id: object, name: object, arguments: object, *, prefix: str = "") -> None:

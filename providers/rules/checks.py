@@ -12,6 +12,7 @@ from ..errors import InvalidRequestError
 from ..model.request import TOOL_CHOICE_MODES, Request, Tool
 from .field_rules import MODEL, REQUEST
 from .message_checks import validate_messages
+from .rules import instance
 
 
 def validate_request(request: Request) -> None:
@@ -25,6 +26,7 @@ def validate_options(request: Request) -> None:
     `InvalidRequestError`.
     """
     if not REQUEST.passes(request):
+        instance(Request).check(request, "request")
         REQUEST.check(request)
     if request.tools or request.tool_choice != "auto":
         _validate_tools(request)

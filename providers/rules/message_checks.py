@@ -78,6 +78,26 @@ def _validate_message(message: Message, where: str) -> None:
         _validate_block(block, message.role, allowed, f"{where}.content[{position}]")
 
 
+def check_fields(content: Sequence[Block], where: str, allowed: frozenset[type[Block]] | None = None) -> None:
+    """Check that the blocks are blocks, and that each field has a type that it may have, and an id if it needs one.
+
+    This is what a row or a provider's own message must hold. A request checks more. Raises `InvalidRequestError`.
+
+    where: the path of the message.
+    allowed: the block types that its role may have; None: any.
+    """
+    for position, block in enumerate(content):
+        place = f"{where}.content[{position}]"
+        if type(block) not in BLOCKS:
+            raise InvalidRequestError(place, f"unsupported content block {type(block).__name__}")
+        if allowed is not None and type(block) not in allowed:
+            raise InvalidRequestError(place, f"a message of this role cannot hold a {type(block).__name__} block")
+        for name, rule in BLOCKS[type(block)].rules.items():
+            value = getattr(block, name)
+            if not rule.takes(value) or value == "":
+                rule.check(value, f"{place}.{name}")
+
+
 def _validate_block(block: Block, role: Role, allowed: frozenset[type[Block]], where: str) -> None:
     if not isinstance(block, BLOCK_TYPES):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidRequestError(where, f"unsupported content block {type(block).__name__}")

@@ -9,15 +9,17 @@ Knows types and ranges. Must not know any table.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import NoneType
-from typing import TypeAlias, cast
+from typing import TypeAlias, TypeVar, cast
 
 from ..errors import InvalidRequestError
 
 Fits: TypeAlias = Callable[..., object]
 """Returns whether a value, of a type that its rule accepts, is in range: anything true or false."""
+
+Item = TypeVar("Item")
 
 LONGEST_SHOWN = 60
 LARGEST_SHOWN = 10**30
@@ -60,8 +62,11 @@ class Rule:
 
     def takes(self, value: object) -> bool:
         """Return whether a value has one of the accepted types."""
-        plain = [kind for kind in PLAIN if isinstance(value, kind)]
-        return any(isinstance(value, kind) and all(issubclass(kind, each) for each in plain) for kind in self.kinds)
+        if type(value) in self.kinds:
+            return True
+        plain: list[type] = [kind for kind in PLAIN if isinstance(value, kind)] or [object]
+        found = [kind for kind in self.kinds if isinstance(value, kind) and issubclass(kind, plain[0])]
+        return bool(found)
 
     def passes(self, value: object) -> bool:
         """Return whether a value is accepted. False for a container may be wrong; then `check` decides."""
@@ -362,6 +367,26 @@ def either(must: str, *checkers: Checker, texts: Rule | None = None, forms: Mapp
 
     inner = () if texts is not None else checkers
     return Rule(must, tuple(checks), fits, inside=inside, checkers=inner, forms=forms or {})
+
+
+def check_iterable(value: object, where: str, must: str) -> None:
+    """Raise `InvalidRequestError` for a value that is no iterable of items: a text and a mapping are none."""
+    kind = type(value).__name__
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise InvalidRequestError(where, f"must be {must}, not {kind}")
+
+
+def items_of(values: Iterable[Item], kind: type[Item], where: str) -> list[Item]:
+    """Return the items of an iterable. Raises `InvalidRequestError` for any other value, and for an item that is not of
+    this class.
+
+    where: the name of the parameter.
+    """
+    check_iterable(values, where, f"a list of {kind.__name__}")
+    items, rule = list(values), Rule(_article(kind.__name__), (kind,), secret=True)
+    for position, item in enumerate(items):
+        rule.check(item, f"{where}[{position}]")
+    return items
 
 
 LARGEST = math.nextafter(math.inf, 0.0)

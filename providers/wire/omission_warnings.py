@@ -17,6 +17,10 @@ ELSEWHERE = "put its text into the system prompt, or into a user's message at th
 """What to do with a system message in the middle of a conversation, for a provider that has none."""
 
 
+BLANK_TEXT = "a text without any characters but white space is not sent; Anthropic refuses it"
+"""The warning for a text that was left out, after its place."""
+
+
 GIVEN_MEMBERS = frozenset({"context", "citations", "partMetadata", "videoMetadata", "mediaResolution"})
 """Members that a user gives with a picture or a file in one provider's form: Anthropic's and Gemini's."""
 

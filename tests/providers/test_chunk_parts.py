@@ -186,10 +186,48 @@ def test_anything_else_is_refused(converter: type[HistoryConverter], value: Any)
         converter().wrap_chunk(value)
 
 
-@pytest.mark.parametrize(("converter", "part"), [(row[0], row[1]) for row in PARTS if row[2]])
+PLACED = (ChatConverter, GeminiConverter)
+"""Converters of the dialects whose parts of chunks show what they continue."""
+
+
+@pytest.mark.parametrize(("converter", "part"), [(row[0], row[1]) for row in PARTS if row[2] and row[0] not in PLACED])
 def test_a_part_of_a_chunk_is_not_lost_among_whole_ones(converter: type[HistoryConverter], part: Any) -> None:
     with pytest.raises(HistoryError, match=r"chunks\[0\]: .* is a part of a chunk"):
         converter().message_from_chunks([part])
+
+
+@pytest.mark.parametrize(("converter", "part", "text"), [row[:3] for row in PARTS if row[0] in PLACED])
+def test_a_part_that_shows_its_place_stands_for_its_chunk(
+    converter: type[HistoryConverter], part: Any, text: str
+) -> None:
+    message = converter().message_from_chunks([part])
+    assert (message.text if message is not None else "") == text
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["deltas", "choices"])
+def test_the_deltas_of_a_stream_make_its_message(wrapped: bool) -> None:
+    arguments: list[dict[str, Any]] = [
+        {"id": "c", "type": "function", "function": {"name": "f", "arguments": ""}},
+        {"function": {"arguments": '{"a"'}},
+        {"function": {"arguments": ":1}"}},
+    ]
+    deltas = [
+        ChoiceDelta(role="assistant", content=""),
+        ChoiceDelta(content="h"),
+        ChoiceDelta(content="i"),
+        *(ChoiceDelta.model_validate({"tool_calls": [{"index": 0, **call}]}) for call in arguments),
+        ChoiceDelta(),
+    ]
+    chunks: list[Any] = [*deltas]
+    if wrapped:
+        chunks = [Choice(index=0, delta=delta, finish_reason=None) for delta in deltas]
+        chunks.append(Choice(index=0, delta=ChoiceDelta(), finish_reason="tool_calls"))
+    called = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
+    assert ChatConverter().provider_message_from_chunks(chunks) == {
+        "role": "assistant",
+        "content": [{"type": "text", "text": "hi"}],
+        "tool_calls": [called],
+    }
 
 
 def test_an_error_chunk_raises_its_error() -> None:
@@ -300,14 +338,13 @@ def test_gemini_results_have_the_names_of_their_tools() -> None:
 
 
 @each
-def test_a_users_content_is_a_list_of_parts_on_request(converter: type[HistoryConverter]) -> None:
+def test_a_users_content_is_a_list_of_parts_unless_texts_are_asked_for(converter: type[HistoryConverter]) -> None:
     history = History(context="It is cold.", conversation=[HistoryMessage("user", "Hi")])
-    context, user = converter(content_lists=True).from_history(history)
+    context, user = converter().from_history(history)
     for message, text in ((context, "It is cold."), (user, "Hi")):
         parts = message.get("content") or message.get("parts")
         assert isinstance(parts, list)
         assert [part["text"] for part in parts if isinstance(part, dict)] == [text]
-    assert ChatConverter(content_lists=True).encode_messages([ms.Message.user("Hi")]) == [
-        {"role": "user", "content": [{"type": "text", "text": "Hi"}]}
-    ]
-    assert ChatConverter().encode_messages([ms.Message.user("Hi")]) == [{"role": "user", "content": "Hi"}]
+    texts = ChatConverter(content_lists=False)
+    assert texts.encode_messages([ms.Message.user("Hi")]) == [{"role": "user", "content": "Hi"}]
+    assert texts.from_history(History("s"))[0] == {"role": "system", "content": "s"}

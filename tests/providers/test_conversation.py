@@ -44,9 +44,9 @@ def test_add_appends_in_order() -> None:
 @pytest.mark.parametrize("wrong", ["text", None, ms.Text("x"), {"role": "user"}])
 def test_anything_but_a_message_is_refused_and_nothing_is_added(wrong: object) -> None:
     conversation = ms.Conversation([ms.Message.user("a")])
-    with pytest.raises(TypeError, match=f"not {type(wrong).__name__}"):
+    with pytest.raises(ms.InvalidRequestError, match=r"^messages\[1\]: must be a Message, not "):
         conversation.extend([ms.Message.user("b"), wrong])  # type: ignore[list-item]
-    with pytest.raises(TypeError):
+    with pytest.raises(ms.InvalidRequestError, match=r"^message: must be a Message, not "):
         conversation.add(wrong)  # type: ignore[arg-type]
     assert len(conversation) == 1
 

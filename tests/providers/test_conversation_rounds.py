@@ -47,6 +47,21 @@ def test_thinking_between_calls_stays_between_them() -> None:
     assert conversation.messages == [asked(THINKING, A, later, B), answered((A, "1"), (B, "2"))]
 
 
+def test_the_text_beside_calls_is_kept_in_its_place() -> None:
+    first, last, own = ms.Text("I look."), ms.Text("Done."), ms.ProviderBlock("anthropic", {"type": "server_tool_use"})
+    conversation = kept(THINKING, first, A, own, B, last)
+    assert conversation.pending.blocks == [THINKING]
+    assert conversation.complete_tool(A, "1") == (asked(THINKING, first, A), answered((A, "1")))
+    whole = (asked(THINKING, first, A, own, B, last), answered((A, "1"), (B, "2")))
+    assert conversation.complete_tool(B, "2") == whole
+    assert conversation.messages == [*whole]
+    appended = kept(THINKING, first, A, own, B, last)
+    rows = [
+        row for call in (A, B) for said in appended.complete_tool(call, call.id) for row in ms.rows_from_message(said)
+    ]
+    assert ms.Conversation.from_rows(rows) == ms.Conversation(appended.messages)
+
+
 def test_calls_may_be_completed_in_any_order() -> None:
     conversation = kept(THINKING, A, B)
     assert conversation.complete_tool(B, "2") == (asked(THINKING, B), answered((B, "2")))
@@ -149,7 +164,7 @@ THREE = (asked(THINKING, A, B, C), answered((A, "1"), (B, "2"), (C, "3")))
         ((*ONE, TWO[0], answered((B, "2"), (C, "1"))), None),
         (
             (*ONE, asked(THINKING, A, B, ms.Text("x")), TWO[1]),
-            (*ONE, asked(THINKING, A, B, ms.Text("x")), TWO[1]),
+            (asked(THINKING, A, B, ms.Text("x")), TWO[1]),
         ),
         ((*ONE, TWO[0], answered((A, "2"), (B, "2"))), (*ONE, TWO[0], answered((A, "2"), (B, "2")))),
     ],
@@ -181,7 +196,7 @@ def test_the_repr_and_the_length() -> None:
     assert repr(conversation) == "<Conversation of 1 messages, thinking pending>"
     assert conversation != ms.Conversation([USER])
     assert conversation != [USER]
-    with pytest.raises(TypeError, match=r"^a conversation holds Message values, not int$"):
+    with pytest.raises(ms.InvalidRequestError, match=r"^message: must be a Message, not int$"):
         conversation.add(7)  # type: ignore[arg-type]
 
 

@@ -85,7 +85,7 @@ def test_chats_system_message_is_read_as_one() -> None:
 
 
 USER = {
-    ChatConverter: {"role": "user", "content": "x"},
+    ChatConverter: {"role": "user", "content": [{"type": "text", "text": "x"}]},
     AnthropicConverter: {"role": "user", "content": [{"type": "text", "text": "x"}]},
     GeminiConverter: {"role": "user", "parts": [{"text": "x"}]},
     ResponsesConverter: {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "x"}]},
@@ -456,7 +456,7 @@ def test_a_message_is_made_of_tool_results(converter: type[HistoryConverter]) ->
     results = [part for part in ROUND[2].parts if isinstance(part, ToolResultPart)]
     assert converter().message_from_tool_results(results) == ROUND[2]
     assert converter().message_from_tool_results([]) is None
-    with pytest.raises(TypeError, match="must be ToolResultPart values, not str"):
+    with pytest.raises(ms.InvalidRequestError, match=r"^results\[0\]: must be a ToolResultPart, not str$"):
         converter().message_from_tool_results(["x"])  # type: ignore[list-item]
 
 

@@ -121,7 +121,7 @@ def test_only_messages_are_added_and_an_empty_one_adds_nothing() -> None:
     assert history.conversation == []
     history.add(HistoryMessage("user", "x"))
     assert len(history.conversation) == 1
-    with pytest.raises(TypeError, match="not Message"):
+    with pytest.raises(HistoryError, match="message: must be a HistoryMessage, not Message"):
         history.add(ms.Message.user("x"))  # type: ignore[arg-type]
 
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+import re
+from collections.abc import Callable
+from inspect import signature
+from typing import cast
+
 import pytest
 
 import manystream as ms
 from manystream.providers.anthropic.converter import AnthropicConverter
+from manystream.providers.convert.rows import messages_from_rows
 from manystream.providers.gemini.converter import GeminiConverter
+from manystream.providers.gemini.errors import parse_error
+from manystream.providers.gemini.response import parse_response
 from manystream.providers.history import (
     FinishReasonPart,
     History,
@@ -25,8 +34,10 @@ from manystream.providers.history import (
     message_from_response,
     messages_of,
 )
+from manystream.providers.history.converter import HistoryConverter
 from manystream.providers.history.view import PART_TYPES, finish_message
 from manystream.providers.json.json_values import JSONObject
+from manystream.providers.openai import legacy
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.converter import ResponsesConverter
 
@@ -138,7 +149,7 @@ def test_system_messages_at_the_beginning_are_the_system_prompt() -> None:
     assert messages_of(history) == [ms.Message.user("context"), ms.Message.user("c")]
     assert ChatConverter().from_history(history)[:2] == [
         {"role": "system", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
-        {"role": "user", "content": "context"},
+        {"role": "user", "content": [{"type": "text", "text": "context"}]},
     ]
     assert AnthropicConverter().system_parameter(history) == "a\n\nb"
     assert AnthropicConverter().system_parameter(History("", None, [HistoryMessage("system", "")])) is None
@@ -297,9 +308,10 @@ def test_a_value_that_is_no_chunk_is_described() -> None:
     assert message_of_error(wrap, 7) == ("chunk", "chunk: must be an object, not int")
     parts = ChatConverter().message_from_chunks
     assert message_of_error(parts, [chat_chunk({}), 7]) == ("chunks[1]", "chunks[1]: must be an object, not int")
-    assert message_of_error(parts, [chat_chunk({}), {"content": "a", "role": "assistant"}]) == (
-        "chunks[1]",
-        "chunks[1]: an object with 'content', 'role' is a part of a chunk: pass the whole chunk, or use wrap_chunk",
+    item: JSONObject = {"type": "output_text", "text": "a"}
+    assert message_of_error(ResponsesConverter().message_from_chunks, [item]) == (
+        "chunks[0]",
+        "chunks[0]: an object with 'type', 'text' is a part of a chunk: pass the whole chunk, or use wrap_chunk",
     )
     assert message_of_error(ChatConverter().to_history, [{"role": "user", "content": "a"}, 7]) == (
         "messages[1]",
@@ -308,7 +320,7 @@ def test_a_value_that_is_no_chunk_is_described() -> None:
 
 
 def test_results_of_another_class_are_refused() -> None:
-    with pytest.raises(TypeError, match=r"^must be ToolResultPart values, not TextPart$"):
+    with pytest.raises(ms.InvalidRequestError, match=r"^results\[0\]: must be a ToolResultPart, not TextPart$"):
         ChatConverter().message_from_tool_results([TextPart("x")])  # type: ignore[list-item]
     assert ChatConverter().message_from_tool_results([]) is None
     assert ChatConverter().provider_messages_from_tool_results([]) == []
@@ -362,3 +374,220 @@ def test_names_of_calls_in_an_earlier_turn_are_used_for_results() -> None:
     results = [part for item in items for part in item.parts if isinstance(part, ToolResultPart)]
     assert [(part.id, part.name) for part in results] == [("c", "f"), ("d", "unknown")]
     assert [item.role for item in items] == [HistoryRole.MODEL, HistoryRole.TOOL]
+
+
+# --- the parameters of all makers ---
+
+NO_VALUES: list[object] = [None, 5, "", []]
+"""What each parameter of each maker is given."""
+
+CALL, RESPONSE = ms.ToolCall("c", "f", "{}"), ms.Response([ms.Text("a")])
+SAID, ROW, TURN = ms.Message.user("a"), ms.Row("user", "a"), HistoryMessage("user", "a")
+HISTORY, REQUEST = History("s", None, [TURN]), ms.Request("m", [SAID])
+RESULT_PART = ToolResultPart("c", "f", OK)
+LEGACY = legacy.transform_request(REQUEST)
+Maker = Callable[..., object]
+Accepted = dict[str, list[object]]
+OPTIONAL: list[object] = [None]
+OPTIONAL_TEXT: list[object] = [None, ""]
+TEXT_OR_LIST: list[object] = ["", []]
+
+
+def talk() -> ms.Conversation:
+    return ms.Conversation([SAID])
+
+
+MAKERS: list[tuple[str, Maker, dict[str, object], Accepted]] = [
+    ("Message", ms.Message, {"role": "user", "content": "a", "provider_metadata": {}},
+     {"content": TEXT_OR_LIST, "provider_metadata": OPTIONAL}),
+    *((f"Message.{role}", getattr(ms.Message, role), {"content": "a"}, {"content": TEXT_OR_LIST})
+      for role in ("user", "assistant", "system")),
+    ("tool_call", ms.Message.tool_call, {"id": "c", "name": "f", "arguments": "{}"}, {"arguments": [""]}),
+    ("tool_result", ms.Message.tool_result, {"tool_call_id": "c", "content": "x", "is_error": False},
+     {"content": TEXT_OR_LIST}),
+    ("tool_call_with_thinking", ms.Message.tool_call_with_thinking,
+     {"thinking_text": "t", "thinking_signature": "s", "redacted_data": "d", "tool_id": "c", "tool_name": "f",
+      "tool_arguments": "{}"},
+     {"thinking_text": OPTIONAL_TEXT, "thinking_signature": OPTIONAL_TEXT, "redacted_data": OPTIONAL_TEXT,
+      "tool_arguments": [""]}),
+    ("Image.from_base64", ms.Image.from_base64, {"data": "YQ==", "media_type": "image/png"}, {"data": [""]}),
+    ("File.from_base64", ms.File.from_base64, {"data": "YQ==", "media_type": "a/b", "name": "n"},
+     {"data": [""], "name": OPTIONAL}),
+    # --- conversations
+    ("Conversation", ms.Conversation, {"messages": [SAID]}, {"messages": [[]]}),
+    ("add", lambda message: talk().add(message), {"message": SAID}, {}),
+    ("extend", lambda messages: talk().extend(messages), {"messages": [SAID]}, {"messages": [[]]}),
+    ("add_response", lambda response: talk().add_response(response), {"response": RESPONSE}, {}),
+    ("keep_thinking", lambda response: talk().keep_thinking(response), {"response": RESPONSE}, {}),
+    ("complete_tool", lambda call, output, is_error: talk().complete_tool(call, output, is_error=is_error),
+     {"call": CALL, "output": "x", "is_error": False}, {"output": TEXT_OR_LIST}),
+    # --- rows
+    ("from_rows", ms.Conversation.from_rows, {"rows": [ROW], "strict": True}, {"rows": [[]]}),
+    ("Row", lambda kind, content, data_json: ms.message_from_row(ms.Row(kind, content, data_json)),
+     {"kind": "user", "content": "a", "data_json": "{}"}, {"content": [""], "data_json": OPTIONAL}),
+    ("message_from_row", ms.message_from_row, {"row": ROW, "position": 1}, {"position": [None, 5]}),
+    ("messages_from_rows", messages_from_rows, {"rows": [ROW], "strict": True}, {"rows": [[]]}),
+    ("rows_from_message", ms.rows_from_message, {"message": SAID}, {}),
+    # --- the common history
+    ("TextPart", TextPart, {"text": "a", "origin": None}, {"text": [""], "origin": OPTIONAL}),
+    ("ToolCallPart", ToolCallPart,
+     {"id": "c", "name": "f", "arguments": {}, "malformed": None, "origin": None},
+     {"malformed": OPTIONAL_TEXT, "origin": OPTIONAL}),
+    ("ToolOutput", ToolOutput, {"type": "text", "content": "x"}, {"content": TEXT_OR_LIST}),
+    ("ToolCallResult", ToolCallResult,
+     {"success": True, "failure": None, "output": ToolOutput("text", "x"), "display_output": None},
+     {"failure": OPTIONAL, "output": OPTIONAL, "display_output": OPTIONAL}),
+    ("ToolCallResult.ok", ToolCallResult.ok, {"output": "x", "display_output": "y"},
+     {"output": NO_VALUES, "display_output": NO_VALUES}),
+    ("ToolCallResult.from_json", ToolCallResult.from_json, {"data": {"success": True}}, {}),
+    ("ToolResultPart", ToolResultPart, {"id": "c", "name": "f", "result": OK}, {}),
+    ("UsagePart", UsagePart, {"prompt_tokens": 1, "response_tokens": 2},
+     {"prompt_tokens": [None, 5], "response_tokens": [None, 5]}),
+    ("FinishReasonPart", FinishReasonPart, {"finish_reason": "stop", "finish_message": None},
+     {"finish_message": OPTIONAL_TEXT}),
+    ("OtherPart", OtherPart, {"block": ms.Thinking("a")}, {}),
+    ("HistoryMessage", HistoryMessage, {"role": "user", "parts": "a"}, {"parts": TEXT_OR_LIST}),
+    ("History", History, {"system_message": "s", "context": "c", "conversation": [TURN]},
+     {"system_message": OPTIONAL_TEXT, "context": OPTIONAL_TEXT, "conversation": [[]]}),
+    ("History.add", lambda message: History().add(message), {"message": TURN}, {}),
+    ("from_messages", History.from_messages, {"messages": [SAID], "system_message": "s"},
+     {"messages": [[]], "system_message": OPTIONAL_TEXT}),
+    ("messages_of", messages_of, {"history": HISTORY}, {}),
+    ("history_messages_of", history_messages_of, {"messages": [SAID], "names": {}},
+     {"messages": [[]], "names": OPTIONAL}),
+    ("message_from_response", message_from_response, {"response": RESPONSE}, {}),
+    # --- OpenAI's older rows and Gemini's answers
+    ("transform_request", legacy.transform_request, {"request": REQUEST, "stream": False, "thinking_models": {}}, {}),
+    ("build_conversation", legacy.build_conversation, {"request": REQUEST}, {}),
+    ("transform_message", legacy.transform_message, {"message": SAID, "earlier": [SAID]}, {"earlier": [[]]}),
+    ("serialize", legacy.serialize, {"legacy": LEGACY}, {}),
+    ("LegacyRequest",
+     lambda **members: legacy.serialize(legacy.LegacyRequest(**members)),
+     {"model": "m", "conversation": LEGACY.conversation, "temperature": 0.5, "max_completion_tokens": 9,
+      "stream": False, "warnings": []},
+     {"temperature": [5], "max_completion_tokens": [None, 5], "warnings": [[]]}),
+    ("parse_response", parse_response,
+     {"body": b'{"candidates":[{"content":{"parts":[{"text":"a"}]}}]}', "make_id": None}, {"make_id": OPTIONAL}),
+    ("parse_error", parse_error, {"status": 400, "body": b"{}"}, {"status": [5], "body": [""]}),
+]  # fmt: skip
+"""A maker's name, the maker, good arguments, and which of `NO_VALUES` a parameter accepts: none if it is not named."""
+
+ANSWERED: dict[type[HistoryConverter], JSONObject] = {
+    ChatConverter: chat_chunk({"content": "a"}),
+    ResponsesConverter: {"object": "response", "output": [], "status": "completed"},
+    AnthropicConverter: {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "a"}]},
+    GeminiConverter: {"candidates": [{"content": {"parts": [{"text": "a"}]}}]},
+}
+
+
+def converter_makers(kind: type[HistoryConverter]) -> list[tuple[str, Maker, dict[str, object], Accepted]]:
+    """Return the rows of one converter."""
+    converter, name = kind(), kind.__name__
+    wire, chunks = converter.from_history(HISTORY), [ANSWERED[kind]]
+    lists: Accepted = {name: [None, []] for name in ("warnings", "system")}
+    return [
+        (name, kind, {"provider": None, "make_id": None, "content_lists": True},
+         {"provider": OPTIONAL, "make_id": OPTIONAL}),
+        (f"{name}.from_history", converter.from_history, {"history": HISTORY, "warnings": []}, lists),
+        (f"{name}.system_parameter", converter.system_parameter, {"history": HISTORY}, {}),
+        (f"{name}.to_history", converter.to_history, {"wire": wire}, {"wire": [[]]}),
+        (f"{name}.encode_messages", converter.encode_messages, {"messages": [SAID], "warnings": []},
+         {"messages": [[]], **lists}),
+        (f"{name}.decode_messages", converter.decode_messages, {"wire": wire, "system": [], "warnings": []},
+         {"wire": [[]], **lists}),
+        *((f"{name}.{method}", getattr(converter, method), {"chunks": chunks}, {"chunks": [[]]}) for method in (
+            "message_from_chunks", "provider_message_from_chunks", "provider_messages_from_chunks")),
+        *((f"{name}.{method}", getattr(converter, method), {"results": [RESULT_PART]}, {"results": [[]]})
+          for method in ("message_from_tool_results", "provider_messages_from_tool_results")),
+        (f"{name}.wrap_chunk", converter.wrap_chunk, {"chunk": chunks[0]}, {}),
+    ]  # fmt: skip
+
+
+ALL_MAKERS = [*MAKERS, *(row for kind in ANSWERED for row in converter_makers(kind))]
+
+
+@pytest.mark.parametrize(
+    ("maker", "good", "accepted"), [row[1:] for row in ALL_MAKERS], ids=[row[0] for row in ALL_MAKERS]
+)
+def test_a_parameter_of_the_wrong_kind_is_named(maker: Maker, good: dict[str, object], accepted: Accepted) -> None:
+    maker(**good)
+    for name in good:
+        for value in copy.deepcopy(NO_VALUES):
+            arguments = {**good, name: value}
+            if any(value == each for each in accepted.get(name, [])):
+                maker(**arguments)
+                continue
+            with pytest.raises(ms.ManystreamError) as caught:
+                maker(**arguments)
+            if (name, value) != ("body", ""):  # a body of nothing is an error of the server
+                assert name in str(caught.value), (name, value)
+
+
+def test_the_table_of_makers_has_every_parameter() -> None:
+    for name, maker, good, _ in ALL_MAKERS:
+        if getattr(maker, "__name__", "") != "<lambda>":
+            assert list(good) == [each for each in signature(maker).parameters if each != "self"], name
+
+
+WRONG_PARTS: list[tuple[str, Part, str]] = [
+    ("user", ToolCallPart("c", "f"), "ToolCallPart"),
+    ("context", ToolCallPart("c", "f"), "ToolCallPart"),
+    ("tool", ToolCallPart("c", "f"), "ToolCallPart"),
+    ("system", ToolResultPart("c", "f", OK), "ToolResultPart"),
+    ("user", OtherPart(ms.Thinking("a")), "Thinking"),
+    ("user", UsagePart(1), "UsagePart"),
+    ("tool", FinishReasonPart("stop"), "FinishReasonPart"),
+]
+
+
+@pytest.mark.parametrize(("role", "part", "shown"), WRONG_PARTS)
+def test_a_part_that_its_role_cannot_have_is_named(role: str, part: Part, shown: str) -> None:
+    words = f"parts[1]: a message with the role '{role}' cannot have a {shown}"
+    assert message_of_error(HistoryMessage, role, [TextPart("a"), part]) == ("parts[1]", words)
+    later = HistoryMessage(role, "a")
+    later.parts.append(part)
+    assert message_of_error(ChatConverter().from_history, History(None, "x", [later])) == ("parts[1]", words)
+
+
+def test_arguments_of_json_text_are_not_written_twice() -> None:
+    words = "ToolCallPart.arguments: must be a dict, not str; use json.loads(…)"
+    wrong: object = '{"x":1}'
+    assert message_of_error(ToolCallPart, "c", "f", wrong) == ("ToolCallPart.arguments", words)
+
+
+@pytest.mark.parametrize("name", ["system_message", "context", "conversation"])
+def test_a_value_that_is_put_into_a_history_later_is_named(name: str) -> None:
+    history = History()
+    setattr(history, name, 5)
+    for function in (messages_of, ChatConverter().from_history, ChatConverter().system_parameter):
+        assert message_of_error(function, history)[0] == name
+
+
+@pytest.mark.parametrize(
+    ("message", "place"),
+    [
+        (ms.Message.user(ms.Text(cast("str", None))), "content[0].text"),
+        (ms.Message.user(ms.ToolCall("c", "f", "{}")), "content[0]"),
+        (ms.Message.assistant(ms.ToolCall("", "f", "{}")), "content[0].id"),
+        (ms.Message("tool", ms.ToolResult("", "x")), "content[0].tool_call_id"),
+    ],
+)
+@pytest.mark.parametrize("converter", ANSWERED)
+def test_a_block_of_wrong_values_is_not_written(
+    converter: type[HistoryConverter], message: ms.Message, place: str
+) -> None:
+    with pytest.raises(ms.InvalidRequestError, match=rf"^messages\[1\]\.{re.escape(place)}: "):
+        converter().encode_messages([SAID, message])
+
+
+@pytest.mark.parametrize("text", [" ", "\n\n"])
+def test_anthropic_warns_of_a_blank_text(text: str) -> None:
+    warnings: list[str] = []
+    words = "a text without any characters but white space is not sent; Anthropic refuses it"
+    assert AnthropicConverter().from_history(History(None, None, [HistoryMessage("user", text)]), warnings) == []
+    answer = ms.Message.assistant([ms.Text(text), CALL])
+    (wire,) = AnthropicConverter().encode_messages([answer], warnings)
+    assert [block["type"] for block in wire["content"]] == ["tool_use"]  # type: ignore[union-attr, index, call-overload]
+    assert warnings == [f"messages[0].content[0]: {words}"] * 2
+    AnthropicConverter().encode_messages([ms.Message.assistant("")], warnings)
+    assert len(warnings) == 2  # an answer without text loses nothing

@@ -226,7 +226,7 @@ def test_a_whole_conversation_in_chats_form() -> None:
         PICTURES,
         ms.Message.assistant([ms.Image(url="u"), ms.File(file_id="f"), ms.ProviderBlock("openai-chat", {"type": "x"})]),
     ]
-    wire = ChatConverter().encode_messages(messages, warnings)
+    wire = ChatConverter(content_lists=False).encode_messages(messages, warnings)
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
     assert wire == [
         {"role": "user", "content": "x"},
@@ -420,7 +420,7 @@ LATE = History(system_message=None, conversation=[HistoryMessage("user", "x"), H
 
 def test_a_late_system_message_keeps_its_place() -> None:
     said: JSONObject = {"role": "user", "content": "x"}
-    assert ChatConverter().from_history(LATE) == [said, {"role": "system", "content": "s"}]
+    assert ChatConverter(content_lists=False).from_history(LATE) == [said, {"role": "system", "content": "s"}]
     part = {"type": "input_text", "text": "s"}
     late = {"type": "message", "role": "system", "content": [part]}
     assert ResponsesConverter().from_history(LATE)[1:] == [late]

@@ -236,8 +236,10 @@ def test_a_whole_number_of_any_size_is_kept_beside_other_members() -> None:
 
 
 def test_a_block_of_another_class_has_no_row() -> None:
-    with pytest.raises(TypeError, match=r"^int has no row$"):
-        rows_from_message(ms.Message("user", [7]))  # type: ignore[list-item]
+    message = ms.Message("user", [ms.Text("a")])
+    message.content[0] = 7  # type: ignore[call-overload]
+    with pytest.raises(ms.InvalidRequestError, match=r"^message.content\[0\]: unsupported content block int$"):
+        rows_from_message(message)
 
 
 # --- reading ---

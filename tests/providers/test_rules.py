@@ -279,10 +279,17 @@ def test_a_name_of_spaces_is_not_filled() -> None:
 
 # --- messages ---
 
+
+def changed(message: ms.Message, name: str, value: object) -> ms.Message:
+    """Return the message with a value that its constructor refuses."""
+    setattr(message, name, value)
+    return message
+
+
 MESSAGES: list[tuple[object, str]] = [
     ("a", "messages[5]: must be a Message, not 'a'"),
     (ms.Message("user", []), "messages[5].content: must hold at least one block"),
-    (ms.Message("user", [7]), "messages[5].content[0]: unsupported content block int"),  # type: ignore[list-item]
+    (changed(ms.Message.user("a"), "content", [7]), "messages[5].content[0]: unsupported content block int"),
     (
         ms.Message("user", [ms.Text("a"), ms.Thinking("h")]),
         "messages[5].content[1]: a user message cannot hold a Thinking block",
@@ -306,7 +313,10 @@ MESSAGES: list[tuple[object, str]] = [
         ms.Message("tool", ms.ToolResult("c", [ms.Text("a"), ms.Thinking("h")])),  # type: ignore[list-item]
         "messages[5].content[0].content[1]: must be a Text, Image or File block, not Thinking",
     ),
-    (ms.Message("user", "a", 7), "messages[5].provider_metadata: must be a dict, not 7"),  # type: ignore[arg-type]
+    (
+        changed(ms.Message.user("a"), "provider_metadata", 7),
+        "messages[5].provider_metadata: must be a dict, not 7",
+    ),
 ]
 
 

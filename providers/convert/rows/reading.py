@@ -27,7 +27,12 @@ from ...model.messages import (
     ToolCall,
     ToolResult,
 )
+from ...rules.rules import flag, instance, items_of, optional, whole
 from .row import KIND_ROLE, Row, RowError, is_readable
+
+ROW = instance(Row)
+POSITION = optional(whole(0))
+STRICT = flag()
 
 Value = TypeVar("Value")
 
@@ -38,6 +43,8 @@ def message_from_row(row: Row, position: int | None = None) -> Message | None:
 
     position: the row's position in the conversation, for the error.
     """
+    ROW.check(row, "row")
+    POSITION.check(position, "position")
     reader = _Reader(row, position)
     return None if reader.is_system_prompt else _message(reader)
 
@@ -49,7 +56,8 @@ def messages_from_rows(rows: Iterable[Row], *, strict: bool = True) -> list[Mess
     """
     messages: list[Message] = []
     calls: set[str] = set()
-    for position, row in enumerate(rows):
+    STRICT.check(strict, "strict")
+    for position, row in enumerate(items_of(rows, Row, "rows")):
         reader = _Reader(row, position)
         if reader.is_system_prompt and (not messages or not row.content):
             continue
@@ -72,7 +80,7 @@ def messages_from_rows(rows: Iterable[Row], *, strict: bool = True) -> list[Mess
 
 def _message(reader: _Reader) -> Message:
     kind = reader.row.kind
-    read = READERS.get(kind)
+    read = READERS.get(kind) if isinstance(kind, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
     if read is None:
         raise reader.error("kind", f"unknown kind; known are {', '.join(READERS)}")
     blocks = [] if reader.data.get("empty") is True else read(reader)
@@ -152,11 +160,20 @@ class _Reader:
                 return value
         raise self.error(field or names[0], "is missing")
 
+    def name(self, data: JSONObject, names: tuple[str, ...]) -> str:
+        """Return the first of these members that is present, as `needed`. Raises `RowError` if it is empty."""
+        value = self.needed(data, names, str)
+        if not value:
+            raise self.error(next(name for name in names if data.get(name) is not None), "must not be empty")
+        return value
+
     def content(self) -> str:
-        """Return the row's content. Raises `RowError` if it is missing."""
-        if not isinstance(self.row.content, str):
-            raise self.error("content", "is missing")
-        return self.row.content
+        """Return the row's content. Raises `RowError` if it is missing or no text."""
+        content: object = self.row.content
+        if not isinstance(content, str):
+            wrong = "is missing" if content is None else f"must be str, not {type(content).__name__}"
+            raise self.error("content", wrong)
+        return content
 
     def state(self, data: JSONObject) -> ProviderState | None:
         """Return the provider state in these members, or None."""
@@ -217,8 +234,8 @@ def _read_tool_call(reader: _Reader) -> list[Block]:
         raise reader.error("tool_args", "is missing" if arguments is None else "must be JSON text")
     complete = reader.optional(data, "complete", bool)
     call = ToolCall(
-        reader.needed(data, ("tool_call_id", "id"), str),
-        reader.needed(data, ("tool_name", "name"), str),
+        reader.name(data, ("tool_call_id", "id")),
+        reader.name(data, ("tool_name", "name")),
         arguments,
         complete=complete is not False,
         state=reader.state(data),
@@ -235,7 +252,7 @@ def _read_tool_result(reader: _Reader) -> list[Block]:
     parts = reader.array(data, "output_blocks")
     return [
         ToolResult(
-            reader.needed(data, ("tool_call_id", "id"), str),
+            reader.name(data, ("tool_call_id", "id")),
             [_content(reader, part) for part in parts] if parts is not None else reader.needed(data, ("output",), str),
             is_error=success is False,
             cache_control=reader.cache_control(data),

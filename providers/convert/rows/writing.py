@@ -23,7 +23,11 @@ from ...model.messages import (
     ToolCall,
     ToolResult,
 )
+from ...rules.message_checks import check_fields
+from ...rules.rules import instance
 from .row import KIND_ROLE, Row, is_readable
+
+MESSAGE = instance(Message)
 
 TEXT_KINDS: dict[Role, str] = {
     Role.USER: "user",
@@ -35,7 +39,12 @@ TEXT_KINDS: dict[Role, str] = {
 
 
 def rows_from_message(message: Message) -> list[Row]:
-    """Return a message as rows, in order. Reading them gives an equal message."""
+    """Return a message as rows, in order. Reading them gives an equal message.
+
+    Raises `InvalidRequestError` for a value that no row can hold, such as None as a text.
+    """
+    MESSAGE.check(message, "message")
+    check_fields(message.content, "message")
     rows: list[Row] = []
     waiting: list[Thinking | RedactedThinking] = []
     for block in message.content:

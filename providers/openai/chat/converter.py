@@ -70,6 +70,7 @@ class ChatConverter(HistoryConverter):
 
     dialect: ClassVar[Dialect] = DIALECT
     provider_class: ClassVar[type[Provider]] = OpenAIChat
+    _takes_parts: ClassVar[bool] = True
 
     def is_whole(self, chunk: JSONObject) -> bool:
         return any(
@@ -93,8 +94,7 @@ class ChatConverter(HistoryConverter):
         return {"choices": [{"delta": wire}]}
 
     def _system_messages(self, texts: Sequence[str]) -> list[JSONObject]:
-        role = self.provider.profile.quirks.system_role
-        return [{"role": role, "content": [{"type": "text", "text": text} for text in texts]}] if texts else []
+        return self._write([Message.system([Text(text) for text in texts])], {}, [])
 
     # --- out ---
 

@@ -14,6 +14,7 @@ from ...json.json_values import JSONObject, dumps_text
 from ...model.messages import Block, Message, Role, Text, ToolCall, ToolResult
 from ...model.request import Request, ThinkingConfig, ThinkingLevel
 from ...rules.checks import validate_request
+from ...rules.rules import flag, instance, items_of
 
 DEFAULT_TEMPERATURE = 0.7
 """The temperature of a request that does not set one."""
@@ -89,6 +90,8 @@ def transform_request(
 
     thinking_models: level → the model that is asked for it.
     """
+    flag().check(stream, "stream")
+    instance(Mapping).check(thinking_models, "thinking_models")
     validate_request(request)
     return LegacyRequest(
         model=_model(request, thinking_models),
@@ -119,6 +122,7 @@ def build_conversation(request: Request) -> LegacyConversation:
     Raises `InvalidRequestError` for a request without messages, for a block without a row, and for a result that no
     earlier call asked for.
     """
+    instance(Request).check(request, "request")
     if not request.messages:
         raise InvalidRequestError("messages", "must hold at least one message")
     system = "\n\n".join(block.text for block in request.system_blocks)
@@ -137,7 +141,8 @@ def transform_message(message: Message, earlier: Iterable[Message] = ()) -> list
 
     Raises `InvalidRequestError` for a block without a row.
     """
-    names = {call.id: call.name for before in earlier for call in before.tool_calls}
+    instance(Message).check(message, "message")
+    names = {call.id: call.name for before in items_of(earlier, Message, "earlier") for call in before.tool_calls}
     return _rows(message, "message", names, known_calls=False)
 
 

@@ -9,9 +9,24 @@ from ...catalog.provider import OpenAIChat
 from ...convert.rows import message_from_row
 from ...model.messages import Message, Text
 from ...model.request import Request
+from ...rules.rules import Checker, checked, flag, instance, number, optional, sequence, text, whole
 from ..chat import DIALECT
 from ..thinking import takes_sampling
-from .rows import DEFAULT_TEMPERATURE, LegacyRequest
+from .rows import DEFAULT_TEMPERATURE, LegacyConversation, LegacyRequest, LegacyRow
+
+LEGACY_REQUEST = Checker(
+    LegacyRequest,
+    {
+        "model": text("a model's name", empty=False),
+        "conversation": checked(
+            Checker(LegacyConversation, {"rows": sequence(instance(LegacyRow), "a list of LegacyRow")})
+        ),
+        "temperature": number(0, must="a number of at least 0"),
+        "max_completion_tokens": optional(whole(1)),
+        "stream": flag(),
+        "warnings": instance(list, must="a list of texts"),
+    },
+)
 
 
 def serialize(legacy: LegacyRequest) -> bytes:
@@ -20,6 +35,7 @@ def serialize(legacy: LegacyRequest) -> bytes:
     Options that Chat Completions cannot carry are added to `legacy.warnings`, each once. Raises `RowError` for a row
     that cannot be read, and `InvalidRequestError`.
     """
+    LEGACY_REQUEST.check(legacy, "legacy")
     system: list[Text] = []
     messages: list[Message] = []
     for position, row in enumerate(legacy.conversation.rows):
