@@ -8,7 +8,7 @@ body needs no `finishReason`. Must not know requests.
 from __future__ import annotations
 
 from ..catalog.provider import FUNCTION, Gemini, Provider
-from ..errors import malformed
+from ..errors import NO_ANSWER_CODE, ProviderError, malformed
 from ..json.json_values import MalformedJSONError, answer_loads, shown
 from ..model.response import Response
 from ..rules.rules import instance, optional
@@ -38,14 +38,23 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: An
 
 
 def parse_response(body: bytes | str, make_id: MakeId | None = None) -> Response:
-    """Decode an answer of the first-party provider, from the body alone. Raises `ProviderError`.
+    """Decode an answer of the first-party provider, from the body alone. Raises `ProviderError` for an error, a refused
+    prompt, or a body that is no answer.
+
+    An answer without candidates or parts is an empty `Response` here. A call with such an answer fails.
 
     make_id: makes ids for tool calls without one. Default: 22 characters from the system's cryptographic source, new
         for each call.
     """
     instance(str, bytes).check(body, "body")
     optional(instance(FUNCTION, must="a function")).check(make_id, "make_id")
-    return decode_response(body.encode() if isinstance(body, str) else body, Gemini(), make_id or new_tool_call_id)
+    data = body.encode() if isinstance(body, str) else body
+    try:
+        return decode_response(data, Gemini(), make_id or new_tool_call_id)
+    except ProviderError as error:
+        if error.provider_code != NO_ANSWER_CODE:
+            raise
+        return error.partial or Response()
 
 
 def new_tool_call_id() -> str:

@@ -243,6 +243,16 @@ def test_parse_response_raises_errors() -> None:
         parse_response(b'{"error": {"code": 404, "message": "no such model", "status": "NOT_FOUND"}}')
 
 
+@pytest.mark.parametrize("answer", [{}, {"candidates": []}, {"candidates": [{}]}, {"candidates": [{"content": {}}]}])
+def test_parse_response_reads_an_answer_without_content_as_empty(answer: dict[str, Any]) -> None:
+    body = json.dumps({**answer, "modelVersion": "m"} if answer else answer).encode()
+    with pytest.raises(ProviderError):
+        DIALECT.decode(body, PROVIDER, Ids())
+    response = parse_response(body)
+    assert (response.content, response.finish_reason) == ([], FinishReason.UNKNOWN)
+    assert response.model == ("m" if answer else None)
+
+
 def test_the_official_client_reads_the_same_text_calls_and_usage() -> None:
     from google.genai import types
 
