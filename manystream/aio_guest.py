@@ -12,6 +12,7 @@ Knows asyncio and how an engine is opened. Must not know calls.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -23,7 +24,7 @@ import trio
 from .engine.gate import Calls
 from .engine.request.errors import EngineClosedError
 from .providers.errors import ManystreamError
-from .transport.asyncio_backend import UnsupportedEventLoopError, serve
+from .transport.asyncio_backend import UnsupportedEventLoopError, serve, wakers
 from .transport.backend import WAIT, Cancellable
 from .transport.trio_backend import TrioBackend
 
@@ -41,6 +42,7 @@ async def guest_calls(open_native: OpenNative) -> AsyncGenerator[Calls, None]:
 
     Raises `EventLoopError`, and what `open_native` raises.
     """
+    process = os.getpid()
     guest = await _join_guest(_running_loop())
     host = asyncio.current_task()
     assert host is not None, "an async with block runs in a task"
@@ -63,11 +65,12 @@ async def guest_calls(open_native: OpenNative) -> AsyncGenerator[Calls, None]:
         cancelled = error
     finally:
         leaving = True
-        opened.close()
-        cancelled = await _settled(opened.closed) or cancelled
-        guest.leave()
-        if guest.ending:
-            cancelled = await _settled(guest.finished) or cancelled
+        if os.getpid() == process:  # a forked process lacks the thread in which the trio run waits
+            opened.close()
+            cancelled = await _settled(opened.closed) or cancelled
+            guest.leave()
+            if guest.ending:
+                cancelled = await _settled(guest.finished) or cancelled
     if interrupted:
         _raise_breakdown(host, guest, opened)
     if cancelled is not None:
@@ -99,6 +102,10 @@ class GuestBackend(TrioBackend):
     def __init__(self, host: asyncio.AbstractEventLoop, nursery: trio.Nursery) -> None:
         super().__init__(nursery)
         self._host = host
+
+    def wakers(self) -> tuple[int, int]:
+        """Return those of the asyncio loop. In a forked process, trio's second thread does not run."""
+        return wakers(self._host)
 
     def serve(self, descriptor: int, turn: Callable[[], float]) -> Cancellable:
         """Call `turn` on the asyncio loop. A trio task waits for its end, and raises what `turn` raises."""

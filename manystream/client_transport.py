@@ -129,7 +129,7 @@ class ClientTransport:
     async def close(self) -> None:
         """Close all connections. A request that runs is ended with an error."""
         running = self._running
-        if running is not None:
+        if running is not None and not running.loop.forked:
             if running.event_loop == running_event_loop():
                 running.close()
             elif running.event_loop.ended:
@@ -144,6 +144,8 @@ class ClientTransport:
             raise RuntimeError("this transport is closed: create a client with a new Transport()")
         here = running_event_loop()
         running = self._running
+        if running is not None and running.loop.forked:
+            running = self._running = None  # the connections are the parent's
         if running is not None and running.event_loop == here:
             return running
         if here is None:

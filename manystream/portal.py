@@ -88,4 +88,4 @@ def _leave(opened: Future[tuple[Engine, EngineThread, trio.Event]]) -> None:
     """End the engine's thread, if its engine was opened."""
     if opened.exception() is None:
         _, thread, leave = opened.result()
-        thread.soon(leave.set)
+        thread.leave(leave.set)

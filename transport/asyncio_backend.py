@@ -19,6 +19,7 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
 from .backend import AddressInfo, Alarm, Cancellable, Event, Parameters, Signal, TaskGroup
+from .fork import socket_pair
 from .kernel_timer import KernelTimer, make_kernel_timer
 
 logger: logging.Logger = logging.getLogger("manystream.transport.asyncio_backend")
@@ -78,6 +79,10 @@ class AsyncioBackend:
         Raises `UnsupportedEventLoopError` for an event loop without `add_reader`.
         """
         return serve(self._loop, descriptor, turn, self.failed)
+
+    def wakers(self) -> tuple[int, int]:
+        """Return the sockets of the event loop, for which asyncio has no public name."""
+        return wakers(self._loop)
 
     def alarm(self, fire: Callable[[], None]) -> Alarm:
         """Return an alarm: a timer of the event loop."""
@@ -245,6 +250,11 @@ class _Group:
     def cancel(self) -> None:
         for task in self._tasks:
             task.cancel()
+
+
+def wakers(loop: asyncio.AbstractEventLoop) -> tuple[int, int]:
+    """Return the sockets with which the event loop wakes itself, as `Backend.wakers` does."""
+    return socket_pair(loop, "_ssock", "_csock")
 
 
 def serve(

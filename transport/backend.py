@@ -85,6 +85,13 @@ class Backend(Protocol):
         """
         ...
 
+    def wakers(self) -> tuple[int, int]:
+        """Return the sockets with which the event loop wakes itself: the one that it reads, and the one that it writes.
+
+        -1 for an unknown one.
+        """
+        ...
+
     def alarm(self, fire: Callable[[], None]) -> Alarm:
         """Return an alarm that calls `fire` at its deadline. It has no deadline yet."""
         ...

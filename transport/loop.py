@@ -21,6 +21,7 @@ from typing import Protocol, TypeAlias
 
 from .backend import WAIT, Backend, Cancellable
 from .coalescing import Coalescing
+from .fork import detach, watch_forks
 
 CurrentTime: TypeAlias = Callable[[], float]
 """A clock: returns seconds since an arbitrary start."""
@@ -80,6 +81,7 @@ class Loop(abc.ABC):
     ticks: the number of ticks that served a connection.
     bytes_received: the number of bytes that all connections have received.
     bytes_sent: the number of bytes that all connections have sent.
+    forked: this process is a fork of the loop's, and the loop serves nothing here.
     """
 
     def __init__(self, current_time: CurrentTime) -> None:
@@ -92,6 +94,12 @@ class Loop(abc.ABC):
         self._slowest_before = 0.0
         self._window_start = 0.0
         self._culprit = self._culprit_before = ""
+        self.forked = False
+        watch_forks(self)
+
+    def on_fork(self) -> None:
+        """Let go of the connections, which belong to the parent process."""
+        self.forked = True
 
     def clock(self) -> float:
         """Read the clock, set `now` and return it. Use it for time stamps outside a tick."""
@@ -225,6 +233,7 @@ class PollerLoop(Loop):
         self._failures = 0  # consecutive ticks that raised
         self._coalescing = Coalescing()
         self._service: Cancellable | None = None
+        self._wakers = (-1, -1)  # the event loop's own sockets, for a fork
 
     def add(self, connection: Pollable) -> None:
         fd = connection.sock.fileno()
@@ -241,7 +250,15 @@ class PollerLoop(Loop):
     def watch(self, connection: Pollable, *, read: bool, write: bool) -> None:
         self._poller.modify(connection.sock.fileno(), (READ if read else 0) | (WRITE if write else 0))
 
+    def on_fork(self) -> None:
+        super().on_fork()
+        self._connections.clear()
+        self._service = None  # it stands in the event loop of the parent
+        if sys.platform == "linux":  # a child has no kqueue of its parent
+            detach(self._poller.fileno(), self._wakers)
+
     def start(self, backend: Backend) -> None:
+        self._wakers = backend.wakers()
         self._service = backend.serve(self._poller.fileno(), self._turn)
 
     def _turn(self) -> float:

@@ -223,6 +223,8 @@ class Pool:
 
     def on_dial_ended(self, ticket: Ticket, sock: socket.socket | TLSSocket | None, failure: Exception | None) -> None:
         """Assign the socket, or free the dial's place and report why there is none."""
+        if self._loop.forked:
+            return  # the parent's dial goes on
         host = ticket.host
         host.dialling -= 1
         waiter, ticket.waiter = ticket.waiter, None

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias
 
 from .backend import Alarm, Backend
+from .fork import watch_forks
 
 logger: logging.Logger = logging.getLogger("manystream.transport.timers")
 
@@ -106,11 +107,23 @@ class Timer:
 class Timers:
     """A heap of deadlines, and the alarm that notifies their owners in order (seconds on the backend's clock)."""
 
-    __slots__ = ("_alarm", "_catch_up", "_clock", "_heap", "_overdue", "_owners", "_sequence", "_turn", "_wakes")
+    __slots__ = (
+        "__weakref__",
+        "_alarm",
+        "_catch_up",
+        "_clock",
+        "_heap",
+        "_overdue",
+        "_owners",
+        "_sequence",
+        "_turn",
+        "_wakes",
+    )
 
     def __init__(self, catch_up: Callable[[], bool]) -> None:
         """Create it without an alarm. `catch_up`: reads what has arrived, as `Loop.catch_up` does."""
         self._catch_up = catch_up
+        watch_forks(self)
         self._heap: list[Deadline] = []
         self._owners: dict[int, TimerOwner] = {}
         """The number of each pending deadline → its owner. Other deadlines in the heap were cancelled."""
@@ -127,6 +140,10 @@ class Timers:
         self._clock = backend.clock
         self._alarm = backend.alarm(self._ring)
         self._set_alarm()
+
+    def on_fork(self) -> None:
+        """Notify nobody: the owners belong to the parent process."""
+        self._alarm = None
 
     def close(self) -> None:
         """Notify no more owners."""

@@ -16,6 +16,7 @@ from typing import Final
 import trio
 
 from .backend import AddressInfo, Alarm, Backend, Cancellable, Event, Parameters, Signal, TaskGroup
+from .fork import socket_pair
 from .kernel_timer import make_kernel_timer
 
 logger: logging.Logger = logging.getLogger("manystream.transport.trio_backend")
@@ -71,6 +72,11 @@ class TrioBackend:
         service = _Service(descriptor, turn)
         service.task = self.start(service.run)
         return service
+
+    def wakers(self) -> tuple[int, int]:
+        """Return the sockets of the entry queue, for which trio has no public name."""
+        queue = getattr(trio.lowlevel.current_trio_token(), "_reentry_queue", None)
+        return socket_pair(getattr(queue, "wakeup", None), "wakeup_sock", "write_sock")
 
     def alarm(self, fire: Callable[[], None]) -> Alarm:
         """Return an alarm: a task that sleeps."""

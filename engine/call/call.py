@@ -164,8 +164,11 @@ class RunningCall(Directed):
         )
 
     def end(self, error: ProviderError) -> None:
-        """Fail the call with `error`, for example for `cancel`. The completion is delivered on the next iteration."""
-        if self._step is not OPEN:
+        """Fail the call with `error`, for example for `cancel`. The completion is delivered on the next iteration.
+
+        Does nothing in a forked process, where the call is the parent's.
+        """
+        if self._step is not OPEN or self._runtime.loop.forked:
             return
         self._fail(error)
         try:

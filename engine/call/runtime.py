@@ -109,6 +109,8 @@ class Runtime:
         self._due.clear()
 
     def _run_due(self) -> None:
+        if self.loop.forked:
+            return  # the parent performs them
         due, self._due = self._due, []
         for each in due:
             try:

@@ -30,6 +30,11 @@ class EngineThread:
         self._thread = threading.get_ident()
         self._process = os.getpid()
 
+    @property
+    def is_forked(self) -> bool:
+        """Whether this process is a fork of the thread's: a fork copies no threads."""
+        return os.getpid() != self._process
+
     def soon(self, function: Callable[[], None]) -> None:
         """Schedule the function on the thread and return at once. After the engine is closed, nothing is called."""
         self._check_process()
@@ -37,6 +42,11 @@ class EngineThread:
             self._token.run_sync_soon(function)
         except trio.RunFinishedError:
             pass
+
+    def leave(self, function: Callable[[], None]) -> None:
+        """As `soon`, at the end of a block. A forked process may leave the blocks of its parent."""
+        if not self.is_forked:
+            self.soon(function)
 
     def run(self, function: Callable[[], Result]) -> Result:
         """Call the function on the thread and return its result.
@@ -69,5 +79,5 @@ class EngineThread:
             raise RuntimeError("a callback must not wait for a call: it holds up the thread that would end it")
 
     def _check_process(self) -> None:
-        if os.getpid() != self._process:  # a fork copies no threads: the engine's is not here
+        if self.is_forked:
             raise EngineClosedError(FORKED)

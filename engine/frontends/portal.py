@@ -91,7 +91,7 @@ class PortalCall:
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.cancel()
+        self._thread.leave(self._call.cancel)
 
     def wait(self, timeout: float | None = None) -> Completion:
         """Block until the call has ended, and return its completion.
@@ -161,7 +161,7 @@ class PortalStream(BufferedEvents[PortalCall]):
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.call.cancel()
+        self.call.__exit__(exception_type, exception, traceback)
 
     def __iter__(self) -> PortalStream:
         return self
@@ -206,7 +206,8 @@ class PortalRecording:
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        if not self._thread.is_forked:
+            self.close()
 
     @property
     def closed(self) -> bool:

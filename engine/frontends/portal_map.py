@@ -62,7 +62,7 @@ class PortalMap(Generic[Key]):
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._thread.soon(self._close)
+        self._thread.leave(self._close)
 
     def __iter__(self) -> Self:
         return self

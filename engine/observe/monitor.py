@@ -107,8 +107,9 @@ class Monitor:
             await trio.serve_listeners(self._serve, [listener])
         finally:
             self._listener.close()
-            with contextlib.suppress(OSError):
-                remove_own(self.path, self._status)
+            if not self._calls.home.is_forked:  # else the parent is served at this path
+                with contextlib.suppress(OSError):
+                    remove_own(self.path, self._status)
 
     async def _serve(self, stream: trio.SocketStream) -> None:
         async with stream:

@@ -59,6 +59,7 @@ class RecordingFile:
         descriptor = private_file.open_replacement(path) if replace else private_file.open_new(path)
         self._file: TextIO | None = os.fdopen(descriptor, "w", encoding="utf-8", newline="\n")
         self._path = Path(path)
+        self._process = os.getpid()
         self._began = trio.current_time()
         self._open: dict[Tap, None] = {}
         self.exchanges: int = 0
@@ -73,8 +74,9 @@ class RecordingFile:
 
     def close(self) -> None:
         """Write the known part of running exchanges, and close the file. Idempotent."""
-        for tap in list(self._open):
-            tap.left(whole=False)
+        if os.getpid() == self._process:  # else the parent records them
+            for tap in list(self._open):
+                tap.left(whole=False)
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -296,7 +296,7 @@ async def test_an_engine_without_monitor_does_not_load_the_module() -> None:
 
 async def test_the_repr_names_the_path(tmp_path: Path) -> None:
     async with ms.open_engine([ms.OpenAIChat("k", "http://127.0.0.1:1/v1")]) as engine:
-        one = Monitor(engine, tmp_path / "engine.sock")
+        one = Monitor(engine._calls, tmp_path / "engine.sock")
         assert repr(one) == f"<Monitor {tmp_path / 'engine.sock'}, 0 clients>"
         with trio.move_on_after(0):
             await one.run()

@@ -23,6 +23,8 @@ BLOCKING = "a callback must not wait for a call: it holds up the thread that wou
 class Thread:
     """The engine's thread, which is this one. raises: after a function has run."""
 
+    is_forked = False
+
     def __init__(self) -> None:
         self.runs = 0
         self.raises: BaseException | None = None
@@ -36,6 +38,8 @@ class Thread:
 
     def soon(self, function: Callable[[], object]) -> None:
         function()
+
+    leave = soon
 
     def check_may_block(self) -> None:
         pass

@@ -279,6 +279,7 @@ GROUPS: dict[str, tuple[Row, ...]] = {
              LIFETIME + "use_after_fork_is_a_clear_error", LIFETIME + "use_in_another_run_is_a_clear_error",
              LIFETIME + "use_after_close_is_a_clear_error",
              WRONG_PLACE + "use_in_a_fork_is_an_error_and_harms_no_stream",
+             WRONG_PLACE + "a_forked_child_that_leaves_the_block_harms_no_call_of_its_parent",
              WRONG_PLACE + "an_engine_of_another_run_is_an_error",
              WRONG_PLACE + "an_engine_of_another_asyncio_loop_is_an_error",
              WRONG_PLACE + "a_closed_engine_is_an_error"),

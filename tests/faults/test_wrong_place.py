@@ -6,9 +6,12 @@ Each entry point raises an error at once instead of waiting forever, and other c
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import socket
+import subprocess
+import sys
 import threading
 import traceback
 import warnings
@@ -277,6 +280,26 @@ async def test_use_in_a_fork_is_an_error_and_harms_no_stream() -> None:
         assert (await call.wait()).success
         assert "".join(texts) == "before, after"
         assert (await engine.start_stream(hello()).wait()).success
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+@pytest.mark.parametrize("door", ["trio", "asyncio", "portal", "client on trio", "client on asyncio"])
+def test_a_forked_child_that_leaves_the_block_harms_no_call_of_its_parent(door: str, tmp_path: Path) -> None:
+    """It leaves by return, by an exception and by `sys.exit`. No callback runs in it, and nothing is written twice."""
+    program = [sys.executable, "-m", "tests.faults.forking", door, str(tmp_path)]
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=100, check=False)
+    assert ended.returncode == 0, ended.stderr
+    result = json.loads(ended.stdout)
+    assert result["codes"] == {"return": 0, "raise": 1, "exit": 3}, ended.stderr
+    of_engine = not door.startswith("client")
+    assert result == {
+        "codes": result["codes"],
+        "seen": [True] * (5 if of_engine else 4),
+        "completions": [True] * 4 * of_engine,
+        "recorded": 4 * of_engine,
+        "monitored": of_engine,
+    }
+    assert (ended.stderr.count("Traceback"), ended.stderr.splitlines()[-1]) == (1, "Left"), "only the child that raised"
 
 
 @pytest.fixture(scope="module")
