@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import select
 import socket
 import weakref
@@ -88,8 +87,9 @@ def _epolls_that_watch(descriptor: int) -> list[int]:
             with contextlib.suppress(OSError):  # the descriptor of this listing
                 if os.readlink(f"/proc/self/fd/{name}") == EPOLL:
                     with open(f"/proc/self/fdinfo/{name}", encoding="ascii", errors="replace") as information:
-                        if re.search(rf"^tfd:\s*{descriptor}\s", information.read(), re.MULTILINE):
-                            found.append(int(name))
+                        lines = [line.split() for line in information]
+                    if any(line[:2] == ["tfd:", str(descriptor)] for line in lines):
+                        found.append(int(name))
     return found
 
 
