@@ -43,13 +43,20 @@ STATUS_CATEGORY: dict[int, ErrorCategory] = {
     413: ErrorCategory.INVALID_ARG,
     422: ErrorCategory.INVALID_ARG,
     429: ErrorCategory.RATE_LIMIT,
+    498: ErrorCategory.SERVER,
     500: ErrorCategory.SERVER,
+    501: ErrorCategory.UNKNOWN,
     502: ErrorCategory.SERVER,
     503: ErrorCategory.SERVER,
     504: ErrorCategory.TIMEOUT,
+    505: ErrorCategory.UNKNOWN,
     529: ErrorCategory.SERVER,
 }
-"""HTTP status → category. 0 means that there was no HTTP response. Any other status is UNKNOWN."""
+"""HTTP status → category. 0 means that there was no HTTP response, and 498 that Groq's flex tier is full. With 501 and
+505 a server says that it cannot do what was asked, and it cannot do it later either.
+
+Any other status from 500 to 599 is SERVER, such as Cloudflare's 520 to 530. All others are UNKNOWN.
+"""
 
 RETRYABLE: frozenset[ErrorCategory] = frozenset(
     {ErrorCategory.RATE_LIMIT, ErrorCategory.SERVER, ErrorCategory.TIMEOUT, ErrorCategory.NETWORK}
@@ -192,7 +199,8 @@ class InvalidRequestError(ManystreamError, ValueError):
 
 def category_of_status(status: int) -> ErrorCategory:
     """Return the category of an HTTP status, for a body that has no better information."""
-    return STATUS_CATEGORY.get(status, ErrorCategory.UNKNOWN)
+    other = ErrorCategory.SERVER if 500 <= status <= 599 else ErrorCategory.UNKNOWN
+    return STATUS_CATEGORY.get(status, other)
 
 
 def malformed(what: str, data: bytes = b"") -> ProviderError:

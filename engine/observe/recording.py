@@ -41,7 +41,10 @@ RESPONSE_HEADERS = frozenset(
     {"cf-ray", "content-encoding", "content-type", "date", "request-id", "retry-after", "retry-after-ms", "server"}
     | {"x-request-id", "x-goog-request-id", "x-should-retry"}
 )
-RESPONSE_HEADER_PREFIXES = ("anthropic-ratelimit-", "x-ratelimit-")
+RESPONSE_HEADER_PREFIXES = (
+    *("anthropic-ratelimit-", "ratelimit-", "x-ratelimit-", "x-rate-limit-"),
+    *("llm_provider-anthropic-ratelimit-", "llm_provider-retry-after", "llm_provider-x-ratelimit-"),
+)
 """The headers that are written. Any other header may contain a secret."""
 
 

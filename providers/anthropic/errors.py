@@ -10,14 +10,14 @@ from __future__ import annotations
 import re
 from typing import TypeGuard
 
-from ..errors import RETRYABLE, STATUS_CATEGORY, ErrorCategory, ProviderError, category_of_status
+from ..errors import RETRYABLE, ErrorCategory, ProviderError, category_of_status
 from ..json.json_values import JSON, JSONObject, integer, mapping, string
 from ..wire.context_overflow import is_context_overflow
 from ..wire.dialect import Headers
 from ..wire.error_bodies import decode_error as decode_any_error
 from ..wire.error_bodies import error_from_object, no_message, object_of, reported_error
 from ..wire.request_ids import request_id_in
-from ..wire.retry_hints import retry_after_ms
+from ..wire.retry_hints import NO_HINT, retry_after_ms
 
 TYPE_STATUS: dict[str, int] = {
     "invalid_request_error": 400,
@@ -98,14 +98,16 @@ def _error(status: int, payload: JSONObject, data: bytes, headers: Headers, now:
     code = string(mapping(error, "details"), "error_code")
     text = string(error, "message")
     category = _category(status, kind, text, error)
+    known = error_from_object(error, http_status=status, body=b"", now=now)
     if category is ErrorCategory.UNKNOWN:
-        category = error_from_object(error, http_status=status, body=b"").category
+        category = known.category
+    hint = retry_after_ms(headers, now, status=status)
     return ProviderError(
         _message(kind, text, status),
         category=category,
         http_status=status,
         provider_code=code or kind,
-        retry_after_ms=retry_after_ms(headers, now, status=status) if category in RETRYABLE else -1,
+        retry_after_ms=(known.retry_after_ms if hint == NO_HINT else hint) if category in RETRYABLE else NO_HINT,
         retryable=not _is_spent(code, text) and _should_retry(headers, category in RETRYABLE),
         request_id=request_id_in(headers) or string(payload, "request_id"),
         body=data,
@@ -118,10 +120,10 @@ def _category(status: int, kind: str | None, text: str | None, error: JSONObject
         return ErrorCategory.CONTENT_FILTER
     if text is not None and SPENT_PHRASE.search(text):
         return ErrorCategory.RATE_LIMIT
-    from_status = STATUS_CATEGORY.get(status) if status else None
-    if kind in TYPE_STATUS and (from_status is None or kind not in GENERIC_TYPES):
+    from_status = category_of_status(status) if status else ErrorCategory.UNKNOWN
+    if kind in TYPE_STATUS and (from_status is ErrorCategory.UNKNOWN or kind not in GENERIC_TYPES):
         return category_of_status(TYPE_STATUS[kind])
-    if from_status is not None:
+    if from_status is not ErrorCategory.UNKNOWN:
         return from_status
     # Proxies put a status into the object, as a number or as digits in a text.
     code = integer(error, "code") or integer(error, "status")

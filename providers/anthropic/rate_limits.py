@@ -31,7 +31,6 @@ HEADERS: tuple[HeaderRow, ...] = tuple(
         f"{prefix}-{name}-limit",
         f"{prefix}-{name}-remaining",
         f"{prefix}-{name}-reset",
-        reset_form="moment",
         tier=tier,
     )
     for prefix, tier in _TIERS.items()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from ..errors import STATUS_CATEGORY, ErrorCategory, ProviderError, category_of_status
+from ..errors import ErrorCategory, ProviderError, category_of_status
 from ..json.json_values import JSON, JSONObject, integer, mapping, objects, string
 from ..rules.rules import instance, whole
 from ..wire.context_overflow import is_context_overflow
@@ -61,7 +61,6 @@ LONG_QUOTAS = ("PerDay", "PerMonth")
 _SPENT = re.compile(r"limit: 0(?![\d.])|\bper day\b|credits are depleted|spending cap", re.ASCII)
 """A used-up quota in a message, for errors without details. A limit of 0 is a quota that the project does not have."""
 
-_RETRY_IN = re.compile(r"[Rr]etry in ((?:\d+(?:\.\d+)?(?:ms|h|m|s))+)", re.ASCII)
 _SECRETS = re.compile(rb"AIza[0-9A-Za-z_\-]{10,}|(?<=API key: )[^\s\"'\\,]+")
 """Keys in texts: Google's debug details quote the key that was refused."""
 
@@ -81,7 +80,7 @@ def decode_error(status: int, headers: Headers, body: bytes, now: float) -> Prov
         error.request_id = request_id or error.request_id
         return _safe(error)
     hint = retry_after_ms(headers, now, status=status)
-    return read_error(value, body, status=status, header_hint_ms=hint, request_id=request_id)
+    return read_error(value, body, status=status, header_hint_ms=hint, request_id=request_id, now=now)
 
 
 def parse_error(status: int, body: bytes | str) -> ProviderError:
@@ -100,7 +99,13 @@ def parse_error(status: int, body: bytes | str) -> ProviderError:
 
 
 def read_error(
-    value: JSON, body: bytes, *, status: int = 200, header_hint_ms: int = NO_HINT, request_id: str | None = None
+    value: JSON,
+    body: bytes,
+    *,
+    status: int = 200,
+    header_hint_ms: int = NO_HINT,
+    request_id: str | None = None,
+    now: float = 0.0,
 ) -> ProviderError:
     """Convert a parsed error to `ProviderError`.
 
@@ -109,6 +114,7 @@ def read_error(
     status: the HTTP status. Below 400 the error is inside an answer, and is classified by its own code.
     header_hint_ms: the hint of the headers in milliseconds, used if the error has none.
     request_id: the provider's id for the request, or None.
+    now: the wall clock in Unix seconds; 0 if it is unknown.
     """
     error = _own_error(value)
     if error is None:
@@ -119,7 +125,10 @@ def read_error(
     if status < 400:
         status = _own_code(error, name) or status
     message = string(error, "message") or ""
-    hint = _retry_delay(details, message)
+    hint = _retry_delay(details)
+    if hint == NO_HINT:
+        # If a gateway removed the details, the message still has the delay.
+        hint = error_from_object(error, http_status=status, body=b"", now=now).retry_after_ms
     category = _category(status, name, reason)
     spent = category is ErrorCategory.RATE_LIMIT and (_quota_is_spent(details) or _SPENT.search(message) is not None)
     return ProviderError(
@@ -192,9 +201,8 @@ def _own_code(error: JSONObject, name: str | None) -> int | None:
 def _category(status: int, name: str | None, reason: str | None) -> ErrorCategory:
     if reason in REASON_CATEGORY:
         return REASON_CATEGORY[reason]
-    if status in STATUS_CATEGORY:
-        return STATUS_CATEGORY[status]
-    return category_of_status(STATUS_CODES.get(name or "", status))
+    category = category_of_status(status)
+    return category_of_status(STATUS_CODES.get(name or "", status)) if category is ErrorCategory.UNKNOWN else category
 
 
 def _message(error: JSONObject, name: str | None, status: int) -> str:
@@ -202,16 +210,10 @@ def _message(error: JSONObject, name: str | None, status: int) -> str:
     return without_secrets(text.encode("utf-8", "replace")).decode() if text else no_message(status)
 
 
-def _retry_delay(details: list[JSONObject], message: str) -> int:
-    """Return the hint in the details or the message, in milliseconds; -1 if there is none."""
+def _retry_delay(details: list[JSONObject]) -> int:
+    """Return the hint in the details, in milliseconds; -1 if there is none."""
     delays = [delay for detail in details if (delay := string(detail, "retryDelay"))]
-    # If a gateway removed the details, the message still has the delay.
-    match = _RETRY_IN.search(message)
-    for delay in (*delays, match[1] if match else ""):
-        wait = hint_ms(delay)
-        if wait != NO_HINT:
-            return wait
-    return NO_HINT
+    return next((hint for delay in delays if (hint := hint_ms(delay)) != NO_HINT), NO_HINT)
 
 
 def _quota_is_spent(details: list[JSONObject]) -> bool:

@@ -1,7 +1,6 @@
 """Parses rate-limit headers by rows of data that map each number of a limit to its header.
 
-Knows how numbers, durations and dates are written. Must not know any provider's headers: each dialect's
-`rate_limits.py` has the rows.
+Knows how numbers are written. Must not know any provider's headers: each dialect's `rate_limits.py` has the rows.
 """
 
 from __future__ import annotations
@@ -9,14 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Literal, TypeAlias
 
 from ..wire.dialect import Headers
-from ..wire.retry_hints import duration_ms, unrepeated
+from ..wire.retry_hints import UNIX_MS_FROM, unrepeated, until_ms
 from .quota_report import DAY, MINUTE, SECOND, ReportedLimit, Unit
-
-ResetForm: TypeAlias = Literal["span", "moment", "milliseconds"]
 
 LONGEST_MINUTE = 10 * MINUTE
 """Seconds. A limit per minute is full again within a minute, or a few if the server counts generously. A limit whose
@@ -45,8 +40,6 @@ class HeaderRow:
     remaining: the header with the amount left.
     reset: the header with the time at which the limit is full again.
     window: the period that the limit applies to, in seconds.
-    reset_form: how the reset is written. `span`: seconds, or a duration such as `6m0s`. `moment`: RFC 3339.
-        `milliseconds`: Unix time in ms.
     may_be_daily: the server sends a limit per day under the same names. Its reset shows which one it is.
     tier: the service tier that the limit belongs to; empty for the ordinary one.
     """
@@ -57,7 +50,6 @@ class HeaderRow:
     remaining: str
     reset: str = ""
     window: float = MINUTE
-    reset_form: ResetForm = "span"
     may_be_daily: bool = False
     tier: str = ""
 
@@ -79,7 +71,7 @@ def read_rows(rows: Iterable[HeaderRow], headers: Headers, now: float, ignored: 
             # Servers write "unknown" as -1 of -1 or 0 of 0. A remaining amount without a limit gives no rate.
             ignored.append(row.limit if row.limit in headers else row.remaining)
             continue
-        reset = seconds_until(ends, row.reset_form, now)
+        reset = seconds_until(ends, now)
         if remaining is None and row.remaining in headers:
             ignored.append(row.remaining)
         if reset is None and row.reset in headers:
@@ -87,7 +79,7 @@ def read_rows(rows: Iterable[HeaderRow], headers: Headers, now: float, ignored: 
         daily = row.may_be_daily and reset is not None and reset > LONGEST_MINUTE
         name = f"{row.name} per day" if daily else row.name
         window = DAY if daily else row.window
-        step = MILLISECOND if _is_fine(ends, row.reset_form) else SECOND
+        step = MILLISECOND if _is_fine(ends) else SECOND
         found.append(ReportedLimit(name, row.unit, window, limit, remaining, reset, row.tier, step))
     return tuple(found)
 
@@ -105,34 +97,20 @@ def amount(text: str | None) -> float | None:
     return number if math.isfinite(number) and 0 <= number <= LARGEST else None
 
 
-def seconds_until(text: str | None, form: ResetForm, now: float) -> float | None:
+def seconds_until(text: str | None, now: float) -> float | None:
     """Return the seconds until a reset; 0 if it passed recently.
 
     Returns None if the text cannot be parsed, or the time is more than `LARGEST_SKEW` ago or more than 31 days away.
     """
-    if not text:
+    wait = until_ms(text, now) if text else None
+    if wait is None or not -LARGEST_SKEW <= wait / 1000 <= 31 * DAY:
         return None
-    if form == "span":
-        wait = duration_ms(text)
-        seconds = None if wait is None else wait / 1000
-    elif form == "milliseconds":
-        moment = amount(text)
-        seconds = None if moment is None else moment / 1000 - now
-    else:
-        seconds = _until_moment(text, now)
-    if seconds is None or not -LARGEST_SKEW <= seconds <= 31 * DAY:
-        return None
-    return max(0.0, seconds)
+    return max(0.0, wait / 1000)
 
 
-def _is_fine(text: str, form: ResetForm) -> bool:
+def _is_fine(text: str) -> bool:
     """Return True if a reset is written with a precision of milliseconds."""
-    return form == "milliseconds" or (form == "span" and ("." in text or "ms" in text))
-
-
-def _until_moment(text: str, now: float) -> float | None:
-    try:
-        moment = datetime.fromisoformat(text.strip())
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() - now
-    except (ValueError, OverflowError):
-        return None
+    number = amount(text)
+    if number is not None and number >= UNIX_MS_FROM:
+        return True
+    return "ms" in text or ("." in text and ":" not in text)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 
 from ..errors import ProviderError
-from ..json.json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, string
+from ..json.json_values import JSON, JSONObject, MalformedJSONError, loads, string
 from ..limits.quota_report import DAY, MINUTE, MONTH, SECOND, QuotaReport, Refusal, ReportedLimit, Unit
 from ..limits.rate_headers import HeaderRow, amount, read_rows
 from ..limits.refusals import refusal_of
 from ..wire.dialect import Headers
-from ..wire.error_bodies import SPENT_QUOTA
+from ..wire.error_bodies import SPENT_QUOTA, passed_on_headers
 
 LONGEST_PAUSE = 60.0
 """Seconds. A used-up limit per day is RATE if the server's hint is not longer than this, else SPENT."""
@@ -51,7 +51,6 @@ _OPENROUTER = (
         "x-ratelimit-limit",
         "x-ratelimit-remaining",
         "x-ratelimit-reset",
-        reset_form="milliseconds",
         may_be_daily=True,
     ),
 )
@@ -137,7 +136,7 @@ def read_report(provider: str, headers: Headers, now: float, error: ProviderErro
     body: the body or event that the error was read from.
     """
     value = _error_object(body) if error is not None else {}
-    headers = {**headers, **_passed_on(value)} if provider.startswith("openrouter") else headers
+    headers = {**headers, **passed_on_headers(value)} if provider.startswith("openrouter") else headers
     ignored: list[str] = []
     limits = read_rows(SERVER_HEADERS.get(provider, OPENAI_HEADERS), headers, now, ignored)
     if not limits and provider not in SERVER_HEADERS:
@@ -228,9 +227,3 @@ def _error_object(body: bytes) -> JSONObject:
         return {}
     inner = value.get("error")
     return inner if type(inner) is dict else value
-
-
-def _passed_on(error: JSONObject) -> dict[str, str]:
-    """Return the rate-limit headers that OpenRouter repeats inside an error."""
-    headers = mapping(mapping(error, "metadata"), "headers")
-    return {name.lower(): text for name, text in headers.items() if type(text) is str}

@@ -16,12 +16,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from ..errors import STATUS_CATEGORY, ErrorCategory, ProviderError, category_of_status
+from ..errors import ErrorCategory, ProviderError, category_of_status
 from ..json.json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, objects, says_nothing, string
 from .context_overflow import is_context_overflow
 from .html_page import page_words
 from .request_ids import request_id_in
-from .retry_hints import NO_HINT, hint_ms, retry_after_ms
+from .retry_hints import LONGEST_HINT_MS, NO_HINT, hint_in_words, hint_ms, retry_after_ms
 
 MESSAGE_LIMIT = 1000
 """An error's message keeps at most this many characters of the server's text."""
@@ -138,10 +138,6 @@ MESSAGE_CATEGORY: tuple[tuple[re.Pattern[str], ErrorCategory], ...] = (
 _QUOTA_WORDS = re.compile(
     r"insufficient (?:balance|credits|quota|funds)|exceeded your current quota|out of credits", re.IGNORECASE
 )
-_TRY_AGAIN = re.compile(
-    r"(?:try again|retry) (?:in|after) ((?:\d+(?:\.\d+)?(?:ms|h|m|s))+|\d+(?:\.\d+)?)\s*(seconds?|ms|milliseconds?)?",
-    re.IGNORECASE,
-)
 _DEEPEST = 6
 """The most levels of errors inside errors that are followed."""
 
@@ -166,6 +162,13 @@ class _Facts(NamedTuple):
 
 
 _NO_FACTS = _Facts([], None, 0, "", NO_HINT, None)
+
+
+class _Around(NamedTuple):
+    """What is known beside an error object: the response's status, and the wall clock in Unix seconds (0: unknown)."""
+
+    status: int
+    now: float
 
 
 def reported_error(event: str, value: JSON) -> JSON:
@@ -243,7 +246,7 @@ def decode_error(status: int, headers: Mapping[str, str], body: bytes, now: floa
     body: the response's body.
     now: the wall clock in Unix seconds, for dates in headers.
     """
-    error = error_from_object(object_of(body), http_status=status, body=body)
+    error = error_from_object(object_of(body), http_status=status, body=body, now=now)
     hint = retry_after_ms(headers, now, status=status)
     if hint != NO_HINT:
         error.retry_after_ms = hint
@@ -254,14 +257,15 @@ def decode_error(status: int, headers: Mapping[str, str], body: bytes, now: floa
     return error
 
 
-def error_from_object(error: JSON, *, http_status: int, body: bytes) -> ProviderError:
+def error_from_object(error: JSON, *, http_status: int, body: bytes, now: float = 0.0) -> ProviderError:
     """Convert an error object, or a text, of any known shape to an error. Never raises.
 
     error: the object or text.
     http_status: the response's status; 200 for an error inside a stream, 0 if there was no response.
     body: the bytes that the error keeps.
+    now: the wall clock in Unix seconds, for times in the object; 0 if it is unknown, and they are no hints then.
     """
-    facts = _facts(error, 0)
+    facts = _facts(error, _Around(http_status, now), 0)
     category = _category(facts, http_status)
     spent = any(word in SPENT_QUOTA for word in facts.words) or bool(_QUOTA_WORDS.search(facts.message))
     if spent and category in (ErrorCategory.UNKNOWN, ErrorCategory.INVALID_ARG):
@@ -303,8 +307,9 @@ def _category(facts: _Facts, http_status: int) -> ErrorCategory:
             return CODE_CATEGORY[word]
     if http_status >= 400:
         return category_of_status(http_status)
-    if facts.status in STATUS_CATEGORY and facts.status:
-        return STATUS_CATEGORY[facts.status]
+    inner = category_of_status(facts.status) if facts.status else ErrorCategory.UNKNOWN
+    if inner is not ErrorCategory.UNKNOWN:
+        return inner
     for word in facts.words:
         if word in TYPE_CATEGORY:
             return TYPE_CATEGORY[word]
@@ -328,30 +333,38 @@ def no_message(http_status: int) -> str:
     return f"HTTP {http_status}" if http_status > 200 else "the server reported an error without a message"
 
 
-def _facts(value: JSON, depth: int) -> _Facts:
+def passed_on_headers(error: JSONObject) -> dict[str, str]:
+    """Return the headers of the server behind a gateway that an error object repeats (OpenRouter). Names in lower
+    case.
+    """
+    headers = mapping(mapping(error, "metadata"), "headers")
+    return {name.lower(): text for name, text in headers.items() if type(text) is str}
+
+
+def _facts(value: JSON, around: _Around, depth: int) -> _Facts:
     if type(value) is str:
-        return _facts_of_text(value, depth)
+        return _facts_of_text(value, around, depth)
     if type(value) is list:
-        return _facts_of_list(value, depth)
+        return _facts_of_list(value, around, depth)
     if type(value) is dict and depth <= _DEEPEST:
-        return _facts_of_object(value, depth)
+        return _facts_of_object(value, around, depth)
     return _NO_FACTS
 
 
-def _facts_of_text(text: str, depth: int) -> _Facts:
+def _facts_of_text(text: str, around: _Around, depth: int) -> _Facts:
     text = text.strip()
     if text[:1] == "{" and depth <= _DEEPEST:
         # Gateways put the body of the provider's response into a string.
         try:
-            return _facts(loads(text), depth + 1)
+            return _facts(loads(text), around, depth + 1)
         except MalformedJSONError:
             pass
-    return _NO_FACTS._replace(message=_one_line(text), retry_after_ms=_hint_in(text))
+    return _NO_FACTS._replace(message=_one_line(text), retry_after_ms=hint_in_words(text))
 
 
-def _facts_of_list(values: list[JSON], depth: int) -> _Facts:
+def _facts_of_list(values: list[JSON], around: _Around, depth: int) -> _Facts:
     # A list of errors (Gemini), or of problems with single fields (FastAPI's `detail`).
-    found = [_facts(value, depth + 1) for value in values[:8]]
+    found = [_facts(value, around, depth + 1) for value in values[:8]]
     first = found[0] if found else _NO_FACTS
     message = "; ".join(facts.message for facts in found if facts.message)
     hint = next((facts.retry_after_ms for facts in found if facts.retry_after_ms != NO_HINT), NO_HINT)
@@ -369,7 +382,7 @@ _ASIDE = ("innererror", "inner_error", "metadata", "raw", "details")
 """Members with further codes of the same error."""
 
 
-def _facts_of_object(value: JSONObject, depth: int) -> _Facts:
+def _facts_of_object(value: JSONObject, around: _Around, depth: int) -> _Facts:
     words = list(_words(value))
     code = _code_of(value, ("code", "error_code"))
     status = _status_of(value)
@@ -377,17 +390,17 @@ def _facts_of_object(value: JSONObject, depth: int) -> _Facts:
     for name in _INNER:
         member = value.get(name)
         if member and not message:
-            inner = _facts(member, depth + 1)
+            inner = _facts(member, around, depth + 1)
             message, hint = _with_place(value, inner.message), inner.retry_after_ms
             words += inner.words
             code, status, request_id = code or inner.code, status or inner.status, inner.request_id
     for name in _ASIDE:
-        aside = _facts(value.get(name), depth + 1)
+        aside = _facts(value.get(name), around, depth + 1)
         words += aside.words
         hint = hint if hint != NO_HINT else aside.retry_after_ms
         if name in ("metadata", "raw") and aside.message not in message:
             message = f"{message}: {aside.message}" if message else aside.message
-    hint = _hint_member(value, hint)
+    hint = _hint_of(value, hint, _Around(status or around.status, around.now))
     code = code or _code_of(value, ("type", "error_type", "status"))
     if code == ERROR:
         code = None  # this marks an error, but is no code
@@ -430,24 +443,26 @@ def _with_place(value: JSONObject, message: str) -> str:
     return f"{'.'.join(str(part) for part in place)}: {message}"
 
 
-def _hint_member(value: JSONObject, hint: int) -> int:
-    for name, unit in (("retry_after_ms", 1), ("retry_after", 1000), ("retry_after_seconds", 1000)):
-        member = value.get(name)
-        if type(member) in (int, float) and isinstance(member, int | float) and 0 <= member <= 31 * 24 * 3600:
-            return round(member * unit)
-    delay = value.get("retryDelay")
-    if type(delay) is str:
-        wait = hint_ms(delay)
-        return hint if wait == NO_HINT else wait
-    return hint
+def _hint_of(value: JSONObject, hint: int, around: _Around) -> int:
+    """Return the hint of an object's own members, or else the one that was found inside it, in milliseconds."""
+    for name, unit in _HINT_MEMBERS.items():
+        found = _hint_member(value.get(name), unit, around.now)
+        if found != NO_HINT:
+            return found
+    found = retry_after_ms(passed_on_headers(value), around.now, status=around.status)
+    return hint if found == NO_HINT else found
 
 
-def _hint_in(message: str) -> int:
-    match = _TRY_AGAIN.search(message)
-    if match is None:
-        return NO_HINT
-    amount = match[1] + ("ms" if (match[2] or "").lower().startswith("m") and match[1][-1].isdigit() else "")
-    return hint_ms(amount.lower())
+_HINT_MEMBERS: dict[str, int] = {"retry_after_ms": 1, "retry_after": 1000, "retry_after_seconds": 1000, "retryDelay": 0}
+"""Members with a hint → the milliseconds of a number's unit; 0 if a number is no hint."""
+
+
+def _hint_member(member: JSON, unit: int, now: float) -> int:
+    if type(member) is str and unit != 1:
+        return hint_ms(member, now)
+    if type(member) in (int, float) and isinstance(member, int | float) and unit and 0 <= member <= LONGEST_HINT_MS:
+        return hint_ms(f"{member * unit / 1000}", now)
+    return NO_HINT
 
 
 def _one_line(text: str) -> str:

@@ -1,18 +1,18 @@
-"""How long a server asks its client to wait, parsed from the headers of an error response.
+"""How long a server asks its client to wait: read from the headers of a response, and from texts in its body.
 
-Knows the headers of every dialect, because gateways pass on each other's. Must not know what a retry policy does with
-the hint, nor the clock: `now` is passed in. Each dialect reads the hints in its own bodies.
+The only reader of such hints, for retries and for limits, because gateways pass on each other's headers and words. Must
+not know what a retry policy does with a hint, nor the clock: `now` is passed in.
 
-Order of precedence: `retry-after-ms` (Azure, OpenAI), `retry-after` (RFC 9110, section 10.2.3; servers also send
-fractions), then the resets of rate-limit buckets (`anthropic-ratelimit-<bucket>-reset`, RFC 3339;
-`x-ratelimit-reset-<bucket>`, durations such as `6m0s`). A bucket's reset is the time when it will be *full* again, so
-it is a hint only if that bucket may have stopped the request.
+Order of precedence in headers: `retry-after-ms` (Azure, OpenAI), `retry-after` (RFC 9110, section 10.2.3; servers also
+send fractions), then the resets of rate-limit buckets. A bucket's reset is the time when it will be *full* again, so it
+is a hint only if that bucket may have stopped the request.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 NO_HINT = -1
@@ -21,21 +21,40 @@ NO_HINT = -1
 LONGEST_HINT_MS = 31 * 24 * 3600 * 1000
 """Milliseconds. A hint beyond a month is an error of the server and is ignored: monthly quotas are the longest."""
 
-_NUMBER = re.compile(r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?", re.ASCII)
-_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|us|µs|ns|d|h|m|s)", re.ASCII)
-_DURATION = re.compile(rf"(?:{_DURATION_PART.pattern})+", re.ASCII)
-_UNIT_MS: dict[str, float] = {
-    "d": 86_400_000.0,
-    "h": 3_600_000.0,
-    "m": 60_000.0,
-    "s": 1000.0,
-    "ms": 1.0,
-    "us": 0.001,
-    "µs": 0.001,
-    "ns": 0.000001,
-}
-_UNIX_TIME_FROM = 1_000_000_000.0
+UNIX_TIME_FROM = 1e9
 """A bare number this large (September 2001) is a time in Unix seconds, not a duration."""
+
+UNIX_MS_FROM = 1e12
+"""A bare number this large (September 2001 as well) is a time in Unix milliseconds."""
+
+_UNIT_MS: dict[str, float] = {
+    **dict.fromkeys(("w", "week", "weeks"), 604_800_000.0),
+    **dict.fromkeys(("d", "day", "days"), 86_400_000.0),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3_600_000.0),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60_000.0),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1000.0),
+    **dict.fromkeys(("ms", "msec", "msecs", "millis", "millisecond", "milliseconds"), 1.0),
+    **dict.fromkeys(("us", "µs", "μs", "microsecond", "microseconds"), 0.001),
+    **dict.fromkeys(("ns", "nanosecond", "nanoseconds"), 0.000001),
+}
+"""Name of a unit → its milliseconds."""
+
+_NUMBER = re.compile(r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?", re.ASCII)
+_AMOUNT = r"(\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?)"
+_UNIT = re.compile(rf"({'|'.join(sorted(_UNIT_MS, key=len, reverse=True))})(?![^\W\d_])", re.ASCII | re.IGNORECASE)
+_PART = re.compile(rf",?\s*(?:and\s+)?{_AMOUNT}\s?{_UNIT.pattern}", re.ASCII | re.IGNORECASE)
+"""An amount with its unit, and what joins it to the one before."""
+
+_CUE = re.compile(
+    r"\b(?:(?P<again>(?:try\s+again|retry(?:ing)?(?:\s+(?:again|it|the|this|your|request))*)[\s-]+(?:in|after))"
+    r"|wait(?:\s+for)?|(?:resets|will\s+reset)\s+(?:in|after)|available(?:\s+again)?\s+in):?\s+"
+    r"(?:(?:about|approximately|another|at\s+least)\s+)?(?:(?P<one>an?|one)\s+|[\d.]+\s?(?:-|to)\s?(?=\d))?",
+    re.ASCII | re.IGNORECASE,
+)
+"""The words before a wait, with the smaller one of two numbers (`5-10 minutes`)."""
+
+_SECONDS = re.compile(rf"{_AMOUNT}(?![\w:/-]|[.,]\d|\s+[^\W\d_])", re.ASCII)
+"""A number of seconds without a unit. A number before any other word counts something else."""
 
 
 def retry_after_ms(headers: Mapping[str, str], now: float, *, status: int = 0) -> int:
@@ -47,10 +66,17 @@ def retry_after_ms(headers: Mapping[str, str], now: float, *, status: int = 0) -
         request may have needed more than was left. Otherwise only buckets count that are empty or do not report what is
         left.
     """
-    hint = _bounded(_milliseconds(unrepeated(headers.get("retry-after-ms", ""))))
-    if hint == NO_HINT:
-        hint = _bounded(_retry_after(headers.get("retry-after", ""), now))
-    return _bucket_reset(headers, now, status) if hint == NO_HINT else hint
+    for prefix in PREFIXES:
+        hint = _bounded(_milliseconds(unrepeated(headers.get(f"{prefix}retry-after-ms", ""))))
+        if hint == NO_HINT:
+            hint = _retry_after(headers.get(f"{prefix}retry-after", ""), now)
+        if hint != NO_HINT:
+            return hint
+    return _bucket_reset(headers, now, status)
+
+
+PREFIXES = ("", "llm_provider-")
+"""What precedes a header's name. LiteLLM passes on the headers of the server behind it with its prefix."""
 
 
 def unrepeated(text: str) -> str:
@@ -64,21 +90,80 @@ def unrepeated(text: str) -> str:
 
 
 def duration_ms(text: str) -> float | None:
-    """Parse a duration in Go's form (`6m0s`, `1s`, `20ms`, `1h2m3.5s`) or a bare number of seconds, into milliseconds.
+    """Parse a duration in Go's form (`6m0s`, `20ms`, `1h2m3.5s`), in words (`3 days 4 hours`) or as a bare number of
+    seconds, into milliseconds. Each unit must be smaller than the one before.
 
     Returns None for any other text.
     """
     text = text.strip()
-    if _DURATION.fullmatch(text):
-        return sum(float(amount) * _UNIT_MS[unit] for amount, unit in _DURATION_PART.findall(text))
-    return _seconds(text)
+    total, end = _span(text, 0)
+    return total if total is not None and end == len(text) else _seconds(text)
 
 
-def hint_ms(text: str) -> int:
-    """Parse a hint in a body, a duration or a number of seconds, into milliseconds. Returns -1 if it is not a valid
-    hint, or longer than a month.
+def until_ms(text: str, now: float) -> float | None:
+    """Parse the time at which to try again, in any form, into milliseconds from now: negative if it has passed.
+
+    The forms are those of `duration_ms`, Unix seconds, Unix milliseconds, RFC 3339 and an HTTP date. Returns None for
+    any other text.
+
+    now: the wall clock in Unix seconds.
     """
-    return _bounded(duration_ms(text))
+    number = _milliseconds(text)
+    if number is not None and number >= UNIX_TIME_FROM:
+        return number - now * 1000 if number >= UNIX_MS_FROM else (number - now) * 1000
+    wait = duration_ms(text)
+    if wait is not None:
+        return wait
+    try:
+        moment = _moment(text.strip())
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000 - now * 1000
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return None
+
+
+def hint_ms(text: str, now: float = 0.0) -> int:
+    """Parse a hint, in any form of `until_ms`, into milliseconds; 0 if the time has passed. Returns -1 if it is not a
+    valid hint, or longer than a month.
+
+    now: the wall clock in Unix seconds; 0 if it is unknown, and times are no hints then.
+    """
+    wait = until_ms(text, now)
+    return NO_HINT if wait is None else _bounded(max(0.0, wait))
+
+
+def hint_in_words(message: str) -> int:
+    """Return the wait that a message asks for (`Try again in 3 days 4 hours`) in milliseconds; -1 if there is none."""
+    for cue in _CUE.finditer(message):
+        hint = _bounded(_wait_after(cue, message))
+        if hint != NO_HINT:
+            return hint
+    return NO_HINT
+
+
+def _wait_after(cue: re.Match[str], message: str) -> float | None:
+    if cue["one"]:
+        unit = _UNIT.match(message, cue.end())
+        return None if unit is None else _UNIT_MS[unit[1].lower()]
+    total, _ = _span(message, cue.end())
+    if total is not None or not cue["again"]:
+        return total
+    seconds = _SECONDS.match(message, cue.end())
+    return None if seconds is None else _number(seconds[1]) * 1000
+
+
+def _span(text: str, at: int) -> tuple[float | None, int]:
+    """Return the milliseconds of the amounts with units at a place in a text, None if there are none, and the place
+    behind them.
+    """
+    total, smallest = 0.0, math.inf
+    while (part := _PART.match(text, at)) and (size := _UNIT_MS[part[2].lower()]) < smallest:
+        total += _number(part[1]) * size
+        smallest, at = size, part.end()
+    return (None if smallest == math.inf else total), at
+
+
+def _number(text: str) -> float:
+    return float(text.replace(",", ""))
 
 
 def _bounded(milliseconds: float | None) -> int:
@@ -98,69 +183,39 @@ def _seconds(text: str) -> float | None:
     return None if seconds is None else seconds * 1000
 
 
-def _retry_after(text: str, now: float) -> float | None:
+def _retry_after(text: str, now: float) -> int:
     # A repeated header arrives joined by a comma, and a date contains a comma: so the whole text is tried first.
-    for candidate in (text, text.partition(",")[0]):
-        wait = duration_ms(candidate)
-        if wait is None:
-            wait = _until(candidate, now, _http_date)
-        if wait is not None:
-            return wait
-    return None
+    hint = hint_ms(text, now)
+    return hint_ms(text.partition(",")[0], now) if hint == NO_HINT else hint
 
 
-def _http_date(text: str) -> datetime:
-    """Return the time of an HTTP date. Raises `ValueError`, `TypeError` or `IndexError`."""
+def _moment(text: str) -> datetime:
+    """Return the time of RFC 3339 or of an HTTP date. Raises `ValueError`, `TypeError` or `IndexError`."""
+    if text[:4].isdigit():
+        return datetime.fromisoformat(text)
     from email.utils import parsedate_to_datetime  # here, because it loads ten modules, and most hints are numbers
 
     return parsedate_to_datetime(text)
 
 
-def _until(text: str, now: float, read: Callable[[str], datetime]) -> float | None:
-    """Return the milliseconds from now to a time; 0 if it has passed, None if the text cannot be parsed."""
-    try:
-        moment = read(text.strip())
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        return max(0.0, (moment.timestamp() - now) * 1000)
-    except (ValueError, TypeError, OverflowError, IndexError):
-        return None
-
-
-def _reset_moment(text: str, now: float) -> float | None:
-    seconds = _milliseconds(text)
-    if seconds is not None:
-        return max(0.0, (seconds - now) * 1000) if seconds >= _UNIX_TIME_FROM else seconds * 1000
-    return _until(text, now, datetime.fromisoformat)
-
-
-def _reset_duration(text: str, now: float) -> float | None:
-    wait = duration_ms(text)
-    return _reset_moment(text, now) if wait is None or wait >= _UNIX_TIME_FROM * 1000 else wait
-
-
-_BUCKET_HEADERS: tuple[tuple[re.Pattern[str], str, Callable[[str, float], float | None]], ...] = (
-    (re.compile(r"anthropic-ratelimit-(.+)-reset"), "anthropic-ratelimit-{}-remaining", _reset_moment),
-    (re.compile(r"x-ratelimit-reset-(.+)"), "x-ratelimit-remaining-{}", _reset_duration),
-)
-"""The pattern of a bucket's reset header, the name of the header with what is left in it, and the reset's parser."""
+_PREFIX = f"(?:{'|'.join(PREFIXES)})"
+_RESET = re.compile(rf"({_PREFIX}anthropic-ratelimit-.+)-reset|({_PREFIX}(?:x-)?rate-?limit)-reset(-.+)?", re.ASCII)
+"""The header of a bucket's reset. Without a bucket's name, it is the only one and counts requests."""
 
 
 def _bucket_reset(headers: Mapping[str, str], now: float, status: int) -> int:
     empty: list[int] = []
     unknown: list[int] = []
     for name, value in headers.items():
-        for pattern, remaining_name, read in _BUCKET_HEADERS:
-            match = pattern.fullmatch(name)
-            if match is None:
-                continue
-            wait = _bounded(read(unrepeated(value), now))
-            remaining = _milliseconds(unrepeated(headers.get(remaining_name.format(match[1]), "")))
-            if wait == NO_HINT:
-                continue
-            if remaining == 0:
-                empty.append(wait)
-            elif remaining is None or status == 429:
-                unknown.append(wait)
+        match = _RESET.fullmatch(name)
+        wait = NO_HINT if match is None else hint_ms(unrepeated(value), now)
+        if match is None or wait == NO_HINT:
+            continue
+        left = headers.get(f"{match[1] or match[2]}-remaining{match[3] or ''}", "")
+        remaining = _milliseconds(unrepeated(left))
+        if remaining == 0:
+            empty.append(wait)
+        elif remaining is None or (status == 429 and (match[1] or match[3])):
+            unknown.append(wait)
     # Every empty bucket must refill. If none is known to be empty, the nearest reset is the best guess.
     return max(empty) if empty else min(unknown, default=NO_HINT)

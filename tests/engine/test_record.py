@@ -15,6 +15,7 @@ from manystream.simulator import ReplayError, Simulator, open_simulator_thread, 
 from tests.support.peers import NO_RETRY, STREAM_HEAD, Line, answer, chat_answer, chat_stream, chunked, hello, open_peer
 
 KEY = "sk-canary-5ecret"
+HINTS = "X-Rate-Limit-Reset-Tokens: 1\r\nRateLimit-Reset: 1\r\nllm_provider-retry-after: 1\r\n"
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -82,7 +83,9 @@ async def test_no_key_is_ever_written(tmp_path: Path) -> None:
     async def script(line: Line) -> None:
         await line.request()
         body = f'{{"error": {{"message": "Incorrect API key provided: {KEY}.", "type": "x"}}}}'
-        head = answer(body, status="401 Unauthorized", headers=f"Set-Cookie: session={KEY}\r\nX-Request-Id: r1\r\n")
+        head = answer(
+            body, status="401 Unauthorized", headers=f"Set-Cookie: session={KEY}\r\nX-Request-Id: r1\r\n{HINTS}"
+        )
         for start in range(0, len(head), 7):  # the key is sent in several pieces
             await line.send(head[start : start + 7])
             await trio.sleep(0)
@@ -102,6 +105,9 @@ async def test_no_key_is_ever_written(tmp_path: Path) -> None:
     assert line["request"]["target"] == "/v1/chat/completions?api-version=7"
     assert "my key is [key]" in line["request"]["body"]
     assert ["x-request-id", "r1"] in line["response"]["headers"]
+    assert {"x-rate-limit-reset-tokens", "ratelimit-reset", "llm_provider-retry-after"} <= dict(
+        line["response"]["headers"]
+    ).keys()
     assert path.stat().st_mode & 0o077 == 0
 
 

@@ -10,6 +10,7 @@ from manystream.providers.anthropic import DIALECT as ANTHROPIC
 from manystream.providers.errors import ErrorCategory, ProviderError
 from manystream.providers.gemini import DIALECT as GEMINI
 from manystream.providers.json.json_values import JSON, JSONObject
+from manystream.providers.openai.chat import DIALECT as OPENAI
 from manystream.providers.wire.dialect import Dialect
 from manystream.providers.wire.error_bodies import (
     decode_error,
@@ -367,8 +368,12 @@ def test_an_overflow_is_shown_by_a_code_or_by_words() -> None:
 
 HINTS: list[tuple[JSON, int]] = [
     ({"retry_after_ms": 0}, 0),
-    ({"retry_after_ms": 31 * 24 * 3600}, 2_678_400),
-    ({"retry_after_ms": 31 * 24 * 3600 + 1}, -1),
+    ({"retry_after_ms": 31 * 24 * 3_600_000}, 2_678_400_000),
+    ({"retry_after_ms": 31 * 24 * 3_600_000 + 1}, -1),
+    ({"retry_after_ms": "250"}, -1),
+    ({"retry_after": "2"}, 2000),
+    ({"retry_after": "1 minute"}, 60_000),
+    ({"retry_after": 10**400}, -1),
     ({"retry_after": 31 * 24 * 3600}, 2_678_400_000),
     ({"retry_after_ms": 7, "retry_after": 8, "retry_after_seconds": 9}, 7),
     ({"retry_after": 8, "retry_after_seconds": 9}, 8000),
@@ -382,6 +387,10 @@ HINTS: list[tuple[JSON, int]] = [
     ({"message": "m", "metadata": {"retry_after": 3}, "details": [{"retryDelay": "5s"}]}, 3000),
     ({"message": "m", "details": [{"a": 1}, {"retryDelay": "5s"}, {"retryDelay": "6s"}]}, 5000),
     ({"message": "m", "raw": "retry in 2s"}, 2000),
+    ({"code": 429, "message": "m", "metadata": {"headers": {"Retry-After": "3", "X-A": None}}}, 3000),
+    ({"code": 429, "message": "m", "metadata": {"headers": {"X-RateLimit-Reset": "30"}}}, 30_000),
+    ({"code": 429, "message": "try again in 4s", "metadata": {"headers": {"X-RateLimit-Reset": "30"}}}, 30_000),
+    ({"message": "m", "metadata": {"headers": {"X-RateLimit-Reset": "1800000030000"}}}, -1),
     ("Retry after 1.5 Milliseconds", 2),
     ("retry in 3 MS", 3),
     ("retry in 2M", 120_000),
@@ -422,6 +431,15 @@ def test_a_hint_in_a_header_replaces_the_one_in_the_body() -> None:
     later = {"x-ratelimit-remaining-tokens": "5", "x-ratelimit-reset-tokens": "3s"}
     assert decode_error(429, later, body, NOW).retry_after_ms == 3000
     assert decode_error(503, later, body, NOW).retry_after_ms == 9000
+
+
+def test_times_in_a_body_count_from_the_clock() -> None:
+    for when in ("X-RateLimit-Reset", "Retry-After"):
+        body = json.dumps({"error": {"code": 429, "message": "m", "metadata": {"headers": {when: "1800000030000"}}}})
+        for dialect in (OPENAI, ANTHROPIC, GEMINI):
+            assert dialect.decode_error(429, {}, body.encode(), NOW).retry_after_ms == 30_000
+    body = '{"error": {"message": "m", "retry_after": "Fri, 15 Jan 2027 08:01:00 GMT"}}'
+    assert decode_error(429, {}, body.encode(), NOW).retry_after_ms == 60_000
 
 
 def test_the_first_header_with_a_request_id_counts() -> None:

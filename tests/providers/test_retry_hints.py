@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manystream.providers.wire.retry_hints import LONGEST_HINT_MS, duration_ms, retry_after_ms
+from manystream.providers.wire.retry_hints import LONGEST_HINT_MS, duration_ms, hint_in_words, retry_after_ms
 
 NOW = 1_800_000_000.0
 LATER = "2027-01-15T08:01:00Z"
@@ -37,6 +37,11 @@ LATER = "2027-01-15T08:01:00Z"
         ({"retry-after-ms": "250,300", "retry-after": "1"}, 1000),
         ({"x-ratelimit-reset-requests": "2s,2s", "x-ratelimit-remaining-requests": "0, 0"}, 2000),
         ({"retry-after": "3", "x-ratelimit-reset-requests": "6m0s"}, 3000),
+        ({"retry-after": "1 minute"}, 60_000),
+        ({"retry-after": LATER}, 60_000),
+        ({"retry-after": "1800000030"}, 30_000),
+        ({"llm_provider-retry-after": "4"}, 4000),
+        ({"llm_provider-retry-after-ms": "4", "retry-after": "5"}, 5000),
     ],
 )
 def test_explicit_hints(headers: dict[str, str], expected: int) -> None:
@@ -63,6 +68,14 @@ def test_absurd_values_are_ignored(name: str, value: str) -> None:
         ("1m26.4s", 86_400.0),
         ("7.66s", 7660.0),
         ("1d", 86_400_000.0),
+        ("3 days 4 hours", 273_600_000.0),
+        ("1 hour, 2 minutes and 3.5 seconds", 3_723_500.0),
+        ("1 Min 30 Secs", 90_000.0),
+        ("1,500 milliseconds", 1500.0),
+        ("2 weeks", 1_209_600_000.0),
+        ("1s1m", None),
+        ("1 2", None),
+        ("1 second ago", None),
         ("500us", 0.5),
         ("0", 0.0),
         ("12", 12_000.0),
@@ -114,6 +127,75 @@ def test_anthropic_resets_are_moments() -> None:
 def test_a_reset_in_unix_seconds() -> None:
     assert retry_after_ms({"anthropic-ratelimit-unified-reset": str(int(NOW) + 5)}, NOW) == 5000
     assert retry_after_ms({"x-ratelimit-reset-requests": str(int(NOW) + 5)}, NOW) == 5000
+
+
+IN_40_S = str(round((NOW + 40) * 1000))
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "expected"),
+    [
+        ({"x-ratelimit-reset": IN_40_S, "x-ratelimit-remaining": "0"}, 429, 40_000),
+        ({"x-ratelimit-reset": IN_40_S}, 429, 40_000),
+        ({"x-ratelimit-reset": IN_40_S, "x-ratelimit-remaining": "1"}, 429, -1),
+        ({"x-ratelimit-reset": "30"}, 429, 30_000),
+        ({"x-ratelimit-reset": str(int(NOW) + 5)}, 429, 5000),
+        ({"ratelimit-reset": "30", "ratelimit-remaining": "0"}, 503, 30_000),
+        ({"x-rate-limit-reset-tokens": "55", "x-ratelimit-remaining-requests": "9"}, 429, 55_000),
+        ({"x-rate-limit-reset-tokens": LATER, "x-rate-limit-remaining-tokens": "7"}, 429, 60_000),
+        ({"x-rate-limit-reset-tokens": LATER, "x-rate-limit-remaining-tokens": "7"}, 500, -1),
+        ({"llm_provider-x-ratelimit-reset-tokens": "3s", "llm_provider-x-ratelimit-remaining-tokens": "0"}, 500, 3000),
+        ({"llm_provider-anthropic-ratelimit-tokens-reset": LATER}, 429, 60_000),
+        ({"x-ratelimit-reset": "Fri, 15 Jan 2027 08:01:00 GMT"}, 429, 60_000),
+        ({"x-ratelimit-resets": "3", "ratelimit-reset2": "3", "x-ratelimit": "3"}, 429, -1),
+    ],
+)
+def test_every_form_of_a_buckets_reset(headers: dict[str, str], status: int, expected: int) -> None:
+    assert retry_after_ms(headers, NOW, status=status) == expected
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("Please try again in 1 minute.", 60_000),
+        ("Try again in 2 hours.", 7_200_000),
+        ("Try again in 3 days 4 hours.", 273_600_000),
+        ("Limit 500, Used 500. Please try again in 1h2m3s. Visit the page", 3_723_000),
+        ("try again in 250ms", 250),
+        ("try again in 1.5 s", 1500),
+        ("try again in 1 hour and 5 minutes", 3_900_000),
+        ("try again in 86,400 seconds", 86_400_000),
+        ("Please retry after 3 seconds. Please go here: https://a", 3000),
+        ("Please retry your request after 10s", 10_000),
+        ("Retry-After: 30", 30_000),
+        ("retry after 2", 2000),
+        ("retry after 2.", 2000),
+        ("retrying in 5s", 5000),
+        ("try again in an hour", 3_600_000),
+        ("try again in about one minute", 60_000),
+        ("try again in 5-10 minutes", 600_000),
+        ("try again\nin 4\nseconds", 4000),
+        ("Please wait 42 seconds before retrying.", 42_000),
+        ("please wait for another 3 min", 180_000),
+        ("Your quota will reset after 3h12m2s.", 11_522_000),
+        ("Usage limit reached. Resets in 42m.", 2_520_000),
+        ("The model is available again in 20 seconds", 20_000),
+        ("try again in a while, or retry in 9s", 9000),
+        ("try again in a moment", -1),
+        ("try again in 40 days", -1),
+        ("try again in 2 attempts", -1),
+        ("retry after 2027-01-15T08:01:00Z", -1),
+        ("try again in 5 months", -1),
+        ("try again in 10:30", -1),
+        ("please wait 42", -1),
+        ("connection reset after 30 seconds", -1),
+        ("timed out after 30 seconds", -1),
+        ("All retries failed after 30 seconds", -1),
+        ("available in 5 regions", -1),
+    ],
+)
+def test_the_words_of_a_message(message: str, expected: int) -> None:
+    assert hint_in_words(message) == expected
 
 
 @given(

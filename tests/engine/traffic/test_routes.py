@@ -73,6 +73,8 @@ async def test_a_failure_moves_the_call_to_the_next_target(autojump_clock: trio.
 
 MOVING = {
     "500": ("500 Internal Server Error", "oops", None),
+    "520": ("520 Unknown", "oops", None),
+    "a full flex tier": ("498 Capacity Exceeded", "full", None),
     "a timeout of the server": ("504 Gateway Timeout", "late", None),
     "a wrong key": ("401 Unauthorized", "Incorrect API key provided", "invalid_api_key"),
     "no permission": ("403 Forbidden", "no", None),

@@ -160,6 +160,13 @@ def test_the_hint_is_read_from_the_headers(headers: dict[str, str], expected: in
     assert failed(429, error_body("rate_limit_error"), headers).retry_after_ms == expected
 
 
+def test_a_hint_in_the_body_counts_if_no_header_has_one() -> None:
+    body = error_body("rate_limit_error", "Please try again in 1 minute")
+    assert failed(429, body).retry_after_ms == 60_000
+    assert failed(429, body, {"retry-after": "0"}).retry_after_ms == 0
+    assert failed(401, error_body("authentication_error", "Please try again in 1 minute")).retry_after_ms == -1
+
+
 def test_an_error_that_is_not_retryable_has_no_hint() -> None:
     assert failed(401, error_body("authentication_error"), {"retry-after": "7"}).retry_after_ms == -1
 

@@ -116,7 +116,8 @@ def test_a_refused_prompt_is_an_error_with_its_reason_and_body() -> None:
     ("value", "status", "code", "category"),
     [
         ({"error": {"code": 400, "message": "m"}}, 400, None, ErrorCategory.INVALID_ARG),
-        ({"error": {"code": 599, "message": "m"}}, 599, None, ErrorCategory.UNKNOWN),
+        ({"error": {"code": 599, "message": "m"}}, 599, None, ErrorCategory.SERVER),
+        ({"error": {"code": 501, "message": "m"}}, 501, None, ErrorCategory.UNKNOWN),
         ({"error": {"code": 399, "message": "m"}}, 200, None, ErrorCategory.UNKNOWN),
         ({"error": {"code": 600, "message": "m"}}, 200, None, ErrorCategory.UNKNOWN),
         ({"error": {"code": 600, "status": "UNAVAILABLE"}}, 503, "UNAVAILABLE", ErrorCategory.SERVER),
@@ -186,6 +187,7 @@ def test_googles_request_id_takes_precedence(headers: dict[str, str], expected: 
     [
         ({"message": "Please retry in 1m30s."}, 90_000),
         ({"message": "Retry in 250ms"}, 250),
+        ({"message": "Please try again in 2 hours."}, 7_200_000),
         ({"message": "Please retry in a while."}, 7000),
         ({"details": [{"retryDelay": "soon"}, {"retryDelay": "3s"}]}, 3000),
         ({"message": "retry in 9s", "details": [{"retryDelay": "3s"}]}, 3000),
