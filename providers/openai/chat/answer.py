@@ -124,12 +124,8 @@ class ChatAnswer:
             if name not in CHUNK_MEMBERS and value:
                 answer.provider_data[name] = value
         try:
-            choices = required_objects(chunk.get("choices"), "choices")
-            indexes = self._indexes_of(choices)
-            if self._whole and indexes:
-                self.choice_index = 0 if 0 in indexes else min(indexes)
-            for choice, index in zip(choices, indexes, strict=True):
-                self._choice(choice, index, events)
+            if chunk.get("choices") is not None:
+                self._take_choices(required_objects(chunk["choices"], "choices"), events)
         finally:
             self._begin(events)
 
@@ -211,6 +207,13 @@ class ChatAnswer:
         if events and not self.started:
             self.started = True
             events.insert(0, self.answer.start(self.answer.model, self.answer.id))
+
+    def _take_choices(self, choices: Sequence[JSONObject], events: list[Event]) -> None:
+        indexes = self._indexes_of(choices)
+        if self._whole and indexes:
+            self.choice_index = 0 if 0 in indexes else min(indexes)
+        for choice, index in zip(choices, indexes, strict=True):
+            self._choice(choice, index, events)
 
     def _choice(self, choice: JSONObject, index: int, events: list[Event]) -> None:
         if self.choice_index is None and (index == 0 or self.choices == 1):

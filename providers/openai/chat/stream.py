@@ -208,10 +208,14 @@ def _is_fragment(calls: Sequence[JSONObject]) -> bool:
     )
 
 
+PLACES_OF_ERRORS = ("choices", "x_groq")
+"""Members of a chunk in which an error may be, beside the chunk itself."""
+
+
 def error_in(event: str, chunk: JSON) -> JSON:
     """Return the error that a chunk reports, in any place and form, or None if it reports none."""
     error = reported_error(event, chunk)
-    if error is not None or type(chunk) is not dict:
+    if error is not None or type(chunk) is not dict or chunk.keys().isdisjoint(PLACES_OF_ERRORS):
         return error
     for place in (mapping(chunk, "x_groq"), *objects(chunk, "choices")):
         if place.get(ERROR):
