@@ -20,6 +20,7 @@ from typing import Final, cast
 
 from .client_faults import ClientTransportError, Fault
 from .client_transfer import Running, Timeouts, Trace, Transfer
+from .engine.value_rules import POOL_LIMITS
 from .transport.dial import dial, dial_options
 from .transport.errors import Phase
 from .transport.exchange import WireHead
@@ -80,6 +81,7 @@ class ClientTransport:
         _check_type(tls, TLSConfig, "tls")
         _check_type(proxy, str, "proxy")
         self._limits = limits or PoolLimits()
+        POOL_LIMITS.check(self._limits, "limits")
         self._tls = tls or TLSConfig()
         self._proxy: ProxyConfig | None = None if proxy is None else parse_proxy_url(proxy, "proxy")
         self._trust_env = trust_env
@@ -310,7 +312,10 @@ def _timeouts(extensions: Mapping[str, object]) -> Timeouts:
     values = cast("Mapping[str, object]", given) if isinstance(given, Mapping) else _NO_TIMEOUTS
     get = values.get
     return _shared_timeouts(
-        _seconds(get("pool")), _seconds(get("connect")), _seconds(get("read")), _seconds(get("write"))
+        _seconds("pool", get("pool")),
+        _seconds("connect", get("connect")),
+        _seconds("read", get("read")),
+        _seconds("write", get("write")),
     )
 
 
@@ -320,8 +325,12 @@ def _shared_timeouts(pool: float, connect: float, read: float, write: float) -> 
     return Timeouts(pool=pool, connect=connect, read=read, write=write)
 
 
-def _seconds(value: object) -> float:
-    return float(value) if isinstance(value, (int, float)) else math.inf
+def _seconds(name: str, value: object) -> float:
+    """Return a timeout; `math.inf` for None. Raises `ClientTransportError` for NaN, which no time exceeds."""
+    seconds = float(value) if isinstance(value, (int, float)) else math.inf
+    if math.isnan(seconds):
+        raise ClientTransportError(Fault.LOCAL, f"the timeout {name!r} must be a number of seconds, not NaN")
+    return seconds
 
 
 def _trace(extensions: Mapping[str, object]) -> Trace | None:

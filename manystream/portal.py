@@ -7,6 +7,7 @@ Knows threads, and how to open an engine. Must not know how a call works.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Generator, Sequence
 from concurrent.futures import Future
@@ -78,7 +79,7 @@ def open_thread(
         yield engine, thread
     finally:
         opened.add_done_callback(_leave)  # Ctrl-C may have interrupted the wait for it
-        if runner.ident is not None:
+        if runner.ident is not None and not sys.is_finalizing():  # else the thread has stopped
             runner.join()
     if failures:
         raise failures[0]

@@ -148,6 +148,9 @@ async def _addresses(host: str, port: int, origin: str, backend: Backend) -> lis
         # Without a free descriptor, getaddrinfo may also raise an OSError that is not a gaierror.
         text = f"cannot look up {host!r}: {reason(error)}"
         raise dns_error(text, origin, permanent=False, exhausted=is_exhaustion(error)) from error
+    except RuntimeError as error:  # Python can start no thread, in which to look up
+        text = f"cannot look up {host!r} in a thread: {error} (fewer threads or a higher `ulimit -u` may help)"
+        raise dns_error(text, origin, permanent=False) from error
     except UnicodeError as error:
         raise dns_error(f"cannot look up {host!r}: not a host name", origin, permanent=True) from error
     addresses = dict.fromkeys(_address(int(family), sockaddr) for family, _, _, _, sockaddr in found)

@@ -6,6 +6,7 @@ Knows threads and trio's token. Must not know calls.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -17,6 +18,7 @@ from ..request.errors import EngineClosedError
 Result = TypeVar("Result")
 
 CLOSED = "this portal is closed: the block of its engine was left"
+ENDING = "the program is ending, and the thread of this portal has stopped: end the portal's block before that"
 FORKED = "this portal was opened in another process: open one after the fork"
 
 
@@ -31,21 +33,22 @@ class EngineThread:
         self._process = os.getpid()
 
     @property
-    def is_forked(self) -> bool:
-        """Whether this process is a fork of the thread's: a fork copies no threads."""
-        return os.getpid() != self._process
+    def is_running(self) -> bool:
+        """Whether the thread can run: a fork copies no threads, and a daemon thread stops when Python ends."""
+        return os.getpid() == self._process and not sys.is_finalizing()
 
     def soon(self, function: Callable[[], None]) -> None:
         """Schedule the function on the thread and return at once. After the engine is closed, nothing is called."""
-        self._check_process()
+        self._check_runs()
         try:
             self._token.run_sync_soon(function)
         except trio.RunFinishedError:
             pass
 
     def leave(self, function: Callable[[], None]) -> None:
-        """As `soon`, at the end of a block. A forked process may leave the blocks of its parent."""
-        if not self.is_forked:
+        """As `soon`, at the end of a block, where the thread runs. A forked process may leave the blocks of its parent,
+        and the interpreter leaves blocks when it ends."""
+        if self.is_running:
             self.soon(function)
 
     def run(self, function: Callable[[], Result]) -> Result:
@@ -53,7 +56,7 @@ class EngineThread:
 
         Raises `EngineClosedError`, and any exception of the function.
         """
-        self._check_process()
+        self._check_runs()
         if threading.get_ident() == self._thread:
             return function()  # in a callback
         try:
@@ -74,10 +77,10 @@ class EngineThread:
 
     def check_may_block(self) -> None:
         """Raises `RuntimeError` on the engine's own thread, and `EngineClosedError` where nobody would end the wait."""
-        self._check_process()
+        self._check_runs()
         if threading.get_ident() == self._thread:
             raise RuntimeError("a callback must not wait for a call: it holds up the thread that would end it")
 
-    def _check_process(self) -> None:
-        if self.is_forked:
-            raise EngineClosedError(FORKED)
+    def _check_runs(self) -> None:
+        if not self.is_running:
+            raise EngineClosedError(ENDING if os.getpid() == self._process else FORKED)

@@ -320,12 +320,23 @@ class CallMap(Generic[Key]):
         self._feeder = Feeder(self._calls, requests, self._wait_for_room, trio.lowlevel.checkpoint)
         self._block = trio.open_nursery()
         self._nursery: trio.Nursery | None = None
+        self._interrupt: BaseException | None = None
 
     async def __aenter__(self) -> Self:
         check_not_entered(self._nursery)
         self._nursery = await self._block.__aenter__()
-        self._nursery.start_soon(self._feeder.run, name="manystream map")
+        self._nursery.start_soon(self._feed, self._nursery, name="manystream map")
         return self
+
+    async def _feed(self, nursery: trio.Nursery) -> None:
+        """Read the requests. What ends the program, such as Ctrl-C, leaves the block as it is and not in a group."""
+        try:
+            await self._feeder.run()
+        except trio.Cancelled:
+            raise
+        except BaseException as error:
+            self._interrupt = error
+            nursery.cancel_scope.cancel()
 
     async def __aexit__(
         self,
@@ -338,6 +349,8 @@ class CallMap(Generic[Key]):
             self._nursery.cancel_scope.cancel()
             # The nursery does not get the body's exception. The block raises it itself, so it is not put into a group.
             await self._block.__aexit__(None, None, None)
+        if self._interrupt is not None:
+            raise self._interrupt
         self._feeder.check_closed()
 
     def __aiter__(self) -> Self:

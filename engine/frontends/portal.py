@@ -206,7 +206,7 @@ class PortalRecording:
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if not self._thread.is_forked:
+        if self._thread.is_running:
             self.close()
 
     @property

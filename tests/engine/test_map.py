@@ -285,6 +285,26 @@ async def test_an_exception_in_the_source_comes_after_what_was_started() -> None
     assert sorted(seen) == ["0", "1", "2", "3", "4"]
 
 
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_what_ends_the_program_leaves_the_source_at_once_and_in_no_group(
+    kind: type[BaseException], asynchronous: bool
+) -> None:
+    def source() -> Iterator[ms.Request]:
+        yield from requests(2)
+        raise kind
+
+    async def asynchronous_source() -> AsyncGenerator[ms.Request, None]:
+        for request in source():
+            yield request
+
+    stub = StubEngine(ends_by_itself=False)
+    with pytest.raises(kind):
+        async with mapped(stub, asynchronous_source() if asynchronous else source()) as results:
+            await read_into([], results)
+    assert stub.cancelled == 2
+
+
 async def test_an_error_of_opening_the_source_is_raised_by_iteration() -> None:
     class Broken:
         def __iter__(self) -> Iterator[ms.Request]:

@@ -23,7 +23,7 @@ BLOCKING = "a callback must not wait for a call: it holds up the thread that wou
 class Thread:
     """The engine's thread, which is this one. raises: after a function has run."""
 
-    is_forked = False
+    is_running = True
 
     def __init__(self) -> None:
         self.runs = 0

@@ -112,16 +112,18 @@ async def test_when_all_addresses_fail_each_is_named(autojump_clock: trio.testin
         (socket.gaierror(socket.EAI_AGAIN, "Temporary failure"), 4),
         ([], 1),
         (OSError(errno.EMFILE, "Too many open files"), 4),
+        (RuntimeError("can't start new thread"), 4),
     ],
 )
 async def test_a_lookup_that_fails(
-    answered: OSError | list[tuple[str, int]], attempts: int, autojump_clock: trio.testing.MockClock
+    answered: Exception | list[tuple[str, int]], attempts: int, autojump_clock: trio.testing.MockClock
 ) -> None:
     with answering(Names({"gone.test": answered})):
         completion, _ = await outcome(provider("gone.test"), FOUR)
     assert completion.error is not None
     assert (completion.error_category, completion.error.provider_code) == (ms.ErrorCategory.NETWORK, "dns")
     assert "gone.test" in completion.error.message
+    assert "defect" not in completion.error.message
     assert completion.attempts == attempts
 
 

@@ -128,6 +128,11 @@ def test_the_timeouts_of_a_client() -> None:
     assert _timeouts({"timeout": given}) == Timeouts(pool=1, connect=2.5, read=math.inf, write=math.inf)
     assert _timeouts({"timeout": {"read": 3, "write": 4}}) == Timeouts(math.inf, math.inf, read=3, write=4)
     assert _timeouts({"timeout": 5}) == _timeouts({}) == Timeouts(math.inf, math.inf, math.inf, math.inf)
+    for name in ("pool", "connect", "read", "write"):
+        with pytest.raises(ClientTransportError, match=f"the timeout '{name}' must be a number of seconds, not NaN"):
+            _timeouts({"timeout": {**given, name: math.nan}})
+    with pytest.raises(ms.InvalidRequestError, match=r"limits\.idle_expiry"):
+        ClientTransport(ms.PoolLimits(idle_expiry=math.nan), None, None, True, {})
     assert (_trace({"trace": print}), _trace({"trace": 3}), _trace({})) == (print, None, None)
 
 

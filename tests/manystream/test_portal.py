@@ -280,6 +280,36 @@ def test_ctrl_c_interrupts_a_request_and_cancels_its_call(simulator: Simulator) 
     assert (out, err) == ("interrupted and cancelled\n", "")
 
 
+AT_EXIT = """
+import manystream as ms
+from manystream.portal import open_portal
+
+class Late:
+    def __init__(self):
+        self.block = open_portal([ms.OpenAIChat("k", "http://127.0.0.1:9/v1")])
+        self.portal = self.block.__enter__()
+        self.request = ms.Request("m", "hello")
+        self.me, self.error = self, ms.EngineClosedError
+        self.uses = [lambda: self.portal.request(self.request), lambda: self.portal.drain(1), self.portal.statistics]
+    def __del__(self):
+        for use in self.uses:
+            try:
+                use()
+            except self.error as error:
+                print(error)
+        self.block.__exit__(None, None, None)
+
+kept = Late()
+"""
+
+
+def test_a_portal_in_a_finalizer_at_the_end_of_the_program_is_an_error() -> None:
+    """The portal's thread has stopped then: a call, or the end of its block, would wait forever."""
+    ended = subprocess.run([sys.executable, "-c", AT_EXIT], capture_output=True, text=True, timeout=60, check=True)
+    words = "the program is ending, and the thread of this portal has stopped: end the portal's block before that"
+    assert (ended.stdout.splitlines(), ended.stderr) == ([words] * 3, "")
+
+
 def test_the_example_runs() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", str(ROOT / "examples" / "threads.py")],

@@ -167,7 +167,7 @@ def closed_port(host: str = LOOPBACK) -> int:
 class Names(trio.abc.HostnameResolver):
     """A resolver with a table: name → addresses, or the error to raise. `asked` lists the lookups."""
 
-    def __init__(self, table: dict[str, list[tuple[str, int]] | OSError], delay: float = 0) -> None:
+    def __init__(self, table: dict[str, list[tuple[str, int]] | Exception], delay: float = 0) -> None:
         self.table = table
         self.delay = delay
         self.asked: list[str] = []
@@ -185,7 +185,7 @@ class Names(trio.abc.HostnameResolver):
         self.asked.append(name)
         await trio.sleep(self.delay)
         answer = self.table[name]
-        if isinstance(answer, OSError):
+        if isinstance(answer, Exception):
             raise answer
         return [
             (socket.AF_INET6, socket.SOCK_STREAM, 6, "", (address, own_port, 0, 0))
