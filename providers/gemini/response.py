@@ -52,7 +52,7 @@ def parse_response(body: bytes | str, make_id: MakeId | None = None) -> Response
     try:
         return decode_response(data, Gemini(), make_id or new_tool_call_id)
     except ProviderError as error:
-        if error.provider_code != NO_ANSWER_CODE:
+        if error.provider_code != NO_ANSWER_CODE or not data.strip():
             raise
         return error.partial or Response()
 
