@@ -121,12 +121,16 @@ def parse_base_url(text: str) -> BaseURL:
 def target(base: BaseURL, path_with_query: str) -> str:
     """Return the request target in origin-form (RFC 9112, 3.2.1): base path, path, base query, the path's own query.
 
+    A member of the own query that the base query has as well is left out: the base URL is the user's word.
+
     path_with_query: percent-encoded. It begins with "/", or is empty, or is only a query.
     Raises `URLError` if it has other characters than printable ASCII, or a path that does not begin with "/".
     """
     path, mark, query = path_with_query.partition("?")
     if base.query:
-        query = f"{base.query}&{query}" if query else base.query
+        names = {member.partition("=")[0] for member in base.query.split("&")}
+        own = (member for member in query.split("&") if member and member.partition("=")[0] not in names)
+        query = "&".join((base.query, *own))
         mark = "?"
     whole = f"{base.path}{path}" or "/"
     whole = f"{whole}{mark}{query}"

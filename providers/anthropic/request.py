@@ -121,7 +121,8 @@ def _messages(request: Request, provider: Provider, warnings: list[str]) -> JSON
 
 def _path(provider: Provider) -> str:
     """Return the endpoint's path below the base URL, which may or may not end with `/v1`."""
-    path = "/messages" if provider.base_url.rstrip("/").endswith("/v1") else "/v1/messages"
+    path = provider.base_url.partition("?")[0].rstrip("/")
+    path = "/messages" if path.endswith("/v1") else "/v1/messages"
     return path_with_query(path, provider.profile.quirks)
 
 

@@ -6,6 +6,7 @@ Must not know the environment (the engine looks keys up) nor any dialect's code.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast
 
@@ -30,7 +31,8 @@ class Provider:
         thread when an attempt begins, so it must not wait. A list: several keys with limits of their own, for an engine
         with `traffic`. None: the key is looked up in the environment, then in the credentials file, when the first
         request needs it.
-    base_url: where the provider is. None: the profile's own URL.
+    base_url: where the provider is. None: the profile's own URL. The dialect's endpoint at its end, such as
+        `/chat/completions`, is removed.
     name: the name that selects this provider in `"name/model"`. Default: the profile's name. For a server without a row
         of its own, the name also tells it from other such servers: see `maker`.
     headers: sent with every request.
@@ -61,7 +63,8 @@ class Provider:
             rule.check(value, field)
         self.profile: Profile = self._choose_profile(name, base_url, profile)
         self.api_key: APIKey | tuple[APIKey, ...] | None = _one_or_several(api_key)
-        self.base_url: str = base_url if base_url is not None else self.profile.base_url
+        where = base_url if base_url is not None else self.profile.base_url
+        self.base_url: str = without_endpoint(where, self.profile.dialect)
         self.name: str = name if name is not None else self.profile.name
         self.headers: dict[str, str] = dict(headers or {})
         self.idempotency_header: str | None = idempotency_header
@@ -118,6 +121,33 @@ class Provider:
         )
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
+
+
+ENDPOINTS: dict[str, re.Pattern[str]] = {
+    "openai-chat": re.compile(r"/(?:chat/completions|responses)/*$"),
+    "openai-responses": re.compile(r"/(?:chat/completions|responses)/*$"),
+    "anthropic": re.compile(r"/v1/messages/*$"),
+    "gemini": re.compile(r"/models(?:/[^/]*)?/*$"),
+}
+"""Dialect → what a URL of its endpoint has behind the base URL's path."""
+
+_FORM_OF_STREAM = re.compile(r"(?:^|&)alt=[^&]*")
+
+
+def without_endpoint(url: str, dialect: object) -> str:
+    """Return a base URL without the endpoint at its end, if it is the whole URL of a dialect's requests.
+
+    A query is kept, except Gemini's `alt`, which each request writes for itself. For a dialect of a program's own, the
+    URL is returned as it is.
+    """
+    where, mark, query = url.partition("?")
+    endpoint = ENDPOINTS.get(dialect) if isinstance(dialect, str) else None
+    found = endpoint.search(where) if endpoint is not None else None
+    if found is None:
+        return url
+    if dialect == "gemini":
+        query = _FORM_OF_STREAM.sub("", query).removeprefix("&")
+    return where[: found.start()] + (mark and query and f"?{query}")
 
 
 FUNCTION = cast("type", Callable)
@@ -213,28 +243,36 @@ PROVIDER = Checker(
 
 
 class OpenAIChat(Provider):
-    """OpenAI's Chat Completions, and every compatible server. `base_url` includes the `/v1`."""
+    """OpenAI's Chat Completions, and every compatible server. `base_url` includes the `/v1`; the whole URL of a request
+    works as well.
+    """
 
     __slots__ = ()
     dialect = "openai-chat"
 
 
 class OpenAIResponses(Provider):
-    """OpenAI's Responses, and compatible servers. `base_url` includes the `/v1`."""
+    """OpenAI's Responses, and compatible servers. `base_url` includes the `/v1`; the whole URL of a request works as
+    well.
+    """
 
     __slots__ = ()
     dialect = "openai-responses"
 
 
 class Anthropic(Provider):
-    """Anthropic's Messages, and compatible servers. `base_url` ends before `/v1`; with `/v1` it works as well."""
+    """Anthropic's Messages, and compatible servers. `base_url` ends before `/v1`; with `/v1` or `/v1/messages` it works
+    as well.
+    """
 
     __slots__ = ()
     dialect = "anthropic"
 
 
 class Gemini(Provider):
-    """Google's Gemini (generateContent). `base_url` ends before `/v1beta`; with `/v1beta` it works as well."""
+    """Google's Gemini (generateContent). `base_url` ends before `/v1beta`; with `/v1beta`, or as the whole URL of a
+    request, it works as well.
+    """
 
     __slots__ = ()
     dialect = "gemini"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from urllib.parse import urlsplit
 
 import pytest
@@ -15,6 +15,7 @@ from manystream.providers.catalog.selection import select
 from manystream.providers.errors import InvalidRequestError
 from manystream.providers.model.messages import Message
 from manystream.providers.model.request import Request
+from manystream.transport.url import parse_base_url, target
 from tests.support.profile_rows import ROWS, Row
 
 CLASSES: dict[str, type[Provider]] = {kind.dialect: kind for kind in (OpenAIChat, OpenAIResponses, Anthropic, Gemini)}
@@ -286,3 +287,59 @@ def test_an_unknown_model_is_an_error_listing_the_providers(
 def test_dialects() -> None:
     assert sorted(DIALECTS) == ["anthropic", "gemini", "openai-chat", "openai-responses"]
     assert sorted(CLASSES) == sorted(DIALECTS)
+
+
+ENDPOINTS = [
+    ("openai-chat", "https://h/v1/chat/completions", "/v1/chat/completions"),
+    ("openai-chat", "https://h/v1/chat/completions/", "/v1/chat/completions"),
+    ("openai-chat", "https://h/v1/responses", "/v1/chat/completions"),
+    ("openai-chat", "https://h/chat/completions?key=1", "/chat/completions?key=1"),
+    ("openai-chat", "https://h/chat/completions/v1", "/chat/completions/v1/chat/completions"),
+    ("openai-chat", "https://h/v1/completions", "/v1/completions/chat/completions"),
+    (
+        "openai-chat",
+        "https://a.openai.azure.com/openai/deployments/d/chat/completions?api-version=2025-01-01",
+        "/openai/deployments/d/chat/completions?api-version=2025-01-01",
+    ),
+    ("openai-responses", "https://h/v1/responses", "/v1/responses"),
+    ("openai-responses", "https://h/v1/responses//", "/v1/responses"),
+    ("openai-responses", "https://h/v1/chat/completions", "/v1/responses"),
+    ("openai-responses", "https://h/openai/responses?api-version=1", "/openai/responses?api-version=1"),
+    ("anthropic", "https://h/v1/messages", "/v1/messages"),
+    ("anthropic", "https://h/anthropic/v1/messages/?beta=true", "/anthropic/v1/messages?beta=true"),
+    ("anthropic", "https://h/v1?beta=true", "/v1/messages?beta=true"),
+    ("anthropic", "https://h/v1/?beta=true", "/v1/messages?beta=true"),
+    ("anthropic", "https://h/messages", "/messages/v1/messages"),
+    ("gemini", "https://h/v1beta/models", "/v1beta/models/m:streamGenerateContent?alt=sse"),
+    ("gemini", "https://h/v1beta/models/other:generateContent", "/v1beta/models/m:streamGenerateContent?alt=sse"),
+    (
+        "gemini",
+        "https://h/v1beta/models/other:streamGenerateContent?alt=sse&key=1",
+        "/v1beta/models/m:streamGenerateContent?key=1&alt=sse",
+    ),
+    (
+        "gemini",
+        "https://aiplatform.googleapis.com/v1/projects/p/locations/l/publishers/google/models/o:generateContent",
+        "/v1/projects/p/locations/l/publishers/google/models/m:streamGenerateContent?alt=sse",
+    ),
+]
+
+
+@pytest.mark.parametrize(("dialect", "url", "expected"), ENDPOINTS)
+def test_a_base_url_may_be_the_whole_url_of_a_request(dialect: str, url: str, expected: str) -> None:
+    provider = CLASSES[dialect]("key", url)
+    wire = DIALECTS[dialect].encode(Request("m", [Message.user("hello")]), "m", provider, stream=True)
+    assert target(parse_base_url(provider.base_url), wire.path) == expected
+
+
+def test_gemini_asks_for_no_stream_at_the_url_of_one() -> None:
+    provider = CLASSES["gemini"]("key", "https://h/v1beta/models/m:streamGenerateContent?alt=sse")
+    assert provider.base_url == "https://h/v1beta"
+    wire = DIALECTS["gemini"].encode(Request("m", [Message.user("hello")]), "m", provider, stream=False)
+    assert wire.path == "/models/m:generateContent"
+
+
+def test_the_url_of_an_own_dialect_is_kept() -> None:
+    own = replace(DIALECTS["openai-chat"])
+    provider = Provider("key", profile=Profile(name="mine", dialect=own, base_url="https://h/v1/chat/completions"))
+    assert provider.base_url == "https://h/v1/chat/completions"

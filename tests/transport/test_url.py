@@ -167,6 +167,8 @@ TARGETS = [
     ("https://h/v1?api-version=1", "/chat", "/v1/chat?api-version=1"),
     ("https://h/v1?api-version=1", "/chat?stream=1", "/v1/chat?api-version=1&stream=1"),
     ("https://h/v1?api-version=1", "", "/v1?api-version=1"),
+    ("https://h/v1?api-version=1&b", "/chat?api-version=2&b=3&c", "/v1/chat?api-version=1&b&c"),
+    ("https://h/v1?api", "/chat?apis=2", "/v1/chat?api&apis=2"),
     ("https://h", "/models/gemini:generate?alt=sse", "/models/gemini:generate?alt=sse"),
     ("https://h", "/a?b?c", "/a?b?c"),
 ]
