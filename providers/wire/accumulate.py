@@ -332,13 +332,14 @@ class Accumulator(AnswerCount):
         self.blocks.append(block)
         return block
 
-    def done(self, reason: FinishReason, raw: str | None) -> list[Event]:
+    def done(self, reason: FinishReason, raw: str | None, *, elsewhere: bool = False) -> list[Event]:
         """Record the terminal marker. Closes open calls, sets the finish reason and returns the last events.
 
         The last event is `Done`, or `Error` for an end without an answer, and for an answer that was aborted.
 
         reason: the finish reason of the provider's word. What is reported agrees with the content (`_agreeing`).
         raw: the provider's own word for it, or None if the provider gave no reason.
+        elsewhere: the server said something that is not in this answer, such as another choice.
         """
         events: list[Event] = []
         calls = False
@@ -353,7 +354,7 @@ class Accumulator(AnswerCount):
             self.usage = Usage()
         if reason is FinishReason.ABORTED:
             events.append(Error(aborted(raw)))
-        elif raw is None and self.is_empty():
+        elif raw is None and not elsewhere and self.is_empty():
             events.append(Error(no_answer()))
         else:
             events.append(Done(reason, raw, self.usage, self.provider_data))

@@ -150,7 +150,9 @@ class ChatAnswer:
         events: list[Event] = []
         if self.choice_index is None and self._others:
             self._without_choice_0(events)
-        events += [*self.release(), *self.answer.done(finish_reason_of(self.finish), self.finish)]
+        elsewhere = self.choice_index is None and bool(self._others)
+        reason = finish_reason_of(self.finish)
+        events += [*self.release(), *self.answer.done(reason, self.finish, elsewhere=elsewhere)]
         self._begin(events)
         # After `done`: a block that is placed earlier would hide which one the length limit cut off.
         self.settle()

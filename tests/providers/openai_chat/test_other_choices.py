@@ -141,8 +141,9 @@ def test_the_answer_is_the_choice_with_index_0(name: str, asked: int) -> None:
 
 def test_the_choice_0_of_several_that_never_comes_is_empty() -> None:
     choices, text, reason, others = ORDERS["the first never comes"]
-    response = run(chunks(*choices), choices=2).response
-    assert (response.text, response.finish_reason) == (text, reason)
+    outcome = run(chunks(*choices), choices=2)
+    response = outcome.response
+    assert (response.text, response.finish_reason, outcome.done.finish_reason) == (text, reason, reason)
     assert response.provider_data["choices"] == others
     assert response.warnings == ["the server sent other choices, but no choice 0"]
 
