@@ -150,6 +150,8 @@ class Delivery:
         try:
             for match in matches:
                 event = target.accept(match)
+                if event is None:
+                    continue
                 delivered += 1
                 try:
                     on_event(event)

@@ -256,7 +256,7 @@ class MessagesStream(StreamMachine):
             return ()
         if not isinstance(block, CallInProgress):
             raise MalformedJSONError(f"arguments for content block {index}, which is no tool call,")
-        if block.call.done:
+        if block.call.done and not block.call.repeats(text):
             raise MalformedJSONError(f"arguments for tool call {block.call.id!r}, which has ended,")
         return block.call.delta(text)
 

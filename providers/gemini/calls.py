@@ -9,7 +9,9 @@ Knows `functionCall`. Must not know chunks, other parts or the end of an answer.
 
 from __future__ import annotations
 
-from ..json.json_values import JSON, JSONObject, arguments_text, mapping, objects, string
+import copy
+
+from ..json.json_values import JSON, JSONObject, arguments_text, mapping, objects, same_text, same_value, string
 from ..model.events import Event
 from ..model.messages import ProviderState
 from ..wire.accumulate import Accumulator, ToolCallInProgress
@@ -33,6 +35,16 @@ class _OpenCall:
         self.id = id
         self.partial: PartialArguments | None = None
         self.whole: JSON = None
+
+    def holds(self, arguments: JSON) -> bool:
+        """Return whether whole arguments are those that came so far: some servers repeat them at the end."""
+        if self.partial is None:
+            return self.whole is not None and same_value(self.whole, arguments)
+        so_far = "".join(self.block.pieces) + copy.deepcopy(self.partial).close()
+        try:
+            return same_text(so_far, arguments if type(arguments) is str else arguments_text(arguments))
+        except TypeError:  # nested too deeply
+            return False
 
 
 class FunctionCalls:
@@ -93,9 +105,12 @@ class FunctionCalls:
                 return None  # a call that has ended
             return same_id or latest
         found = same_id if wire_id else latest
-        # A part may repeat the name beside more arguments.
-        repeats = found is not None and found.block.name == name and not call.get("args")
-        return found if repeats and (wire_id or call.get("partialArgs") is not None) else None
+        if found is None or found.block.name != name:
+            return None
+        # A part may repeat the name beside more arguments, or all of them.
+        if call.get("args"):
+            return found if found.holds(call["args"]) else None
+        return found if wire_id or call.get("partialArgs") is not None else None
 
     def _begin(self, part: JSONObject, call: JSONObject, name: str, events: list[Event]) -> _OpenCall | None:
         """Begin a call. Returns it if its arguments are streamed; else it has ended."""

@@ -59,6 +59,18 @@ _NOT_PLAIN = bytes([*range(0x20), ord("\\")])
 SMALLEST_WHOLE, LARGEST_WHOLE = -(2**63), 2**64 - 1
 """Whole numbers outside this range are not treated as integers: a server's `1e300` is whole, but not a count."""
 
+CONTAINER_ENDS = frozenset("}] \t\n\r")
+"""Characters with which the text of an object or array may end."""
+
+_NEXT_VALUE = re.compile(r"[}\]][ \t\n\r]*+[{\[]")
+"""The end of a container and the beginning of another one, which are never side by side in one JSON text outside its
+strings.
+"""
+
+_WHITESPACE = re.compile(r"[ \t\n\r]*+")
+_ONE_VALUE = json.JSONDecoder(parse_int=whole_number, parse_float=decimal_number, parse_constant=UnrepresentableNumber)
+"""Parses the first value of a text."""
+
 _LONG_WHOLE = re.compile(rb"(?<![0-9.eE+-])-?[0-9]{19,}+(?![.eE])")
 """A whole number that may not fit into 64 bits."""
 
@@ -191,6 +203,65 @@ def _has_plain_numbers(data: bytes | str) -> bool:
     encoded = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     numbers = _LONG_WHOLE.findall(_STRING.sub(b"", encoded))
     return all(len(number) <= 20 and SMALLEST_WHOLE <= int(number) <= LARGEST_WHOLE for number in numbers)
+
+
+def same_value(one: JSON, other: JSON) -> bool:
+    """Return whether two values are equal as JSON: `true` does not equal 1, but 1.0 does.
+
+    The order of an object's members does not matter.
+    """
+    pairs: list[tuple[JSON, JSON]] = [(one, other)]
+    while pairs:
+        one, other = pairs.pop()
+        if type(one) is bool or type(other) is bool:
+            same = one is other
+        elif isinstance(one, UnrepresentableNumber) and isinstance(other, UnrepresentableNumber):
+            same = one.text == other.text
+        elif type(one) is list and type(other) is list:
+            same = len(one) == len(other)
+            pairs += zip(one, other, strict=False)
+        elif type(one) is dict and type(other) is dict:
+            same = one.keys() == other.keys()
+            pairs += [(member, other.get(name)) for name, member in one.items()]
+        else:
+            same = one == other
+        if not same:
+            return False
+    return True
+
+
+def same_text(one: str, other: str) -> bool:
+    """Return whether two texts are JSON of equal value."""
+    try:
+        return same_value(exact_loads(one), exact_loads(other))
+    except MalformedJSONError:
+        return False
+
+
+def without_repetition(text: str) -> str:
+    """Return JSON text without the repetitions of its value: the text of an object or array, once, of a text that
+    consists of several of equal value. Any other text is returned as it is.
+    """
+    if not _NEXT_VALUE.search(text):
+        return text
+    try:
+        _check_values(text)
+        first, end = _ONE_VALUE.raw_decode(text, _skip(text, 0))
+        place = _skip(text, end)
+        while place < len(text):
+            value, place = _ONE_VALUE.raw_decode(text, place)
+            if not same_value(value, first):
+                return text
+            place = _skip(text, place)
+    except (ValueError, RecursionError):
+        return text
+    return text[:end]
+
+
+def _skip(text: str, place: int) -> int:
+    """Return the place after the whitespace at a place of JSON text."""
+    match = _WHITESPACE.match(text, place)
+    return place if match is None else match.end()
 
 
 def exactly_object(value: JSONObject, data: bytes) -> JSONObject:

@@ -111,6 +111,9 @@ class ToolCallStart:
 class ToolCallDelta:
     """More of a tool call's arguments.
 
+    The deltas of a call, joined, are its arguments. There is one exception, with a warning: a server that streams the
+    whole arguments twice, each time in pieces. The deltas have both; the call in the response has them once.
+
     index: the call's position in the response's `content`.
     arguments: the new part of the JSON text; never empty.
     """

@@ -27,6 +27,7 @@ from ..json.json_values import (
     exact_loads,
     items,
     mapping,
+    same_value,
     shown,
 )
 from .events import FinishReason
@@ -199,13 +200,13 @@ class _Checker:
 
     def check_enum(self, value: JSON, schema: JSONObject, path: str, depth: int) -> JSON:
         """Check `enum`: the value must equal one of its values."""
-        if not any(_same(value, allowed) for allowed in items(schema, "enum")):
+        if not any(same_value(value, allowed) for allowed in items(schema, "enum")):
             raise SchemaMismatchError(path, f"must be one of {_brief(schema['enum'])}, not {_brief(value)}")
         return value
 
     def check_const(self, value: JSON, schema: JSONObject, path: str, depth: int) -> JSON:
         """Check `const`: the value must equal it."""
-        if not _same(value, schema["const"]):
+        if not same_value(value, schema["const"]):
             raise SchemaMismatchError(path, f"must be {_brief(schema['const'])}, not {_brief(value)}")
         return value
 
@@ -332,17 +333,6 @@ KEYWORDS: tuple[tuple[frozenset[str], Callable[[_Checker, JSON, JSONObject, str,
     (frozenset({"allOf"}), _Checker.check_all_of),
 )
 """The checked keywords, in order, and the method that checks them. Other keywords are not checked."""
-
-
-def _same(one: JSON, other: JSON) -> bool:
-    """Return whether two values are equal as JSON: `true` does not equal 1, but 1.0 does."""
-    if type(one) is bool or type(other) is bool:
-        return one is other
-    if type(one) is list and type(other) is list:
-        return len(one) == len(other) and all(map(_same, one, other))
-    if type(one) is dict and type(other) is dict:
-        return one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
-    return one == other
 
 
 def _brief(value: JSON) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from ..errors import BODY_LIMIT, NO_ANSWER_CODE, aborted, no_answer
-from ..json.json_values import JSON, JSONObject
+from ..json.json_values import CONTAINER_ENDS, JSON, JSONObject, same_text, without_repetition
 from ..model.events import (
     STOP,
     UNKNOWN,
@@ -37,6 +37,14 @@ from .call_ids import TakenIds, unique_id
 
 CUT_SHORT = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER, FinishReason.ERROR, FinishReason.ABORTED})
 """Finish reasons after which the answer's last block may be incomplete."""
+
+MOST_REPEATED = 16
+"""Arguments so many times as long as a fragment are not compared with it. The same value may be written with more
+whitespace, or with escapes of up to six characters for one.
+"""
+
+REPEATED_ARGUMENTS = "the server sent the arguments of a call more than once; the call has them once"
+"""The warning for arguments that were left out because they came before."""
 
 NO_CALL_TO_RUN = "the server's finish reason announces tool calls, and the answer has none"
 """The warning for a finish reason that contradicts the content."""
@@ -131,10 +139,25 @@ class ToolCallInProgress:
     started: whether `start` was called.
     done: whether `finish` was called.
     complete: False if the answer was cut off inside the call.
+    free_text: whether the arguments are any text of the model (a custom tool), and no JSON.
+    repeated: whether the server sent the whole arguments again.
     state: what the provider wants back with the call, or None.
     """
 
-    __slots__ = ("complete", "done", "id", "index", "name", "pieces", "started", "state", "taken", "wire_id")
+    __slots__ = (
+        "complete",
+        "done",
+        "free_text",
+        "id",
+        "index",
+        "name",
+        "pieces",
+        "repeated",
+        "started",
+        "state",
+        "taken",
+        "wire_id",
+    )
 
     def __init__(self, index: int, taken: TakenIds | None) -> None:
         self.index: int = index
@@ -146,6 +169,8 @@ class ToolCallInProgress:
         self.started: bool = False
         self.done: bool = False
         self.complete: bool = False
+        self.free_text: bool = False
+        self.repeated: bool = False
         self.state: ProviderState | None = None
 
     def start(self, id: str, name: str) -> Sequence[Event]:
@@ -162,19 +187,44 @@ class ToolCallInProgress:
         waiting = "".join(self.pieces)
         return (start, ToolCallDelta(self.index, waiting)) if waiting else (start,)
 
-    def accept(self, arguments: str) -> ToolCallDelta:
-        """Append arguments that are not empty, to a call that has started. Returns their event."""
+    def accept(self, arguments: str) -> ToolCallDelta | None:
+        """Append arguments that are not empty. Returns their event.
+
+        Some servers send the whole arguments once more at the end. They are left out, and None is returned.
+        """
+        if arguments[-1] in CONTAINER_ENDS and self.repeats(arguments):
+            self.repeated = True
+            return None
         self.pieces.append(arguments)
         return ToolCallDelta(self.index, arguments)
 
     def delta(self, arguments: str) -> Sequence[Event]:
         """Append arguments, which may be empty. Returns their event if the call has started."""
-        if not arguments:
-            return ()
-        if self.started:
-            return (self.accept(arguments),)
-        self.pieces.append(arguments)
-        return ()
+        event = self.accept(arguments) if arguments else None
+        return (event,) if event is not None and self.started else ()
+
+    def repeats(self, arguments: str) -> bool:
+        """Return whether these arguments are the ones so far again: both one JSON object or array, of equal value.
+
+        The time is linear in their length: what is much longer than they are is not compared.
+        """
+        pieces = self.pieces
+        text = arguments.strip()
+        if not pieces or self.free_text or text[:1] not in ("{", "[") or text[-1:] not in ("}", "]"):
+            return False
+        most = MOST_REPEATED * len(arguments)
+        if len(pieces) > most or sum(map(len, pieces)) > most:
+            return False
+        return same_text("".join(pieces), arguments)
+
+    def settle(self) -> None:
+        """Reduce arguments that the server sent several times in a row to one time. Their events may be delivered."""
+        if not self.free_text:
+            text = "".join(self.pieces)
+            once = without_repetition(text)
+            if len(once) < len(text):
+                self.pieces[:] = [once]
+                self.repeated = True
 
     def finish(self, complete: bool = True) -> Sequence[Event]:
         """End the call. Returns its event, or nothing if the call has ended before or never got a name."""
@@ -347,6 +397,9 @@ class Accumulator(AnswerCount):
             if isinstance(block, ToolCallInProgress):
                 cut = reason in CUT_SHORT and block is self.blocks[-1]
                 events.extend(block.finish(complete=not cut))
+                block.settle()
+                if block.repeated:
+                    self.warn(REPEATED_ARGUMENTS)
                 calls = calls or block.started
         reason = self._agreeing(reason, calls=calls)
         self.finish_reason, self.raw_finish_reason = reason, raw

@@ -89,8 +89,8 @@ class DeltaTarget(Protocol):
 
     pieces: list[str]
 
-    def accept(self, delta: Match, /) -> Event:
-        """Record a delta that matched, and return its event."""
+    def accept(self, delta: Match, /) -> Event | None:
+        """Record a delta that matched, and return its event; None if it brings nothing new."""
         ...
 
 
@@ -164,7 +164,8 @@ class StreamMachine(abc.ABC):
             if event == template.event and len(data) <= LARGEST_DELTA:
                 found = template.match(data, template.start, template.end)
                 if found:
-                    return (self.target.accept(found),)
+                    accepted = self.target.accept(found)
+                    return () if accepted is None else (accepted,)
             if self.matched:
                 self._templates_left = MAX_UNMATCHED_TEMPLATES
             self.template = None
@@ -300,8 +301,8 @@ class ValuesTarget:
         self._read = read
         self.pieces: list[str] = block.pieces
 
-    def accept(self, delta: Delta, /) -> Event:
-        """Record the values and the text. Returns the event."""
+    def accept(self, delta: Delta, /) -> Event | None:
+        """Record the values and the text. Returns the event, or None if the text brings nothing new."""
         text, values, raw = delta
         take_value = self._take_value
         for position, member in self._read:

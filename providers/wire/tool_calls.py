@@ -31,6 +31,8 @@ class ToolCallMatcher:
     - Without an id, the same index with a different name is a new call. So is the same name with arguments, if the
       call's arguments came whole (nothing can follow a whole JSON object).
     - Without id and index, a fragment with a name begins a call. Any other fragment continues the latest call.
+    - A fragment without an id that has the name and the whole arguments of a call with an id is that call again: some
+      servers end a call so, and a server that gives ids gives one to each call.
     - A name may come in pieces, be repeated, or grow. It is complete once arguments or anything else follow.
     - A call is delivered once its name is complete, with the arguments that came before. A call without an id gets one.
     """
@@ -59,16 +61,19 @@ class ToolCallMatcher:
         self._nameless: tuple[ToolCallInProgress, ...] = ()  # those that came whole
 
     def fragment(
-        self, id: str, index: int | None, name: str, arguments: str
+        self, id: str, index: int | None, name: str, arguments: str, *, free_text: bool = False
     ) -> tuple[ToolCallInProgress, Sequence[Event]]:
         """Add one fragment. Returns its call and the events to deliver.
 
         An empty string, or None for the index, stands for a part that the fragment does not have.
+
+        free_text: whether the arguments are any text, and no JSON.
         """
         call = self._find(id, index, name, arguments)
         events = self.release() if self._held is not call else ()
         if call is None:
             call = self._begin(index)
+        call.free_text = free_text or call.free_text
         if id:
             self._learn_id(call, index, id)
         self._latest = call
@@ -89,11 +94,14 @@ class ToolCallMatcher:
         call, self._held = self._held, None
         return call.start(call.id or self._make_id(), call.name) if call is not None else ()
 
-    def whole(self, id: str, name: str, arguments: str) -> tuple[ToolCallInProgress, Sequence[Event]]:
+    def whole(
+        self, id: str, name: str, arguments: str, *, free_text: bool = False
+    ) -> tuple[ToolCallInProgress, Sequence[Event]]:
         """Add a call that came whole, in a list of calls: no other fragment can belong to it. Returns the call and the
-        events to deliver, which are none if it has no name.
+        events to deliver, which are none if it has no name. `free_text`: as in `fragment`.
         """
         call = self._begin(None)
+        call.free_text = free_text
         self._latest = call
         call.delta(arguments)
         if not name:
@@ -111,22 +119,31 @@ class ToolCallMatcher:
 
     def _find(self, id: str, index: int | None, name: str, arguments: str) -> ToolCallInProgress | None:
         if index is None:
-            return self._by_id.get(id) or self._find_latest(id, name)
+            return self._by_id.get(id) or self._find_latest(id, name, arguments)
         call = self._by_index_and_id.get((index, id)) or self._by_index.get(index)
         if call is None or (index, id) in self._by_index_and_id:
             return call
         if id and call.index in self._id_known:
             return None if name else call
+        if not id and self._comes_again(call, name, arguments):
+            return call
         if not id and name and call.name and (name != call.name or (arguments and _came_whole(call))):
             # The rest of a name, if the call has an id: a server that gives ids gives one to each call.
             alone = call.index in self._id_known or index == LEGACY_INDEX
             return call if call is self._held and alone else None
         return call
 
-    def _find_latest(self, id: str, name: str) -> ToolCallInProgress | None:
+    def _comes_again(self, call: ToolCallInProgress, name: str, arguments: str) -> bool:
+        """Return whether a fragment without an id is a whole call again. The older member has one call only."""
+        has_id = call.index in self._id_known or self._by_index.get(LEGACY_INDEX) is call
+        return has_id and name == call.name and call.repeats(arguments)
+
+    def _find_latest(self, id: str, name: str, arguments: str) -> ToolCallInProgress | None:
         latest = self._latest
         if latest is None or (id and latest.index in self._id_known):
             return None
+        if not id and self._comes_again(latest, name, arguments):
+            return latest
         return None if name and latest.name else latest
 
     def _begin(self, index: int | None) -> ToolCallInProgress:

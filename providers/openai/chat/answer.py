@@ -442,9 +442,10 @@ class ChatAnswer:
             arguments = arguments_of(source.get(member))
             id = string(call, "id") or ""
             if self._whole:
-                block, call_events = self._matcher().whole(id, name, arguments)
+                block, call_events = self._matcher().whole(id, name, arguments, free_text=is_custom)
             else:
-                block, call_events = self._matcher().fragment(id, integer(call, "index"), name, arguments)
+                index = integer(call, "index")
+                block, call_events = self._matcher().fragment(id, index, name, arguments, free_text=is_custom)
             events.extend(call_events)
             extra = mapping(call, "extra_content")
             if extra:

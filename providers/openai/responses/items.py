@@ -317,6 +317,7 @@ class CallItem:
         self.opening: str = ""
         self.status: str | None = None
         self.block: ToolCallInProgress = answer.tool_call()
+        self.block.free_text = kind == "custom_tool_call"
 
     def open(self, item: JSONObject) -> Sequence[Event]:
         """Begin the call. Arguments that it has already are used only if none follow."""

@@ -245,7 +245,7 @@ def test_a_name_after_whole_arguments_begins_another_call() -> None:
     whole = [named("{}") for _ in range(3)]
     assert deltas(*whole).calls == [("made-1", "f", "{}"), ("made-2", "f", "{}"), ("made-3", "f", "{}")]
     assert deltas(named("{"), named("}"), named("x")).calls == [("made-1", "f", "{}x")]
-    assert deltas(*(named("{}", id="a") for _ in range(3))).calls == [("a", "f", "{}{}{}")]
+    assert deltas(*(named("{}", id="a") for _ in range(3))).calls == [("a", "f", "{}")]
 
 
 def test_the_older_call_with_arguments_alone() -> None:
