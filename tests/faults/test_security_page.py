@@ -1,4 +1,4 @@
-"""Every promise in SECURITY.md names tests, and each of these tests exists."""
+"""Every promise on the page of security names tests, and each of these tests exists."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.faults.test_rows import functions_of
 
-PAGE = Path(__file__).resolve().parent.parent.parent / "SECURITY.md"
+PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "guide" / "security.md"
 NAMED = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
 
 
