@@ -14,6 +14,7 @@ from .intake import Counters as Counters
 from .journal import Journal as Journal
 from .journal import Records as Records
 from .line_file import JournalError as JournalError
+from .lines import CommonOptions as CommonOptions
 from .lines import Item as Item
 from .lines import LineError as LineError
 from .lines import read_item as read_item

@@ -19,7 +19,7 @@ from typing import Protocol
 from ..providers.json.json_values import JSON, JSONObject, mapping, string
 from .budget import BatchBudget
 from .line_file import JournalError, LineFile
-from .lines import LineId
+from .lines import FORM_MEMBERS, LineId
 from .unrecorded import UnrecordedFile, read_unrecorded, unrecorded_path
 
 INVALID_LINE = "invalid_line"
@@ -27,9 +27,6 @@ INVALID_LINE = "invalid_line"
 
 NOT_FAILED = (INVALID_LINE, "cancelled")
 """Categories of failures whose lines a later run does not skip. A cancelled call does not mean that its line fails."""
-
-PROMPT_MEMBERS = ("messages", "body", "params")
-"""Members that only a line of a batch's input has."""
 
 
 def default_errors_path(answers: Path) -> Path:
@@ -245,5 +242,5 @@ def _category(record: JSONObject) -> str | None:
 
 def _prompt_reason(record: JSONObject) -> str | None:
     """Return why the line belongs to a batch's input, or None if it does not."""
-    named = next((name for name in PROMPT_MEMBERS if name in record), None)
+    named = next((name for name in FORM_MEMBERS if name in record), None)
     return f"it has {named!r}, so it is a prompt" if named is not None else None

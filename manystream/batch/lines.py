@@ -3,7 +3,8 @@
 A line has one of three forms:
 
 - manystream's: `{"id": "…", "messages": [{"role": "user", "content": "…"}], …options of `Request`}`. Messages have the
-  form of OpenAI's chat API. Tools have the form `{"name": …, "description": …, "parameters": …}`.
+  form of OpenAI's chat API; a text is one user's message, and may be called `prompt`. Tools have the form `{"name": …,
+  "description": …, "parameters": …}`.
 - OpenAI's batch line: `{"custom_id": "…", "method": "POST", "url": "/v1/chat/completions", "body": {…}}`. The `url` may
   also be `/v1/responses`.
 - Anthropic's batch line: `{"custom_id": "…", "params": {…}}`.
@@ -11,21 +12,26 @@ A line has one of three forms:
 In the last two forms, members that are no option of `Request` are sent unchanged (`extra_body`), because the provider
 that the line was written for accepts them.
 
+Other members beside those of the form are columns of the line: its answer has them, too.
+
 Knows the forms, and the dialects' readers of bodies. Must not know files or engines.
 """
 
 from __future__ import annotations
 
+import codecs
+import difflib
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeAlias, cast
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias, TypedDict, cast
 
 from ..providers.anthropic.arguments import read_body as read_anthropic
 from ..providers.convert.plain_forms import function_tool
-from ..providers.convert.sdk_arguments import CallOptions, joined_system, read_conversation
+from ..providers.convert.sdk_arguments import CallOptions, SystemPrompt, joined_system, read_conversation
 from ..providers.errors import InvalidRequestError, ManystreamError
-from ..providers.json.json_values import JSON, JSONObject, MalformedJSONError, loads_object
+from ..providers.json.json_values import JSON, JSONObject, MalformedJSONError, loads_object, mapping, string
 from ..providers.json.object_reader import Members
+from ..providers.model.messages import Message
 from ..providers.model.options import Priority, PriorityName, Retry, Timeouts
 from ..providers.model.request import Request, RequestOptions, ThinkingConfig, ThinkingLevel
 from ..providers.openai.chat.arguments import read_body as read_chat
@@ -43,6 +49,15 @@ URLS = ("/v1/chat/completions", "/v1/responses")
 
 LONGEST_LINE = 64 * 1024 * 1024
 """The length of the longest line that is read, in bytes, its line end included. No provider accepts as much."""
+
+
+class CommonOptions(TypedDict, total=False):
+    """Options of the requests of all lines, as in `Request`."""
+
+    system: str
+    max_output_tokens: int
+    temperature: float
+    response_schema: JSONObject | type
 
 
 class LineError(ManystreamError, ValueError):
@@ -64,12 +79,14 @@ class Item:
     id: the line's id.
     request: the request that the line describes.
     size: the line's length in bytes. The number of tokens is estimated from it.
+    columns: the line's other members, which its answer has, too.
     """
 
     number: int
     id: LineId
     request: Request
     size: int
+    columns: JSONObject = field(default_factory=dict[str, JSON])
 
 
 @dataclass(slots=True)
@@ -109,6 +126,16 @@ def read_line(data: bytes, number: int) -> Line:
     raise LineError("id: is missing; each line needs one, to find its answer and to resume the batch")
 
 
+def named_model(data: bytes) -> str | None:
+    """Return the model that a line names; None if it names none, or is no line of a batch."""
+    try:
+        members = loads_object(data.removeprefix(codecs.BOM_UTF8))
+    except MalformedJSONError:
+        return None
+    inner = next((name for name in ("params", "body") if name in members), None)
+    return string(members if inner is None else mapping(members, inner), "model")
+
+
 def _check_encoding(data: bytes) -> None:
     """Raise `LineError` for bytes that are not UTF-8. The parser would replace them, and a prompt would change."""
     try:
@@ -118,27 +145,33 @@ def _check_encoding(data: bytes) -> None:
         raise LineError(f"is not UTF-8 text (byte {wrong:#04x} at {error.start}): save the file as UTF-8") from None
 
 
-def read_item(line: Line, choose_model: ChooseModel) -> Item:
-    """Make the line's request. Raises `LineError`, which names the wrong member."""
+def read_item(line: Line, choose_model: ChooseModel, options: CommonOptions | None = None) -> Item:
+    """Make the line's request. Raises `LineError`, which names the wrong member.
+
+    options: options of every request, whatever the line says.
+    """
     read = _read_anthropic if "params" in line.members else _read_openai if "body" in line.members else _read_ours
+    members = Members(line.members)
+    for name in ID_NAMES:
+        members.take(name)
     try:
-        request = read(line.members, choose_model)
+        request = read(members, choose_model)
+        if options:
+            request = replace(request, **options)
+        columns = _columns(members, read)
     except (InvalidRequestError, MalformedJSONError) as error:
         raise LineError(str(error), line.id) from None
-    return Item(line.number, line.id, request, line.size)
+    return Item(line.number, line.id, request, line.size, columns)
 
 
 # --- manystream's form ---
 
-OUR_MEMBERS = ("id", "custom_id", "model", "messages", *RequestOptions.__annotations__)
+OUR_MEMBERS = (*ID_NAMES, "model", "messages", "prompt", *RequestOptions.__annotations__)
 
 
-def _read_ours(line: JSONObject, choose_model: ChooseModel) -> Request:
-    members = Members(line)
-    members.take("id")
-    members.take("custom_id")
-    messages, lead = read_conversation(ChatConverter, members.some_objects("messages"))
-    request = Request(
+def _read_ours(members: Members, choose_model: ChooseModel) -> Request:
+    messages, lead = _conversation(members)
+    return Request(
         _model(members, choose_model),
         messages,
         system=joined_system(members.text("system"), lead),
@@ -161,8 +194,18 @@ def _read_ours(line: JSONObject, choose_model: ChooseModel) -> Request:
         tenant=members.text("tenant"),
         session=members.text("session"),
     )
-    members.end(OUR_MEMBERS)
-    return request
+
+
+def _conversation(members: Members) -> tuple[list[Message], SystemPrompt]:
+    """Return the messages of a line, and the texts of system messages before them."""
+    prompt, messages = members.text("prompt"), members.take("messages")
+    if prompt is not None and messages is not None:
+        raise InvalidRequestError("prompt", "is one user's message: leave it out, or leave out `messages`")
+    if type(messages) is str:
+        prompt = messages
+    if prompt is not None:
+        return [Message.user(prompt)], None
+    return read_conversation(ChatConverter, Members({"messages": messages}).some_objects("messages"))
 
 
 def _thinking(value: JSON) -> ThinkingLevel | ThinkingConfig | None:
@@ -208,9 +251,9 @@ def _retry(value: JSONObject | None) -> Retry | None:
 # --- OpenAI's form ---
 
 
-def _read_openai(line: JSONObject, choose_model: ChooseModel) -> Request:
-    outer = Members(line)
-    url, body = outer.text("url") or URLS[0], outer.object("body")
+def _read_openai(members: Members, choose_model: ChooseModel) -> Request:
+    members.take("method")
+    url, body = members.text("url") or URLS[0], members.object("body")
     if body is None:
         raise InvalidRequestError("body", "must be an object")
     read = {URLS[0]: read_chat, URLS[1]: read_responses}.get(url)
@@ -225,14 +268,61 @@ def _read_openai(line: JSONObject, choose_model: ChooseModel) -> Request:
 # --- Anthropic's form ---
 
 
-def _read_anthropic(line: JSONObject, choose_model: ChooseModel) -> Request:
-    params = Members(line).object("params")
+def _read_anthropic(members: Members, choose_model: ChooseModel) -> Request:
+    params = members.object("params")
     if params is None:
         raise InvalidRequestError("params", "must be an object")
     return read_anthropic(_without_stream(params, "params", choose_model), CallOptions(), "params")
 
 
 # --- common to all forms ---
+
+FORM_MEMBERS = ("messages", "prompt", "body", "params")
+"""The members of the forms that hold a request. No record of a batch has one of them."""
+
+ANSWER_MEMBERS = frozenset(
+    {"id", "line", "provider", "model", "text", "thinking", "tool_calls", "finish_reason", "usage", "error", "attempts"}
+    | {"seconds", "request_id", "cost", "spent_usd", "parsed", "refusal", "warnings", "provider_data"}
+)
+"""The members that a record of a batch may have of its own (`run.py`)."""
+
+OTHER_NAMES = {
+    "max_tokens": "max_output_tokens",
+    "max_completion_tokens": "max_output_tokens",
+    "max_tokens_to_sample": "max_output_tokens",
+    "stop_sequences": "stop",
+    "response_format": "response_schema",
+    "reasoning_effort": "thinking",
+    "timeout": "timeouts",
+    "max_retries": "retry",
+    "stream": "extra_body",
+    "stream_options": "extra_body",
+    "top_k": "extra_body",
+    "frequency_penalty": "extra_body",
+    "presence_penalty": "extra_body",
+    "logit_bias": "extra_body",
+    "logprobs": "extra_body",
+    "functions": "tools",
+    "function_call": "tool_choice",
+}
+"""A provider's name of an option → where our form has it. In our form, such a member is no column but a mistake."""
+
+ALIKE = 0.85
+"""From this likeness on, a member is a misspelt option and no column."""
+
+
+def _columns(members: Members, read: Callable[[Members, ChooseModel], Request]) -> JSONObject:
+    """Return the members that are no part of the form. Raises `InvalidRequestError` for a mistake."""
+    columns = members.rest()
+    for name in columns:
+        if read is _read_ours:
+            alike = difflib.get_close_matches(name, OUR_MEMBERS, 1, ALIKE)
+            known = OTHER_NAMES.get(name) or next(iter(alike), None)
+            if known is not None:
+                raise InvalidRequestError(name, f"is not a member of this form; did you mean {known!r}?")
+        if name in ANSWER_MEMBERS or name in FORM_MEMBERS:
+            raise InvalidRequestError(name, "is a member of answers, so no column of the input may have this name")
+    return columns
 
 
 def _model(members: Members, choose_model: ChooseModel) -> str:

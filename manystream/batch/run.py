@@ -33,7 +33,7 @@ from .budget import SPENT, BatchBudget
 from .intake import RECORDED_TEXT, Counters, Intake
 from .journal import INVALID_LINE, Records
 from .line_file import JournalError
-from .lines import ChooseModel, Item, Line, LineError, LineId, read_item
+from .lines import ChooseModel, CommonOptions, Item, Line, LineError, LineId, read_item
 from .prices import Price
 from .shard import Shard
 
@@ -65,6 +65,7 @@ class Batch:
         the provider that answered.
     price: returns the cost of an answer; if None, no cost is recorded.
     shard: the part of the input that this run sends; None for the whole input.
+    options: options of every line's request, whatever the line says, such as `{"temperature": 0.0}`.
     budget: counts what the lines cost. The engine has `budget.for_engine()` among its budgets, and refuses a line that
         does not fit. Such a line is not recorded, so a later run sends it.
 
@@ -85,6 +86,7 @@ class Batch:
         price: Price | None = None,
         shard: Shard | None = None,
         budget: BatchBudget | None = None,
+        options: CommonOptions | None = None,
     ) -> None:
         check_callback("choose_model", choose_model)
         check_callback("price", price)
@@ -97,6 +99,7 @@ class Batch:
         self._engine = engine
         self._journal = journal
         self._choose_model = choose_model
+        self._options = options
         self._slots = trio.Semaphore(concurrency)
         self._concurrency = concurrency
         self._stream = stream
@@ -172,7 +175,7 @@ class Batch:
         line: Line | None = None
         try:
             line = self._intake.select(number, data)
-            return read_item(line, self._choose_model) if line is not None else None
+            return read_item(line, self._choose_model, self._options) if line is not None else None
         except LineError as error:
             self._refuse(number, error.id, str(error))
         except Exception as error:  # a defect that one line triggers must not end the batch
@@ -403,7 +406,7 @@ def answer_record(
         record["refusal"] = response.refusal
     if response.warnings:
         record["warnings"] = list(response.warnings)
-    return record | _asked_for(item, response)
+    return record | _asked_for(item, response) | item.columns
 
 
 def failure_record(item: Item, completion: Completion, error: ProviderError, spent: float | None = None) -> JSONObject:
@@ -429,7 +432,7 @@ def failure_record(item: Item, completion: Completion, error: ProviderError, spe
     }
     if spent:
         record[SPENT] = spent
-    return record | _asked_for(item, completion.response)
+    return record | _asked_for(item, completion.response) | item.columns
 
 
 def _asked_for(item: Item, response: Response | None) -> JSONObject:

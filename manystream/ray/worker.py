@@ -13,7 +13,7 @@ import uuid
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +22,7 @@ import trio
 from ..batch import Batch, BatchBudget, BatchError, Counters
 from ..batch.budget import SPENT
 from ..batch.line_file import encoded
-from ..batch.lines import ChooseModel, LineId
+from ..batch.lines import ChooseModel, CommonOptions, LineId
 from ..batch.prices import price_list
 from ..cost import CostExtraError, PriceTable, check_installed, price
 from ..engine import open_engine
@@ -75,6 +75,7 @@ class WorkerOptions:
     priced: whether to record the cost of answers, if the extra `cost` is installed.
     budgeted: whether calls may cost only what exchanges bring.
     prices: prices of the user's own, which precede those of the list; None for none.
+    requests: options of the requests of all rows.
     """
 
     providers: tuple[Provider, ...]
@@ -91,6 +92,7 @@ class WorkerOptions:
     priced: bool = True
     budgeted: bool = False
     prices: PriceTable | None = None
+    requests: CommonOptions = field(default_factory=CommonOptions)
 
 
 @dataclass(slots=True, frozen=True)
@@ -255,6 +257,7 @@ class Worker:
                 provider=options.providers[0].name,
                 price=price_list(*options.providers, table=options.prices) if options.priced else None,
                 budget=self._budget,
+                options=options.requests,
             )
             with self._lock:
                 self._counters = batch.counters

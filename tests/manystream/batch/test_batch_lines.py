@@ -215,7 +215,7 @@ def test_anthropics_line_becomes_the_same_request() -> None:
         ({"id": "", "messages": []}, "id: must be text that is not empty"),
         ({"id": 1.5, "messages": []}, "id: must be text"),
         ({"id": "a"}, "messages: must hold at least one message"),
-        ({"id": "a", "messages": "hi"}, "messages: must be an array, not text"),
+        ({"id": "a", "messages": 5}, "messages: must be an array, not a number"),
         ({"id": "a", "messages": ["hi"]}, r"messages\[0\]: must be an object, not text"),
         ({"id": "a", "model": "m", "messages": [{"role": "sailor", "content": "x"}]}, "unknown role 'sailor'"),
         ({"id": "a", "model": "m", "messages": [{"role": "user"}]}, r"messages\[0\]\.content: must be text"),

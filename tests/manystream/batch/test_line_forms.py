@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 import manystream as ms
-from manystream.batch.lines import Line, LineError, read_item, read_line
+from manystream.batch.lines import CommonOptions, Line, LineError, read_item, read_line
 
 HELLO = [{"role": "user", "content": "hello"}]
 
@@ -98,9 +98,73 @@ def test_a_line_may_have_each_option_of_a_request() -> None:
         assert getattr(ours(**{name: value}), name) != getattr(ours(), name), name
 
 
+def test_a_prompt_and_a_text_are_one_message_of_the_user() -> None:
+    assert read({"id": 1, "prompt": "hello"}) == read({"id": 1, "messages": "hello"}) == ours()
+    assert read({"id": 1, "prompt": "hello", "system": "one", "seed": 2}) == ours(system="one", seed=2)
+
+
+COLUMNS: dict[str, object] = {"label": "x", "topic": ["a"], "user_id": 7, "expected": None, "Text": {"a": 1}}
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"id": 1, "prompt": "hello"},
+        {"id": 1, "messages": HELLO},
+        {"custom_id": "a", "method": "POST", "body": {"messages": HELLO}},
+        {"custom_id": "a", "params": {"messages": HELLO}},
+    ],
+)
+def test_other_members_are_columns(form: dict[str, object]) -> None:
+    item = read_item(read_line(json.dumps(form | COLUMNS).encode(), 1), lambda named: "m")
+    assert item.columns == COLUMNS
+    assert item.request == read(form)
+    assert read_item(read_line(json.dumps(form).encode(), 1), lambda named: "m").columns == {}
+    with pytest.raises(LineError, match="text: is a member of answers, so no column of the input may have this name"):
+        read(form | {"text": "mine"})
+
+
+@pytest.mark.parametrize(
+    ("member", "ours"),
+    [
+        ("max_tokens", "max_output_tokens"),
+        ("max_output_token", "max_output_tokens"),
+        ("response_format", "response_schema"),
+        ("temprature", "temperature"),
+        ("stream", "extra_body"),
+        ("message", "messages"),
+    ],
+)
+def test_an_option_under_another_name_is_no_column(member: str, ours: str) -> None:
+    with pytest.raises(LineError) as caught:
+        read({"id": 1, "messages": HELLO, member: 1})
+    assert str(caught.value) == f"{member}: is not a member of this form; did you mean {ours!r}?"
+
+
+def test_options_of_all_lines_precede_those_of_a_line() -> None:
+    options: CommonOptions = {
+        "system": "all",
+        "max_output_tokens": 7,
+        "temperature": 0.0,
+        "response_schema": {"type": "object"},
+    }
+    own: dict[str, object] = {"max_tokens": 99, "temperature": 1, "messages": HELLO}
+    for form in (
+        {"id": 1, "prompt": "hello", "system": "own", "temperature": 1},
+        {"id": 1, "body": own},
+        {"id": 1, "params": own},
+    ):
+        request = read_item(read_line(json.dumps(form).encode(), 1), lambda named: "m", options).request
+        assert (request.system, request.max_output_tokens, request.temperature) == ("all", 7, 0.0)
+        assert request.response_schema == {"type": "object"}
+        assert request.messages == [ms.Message.user("hello")]
+
+
 ID = "must be text that is not empty, or a whole number"
 MODEL = "is missing, and no model was given for the whole batch"
 WRONG: list[tuple[dict[str, object], str]] = [
+    ({"id": 1, "prompt": "a", "messages": "b"}, "prompt: is one user's message: leave it out, or leave out `messages`"),
+    ({"id": 1, "prompt": ["a"]}, "prompt: must be text, not an array"),
     ({"id": ""}, f"id: {ID}"),
     ({"id": False}, f"id: {ID}"),
     ({"custom_id": []}, f"custom_id: {ID}"),

@@ -264,7 +264,8 @@ def test_a_batch_has_the_options_of_the_command(part: Part, engines: Engines, mo
     made = Batch.made
     cost = made.how.pop("price")
     assert made.given == ("engine", CHOICE)
-    assert made.how == {"concurrency": 6, "stream": True, "source": "p.jsonl", "provider": "sim", "budget": None}
+    how = {"concurrency": 6, "stream": True, "source": "p.jsonl", "provider": "sim", "budget": None, "options": {}}
+    assert made.how == how
     assert (cost is not None, made.is_stopped) == (True, True)
     assert (made.collector.answered, made.collector.failed) == (set(), set())
     assert made.collector.answers_path == made.collector.errors_path == Path("the rows of this worker")
