@@ -8,7 +8,8 @@ Knows files. Must not know what a line means.
 from __future__ import annotations
 
 import codecs
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,8 +21,12 @@ PIECE = 64 * 1024
 """The size of a piece in bytes. A piece ends at the end of a line, so it may be larger."""
 
 
-async def read_lines(source: Path | BinaryIO) -> AsyncGenerator[list[tuple[int, bytes]], None]:
+async def read_lines(
+    source: Path | BinaryIO, first: Sequence[bytes] = ()
+) -> AsyncGenerator[list[tuple[int, bytes]], None]:
     """Yield the lines with their numbers (from 1), some at a time, without empty lines. Raises `OSError`.
+
+    first: the lines that were read from the source already, by `some_lines`.
 
     A byte order mark before the first line is skipped: programs on Windows write it.
 
@@ -32,11 +37,12 @@ async def read_lines(source: Path | BinaryIO) -> AsyncGenerator[list[tuple[int, 
     try:
         while True:
             # A cancellation abandons the thread: a read from a terminal or pipe cannot be interrupted.
-            lines = await trio.to_thread.run_sync(_some_lines, file, abandon_on_cancel=True)
+            read = partial(some_lines, file)
+            lines, first = first or await trio.to_thread.run_sync(read, abandon_on_cancel=True), ()
             if not lines:
                 return
             if not number:
-                lines[0] = lines[0].removeprefix(codecs.BOM_UTF8)
+                lines = [lines[0].removeprefix(codecs.BOM_UTF8), *lines[1:]]
             yield [(number + place, line) for place, line in enumerate(lines, 1) if line.strip()]
             number += len(lines)
     finally:
@@ -65,8 +71,8 @@ async def _open(path: Path) -> BinaryIO:
         raise
 
 
-def _some_lines(file: BinaryIO) -> list[bytes]:
-    """Read the next piece and return its lines; an empty list at the end of the input."""
+def some_lines(file: BinaryIO) -> Sequence[bytes]:
+    """Read the next piece and return its lines, or none at the end of the input. Raises `OSError`."""
     lines: list[bytes] = []
     size = 0
     while size < PIECE:

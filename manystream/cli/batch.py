@@ -11,10 +11,11 @@ import math
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import trio
 
@@ -32,7 +33,10 @@ from ..batch import (
     read_shard,
 )
 from ..batch.journal import default_errors_path
+from ..batch.lines import CommonOptions, named_model
 from ..batch.prices import price_list
+from ..batch.printed import PrintedRecords
+from ..batch.source import some_lines
 from ..cost import PriceTable
 from ..engine import Engine, open_engine
 from ..engine.traffic.limits.coverage import EVERY_CALL
@@ -41,6 +45,7 @@ from ..engine.traffic.options import Traffic
 from ..engine.traffic.routing.options import Route
 from ..providers.errors import InvalidRequestError
 from ..providers.model.options import Retry
+from ..providers.model.structured import schema_of
 from ..ray.cluster import ClusterError
 from ..ray.driver import ClusterBatch
 from ..ray.worker import WorkerOptions
@@ -52,6 +57,7 @@ from .batch_files import check_files, read_path
 from .batch_help import DESCRIPTION as DESCRIPTION
 from .batch_help import EPILOG
 from .batch_help import HELP as HELP
+from .batch_options import add_request_arguments, read_request_options
 from .batch_progress import LOOK_SECONDS, Progress, open_progress, summary
 from .batch_ray import add_ray_arguments, check_ray, open_cluster_batch, with_key
 from .batch_targets import (
@@ -65,16 +71,25 @@ from .batch_targets import (
 from .errors import CommandError
 from .terminal import Paint, is_terminal, one_line
 
+Lines: TypeAlias = AsyncGenerator[list[tuple[int, bytes]], None]
+"""What `read_lines` yields."""
+
+RESUMABLE = "; all answers so far are in the file; the same command resumes the batch"
+
+INTERRUPTED_SECONDS = 1.0
+"""After Ctrl-C, printed answers wait so long for a reader that has stopped."""
+
 
 @dataclass(slots=True, frozen=True)
 class BatchOptions:
     """The options of `manystream batch`, checked.
 
     prompts: the input file; None for standard input.
-    output: the file of answers, a shard's own if there are shards.
-    errors: the file of failures, likewise.
+    output: the file of answers, a shard's own if there are shards; None for standard output.
+    errors: the file of failures, likewise; None for standard error.
     shard: the part of the input that this process sends; None for the whole input.
     targets: where the lines are sent.
+    requests: options of the requests of all lines.
     concurrency: calls at a time.
     max_rps: requests per second of all shards together, or None for no limit.
     max_tpm: tokens per minute of all shards together, or None for no limit.
@@ -91,10 +106,11 @@ class BatchOptions:
     """
 
     prompts: Path | None
-    output: Path
-    errors: Path
+    output: Path | None
+    errors: Path | None
     shard: Shard | None
     targets: TargetOptions
+    requests: CommonOptions
     concurrency: int
     max_rps: float | None
     max_tpm: float | None
@@ -161,15 +177,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `manystream batch` to the parser."""
     parser.add_argument("prompts", metavar="PROMPTS", help="the JSONL file of prompts; - reads standard input")
     parser.add_argument(
-        "-o", "--output", required=True, metavar="FILE", help="the file of answers; new answers are appended"
+        "-o",
+        "--output",
+        required=True,
+        metavar="FILE",
+        help="the file of answers; new answers are appended; - prints them, and no later run continues",
     )
     parser.add_argument(
-        "--errors", metavar="FILE", help="the file of failures (default: answers.errors.jsonl beside answers.jsonl)"
+        "--errors",
+        metavar="FILE",
+        help="the file of failures (default: answers.errors.jsonl beside answers.jsonl; standard error with -o -)",
     )
     parser.add_argument(
         "--shard", metavar="I/N", help="send every Nth line only, as shard I of 0 to N-1; see `shards` below"
     )
     add_target_arguments(parser)
+    add_request_arguments(parser)
     parser.add_argument("--concurrency", type=int, default=100, metavar="N", help="calls at a time (default: 100)")
     parser.add_argument("--max-rps", type=float, metavar="R", help="requests per second (default: no limit)")
     parser.add_argument(
@@ -200,8 +223,8 @@ def run(arguments: argparse.Namespace) -> int:
     options = _read_options(arguments)
     allow_many_sockets()
     try:
-        with open_destination(options.targets) as destination:
-            return trio.run(_batch, options, destination)
+        with _open_input(options) as (input, models), open_destination(options.targets, models) as destination:
+            return trio.run(_batch, options, destination, input)
     except (JournalError, SimulatorError) as error:
         raise CommandError(str(error)) from None
     except InvalidRequestError as error:
@@ -210,14 +233,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _read_options(arguments: argparse.Namespace) -> BatchOptions:
     shard = _read_shard(arguments.shard)
-    output = read_path("-o", arguments.output)
-    errors = read_path("--errors", arguments.errors) if arguments.errors is not None else default_errors_path(output)
+    output = read_path("-o", arguments.output) if arguments.output != "-" else None
+    errors = read_path("--errors", arguments.errors) if arguments.errors is not None else None
+    if errors is None and output is not None:
+        errors = default_errors_path(output)
     options = BatchOptions(
         prompts=None if arguments.prompts == "-" else Path(arguments.prompts),
-        output=output if shard is None else shard.file(output),
-        errors=errors if shard is None else shard.file(errors),
+        output=output if output is None or shard is None else shard.file(output),
+        errors=errors if errors is None or shard is None else shard.file(errors),
         shard=shard,
         targets=read_target_options(arguments),
+        requests=read_request_options(arguments),
         concurrency=arguments.concurrency,
         max_rps=arguments.max_rps,
         max_tpm=arguments.max_tpm,
@@ -240,6 +266,10 @@ def _read_options(arguments: argparse.Namespace) -> BatchOptions:
         check_ray(options.ray, options.targets)
     if options.budget is not None or options.prices is not None:
         check_prices("--prices" if options.budget is None else "--budget", simulated=options.targets.simulated)
+    if options.output is None and options.retry_failed:
+        raise CommandError("--retry-failed reads the files of an earlier run, which -o - does not write", status=2)
+    if options.output is None and options.ray is not None and options.budget is not None:
+        raise CommandError("--budget with --ray is written down beside the answers: name a file with -o", status=2)
     check_files(options.prompts, options.output, options.errors)
     return options
 
@@ -264,30 +294,61 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
-async def _batch(options: BatchOptions, destination: Destination) -> int:
+@contextmanager
+def _open_input(options: BatchOptions) -> Generator[tuple[Lines, list[str]], None, None]:
+    """Yield the lines of the input, and models that the first ones name, where nothing else names a model.
+
+    Raises `CommandError` if these lines name none either.
+    """
+    if not options.targets.by_lines:
+        yield read_lines(options.prompts if options.prompts is not None else sys.stdin.buffer), []
+        return
+    with ExitStack() as opened:
+        try:
+            file = sys.stdin.buffer if options.prompts is None else opened.enter_context(options.prompts.open("rb"))
+            first = some_lines(file)
+        except OSError as error:
+            raise CommandError(f"cannot read {options.source}: {error.strerror}") from None
+        models = list(dict.fromkeys(model for line in first if (model := named_model(line))))
+        if first and not models:
+            raise CommandError(
+                f"no model is named, neither here nor by the first lines of {options.source}: name one with --model, or"
+                " let the built-in simulator answer with --simulate",
+                status=2,
+            )
+        yield read_lines(file, first), models
+
+
+async def _batch(options: BatchOptions, destination: Destination, input: Lines) -> int:
     """Run the batch, print the summary, also after a failure, and return the exit status."""
     budget = open_budget(options.part(options.budget), destination, options.prices)
-    journal = Journal(options.output, options.errors, budget=budget)
+    journal: Journal | PrintedRecords
+    if options.output is not None:
+        journal = Journal(options.output, options.errors, budget=budget)
+    else:
+        journal = PrintedRecords(sys.stdout.buffer, options.errors or sys.stderr.buffer)
     run = Run(Counters())
     failure: Exception | None = None
     try:
         with journal:
-            _check_makers(journal, destination.name)
-            if budget is not None and (notice := budget_notice(budget, options.output)):
-                print(notice, file=sys.stderr)
-            await _ask(options, destination, journal, budget, run)
+            if isinstance(journal, Journal):
+                _check_makers(journal, destination.name)
+                if budget is not None and (notice := budget_notice(budget, journal.answers_path)):
+                    print(notice, file=sys.stderr)
+            await _ask(options, destination, journal, budget, run, input)
     except (BatchError, JournalError, CommandError) as error:
         failure = error
     if run.started:
-        print(summary(run.counters, run.elapsed, options.output, journal.errors_path, Paint(sys.stdout)))
+        report = sys.stdout if options.output is not None else sys.stderr
+        print(summary(run.counters, run.elapsed, journal.answers_path, journal.errors_path, Paint(report)), file=report)
     if isinstance(failure, BatchError):
-        raise CommandError(
-            f"{one_line(str(failure))}; all answers so far are in the file; the same command resumes the batch"
-        )
+        raise CommandError(f"{one_line(str(failure))}{'' if options.output is None else RESUMABLE}")
     if failure is not None:
         raise failure
     if run.interrupted:
-        print("Interrupted. The same command resumes the batch.", file=sys.stderr)
+        print(
+            f"Interrupted.{'' if options.output is None else ' The same command resumes the batch.'}", file=sys.stderr
+        )
         return 130
     counters = run.counters
     if counters.unpaid:
@@ -296,12 +357,17 @@ async def _batch(options: BatchOptions, destination: Destination) -> int:
 
 
 async def _ask(
-    options: BatchOptions, destination: Destination, journal: Journal, budget: BatchBudget | None, run: Run
+    options: BatchOptions,
+    destination: Destination,
+    journal: Journal | PrintedRecords,
+    budget: BatchBudget | None,
+    run: Run,
+    input: Lines,
 ) -> None:
     failure: Exception | None = None
     async with _open_batch(options, destination, journal, budget) as batch:
         if options.targets.simulated:
-            print("No --model was given: the built-in simulator answers, not a model.", file=sys.stderr)
+            print("The built-in simulator answers, not a model.", file=sys.stderr)
         shard = options.shard
         if shard is not None:
             print(shard_notice(shard, options), file=sys.stderr)
@@ -312,8 +378,8 @@ async def _ask(
         progress = open_progress(batch.counters, total, label, plain=options.plain)
         run.started, run.counters, run.total = True, batch.counters, total
         try:
-            run.interrupted = await _work(batch, options, progress)
-        except (BatchError, ClusterError, CommandError) as error:
+            run.interrupted = await _work(batch, options, progress, input, journal)
+        except (BatchError, ClusterError, CommandError, BrokenPipeError) as error:
             failure = error
         finally:
             run.elapsed = progress.elapsed
@@ -326,7 +392,7 @@ async def _ask(
 
 @asynccontextmanager
 async def _open_batch(
-    options: BatchOptions, destination: Destination, journal: Journal, budget: BatchBudget | None
+    options: BatchOptions, destination: Destination, journal: Journal | PrintedRecords, budget: BatchBudget | None
 ) -> AsyncGenerator[Batch | ClusterBatch, None]:
     """Open the engine, or connect to the cluster, and yield the batch."""
     simulated = options.targets.simulated
@@ -347,6 +413,7 @@ async def _open_batch(
             priced=not simulated,
             budgeted=budget is not None,
             prices=options.prices,
+            requests=_picklable(options.requests),
         )
         with open_cluster_batch(
             options.ray,
@@ -367,8 +434,18 @@ async def _open_batch(
         yield _new_batch(options, engine, journal, destination, budget)
 
 
+def _picklable(options: CommonOptions) -> CommonOptions:
+    """Return the options with the schema in place of its class, whose module the workers' machines may not have."""
+    schema = options.get("response_schema")
+    return options if schema is None else {**options, "response_schema": schema_of(schema)}
+
+
 def _new_batch(
-    options: BatchOptions, engine: Engine, journal: Journal, destination: Destination, budget: BatchBudget | None
+    options: BatchOptions,
+    engine: Engine,
+    journal: Journal | PrintedRecords,
+    destination: Destination,
+    budget: BatchBudget | None,
 ) -> Batch:
     return Batch(
         engine,
@@ -382,10 +459,17 @@ def _new_batch(
         price=None if options.targets.simulated else price_list(*destination.providers, table=options.prices),
         shard=options.shard,
         budget=budget,
+        options=options.requests,
     )
 
 
-async def _work(batch: Batch | ClusterBatch, options: BatchOptions, progress: Progress) -> bool:
+async def _work(
+    batch: Batch | ClusterBatch,
+    options: BatchOptions,
+    progress: Progress,
+    input: Lines,
+    journal: Journal | PrintedRecords,
+) -> bool:
     """Run the batch and show its progress. Return whether Ctrl-C ended it."""
     interrupted = False
     async with trio.open_nursery() as nursery:
@@ -404,19 +488,40 @@ async def _work(batch: Batch | ClusterBatch, options: BatchOptions, progress: Pr
                     interrupted = True
                     batch.stop()
 
+        async def print_answers(printed: PrintedRecords) -> None:
+            await printed.write()
+            batch.stop()  # its reader has ended, or the disk is full
+
         nursery.start_soon(look)
         nursery.start_soon(stop_on_signal)
         failure: Exception | None = None
+        if isinstance(journal, PrintedRecords):
+            nursery.start_soon(print_answers, journal)
+            input = _slowed(input, journal)
         try:
-            await batch.run(read_lines(options.prompts if options.prompts is not None else sys.stdin.buffer))
+            await batch.run(input)
         except OSError as error:
             failure = CommandError(f"cannot read {options.source}: {error.strerror}")
         except (BatchError, ClusterError) as error:
             failure = error
+        if isinstance(journal, PrintedRecords):
+            await journal.flush(INTERRUPTED_SECONDS if interrupted else math.inf)
+            if isinstance(journal.failure, BrokenPipeError):
+                failure = journal.failure
+            elif journal.failure is not None and failure is None:
+                failure = CommandError(f"cannot write the answers: {journal.failure.strerror}")
         nursery.cancel_scope.cancel()
     if failure is not None:  # raised here, since the nursery would wrap it
         raise failure
     return interrupted
+
+
+async def _slowed(lines: Lines, printed: PrintedRecords) -> Lines:
+    """Yield the lines no faster than answers are printed."""
+    async with aclosing(lines):
+        async for some in lines:
+            await printed.wait_for_room()
+            yield some
 
 
 def _check_makers(journal: Journal, name: str) -> None:

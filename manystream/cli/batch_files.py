@@ -25,12 +25,12 @@ def read_path(option: str, given: str) -> Path:
     return path
 
 
-def check_files(prompts: Path | None, output: Path, errors: Path) -> None:
+def check_files(prompts: Path | None, output: Path | None, errors: Path | None) -> None:
     """Raise `CommandError` if the input cannot be read, or if two of the three files are the same file.
 
     prompts: the input; None for standard input.
-    output: the file of answers.
-    errors: the file of failures.
+    output: the file of answers; None for standard output.
+    errors: the file of failures; None for standard error.
     """
     if prompts is None and is_closed(sys.stdin):
         raise CommandError("cannot read standard input: it is closed", status=2)
@@ -42,10 +42,10 @@ def check_files(prompts: Path | None, output: Path, errors: Path) -> None:
         reason = error.strerror if isinstance(error, OSError) else error
         raise CommandError(f"cannot read {prompts}: {reason}; a file of prompts has lines such as {EXAMPLE}") from None
     for name, path in (("-o", output), ("--errors", errors)):
-        if _is_file(path, status):
+        if path is not None and _is_file(path, status):
             raise CommandError(f"{name} {path} is the input itself: name another file with {name}", status=2)
-    found = _status(errors)
-    if found is not None and _is_file(output, found):
+    found = _status(errors) if errors is not None else None
+    if found is not None and output is not None and _is_file(output, found):
         raise CommandError(f"--errors {errors} is the file of answers itself: name another file", status=2)
 
 

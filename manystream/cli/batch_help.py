@@ -10,9 +10,12 @@ answer when it is complete. To resume an interrupted batch, give the same
 command again: lines whose id is in the file of answers are skipped.
 
 without a key and without cost, from the built-in simulator:
+  manystream batch prompts.jsonl -o answers.jsonl --simulate
+
+from the model that each line names:
   manystream batch prompts.jsonl -o answers.jsonl
 
-from a model:
+from one model:
   manystream batch prompts.jsonl -o answers.jsonl --model gpt-5-mini
   manystream batch prompts.jsonl -o answers.jsonl --model gpt-5-mini \\
       --concurrency 1000 --max-rps 50 --max-tpm 400000
@@ -27,6 +30,10 @@ from several servers with the same model:
   manystream batch prompts.jsonl -o answers.jsonl --model llama3.2 \\
       --base-url http://10.0.0.1:8000/v1 --base-url http://10.0.0.2:8000/v1
 
+as a part of a pipeline:
+  manystream batch - -o - --model gpt-5-mini --system "Translate to French." \\
+      < prompts.jsonl | jq -r .text
+
 failed lines again:
   manystream batch prompts.jsonl -o answers.jsonl --retry-failed
 
@@ -36,12 +43,15 @@ as four processes, each with a part of the lines:
 """
 EPILOG = """\
 a line of the input has one of these forms:
+  {"id": "1", "prompt": "Why?"}
+      ours, with one message
   {"id": "1", "messages": [{"role": "user", "content": "Why?"}], …}
-      ours; the other members are options of a request
+      ours; other members are options of a request
   {"custom_id": "1", "method": "POST", "url": "/v1/responses", "body": {…}}
       OpenAI's; the url may also be /v1/chat/completions
   {"custom_id": "1", "params": {…}}
       Anthropic's
+  Members that are neither are columns of your own: the answer has them, too.
 
 files:
   answers.jsonl         the answers: id, text, thinking, tool_calls,
@@ -50,6 +60,8 @@ files:
                         sends these lines again. A line that is not a valid
                         request is reported here, too, with its number; every
                         run checks it again.
+  -o - prints the answers, and without --errors the failures, too, on standard
+  error. No later run continues from them.
 
 models:
   --model M                       every line is sent to M, whatever model the
@@ -57,6 +69,15 @@ models:
   --route M,N                     every line is sent to M; where that fails, to
                                   N; with --base-url, both at that server
   --provider or --base-url alone  each line is sent to the model that it names
+  none of these                   the same; its name selects the provider, among
+                                  those that have a key
+  --simulate                      the built-in simulator answers, not a model
+
+requests:
+  --system, --max-tokens, --temperature and --schema are for all lines, whatever
+  a line says. --schema takes a file with a JSON Schema or a pydantic model,
+  such as shapes:City for the class City of shapes.py; an answer has its value
+  as parsed.
 
 rate:
   Lines are sent as fast as the limits of the key allow. The command learns the
@@ -66,13 +87,13 @@ rate:
 
 budget:
   --budget 5 lets all runs on these files cost at most 5 US dollars, at the list
-  prices of the extra `cost`, and those of --prices FILE. What the files already hold is counted, and what
-  Ctrl-C cancels (answers.budget.json). Without --ray, calls that run when the
-  command is killed are not counted. A line is sent only if the most that it may
-  cost fits: a smaller max_output_tokens lets more lines run at a time, and more
-  fit in the end. When the budget is spent, running lines end, the others stay
-  unsent, and the exit status is 1. The same command with a larger budget sends
-  them.
+  prices of the extra `cost`, and those of --prices FILE. What the files already
+  hold is counted, and what Ctrl-C cancels (answers.budget.json). Without --ray,
+  calls that run when the command is killed are not counted. A line is sent only
+  if the most that it may cost fits: a smaller max_output_tokens lets more lines
+  run at a time, and more fit in the end. When the budget is spent, running
+  lines end, the others stay unsent, and the exit status is 1. The same command
+  with a larger budget sends them.
 
 shards:
   --shard 2/8 sends the lines whose number modulo 8 is 2, and writes

@@ -11,6 +11,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
 from ..batch import BatchBudget, Journal, Shard
+from ..batch.printed import PrintedRecords
 from ..engine.request.credentials import find_key
 from ..providers.catalog.provider import Provider
 from ..ray.cluster import ClusterError
@@ -60,7 +61,7 @@ def open_cluster_batch(
     address: str,
     actors: int | None,
     options: WorkerOptions,
-    journal: Journal,
+    journal: Journal | PrintedRecords,
     *,
     retry_failed: bool,
     shard: Shard | None,

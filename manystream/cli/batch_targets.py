@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import copy
 import os
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -18,11 +18,13 @@ from ..batch.model_choice import ModelChoice, OneModel
 from ..engine.request.credentials import find_key
 from ..engine.traffic.routing.options import Route
 from ..engine.traffic.routing.route_state import Balance
+from ..providers.catalog.profiles import PROFILES
 from ..providers.catalog.provider import OpenAIChat, Provider
 from ..providers.errors import InvalidRequestError
 from ..simulator import open_simulator
+from .addresses import DIALECT_CLASSES
 from .errors import CommandError
-from .run import RunOptions, choose_provider
+from .run import RunOptions, choose_provider, find_row, rows_with_key
 
 SIMULATOR = "simulator"
 SIMULATED_MODEL = "sim-text"
@@ -43,17 +45,19 @@ class TargetOptions:
     route: models for all lines, in the order in which a line tries them; empty for none.
     provider: the provider's name, or None.
     base_urls: the servers' base URLs. Several are replicas of one server.
+    simulated: whether the built-in simulator answers.
     """
 
     model: str | None
     route: tuple[str, ...]
     provider: str | None
     base_urls: tuple[str, ...]
+    simulated: bool = False
 
     @property
-    def simulated(self) -> bool:
-        """Whether the simulator answers, because no model, provider or URL was named."""
-        return not (self.model or self.route or self.provider or self.base_urls)
+    def by_lines(self) -> bool:
+        """Whether the model that a line names decides where the line goes, since nothing else was named."""
+        return not (self.model or self.route or self.provider or self.base_urls or self.simulated)
 
 
 @dataclass(slots=True, frozen=True)
@@ -77,7 +81,7 @@ class Destination:
 
 def add_target_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that name where lines are sent."""
-    parser.add_argument("--model", metavar="MODEL", help="the model; without it, the built-in simulator answers")
+    parser.add_argument("--model", metavar="MODEL", help="the model of all lines (default: the one that a line names)")
     parser.add_argument(
         "--route", metavar="MODEL,MODEL…", help="models in place of --model: if one fails, a line goes to the next"
     )
@@ -90,6 +94,9 @@ def add_target_arguments(parser: argparse.ArgumentParser) -> None:
         help="the base URL of another server (OpenAI-compatible unless --provider); several are replicas, and each line"
         " goes to the fastest",
     )
+    parser.add_argument(
+        "--simulate", action="store_true", help="let the built-in simulator answer: without a key, and without cost"
+    )
 
 
 def read_target_options(arguments: argparse.Namespace) -> TargetOptions:
@@ -99,6 +106,7 @@ def read_target_options(arguments: argparse.Namespace) -> TargetOptions:
         route=() if arguments.route is None else tuple(part.strip() for part in arguments.route.split(",")),
         provider=arguments.provider,
         base_urls=tuple(arguments.base_url),
+        simulated=arguments.simulate,
     )
     problem = _problem(options)
     if problem:
@@ -109,6 +117,8 @@ def read_target_options(arguments: argparse.Namespace) -> TargetOptions:
 def _problem(options: TargetOptions) -> str:
     """Return why the options cannot be used together; empty if they can."""
     route, urls = options.route, options.base_urls
+    if options.simulated and (options.model or route or options.provider or urls):
+        return "--simulate is the built-in simulator: leave out --model, --route, --provider and --base-url"
     if options.model is not None and route:
         return "give --model or --route, not both: --route is several models, in the order in which a line tries them"
     if not all(route):
@@ -141,12 +151,21 @@ def _address(url: str) -> object:
 
 
 @contextmanager
-def open_destination(options: TargetOptions) -> Generator[Destination, None, None]:
-    """Yield where the lines are sent; the simulator runs meanwhile if it answers them. Raises `CommandError`."""
+def open_destination(options: TargetOptions, models: Sequence[str] = ()) -> Generator[Destination, None, None]:
+    """Yield where the lines are sent; the simulator runs meanwhile if it answers them. Raises `CommandError`.
+
+    models: models that lines name. Where nothing else names one, at least one of them must have a provider with a key.
+    """
     if options.simulated:
         with open_simulator(f"events={SIMULATED_ANSWERS}", journal=0) as simulator:
             simulated = OpenAIChat("simulated", simulator.base_urls["openai-chat"], name=SIMULATOR)
             yield Destination((simulated,), ModelChoice(SIMULATOR, default=SIMULATED_MODEL))
+    elif options.by_lines:
+        local = [row for row in PROFILES if row.base_url and not row.needs_key]
+        rows = list({row.name: row for row in (*rows_with_key(os.environ), *local)}.values())
+        choose_model = ModelOfLine(frozenset(row.name for row in rows))
+        _check_models(models, choose_model)
+        yield Destination(tuple(DIALECT_CLASSES[row.dialect_name](profile=row) for row in rows), choose_model)
     elif options.route:
         yield _in_order(options, os.environ)
     elif len(options.base_urls) > 1:
@@ -154,6 +173,45 @@ def open_destination(options: TargetOptions) -> Generator[Destination, None, Non
     else:
         provider, model = _choose(options, options.model or SIMULATED_MODEL, os.environ)
         yield Destination((provider,), ModelChoice(provider.name, model if options.model is not None else None))
+
+
+@dataclass(slots=True, frozen=True)
+class ModelOfLine:
+    """The model of each line where only the lines name models. It can be sent to another process.
+
+    providers: the names of the providers that have a key, or need none.
+    """
+
+    providers: frozenset[str]
+
+    def __call__(self, named: str | None) -> str | None:
+        """Return the request's model for a line that names this model; None for a line that names none.
+
+        Raises `InvalidRequestError` if no provider is known for the model, or if it has no key.
+        """
+        if named is None:
+            return None
+        try:
+            row, model = find_row(named)
+        except CommandError as error:
+            raise InvalidRequestError("model", str(error)) from None
+        if row.name not in self.providers:
+            raise InvalidRequestError("model", f"{row.name!r} has no key for {model!r}: set {row.key_variables[0]}")
+        return f"{row.name}/{model}"
+
+
+def _check_models(models: Sequence[str], choose_model: ModelOfLine) -> None:
+    """Raise `CommandError` if none of the models can be used: then it is the key that is missing, and not a line."""
+    reasons: list[str] = []
+    for model in models:
+        try:
+            choose_model(model)
+        except InvalidRequestError as error:
+            reasons.append(str(error))
+        else:
+            return
+    if reasons:
+        raise CommandError(f"{reasons[0]}; --base-url names a server, --simulate the built-in simulator")
 
 
 def _in_order(options: TargetOptions, environment: Mapping[str, str]) -> Destination:

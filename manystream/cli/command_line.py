@@ -35,7 +35,7 @@ Thousands of live language-model streams on one core.
 EPILOG = """\
 Keys are read from environment variables (ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY or GOOGLE_API_KEY, and those
 of the other providers that `manystream run --help` lists) or from ~/.config/manystream/credentials.json.
-No key is needed for `demo`, `simulate`, `bench` without a URL, `batch` without a model, or a server on this machine
+No key is needed for `demo`, `simulate`, `bench` without a URL, `batch --simulate`, or a server on this machine
 (`manystream run --base-url http://127.0.0.1:8000/v1 …`).
 
 `manystream COMMAND --help` describes a command, with examples.

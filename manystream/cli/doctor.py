@@ -15,15 +15,13 @@ from urllib.parse import urlsplit
 
 import trio
 
-from ..engine.request.credentials import find_key
 from ..providers.catalog.profile import Profile
 from ..providers.catalog.profiles import PROFILES
 from ..providers.catalog.provider import OpenAIChat, Provider
-from ..providers.errors import InvalidRequestError
 from .addresses import DIALECT_CLASSES
 from .connectivity import Finding, Verdict, check_provider
 from .errors import CommandError
-from .run import provider_names
+from .run import provider_names, rows_with_key
 from .terminal import Paint
 
 HELP = "check key, proxy, DNS, TLS and server of each configured provider"
@@ -103,21 +101,9 @@ def _known_row(name: str) -> Profile:
 def configured_rows(environment: Mapping[str, str]) -> list[Profile]:
     """Return the profiles that have a key. Of several profiles with the same host and key, return the first."""
     rows: dict[tuple[str | None, tuple[str, ...]], Profile] = {}
-    for row in PROFILES:
-        if row.base_url and _has_key(row, environment):
-            rows.setdefault((urlsplit(row.base_url).hostname, row.key_variables), row)
+    for row in rows_with_key(environment):
+        rows.setdefault((urlsplit(row.base_url).hostname, row.key_variables), row)
     return list(rows.values())
-
-
-def _has_key(row: Profile, environment: Mapping[str, str]) -> bool:
-    if any(environment.get(variable) for variable in row.key_variables):
-        return True  # even if the key is malformed: the check reports that
-    try:
-        return bool(find_key(DIALECT_CLASSES[row.dialect_name](profile=row), environment))
-    except InvalidRequestError as error:
-        if "credentials file" in str(error):
-            raise CommandError(str(error)) from None
-        return False
 
 
 async def _check_all(providers: Sequence[Provider], environment: Mapping[str, str], limit: float) -> int:

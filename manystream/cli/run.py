@@ -21,6 +21,7 @@ import trio
 
 from ..cost import CostExtraError, PriceTable, check_installed, price_response
 from ..engine import Completion, Engine, open_engine
+from ..engine.request.credentials import find_key
 from ..providers.catalog.profile import Profile
 from ..providers.catalog.profiles import PROFILES, profile_by_name
 from ..providers.catalog.provider import Provider
@@ -227,6 +228,34 @@ def choose_provider(options: RunOptions, environment: Mapping[str, str]) -> tupl
     if row is None:
         return provider_at(options.base_url or "", "openai-chat", environment), model
     return DIALECT_CLASSES[row.dialect_name](base_url=options.base_url, profile=row), model
+
+
+def find_row(model: str) -> tuple[Profile, str]:
+    """Return the provider that a model's name stands for, and its name of the model. Raises `CommandError`."""
+    name, slash, rest = model.partition("/")
+    row = _row_by_name(name) if slash else None
+    if row is not None and rest:
+        return row, rest
+    row = _row_by_model(model)
+    if row is None:
+        raise CommandError(f"unknown model {model!r}: add --provider or --base-url")
+    return row, model
+
+
+def rows_with_key(environment: Mapping[str, str]) -> list[Profile]:
+    """Return the profiles that have a key. Raises `CommandError` for a credentials file that cannot be read."""
+    return [row for row in PROFILES if row.base_url and _has_key(row, environment)]
+
+
+def _has_key(row: Profile, environment: Mapping[str, str]) -> bool:
+    if any(environment.get(variable) for variable in row.key_variables):
+        return True  # even if the key is malformed: its use reports that
+    try:
+        return bool(find_key(DIALECT_CLASSES[row.dialect_name](profile=row), environment))
+    except InvalidRequestError as error:
+        if "credentials file" in str(error):
+            raise CommandError(str(error)) from None
+        return False
 
 
 def _row_by_name(name: str) -> Profile | None:

@@ -18,6 +18,7 @@ from ..batch import BatchBudget, BatchError, Counters, Journal, JournalError, Li
 from ..batch.intake import Intake
 from ..batch.journal import INVALID_LINE
 from ..batch.line_file import encoded
+from ..batch.printed import PrintedRecords
 from ..engine.traffic.leased_amounts import Gift
 from ..engine.traffic.leases import Keeper, Lease, keepers_of
 from ..engine.traffic.limits.coverage import EVERY_CALL
@@ -116,7 +117,7 @@ class ClusterBatch:
     def __init__(
         self,
         cluster: Cluster,
-        journal: Journal,
+        journal: Journal | PrintedRecords,
         *,
         concurrency: list[int],
         retry_failed: bool = False,

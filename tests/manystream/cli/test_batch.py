@@ -108,13 +108,132 @@ def against(simulator: Simulator) -> tuple[str, ...]:
     return (*FILES, "--model", "sim-text", "--base-url", simulator.base_urls["openai-chat"])
 
 
-def test_without_a_model_it_needs_no_key(tmp_path: Path) -> None:
+def test_simulated_answers_need_no_key(tmp_path: Path) -> None:
     write(tmp_path / "p.jsonl", [line(str(n)) for n in range(30)])
-    status, out, err = run_process(tmp_path, *FILES)
+    status, out, err = run_process(tmp_path, *FILES, "--simulate")
     assert status == 0
     assert sorted(ids(tmp_path / "a.jsonl"), key=int) == [str(n) for n in range(30)]
     assert out.startswith("30 answered in ")
-    assert "the built-in simulator answers, not a model" in err
+    assert err == "The built-in simulator answers, not a model.\n"
+
+
+@pytest.mark.parametrize("prompts", ["p.jsonl", "-"])
+def test_nothing_is_sent_where_no_model_is_named(prompts: str, tmp_path: Path) -> None:
+    lines: list[object] = [line("a"), "no JSON", {"custom_id": "b", "body": {"messages": "x"}}]
+    given = write(tmp_path / "p.jsonl", lines)
+    command = [sys.executable, "-W", "error", "-m", "manystream", "batch", prompts, "-o", "a.jsonl"]
+    with given.open() as input:
+        ended = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, stdin=input, capture_output=True, timeout=WAIT)
+    assert (ended.returncode, ended.stdout) == (2, b"")
+    source = "standard input" if prompts == "-" else prompts
+    assert ended.stderr.decode() == (
+        f"manystream batch: no model is named, neither here nor by the first lines of {source}: name one with --model,"
+        " or let the built-in simulator answer with --simulate\n"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["p.jsonl"]
+
+
+@pytest.mark.parametrize("prompts", ["p.jsonl", "-"])
+def test_lines_are_sent_where_one_of_them_names_a_model(prompts: str, tmp_path: Path) -> None:
+    lines = [line("none"), line("x", model="none"), line("gpt", model="gpt-5"), line("local", model="lmstudio/m")]
+    given = write(tmp_path / "p.jsonl", lines)
+    command = [sys.executable, "-W", "error", "-m", "manystream", "batch", prompts, "-o", "a.jsonl", "--attempts", "1"]
+    environment = {name: value for name, value in ENVIRONMENT.items() if not name.endswith("_API_KEY")}
+    with given.open() as input:
+        ended = subprocess.run(command, cwd=tmp_path, env=environment, stdin=input, capture_output=True, timeout=WAIT)
+    assert ended.returncode == 1
+    failures = [json.loads(record) for record in (tmp_path / "a.errors.jsonl").read_text("utf-8").splitlines()]
+    messages = {failure["id"]: failure["error"]["message"] for failure in failures}
+    assert messages.keys() == {"none", "x", "gpt", "local"}
+    assert "model: is missing, and no model was given for the whole batch" in messages["none"]
+    assert "model: unknown model 'none'" in messages["x"]
+    assert "model: 'openai-chat' has no key for 'gpt-5': set OPENAI_API_KEY" in messages["gpt"]
+    assert "localhost:1234" in messages["local"]
+
+
+@pytest.mark.parametrize("errors", [(), ("--errors", "e.jsonl")])
+def test_answers_are_printed(simulator: Simulator, errors: tuple[str, ...], tmp_path: Path) -> None:
+    lines = [line(str(number), label="\x9b") for number in range(200)]
+    write(tmp_path / "p.jsonl", [*lines, line("wrong", "simulate: fail=400"), "no JSON"])
+    words = ("p.jsonl", "-o", "-", *errors, *against(simulator)[3:], "--plain")
+    status, out, err = run_process(tmp_path, *words)
+    found = [json.loads(record) for record in out.splitlines()]
+    assert sorted(record["id"] for record in found) == sorted(str(number) for number in range(200))
+    assert {record["label"] for record in found} == {"\x9b"}
+    assert "\x9b" not in out, "what is printed cannot control a terminal"
+    failures = err.splitlines() if not errors else (tmp_path / "e.jsonl").read_text("utf-8").splitlines()
+    failed = [json.loads(record)["id"] for record in failures if record.startswith("{")]
+    assert (status, sorted(failed, key=str)) == (1, [None, "wrong"])
+    place = "e.jsonl" if errors else "standard error"
+    assert "200 answered in " in err
+    assert f"1 failed (1 invalid_arg) → {place}" in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["e.jsonl", "p.jsonl"] if errors else ["p.jsonl"]
+
+
+def test_a_reader_that_ends_early_ends_the_batch(simulator: Simulator, tmp_path: Path) -> None:
+    write(tmp_path / "p.jsonl", [line(str(number)) for number in range(5000)])
+    process = start(tmp_path, "p.jsonl", "-o", "-", *against(simulator)[3:], "--plain")
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith('{"id":')
+    process.stdout.close()
+    process.stdout = None
+    _, err = process.communicate(timeout=WAIT)
+    assert (process.returncode, "Traceback" in err) == (141, False)
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("--retry-failed",), "--retry-failed reads the files of an earlier run, which -o - does not write"),
+        (("--max-tokens", "0"), "--max-tokens must be above 0, not 0"),
+        (("--temperature", "nan"), "--temperature must be a number from 0, not nan"),
+        (("--schema", "none.json"), "--schema: cannot read none.json: No such file or directory"),
+        (("--schema", "p.jsonl"), "--schema: 'p.jsonl' holds no JSON Schema: "),
+        (("--schema", "none"), "--schema: cannot read none: No such file or directory; a class is written as MODULE:"),
+        (
+            ("--schema", "no_module:City"),
+            "--schema: cannot import no_module:City: ModuleNotFoundError: No module named",
+        ),
+        (("--schema", "shapes:Town"), "--schema: cannot import shapes:Town: AttributeError: module 'shapes' has no"),
+        (("--schema", "shapes:City.name"), "--schema: cannot import shapes:City.name: AttributeError: "),
+        (("--schema", "shapes:number"), "--schema: shapes:number is no class with a JSON Schema, such as a pydantic"),
+    ],
+)
+def test_a_wrong_option_of_the_requests(
+    words: tuple[str, ...],
+    complaint: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write(tmp_path / "p.jsonl", ["[]", line("a")])
+    (tmp_path / "shapes.py").write_text(SHAPES, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert main(["batch", "p.jsonl", "-o", "-", "--simulate", *words]) == 2
+    assert capsys.readouterr().err.startswith(f"manystream batch: {complaint}")
+
+
+SHAPES = """\
+import pydantic
+number = 1
+class City(pydantic.BaseModel):
+    name: str
+"""
+
+
+@pytest.mark.parametrize("given", ["shapes:City", "schema.json"])
+def test_a_schema_is_that_of_all_lines(given: str, tmp_path: Path) -> None:
+    openai = {"custom_id": "b", "body": {"messages": [{"role": "user", "content": "x"}]}}
+    write(tmp_path / "p.jsonl", [line("a"), openai])
+    (tmp_path / "shapes.py").write_text(SHAPES, "utf-8")
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+    (tmp_path / "schema.json").write_text(json.dumps(schema), "utf-8")
+    status, out, err = run_process(tmp_path, "p.jsonl", "-o", "-", "--simulate", "--schema", given)
+    assert (status, "answered" in err) == (0, True)
+    found = {record["id"]: record["parsed"] for record in map(json.loads, out.splitlines())}
+    assert {type(parsed["name"]) for parsed in found.values()} == {str}
+    assert found.keys() == {"a", "b"}
 
 
 def test_a_batch_killed_repeatedly_answers_each_line_once(simulator: Simulator, tmp_path: Path) -> None:
@@ -218,7 +337,7 @@ def test_other_providers_batch_lines_are_read(simulator: Simulator, tmp_path: Pa
 
 def test_simulated_answers_and_real_ones_do_not_mix(simulator: Simulator, tmp_path: Path) -> None:
     write(tmp_path / "p.jsonl", [line("a")])
-    assert run(tmp_path, *FILES)[0] == 0
+    assert run(tmp_path, *FILES, "--simulate")[0] == 0
     status, out, err = run(tmp_path, *against(simulator))
     assert status == 1
     assert not out
@@ -269,7 +388,8 @@ def test_an_error_is_one_line(
     (tmp_path / "same.jsonl").symlink_to("b.jsonl")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     monkeypatch.chdir(tmp_path)
-    assert main(["batch", *arguments]) == status
+    simulate = [] if "--model" in arguments else ["--simulate"]
+    assert main(["batch", *arguments, *simulate]) == status
     assert complaint in capsys.readouterr().err
     assert {name: (tmp_path / name).read_bytes() for name in before} == before
 
@@ -399,6 +519,6 @@ async def test_progress_is_updated_four_times_per_second(autojump_clock: MockClo
     batch = SimpleNamespace(run=ten_seconds, count_waiting=lambda: None)
     progress = SimpleNamespace(look=lambda: looks.append(trio.current_time()))
     options = SimpleNamespace(prompts=io.BytesIO(), source="nothing")
-    assert await _work(batch, options, progress) is False  # type: ignore[arg-type]
+    assert await _work(batch, options, progress, None, None) is False  # type: ignore[arg-type]
     assert len(looks) == 40
     assert looks[1] - looks[0] == pytest.approx(0.25)

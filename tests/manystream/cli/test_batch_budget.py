@@ -291,7 +291,7 @@ def test_bad_input_is_one_line_and_status_2(
 
 
 def test_the_simulator_s_answers_have_no_price(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["batch", *FILES, "--budget", "1"]) == 2
+    assert main(["batch", *FILES, "--budget", "1", "--simulate"]) == 2
     assert "--budget needs a --model: the simulator's answers have no price" in capsys.readouterr().err
 
 

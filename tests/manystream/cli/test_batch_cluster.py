@@ -146,14 +146,14 @@ def test_there_are_no_more_workers_than_calls(
 def test_a_cluster_on_this_machine_may_ask_the_simulator(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     simulator = contextlib.nullcontext(Simulator("127.0.0.1", 8001, 77))
     monkeypatch.setattr(batch_targets, "open_simulator", lambda *_, **__: simulator)
-    assert batch("--ray", "local") == 0
+    assert batch("--ray", "local", "--simulate") == 0
     workers = cluster.workers
     assert workers is not None
     assert (workers.priced, workers.proxy) == (False, "")
 
 
 def test_another_cluster_cannot_ask_the_simulator(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    assert batch("--ray", "auto") == 2
+    assert batch("--ray", "auto", "--simulate") == 2
     assert capsys.readouterr().err == (
         "manystream batch: the simulator answers on this machine only, and --ray auto may use others: name a --model,"
         " or use --ray local\n"

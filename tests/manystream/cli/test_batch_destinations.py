@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 from collections.abc import Sequence
 
 import pytest
@@ -12,6 +14,7 @@ from manystream.cli.command_line import command_parser
 from manystream.cli.errors import CommandError
 from manystream.engine.traffic.routing.options import Route
 from manystream.providers.catalog.provider import Anthropic, OpenAIChat
+from manystream.providers.errors import InvalidRequestError
 
 URL = "http://127.0.0.1:9/v1"
 
@@ -41,10 +44,13 @@ def refused(*words: str) -> tuple[str, int]:
     return str(caught.value), caught.value.status
 
 
-def test_only_without_a_target_the_simulator_answers() -> None:
-    assert options().simulated
+def test_the_simulator_answers_only_when_it_is_asked_for() -> None:
+    assert (options().simulated, options().by_lines) == (False, True)
+    assert (options("--simulate").simulated, options("--simulate").by_lines) == (True, False)
     for words in (("--model", "m"), ("--route", "a"), ("--provider", "p"), ("--base-url", URL)):
-        assert not options(*words).simulated
+        assert (options(*words).simulated, options(*words).by_lines) == (False, False)
+        reason = "--simulate is the built-in simulator: leave out --model, --route, --provider and --base-url"
+        assert refused("--simulate", *words) == (reason, 2)
 
 
 def test_one_model_has_one_provider() -> None:
@@ -159,3 +165,38 @@ def test_a_target_that_cannot_be_used_is_status_1(words: tuple[str, ...], compla
     assert text.startswith(complaint)
     assert status == 1
     assert "canary" not in text
+
+
+# Lines that name their models.
+
+
+def test_the_model_of_a_line_selects_a_provider_with_a_key() -> None:
+    found = destination()
+    names = {provider.name for provider in found.providers}
+    assert {"anthropic", "openai-chat"} <= names
+    assert found.choose_model("claude-sonnet-4-5") == "anthropic/claude-sonnet-4-5"
+    assert found.choose_model("anthropic/claude-x") == "anthropic/claude-x"
+    chosen = found.choose_model("gpt-5-mini")
+    assert chosen is not None
+    assert chosen.partition("/")[0] in names
+    assert found.choose_model(None) is None
+    for model, reason in (
+        ("gemini-2.5-flash", "has no key for 'gemini-2.5-flash': set GEMINI_API_KEY"),
+        ("nobody-knows", "unknown model 'nobody-knows'"),
+    ):
+        with pytest.raises(InvalidRequestError, match=reason):
+            found.choose_model(model)
+    assert pickle.loads(pickle.dumps(found.choose_model)) == found.choose_model
+
+
+def test_lines_that_name_models_need_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.endswith(("_API_KEY", "_TOKEN"))]:
+        monkeypatch.delenv(name)
+    with pytest.raises(CommandError) as caught, open_destination(options(), ["gpt-5", "claude-sonnet-4-5"]):
+        pass
+    assert str(caught.value) == (
+        "model: 'openai-chat' has no key for 'gpt-5': set OPENAI_API_KEY; --base-url names a server, --simulate the"
+        " built-in simulator"
+    )
+    with open_destination(options(), ["gpt-5", "ollama/llama3.2"]) as found:
+        assert found.choose_model("ollama/llama3.2") == "ollama/llama3.2"

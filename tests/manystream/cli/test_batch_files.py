@@ -34,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def no_prices(*_: object) -> None:
+def no_prices(*_: object, table: object) -> None:
     pass
 
 

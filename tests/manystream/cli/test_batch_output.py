@@ -94,7 +94,7 @@ def batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Batches:
     monkeypatch.setattr(batch_command, "open_engine", batches.open_engine)
     monkeypatch.setattr(batch_command, "Batch", batches.make())
     monkeypatch.setattr(batch_progress, "time", SimpleNamespace(monotonic=lambda: batches.now))
-    monkeypatch.setattr(batch_command, "price_list", lambda *providers: ("prices", *providers))
+    monkeypatch.setattr(batch_command, "price_list", lambda *providers, table: ("prices", *providers))
     for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "MANYSTREAM_CREDENTIALS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", "/nonexistent")
@@ -137,6 +137,7 @@ def test_answered_lines_are_summed_up(run: Run, batches: Batches) -> None:
         "price": ("prices", provider),
         "shard": None,
         "budget": None,
+        "options": {},
     }
 
 
@@ -157,7 +158,9 @@ def test_every_option_reaches_the_batch(run: Run, batches: Batches) -> None:
     assert (batches.options["retry_failed"], batches.options["shard"]) == (True, Shard(1, 4))
 
 
-def test_without_a_model_the_simulator_answers(run: Run, batches: Batches, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_simulator_answers_when_it_is_asked_for(
+    run: Run, batches: Batches, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from manystream.cli import batch_targets
     from manystream.simulator import Simulator
 
@@ -169,8 +172,8 @@ def test_without_a_model_the_simulator_answers(run: Run, batches: Batches, monke
         yield Simulator("127.0.0.1", 8001, 77)
 
     monkeypatch.setattr(batch_targets, "open_simulator", open_simulator)
-    note = "No --model was given: the built-in simulator answers, not a model.\n"
-    assert run() == (0, SUMMARY, note)
+    note = "The built-in simulator answers, not a model.\n"
+    assert run("--simulate") == (0, SUMMARY, note)
     (provider,) = batches.providers
     assert (type(provider), provider.base_url, provider.name, provider.api_key) == (
         OpenAIChat,
@@ -305,7 +308,7 @@ async def test_waiting_lines_are_counted_before_each_update(autojump_clock: Mock
 
     batch = Batch("engine", None, lambda _: None)  # type: ignore[arg-type, return-value]
     progress = SimpleNamespace(look=lambda: steps.append("look"))
-    await batch_command._work(batch, options("p.jsonl", "-o", "a.jsonl"), progress)  # type: ignore[arg-type]
+    await batch_command._work(batch, options("p.jsonl", "-o", "a.jsonl"), progress, None, None)  # type: ignore[arg-type]
     assert steps == ["count", "look", "count", "look"]
 
 
@@ -323,10 +326,12 @@ def test_the_options_that_are_left_out(batches: Batches) -> None:
         errors=Path("x/a.errors.jsonl"),
         shard=None,
         targets=TargetOptions(model=None, route=(), provider=None, base_urls=()),
+        requests={},
         concurrency=100,
         max_rps=None,
         max_tpm=None,
         budget=None,
+        prices=None,
         adaptive=True,
         attempts=6,
         stream=False,
@@ -344,7 +349,7 @@ def test_every_option_is_read(batches: Batches, monkeypatch: pytest.MonkeyPatch)
         "p.jsonl", "-o", "a.jsonl", "--errors", "e.jsonl", "--shard", "2/8", "--route", "a, b", "--provider", "p",
         "--base-url", URL, "--concurrency", "1", "--max-rps", "0.5", "--max-tpm", "0.5", "--budget", "0.5",
         "--no-adaptive", "--attempts", "1", "--stream", "--retry-failed", "--ray", "local", "--actors", "1",
-        "--monitor",
+        "--monitor", "--system", "Be brief.", "--max-tokens", "9", "--temperature", "0",
     ]  # fmt: skip
     expected = BatchOptions(
         prompts=Path("p.jsonl"),
@@ -352,10 +357,12 @@ def test_every_option_is_read(batches: Batches, monkeypatch: pytest.MonkeyPatch)
         errors=Path("e.2-of-8.jsonl"),
         shard=Shard(2, 8),
         targets=TargetOptions(model=None, route=("a", "b"), provider="p", base_urls=(URL,)),
+        requests={"system": "Be brief.", "max_output_tokens": 9, "temperature": 0.0},
         concurrency=1,
         max_rps=0.5,
         max_tpm=0.5,
         budget=0.5,
+        prices=None,
         adaptive=False,
         attempts=1,
         stream=True,
@@ -410,7 +417,7 @@ def test_standard_input_has_a_name(batches: Batches) -> None:
             ("--actors", "1"),
             "--actors is the number of workers on a Ray cluster: name the cluster with --ray",
         ),
-        (("--budget", "1"), "--budget needs a --model: the simulator's answers have no price"),
+        (("--budget", "1", "--simulate"), "--budget needs a --model: the simulator's answers have no price"),
     ],
 )
 def test_each_wrong_option_has_its_reason(run: Run, words: tuple[str, ...], complaint: str) -> None:

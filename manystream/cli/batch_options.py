@@ -1,0 +1,83 @@
+"""The options of `manystream batch` for the requests of all lines, such as `--system` and `--schema`.
+
+Knows the command line and requests. Must not know files of prompts, or how a batch runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import math
+import os
+import sys
+from pathlib import Path
+
+from ..batch.lines import CommonOptions
+from ..providers.errors import InvalidRequestError
+from ..providers.json.json_values import JSONObject, MalformedJSONError, loads_object
+from ..providers.model.structured import is_schema, schema_of
+from .errors import CommandError
+
+
+def add_request_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options to the parser."""
+    parser.add_argument("--system", metavar="TEXT", help="the system prompt of all lines")
+    parser.add_argument("--max-tokens", type=int, metavar="N", help="the longest answer of a line, in tokens")
+    parser.add_argument("--temperature", type=float, metavar="T", help="the temperature of all lines")
+    parser.add_argument(
+        "--schema",
+        metavar="FILE|MODULE:CLASS",
+        help="a JSON Schema, or a class such as a pydantic model, that the answers match; they have it as `parsed`",
+    )
+
+
+def read_request_options(arguments: argparse.Namespace) -> CommonOptions:
+    """Return the options that were given. Raises `CommandError`."""
+    options: CommonOptions = {}
+    if arguments.system is not None:
+        options["system"] = arguments.system
+    if arguments.max_tokens is not None:
+        if arguments.max_tokens < 1:
+            raise CommandError(f"--max-tokens must be above 0, not {arguments.max_tokens}", status=2)
+        options["max_output_tokens"] = arguments.max_tokens
+    if arguments.temperature is not None:
+        if not 0 <= arguments.temperature < math.inf:
+            raise CommandError(f"--temperature must be a number from 0, not {arguments.temperature:g}", status=2)
+        options["temperature"] = arguments.temperature
+    if arguments.schema is not None:
+        options["response_schema"] = _read_schema(arguments.schema)
+    return options
+
+
+def _read_schema(given: str) -> JSONObject | type:
+    """Return the schema of a file, or a class. Raises `CommandError`."""
+    path = Path(given)
+    module, colon, name = given.partition(":")
+    if colon and not path.exists() and path.suffix != ".json":
+        return _read_class(given, module, name)
+    try:
+        return loads_object(path.read_bytes())
+    except OSError as error:
+        more = "" if colon or path.suffix else "; a class is written as MODULE:CLASS"
+        raise CommandError(f"--schema: cannot read {given}: {error.strerror}{more}", status=2) from None
+    except (MalformedJSONError, ValueError) as error:
+        raise CommandError(f"--schema: {given!r} holds no JSON Schema: {error}", status=2) from None
+
+
+def _read_class(given: str, module: str, name: str) -> type:
+    folder = os.getcwd()
+    if folder not in sys.path:  # as for `python -m`: the module is usually beside the prompts
+        sys.path.insert(0, folder)
+    try:
+        found: object = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except Exception as error:  # the module is the user's own code
+        raise CommandError(f"--schema: cannot import {given}: {type(error).__name__}: {error}", status=2) from None
+    if not isinstance(found, type) or not is_schema(found):
+        raise CommandError(f"--schema: {given} is no class with a JSON Schema, such as a pydantic model", status=2)
+    try:
+        schema_of(found)
+    except InvalidRequestError as error:
+        raise CommandError(f"--schema: {error}", status=2) from None
+    return found
