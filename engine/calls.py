@@ -240,12 +240,13 @@ class CallStarter:
         from .traffic.statistics import TrafficStatistics
 
         all_counters = self._counters.values()
+        cancelled = sum(counters.failures[ErrorCategory.CANCELLED] for counters in all_counters)
         return Statistics(
             calls=calls,
             started=self._started,
             completed=sum(counters.completed for counters in all_counters),
-            failed=sum(counters.failures.total() for counters in all_counters),
-            cancelled=sum(counters.failures[ErrorCategory.CANCELLED] for counters in all_counters),
+            failed=sum(counters.failures.total() for counters in all_counters) - cancelled,
+            cancelled=cancelled,
             retried=self.runtime.retried,
             resent=self.runtime.resent,
             providers={

@@ -108,7 +108,7 @@ class Calls:
         """End the engine now: every call completes, every socket closes, and the `open_engine` block raises `error`."""
         if self.failure is None:
             self.failure = error
-        self.close(forced=True)
+        self.close(f"{type(error).__name__} ended it, and is raised where its open_engine block ends", forced=True)
         self._scope.cancel()
 
     # --- the engine as a whole ---

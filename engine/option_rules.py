@@ -57,7 +57,13 @@ OPTIONS: dict[str, Rule | RuleElsewhere] = {
     "retry": RuleElsewhere("..providers.model.options", "RETRY_GIVEN"),
     "limits": RuleElsewhere(".value_rules", "LIMITS_GIVEN"),
     "tls": RuleElsewhere(".value_rules", "TLS_GIVEN"),
-    "proxy": optional(text("a URL", secret=True)),
+    "proxy": optional(
+        text(
+            "the URL of a proxy, '' for none, or None for the environment's",
+            secret=True,
+            forms={bool: "use '' for none", dict: "it is one URL for all origins; `environment` has one per scheme"},
+        )
+    ),
     "dial": optional(Rule("an async function of a host and a port", (object,), callable)),
     "environment": optional(members(optional(text(secret=True)), "a dict of texts")),
     "traffic": RuleElsewhere(".traffic.options", "TRAFFIC_OPTION"),

@@ -24,8 +24,8 @@ class EngineOptions(TypedDict, total=False):
     retry: the retry options of every call that has none of its own. Default: `Retry()`.
     limits: caps on calls, connections and sizes. Default: `Limits()`.
     tls: a custom CA, or a client certificate.
-    proxy: the URL of an HTTP CONNECT proxy; an empty string for none. Default: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`
-        and `NO_PROXY` from the environment.
+    proxy: the URL of an HTTP CONNECT proxy for all origins; an empty string for no proxy, whatever the environment
+        says. Default, and None: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` of `environment`.
     dial: an async function, run on trio, that takes a host and a port and returns a connected stream socket, such as a
         Unix socket or one through SOCKS. DNS and the proxy are then not used; TLS is used if the URL is https.
     environment: where keys and proxies are looked up. Default: the process's environment.

@@ -15,7 +15,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Self, TypeVar, Unpack, overload
 
 import trio
 
@@ -34,6 +34,7 @@ from .engine.gate import CONCURRENCY, Calls
 from .engine.observe.recording import Recording
 from .engine.observe.statistics import Statistics
 from .engine.options import EngineOptions
+from .engine.request.errors import refuse_await
 from .providers.catalog.provider import Provider
 from .providers.model.events import Event
 from .providers.model.request import Request
@@ -46,6 +47,9 @@ class Call:
     """A call, running or ended. `start_request` and `start_stream` return it."""
 
     __slots__ = ("_home", "_native", "_on_completion", "_waiters")
+
+    if not TYPE_CHECKING:
+        __await__ = refuse_await("a call is not awaited; wait for its completion with: await call.wait()")
 
     def __init__(
         self, home: AsyncioHome, start: Callable[[OnCompletion], NativeCall], on_completion: OnCompletion | None

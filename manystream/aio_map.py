@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from types import TracebackType
-from typing import Generic, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, Self, TypeAlias, TypeVar
 
 from .engine.call.completion import Completion
 from .engine.call.home import Home
@@ -21,6 +21,7 @@ from .engine.frontends.map import (
     check_not_entered,
     check_source,
 )
+from .engine.request.errors import refuse_await
 
 Key = TypeVar("Key")
 AsyncioHome: TypeAlias = Home[asyncio.AbstractEventLoop]
@@ -34,6 +35,9 @@ class CallMap(Generic[Key]):
 
     The order of completions and the errors are those of `manystream.Engine.map`. One asyncio task reads the requests.
     """
+
+    if not TYPE_CHECKING:
+        __await__ = refuse_await("a map is not awaited; write: async with engine.map(requests) as results:")
 
     def __init__(self, home: AsyncioHome, start: Start, requests: object, concurrency: int, *, ordered: bool) -> None:
         home.check()

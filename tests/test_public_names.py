@@ -175,7 +175,8 @@ def test_a_request_takes_its_options_by_name_only() -> None:
     hello = [ms.Message.user("Hello")]
     with pytest.raises(TypeError, match="positional"):
         ms.Request("m", hello, "Answer in one sentence.")  # type: ignore[misc]  # pyright: ignore[reportCallIssue]
-    with pytest.raises(TypeError, match=r"^Request\(\) got an unexpected keyword argument 'temprature'$"):
+    hint = r"^Request\(\) got an unexpected keyword argument 'temprature'; did you mean 'temperature'\?$"
+    with pytest.raises(TypeError, match=hint):
         ms.Request("m", hello, temprature=0.5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import base64
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 from urllib.parse import unquote_to_bytes
 
@@ -42,13 +42,15 @@ class ProxyConfig:
 
     origin: the proxy's own address; its scheme is always http.
     authorization: the value for Proxy-Authorization, or None. Not part of the repr.
+    variable: the environment variable that names the proxy; empty if the program does.
     """
 
     origin: Origin
     authorization: bytes | None = field(default=None, repr=False)
+    variable: str = field(default="", repr=False, compare=False)
 
     def __str__(self) -> str:
-        return str(self.origin)
+        return f"{self.origin} ({self.variable})" if self.variable else str(self.origin)
 
 
 def parse_proxy_url(text: str, what: str = "proxy URL") -> ProxyConfig:
@@ -84,7 +86,7 @@ def choose_proxy(origin: Origin, environment: Mapping[str, str]) -> ProxyConfig 
         excepted = environment.get("no_proxy", environment.get("NO_PROXY", ""))
         if not value.strip() or is_excepted(origin, excepted):
             return None
-        return parse_proxy_url(value.strip(), variable)
+        return replace(parse_proxy_url(value.strip(), variable), variable=variable)
     return None
 
 

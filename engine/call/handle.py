@@ -8,6 +8,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from ..request.errors import refuse_await
 from .call_state import CallState
 from .completion import Completion
 
@@ -19,6 +20,9 @@ class Call:
     """A running or ended call. `start_request` and `start_stream` return it."""
 
     __slots__ = ("_running",)
+
+    if not TYPE_CHECKING:
+        __await__ = refuse_await("a call is not awaited; wait for its completion with: await call.wait()")
 
     def __init__(self, running: RunningCall) -> None:
         self._running = running

@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
 import trio
 
-from ..request.errors import EngineClosedError
+from ..request.errors import EngineClosedError, refuse_await
 
 Loop = TypeVar("Loop")
 Opened = TypeVar("Opened")
@@ -70,6 +70,9 @@ class Home(Generic[Loop]):
 
 class EngineBlock(AbstractAsyncContextManager[Opened], Generic[Opened, Loop]):
     """The block of `open_engine`. It must be left where it was entered."""
+
+    if not TYPE_CHECKING:
+        __await__ = refuse_await("open_engine is not awaited; write: async with open_engine(…) as engine:")
 
     def __init__(self, block: AbstractAsyncContextManager[Opened], current: Callable[[], Loop]) -> None:
         self._block = block

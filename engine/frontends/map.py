@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from types import TracebackType
-from typing import ClassVar, Generic, Protocol, Self, TypeAlias, TypeGuard, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, Self, TypeAlias, TypeGuard, TypeVar, cast
 
 import trio
 
@@ -22,7 +22,7 @@ from ...providers.rules.rules import whole
 from ..call.callbacks import OnCompletion
 from ..call.completion import Completion
 from ..call.home import TrioHome
-from ..request.errors import TooManyCallsError
+from ..request.errors import TooManyCallsError, refuse_await
 
 Key = TypeVar("Key")
 
@@ -307,6 +307,9 @@ class CallMap(Generic[Key]):
     iterable of requests is raised after the completions of the started calls. Leaving the block cancels the running
     calls, and raises an exception with which an async generator of requests ends when it is closed.
     """
+
+    if not TYPE_CHECKING:
+        __await__ = refuse_await("a map is not awaited; write: async with engine.map(requests) as results:")
 
     def __init__(self, home: TrioHome, start: Start, requests: object, concurrency: int, *, ordered: bool) -> None:
         home.check()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, NoReturn, Protocol, TypeVar
 
 import trio
 
@@ -57,6 +57,11 @@ class BufferedEvents(Generic[AnyCall]):
         self._check_entered()
         assert self._call is not None
         return self._call
+
+    if not TYPE_CHECKING:  # a type checker refuses `await` by itself
+
+        def __await__(self) -> NoReturn:
+            raise TypeError(f"a stream is not awaited; engine.request is, for the whole answer. Write:\n{self._FORM}")
 
     def _check_entered(self) -> None:
         """Raise `RuntimeError` before the block is entered: there is no call yet."""

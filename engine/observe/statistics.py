@@ -73,7 +73,7 @@ class Statistics:
     calls: the number of running calls by state.
     started: calls started since the engine opened.
     completed: calls ended since the engine opened, with any outcome.
-    failed: ended calls without a complete response, cancelled ones included.
+    failed: ended calls without a complete response, without those that were cancelled.
     cancelled: ended calls that were cancelled.
     retried: attempts made after a failed attempt and a delay.
     resent: attempts made at once because the server had closed a kept-alive connection before it received the request.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NoReturn, cast
 
 import trio
 
@@ -191,6 +191,18 @@ def _redacted_word(word: object, secrets: Redaction) -> object:
 def _bounded(text: str, secrets: Redaction) -> str:
     """Redact a text, truncate it, and remove parts of secrets that the truncation left."""
     return secrets.hide_parts(secrets.hide(text)[:LONGEST_MESSAGE])
+
+
+def refuse_await(instead: str) -> Callable[[object], NoReturn]:
+    """Return a method `__await__` that raises `TypeError`. Type checkers need none: they refuse `await` by themselves.
+
+    instead: what to write, for the error.
+    """
+
+    def __await__(self: object) -> NoReturn:
+        raise TypeError(instead)
+
+    return __await__
 
 
 class EngineClosedError(ManystreamError, RuntimeError):

@@ -6,7 +6,8 @@ report what is wrong with them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import TypeAlias, cast
@@ -23,6 +24,56 @@ from .sdk_arguments import plain, read_turns, split_system
 System: TypeAlias = str | Sequence[Text] | None
 
 
+OTHER_NAMES: dict[str, tuple[str, ...]] = {
+    "use max_output_tokens": (
+        "max_tokens", "max_completion_tokens", "max_new_tokens", "maxOutputTokens", "num_predict",
+    ),
+    "use system": (
+        "system_prompt", "system_message", "system_instruction", "systemInstruction", "instructions", "developer",
+    ),
+    "use messages, the second argument": ("prompt", "input", "contents", "content", "conversation", "history"),
+    "use tools": ("functions", "function_declarations"),
+    "use tool_choice": ("function_call", "tool_config"),
+    "use stop": ("stop_sequences", "stopSequences", "stop_strings"),
+    "use thinking": (
+        "reasoning", "reasoning_effort", "effort", "thinking_budget", "thinking_config", "enable_thinking", "reason",
+    ),
+    "use response_schema": (
+        "response_format", "text_format", "output_format", "output_config", "output_type", "response_model", "schema",
+        "json_schema", "format",
+    ),
+    "use timeouts=ms.Timeouts(…)": ("timeout", "request_timeout", "read_timeout", "connect_timeout", "deadline"),
+    "use retry=ms.Retry(max_attempts=…)": ("max_retries", "retries", "num_retries", "max_attempts"),
+    "use extra_headers": ("headers", "default_headers"),
+    "use extra_body": ("body", "extra", "provider_options", "model_kwargs", "generation_config"),
+    "engine.stream streams, and engine.request does not": ("stream", "streaming", "stream_options"),
+    "it belongs to the provider, such as ms.OpenAIChat(…)": (
+        "api_key", "base_url", "api_base", "organization", "project", "api_version", "provider", "extra_query",
+        "query_params", "http_client", "client",
+    ),
+    "it belongs to engine.start_stream": ("on_event", "on_completion", "callback", "callbacks"),
+    "it belongs to open_engine": ("proxy", "limits", "traffic", "observer"),
+    "it is the server's: put it into extra_body": (
+        "n", "user", "top_k", "min_p", "logprobs", "top_logprobs", "logit_bias", "presence_penalty",
+        "frequency_penalty", "repetition_penalty", "service_tier", "store", "verbosity", "truncation",
+        "previous_response_id", "safety_settings", "candidate_count", "modalities", "betas",
+    ),
+    "use ms.CacheControl() on a text, or extra_body": ("cache_control", "cache"),
+}  # fmt: skip
+"""What to do instead → names that other libraries have for an option of a request."""
+
+
+def hint_for_option(name: str, known: Iterable[str]) -> str:
+    """Return what to do instead of an option that a request does not have. `known`: the options that it has."""
+    for hint, names in OTHER_NAMES.items():
+        if name in names:
+            return hint
+    close = difflib.get_close_matches(name, [*known], 1)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return "what only the server knows goes into extra_body"
+
+
 def read_messages(given: object, system: System, warnings: list[str] | None = None) -> tuple[Sequence[Message], System]:
     """Convert messages to `Message` values. Return them and the system prompt.
 
@@ -33,8 +84,17 @@ def read_messages(given: object, system: System, warnings: list[str] | None = No
     if isinstance(given, str):
         return [Message.user(given)], system
     items = cast("Sequence[object]", [given] if isinstance(given, Message) else given)
-    if not isinstance(items, (list, tuple)) or not all(isinstance(item, (Message, Mapping)) for item in items):
+    if not isinstance(items, (list, tuple)):
         return cast("Sequence[Message]", given), system
+    for place, item in enumerate(items):
+        if not isinstance(item, (Message, Mapping)):
+            if not any(map(is_mapping, items)):
+                return cast("Sequence[Message]", given), system  # the checks of the request name it
+            hint = "; use Message.user(…)" if isinstance(item, str) else ""
+            raise InvalidRequestError(
+                f"messages[{place}]",
+                f"must be a Message or a dict in OpenAI's chat form, not {type(item).__name__}{hint}",
+            )
     if all(isinstance(item, Message) for item in items) and not leading_system(cast("Sequence[Message]", items)):
         return cast("Sequence[Message]", items), system
     messages: list[Message] = []

@@ -8,24 +8,31 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
 
 from ..errors import ProviderError
 from ..json.json_types import JSONObject
 from .usage import Usage
 
+if TYPE_CHECKING:
+    # To a type checker a member is its text. So both `event.type == "done"` and `event.type == EventType.DONE` narrow
+    # an event to `Done`; no type checker does both for a member of an enum.
+    _EventNames = str
+else:
+    _EventNames = enum.StrEnum
 
-class EventType(enum.StrEnum):
+
+class EventType(_EventNames):
     """The type of an event. Each event class has its member as `type`."""
 
-    START = "start"
-    TEXT_DELTA = "text_delta"
-    THINKING_DELTA = "thinking_delta"
-    TOOL_CALL_START = "tool_call_start"
-    TOOL_CALL_DELTA = "tool_call_delta"
-    TOOL_CALL_DONE = "tool_call_done"
-    DONE = "done"
-    ERROR = "error"
+    START: Final = "start"
+    TEXT_DELTA: Final = "text_delta"
+    THINKING_DELTA: Final = "thinking_delta"
+    TOOL_CALL_START: Final = "tool_call_start"
+    TOOL_CALL_DELTA: Final = "tool_call_delta"
+    TOOL_CALL_DONE: Final = "tool_call_done"
+    DONE: Final = "done"
+    ERROR: Final = "error"
 
 
 class FinishReason(enum.StrEnum):
@@ -61,7 +68,7 @@ class Start:
     response_id: the answer's id as the server reports it, or None.
     """
 
-    type: ClassVar[EventType] = EventType.START
+    type: ClassVar[Literal["start"]] = EventType.START
     model: str | None = None
     response_id: str | None = None
 
@@ -74,7 +81,7 @@ class TextDelta:
     text: the new text; never empty.
     """
 
-    type: ClassVar[EventType] = EventType.TEXT_DELTA
+    type: ClassVar[Literal["text_delta"]] = EventType.TEXT_DELTA
     index: int
     text: str
 
@@ -87,7 +94,7 @@ class ThinkingDelta:
     text: the new text; never empty.
     """
 
-    type: ClassVar[EventType] = EventType.THINKING_DELTA
+    type: ClassVar[Literal["thinking_delta"]] = EventType.THINKING_DELTA
     index: int
     text: str
 
@@ -101,7 +108,7 @@ class ToolCallStart:
     name: the tool's name.
     """
 
-    type: ClassVar[EventType] = EventType.TOOL_CALL_START
+    type: ClassVar[Literal["tool_call_start"]] = EventType.TOOL_CALL_START
     index: int
     id: str
     name: str
@@ -118,7 +125,7 @@ class ToolCallDelta:
     arguments: the new part of the JSON text; never empty.
     """
 
-    type: ClassVar[EventType] = EventType.TOOL_CALL_DELTA
+    type: ClassVar[Literal["tool_call_delta"]] = EventType.TOOL_CALL_DELTA
     index: int
     arguments: str
 
@@ -131,7 +138,7 @@ class ToolCallDone:
     complete: False if the answer was cut off inside the call. Do not execute such a call.
     """
 
-    type: ClassVar[EventType] = EventType.TOOL_CALL_DONE
+    type: ClassVar[Literal["tool_call_done"]] = EventType.TOOL_CALL_DONE
     index: int
     complete: bool = True
 
@@ -146,7 +153,7 @@ class Done:
     provider_data: everything else in the answer, raw, under the wire's own names.
     """
 
-    type: ClassVar[EventType] = EventType.DONE
+    type: ClassVar[Literal["done"]] = EventType.DONE
     finish_reason: FinishReason
     raw_finish_reason: str | None
     usage: Usage
@@ -157,7 +164,7 @@ class Done:
 class Error:
     """The call failed. The last event, exactly once. The completion's response contains what arrived before it."""
 
-    type: ClassVar[EventType] = EventType.ERROR
+    type: ClassVar[Literal["error"]] = EventType.ERROR
     error: ProviderError
 
 

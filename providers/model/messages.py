@@ -158,6 +158,10 @@ class Image:
     cache_control: CacheControl | None = None
     state: ProviderState | None = None
 
+    def __post_init__(self) -> None:
+        """Check the source here, where a program most often takes an image's URL or path for its bytes."""
+        _check_source(self.data, self.url)
+
     @classmethod
     def from_base64(cls, data: str, media_type: str) -> Image:
         """Return a picture with the bytes of base64 text. Raises `InvalidRequestError` for text that is not base64, and
@@ -186,6 +190,10 @@ class File:
     name: str | None = None
     cache_control: CacheControl | None = None
     state: ProviderState | None = None
+
+    def __post_init__(self) -> None:
+        """Check the source, as `Image` does."""
+        _check_source(self.data, self.url)
 
     @classmethod
     def from_base64(cls, data: str, media_type: str, name: str | None = None) -> File:
@@ -419,6 +427,24 @@ def checked_result(
     if not isinstance(is_error, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidRequestError("is_error", f"must be True or False, not {type(is_error).__name__}")
     return ToolResult(tool_call_id, content, is_error)
+
+
+FROM_TEXT = "use url=… for a URL, data=Path(…).read_bytes() for a file, from_base64(…) for base64 text"
+
+
+def _check_source(data: object, url: object) -> None:
+    """Raise `InvalidRequestError` for data that is no bytes, and for a path in place of a URL."""
+    if data is not None and not isinstance(data, bytes | bytearray | memoryview):
+        hint = FROM_TEXT
+        if isinstance(data, str) and "://" in data[:12]:
+            hint = "use url=…"
+        elif hasattr(data, "read_bytes"):
+            hint = "use data=path.read_bytes()"
+        elif hasattr(data, "read"):
+            hint = "use data=file.read()"
+        raise InvalidRequestError("data", f"must be bytes, not {type(data).__name__}; {hint}")
+    if hasattr(url, "__fspath__"):
+        raise InvalidRequestError("url", "must be text, not a path; use data=path.read_bytes()")
 
 
 def _decoded(data: str, media_type: str) -> bytes:

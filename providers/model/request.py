@@ -6,7 +6,7 @@ Knows that a request has other forms, and which module reads each. Those modules
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, Unpack, cast
@@ -192,8 +192,7 @@ class Request(_CachedForm):
         """Take the options by name. Written by hand, because `messages` and `tools` take more types than the fields."""
         values: dict[str, object] = {**_DEFAULTS, **options}
         if len(values) > len(_DEFAULTS):
-            wrong = next(name for name in values if name not in _DEFAULTS)
-            raise TypeError(f"Request() got an unexpected keyword argument {wrong!r}")
+            raise _unknown_option(next(name for name in values if name not in _DEFAULTS))
         ready = isinstance(messages, (list, tuple)) and _READY.issuperset(map(type, messages))
         if not ready or (messages and cast("Sequence[Message]", messages)[0].role is SYSTEM):
             left_out: list[str] = []
@@ -316,6 +315,14 @@ def _read_tools(given: Tools) -> Sequence[Tool]:
         return cast("Sequence[Tool]", given)
     read: Callable[[object], Sequence[Tool]] = import_module("..convert.plain_forms", __package__).read_tools
     return read(given)
+
+
+def _unknown_option(name: str) -> TypeError:
+    """Return the error for an option that there is not. It names ours for the names of other libraries."""
+    hint: Callable[[str, Iterable[str]], str] = import_module("..convert.plain_forms", __package__).hint_for_option
+    return TypeError(
+        f"Request() got an unexpected keyword argument {name!r}; {hint(name, ('model', 'messages', *_DEFAULTS))}"
+    )
 
 
 def _from_arguments(module: str, arguments: Mapping[str, object]) -> Request:

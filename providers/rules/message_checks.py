@@ -48,6 +48,11 @@ CONTENT: dict[Role, FastCheck] = {
 """Role → the fast check of a message's content, for blocks that need no other check."""
 
 
+ONE_MESSAGE = Rule(
+    "a Message", (Message,), forms={str: "use Message.user(…)", dict: "give all messages in one list"}, secret=True
+)
+
+
 def validate_messages(messages: Sequence[Message], first: int = 0) -> None:
     """Check everything about messages that all dialects require. Changes nothing.
 
@@ -70,6 +75,7 @@ def _validate_message(message: Message, where: str) -> None:
 
     An assistant's message may be empty, because an answer may be. It is not sent.
     """
+    ONE_MESSAGE.check(message, where)
     MESSAGE.check(message, where)
     if not message.content and message.role is not ASSISTANT:
         raise InvalidRequestError(f"{where}.content", "must hold at least one block")

@@ -6,6 +6,7 @@ Must not know requests, nor which blocks a role may have: `message_checks.py` do
 from __future__ import annotations
 
 from ..model.messages import (
+    FROM_TEXT,
     IMAGE_DETAILS,
     Block,
     CacheControl,
@@ -35,7 +36,7 @@ MAYBE_MARK = optional(checked(MARK, forms={str: "use CacheControl({})", dict: "u
 MAYBE_STATE = optional(checked(STATE))
 
 MEDIA = {
-    "data": optional(instance(bytes, bytearray, memoryview, must="bytes", forms={str: "use from_base64(…)"})),
+    "data": optional(instance(bytes, bytearray, memoryview, must="bytes", forms={str: FROM_TEXT})),
     "media_type": MAYBE_TEXT,
     "url": MAYBE_TEXT,
     "file_id": MAYBE_TEXT,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..model.events import Event, EventType
 
-STREAM_ORDER: dict[str, dict[EventType, str]] = {
+STREAM_ORDER: dict[str, dict[str, str]] = {
     "before": {EventType.START: "open", EventType.ERROR: "ended"},
     "open": {
         EventType.TEXT_DELTA: "open",
@@ -23,7 +23,7 @@ STREAM_ORDER: dict[str, dict[EventType, str]] = {
 }
 """State of the stream → event → next state. An event that is not in the table is not allowed."""
 
-BLOCK_ORDER: dict[str, dict[EventType, str]] = {
+BLOCK_ORDER: dict[str, dict[str, str]] = {
     "new": {
         EventType.TEXT_DELTA: "text",
         EventType.THINKING_DELTA: "thinking",

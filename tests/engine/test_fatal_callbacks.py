@@ -145,6 +145,9 @@ async def test_an_exception_meant_for_the_program_ends_the_engine(
                 with trio.CancelScope(shield=True):
                     for call in [*calls, own]:
                         await call.wait()
+                    name = type(error()).__name__
+                    with pytest.raises(ms.EngineClosedError, match=f"is closed: {name} ended it, and is raised where"):
+                        engine.start_stream(hello())
                 await trio.sleep_forever()
 
         with pytest.raises(type(error())) as caught:

@@ -89,7 +89,7 @@ async def test_the_statistics_count_every_kind_of_end() -> None:
         calls={"reading": 1},
         started=7,
         completed=6,
-        failed=2,
+        failed=1,
         cancelled=1,
         retried=1,
         resent=0,

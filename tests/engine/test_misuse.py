@@ -337,3 +337,41 @@ def test_leaving_a_portal_call_s_block_cancels_the_call() -> None:
         with pytest.raises(TimeoutError), portal.start_stream(hello(retry=LONG_RETRY)) as call:
             call.wait(timeout=0)
         assert call.wait(timeout=30).error_category is ms.ErrorCategory.CANCELLED
+
+
+STREAM_FORM = (
+    "a stream is not awaited; engine.request is, for the whole answer. Write:\n"
+    "    async with engine.stream(request) as events:\n"
+    "        async for event in events: ..."
+)
+NOT_AWAITED: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "stream": (lambda engine: engine.stream(hello()), STREAM_FORM),
+    "call": (
+        lambda engine: engine.start_stream(hello()),
+        "a call is not awaited; wait for its completion with: await call.wait()",
+    ),
+    "map": (
+        lambda engine: engine.map([hello()]),
+        "a map is not awaited; write: async with engine.map(requests) as results:",
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "message"), NOT_AWAITED.values(), ids=NOT_AWAITED)
+@pytest.mark.parametrize("open_engine", [ms.open_engine, aio.open_engine], ids=["trio", "asyncio"])
+def test_what_is_awaited_by_mistake_says_what_to_write(
+    open_engine: Callable[[Any], Any], make: Callable[[Any], Any], message: str
+) -> None:
+    async def main() -> None:
+        with pytest.raises(TypeError) as caught:
+            await open_engine([CHAT])
+        assert str(caught.value) == "open_engine is not awaited; write: async with open_engine(…) as engine:"
+        async with open_engine([CHAT]) as engine:
+            with pytest.raises(TypeError) as caught:
+                await make(engine)
+            assert str(caught.value) == message
+
+    if open_engine is ms.open_engine:
+        trio.run(main)
+    else:
+        asyncio.run(main())

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (options(messages=ms.Conversation([USER])), "messages", "must be a list of Message, not Conversation; use list(…)"),
     (options(messages=None), "messages", "must be a list of Message, not None"),
     (options(messages=()), "messages", "must hold at least one message"),
-    (options(messages=[1]), "messages[0]", "must be a Message, not 1"),
+    (options(messages=[1]), "messages[0]", "must be a Message, not int"),
     (options(system=3), "system", "must be text or a list of Text blocks, not 3"),
     (options(system=ms.Text("x")), "system", "must be text or a list of Text blocks, not Text; use [text]"),
     (options(system=["x"]), "system[0]", "must be a Text block, not 'x'; use Text(…)"),
@@ -138,7 +139,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (user(made(ms.Text, state={})), "messages[0].content[0].state", "must be a ProviderState, not dict"),
     (user(made(ms.Text, state=made(ms.ProviderState, data=3))), "messages[0].content[0].state.data", "must be a dict, not 3"),
     (user(made(ms.Image, url=3)), "messages[0].content[0].url", "must be text, not 3"),
-    (user(made(ms.Image, url=None, data="eA==", media_type="image/png")), "messages[0].content[0].data", "must be bytes, not 'eA=='; use from_base64(…)"),
+    (user(made(ms.Image, url=None, data="eA==", media_type="image/png")), "messages[0].content[0].data", "must be bytes, not 'eA=='; use url=… for a URL, data=Path(…).read_bytes() for a file, from_base64(…) for base64 text"),
     (user(made(ms.Image, detail="sharp")), "messages[0].content[0].detail", "must be one of 'auto', 'low', 'high', 'original', not 'sharp'"),
     (user(made(ms.File, name=3)), "messages[0].content[0].name", "must be text, not 3"),
     (assistant(made(ms.ToolCall, arguments=None)), "messages[1].content[0].arguments", "must be JSON text, not None"),
@@ -303,6 +304,12 @@ def test_a_system_message_error_names_the_right_place() -> None:
         (lambda: ms.Retry(base=math.inf), "retry.base: must be a number of seconds of at least 0, not inf"),
         (lambda: ms.Retry(jitter=-1), "retry.jitter: must be a number of seconds of at least 0, not -1"),
         (lambda: ms.Retry(cap=None), "retry.cap: must be a number of seconds of at least 0, not None"),  # type: ignore[arg-type]
+        (lambda: ms.Image("https://a.example/a.png"), "data: must be bytes, not str; use url=…"),  # type: ignore[arg-type]
+        (lambda: ms.File("gs://bucket/a.pdf"), "data: must be bytes, not str; use url=…"),  # type: ignore[arg-type]
+        (lambda: ms.Image("/tmp/a.png"), "data: must be bytes, not str; use url=… for a URL, data=Path(…).read_bytes() for a file, from_base64(…) for base64 text"),  # type: ignore[arg-type]
+        (lambda: ms.Image(Path("a.png")), "data: must be bytes, not PosixPath; use data=path.read_bytes()"),  # type: ignore[arg-type]
+        (lambda: ms.File(BytesIO(b"a")), "data: must be bytes, not BytesIO; use data=file.read()"),  # type: ignore[arg-type]
+        (lambda: ms.Image(url=Path("a.png")), "url: must be text, not a path; use data=path.read_bytes()"),  # type: ignore[arg-type]
         (lambda: ms.OpenAIChat(3), "api_key: must be text, or a function that returns it, not int"),  # type: ignore[arg-type]
         (lambda: ms.OpenAIChat("k", 3), "base_url: must be text, not int"),  # type: ignore[arg-type]
         (lambda: ms.OpenAIChat("k", name=3), "name: must be text that is not empty, not 3"),  # type: ignore[arg-type]
@@ -363,7 +370,9 @@ def profile(**given: Any) -> ms.Profile:
         ({"tls": TLSConfig(client_certificate="a.pem")}, "tls.client_certificate: must be a ClientCertificate, not 'a.pem'; use ClientCertificate('a.pem')"),  # type: ignore[arg-type]
         ({"tls": TLSConfig(client_certificate=ClientCertificate("a.pem", password=b"secret"))}, "tls.client_certificate.password: must be text, not bytes"),  # type: ignore[arg-type]
         ({"tls": TLSConfig(lenient=1)}, "tls.lenient: must be True or False, not 1"),  # type: ignore[arg-type]
-        ({"proxy": 3}, "proxy: must be a URL, not int"),
+        ({"proxy": 3}, "proxy: must be the URL of a proxy, '' for none, or None for the environment's, not int"),
+        ({"proxy": False}, "proxy: must be the URL of a proxy, '' for none, or None for the environment's, not bool; use '' for none"),
+        ({"proxy": {"https": "http://h"}}, "proxy: must be the URL of a proxy, '' for none, or None for the environment's, not dict; it is one URL for all origins; `environment` has one per scheme"),
         ({"limits": Limits(max_blocks=0)}, "limits.max_blocks: must be a whole number of at least 1, not 0"),
         ({"limits": Limits(pool=PoolLimits(max_age="5 min"))}, "limits.pool.max_age: must be a number of seconds of at least 0, not '5 min'"),  # type: ignore[arg-type]
         ({"dial": "socks5://127.0.0.1"}, "dial: must be an async function of a host and a port, not 'socks5://127.0.0.1'"),

@@ -231,7 +231,7 @@ def test_plain_messages_are_read(given: object, messages: list[ms.Message], syst
 
 
 def test_values_that_are_no_plain_messages_are_returned_as_is() -> None:
-    for given in ([MESSAGE], (MESSAGE,), [7, USER], 7, [], None):
+    for given in ([MESSAGE], (MESSAGE,), [MESSAGE, 7], 7, [], None):
         assert read_messages(given, "s")[0] is given
         assert read_messages(given, "s")[1] == "s"
     assert read_messages("x", "s") == ([ms.Message.user("x")], "s")
@@ -250,6 +250,13 @@ TWICE = "is a system prompt, which stands first, or in system=…: give one of t
         ([MESSAGE, MESSAGE, USER, {"role": "robot"}], None, "messages[3].role: unknown role 'robot'"),
         ([{"role": "robot"}], None, "messages[0].role: unknown role 'robot'"),
         ([MESSAGE, USER, {"role": "user", "content": b"x"}], None, f"messages[2].content: {BYTES}"),
+        ([USER, MESSAGE, 7], None, "messages[2]: must be a Message or a dict in OpenAI's chat form, not int"),
+        ([None, USER], None, "messages[0]: must be a Message or a dict in OpenAI's chat form, not NoneType"),
+        (
+            [USER, "x"],
+            None,
+            "messages[1]: must be a Message or a dict in OpenAI's chat form, not str; use Message.user(…)",
+        ),
     ],
 )
 def test_a_plain_message_is_refused_by_its_place(given: object, system: str | None, words: str) -> None:

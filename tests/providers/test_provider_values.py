@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -289,11 +290,38 @@ def test_a_request_has_these_defaults() -> None:
     }
     assert (request.system_blocks, request.thinking_config) == ([], None)
     assert "extra_headers" not in repr(ms.Request("m", USER, extra_headers={"a": "secret"}))
-    with pytest.raises(TypeError, match=r"^Request\(\) got an unexpected keyword argument 'modle'$"):
-        ms.Request("m", USER, seed=1, modle="x")  # type: ignore[call-arg]
     tool = ms.Tool("f")
     assert tool == ms.Tool("f", "", {"type": "object", "properties": {}}, None, None)
     assert tool.parameters is not ms.Tool("g").parameters
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("modle", "did you mean 'model'?"),
+        ("temprature", "did you mean 'temperature'?"),
+        ("max_tokens", "use max_output_tokens"),
+        ("max_completion_tokens", "use max_output_tokens"),
+        ("timeout", "use timeouts=ms.Timeouts(…)"),
+        ("stream", "engine.stream streams, and engine.request does not"),
+        ("max_retries", "use retry=ms.Retry(max_attempts=…)"),
+        ("response_format", "use response_schema"),
+        ("reasoning_effort", "use thinking"),
+        ("stop_sequences", "use stop"),
+        ("instructions", "use system"),
+        ("functions", "use tools"),
+        ("api_key", "it belongs to the provider, such as ms.OpenAIChat(…)"),
+        ("top_k", "it is the server's: put it into extra_body"),
+        ("n", "it is the server's: put it into extra_body"),
+        ("zzz", "what only the server knows goes into extra_body"),
+    ],
+)
+def test_an_option_of_another_library_is_answered_with_ours(name: str, hint: str) -> None:
+    options: Any = {"seed": 1, name: 1}
+    for make in (lambda: ms.Request("m", USER, **options), lambda: ms.Conversation().request("m", **options)):
+        with pytest.raises(TypeError) as caught:
+            make()
+        assert str(caught.value) == f"Request() got an unexpected keyword argument {name!r}; {hint}"
 
 
 def test_the_system_prompt_as_blocks() -> None:

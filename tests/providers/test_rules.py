@@ -287,7 +287,8 @@ def changed(message: ms.Message, name: str, value: object) -> ms.Message:
 
 
 MESSAGES: list[tuple[object, str]] = [
-    ("a", "messages[5]: must be a Message, not 'a'"),
+    ("a", "messages[5]: must be a Message, not str; use Message.user(…)"),
+    (None, "messages[5]: must be a Message, not None"),
     (ms.Message("user", []), "messages[5].content: must hold at least one block"),
     (changed(ms.Message.user("a"), "content", [7]), "messages[5].content[0]: unsupported content block int"),
     (

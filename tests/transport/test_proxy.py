@@ -189,7 +189,10 @@ HTTPS, HTTP = ORIGIN, Origin("http", NAME, 8000)
 )
 def test_the_environment_names_the_proxy(origin: Origin, environment: dict[str, str], expected: str | None) -> None:
     proxy = choose_proxy(origin, environment)
-    assert (None if proxy is None else str(proxy)) == expected
+    assert (None if proxy is None else str(proxy.origin)) == expected
+    if proxy is not None:
+        assert str(proxy) == f"{expected} ({proxy.variable})"
+        assert proxy.variable in environment
 
 
 def test_an_unusable_variable_is_an_error_that_names_it() -> None:
