@@ -83,8 +83,8 @@ class ClientTransport:
         self._limits = limits or PoolLimits()
         POOL_LIMITS.check(self._limits, "limits")
         self._tls = tls or TLSConfig()
-        self._proxy: ProxyConfig | None = None if proxy is None else parse_proxy_url(proxy, "proxy")
-        self._trust_env = trust_env
+        self._proxy: ProxyConfig | None = parse_proxy_url(proxy, "proxy") if proxy else None
+        self._trust_env = trust_env and proxy != ""  # as in the engine's option: an empty text is no proxy
         self._running: Running | None = None
         self._closed = False
 

@@ -37,7 +37,7 @@ class Transport(httpx.AsyncBaseTransport):
 
     limits: caps on connections; the default is `PoolLimits()`.
     tls: the CAs to trust and the client's certificate; the default trusts the system's CAs.
-    proxy: the URL of a proxy for all requests, `http://[user:password@]host[:port]`.
+    proxy: the URL of a proxy for all requests, `http://[user:password@]host[:port]`; "" for no proxy.
     trust_env: use the proxies that the environment names at the first request of an event loop, where `proxy` is not
         given.
 

@@ -149,7 +149,8 @@ async def test_the_environments_proxies_are_used_unless_told_otherwise(monkeypat
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("http_proxy", proxy.url)
         with serving(always_ok) as server:
-            for options, expected in (({}, 403), ({"trust_env": True}, 403), ({"trust_env": False}, 200)):
+            given = (({}, 403), ({"trust_env": True}, 403), ({"trust_env": False}, 200))
+            for options, expected in (*given, ({"proxy": None}, 403), ({"proxy": ""}, 200)):
                 async with httpx.AsyncClient(transport=Transport(**options)) as client:
                     try:
                         status = (await client.get(server.url)).status_code
