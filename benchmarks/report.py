@@ -1,4 +1,4 @@
-"""Writes RESULTS.md and the plots from the answers. Must not know any question."""
+"""Writes RESULTS.md and the plots from the answers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The wire text of one answer in each dialect, as the providers send it. Each delta has a gap for the text.
 
-This file knows the four wire formats as text. It must not know any client, ours included, because it measures all of
-them. The sizes are those of real traffic: a chat delta of an OpenAI model has about 300 bytes.
+This file knows the four wire formats as text. The sizes are those of real traffic: a chat delta of an OpenAI model has
+about 300 bytes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Calls: nursery, callbacks, timeouts, retries, limits, cancellation.
 
-Knows transport and providers. Neither of these knows the engine or the other.
+Neither of these knows the engine or the other.
 
 Each name is imported from its module when it is first used, so that an engine loads only the modules that it needs. The
 modules follow the same rule:

@@ -1,8 +1,6 @@
 """What makes the calls of one engine: prepares requests, and has the pool, traffic control and the observer.
 
-An engine makes it, and imports its modules, when it is first used (calls.py). Knows how the pool, traffic control and
-the observer are connected. Must not know what happens inside a call (call.py, attempt.py), any dialect, nor when an
-engine accepts calls.
+An engine makes it, and imports its modules, when it is first used (calls.py).
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The public engine: `open_engine`, and the `Engine` on which programs start calls.
-
-Knows the public methods of an engine and how it is opened and closed. Must not know what happens inside a call
-(call.py), nor how running calls are stored and counted (calls.py).
-"""
+"""The public engine: `open_engine`, and the `Engine` on which programs start calls."""
 
 from __future__ import annotations
 

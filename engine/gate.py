@@ -1,7 +1,7 @@
 """The calls of one engine, from its opening to its end: whether a call can start here and now, and what ends them all.
 
 What starts calls (starter.py) is imported when it is first used, so that a program that opens an engine does not wait
-for it. Must not know what a call needs, any dialect, nor the public interfaces that programs use (core.py, portal.py).
+for it.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Opening an engine imports what checks its options and runs its tasks. The rest takes three times as long to import: it
 follows in steps between which other tasks run. A call that starts earlier imports what is still missing.
-
-Knows the names of modules. Must not know what is in them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The options of an engine, for trio, asyncio and portals.
-
-Knows names, types and meanings. Must not know how an option is checked (option_rules.py), or what it does.
-"""
+"""The options of an engine, for trio, asyncio and portals."""
 
 from __future__ import annotations
 

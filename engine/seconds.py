@@ -1,7 +1,4 @@
-"""The timeouts that a program gives to `drain` and to a portal's `wait`.
-
-Knows numbers. Must not know what is waited for.
-"""
+"""The timeouts that a program gives to `drain` and to a portal's `wait`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The engine's own tasks (the loop, timers, dials, the monitor), in a nursery of their own.
-
-Knows tasks and how they end. Must not know what they do.
-"""
+"""The engine's own tasks (the loop, timers, dials, the monitor), in a nursery of their own."""
 
 from __future__ import annotations
 

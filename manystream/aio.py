@@ -4,8 +4,6 @@ trio runs as a guest of the running asyncio loop, on the same thread (`trio.lowl
 for sockets takes place in another thread. So callbacks run on the loop's thread, and may use asyncio like any other.
 
 `aio_guest.py` starts and ends this run.
-
-Knows asyncio, and how to pass a call's completion to it. Must not know how a call works.
 """
 
 from __future__ import annotations

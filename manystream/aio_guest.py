@@ -5,8 +5,6 @@ starts it, and it ends when the last engine is closed.
 
 The loop that reads the engine's sockets is not a task of this run: the asyncio loop calls it. trio waits for its
 descriptors in a second thread, and each wake-up from there costs three times one of asyncio's own.
-
-Knows asyncio and how an engine is opened. Must not know calls.
 """
 
 from __future__ import annotations

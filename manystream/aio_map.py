@@ -1,7 +1,4 @@
-"""`map` for asyncio programs: the completions of many requests as one iteration.
-
-Knows asyncio. Must not know what happens inside a call.
-"""
+"""`map` for asyncio programs: the completions of many requests as one iteration."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The failures of a request of a client's transport.
-
-Knows the kinds of failures, and which error of the transport layer is which. Must not know how a request is sent, or a
-client's package, which has an exception for each kind.
-"""
+"""The failures of a request of a client's transport."""
 
 from __future__ import annotations
 

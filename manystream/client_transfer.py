@@ -1,8 +1,5 @@
 """One request of a client on the transport layer: from waiting for a connection to the end of the response's body.
 
-Knows connections, timeouts and trace events. Must not import a client's package, and must not know where a request goes
-(`client_transport` decides that).
-
 The connection calls a transfer's `on_…` methods. They store what happened and wake the task that waits in one of the
 async methods. So a chunk of the body wakes one task, and no timer is set for it.
 """

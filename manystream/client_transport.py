@@ -1,8 +1,6 @@
 """The core of the transports for httpx2's and httpx's clients: sends requests over the transport layer.
 
-Knows the event loop, the connection pool, and how a request of such a client becomes a request on a connection. Must
-not import a client's package: `httpx2.py` and `httpx.py` translate requests, responses and exceptions. Must not know
-models or dialects.
+Must not import a client's package: `httpx2.py` and `httpx.py` translate requests, responses and exceptions.
 
 A transport belongs to the event loop of its first request. Where that event loop has been closed, the transport drops
 its sockets and begins anew on the loop of the next request.

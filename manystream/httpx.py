@@ -1,7 +1,4 @@
-"""The transport for clients of the package httpx: `httpx.AsyncClient(transport=manystream.httpx.Transport())`.
-
-Knows httpx's requests, responses and exceptions. Must not know how a request is sent: `client_transport` does that.
-"""
+"""The transport for clients of the package httpx: `httpx.AsyncClient(transport=manystream.httpx.Transport())`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The transport for clients of the package httpx2: `httpx2.AsyncClient(transport=manystream.httpx2.Transport())`.
-
-Knows httpx2's requests, responses and exceptions. Must not know how a request is sent: `client_transport` does that.
-"""
+"""The transport for clients of the package httpx2: `httpx2.AsyncClient(transport=manystream.httpx2.Transport())`."""
 
 from __future__ import annotations
 

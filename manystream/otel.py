@@ -9,8 +9,6 @@ follow the semantic conventions for generative AI, https://github.com/open-telem
 are not stable yet, so all their names are in this file. The metrics of traffic control are in `otel_traffic.py`. No
 attribute of a span has a prompt, answer or tool argument: the conventions make this optional, and this module does not
 support it. The status of a failed call's span is described by the error's message, which may quote a piece of them.
-
-Knows requests, completions and the conventions. Must not know how a call works.
 """
 
 from __future__ import annotations

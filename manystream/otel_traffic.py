@@ -2,8 +2,6 @@
 
 The conventions for generative AI have no such metrics, so the names are our own. The SDK reads them on a thread of its
 own, from the frozen records that the engine's thread has put here.
-
-Knows the figures of traffic control. Must not know calls, nor how the engine makes the figures.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 Each character is read once. The parser keeps state and never parses text again. Its use is optional: the response has
 the finished call's arguments, and no other part of the library parses them early.
-
-Knows the grammar of JSON (RFC 8259). Must not know what the value means, nor when a call is finished: a text that
-parses may still continue, and only `ToolCallDone` ends it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The engine for programs without an event loop: `with open_portal([…]) as portal: portal.request(request)`.
 
 The engine and its trio run have a thread of their own. The portal passes requests to that thread.
-
-Knows threads, and how to open an engine. Must not know how a call works.
 """
 
 from __future__ import annotations

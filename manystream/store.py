@@ -11,9 +11,6 @@
   returns.
 - No connection is used across a fork of the process. It is closed before the fork, and each process opens its own when
   it needs one.
-
-Knows the standard library's SQLite, and how a conversation becomes rows. Must not know what a row means;
-`providers.rows` does.
 """
 
 from __future__ import annotations

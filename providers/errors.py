@@ -1,8 +1,4 @@
-"""Everything that can go wrong with a call, as one value, and the tables that classify it.
-
-Knows categories, statuses and which of them may be retried. Must not know any dialect's body shapes
-(each dialect's `errors.py` does) nor anything about sockets.
-"""
+"""Everything that can go wrong with a call, as one value, and the tables that classify it."""
 
 from __future__ import annotations
 

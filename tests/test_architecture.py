@@ -312,7 +312,7 @@ def test_any_stops_at_the_json_file(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", sources(*SOURCES), ids=name_of)
-def test_every_file_states_what_it_knows(path: Path) -> None:
+def test_every_file_says_what_it_is(path: Path) -> None:
     assert read(path).is_described
 
 

@@ -1,7 +1,5 @@
 """The transport on an asyncio event loop: asyncio's own, or uvloop.
 
-Knows asyncio. Must not know what its tasks do, or trio.
-
 The multi-request loop is a callback for its epoll descriptor (`add_reader`), and an alarm is a timer of the event loop.
 So no task outlives a request, and a program that never closes its transport is not warned of a pending task.
 """

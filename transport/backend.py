@@ -1,8 +1,4 @@
-"""The interface between the transport and the asynchronous library that it runs on: trio or asyncio.
-
-Knows what the transport needs from that library: tasks that can be cancelled, waits for descriptors, an alarm, locks
-and name lookup. Must not know either library: `trio_backend` and `asyncio_backend` implement it.
-"""
+"""The interface between the transport and the asynchronous library that it runs on: trio or asyncio."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Decode the chunked transfer coding (RFC 9112, section 7.1). Part of the hot path.
 
-Knows chunk sizes, extensions (skipped) and trailers (checked, then dropped). Must not know what the body means.
-
 The decoder accepts and refuses the same bytes as h11's reader, with four exceptions:
 - A chunk size has at most 16 digits and is at most `MAX_CHUNK_BYTES`.
 - A size line or a trailer section has at most `MAX_LINE_BYTES` bytes. h11 has no such bound.

@@ -1,7 +1,5 @@
 """How long the multi-request loop pauses after a tick, so that one tick serves several connections.
 
-Knows times and counts that its caller passes. Must not read a clock, and must not know descriptors or connections.
-
 To sleep and to wake up costs the event loop and the kernel 30 to 150 µs of the core (the most on virtual machines),
 however many connections are ready then. A pause lets more connections become ready before the next tick, so that they
 share this cost. It adds at most its length to the delay of an event.

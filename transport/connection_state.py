@@ -1,7 +1,4 @@
-"""The states of a connection: to which part of an exchange its next byte belongs.
-
-Must not know how bytes are read or sent.
-"""
+"""The states of a connection: to which part of an exchange its next byte belongs."""
 
 from __future__ import annotations
 

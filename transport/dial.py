@@ -1,8 +1,5 @@
 """Dial an origin: open a connected, non-blocking socket that is ready for the first request.
 
-Knows addresses, TCP's options and the order of the steps: DNS, connect, proxy, TLS. Must not know HTTP, except that
-`proxy` opens a tunnel. Must not know timeouts: the caller cancels the dial, and `on_phase` reports the steps to it.
-
 The socket is the standard library's and not trio's, because the multi-request loop waits for thousands of sockets at
 once. A dial that does not return a socket closes every socket that it opened.
 """

@@ -1,8 +1,4 @@
-"""The tasks that dial: each opens a socket for one ticket of the connection pool.
-
-Knows tasks and how many begin at once. Must not know caps, queues or connections: it passes each ticket and its socket
-back to the pool, which also frees file descriptors when a dial finds none left.
-"""
+"""The tasks that dial: each opens a socket for one ticket of the connection pool."""
 
 from __future__ import annotations
 

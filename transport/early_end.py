@@ -1,7 +1,4 @@
-"""The ways in which a connection ends before its response is complete.
-
-Knows the words for them, and when a server cannot have read the request. Must not know sockets.
-"""
+"""The ways in which a connection ends before its response is complete."""
 
 from __future__ import annotations
 

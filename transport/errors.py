@@ -1,8 +1,4 @@
-"""The errors of the transport: one exception type with the phase in which it happened.
-
-Knows the phases of an exchange and URL errors. Must not know models or retry policy: an error only reports what
-happened, where, and how far the exchange had come.
-"""
+"""The errors of the transport: one exception type with the phase in which it happened."""
 
 from __future__ import annotations
 

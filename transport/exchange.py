@@ -1,7 +1,4 @@
-"""The interface between a connection and its user: the request head to send, and the receiver of the response.
-
-Knows the wire form of a request head. Must not know sockets.
-"""
+"""The interface between a connection and its user: the request head to send, and the receiver of the response."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Decide from a response head where the body ends and whether the connection can be reused. A pure function.
 
-Knows RFC 9112, section 6.3 (message body length) and section 9.3 (persistence). Must not know sockets.
 The head was validated by h11: Content-Length occurs once, or several times with equal values; Transfer-Encoding can
 only be `chunked`.
 """

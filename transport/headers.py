@@ -1,7 +1,5 @@
 """Validate the headers of requests and look up the headers of responses.
 
-Knows RFC 9110's grammar for names and values. Must not know what a header means to a provider.
-
 Headers are validated before a connection is opened. The most common fault is an API key that was read from a file
 together with its line break. h11's error message would quote the value, and so the key; the messages of this file name
 the header and never its value.

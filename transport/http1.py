@@ -1,9 +1,8 @@
 """An HTTP/1.1 connection, which carries one exchange at a time.
 
-Knows sockets and HTTP/1.1. `exchange.WireHead` encodes the request head, `outgoing` sends the request, `response_head`
-parses the response head, and `early_end` describes a response that is cut off. This file finds the end of the body: by
-length, by `chunked.ChunkDecoder`, or by the connection's end. Must not know what the body means, which call it belongs
-to, or timeouts (the engine has the clocks).
+`exchange.WireHead` encodes the request head, `outgoing` sends the request, `response_head` parses the response head,
+and `early_end` describes a response that is cut off. This file finds the end of the body: by length, by
+`chunked.ChunkDecoder`, or by the connection's end.
 
 The multi-request loop calls `on_readable` and `on_writable`. The connection calls the methods of an `Exchange`, in wire
 order and never from within `send`. After each exchange the connection calls exactly one function of its owner:

@@ -1,7 +1,5 @@
 """A timer of the kernel that an event loop waits for as it waits for a socket (Linux: timerfd).
 
-Knows the system calls. Must not know who waits for the descriptor.
-
 Why: on Linux, trio and asyncio round each timeout up to a whole millisecond, because epoll_wait(2) does. A pause of the
 multi-request loop is often a fifth of one. Python has `os.timerfd_create` since 3.13, so this module calls the C
 library.

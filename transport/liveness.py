@@ -1,7 +1,4 @@
-"""Check without waiting whether an idle keep-alive connection can carry another request.
-
-Knows how to poll and peek at sockets. Must not know HTTP or the connection's owner.
-"""
+"""Check without waiting whether an idle keep-alive connection can carry another request."""
 
 from __future__ import annotations
 

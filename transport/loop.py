@@ -1,7 +1,5 @@
 """The multi-request loop: one task or callback that reads all connections.
 
-Knows which file descriptors are ready. Must not know HTTP, or what a connection does with its bytes.
-
 The loop owns an epoll (or kqueue) object. trio and asyncio can wait for that object's descriptor, so *one* task or
 callback waits for all connections. Each tick serves up to `TICK_EVENTS` ready connections before the task yields: no
 task switch, no cancel scope and no await per chunk. With a task per stream, each chunk costs about twice as much

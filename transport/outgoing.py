@@ -1,8 +1,4 @@
-"""The bytes of a request that the kernel has not accepted yet.
-
-Knows how much is sent at once, and what a failed write means. Must not know HTTP, or when the socket is writable (its
-owner asks the loop).
-"""
+"""The bytes of a request that the kernel has not accepted yet."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The keep-alive pool: assigns connections to waiters, with caps per origin and in total.
 
-Knows origins, caps and queues. Must not know what is sent on a connection, or how and in which task a connection is
-dialled (`dials.py`). Every acquire and every release is O(1). Idle connections are taken last in, first out
-(the latest is the most likely to be alive); waiters are served first in, first out.
+Every acquire and every release is O(1). Idle connections are taken last in, first out (the latest is the most likely to
+be alive); waiters are served first in, first out.
 
 The pool never assigns a dead connection, or one with unread bytes. The loop watches idle connections and closes one
 that ends or delivers a byte. The pool also checks a connection when it is taken, because the loop may not have run

@@ -1,7 +1,6 @@
 """Choose the proxy for an origin.
 
-Knows proxy URLs, and the environment variables that name them. Must not know how a proxy is used (tunnel.py). Only
-`http://` proxies are supported; `https://` and SOCKS proxies are refused with an error that names the scheme.
+Only `http://` proxies are supported; `https://` and SOCKS proxies are refused with an error that names the scheme.
 
 Rules for the environment (those of curl and most HTTP clients):
 - `https_proxy` applies to https origins, `http_proxy` to http origins, and `all_proxy` to both. The first variable that

@@ -1,7 +1,5 @@
 """Resolve host names to addresses. Concurrent lookups of one name share one DNS query.
 
-Knows getaddrinfo and its errors. Must not know what the addresses are used for.
-
 A thousand streams that start together to one host need one lookup: each lookup occupies a worker thread. Results are
 not cached, because getaddrinfo does not return how long they are valid; the system's own resolver caches them. Tests
 and programs on trio can replace the resolver with `trio.socket.set_custom_hostname_resolver`.

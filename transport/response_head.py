@@ -1,8 +1,5 @@
 """Find the response head in a server's bytes, check its size, split it into lines, and let h11 check their content.
 
-Knows where a head ends, how large a head and its parts may be, and how a line is divided. Must not know sockets or
-bodies, nor which names and values are legal: h11's `Response` decides that.
-
 h11's `Connection` would do the splitting, too. It keeps the state of both sides of a connection and copies the head
 into a buffer of its own, which takes as many instructions as all checks.
 """

@@ -1,7 +1,4 @@
-"""Find the event loop that the calling code runs on.
-
-Knows trio and asyncio. Must not know what runs on the event loop.
-"""
+"""Find the event loop that the calling code runs on."""
 
 from __future__ import annotations
 

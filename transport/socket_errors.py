@@ -1,7 +1,4 @@
-"""The `OSError`s of sockets that mean that the peer has ended the connection.
-
-Knows the exceptions of `recv` and `send`, and OpenSSL's names for a peer's alerts. Must not know HTTP.
-"""
+"""The `OSError`s of sockets that mean that the peer has ended the connection."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Parse server-sent events: bytes, cut anywhere, to `(event, data)`.
 
-Knows the WHATWG rules for lines and fields (HTML standard, "Server-sent events", 9.2.6). Must not know what the
-data means: no JSON, no dialect. Sans-IO.
+Sans-IO.
 
 Lines end at CR, LF or CRLF *bytes*. The lines are split before anything is decoded, so U+2028, U+2029 and U+0085 inside
 the data are not line ends. A CR ends its line at once, and the LF that may follow in a later chunk is dropped, so no

@@ -1,7 +1,4 @@
-"""The loop for platforms on which no poller has a descriptor of its own: one trio task per connection.
-
-Knows trio's tasks. Must not know HTTP, or what a connection does with its bytes.
-"""
+"""The loop for platforms on which no poller has a descriptor of its own: one trio task per connection."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """TLS contexts, one per configuration, and the handshake on a non-blocking socket.
 
-Knows certificates, host names and OpenSSL's errors. Must not know HTTP or providers.
-
 To create a context blocks all streams for 11 to 15 milliseconds, so the process keeps one context for each
 configuration. Verification cannot be switched off. For a server with a private certificate, name the certificate or its
 CA in `ca_file`; the connection is then verified.

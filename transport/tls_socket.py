@@ -1,8 +1,5 @@
 """TLS over a connected non-blocking socket, with the socket's own interface (`recv`, `send`, `fileno`, `close`).
 
-Knows OpenSSL's memory BIOs (BIO_s_mem(3)) and the socket below them. Must not know how certificates are verified, when
-a handshake takes its steps, or what the bytes mean.
-
 Why not `ssl.SSLSocket`: it makes two system calls for each record (the record's length first), and returns one record
 per call. Streaming servers write one record per event. `TLSSocket` makes one system call for all bytes that have
 arrived, and returns all complete records. With one record per read, this costs 0.85 of what `ssl.SSLSocket` costs; with

@@ -1,7 +1,4 @@
-"""The transport on trio.
-
-Knows trio. Must not know what its tasks do.
-"""
+"""The transport on trio."""
 
 from __future__ import annotations
 

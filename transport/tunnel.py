@@ -1,8 +1,5 @@
 """Open a tunnel through a proxy with CONNECT (RFC 9110, 9.3.6).
 
-Knows CONNECT and the responses to it. Must not know which proxy is used for an origin (proxy.py), nor what is sent
-through the tunnel.
-
 Both https and plain http origins are reached through a tunnel. The alternative for plain http, requests in
 absolute-form, would send the proxy's password with each request, would let the proxy read the request's API key, and
 would need another request line. If a proxy refuses CONNECT, the error contains its status.

@@ -1,7 +1,5 @@
 """Parse base URLs and build request targets.
 
-Knows RFC 3986 as far as an API's base URL needs it. Must not know providers, or which paths exist.
-
 A URL is checked once, when it is configured. After that, no URL can put a line break into a request, send a password to
 the wrong host, or fail for a mistyped port after a connection was opened. No error message of this file contains a user
 name, a password or a query, because each of them may be a secret.

@@ -1,7 +1,4 @@
-"""The waiters of the connection pool: one ticket per waiter, one queue per origin.
-
-Knows waiters and their states. Must not know caps, or which waiter gets the next connection (the pool decides).
-"""
+"""The waiters of the connection pool: one ticket per waiter, one queue per origin."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""One attempt of one call: gets a connection, sends the request, and passes the response to the reader of its body.
-
-Knows transport, whose waiter and exchange it is, and the kinds of bodies (`body/`). Must not know the content of a
-body, retries, timeouts or callbacks: it reports its outcome to its `Listener` (the call).
-"""
+"""One attempt of one call: gets a connection, sends the request, and passes the response to the reader of its body."""
 
 from __future__ import annotations
 

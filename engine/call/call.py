@@ -1,8 +1,4 @@
-"""One call inside the engine: its attempts, timeouts, retries, events, and its one completion.
-
-Knows when the call retries, when it ends, and which callbacks it calls. Must not know bytes or dialects (attempt.py
-does), nor how a request is encoded for the wire (prepare.py).
-"""
+"""One call inside the engine: its attempts, timeouts, retries, events, and its one completion."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The states of a call, and which may follow which.
-
-Must not know what a call does in a state.
-"""
+"""The states of a call, and which may follow which."""
 
 from __future__ import annotations
 

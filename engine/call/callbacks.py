@@ -1,7 +1,5 @@
 """The types of a call's callbacks, and their check: only plain functions are accepted. Others are refused when the call
 is started.
-
-Knows which callables run when they are called. Must not know how a call runs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Deliver events to their callback: in order, the first `Start` delayed, exactly one terminal event as the last one.
-
-Knows the callback. Must not know sockets, attempts, or why a call ended.
-"""
+"""Deliver events to their callback: in order, the first `Start` delayed, exactly one terminal event as the last one."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The part of a call that traffic control directs: when an attempt begins, and at which target.
-
-Knows the call's admission, and the requests that it is given for other targets. Must not know limits or routes, nor
-when a call retries: `RunningCall`, a subclass, decides that.
-"""
+"""The part of a call that traffic control directs: when an attempt begins, and at which target."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The end of a call: the outcome is decided once, and each step that follows is performed once.
-
-Knows the callbacks, and the tasks that wait for the call. Must not know why a call ended, nor attempts, clocks or
-retries: `RunningCall`, which derives from this, decides the outcome and stops what runs.
-"""
+"""The end of a call: the outcome is decided once, and each step that follows is performed once."""
 
 from __future__ import annotations
 

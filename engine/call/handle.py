@@ -1,7 +1,4 @@
-"""The public handle of a call.
-
-Knows the engine's side of the call (call.py). Must not know how a call works.
-"""
+"""The public handle of a call."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The interfaces of an attempt: the listener to which it reports, and the taps between it and its connection.
-
-Knows an attempt's outcomes. Must not know how an attempt works.
-"""
+"""The interfaces of an attempt: the listener to which it reports, and the taps between it and its connection."""
 
 from __future__ import annotations
 

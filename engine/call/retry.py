@@ -1,7 +1,4 @@
-"""Decide whether and when to retry. Pure functions; randomness is passed in.
-
-Knows errors and `Retry`. Must not know timers or attempts.
-"""
+"""Decide whether and when to retry. Pure functions; randomness is passed in."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The runtime that the calls of one engine share: loop, timers, connection pool, retry budget and next tick.
-
-Knows transport and the figures of traffic control. Must not know calls; it knows only that an action is due (`Due`).
-"""
+"""The runtime that the calls of one engine share: loop, timers, connection pool, retry budget and next tick."""
 
 from __future__ import annotations
 

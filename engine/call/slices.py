@@ -3,8 +3,6 @@
 One server-sent event may have thousands of parts. They are delivered in steps, one step per tick, so that other streams
 are served in between. No step is delivered while the consumer has paused its call, so the high-water mark also holds
 within one event.
-
-Knows events and the attempt that delivers them. Must not know sockets or dialects.
 """
 
 from __future__ import annotations

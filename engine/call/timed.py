@@ -1,8 +1,4 @@
-"""The timeouts of a call: its state, the one timer that ends it, and the time that it waits to be sent.
-
-Knows states, deadlines and the phase of an attempt. Must not know what an attempt sends, nor when another one is made:
-`RunningCall`, a subclass, decides what follows a timeout.
-"""
+"""The timeouts of a call: its state, the one timer that ends it, and the time that it waits to be sent."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The timeouts of a call: which one applies in which state, and when it ends. Pure functions; time is passed in.
-
-Knows `Timeouts`. Must not know sockets or timers.
-"""
+"""The timeouts of a call: which one applies in which state, and when it ends. Pure functions; time is passed in."""
 
 from __future__ import annotations
 

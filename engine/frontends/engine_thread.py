@@ -1,7 +1,4 @@
-"""Run functions on an engine's thread from other threads.
-
-Knows threads and trio's token. Must not know calls.
-"""
+"""Run functions on an engine's thread from other threads."""
 
 from __future__ import annotations
 

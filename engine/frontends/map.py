@@ -3,8 +3,6 @@
 `MappedCalls` stores the calls and decides when another one may start; it never waits. `CallMap` waits in trio,
 `manystream.aio_map` waits in asyncio, and `portal_map.py` blocks a thread. One task reads the requests; a call is not a
 task, and reports its end to a callback.
-
-Knows how a call is started and ended. Must not know what happens inside a call.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 A method blocks the calling thread until the result is available, or passes the work to the engine's thread and returns.
 `engine.from_thread` is a portal; `manystream.portal.open_portal` opens one with an engine in a thread of its own.
-
-Knows the engine's thread. Must not know how a call works, nor which program runs trio.
 """
 
 from __future__ import annotations

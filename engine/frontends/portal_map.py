@@ -1,7 +1,4 @@
-"""`map` for programs with threads: an iterator whose thread also reads the requests.
-
-Knows threads. Must not know what happens inside a call.
-"""
+"""`map` for programs with threads: an iterator whose thread also reads the requests."""
 
 from __future__ import annotations
 

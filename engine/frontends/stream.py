@@ -1,8 +1,6 @@
 """A streamed call as an async iterator with backpressure down to TCP, and the base class of all such iterators.
 
 `aio` and `portal` derive their iterators from the same base class.
-
-Knows a call's callbacks and its `pause`. Must not know how a call works.
 """
 
 from __future__ import annotations

@@ -9,8 +9,6 @@ A client receives a report only on request, so a client that reads slowly, or ne
 report uses the engine's normal counters, so a monitor without clients costs one descriptor. A report is built in
 slices, so that no stream waits for all of it. It contains no content: no prompt, answer, header or key. It contains the
 names of providers, models, routes and tenants, and the servers' origins.
-
-Knows statistics. Must not know transport, or how figures are shown (`cli/top.py`).
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@
 
     async with ms.open_engine(providers=[…], observer=Log()) as engine: …
 
-Without an observer, nothing here runs. Knows the hooks of a call. Must not know what an observer does when it is
-notified.
+Without an observer, nothing here runs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Files that hold prompts or answers. Only the owner can read a new file, and an existing file is never written to.
-
-Knows the operating system's flags. Must not know the content of the files.
-"""
+"""Files that hold prompts or answers. Only the owner can read a new file, and an existing file is never written to."""
 
 from __future__ import annotations
 

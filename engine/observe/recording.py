@@ -5,8 +5,6 @@ and no key: only headers and query parameters that are known to be harmless are 
 in a body. Prompts and answers are written unchanged.
 
 A line is written when its exchange ends, so that an interrupted program leaves complete lines.
-
-Knows the exchange between an attempt and its connection. Must not know dialects.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The checks of the configured providers, which an engine makes when it opens.
 
 Each error is an `InvalidRequestError` that names the field. The types of the fields have been checked
-(`option_rules.py`). Knows the rules of URLs and headers. Must not know requests, nor any dialect.
+(`option_rules.py`).
 """
 
 from __future__ import annotations

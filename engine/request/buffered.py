@@ -3,8 +3,6 @@
 A cap on one answer does not bound a thousand of them. Each attempt reports the bytes that it has received, once per
 `STEP_BYTES`, so that it costs nothing per event. Most bytes of a stream are not kept (the JSON around each delta). The
 bytes that are kept are counted only if the sum of the received bytes would exceed the limit.
-
-Knows sizes. Must not know the content of an answer, or how an attempt ends.
 """
 
 from __future__ import annotations

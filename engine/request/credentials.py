@@ -1,6 +1,6 @@
 """Finds API keys: in the argument, the environment or a credentials file, in this order; or calls the key function.
 
-Knows where keys are stored. Must not send a key anywhere, nor show one in any message.
+Must not send a key anywhere, nor show one in any message.
 """
 
 from __future__ import annotations

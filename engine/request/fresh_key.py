@@ -1,7 +1,4 @@
-"""Call a provider's key function for each attempt, and write the key into the attempt's head.
-
-Knows the key function and the function that writes a head. Must not know calls.
-"""
+"""Call a provider's key function for each attempt, and write the key into the attempt's head."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Prepare a request for its attempts: find provider and key, encode the wire body, build the head.
 
 All checks are made here, before any byte is sent. Each error is an `InvalidRequestError` that names the field.
-
-Knows the dialects' encoders and transport's URL and header checks. Must not know calls.
 """
 
 from __future__ import annotations

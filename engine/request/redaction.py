@@ -3,8 +3,6 @@
 Secrets are the key, the values of headers that the program sets, the values of the base URL's query, and a proxy's user
 name and password. A server that received them can echo them, as they are or escaped. Its texts are redacted before they
 are truncated, and parts of a secret that a truncation has left are removed, too.
-
-Knows a request's head and how texts are escaped. Must not know calls, dialects or errors.
 """
 
 from __future__ import annotations

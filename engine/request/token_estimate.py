@@ -1,7 +1,4 @@
-"""Estimate the tokens of a request and of a part of an answer that no server has counted.
-
-Knows sizes of texts, and media. Must not know dialects or limits.
-"""
+"""Estimate the tokens of a request and of a part of an answer that no server has counted."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""One key of one provider, and what prepares requests with it.
-
-Knows providers and preparers. Must not know limits or calls.
-"""
+"""One key of one provider, and what prepares requests with it."""
 
 from __future__ import annotations
 

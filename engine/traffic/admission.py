@@ -1,7 +1,4 @@
-"""The interface between one call and traffic control.
-
-Knows the call's ticket and the lane in which it waits. Must not know sockets, retries or other calls.
-"""
+"""The interface between one call and traffic control."""
 
 from __future__ import annotations
 

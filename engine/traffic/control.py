@@ -1,7 +1,4 @@
-"""Chooses the traffic lane of a call: one lane for each key of a host and each group of models that share a limit.
-
-Knows providers, models, declared limits and lanes. Must not know sockets, nor what happens inside a call.
-"""
+"""Chooses the traffic lane of a call: one lane for each key of a host and each group of models that share a limit."""
 
 from __future__ import annotations
 

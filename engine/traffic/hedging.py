@@ -1,8 +1,6 @@
 """The way of one call on a route that hedges: where its first event is late, a second attempt runs beside the first.
 
 The first event decides. The attempt that has none is ended at once, and accounted.
-
-Knows what a journey knows, and the second attempt. Must not know sockets or other calls.
 """
 
 from __future__ import annotations

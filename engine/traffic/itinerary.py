@@ -1,8 +1,4 @@
-"""What one call needs at each target of its route: the prepared request, a place in the queue, the key.
-
-Knows the route's targets, the lanes and the call's request. Must not know in which order a call goes to them
-(`journey.py`).
-"""
+"""What one call needs at each target of its route: the prepared request, a place in the queue, the key."""
 
 from __future__ import annotations
 

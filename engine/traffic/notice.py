@@ -1,8 +1,6 @@
 """When the observer is notified of traffic control: at the tick after a change, but at most once per second.
 
 It is never notified during a change, since its methods may start and cancel calls.
-
-Knows timers and the observer. Must not know lanes, routes or budgets.
 """
 
 from __future__ import annotations

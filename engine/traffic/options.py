@@ -1,7 +1,4 @@
-"""The options of traffic control. Values and their checks only.
-
-Must not know the configured providers: `coverage.py` checks that each entry of `rates` covers one.
-"""
+"""The options of traffic control. Values and their checks only."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 A call on a route takes its target when it can be sent, not when it starts. Where no target has room, the call waits in
 the queue of each one that it may use; the first that has room gets it. A provider with several keys is a route with one
 target.
-
-Knows the route, the call's itinerary, and what a lane has for the call. Must not know sockets, retries or other calls.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""A second attempt of a call, which runs beside the first one until either has an event.
-
-Knows an attempt, its progress and its timeouts. Must not know when a second attempt is made, nor what follows its end:
-`HedgedJourney` decides that.
-"""
+"""A second attempt of a call, which runs beside the first one until either has an event."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The queues in which one call on a route waits: one for each target and key that it may use.
-
-Knows lanes, and what a call that waits in several queues must be able to do (`Waiting`). Must not know routes, requests
-or other calls.
-"""
+"""The queues in which one call on a route waits: one for each target and key that it may use."""
 
 from __future__ import annotations
 

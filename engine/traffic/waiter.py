@@ -1,7 +1,4 @@
-"""The waits of one call on a route: in the queues of lanes, and for a target that is left alone.
-
-Knows the route, the call's itinerary and the queues. Must not know which target a call chooses (`journey.py`).
-"""
+"""The waits of one call on a route: in the queues of lanes, and for a target that is left alone."""
 
 from __future__ import annotations
 

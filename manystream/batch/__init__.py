@@ -1,12 +1,9 @@
 """Batches: read requests from a file and write their answers to another. No answer is lost, and no line is sent twice.
 
-    async with open_engine([provider]) as engine:
-        with Journal(Path("answers.jsonl")) as journal:
-            batch = Batch(engine, journal, choose_model=lambda named: named or "gpt-5-mini", concurrency=1000)
-            await batch.run(read_lines(Path("prompts.jsonl")))
-
-Knows files, engines, and the message forms of the input lines. Must not know terminals or command lines; `manystream
-batch` (`cli/batch.py`) does.
+async with open_engine([provider]) as engine:
+    with Journal(Path("answers.jsonl")) as journal:
+        batch = Batch(engine, journal, choose_model=lambda named: named or "gpt-5-mini", concurrency=1000)
+        await batch.run(read_lines(Path("prompts.jsonl")))
 """
 
 from .budget import BatchBudget as BatchBudget

@@ -8,8 +8,6 @@ answer that was recorded without a budget has its `cost` instead, or only its to
         traffic = Traffic(budgets=[budget.for_engine()], price=budget.price)
         async with open_engine(providers, traffic=traffic) as engine:
             await Batch(engine, journal, choose_model, budget=budget).run(lines)
-
-Knows records and prices. Must not know files or calls.
 """
 
 from __future__ import annotations

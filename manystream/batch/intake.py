@@ -1,7 +1,4 @@
-"""The intake of a batch: it decides for each line of the input whether this run sends it.
-
-Knows ids, shards, and which lines earlier runs have answered. Must not know requests, calls or files.
-"""
+"""The intake of a batch: it decides for each line of the input whether this run sends it."""
 
 from __future__ import annotations
 

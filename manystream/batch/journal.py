@@ -3,9 +3,6 @@
 A later run continues from these files, however the earlier run ended. It skips lines whose id is in the answers. It
 also skips lines whose id is in the failures, unless it is started with `retry_failed`. Each line is written once. If a
 run is killed, only the last line of a file can be incomplete; it is repaired when the file is opened again.
-
-Knows ids, and which lines of the two files still count. Must not know calls, nor how a line is written
-(`line_file.py`).
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 The file is locked while it is open. A line is written whole or not at all. An incomplete last line is repaired when the
 file is opened. A file that no batch has written is refused and not changed.
-
-Knows files. Must not know what a line means: a callback receives each line and may refuse it.
 """
 
 from __future__ import annotations

@@ -13,8 +13,6 @@ In the last two forms, members that are no option of `Request` are sent unchange
 that the line was written for accepts them.
 
 Other members beside those of the form are columns of the line: its answer has them, too.
-
-Knows the forms, and the dialects' readers of bodies. Must not know files or engines.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The rules that select the model of a line. They are values, so that they can be sent to another process.
-
-Knows names of models. Must not know lines or providers' addresses.
-"""
+"""The rules that select the model of a line. They are values, so that they can be sent to another process."""
 
 from __future__ import annotations
 

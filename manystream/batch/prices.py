@@ -1,7 +1,4 @@
-"""The prices of a batch's answers, from the extra `cost`.
-
-Knows the price list. Must not know journals or counters.
-"""
+"""The prices of a batch's answers, from the extra `cost`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The records of a batch on standard output, in place of a journal: for a pipe. No later run can continue from them.
-
-Knows streams and records. Must not know calls.
-"""
+"""The records of a batch on standard output, in place of a journal: for a pipe. No later run can continue from them."""
 
 from __future__ import annotations
 

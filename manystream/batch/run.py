@@ -1,8 +1,6 @@
 """A batch: it reads lines, makes calls at a bounded concurrency, and records each answer or failure.
 
 A program that shows progress reads `Batch.counters`.
-
-Knows engines, lines, prices and journals. Must not know a line's form, how a file is written, or how progress is shown.
 """
 
 from __future__ import annotations

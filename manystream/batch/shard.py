@@ -1,8 +1,6 @@
 """A shard: one of n parts of a batch's input, for one process of several that share the work.
 
 The line numbers alone decide which shard sends a line, so the processes need no connection to each other.
-
-Knows line numbers and names of files. Must not know what a line means, nor how a batch runs.
 """
 
 from __future__ import annotations

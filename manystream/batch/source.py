@@ -1,8 +1,6 @@
 """A reader of a batch's input. It holds a few hundred lines in memory, or one long line, however long the input is.
 
 It reads in a thread, since a pipe or a slow disk may block.
-
-Knows files. Must not know what a line means.
 """
 
 from __future__ import annotations

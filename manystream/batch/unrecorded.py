@@ -5,8 +5,6 @@ by the calls that run, and later by the calls that ran when the worker or the dr
 difference down before it gives, so that a later run counts it as spent. Without such a difference there is no file.
 
 A run without a cluster adds the calls that it has cancelled, when it ends.
-
-Knows one file. Must not know who spends, nor how a record is written.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The load generator of `manystream bench`.
 
 `load` makes calls to a server. `figures` and `latency` measure them. `report` makes a JSON object of the result.
-
-Knows engines and results. Must not know the command line.
 """
 
 from __future__ import annotations

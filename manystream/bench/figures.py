@@ -2,7 +2,7 @@
 
 `StreamWatch.on_event` runs for each event on the core that is measured, so it does only a few simple operations.
 
-Knows events, completions and time spans. Must not read a clock: the caller passes one that returns nanoseconds.
+Must not read a clock: the caller passes one that returns nanoseconds.
 """
 
 from __future__ import annotations

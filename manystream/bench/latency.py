@@ -2,8 +2,6 @@
 
 To count a latency, the caller computes its bucket (`nanoseconds >> SHIFT`) and increments it inline. This is done for
 each event on the core that is measured, so it must be cheap: a subtraction, a shift and a dictionary entry.
-
-Knows nanoseconds. Must not know where they come from.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 Callbacks drive it: when a call ends, the next one starts. After a failed call there is a delay, so that a dead server
 does not receive requests without a pause.
-
-Knows the engine, the time for which its loop lag is kept, and the figures. Must not know the command line, nor how
-results are shown.
 """
 
 from __future__ import annotations

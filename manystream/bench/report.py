@@ -1,7 +1,4 @@
-"""The result of a load test as a JSON object, for scripts.
-
-Knows results. Must not know engines, nor how a result is shown on a terminal.
-"""
+"""The result of a load test as a JSON object, for scripts."""
 
 from __future__ import annotations
 

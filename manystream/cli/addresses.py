@@ -1,7 +1,4 @@
-"""The provider for a base URL and a dialect.
-
-Knows the providers' classes and where keys are found. Must not know any command.
-"""
+"""The provider for a base URL and a dialect."""
 
 from __future__ import annotations
 

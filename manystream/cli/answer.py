@@ -1,7 +1,4 @@
-"""A writer that shows an answer: its text on one output stream; thinking, tool calls and figures on another.
-
-Knows events, completions and costs. Must not know the provider, nor how the call was made.
-"""
+"""A writer that shows an answer: its text on one output stream; thinking, tool calls and figures on another."""
 
 from __future__ import annotations
 

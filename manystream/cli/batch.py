@@ -1,8 +1,4 @@
-"""The command `manystream batch`: it sends every line of a file of prompts, and writes a file of answers.
-
-Knows the command line: the provider, the files, and the report at the end. Must not know how a batch runs
-(`manystream/batch`) or how progress is shown (`batch_progress`).
-"""
+"""The command `manystream batch`: it sends every line of a file of prompts, and writes a file of answers."""
 
 from __future__ import annotations
 

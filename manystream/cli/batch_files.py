@@ -1,7 +1,4 @@
-"""The files of `manystream batch`: it checks them before anything is sent.
-
-Knows files. Must not know what a line means, nor how a batch runs.
-"""
+"""The files of `manystream batch`: it checks them before anything is sent."""
 
 from __future__ import annotations
 

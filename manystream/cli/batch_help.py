@@ -1,7 +1,4 @@
-"""The help text of `manystream batch`. Each line has at most 80 columns.
-
-Knows words only.
-"""
+"""The help text of `manystream batch`. Each line has at most 80 columns."""
 
 HELP = "send every line of a file of prompts, and write a file of answers; resumable"
 DESCRIPTION = """\

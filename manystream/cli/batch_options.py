@@ -1,7 +1,4 @@
-"""The options of `manystream batch` for the requests of all lines, such as `--system` and `--schema`.
-
-Knows the command line and requests. Must not know files of prompts, or how a batch runs.
-"""
+"""The options of `manystream batch` for the requests of all lines, such as `--system` and `--schema`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """The progress display and the summary of `manystream batch`.
 
 Progress is a bar on a terminal with rich, and otherwise a line every few seconds. It is written to standard error.
-
-Knows counters. Must not know how a batch runs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`manystream batch --ray`: connect to a cluster, and divide the calls among its workers.
-
-Knows the options `--ray` and `--actors`. Must not know the other options, nor how rows travel (`manystream/ray`).
-"""
+"""`manystream batch --ray`: connect to a cluster, and divide the calls among its workers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Where `manystream batch` sends the lines: the options `--model`, `--route`, `--provider` and `--base-url`.
-
-Knows the command line, providers and routes. Must not know files, or how a batch runs.
-"""
+"""Where `manystream batch` sends the lines: the options `--model`, `--route`, `--provider` and `--base-url`."""
 
 from __future__ import annotations
 

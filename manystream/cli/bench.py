@@ -1,8 +1,4 @@
-"""The command `manystream bench`: a load test of an endpoint, a proxy, or this machine, with the real engine.
-
-Knows the command line: the target, the load, and which exit status a result has. Must not know how the load is made
-(`bench/load.py`), what is counted (`bench/figures.py`) or how results are shown (`bench_report`).
-"""
+"""The command `manystream bench`: a load test of an endpoint, a proxy, or this machine, with the real engine."""
 
 from __future__ import annotations
 

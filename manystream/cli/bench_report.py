@@ -1,7 +1,4 @@
-"""The progress display and the result tables of `manystream bench`.
-
-Knows a load test's figures and results. Must not know engines.
-"""
+"""The progress display and the result tables of `manystream bench`."""
 
 from __future__ import annotations
 

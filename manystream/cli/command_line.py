@@ -2,8 +2,6 @@
 
 Each command is a module of this package with `HELP`, `DESCRIPTION`, `add_arguments` and `run`. An error of a command is
 one line on standard error and an exit status: 1 failed, 2 wrong command line, 130 interrupted.
-
-Knows argparse and the commands' modules. Must not know what a command does.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The command `manystream completion`: it prints a completion script for a shell.
-
-Knows the command line's parser, and the possible values of some options. Must not know the shells;
-`completion_scripts` does.
-"""
+"""The command `manystream completion`: it prints a completion script for a shell."""
 
 from __future__ import annotations
 

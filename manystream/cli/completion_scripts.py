@@ -2,8 +2,6 @@
 
 A script holds all words that it offers, so that no Python is started when Tab is pressed. All texts in it are quoted,
 so that a shell never runs a help text.
-
-Knows the shells. Must not know argparse, nor any command.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The commands, options and arguments of an argparse parser, as a tree. The completion scripts are made from this tree.
 
 argparse has no public interface that lists them, so this module reads its private attributes. No other module does.
-
-Knows argparse. Must not know any shell, nor what a command does.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 The steps are key, proxy, DNS, connect, tunnel, TLS, HTTP. The only request asks for the list of models. It costs
 nothing, has the same key as a call, and no prompt.
-
-Knows how to dial and to make one exchange. Must not know the command line, nor a dialect beyond the path of its list of
-models.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """The command `manystream demo`: it runs many streams over four dialects with the real engine, and checks them all.
 
 The simulator, in another process, sends the streams.
-
-Knows how to connect the simulator's process, the engine, the streams and the display. Must not know how a stream is
-checked (`demo_streams`) or how figures are shown (`demo_display`).
 """
 
 from __future__ import annotations

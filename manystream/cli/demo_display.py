@@ -1,8 +1,6 @@
 """The live display of `manystream demo`, and the table at its end.
 
 It runs on the core that is measured. An update takes a fraction of a millisecond, twice per second.
-
-Knows counters. Must not know how streams are checked, nor engines.
 """
 
 from __future__ import annotations

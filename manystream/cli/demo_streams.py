@@ -11,8 +11,6 @@ Thinking and tool calls are compared exactly in both kinds.
 
 The callbacks run on the core that is measured, so they do little: they append a piece of text to a list. The contents
 are compared after the last stream has ended.
-
-Knows the simulator's scenarios and the eight events. Must not know displays.
 """
 
 from __future__ import annotations

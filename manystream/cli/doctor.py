@@ -1,7 +1,4 @@
-"""The command `manystream doctor`: it checks whether each configured provider can be reached, and which step fails.
-
-Knows the command line, and which providers are configured. Must not know how a step is checked; `connectivity` does.
-"""
+"""The command `manystream doctor`: it checks whether each configured provider can be reached, and which step fails."""
 
 from __future__ import annotations
 

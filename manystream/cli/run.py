@@ -2,8 +2,6 @@
 
 Only the answer's text is written to standard output, so the output can be piped. Thinking, tool calls, usage and
 timings are written to standard error, dimmed on a terminal.
-
-Knows the command line, providers, and how a call is made. Must not know any dialect's wire format.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The command `manystream simulate`: it runs the simulator in the foreground.
-
-Knows the command line and the simulator's settings. Must not know how the simulator works.
-"""
+"""The command `manystream simulate`: it runs the simulator in the foreground."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The standard streams of the process: they may be closed, have an encoding of few characters, or stop taking output.
-
-Knows streams and descriptors. Must not know a command.
-"""
+"""The standard streams of the process: they may be closed, have an encoding of few characters, or take no output."""
 
 from __future__ import annotations
 

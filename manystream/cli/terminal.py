@@ -1,8 +1,6 @@
 """Output for a terminal: styles, redrawn lines, tables, and texts of amounts and time spans.
 
 Without a terminal the output is plain text. Tables are drawn with rich if it is installed.
-
-Knows terminals. Must not know models or commands.
 """
 
 from __future__ import annotations

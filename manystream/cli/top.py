@@ -1,8 +1,4 @@
-"""The command `manystream top`: it shows a running engine from another terminal, through the engine's monitor.
-
-Knows the command line, and how to find a monitor and request snapshots from it. Must not know how figures are shown
-(`top_view`), nor how the engine collects them (`engine/observe/monitor.py`).
-"""
+"""The command `manystream top`: it shows a running engine from another terminal, through the engine's monitor."""
 
 from __future__ import annotations
 

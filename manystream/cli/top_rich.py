@@ -1,7 +1,4 @@
-"""The screen of `manystream top` with rich: it draws views on the terminal's alternate screen, cut to its height.
-
-Knows rich, which is an extra, so only `top_screen` imports this module. Must not know what a view holds.
-"""
+"""The screen of `manystream top` with rich: it draws views on the terminal's alternate screen, cut to its height."""
 
 from __future__ import annotations
 

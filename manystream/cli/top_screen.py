@@ -1,7 +1,4 @@
-"""The choice of a screen for `manystream top`: with rich, with escape sequences only, or without a terminal.
-
-Knows the screens. Must not know what a view holds.
-"""
+"""The choice of a screen for `manystream top`: with rich, with escape sequences only, or without a terminal."""
 
 from __future__ import annotations
 

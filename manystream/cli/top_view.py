@@ -1,8 +1,6 @@
 """The views of `manystream top`: a monitor's snapshot as tables on a terminal, as text, or as one line.
 
 Control characters in foreign text are replaced before it is shown.
-
-Knows the members of a snapshot (engine/observe/monitor.py). Must not know sockets.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ actor first looks its ids up, and records every answer before it returns a block
 Recording the same answer again does no harm, so a call whose reply was lost can be repeated.
 
 The journal is that of `manystream batch`: one file of answers and one of failures.
-
-Knows ids, records and the journal. Must not know Ray, calls, or what a record holds beside its id.
 """
 
 from __future__ import annotations

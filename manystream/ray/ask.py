@@ -1,10 +1,7 @@
 """Ray Data: a model's answers as columns of a data set.
 
-    ds.map_batches(manystream.ray.Ask, **manystream.ray.ask_options(
-        "gpt-5-mini", actors=4, concurrency=1000, providers=[ms.OpenAIChat()], journal="answers.jsonl"))
-
-Knows what a block of a data set is, and which options Ray Data needs. Must not know how a call is made (`asker.py`),
-how a table is read (`tables.py`), or how an actor is started (`ray_answers.py`).
+ds.map_batches(manystream.ray.Ask, **manystream.ray.ask_options(
+    "gpt-5-mini", actors=4, concurrency=1000, providers=[ms.OpenAIChat()], journal="answers.jsonl"))
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Any number of threads may ask blocks at the same time. Their calls share one bound, and start in the order in which the
 blocks came. With a journal, a block looks up what was answered before it asks, and ends when its records are written.
-
-Knows engines, threads and the records of rows. Must not know tables, Ray, or where the journal is.
 """
 
 from __future__ import annotations

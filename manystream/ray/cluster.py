@@ -1,7 +1,4 @@
-"""Workers on other processes and machines, as a driver sees them.
-
-Knows messages and names of workers. Must not know Ray (`ray_cluster.py`), rows or files.
-"""
+"""Workers on other processes and machines, as a driver sees them."""
 
 from __future__ import annotations
 

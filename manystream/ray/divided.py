@@ -1,7 +1,4 @@
-"""An actor's part of the limits that a program declares for all actors together.
-
-Knows declared limits, and which of them cover one API key. Must not know actors or Ray.
-"""
+"""An actor's part of the limits that a program declares for all actors together."""
 
 from __future__ import annotations
 

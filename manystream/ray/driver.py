@@ -1,8 +1,6 @@
 """The driver: a batch whose calls are made by workers on other processes and machines.
 
 It hands out rows, records the answers in one journal, and replaces workers that do not reply.
-
-Knows ledgers, exchanges and journals. Must not know Ray (`ray_cluster.py`), nor how a row is asked (`worker.py`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """An engine as an actor of Ray, for programs.
 
-    Actor = ray.remote(manystream.ray.EngineActor).options(max_concurrency=100)
-    actor = Actor.remote([ms.OpenAIChat()])
-    response = ray.get(actor.request.remote(ms.Request("gpt-5-mini", "Hello")))
-
-Knows the portal. Must not know Ray, or how a call works.
+Actor = ray.remote(manystream.ray.EngineActor).options(max_concurrency=100)
+actor = Actor.remote([ms.OpenAIChat()])
+response = ray.get(actor.request.remote(ms.Request("gpt-5-mini", "Hello")))
 """
 
 from __future__ import annotations

@@ -4,9 +4,6 @@ There is one call, `exchange(seq, rows) -> answers`. A driver has at most one ex
 them, and repeats an exchange under the same number until a reply comes. So a lost call or a lost reply does no harm:
 the actor takes the rows of a number once, and returns the same answers for it each time. The next number tells the
 actor that the driver has the answers of the one before.
-
-Knows numbers, rows, answers, leases and gifts. Must not know what a row asks, who carries the messages, or which actor
-this is.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 The first answer to a row counts. A row is asked again when its actor is given up, and its former actor may answer it
 nevertheless.
-
-Knows rows, answers and names of actors. Must not know time, how messages travel, or how an answer is recorded.
 """
 
 from __future__ import annotations

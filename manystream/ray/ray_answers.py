@@ -2,8 +2,6 @@
 
 The journal's actor is on the driver's node. Ray starts it again if its process dies, and repeats its calls, which do no
 harm when they are repeated. It ends with the program.
-
-Knows Ray. Must not know rows, tables or calls.
 """
 
 from __future__ import annotations

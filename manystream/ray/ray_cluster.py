@@ -3,8 +3,6 @@
 Ray places the workers and carries the messages. It repeats no call and restarts no worker (`max_restarts=0`,
 `max_task_retries=0`): only the driver knows what was answered. A key is an argument of the worker's constructor, never
 part of `runtime_env`, which Ray stores in clear text.
-
-Knows Ray. Must not know rows, files or journals.
 """
 
 from __future__ import annotations

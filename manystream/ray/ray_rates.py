@@ -2,8 +2,6 @@
 
 Ray starts it again if its process dies. The new keeper renews the leases that engines report, and grants nothing else
 for the length of one lease. It ends with the program, or when the program and its actors have dropped the limits.
-
-Knows Ray. Must not know engines or calls.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 A row has `messages` or `prompt`, and an `id` if there is a journal. It gains `text`, `error`, `usage` and
 `finish_reason`, which are read from the record of its answer: the record that a batch writes for a line.
-
-Knows the values of rows, requests and records. Must not know tables (`tables.py`), calls or journals.
 """
 
 from __future__ import annotations

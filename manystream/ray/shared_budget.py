@@ -2,8 +2,6 @@
 
 The difference between the two is in a file beside the answers, before a gift is sent. So a driver that is killed and
 started again counts it as spent.
-
-Knows the keeper of amounts, the batch's budget and that file. Must not know rows beside their ids, time, or messages.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Rate limits that engines in several processes share. A keeper in another process leases each engine a part.
 
 Each engine asks the keeper once a second. An engine that cannot reach it sends nothing after the end of its lease.
-
-Knows leases, engines and threads. Must not know where the keeper is, or how messages travel.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Tables of Arrow: their rows as requests, and the columns that answers add. It is the only module that uses pyarrow.
-
-Knows columns and their types. Must not know what a row asks (`rows.py`), calls or Ray.
-"""
+"""Tables of Arrow: their rows as requests, and the columns that answers add. Only this module uses pyarrow."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """The driver's watch over its actors: which of them it must give up.
 
 Ray reports a killed machine after 13 seconds and a frozen one after 64. So the driver measures the silence itself.
-
-Knows names of actors and the time that the caller passes. Must not know rows, messages or Ray.
 """
 
 from __future__ import annotations

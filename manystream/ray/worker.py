@@ -1,7 +1,5 @@
 """A worker: an ordinary batch over one engine in a thread of its own. Its rows come from exchanges, and its records
 leave in them.
-
-Knows batches, engines and exchanges. Must not know Ray, files, or which rows other workers have.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Writes content blocks in Anthropic's form, one at a time.
-
-Knows each block's wire form, and which blocks may be sent only to the provider that made them. Must not know the order
-of a conversation, nor which calls have results: `message_writer.py` does.
-"""
+"""Writes content blocks in Anthropic's form, one at a time."""
 
 from __future__ import annotations
 

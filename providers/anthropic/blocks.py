@@ -1,7 +1,7 @@
 """Reads Anthropic's content blocks into the answer under construction.
 
-Both the stream machine (blocks arrive in pieces) and the unstreamed decoder (blocks arrive whole) use it, so both
-build the same answer. Knows the shapes of blocks. Must not know the events around them.
+Both the stream machine (blocks arrive in pieces) and the unstreamed decoder (blocks arrive whole) use it, so both build
+the same answer.
 """
 
 from __future__ import annotations

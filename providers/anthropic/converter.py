@@ -1,8 +1,7 @@
 """Converts Anthropic's `messages` to the common history and back.
 
 The system prompt is a parameter of the request, not a message. `block_writer.py` writes blocks, and `blocks.py` reads
-an assistant's blocks, as in requests and answers. Knows how messages consist of blocks, and which blocks a user's
-message may have. Must not know pairing or order.
+an assistant's blocks, as in requests and answers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The Anthropic dialect as a value. Knows the header for the key; the other rules are in the parts that it names."""
+"""The Anthropic dialect as a value."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Converts Anthropic's errors to `ProviderError`: bodies of error responses, and `error` events inside a stream.
 
 Source: https://platform.claude.com/docs/en/api/errors. An error's `type` determines its HTTP status, so an event
-without a status is classified like the same error with one. Knows the shapes of bodies, Anthropic's own and those of
-proxies and compatible servers. Must not know streams.
+without a status is classified like the same error with one.
 """
 
 from __future__ import annotations

@@ -10,8 +10,6 @@ The rules, all Anthropic's own (https://platform.claude.com/docs/en/agents-and-t
 - A system message stands after a user's message and before an assistant's. So it belongs to a user's turn here, and is
   sent after it.
 - The first message is the user's. If it is an assistant's, `OPENING` is inserted before it, with a warning.
-
-Must not know the wire form of blocks other than plain text: `block_writer.py` does.
 """
 
 from __future__ import annotations

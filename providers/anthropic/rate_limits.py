@@ -2,8 +2,6 @@
 
 `anthropic-ratelimit-tokens-*` repeats the tightest of the other limits and is no limit of its own. Numbers of tokens
 are rounded to thousands. Source: https://platform.claude.com/docs/en/api/rate-limits.
-
-Must not know how a report is used.
 """
 
 from __future__ import annotations

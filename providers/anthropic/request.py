@@ -1,8 +1,8 @@
 """Writes a request as the body of `POST /v1/messages`.
 
-Knows every option's wire form and what Anthropic refuses. An option that it cannot express causes a warning in
-`WireRequest.warnings`, or `InvalidRequestError` if leaving it out would change the meaning. `message_writer.py` writes
-the conversation, `thinking.py` the thinking, `schema.py` the schemas. Must not know keys or hosts.
+An option that it cannot express causes a warning in `WireRequest.warnings`, or `InvalidRequestError` if leaving it out
+would change the meaning. `message_writer.py` writes the conversation, `thinking.py` the thinking, `schema.py` the
+schemas.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Decodes an unstreamed answer, and has what it shares with the stream: finish reasons and members of a message.
 
-Knows the `message` object. It uses the same accumulator and block reader as the stream, so both give equal answers.
+It uses the same accumulator and block reader as the stream, so both give equal answers.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ In this subset objects are closed, most constraints on values are unknown, and `
 put into the description, so that the model may still follow it, and is reported to the caller in a warning.
 Source: https://platform.claude.com/docs/en/build-with-claude/structured-outputs (JSON Schema limitations).
 
-Used for `response_schema` and for strict tools. Must not know requests.
+Used for `response_schema` and for strict tools.
 """
 
 from __future__ import annotations

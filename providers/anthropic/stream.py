@@ -9,7 +9,6 @@ selects it. The index identifies a block. The end of a tool call is delivered on
 or the stop reason comes: only then is it known whether the length limit cut it off.
 
 `EVENTS` maps each event to its method. A delta that matches the one before does not come here (`delta_template.py`).
-Must not know requests.
 """
 
 from __future__ import annotations

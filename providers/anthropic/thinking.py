@@ -4,8 +4,7 @@ Two forms exist. Models up to 4.5 accept a token budget (`thinking: {type: "enab
 decide themselves (`{type: "adaptive"}`) and accept an effort (`output_config.effort`). The 4.6 models accept both.
 Source: https://platform.claude.com/docs/en/build-with-claude/thinking and …/effort.
 
-`MODELS` is data: replace a row, or add one under a new prefix, to override it. Must not know the rest of a request;
-`request.py` calls this module.
+`MODELS` is data: replace a row, or add one under a new prefix, to override it.
 """
 
 from __future__ import annotations

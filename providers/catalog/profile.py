@@ -1,8 +1,4 @@
-"""A provider's row of data: its address, the variables of its key, and where it departs from its dialect.
-
-Knows the shape of a row. Must not know any row (`profiles.py` does) nor any dialect's code: each dialect defines what a
-quirk's value means on the wire.
-"""
+"""A provider's row of data: its address, the variables of its key, and where it departs from its dialect."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The table of profiles: one row for every known provider.
 
-Knows names, addresses, key variables and quirks, from the providers' own documentation. A provider without a row uses
-its dialect's generic row, or a `Profile` that the caller makes.
+A provider without a row uses its dialect's generic row, or a `Profile` that the caller makes.
 """
 
 from __future__ import annotations

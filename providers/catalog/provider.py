@@ -1,7 +1,4 @@
-"""A provider as configured: a base URL, a key, and the profile that names its dialect and its quirks. Values only.
-
-Must not know the environment (the engine looks keys up) nor any dialect's code.
-"""
+"""A provider as configured: a base URL, a key, and the profile that names its dialect and its quirks. Values only."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The dialects by name. A dialect is imported when it is first used.
-
-Must not know what a dialect does, nor the configured providers.
-"""
+"""The dialects by name. A dialect is imported when it is first used."""
 
 from __future__ import annotations
 

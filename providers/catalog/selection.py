@@ -1,7 +1,4 @@
-"""Which provider a request is sent to, and the model's name there.
-
-Knows model names and the configured providers. Must not know dialects.
-"""
+"""Which provider a request is sent to, and the model's name there."""
 
 from __future__ import annotations
 

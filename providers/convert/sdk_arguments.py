@@ -2,7 +2,7 @@
 
 They convert an SDK's values to plain JSON, refuse unknown argument names, read the options of a call, and read the
 conversation through the dialect's converter. An object of an SDK is read with its own method `model_dump`; no SDK is
-imported. Must not know any wire form.
+imported.
 
 | option of the call | result |
 |---|---|

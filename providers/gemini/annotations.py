@@ -1,7 +1,6 @@
 """Members of a part that describe its content and are not content themselves.
 
-They stay with the block of the content, in its `state`. A user gives most of them, and they are sent back. Must not
-know blocks.
+They stay with the block of the content, in its `state`. A user gives most of them, and they are sent back.
 """
 
 from __future__ import annotations

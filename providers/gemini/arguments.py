@@ -1,8 +1,6 @@
 """Reads the arguments of `client.models.generate_content` (google-genai) into a `Request`.
 
-The converter reads the contents. Knows which members of a body the fields of `Request` can hold, and where the SDK puts
-the other members, which go to `extra_body`. Knows also that the SDK accepts names in snake case, parts without contents
-and bytes without base64. Must not know how a member is written.
+The converter reads the contents.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Writes content blocks as Gemini's `parts`, one block at a time.
 
-Knows every part's wire form (google.ai.generativelanguage `Part`) and which blocks have none. A block's provider state
-is sent back only if this provider made it. Must not know the order of turns (`message_writer.py` does).
+A block's provider state is sent back only if this provider made it.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 A streamed call begins with its name, continues with `partialArgs`, and ends with the first part without `willContinue`.
 A part belongs to the open call with its id. A part without an id belongs to the latest open call. So calls with ids may
 be streamed at the same time.
-
-Knows `functionCall`. Must not know chunks, other parts or the end of an answer.
 """
 
 from __future__ import annotations

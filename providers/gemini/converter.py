@@ -1,8 +1,8 @@
 """Converts Gemini's `contents` to the common history and back.
 
 The system prompt is `systemInstruction`, a member of the request. `block_writer.py` writes parts, and the stream
-machine reads them, as in requests and answers. Knows how a content consists of parts. Must not know order. It pairs
-only results without an id: such a result belongs to the first unanswered call of its function.
+machine reads them, as in requests and answers. It pairs only results without an id: such a result belongs to the first
+unanswered call of its function.
 
 The wire has ids for calls and results, and a history writes them. A request sends only ids that Gemini made.
 """

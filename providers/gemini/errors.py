@@ -1,9 +1,4 @@
-"""Converts errors of Google's APIs to `ProviderError`.
-
-Knows the JSON form of `google.rpc.Status` (AIP-193): `{"error": {code, message, status, details}}`, also as the only
-element of an array, which a stream without `alt=sse` sends. Knows the details that change what a caller should do. Must
-not know how often a retry policy tries.
-"""
+"""Converts errors of Google's APIs to `ProviderError`."""
 
 from __future__ import annotations
 

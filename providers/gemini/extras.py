@@ -1,8 +1,7 @@
 """Collects what an answer has besides its content: safety ratings, grounding, log probabilities, other candidates.
 
 It goes to `provider_data` under the wire's own names. In a stream, members of a later value replace those of an earlier
-one; only lists that each chunk continues (`CONTINUED`) grow. Must not know content blocks, except for the citations of
-a text block.
+one; only lists that each chunk continues (`CONTINUED`) grow.
 """
 
 from __future__ import annotations

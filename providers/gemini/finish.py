@@ -1,7 +1,6 @@
 """Maps Gemini's finish reasons to `FinishReason`.
 
-Knows `Candidate.FinishReason` of the Gemini API and of Vertex AI. Google adds words at any time, so an unknown word is
-no error: it is UNKNOWN, and kept as the raw reason. Must not know chunks.
+Google adds words at any time, so an unknown word is no error: it is UNKNOWN, and kept as the raw reason.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Names of members as google-genai's callers write them → as they are on the wire; OpenAPI's form of a schema → JSON
 Schema.
 
-Some gateways answer with these names as well. Knows which members hold names of the caller's own. Must not know
-requests.
+Some gateways answer with these names as well.
 """
 
 from __future__ import annotations

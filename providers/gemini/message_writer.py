@@ -9,8 +9,6 @@ The rules, all Gemini's own (documentation, "Function calling" and "Thought sign
 - There are no system messages in a conversation. One is an error: to leave it out would change the meaning.
 - From Gemini 3 on, the first call of a turn needs a thought signature. A call of another provider has none, so the
   documented value that skips the check is sent.
-
-Must not know the wire form of parts other than plain text: `block_writer.py` does.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Each piece names its place with a JSONPath of plain steps (`$.recipe.steps[0]`, 
 string may come in several pieces. Models write in document order, so text can be delivered while it grows: containers
 open and close as the path moves. A piece for a container that was closed is kept, and its member of the root is written
 once more, whole, at the end: JSON parsers use the last of two members with one name.
-
-Knows JSON text and paths. Must not know chunks or events.
 """
 
 from __future__ import annotations

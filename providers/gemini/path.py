@@ -1,7 +1,4 @@
-"""The path of a request, `…/models/{model}:generateContent`, below any configured base URL.
-
-Knows the resource names of the Gemini API and of Vertex AI. Must not know the key, which is never part of the path.
-"""
+"""The path of a request, `…/models/{model}:generateContent`, below any configured base URL."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Reads limits from Gemini's errors, as a `QuotaReport`. Gemini's responses have no headers about limits.
 
 The `quotaId` takes precedence over the `retryDelay`: a used-up daily quota comes with a short delay as well. Source:
-https://ai.google.dev/gemini-api/docs/rate-limits. Must not know how a report is used.
+https://ai.google.dev/gemini-api/docs/rate-limits.
 """
 
 from __future__ import annotations

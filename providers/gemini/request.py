@@ -1,8 +1,8 @@
 """Writes a request as the body of `generateContent`.
 
-Knows every option's wire form and what Gemini refuses. An option that it cannot express causes a warning in
-`WireRequest.warnings`, or `InvalidRequestError` if leaving it out would change the meaning. `message_writer.py` writes
-the conversation, `thinking.py` the thinking, `schema.py` the schemas, `path.py` the path. Must not know keys.
+An option that it cannot express causes a warning in `WireRequest.warnings`, or `InvalidRequestError` if leaving it out
+would change the meaning. `message_writer.py` writes the conversation, `thinking.py` the thinking, `schema.py` the
+schemas, `path.py` the path.
 """
 
 from __future__ import annotations

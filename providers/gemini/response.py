@@ -2,7 +2,7 @@
 
 A body is one chunk, or an array of chunks (which `streamGenerateContent` sends without `alt=sse`). It goes through the
 stream machine, so a streamed answer and the same answer in one piece cannot differ. Only the end differs: a complete
-body needs no `finishReason`. Must not know requests.
+body needs no `finishReason`.
 """
 
 from __future__ import annotations

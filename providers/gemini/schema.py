@@ -5,8 +5,7 @@ These two members accept standard JSON Schema (type lists, `anyOf`, `additionalP
 documentation (Gemini API, `GenerationConfig.responseJsonSchema`) require changes: definitions are in the root's
 `$defs`, no keyword is beside a `$ref`, literals are an `enum`.
 
-A constraint that Gemini does not know is sent nevertheless, with a warning: the server ignores it. Must not know
-requests.
+A constraint that Gemini does not know is sent nevertheless, with a warning: the server ignores it.
 """
 
 from __future__ import annotations

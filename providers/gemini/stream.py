@@ -4,8 +4,8 @@ Every chunk has the shape of a whole answer, so the unstreamed decoder (`respons
 machine as well. There is no terminal event. The terminal marker is the end of the body after a `finishReason`; a
 `finishReason` alone is not, because some servers send one with every chunk. So `end` returns `Done`.
 
-Knows chunks and parts. Candidate 0 is the answer; other candidates go to `provider_data`. Must not know requests. A
-chunk that differs from the one before only in its text and usage does not come here (`delta_template.py`).
+Candidate 0 is the answer; other candidates go to `provider_data`. A chunk that differs from the one before only in its
+text and usage does not come here (`delta_template.py`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Models up to Gemini 2.5 accept a budget in tokens, models from Gemini 3 on a level by name. A request may have one of
 the two (Gemini API documentation, "Thinking"). The tables are plain data: a row may be added or replaced. A request's
-`ThinkingConfig(budget_tokens=…)` or `ThinkingConfig(effort=…)` bypasses them. Must not know the rest of a request.
+`ThinkingConfig(budget_tokens=…)` or `ThinkingConfig(effort=…)` bypasses them.
 """
 
 from __future__ import annotations

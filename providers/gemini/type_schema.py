@@ -1,7 +1,4 @@
-"""Converts the types that google-genai takes as `response_schema` beside classes with a JSON Schema of their own.
-
-Knows enums, `list[…]` and four plain types. Must not know requests.
-"""
+"""Converts the types that google-genai takes as `response_schema` beside classes with a JSON Schema of their own."""
 
 from __future__ import annotations
 

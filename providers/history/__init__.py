@@ -1,8 +1,7 @@
 """A conversation in one common form, for code that stores each provider's own: system prompt, context, turns.
 
 The converters own this package. `converter.py` has their base class. Each dialect's `converter.py` converts that
-dialect's messages. Only code that reads other programs' conversations (batch lines) may also import this package. It
-must not know any wire form, and requests and answers must not know it.
+dialect's messages. Only code that reads other programs' conversations (batch lines) may also import this package.
 
 The common form is a view of the message model (`view.py`): every wire form is read to messages and written from them.
 

@@ -1,8 +1,5 @@
 """The base class of the converters: a provider's own messages ⇄ the common history and the message model.
 
-Knows the order of the steps. Must not know any wire form: each dialect's `converter.py` writes and reads single
-messages with the dialect's own encoders and decoders, and the dialect's stream machine reads answers.
-
 A history is written message by message. Nothing is paired, merged or left out if the wire has a form for it. (A
 request's encoder is stricter: it sends no call without a result.)
 """

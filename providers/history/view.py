@@ -1,7 +1,6 @@
 """The common history as values, and as a view of messages.
 
-`messages_of` converts a history to messages, `history_messages_of` converts messages to a history. Knows the message
-model. Must not know any wire form, nor the converters.
+`messages_of` converts a history to messages, `history_messages_of` converts messages to a history.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ orjson reads a whole number beyond 64 bits as a float, and refuses numbers that 
 whole number exactly, up to 4,300 digits (its limit for converting text), and reads `1e400` as infinity. An
 `UnrepresentableNumber` stands for a number that Python cannot represent, and keeps its text. Other numbers with a
 fraction or an exponent are the same float from both parsers, however many digits they have.
-
-Knows JSON numbers. Must not know where they occur in an answer or a request.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Parsing and writing JSON: the only file in which `Any` appears.
 
-Knows orjson, and how to parse bytes that orjson refuses but other parsers accept. Must not know any dialect.
-
 Requests are strict: what is sent is valid JSON or an error. Responses are lenient: the typed getters below return
 `None` (or an empty container) for a member that is absent, null or of the wrong shape. Servers differ in which of the
 three they send, and none of them is a reason to fail a stream.

@@ -1,7 +1,4 @@
-"""A strict reader of a JSON object that a person wrote. Each of its errors names the member.
-
-Knows JSON. Must not know what the members mean.
-"""
+"""A strict reader of a JSON object that a person wrote. Each of its errors names the member."""
 
 from __future__ import annotations
 

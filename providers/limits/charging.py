@@ -1,7 +1,4 @@
-"""How each provider counts a request against its limits, as one row of data per provider.
-
-Knows the providers' documentation on limits. Must not know rate-limit buckets, nor when a request is sent.
-"""
+"""How each provider counts a request against its limits, as one row of data per provider."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Selects the function that reads a response's limits: one per dialect, and one for a program's own dialects.
-
-Knows the dialects' names. Must not know any header or body: each dialect's `rate_limits.py` does.
-"""
+"""Selects the function that reads a response's limits: one per dialect, and one for a program's own dialects."""
 
 from __future__ import annotations
 

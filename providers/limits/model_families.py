@@ -1,7 +1,4 @@
-"""Which models of a provider share their limits, as rows of data.
-
-Knows the providers' documentation on shared limits. Must not know the limits themselves.
-"""
+"""Which models of a provider share their limits, as rows of data."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The most output tokens that one request can cause: what its body says, else what its model can produce at all.
-
-Knows the providers' documentation on models. Must not know budgets or prices.
-"""
+"""The most output tokens that one request can cause: what its body says, else what its model can produce at all."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What one response reports about the provider's limits, as one value for all dialects.
-
-Knows the units in which providers limit and the values that a report may have. Must not know header names or bodies
-(each dialect's `rate_limits.py` does), nor what a client does with a report.
-"""
+"""What one response reports about the provider's limits, as one value for all dialects."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Parses rate-limit headers by rows of data that map each number of a limit to its header.
-
-Knows how numbers are written. Must not know any provider's headers: each dialect's `rate_limits.py` has the rows.
-"""
+"""Parses rate-limit headers by rows of data that map each number of a limit to its header."""
 
 from __future__ import annotations
 

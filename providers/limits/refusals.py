@@ -1,7 +1,6 @@
 """Which kind of limit refused a request, by the status or the category of its error.
 
 Each dialect's `rate_limits.py` looks first for codes and words that name a limit, and calls this for all other errors.
-Must not know headers or bodies.
 """
 
 from __future__ import annotations

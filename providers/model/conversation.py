@@ -1,7 +1,5 @@
 """An agent's conversation: its messages, and the thinking that is kept until its tool call is executed.
 
-Knows messages. Must not know where they are stored, nor which provider gets them.
-
 The parallel calls of one answer are one message, however they are added: providers require the thinking once, before
 the first call, and all results after the last.
 """

@@ -7,8 +7,6 @@ provider's prompt cache still matches it.
 
 A member is sent in its given form only while all fields that were read from it have their values. After a change of a
 field, and for another dialect, the member is written from the fields, as in any other request.
-
-Knows members by their names. Must not know any dialect: each dialect passes its table of members and fields.
 """
 
 from __future__ import annotations

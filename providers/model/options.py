@@ -1,7 +1,4 @@
-"""Timeouts, retries and priority of a call: values and the rules of their fields.
-
-Must not know how a call is timed, retried or queued: the engine does.
-"""
+"""Timeouts, retries and priority of a call: values and the rules of their fields."""
 
 from __future__ import annotations
 

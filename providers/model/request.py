@@ -1,6 +1,6 @@
 """A request to a model, in the words that all dialects share. Values only: `checks.py` validates them.
 
-Knows that a request has other forms, and which module reads each. Those modules are loaded at their first use.
+Those modules are loaded at their first use.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Structured answers: converts the model's text to the value that the request's schema asks for.
 
-Knows the JSON Schema keywords in `KEYWORDS`: `type`, `enum`, `const`, `properties`, `required`, `additionalProperties`,
-`items`, `anyOf`, `oneOf`, `allOf`, `$ref` within the schema, and the limits of numbers, texts, arrays and objects.
-Other keywords (`format`, `pattern`, `not`, `if`, …) are not checked; the caller checks them if needed. Must not know
-how a dialect asks for such an answer.
+Other keywords (`format`, `pattern`, `not`, `if`, …) are not checked; the caller checks them if needed.
 
 A null counts as absent, and is removed, if its property is not required and the schema does not allow null there.
 Strict modes make every property required, so a model can leave one out only by sending null.

@@ -1,7 +1,4 @@
-"""The token counts of one answer: the same six numbers for every provider.
-
-Must not know any wire format: each dialect's `usage.py` reads its provider's report.
-"""
+"""The token counts of one answer: the same six numbers for every provider."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Reads limits from headers and error bodies of OpenAI and compatible servers, as a `QuotaReport`.
 
-Knows each server's headers as rows of data, and the codes and words of refusals. Must not know how a report is used.
 Sources: the providers' pages on rate limits.
 """
 

@@ -1,8 +1,7 @@
 """Adapts a JSON Schema to the subset that OpenAI's strict mode accepts.
 
-Knows that subset (OpenAI's structured-outputs guide). Must not know requests. Every value that the adapted schema
-allows is allowed by the original, so an answer that fits the one fits the other. A keyword that cannot be adapted under
-this rule is refused by name. It is never dropped silently.
+Every value that the adapted schema allows is allowed by the original, so an answer that fits the one fits the other. A
+keyword that cannot be adapted under this rule is refused by name. It is never dropped silently.
 
 The adaptation: every property becomes required, objects are closed, `oneOf` becomes `anyOf`, an `allOf` with one schema
 is replaced by that schema, references with other keywords beside them are replaced by their target, and `default` is

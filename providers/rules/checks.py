@@ -1,7 +1,6 @@
 """The checks of a request that need no dialect. Every dialect makes them once, before it writes the request.
 
-Each field is checked against its row in `field_rules`, then fields that depend on each other are compared. Must not
-know any wire form.
+Each field is checked against its row in `field_rules`, then fields that depend on each other are compared.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The rules for the fields of requests, one row per field. `message_rules.py` has the rules for messages,
-because messages must not know requests.
+"""The rules for the fields of requests, one row per field. `message_rules.py` has the rules for
+messages, which are imported without requests.
 
 `checks.py` checks requests against these rules when a call starts. `Timeouts`, `Retry` and `Provider` check themselves
 when they are made, so their rows are beside them. `profile_rules.py` has the rows for profiles, and the engine those

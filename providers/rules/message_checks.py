@@ -1,8 +1,7 @@
 """The checks of messages that need no dialect: which blocks a role may have, and which fields a block requires.
 
-Knows the message model and the rules of its fields. Must not know requests nor any wire form. The checks run over every
-message of a request, and a long conversation has thousands. So a fast check of the fields' types accepts nearly every
-block, and the thorough check runs only where the fast one fails.
+The checks run over every message of a request, and a long conversation has thousands. So a fast check of the fields'
+types accepts nearly every block, and the thorough check runs only where the fast one fails.
 """
 
 from __future__ import annotations

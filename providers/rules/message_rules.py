@@ -1,7 +1,4 @@
-"""The rules for the fields of messages and content blocks, one row per field.
-
-Must not know requests, nor which blocks a role may have: `message_checks.py` does.
-"""
+"""The rules for the fields of messages and content blocks, one row per field."""
 
 from __future__ import annotations
 

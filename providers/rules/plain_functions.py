@@ -2,8 +2,6 @@
 
 A call of a coroutine function or a generator function runs none of its body. So where a plain function is expected,
 such a callable would have no effect.
-
-Knows the kinds of callables in Python. Must not know what a callable is used for.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 A table maps each field of a class to its `Rule`. A `Checker` checks an object against its class's table: first with one
 function that is generated from the table (`FastCheck`), and if that returns False, row by row, which raises the error.
-
-Knows types and ranges. Must not know any table.
 """
 
 from __future__ import annotations

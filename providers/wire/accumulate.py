@@ -3,9 +3,7 @@
 So the delivered events and the final `Response` cannot differ. Stream machines and decoders of unstreamed answers both
 build their answer here, so a streamed answer equals an unstreamed one.
 
-Knows blocks, their indexes and the rules that all dialects share (when a call is complete, which finish reason agrees
-with the content).
-Must not know any wire format. Pieces are appended and joined once: nothing here is quadratic.
+Pieces are appended and joined once: nothing here is quadratic.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How much memory an answer under construction takes, measured as bytes of text.
 
-Walks containers, strings and objects with slots. Must not know any dialect.
+Walks containers, strings and objects with slots.
 """
 
 from __future__ import annotations

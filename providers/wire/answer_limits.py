@@ -1,7 +1,7 @@
 """Limits on the number of choices, content blocks and tool calls in one answer.
 
 A limit on bytes alone does not bound an answer: a server sends three bytes for a block that takes hundreds in memory.
-Values and counting only. Must not know any wire format, nor what a block contains.
+Values and counting only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Whether an error says that the prompt is too long for the model.
-
-Knows the codes and the wording of every server that was seen. Must not know the shape of any error body.
-"""
+"""Whether an error says that the prompt is too long for the model."""
 
 from __future__ import annotations
 

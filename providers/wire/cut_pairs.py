@@ -5,9 +5,8 @@ half a pair, so such an event always goes through the lenient parser, which writ
 `CutPairs.note`. Here the halves at the ends of one block's deltas are joined. A half without its other half remains
 U+FFFD.
 
-Knows events and the pieces of blocks. Must not know any wire form. A stream without halves has no `CutPairs`. This
-costs it one comparison per parsed event, and nothing for a delta that matches the template (`delta_template.py`): that
-text is parsed strictly, so it never contains a half.
+A stream without halves has no `CutPairs`. This costs it one comparison per parsed event, and nothing for a delta that
+matches the template (`delta_template.py`): that text is parsed strictly, so it never contains a half.
 """
 
 from __future__ import annotations

@@ -13,10 +13,6 @@ padding after it, and members with any value, such as token counts and log proba
 - `ValuesTemplate` matches a delta with any number of places, each with one JSON value; the text is one of them. It
   parses the value in each place. The machine gets the values with the text (`Delta`).
 
-Knows where the places are in the bytes of one JSON object. Must not know any dialect: a dialect's machine names the
-path to its text and its volatile members, and guarantees that the event contained nothing else. Must not know the
-framing of server-sent events or chunks, which it gets as bytes (`match`).
-
 Matching takes a third to a half of the time of parsing the whole event (`benchmarks/decode.py`).
 """
 

@@ -1,7 +1,6 @@
 """A wire dialect as a value (`Dialect`), and the base class of its stream machines.
 
-Knows which conversions a dialect consists of: values → wire, wire → values. Sans-IO: no socket, no clock, no
-randomness. The time and a maker of ids are passed in.
+Sans-IO: no socket, no clock, no randomness. The time and a maker of ids are passed in.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Servers and gateways use each other's forms: llama.cpp puts its own error into an Anthropic stream, LiteLLM puts
 OpenAI's into a Gemini stream. So every dialect uses this file: OpenAI's two for all errors, Anthropic and Gemini for
-errors that are not in their own form. Knows every form of error that was seen and what its codes mean. Must not know
-streams or sockets: it gets a body with its status and headers, or the object of an error inside a stream.
+errors that are not in their own form.
 
 The most specific information wins, in this order: a code or type with a meaning of its own (`insufficient_quota`,
 `context_length_exceeded`), the HTTP status, a status inside the object, a general type (`server_error`), and last the

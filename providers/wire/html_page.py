@@ -1,7 +1,7 @@
 """An HTML page received instead of an answer → its readable text.
 
-Gateways answer with a page when something is wrong. Knows tags. Must not know what the page is about. The time is
-linear in the page's length: no pattern here scans beyond the next tag.
+Gateways answer with a page when something is wrong. The time is linear in the page's length: no pattern here scans
+beyond the next tag.
 """
 
 from __future__ import annotations

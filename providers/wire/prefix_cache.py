@@ -12,8 +12,6 @@ everything is written again. Cached bytes are never sent for messages that are n
 
 A `PrefixCache` belongs to one conversation. It holds the prefixes for the last `MAX_PREFIXES` cache keys, so at most
 that many times the size of the conversation's wire form. Short conversations are not cached.
-
-Knows the order of messages and segments. Must not know any wire form.
 """
 
 from __future__ import annotations

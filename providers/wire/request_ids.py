@@ -1,8 +1,4 @@
-"""The provider's id for a request, from the headers of a response.
-
-Knows the header names of all dialects, because gateways pass on each other's. Must not know bodies: an error's own body
-can have the id too, and each dialect reads it there.
-"""
+"""The provider's id for a request, from the headers of a response."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """How long a server asks its client to wait: read from the headers of a response, and from texts in its body.
 
-The only reader of such hints, for retries and for limits, because gateways pass on each other's headers and words. Must
-not know what a retry policy does with a hint, nor the clock: `now` is passed in.
+The only reader of such hints, for retries and for limits, because gateways pass on each other's headers and words.
 
 Order of precedence in headers: `retry-after-ms` (Azure, OpenAI), `retry-after` (RFC 9110, section 10.2.3; servers also
 send fractions), then the resets of rate-limit buckets. A bucket's reset is the time when it will be *full* again, so it

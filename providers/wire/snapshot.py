@@ -6,7 +6,7 @@ them all. Values that cannot change (text, bytes, a flag) are compared by identi
 cannot be kept exactly, there is no snapshot.
 
 A long conversation has thousands of blocks, most of them plain. Those are fetched and compared without a Python frame
-each, at a small part of the cost of writing them. Must not know any wire form.
+each, at a small part of the cost of writing them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Assigns fragments of tool calls to calls: by index, else by id, else to the latest call.
 
-Knows how servers number, name and repeat the pieces of their calls, and returns the events for each piece. Must not
-know any wire format: a dialect passes in the parts of a fragment. A call is never finished because its arguments happen
-to parse; the accumulator closes all calls at the answer's terminal marker.
+A call is never finished because its arguments happen to parse; the accumulator closes all calls at the answer's
+terminal marker.
 """
 
 from __future__ import annotations

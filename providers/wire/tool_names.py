@@ -1,7 +1,5 @@
 """Which tool names a provider accepts, and how a name that it refuses is replaced.
 
-Knows the forms of names, from the providers' own documentation. Must not know any wire form.
-
 A tool of the request with a refused name is an error: the model would call it by a name that the caller does not know.
 A call in the conversation is history, perhaps from another provider. Its name is replaced, always by the same one, with
 a warning.

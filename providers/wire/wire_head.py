@@ -1,7 +1,4 @@
-"""The head of a request: its path with the query, its headers, and the header with the key.
-
-Knows what a profile adds to them. Must not know the host, the body, or where a dialect's endpoints are.
-"""
+"""The head of a request: its path with the query, its headers, and the header with the key."""
 
 from __future__ import annotations
 

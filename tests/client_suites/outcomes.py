@@ -1,7 +1,4 @@
-"""Compare the outcomes of one suite over the package's own transport and over ours.
-
-Knows outcomes by test id. Must not know how they were obtained.
-"""
+"""Compare the outcomes of one suite over the package's own transport and over ours."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Which published test suites run over our transport, and what is left out, with the reasons, as tables.
-
-Knows names of packages and tests. Must not know how they are run.
-"""
+"""Which published test suites run over our transport, and what is left out, with the reasons, as tables."""
 
 from __future__ import annotations
 

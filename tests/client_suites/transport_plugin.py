@@ -1,7 +1,7 @@
 """A plugin for pytest: runs a suite of httpx with another transport, and writes the outcomes to a file.
 
-Knows how httpx's and httpx2's clients create their transport. It runs inside the environment of the suite, where this
-project's `tests` package is not importable, so it imports only the installed package.
+It runs inside the environment of the suite, where this project's `tests` package is not importable, so it imports only
+the installed package.
 
 CLIENT_SUITES_PACKAGE: `httpx` or `httpx2`. The suite imports `httpx`; for `httpx2` that name becomes an alias.
 CLIENT_SUITES_TRANSPORT: `theirs` for the package's own transport, `ours` for `Transport`.

@@ -1,7 +1,7 @@
 """The intended differences from the reference, by phenomenon, each with its reason.
 
-Knows the signs in a recorded response that a rule applies. A rule names no recording: it applies to every response with
-the phenomenon. A difference without a rule makes the run fail.
+A rule names no recording: it applies to every response with the phenomenon. A difference without a rule makes the run
+fail.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Find the differences of two outcomes, and the faults in the record of one call.
-
-Knows which values count as equal: arguments and usage are compared as JSON; an error's message must contain the
-provider's sentence. Must not know which differences are intended (`argued`).
-"""
+"""Find the differences of two outcomes, and the faults in the record of one call."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Read a folder of recorded responses.
 
 Each response has the files `<dialect>/<name>.body`, `.json` (its source, status and headers) and `.expect.json` (the
-result of the reference reader). Knows the folder's layout. Must not know how the library reads a body, or how results
-are compared.
+result of the reference reader).
 """
 
 from __future__ import annotations

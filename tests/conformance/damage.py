@@ -1,6 +1,6 @@
 """Generate damaged variants of a body: truncated, with changed bytes, with reordered events.
 
-A budget bounds the total size of the variants. Knows bytes and server-sent events. Must not know dialects.
+A budget bounds the total size of the variants.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Run each recorded response through the engine over real sockets, and record what each call delivers.
-
-Knows the engine's public interface and the loopback server. Must not know the reference.
-"""
+"""Run each recorded response through the engine over real sockets, and record what each call delivers."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 `model_dump_json(by_alias=True)` writes null for each member that the response does not have, and orders the members as
 in the library's type. A proxy that parses and serialises responses with these libraries sends such bodies. A null
 member means the same as an absent one, so both bodies must be read as the same response.
-
-Knows each library's types for a chunk and for a whole response. Must not know how responses are read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The official libraries' types, name by name, and how each is handled here.
 
-Knows where each library defines its types, and which of our tables handles them. The result is computed from those
-tables, so it always agrees with the code.
+The result is computed from those tables, so it always agrees with the code.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The outcome of a recorded response, in one form for our reading and for the reference's.
 
-Knows the library's completions and, per dialect, where its blocks keep signatures and encrypted data. `reference`
-creates the other side. Must not know how two outcomes are compared.
+`reference` creates the other side.
 """
 
 from __future__ import annotations

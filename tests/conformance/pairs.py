@@ -7,7 +7,7 @@ There are two sources of pairs:
 - Recorded: two recordings of one question whose reference text and calls are equal. Only members that do not depend on
   the time of the recording are compared.
 
-Knows the four stream formats in their simplest form. Other streams are skipped and counted.
+Other streams are skipped and counted.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Convert the reference's reading of a recorded response to an `Outcome`.
-
-Knows the members of `.expect.json`, the official libraries' names of their errors, and how Gemini streams arguments
-(the reference does not join their fragments). Must not know our reading.
-"""
+"""Convert the reference's reading of a recorded response to an `Outcome`."""
 
 from __future__ import annotations
 

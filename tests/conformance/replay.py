@@ -1,7 +1,4 @@
-"""Read a body in memory with parser and stream machine, or with the decoder, as the engine does without its sockets.
-
-Knows what `engine/call/attempt.py` does with a body. Must not know where bodies come from.
-"""
+"""Read a body in memory with parser and stream machine, or with the decoder, as the engine does without its sockets."""
 
 from __future__ import annotations
 

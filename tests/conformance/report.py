@@ -1,4 +1,4 @@
-"""Format the result of a run as tables. Knows counts and lines of text. Must not know how they were computed."""
+"""Format the result of a run as tables."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """A loopback server that responds to request n with recorded response n, cut as planned.
 
-Knows HTTP/1.1 as far as one client needs it. Must not know what the bodies mean.
-
 The framing depends on the cut: the whole body and single bytes are sent with Content-Length, random pieces as one
 chunk each.
 """

@@ -3,8 +3,6 @@
 A `Wire` is what a server writes after it has read one request, and how it then closes. `observe` runs the engine
 against it: a call without retries for the outcome; a second call on the same engine, to see which connection it gets
 and that it reads no byte of the first response; and a call with attempts left, to see whether the engine retries.
-
-Knows the engine's public interface and the loopback peers. Must not know which fault it observes.
 """
 
 from __future__ import annotations

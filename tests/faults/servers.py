@@ -1,7 +1,4 @@
-"""Loopback servers that need more than a script: TLS written record by record, and a faulty CONNECT proxy.
-
-Knows sockets and TLS. Must not know the engine.
-"""
+"""Loopback servers that need more than a script: TLS written record by record, and a faulty CONNECT proxy."""
 
 from __future__ import annotations
 

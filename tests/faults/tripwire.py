@@ -1,7 +1,4 @@
-"""Count the system calls of the transport, and make one of them fail.
-
-Knows the names that the transport calls. Must not know why a test makes one fail.
-"""
+"""Count the system calls of the transport, and make one of them fail."""
 
 from __future__ import annotations
 

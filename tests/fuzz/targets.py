@@ -1,9 +1,4 @@
-"""The targets of fuzzing: functions that take any bytes and raise an exception if a law is violated.
-
-Knows the parsers and stream machines, and for each an oracle: h11, a second implementation, or a law (the order of
-events, exactly one end, equal results at every split, deltas that add up to the response). Must not know where its
-bytes come from: hypothesis (`test_targets.py`), a coverage-guided fuzzer (`guided.py`) or the findings (`found.py`).
-"""
+"""The targets of fuzzing: functions that take any bytes and raise an exception if a law is violated."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Make the same calls with the official SDKs, as the reference for each test.
 
 There is one class per dialect. Each sends a conversation in its SDK's own form and returns a `Heard`: the SDK's result,
-or the exception that it raised. Must not know what the tests expect.
+or the exception that it raised.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Third-party servers: installed below `build/interop`, started on loopback, stopped by their process id.
 
-Knows how to install and start each server. Must not know what the tests send to it. If something is missing on this
-machine (npm, access to the registries, time), `MissingServerError` is raised with the reason, and the test is skipped.
+If something is missing on this machine (npm, access to the registries, time), `MissingServerError` is raised with the
+reason, and the test is skipped.
 """
 
 from __future__ import annotations

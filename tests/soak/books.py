@@ -1,7 +1,4 @@
-"""The records of a soak: the outcome of each stream, the resources of the process, and their growth.
-
-Knows plans and completions. Must not know how streams are run.
-"""
+"""The records of a soak: the outcome of each stream, the resources of the process, and their growth."""
 
 from __future__ import annotations
 

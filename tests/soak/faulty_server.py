@@ -1,7 +1,4 @@
-"""A server on loopback, in a process of its own, that resets, stalls, cuts and corrupts its responses.
-
-Knows HTTP/1.1 as bytes. Must not know the clients: the path of a request names what the server does.
-"""
+"""A server on loopback, in a process of its own, that resets, stalls, cuts and corrupts its responses."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The plan of each stream of a soak, computed from its number: both processes compute it without communication.
-
-Knows the wire forms of four dialects, and which byte of a response a fault affects. Must not know the library.
-"""
+"""The plan of each stream of a soak, computed from its number: both processes compute it without communication."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 `python -m tests.soak.world PACE` prints the ports of the proxy and of a server that closes its connections at random.
 It serves until its standard input ends; then it prints its records as JSON. PACE is the factor by which responses are
-faster than planned. Knows sockets and plans. Must not know the library.
+faster than planned.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Responses of very many small parts, in each dialect, streamed and unstreamed, as a hostile server could send them.
 
-Each form is a function from a number of parts to a response body. Knows wire formats. Must not know the library.
+Each form is a function from a number of parts to a response body.
 """
 
 from __future__ import annotations

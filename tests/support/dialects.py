@@ -1,7 +1,4 @@
-"""The streams of the four dialects as wire text: a first part with the text "one", the rest, and error events.
-
-Knows the wire formats. Must not know the library's stream machines.
-"""
+"""The streams of the four dialects as wire text: a first part with the text "one", the rest, and error events."""
 
 from __future__ import annotations
 

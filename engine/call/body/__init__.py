@@ -1,6 +1,6 @@
 """The readers of a response body, one per kind: `stream`, `answer` and `error`.
 
-Each is a `Body` (`base`) with `feed`, `end` and `fail`, and reports to its attempt. Must not know connections.
+Each is a `Body` (`base`) with `feed`, `end` and `fail`, and reports to its attempt.
 """
 
 from .answer import AnswerBody as AnswerBody

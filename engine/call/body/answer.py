@@ -1,7 +1,4 @@
-"""Read an unstreamed answer: collect its bytes, and decode them at the end.
-
-Knows a dialect's decoder. Must not know connections, retries or callbacks.
-"""
+"""Read an unstreamed answer: collect its bytes, and decode them at the end."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 The count is compared once per `STEP_BYTES`, so that it costs nothing per event: the reader of body bytes only subtracts
 them from `bytes_left`.
-
-Knows sizes. Must not know the content of an answer, or how an attempt ends.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The base class of all body readers, and the interface of the attempt that they use.
-
-Knows the size of an answer and its limits. Must not know the content of a body, or connections.
-"""
+"""The base class of all body readers, and the interface of the attempt that they use."""
 
 from __future__ import annotations
 

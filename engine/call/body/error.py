@@ -1,7 +1,4 @@
-"""Read the body of an error response, up to its limit, for the details of the error.
-
-Knows how errors are read. Must not know connections, retries or callbacks.
-"""
+"""Read the body of an error response, up to its limit, for the details of the error."""
 
 from __future__ import annotations
 

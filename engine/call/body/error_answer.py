@@ -1,7 +1,4 @@
-"""Convert an error response's head and body to the error that the caller receives.
-
-Knows redirects, and error bodies that come as server-sent events; a dialect reads all others. Must not know attempts.
-"""
+"""Convert an error response's head and body to the error that the caller receives."""
 
 from __future__ import annotations
 

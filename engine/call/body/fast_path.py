@@ -13,9 +13,8 @@ event. The fast path compares the bytes of the whole event once. There are two w
   bytes once.
 
 Combines the size line and end of a chunk (`transport/chunked.py`), the framing of a server-sent event
-(`transport/sse.py`), and the bytes that two deltas have in common (`providers/wire/delta_template.py`). Must not know
-HTTP, the rules of server-sent events, or any dialect. The usual path reads every event that does not match byte for
-byte, and everything while the SSE parser holds buffered bytes.
+(`transport/sse.py`), and the bytes that two deltas have in common (`providers/wire/delta_template.py`). The usual path
+reads every event that does not match byte for byte, and everything while the SSE parser holds buffered bytes.
 """
 
 from __future__ import annotations

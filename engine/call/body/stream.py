@@ -2,8 +2,6 @@
 
 This is the general case. The fast path reads the events that match the machine's delta template (`fast_path.py`).
 `feed` may return it; it then reads the chunks that follow as well.
-
-Knows the SSE parser and a dialect's machine. Must not know connections, retries or callbacks.
 """
 
 from __future__ import annotations

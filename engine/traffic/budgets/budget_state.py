@@ -2,8 +2,6 @@
 
 The sum of what was spent and what is reserved never exceeds a budget. A call that does not fit waits, but only while
 running calls have reserved what it lacks: they may use less.
-
-Knows amounts, tenants and the time that the caller passes. Must not know prices, quotas or calls.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The budgets of one engine, the prices of its calls, and the calls that wait for a budget.
-
-Knows budgets, timers and what a waiting call must be able to do (`Claimant`). Must not know lanes, routes or sockets.
-"""
+"""The budgets of one engine, the prices of its calls, and the calls that wait for a budget."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The price of a call: the program's own function, and what it may return.
-
-Knows usage. Must not know budgets, nor any price.
-"""
+"""The price of a call: the program's own function, and what it may return."""
 
 from __future__ import annotations
 

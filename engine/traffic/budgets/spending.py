@@ -1,7 +1,4 @@
-"""What one call reserves and spends: each attempt is reserved before it is sent and settled when it ended.
-
-Knows the engine's budgets and an attempt's outcome. Must not know lanes, routes or sockets.
-"""
+"""What one call reserves and spends: each attempt is reserved before it is sent and settled when it ended."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A token bucket. The caller passes the time to every method.
-
-Knows a rate, a capacity and a level. Must not know what it limits.
-"""
+"""A token bucket. The caller passes the time to every method."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 A server reports the part of its limit that is left, and the seconds until all of it is left. In a bucket that holds ten
 seconds of the rate, a tenth more used means one second more until it is full. Two reports thus show the bucket's size,
 even if the numbers of both are those of a whole minute.
-
-Must not know headers, costs or quotas.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The charge of a call against its server's limits: an estimate before it is sent, and the real one after it ended.
-
-Knows how servers count (`Charging`). Must not know buckets.
-"""
+"""The charge of a call against its server's limits: an estimate before it is sent, and the real one after it ended."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 The algorithm compares the time to the first token with the shortest time seen for a prompt of that size. By Little's
 law, the number of calls that wait inside the server is the number of running calls, times the part of a call's
 duration by which the first token was late.
-
-Knows tickets and the time that the caller passes. Must not know quotas, queues or timers.
 """
 
 from __future__ import annotations

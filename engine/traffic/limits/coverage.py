@@ -1,7 +1,4 @@
-"""Parses the keys of `Traffic.rates`, and decides which calls each entry covers.
-
-Knows the forms of the keys and the names of the configured providers. Must not know limits.
-"""
+"""Parses the keys of `Traffic.rates`, and decides which calls each entry covers."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 Several scopes may share one declared limit, such as `rates={"*": …}`. If the next call of a scope fits the scope's own
 limits and waits only for the shared one, the scope enters the limit's line. Only the first scope in the line may take
 from the limit. Without the line, a scope with small calls could block a scope with large calls forever.
-
-Knows buckets, a count of calls and the scopes in the line. Must not know queues, timers or calls.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A rate limit learned from refusals: its bucket, its cuts and its growth.
 
 It stands for a limit that no server reports exactly: one that is enforced per second, one with a smaller bucket than
-the reported number suggests, or the rest that other programs with the same key leave. Must not know reports or tickets.
+the reported number suggests, or the rest that other programs with the same key leave.
 """
 
 from __future__ import annotations

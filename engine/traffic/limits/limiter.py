@@ -1,9 +1,6 @@
 """A lane: one scope with its pump, its log lines and the calls that it sends.
 
 The lane sends a call at the loop's next tick, or at once if the queue is empty. Nothing here is a task.
-
-Knows scopes and the interface of a call (`Sender`). Must not know sockets, requests, nor which calls belong to which
-scope (dispatcher.py).
 """
 
 from __future__ import annotations

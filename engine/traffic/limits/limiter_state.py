@@ -2,8 +2,6 @@
 
 The engine adds tickets, calls `admit` for the next ticket to send until it returns None, and sets a timer for
 `next_time`.
-
-Knows queue, quota, concurrency and declared limits. Must not know timers, routes or calls.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ There is one quota per scope, that is, per key of one host and group of models t
 up to two kinds of buckets. A reported bucket has a limit from a response or from the user. Only its first level comes
 from `remaining`; later levels are counted here, because a server does not report the time at which `remaining` was
 true. The first refusal makes a learned bucket. It is separate, so that no later header raises its rate.
-
-Knows costs, reports and the time that the caller passes. Must not know queues, headers, timers or calls.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A limit with a known number, which a server reports or the user declares, as a token bucket.
-
-Must not know calls, or when a report is believed: the quota decides that.
-"""
+"""A limit with a known number, which a server reports or the user declares, as a token bucket."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A window that limits the calls that were sent and are not yet known to be accepted.
-
-Knows unconfirmed tickets and their times. Must not know buckets.
-"""
+"""A window that limits the calls that were sent and are not yet known to be accepted."""
 
 from __future__ import annotations
 

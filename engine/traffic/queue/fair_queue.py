@@ -2,8 +2,6 @@
 
 Priority classes are served in strict order, except that a class that was passed over for 30 s is served once. Within a
 class, the tenant with the least service is next (tenants.py).
-
-Knows tickets and the time that the caller passes. Must not know limits, timers or calls.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The ticket of a call in traffic control, and the linked list in which the calls of one tenant wait.
 
-A call has one ticket from the queue to its end. Knows the states, fields and links of tickets. Must not know the rules
-by which queues and quotas change them.
+A call has one ticket from the queue to its end.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 There are two kinds of failures. A call that fails before its first event is followed by a first event of another call,
 if the target works. A stream that breaks after its first event is followed by a complete answer, if the target works.
-
-Knows the outcomes of calls and the time that the caller passes. Must not know targets.
 """
 
 from __future__ import annotations

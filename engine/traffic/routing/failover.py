@@ -1,7 +1,4 @@
-"""After which failures a call goes to another target, and which of them count against the target.
-
-Knows categories of errors. Must not know targets or calls.
-"""
+"""After which failures a call goes to another target, and which of them count against the target."""
 
 from __future__ import annotations
 

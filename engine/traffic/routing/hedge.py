@@ -1,7 +1,4 @@
-"""Hedging: decides when a call without a first event is sent a second time, to another target.
-
-Knows the times to the first event and the time that the caller passes. Must not know calls or targets.
-"""
+"""Hedging: decides when a call without a first event is sent a second time, to another target."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Which of a provider's keys a call is sent with.
-
-Knows positions of keys, sessions, and the time that it is given. Must not know the keys, nor their quotas: the caller
-says how much room each one has.
-"""
+"""Which of a provider's keys a call is sent with."""
 
 from __future__ import annotations
 

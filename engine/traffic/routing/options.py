@@ -1,7 +1,4 @@
-"""Routes and their targets as a program declares them. Values and their checks only.
-
-Must not know providers: whether a target's provider is configured is checked when an engine is opened.
-"""
+"""Routes and their targets as a program declares them. Values and their checks only."""
 
 from __future__ import annotations
 

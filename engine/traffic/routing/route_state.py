@@ -1,8 +1,4 @@
-"""Chooses the target of a route for the next call.
-
-Knows the targets' records, and the time and random numbers that the caller passes. Must not know what a target is, nor
-its quota: the caller passes the targets that have room.
-"""
+"""Chooses the target of a route for the next call."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
 """A route with its targets, the calls that wait for one of them, and its log lines.
 
 Calls wait here only while every target is left alone. Calls that wait for a limit stand in the queues of lanes.
-
-Knows route states, timers and what a waiting call must be able to do (`Traveller`). Must not know how a call chooses
-(`journey.py`), nor lanes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Scores a target for the next call by its speed, its failures and its running calls.
-
-Knows the outcomes of calls and the time that the caller passes. Must not know routes.
-"""
+"""Scores a target for the next call by its speed, its failures and its running calls."""
 
 from __future__ import annotations
 

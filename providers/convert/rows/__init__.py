@@ -1,8 +1,7 @@
 """Messages as database rows `kind, content, data_json`, and back: one row per block, append-only.
 
 Rows are a view of the message model: a new kind of block needs a row here. `row.py` defines the row and the kinds,
-`writing.py` writes rows, `reading.py` reads them, older spellings included. Must not know any database
-(`manystream/store.py` does), nor any dialect.
+`writing.py` writes rows, `reading.py` reads them, older spellings included.
 
 | kind | content | data_json |
 |---|---|---|

@@ -1,6 +1,6 @@
 """Reads database rows as messages. The head of the package has the table of rows.
 
-Knows the forms of rows, older ones included. Must not know any database. A row is read completely or raises an error.
+A row is read completely or raises an error.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Writes messages as database rows, one per block. The head of the package has the table of rows.
-
-Knows the message model. Must not know any database.
-"""
+"""Writes messages as database rows, one per block. The head of the package has the table of rows."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """A chat answer under construction: converts chunks, or one whole body, to events.
 
-Both forms go through the same code (a body's `message` is one large `delta`), so a streamed answer equals an
-unstreamed one. Knows every member that servers send in either form. Must not know how a stream ends nor which errors
-it may contain (`stream.py` does).
+Both forms go through the same code (a body's `message` is one large `delta`), so a streamed answer equals an unstreamed
+one.
 
 A chat answer has one text and one thinking block, however its deltas alternate, because the wire's unstreamed form
 has one string for each. Only content that is an array of parts (Mistral) has its own order.

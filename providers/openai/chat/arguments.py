@@ -1,7 +1,6 @@
 """Reads the arguments of `client.chat.completions.create` (openai) into a `Request`.
 
-The converter reads the messages. Knows which members of a body the fields of `Request` can hold; other members go to
-`extra_body`. Must not know how a member is written.
+The converter reads the messages.
 """
 
 from __future__ import annotations

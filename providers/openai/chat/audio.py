@@ -1,7 +1,4 @@
-"""Sound in a chat answer: joins base64 fragments to one file.
-
-Knows OpenAI's `audio` member and the first bytes of common sound files. Must not know events.
-"""
+"""Sound in a chat answer: joins base64 fragments to one file."""
 
 from __future__ import annotations
 

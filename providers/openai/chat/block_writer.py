@@ -1,7 +1,4 @@
-"""Writes content blocks as the content of chat messages: text, pictures, files, sound, films, and cache marks.
-
-Knows each part's wire form and which of a server's quirks allow it. Must not know the order of messages.
-"""
+"""Writes content blocks as the content of chat messages: text, pictures, files, sound, films, and cache marks."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Converts OpenAI chat `messages` to the common history and back.
 
 `block_writer.py` writes parts, `message_writer.py` writes calls and reasoning, and `answer.py` reads an assistant's
-message, as in requests and answers. Knows how a message consists of them, and which parts a user's message may have.
-Must not know pairing or order.
+message, as in requests and answers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pictures in the chat dialect: reads and writes data URLs (RFC 2397). Must not know the order of messages."""
+"""Pictures in the chat dialect: reads and writes data URLs (RFC 2397)."""
 
 from __future__ import annotations
 

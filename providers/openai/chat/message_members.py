@@ -1,7 +1,4 @@
-"""Reads members of a message that servers write in more than one way: arguments as text or as an object.
-
-Must not know how an answer is built from them.
-"""
+"""Reads members of a message that servers write in more than one way: arguments as text or as an object."""
 
 from __future__ import annotations
 

@@ -12,8 +12,6 @@ The rules:
 - A system message keeps its place: OpenAI accepts one anywhere. A server that does not refuses the request.
 - A refusal that came with a text is sent back in its own member, to the provider that made it.
 - A failed result has no flag on this wire, so its text has to describe the failure.
-
-Must not know the content parts of pictures, files and sound: `block_writer.py` does.
 """
 
 from __future__ import annotations

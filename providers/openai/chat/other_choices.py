@@ -1,6 +1,6 @@
 """Writes an answer in the wire's unstreamed form, for the choices of an answer other than its first.
 
-Such a choice is kept raw, in `Response.provider_data`. Knows the members of a whole choice. Must not know chunks.
+Such a choice is kept raw, in `Response.provider_data`.
 """
 
 from __future__ import annotations

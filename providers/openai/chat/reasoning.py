@@ -1,8 +1,4 @@
-"""Reasoning in a chat answer: the members that it comes in, and what of it must be sent back.
-
-Knows the members that servers put reasoning text in, and OpenRouter's `reasoning_details`. Must not know events or
-requests.
-"""
+"""Reasoning in a chat answer: the members that it comes in, and what of it must be sent back."""
 
 from __future__ import annotations
 

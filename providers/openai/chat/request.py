@@ -1,9 +1,8 @@
 """Writes a request as the body of `POST /chat/completions`.
 
-Knows every option's wire form, and the quirks that change it. An option that a server cannot express causes a warning
-in `WireRequest.warnings`, or `InvalidRequestError` if leaving it out would change the meaning. `message_writer.py`
-writes the conversation, `block_writer.py` its content, `thinking.py` the thinking, `../schema.py` strict schemas. Must
-not know keys or hosts.
+An option that a server cannot express causes a warning in `WireRequest.warnings`, or `InvalidRequestError` if leaving
+it out would change the meaning. `message_writer.py` writes the conversation, `block_writer.py` its content,
+`thinking.py` the thinking, `../schema.py` strict schemas.
 
 Structured answers: OpenAI's strict mode accepts a subset of JSON Schema. A schema that can be adapted to it without
 allowing more values is adapted and sent as strict. Any other is sent unchanged, not strict, with a warning. For a tool

@@ -1,4 +1,4 @@
-"""Decodes unstreamed chat answers. Knows where such a body may have an error; `answer.py` reads the rest."""
+"""Decodes unstreamed chat answers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """The stream machine for chat: converts server-sent events to the library's eight events.
 
-Knows how a chat stream ends and which errors it may contain. Must not know what chunks mean (`answer.py` does).
-
 A delta that differs from the one before only in its text, its log probabilities or its token counts does not come here
 (`delta_template.py`).
 """

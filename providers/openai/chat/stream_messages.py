@@ -1,7 +1,4 @@
-"""Whole messages in a stream: after deltas they repeat the content, in place of deltas they are the content.
-
-Must not know events.
-"""
+"""Whole messages in a stream: after deltas they repeat the content, in place of deltas they are the content."""
 
 from __future__ import annotations
 

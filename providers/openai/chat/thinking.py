@@ -1,8 +1,4 @@
-"""Maps thinking options to the members that a chat server expects.
-
-Knows the members that servers expect, with one function for each kind. Must not know which server uses which (its
-quirks name it), nor the efforts of OpenAI's models (`../thinking.py` has them).
-"""
+"""Maps thinking options to the members that a chat server expects."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Converts token reports of chat servers to `Usage`, and finish reasons to `FinishReason`.
 
-Tables and arithmetic only. Must not know chunks.
+Tables and arithmetic only.
 """
 
 from __future__ import annotations

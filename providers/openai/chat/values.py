@@ -1,7 +1,7 @@
 """The values that differ in every chunk of a chat stream: token reports and log probabilities.
 
 A chunk that matches the template has them as JSON text, which is kept until it is needed: only the last token report is
-converted, and log probabilities are several times as large when they are parsed. Must not know other members.
+converted, and log probabilities are several times as large when they are parsed.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 This package serves code that still stores conversations in this form. The OpenAI Chat dialect owns it. `rows.py` makes
 the rows. `wire.py` reads them back as messages and passes them to that dialect, so both forms send the same request.
-Nothing else in the library may import this package, and it must not know how a chat request is written.
+Nothing else in the library imports this package.
 
 | block | row |
 |---|---|

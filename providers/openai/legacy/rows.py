@@ -1,7 +1,4 @@
-"""Converts a request to the rows of the older form.
-
-Knows which block has which row (the head of the package has the table). Must not know any wire form.
-"""
+"""Converts a request to the rows of the older form."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Converts the rows of the older form to the JSON of Chat Completions.
 
-Reads the rows back as messages and passes them to the Chat dialect. Must not know how that dialect writes a request.
+Reads the rows back as messages and passes them to the Chat dialect.
 """
 
 from __future__ import annotations

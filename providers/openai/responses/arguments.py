@@ -1,7 +1,6 @@
 """Reads the arguments of `client.responses.create` (openai) into a `Request`.
 
-The converter reads the input items. Knows which members of a body the fields of `Request` can hold; other members go to
-`extra_body`. Must not know how a member is written.
+The converter reads the input items.
 """
 
 from __future__ import annotations

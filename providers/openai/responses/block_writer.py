@@ -1,7 +1,4 @@
-"""Writes content blocks as `input_text`, `input_image` and `input_file`, one at a time.
-
-Knows the wire form of the parts of a user's message and of a tool's output. Must not know the order of a conversation.
-"""
+"""Writes content blocks as `input_text`, `input_image` and `input_file`, one at a time."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Converts the `input` items of Responses to the common history and back.
 
 The system prompt is `instructions`, a member of the request. `block_writer.py` writes parts, `message_writer.py` the
-ids, and `output.py` reads an assistant's items, as in requests and answers. Knows which block makes which item. Must
-not know pairing or order.
+ids, and `output.py` reads an assistant's items, as in requests and answers.
 
 Adjacent items of the assistant are one message, and so are adjacent results: the wire has no turns.
 """

@@ -3,8 +3,6 @@
 An item may come in deltas, whole in `response.output_item.done`, whole again in the final response, or in only one of
 the three. Each class here reads all of them and returns events only for what was not delivered before. The unstreamed
 decoder and the stream machine both build their answer from these, so a streamed answer equals an unstreamed one.
-
-Knows the types of items and their members. Must not know events' names, statuses of the whole response, or errors.
 """
 
 from __future__ import annotations

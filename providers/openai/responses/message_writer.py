@@ -12,8 +12,6 @@ The rules:
   refusal that came with the text is a part after it.
 - A failed result has no flag on this wire, so its text has to describe the failure.
 - A system message keeps its place. OpenAI accepts one anywhere.
-
-Must not know the wire form of content parts: `block_writer.py` does.
 """
 
 from __future__ import annotations

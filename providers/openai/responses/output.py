@@ -5,8 +5,7 @@ item again under another id. A few servers have index 0 for everything, or no in
 over, and an event belongs to the item with its `item_id`, or to the latest item if none has that id.
 
 The final response may leave out items or reorder them. So its items are matched by id first, then by content, and by
-position last. Knows how items are matched, and how their content is compared. Must not know other
-details of their content.
+position last.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Writes a request as the body of `POST /responses`.
 
-Knows every option's wire form in the Responses API (https://platform.openai.com/docs/api-reference/responses/create).
 An option that it cannot express causes a warning in `WireRequest.warnings`, and is never left out silently.
 `message_writer.py` writes the conversation, `block_writer.py` its content, `../thinking.py` has the efforts,
-`../schema.py` strict schemas. Must not know keys or hosts.
+`../schema.py` strict schemas.
 
 Requests are stateless: `store` is false and reasoning comes back encrypted, so a conversation consists of its messages
 alone. `extra_body` may change that (`{"store": true}`, `{"previous_response_id": …}`). Its members are added last and

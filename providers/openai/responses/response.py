@@ -1,7 +1,7 @@
 """Reads a whole Responses object as the end of an answer: its items, its usage, and why it stopped.
 
-Knows the response object and its statuses. `decode_response` uses it for an unstreamed answer, the stream machine for
-the response inside its terminal event. So both read the end in the same way. Must not know requests.
+`decode_response` uses it for an unstreamed answer, the stream machine for the response inside its terminal event. So
+both read the end in the same way.
 """
 
 from __future__ import annotations

@@ -9,8 +9,7 @@ The event's name selects the method. If a server leaves it out, the `type` in th
 table (progress of server-side tools, pings, future events) are ignored. Content that the deltas lack comes with the
 whole item, and content that the items lack comes with the final response: see `items.py`.
 
-A delta that differs from the one before only in its text does not come here (`delta_template.py`). Must not know
-requests.
+A delta that differs from the one before only in its text does not come here (`delta_template.py`).
 """
 
 from __future__ import annotations

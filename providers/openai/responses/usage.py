@@ -1,4 +1,4 @@
-"""Converts the token counts of a Responses object to `Usage`. Arithmetic only. Must not know other members."""
+"""Converts the token counts of a Responses object to `Usage`. Arithmetic only."""
 
 from __future__ import annotations
 
