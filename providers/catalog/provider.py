@@ -124,7 +124,7 @@ ENDPOINTS: dict[str, re.Pattern[str]] = {
     "openai-chat": re.compile(r"/(?:chat/completions|responses)/*$"),
     "openai-responses": re.compile(r"/(?:chat/completions|responses)/*$"),
     "anthropic": re.compile(r"/v1/messages/*$"),
-    "gemini": re.compile(r"/models(?:/[^/]*)?/*$"),
+    "gemini": re.compile(r"/models(?:/[^/]*:[^/]*)?/*$"),
 }
 """Dialect → what a URL of its endpoint has behind the base URL's path."""
 

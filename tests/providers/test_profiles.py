@@ -311,6 +311,7 @@ ENDPOINTS = [
     ("anthropic", "https://h/v1/?beta=true", "/v1/messages?beta=true"),
     ("anthropic", "https://h/messages", "/messages/v1/messages"),
     ("gemini", "https://h/v1beta/models", "/v1beta/models/m:streamGenerateContent?alt=sse"),
+    ("gemini", "https://h/models/x", "/models/x/v1beta/models/m:streamGenerateContent?alt=sse"),
     ("gemini", "https://h/v1beta/models/other:generateContent", "/v1beta/models/m:streamGenerateContent?alt=sse"),
     (
         "gemini",

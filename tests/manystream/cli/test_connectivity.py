@@ -160,7 +160,8 @@ async def test_a_server_that_hangs_up_fails() -> None:
 @pytest.mark.parametrize(
     ("kind", "path", "line"),
     [
-        (ms.OpenAIResponses, "/x/responses", "GET /x/responses/models HTTP/1.1"),
+        (ms.OpenAIResponses, "/x/responses", "GET /x/models HTTP/1.1"),
+        (ms.OpenAIResponses, "/responses/x", "GET /responses/x/models HTTP/1.1"),
         (ms.Anthropic, "/messages/x", "GET /messages/x/v1/models HTTP/1.1"),
         (ms.Gemini, "/models/x", "GET /models/x/v1beta/models HTTP/1.1"),
     ],

@@ -215,7 +215,7 @@ def test_a_batch_without_the_extra_shows_no_cost(
 
 def test_a_batch_with_the_simulator_shows_no_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "p.jsonl").write_text('{"id": 1, "messages": [{"role": "user", "content": "hello"}]}\n', "utf-8")
-    assert main(["batch", str(tmp_path / "p.jsonl"), "-o", str(tmp_path / "a.jsonl")]) == 0
+    assert main(["batch", "--simulate", str(tmp_path / "p.jsonl"), "-o", str(tmp_path / "a.jsonl")]) == 0
     assert "price" not in capsys.readouterr().out
     assert "cost" not in json.loads((tmp_path / "a.jsonl").read_bytes())
 
