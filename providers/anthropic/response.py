@@ -27,6 +27,9 @@ FINISH_REASONS: dict[str, FinishReason] = {
     "refusal": FinishReason.CONTENT_FILTER,
     "compaction": FinishReason.STOP,
     "pause_turn": FinishReason.UNKNOWN,
+    # Words of vLLM and SGLang, which gateways pass on.
+    "abort": FinishReason.ABORTED,
+    "repetition": FinishReason.ERROR,
 }
 """`stop_reason` → finish reason. Any other is UNKNOWN. After `pause_turn`, the caller sends the assistant's content
 back unchanged, and the model continues. `compaction` ends an answer whose content is the summary that was asked for.

@@ -369,7 +369,12 @@ def arguments_text(value: JSON, *, spaced: bool = False) -> str:
     Raises `TypeError` if they are nested too deeply.
     """
     try:
-        return _spaced_encode(value) if spaced else orjson.dumps(value).decode()
+        if spaced:
+            return _spaced_encode(value)
+        written = orjson.dumps(value)
+        if b"null" in written:
+            _FINITE.encode(value)  # orjson writes null for NaN
+        return written.decode()
     except (TypeError, ValueError):
         pass  # a number that is not plain, half a surrogate pair, or more levels than orjson writes
     except RecursionError:

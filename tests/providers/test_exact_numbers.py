@@ -14,6 +14,8 @@ import pytest
 from manystream.partial_json import PartialJSON
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.errors import InvalidRequestError, ProviderError
+from manystream.providers.history import History, HistoryMessage, ToolCallPart, ToolCallResult, ToolResultPart
+from manystream.providers.history.view import messages_of
 from manystream.providers.json import json_values
 from manystream.providers.json.exact_numbers import UnrepresentableNumber
 from manystream.providers.json.json_values import (
@@ -295,6 +297,18 @@ def test_such_a_number_outside_arguments_is_refused_by_its_path(dialect: str) ->
     with pytest.raises(InvalidRequestError) as refused:
         sent(dialect, Message.user("Look."), extra_body={"extra": {"n": [1, 10**5000]}})
     assert refused.value.field == "extra.n[1]"
+
+
+@pytest.mark.parametrize("number", NOT_JSON)
+def test_a_history_with_such_a_number_keeps_it(number: str) -> None:
+    """Python's parser makes floats of them, in a history that a program has read itself."""
+    value: Any = {"a": None, "b": [float(number)]}
+    parts = [ToolCallPart("c", "look", value), ToolResultPart("c", "look", ToolCallResult.ok(value))]
+    history = History(None, None, [HistoryMessage("model", parts[:1]), HistoryMessage("tool", parts[1:])])
+    call, result = [message.content[0] for message in messages_of(history)]
+    assert isinstance(call, ToolCall)
+    assert call.arguments == f'{{"a":null,"b":[{number}]}}'
+    assert number in str(result)
 
 
 NO_JSON = [float("nan"), float("inf"), float("-inf")]

@@ -125,6 +125,18 @@ def test_an_aborted_answer_is_an_error_that_keeps_the_answer(word: Any) -> None:
     assert failed.value.partial == response
 
 
+def test_an_aborted_answer_of_another_dialect_keeps_its_answer() -> None:
+    message = {"type": "message", "id": "r", "content": [{"type": "text", "text": "Hel"}], "stop_reason": "abort"}
+    cancelled = {"id": "r", "status": "cancelled", "output": [MESSAGE]}
+    for dialect, body, raw in (("anthropic", message, "abort"), ("openai-responses", cancelled, "cancelled")):
+        with pytest.raises(ProviderError) as failed:
+            decode(dialect, body)
+        assert not failed.value.retryable
+        partial = failed.value.partial
+        assert partial is not None
+        assert (partial.text, partial.finish_reason, partial.raw_finish_reason) == ("Hel", FinishReason.ABORTED, raw)
+
+
 def test_an_answer_that_repeated_itself_is_not_to_be_trusted() -> None:
     call = {"index": 0, "id": "x", "function": {"name": "f", "arguments": '{"a":["b","b","b"'}}
     whole = {"id": "c", "choices": [{"message": {"tool_calls": [call]}, "finish_reason": "repetition"}]}

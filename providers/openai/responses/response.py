@@ -101,6 +101,8 @@ def conclude(output: Output, response: JSONObject, status: str | None, body: byt
     status = status_of(response, status)
     failure = failure_of(response, status, body)
     if failure is not None:
+        if status == "cancelled":
+            answer.finish_reason, answer.raw_finish_reason = FinishReason.ABORTED, status
         return [*events, Error(failure)]
     if response.get("error"):
         answer.provider_data["error"] = response["error"]  # beside a status that is no failure
