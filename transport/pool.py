@@ -188,12 +188,9 @@ class Pool:
 
     def _make_room(self) -> bool:
         """Return whether one more connection may be opened. At the cap, close the oldest idle one of all origins."""
-        if self._live < self._limits.max_connections:
-            return True
-        if self._idle:
+        if self._live >= self._limits.max_connections and self._idle:
             next(iter(self._idle)).close()
-            return True
-        return False
+        return self._live < self._limits.max_connections
 
     def _starve(self, host: Host) -> None:
         if not host.starved:
@@ -226,12 +223,13 @@ class Pool:
             return  # the parent's dial goes on
         host = ticket.host
         host.dialling -= 1
+        ticket.dial = None
+        if sock is not None and not self._closed:
+            self._open(ticket, sock)
+            return
         waiter, ticket.waiter = ticket.waiter, None
         if waiter is not None:
             self._tickets.pop(waiter, None)
-        if sock is not None and not self._closed:
-            self._open(ticket, sock, waiter)
-            return
         if sock is not None:
             sock.close()
         self._free_place(host)
@@ -246,15 +244,18 @@ class Pool:
         ticket.host.dialling -= 1
         self._free_place(ticket.host)
 
-    def _open(self, ticket: Ticket, sock: socket.socket | TLSSocket, waiter: Waiter | None) -> None:
-        """Create a connection on the socket. Assign it to the ticket's waiter; if the waiter is None, keep it idle."""
-        host, origin = ticket.host, ticket.host.name
+    def _open(self, ticket: Ticket, sock: socket.socket | TLSSocket) -> None:
+        """Create a connection on the socket. Assign it to the ticket's waiter; if there is none, keep it idle."""
+        host, origin, waiter = ticket.host, ticket.host.name, ticket.waiter
         try:
             connection = Connection(
                 sock, origin, self._loop, *self._callbacks, connect_seconds=ticket.connect_seconds()
             )
         except Exception as error:
             sock.close()
+            if waiter is not None:
+                ticket.waiter = None
+                self._tickets.pop(waiter, None)
             self._free_place(host)
             if waiter is not None:
                 failure: Exception = error
@@ -266,10 +267,13 @@ class Pool:
         self.opened += 1
         self._host_of[connection] = host
         if self._watch is not None:
-            self._watch.connection_opened(origin)
+            self._watch.connection_opened(origin)  # it may end the waiter, or close the pool
+        waiter, ticket.waiter = ticket.waiter, None
         if waiter is None:
-            self._on_idle(connection)
+            if not connection.closed:
+                self._on_idle(connection)
             return
+        self._tickets.pop(waiter, None)
         try:
             waiter.on_connection(connection, False)
         except Exception as error:

@@ -120,6 +120,9 @@ class Attempt(BodyOwner):
         self._listener.on_progress(DIALLING if first else DIAL_STEP)
 
     def on_connection(self, connection: Connection, reused: bool) -> None:
+        if self.over:
+            connection.close()  # the observer has ended the call when the pool closed another connection
+            return
         self.connection = connection
         self.phase = SEND
         exchange: Exchange = self

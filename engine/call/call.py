@@ -255,10 +255,10 @@ class RunningCall(Directed):
         attempt = self._attempt
         if self._prepared.fresh_key is not None:
             attempt.take_fresh_key()
-            if self._step is not OPEN:
-                return
+            if attempt.over:
+                return  # there is no key, and the call may wait for another target; or the key function has ended it
             self._prepared = attempt.prepared
-        self._runtime.pool.acquire(self._prepared.origin, attempt, fresh=fresh)
+        self._acquire(attempt, fresh=fresh)
         if self._attempt is attempt and self._state is QUEUED:
             self._arm()  # it waits for a connection; if it had got one at once, `on_progress` would have set the timer
 
@@ -317,6 +317,8 @@ class RunningCall(Directed):
             attempt.prepared.body = b""  # no attempt follows; a conversation may be many times as large as its answer
             if self._admission is not None:
                 self._admission.first_token()
+                if self._step is not OPEN:
+                    return  # a function of the program has ended the call
             hooks = self._hooks
             if hooks.first_token is not None:
                 hooks.first_token(self)  # the observer may end the call
@@ -362,6 +364,8 @@ class RunningCall(Directed):
                 self.begin(fresh=True)
                 return
             judged = self._ask_traffic(error)
+            if self._step is not OPEN:
+                return  # a function of the program has ended the call
             if judged is None:
                 self._enter_queue()
                 self._disarm()

@@ -81,6 +81,8 @@ class Directed(Timed):
                 self._arm()  # it waits; an attempt sets the timer itself
 
     def admitted(self) -> None:
+        if self._step is not OPEN:
+            return
         assert self._admission is not None
         self._admission.begin(self._runtime.loop.clock())
         self.begin()
@@ -153,7 +155,14 @@ class Directed(Timed):
         if attempt.prepared.fresh_key is not None and not attempt.over:
             attempt.take_fresh_key()
         if not attempt.over:
-            self._runtime.pool.acquire(attempt.prepared.origin, attempt, fresh=fresh)
+            self._acquire(attempt, fresh=fresh)
+
+    def _acquire(self, attempt: Attempt, *, fresh: bool) -> None:
+        """Let an attempt wait for a connection. It may have one when this returns."""
+        pool = self._runtime.pool
+        pool.acquire(attempt.prepared.origin, attempt, fresh=fresh)
+        if attempt.over:
+            pool.abandon(attempt)  # the observer has ended the call when the pool closed another connection
 
     def abort(self, attempt: Attempt) -> None:
         """End an attempt without a report, in whatever state it is. May be called again."""

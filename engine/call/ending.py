@@ -99,7 +99,12 @@ class Ending(Due):
         return self.completion
 
     def _settle(self, outcome: Completion, terminal: Event | None) -> None:
-        """Decide the outcome of the call. `terminal`: the last event of its stream; None if `on_event` raised."""
+        """Decide the outcome of the call, unless a function of the program has ended it meanwhile.
+
+        terminal: the last event of its stream; None if `on_event` raised.
+        """
+        if self._step is not OPEN:
+            return
         self._outcome = outcome
         self._terminal = terminal
         self._delivery.mute()

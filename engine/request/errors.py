@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NoReturn, cast
 
@@ -75,8 +74,11 @@ def internal(error: Exception) -> ProviderError:
     The message names the exception and its place; the log has the traceback.
     """
     what = f"{type(error).__name__}: {error}"[:INTERNAL_CHARACTERS] if str(error) else type(error).__name__
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
+    # `traceback` reads the source, for which a stack that is nearly full has no room.
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    where = "" if place is None else f" ({os.path.basename(place.tb_frame.f_code.co_filename)}:{place.tb_lineno})"
     result = ProviderError(
         f"internal error: {what}{where}; this is a defect in manystream, please report it",
         category=ErrorCategory.UNKNOWN,

@@ -67,7 +67,7 @@ class Admission:
         self.journey: tuple[AttemptRecord, ...] = ()
         self.spending: Spending | None = spending
         self.need: Need | None = need
-        self._sender: Sender | None = None  # of a call with spending
+        self._sender: Sender | None = None  # of a call with spending, from its start to its end
         self._began = -1.0  # the time at which the call was started
         self._sent: float | None = None  # the time at which the running attempt began; None: none
         self._entered: float | None = None  # the time at which the current wait began; None: none
@@ -127,11 +127,13 @@ class Admission:
         ticket.owner = sender
         self._begin_to_wait(now)
         if self.spending is not None:
+            self._sender, ticket.owner = sender, self
             refused = self._refusal(now)
+            if self._is_over:
+                return
             if refused is not None:
                 sender.rejected(refused)
                 return
-            self._sender, ticket.owner = sender, self
         self._lane.enter(ticket, now, again=again, deadline=deadline)
 
     def begin(self, now: float) -> None:
@@ -192,6 +194,9 @@ class Admission:
         if spending is None or need is None:
             return True
         found = spending.reserve(need, now)
+        if self._is_over:
+            spending.release(now)
+            return False
         if found is None:
             return True
         self._lane.scope.cancel(self._ticket, now)
@@ -216,6 +221,11 @@ class Admission:
         if self.spending is not None:
             self.spending.leave(now)
         return now
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether a call with spending has ended. A function of a budget may end the call that it is asked for."""
+        return self._sender is None
 
     @property
     def _caller(self) -> Sender:
@@ -281,7 +291,7 @@ class Admission:
             self._settle(response, now)
         else:
             scope.cancel(ticket, now)
-        ticket.owner = None
+        ticket.owner = self._sender = None
         lane.changed()
 
     def _settle(self, response: Response | None, now: float) -> None:

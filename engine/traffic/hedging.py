@@ -152,13 +152,17 @@ class HedgedJourney(Journey):
         try:
             stop = self._itinerary.second_stop_at(wait.site)
         except InvalidRequestError as error:
-            self._cannot_take(wait.site.place, error)
-            return False
+            if not self._is_ended:
+                self._cannot_take(wait.site.place, error)
+            return self._is_ended
         reservation: Reservation | None = None
         if self.spending is not None and stop.need is not None:
             reservation = self.spending.reserve_beside(stop.need, now)
-            if reservation is None:
-                return False
+        if self._is_ended:  # a function of the program has ended the call
+            self._settle_one(reservation, None, now, sent=False)
+            return True
+        if self.spending is not None and stop.need is not None and reservation is None:
+            return False
         if not self._admit(wait, now):
             self._settle_one(reservation, None, now, sent=False)
             return False
@@ -230,6 +234,8 @@ class HedgedJourney(Journey):
         self._disarm()
         if self._site is not None:
             self._end_first()
+        if self._is_ended:
+            return  # the price function has ended the call
         self._take(second)
         second.take_over()
 
@@ -241,7 +247,7 @@ class HedgedJourney(Journey):
         site, now, sent = second.wait.site, self._lane.now, second.attempt.sent
         spent = spent_by(self._input_tokens(second), None, error) if sent else NOTHING_SPENT
         self._record_second(second, error, spent)
-        self._settle_one(second.reservation, spent, now, sent=sent)
+        self._settle_one(second.reservation, spent, now, sent=sent)  # the price function may end the call
         refusal = give_back(second.wait.lane, second.wait, error, second.attempt.headers, sent=sent, again=False)
         if is_keys_fault(error, refusal):
             self._itinerary.failed |= {site}

@@ -114,6 +114,8 @@ class Journey(Waiter, Due):
             self._tried, self._errors = NO_TARGETS, ()
         planned, self._planned = self._planned, None
         refused = None if planned is None else self._refusal(now)
+        if self._is_ended:
+            return  # a function of a budget has ended the call
         if planned is not None and refused is not None:
             self._finish(planned.place, refused)
         elif planned is not None:
@@ -138,7 +140,7 @@ class Journey(Waiter, Due):
         that decides about a retry."""
         site, now = self._site, self._lane.now
         self._account(error, None, now, sent=sent)
-        if site is None:
+        if site is None or self._is_ended:
             return error
         refusal = give_back(self._lane, self._ticket, error, headers, sent=sent, again=False)
         if refusal in PAUSES:
@@ -242,10 +244,13 @@ class Journey(Waiter, Due):
         try:
             stop = self._itinerary.stop_at(site)
         except InvalidRequestError as error:
-            wait.give_up(now)
-            self._cannot_take(site.place, error)
-            self._seek(now)
+            if not self._is_ended:
+                wait.give_up(now)
+                self._cannot_take(site.place, error)
+                self._seek(now)
             return
+        if self._is_ended:
+            return  # a function of the program, which the request was prepared with, has ended the call
         self.need: Need | None = stop.need
         self._wanted = site.place
         if not self._pay(now):

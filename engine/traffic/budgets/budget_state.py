@@ -2,6 +2,9 @@
 
 The sum of what was spent and what is reserved never exceeds a budget. A call that does not fit waits, but only while
 running calls have reserved what it lacks: they may use less.
+
+An amount may be a function of the program, which may start and cancel calls. So `Budgets.ask` calls all functions that
+decide about a call. What follows it reads and changes the accounts, and calls none.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ class Account:
     tenant: the tenant; None for the whole engine and for calls without a tenant.
     lease: what this engine may use of a shared budget; None: the budget is its own.
     limits: the largest amounts of a window; `math.inf` for no limit.
+    is_asked: whether `limits` are known: the budget's functions were asked.
     began: the time at which the current window began.
     spent: the amounts that ended calls used in this window.
     reserved: the amounts that running calls have reserved.
@@ -39,13 +43,26 @@ class Account:
     is_timed: whether `Budgets` looks at it when its window ends.
     """
 
-    __slots__ = ("began", "budget", "holdings", "is_timed", "lease", "limits", "line", "reserved", "spent", "tenant")
+    __slots__ = (
+        "began",
+        "budget",
+        "holdings",
+        "is_asked",
+        "is_timed",
+        "lease",
+        "limits",
+        "line",
+        "reserved",
+        "spent",
+        "tenant",
+    )
 
     def __init__(self, budget: Budget, tenant: str | None, now: float) -> None:
         self.budget: Budget = budget
         self.tenant: str | None = tenant
         self.lease: AmountLease | None = budget.lease if isinstance(budget, LeasedBudget) else None
-        self.limits: Amounts = limits_of(budget, tenant)
+        self.limits: Amounts = NOTHING
+        self.is_asked: bool = False
         self.began: float = now
         self.spent: Amounts = NOTHING
         self.reserved: Amounts = NOTHING
@@ -79,9 +96,10 @@ class Account:
         self.spent = NOTHING
         return True
 
-    def ask_again(self) -> None:
-        """Call the budget's functions again for the current limits."""
+    def ask(self) -> None:
+        """Call the budget's functions for the current limits."""
         self.limits = limits_of(self.budget, self.tenant)
+        self.is_asked = True
 
     def figures(self, now: float) -> BudgetStatistics:
         """Return the account in figures."""
@@ -231,26 +249,41 @@ class Budgets:
         self._windows: list[tuple[float, int, Account]] = []  # of accounts with a line, by the end of their window
         self._numbers = itertools.count()  # so that the accounts themselves are never compared
 
-    def accounts(self) -> tuple[Account, ...]:
-        """Return every account that exists so far."""
-        return tuple(self._accounts.values())
-
-    def of(self, tenant: str | None, now: float) -> tuple[Account, ...]:
-        """Return the account of each budget for a tenant.
-
-        Raises `InvalidRequestError` if a function of a budget raises or returns something that is not an amount.
-        """
-        return tuple(self._account(place, tenant, now) for place in range(len(self.budgets)))
+    def accounts(self) -> list[Account]:
+        """Return every account whose limits are known."""
+        return [account for account in self._accounts.values() if account.is_asked]
 
     # --- before a call is sent ---
 
+    def ask(self, tenant: str | None, amounts: Amounts, now: float) -> tuple[Account, ...]:
+        """Return the account of each budget for a tenant, after the budgets' functions were asked: for the limits that
+        are not known yet, and again for those that a call exceeds.
+
+        amounts: what the call may use.
+
+        Raises `InvalidRequestError` if a function raises or returns something that is not an amount.
+        """
+        keys = [(place, tenant if budget.per == "tenant" else None) for place, budget in enumerate(self.budgets)]
+        if len(self._accounts) >= self._most and any(key not in self._accounts for key in keys):
+            self._forget_unused(now)
+        asked: set[Account] = set()
+        while True:
+            accounts = tuple(self._account(key, now) for key in keys)
+            unsure = (
+                account
+                for account in accounts
+                if account not in asked and not (account.is_asked and not account.lacking(amounts, with_reserved=False))
+            )
+            account = next(unsure, None)
+            if account is None:
+                return accounts
+            asked.add(account)
+            account.ask()
+
     def refusal(self, tenant: str | None, amounts: Amounts, now: float) -> BudgetRefusal | None:
-        """Return why a call cannot fit in this window, whatever running calls leave over; None if it may fit."""
-        for account in self.of(tenant, now):
-            member = _never(account, amounts)
-            if member:
-                return BudgetRefusal(account, member, amounts, now)
-        return None
+        """Return why a call cannot fit in this window, whatever running calls leave over; None if it may fit. Raises as
+        `ask` does."""
+        return _never(self.ask(tenant, amounts, now), amounts, now)
 
     def reserve(self, tenant: str | None, amounts: Amounts, now: float) -> Holding | BudgetRefusal | Account:
         """Reserve the amounts of one call in every budget, or in none.
@@ -260,8 +293,10 @@ class Budgets:
         before.
 
         amounts: the largest amounts that the call can use.
+
+        Raises as `ask` does.
         """
-        return self._decide(tenant, amounts, now, is_new=True)
+        return self._decide(self.ask(tenant, amounts, now), amounts, now, is_new=True)
 
     def wait(self, claim: Claim, account: Account) -> None:
         """Let a call wait for an account, behind the others. `next` returns it when it fits, or never can."""
@@ -299,10 +334,15 @@ class Budgets:
                 continue
             claim = _claim_of(ticket)
             try:
-                found = self._decide(ticket.tenant, claim.amounts, now)
+                accounts = self.ask(ticket.tenant, claim.amounts, now)
             except InvalidRequestError as error:
+                if claim.account is None:
+                    continue
                 self.leave(claim)
                 return claim, error
+            if claim.account is None:
+                continue  # a function of a budget has ended the call
+            found = self._decide(accounts, claim.amounts, now)
             if found is account:
                 del self._changed[account]
                 account.keep_waiting(now)
@@ -322,7 +362,7 @@ class Budgets:
         """Note that an engine may use another part of a shared budget."""
         for account in self._accounts.values():
             if account.budget is budget:
-                account.ask_again()
+                account.ask()
                 if account.line is not None:
                     self._changed[account] = None
 
@@ -355,30 +395,28 @@ class Budgets:
     def statistics(self, now: float) -> tuple[BudgetStatistics, ...]:
         """Return the figures of every account at the time `now`."""
         found: list[BudgetStatistics] = []
-        for account in self._accounts.values():
+        for account in self.accounts():
             self._renew(account, now)
             found.append(account.figures(now))
         return tuple(found)
 
     # --- shared by the methods above ---
 
+    @staticmethod
     def _decide(
-        self, tenant: str | None, amounts: Amounts, now: float, *, is_new: bool = False
+        accounts: tuple[Account, ...], amounts: Amounts, now: float, *, is_new: bool = False
     ) -> Holding | BudgetRefusal | Account:
         """Reserve the amounts, or return why not: a refusal, or the account for which the call must wait.
 
+        accounts: those that `ask` has returned.
         is_new: it is behind all calls that wait.
         """
-        accounts = self.of(tenant, now)
-        wait_for: Account | None = None
+        refusal = _never(accounts, amounts, now)
+        if refusal is not None:
+            return refusal
         for account in accounts:
-            member = _never(account, amounts)
-            if member:
-                return BudgetRefusal(account, member, amounts, now)
-            if wait_for is None and ((is_new and account.line) or account.lacking(amounts, with_reserved=True)):
-                wait_for = account
-        if wait_for is not None:
-            return wait_for
+            if (is_new and account.line) or account.lacking(amounts, with_reserved=True):
+                return account
         for account in accounts:
             account.reserve(amounts)
         return Holding(accounts, amounts)
@@ -392,14 +430,10 @@ class Budgets:
         account.line.add(claim.ticket, at_head=at_head)
         claim.account = account
 
-    def _account(self, place: int, tenant: str | None, now: float) -> Account:
-        budget = self.budgets[place]
-        key = (place, tenant if budget.per == "tenant" else None)
+    def _account(self, key: tuple[int, str | None], now: float) -> Account:
         account = self._accounts.get(key)
         if account is None:
-            if len(self._accounts) >= self._most:
-                self._forget_unused(now)
-            account = self._accounts[key] = Account(budget, key[1], now)
+            account = self._accounts[key] = Account(self.budgets[key[0]], key[1], now)
         else:
             self._renew(account, now)
         return account
@@ -417,12 +451,13 @@ class Budgets:
         self._most = max(MOST_ACCOUNTS, 2 * len(self._accounts))
 
 
-def _never(account: Account, amounts: Amounts) -> str:
-    """Return the member that cannot fit in this window, whatever running calls leave over; "" if all may fit."""
-    if not account.lacking(amounts, with_reserved=False):
-        return ""
-    account.ask_again()
-    return account.lacking(amounts, with_reserved=False)
+def _never(accounts: tuple[Account, ...], amounts: Amounts, now: float) -> BudgetRefusal | None:
+    """Return why the amounts cannot fit in this window, whatever running calls leave over; None if they may fit."""
+    for account in accounts:
+        member = account.lacking(amounts, with_reserved=False)
+        if member:
+            return BudgetRefusal(account, member, amounts, now)
+    return None
 
 
 def _claim_of(ticket: Ticket) -> Claim:

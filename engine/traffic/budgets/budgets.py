@@ -26,7 +26,7 @@ from ..notice import open_notice
 from ..options import Traffic
 from ..pump import AT_ONCE, Pump
 from ..statistics import BudgetStatistics
-from .amounts import Amounts, Budget
+from .amounts import NOTHING, Amounts, Budget
 from .budget_state import Account, BudgetRefusal, Budgets, Claim, Holding
 from .price import Price, ask_price
 
@@ -129,7 +129,7 @@ class LiveBudgets:
             extra = request.extra_body or {}
             asked = {name: extra[name] for name in DEARER if name in extra}
             dollars = self._most_dollars(provider, model, most_input, most_output, asked, prepared.body)
-        self._budgets.of(tenant, self._runtime.loop.clock())  # asks the functions at a tenant's first call
+        self._budgets.ask(tenant, NOTHING, self._runtime.loop.clock())  # the functions, at a tenant's first call
         amounts = Amounts(dollars, float(most_input), float(most_output), 1.0)
         return Need(provider, model, tenant, amounts, math.ceil(estimate_input_tokens(request, prepared.body)))
 

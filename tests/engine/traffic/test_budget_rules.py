@@ -302,7 +302,7 @@ def test_thousands_of_windows_end_one_by_one() -> None:
     assert len(budgets._windows) == 10
 
 
-@pytest.mark.parametrize("look", [Budgets.statistics, lambda budgets, now: budgets.of(None, now)])
+@pytest.mark.parametrize("look", [Budgets.statistics, lambda budgets, now: budgets.ask(None, Amounts(), now)])
 def test_any_look_at_a_new_window_lets_waiting_calls_try(look: Callable[[Budgets, float], object]) -> None:
     budgets = Budgets((Budget(calls=2, every=60),))
     held(budgets.reserve(None, Amounts(calls=1), 0))
@@ -337,13 +337,13 @@ def test_accounts_in_use_are_not_forgotten() -> None:
     claimed(budgets, Amounts(calls=1), tenant="runs")
     budgets.settle(held(budgets.reserve("spent", Amounts(calls=1), 0)), Amounts(calls=1), 0)
     for number in range(998):
-        budgets.of(f"t{number}", 1)
+        budgets.ask(f"t{number}", Amounts(), 1)
     assert len(budgets.accounts()) == 1000
-    budgets.of("one more", 1)
+    budgets.ask("one more", Amounts(), 1)
     assert [account.tenant for account in budgets.accounts()] == ["runs", "spent", "one more"]
     for number in range(997):
-        budgets.of(f"t{number}", 61)
-    budgets.of("another", 61)
+        budgets.ask(f"t{number}", Amounts(), 61)
+    budgets.ask("another", Amounts(), 61)
     assert [account.tenant for account in budgets.accounts()] == ["runs", "another"], "a new window began"
 
 
@@ -352,9 +352,9 @@ def test_many_accounts_in_use_are_looked_through_seldom() -> None:
     for number in range(1000):
         held(budgets.reserve(f"t{number}", Amounts(calls=1), 0))
     for number in range(1000):
-        budgets.of(f"u{number}", 0)
+        budgets.ask(f"u{number}", Amounts(), 0)
     assert len(budgets.accounts()) == 2000
-    budgets.of("one more", 0)
+    budgets.ask("one more", Amounts(), 0)
     assert len(budgets.accounts()) == 1001
 
 

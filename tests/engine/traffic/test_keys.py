@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import trio
@@ -12,7 +13,7 @@ import trio.testing
 
 import manystream as ms
 from manystream.engine.traffic.routing.keys import KeyRing
-from tests.support.peers import STREAM_HEAD, Line, answer, chat_stream, chunked, error_body, open_peer
+from tests.support.peers import STREAM_HEAD, Line, answer, chat_answer, chat_stream, chunked, error_body, open_peer
 
 from .limited import Limited, openai_headers
 from .targets import Server, ask, failing, path, provider
@@ -209,3 +210,60 @@ async def test_every_door_forgets_sessions(autojump_clock: trio.testing.MockCloc
     server = Server("one")
     async with open_peer(server.serve) as peer, ms.open_engine([provider(server, peer)]) as engine:
         engine.end_session("s")  # without traffic there is nothing to forget
+
+
+def no_key() -> str:
+    raise OSError("the vault is closed")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("key", "model", "answered"),
+    [
+        (no_key, "one/m", []),
+        ([no_key, "good"], "one/m", ["good"] * 5),
+        (["good", no_key], "one/m", ["good"] * 5),
+        ([no_key, lambda: no_key()], "one/m", []),
+        (no_key, "ordered", ["other"] * 5),
+        ([no_key, lambda: no_key()], "ordered", ["other"] * 5),
+        ([no_key, "good"], "ordered", ["good"] * 5),
+        (no_key, "quick", ["other"] * 5),
+        (no_key, "alone", []),
+    ],
+)
+async def test_a_call_goes_on_without_a_key_that_there_is_not(
+    autojump_clock: trio.testing.MockClock, key: Any, model: str, answered: list[str], stream: bool
+) -> None:
+    """Nothing is sent without a key. The call goes on with the next key, and then to the next target."""
+    keys: list[str] = []
+
+    async def serve(line: Line) -> None:
+        while request := await line.request():
+            keys.append(request.partition(b"uthorization: Bearer ")[2].partition(b"\r\n")[0].decode())
+            if stream:
+                await line.send(STREAM_HEAD + chunked(*chat_stream("fine")).decode())
+            else:
+                await line.send(answer(chat_answer("fine")))
+
+    routes = [
+        ms.Route("ordered", ["one/m", "two/m"]),
+        ms.Route("quick", ["one/m", "two/m"], balance="fastest", hedge=ms.Hedge(0.1, at_most=1)),
+        ms.Route("alone", ["one/m"]),
+    ]
+    async with open_peer(serve) as peer:
+        providers = [
+            ms.OpenAIChat(each, peer.url, name=name, profile="openai-chat")
+            for name, each in (("one", key), ("two", "other"))
+        ]
+        async with ms.open_engine(providers, traffic=ms.Traffic(routes=routes)) as engine:
+            start = engine.start_stream if stream else engine.start_request
+            with trio.fail_after(60):
+                completions = [await start(ms.Request(model, "hello")).wait() for _ in range(5)]
+            left = engine.statistics().traffic
+    assert keys == answered
+    assert [completion.success for completion in completions] == [bool(answered)] * 5
+    for completion in completions:
+        if completion.error is not None:
+            assert (completion.error.category, completion.error.retryable) == (ms.ErrorCategory.AUTH, False)
+            assert completion.error.message == "the api_key function of 'one' raised OSError"
+    assert all((each.running, each.waiting) == (0, 0) for each in left.scopes.values())
