@@ -11,7 +11,8 @@ from pathlib import Path
 MODE = 0o600
 """The mode of a new file: its owner reads and writes it. The umask can only remove permissions."""
 
-_NEW = os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+NEW = os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+"""The flags for opening a new file. They fail if the name exists, also as a link that leads nowhere."""
 
 
 def open_new(path: str | os.PathLike[str]) -> int:
@@ -20,7 +21,7 @@ def open_new(path: str | os.PathLike[str]) -> int:
     Raises `FileExistsError` if the name exists, also as a link that leads nowhere. Raises `OSError`.
     """
     try:
-        return os.open(path, os.O_WRONLY | _NEW, MODE)
+        return os.open(path, os.O_WRONLY | NEW, MODE)
     except FileExistsError:
         message = "exists already: choose another name, or pass replace=True"
         raise FileExistsError(errno.EEXIST, message, os.fspath(path)) from None
@@ -47,4 +48,4 @@ def open_replacement(path: str | os.PathLike[str]) -> int:
 def create_missing(path: str | os.PathLike[str]) -> None:
     """Create an empty file if there is none, also at the end of a link that leads nowhere. Raises `OSError`."""
     with contextlib.suppress(FileExistsError):
-        os.close(os.open(os.path.realpath(path), os.O_WRONLY | _NEW, MODE))
+        os.close(os.open(os.path.realpath(path), os.O_WRONLY | NEW, MODE))

@@ -17,13 +17,25 @@ from ..providers.json.json_values import JSON, JSONObject, mapping, string
 from .budget import BatchBudget
 from .line_file import JournalError, LineFile
 from .lines import FORM_MEMBERS, LineId
-from .unrecorded import UnrecordedFile, read_unrecorded, unrecorded_path
 
 INVALID_LINE = "invalid_line"
 """The category of a line that was not sent. Every run checks such a line again, since this costs nothing."""
 
 NOT_FAILED = (INVALID_LINE, "cancelled")
 """Categories of failures whose lines a later run does not skip. A cancelled call does not mean that its line fails."""
+
+
+UNRECORDED = "unrecorded"
+"""The category of a line of the failures that has US dollars which no other record has: its member `unrecorded_usd`.
+
+Such are those of calls that were cancelled, and what workers on a cluster were given and have not shown. The last line
+counts. It is written before workers are given anything, so that a run that is killed has spent no more than it says.
+"""
+
+UNRECORDED_USD = "unrecorded_usd"
+
+NEGLIGIBLE = 1e-6
+"""A smaller amount of US dollars is the result of rounding."""
 
 
 def default_errors_path(answers: Path) -> Path:
@@ -81,19 +93,20 @@ class Journal:
         self.failed: set[LineId] = set()
         self.makers: set[str] = set()
         self._budget = budget
-        self._unrecorded = 0.0
+        self._unrecorded = self._unrecorded_before = 0.0
         self._answers: LineFile | None = None
         self._errors: LineFile | None = None
 
     def __enter__(self) -> Journal:
         try:
             self._answers = LineFile(self.answers_path, self._read_answer)
-            if self._budget is not None:
-                self._unrecorded = self._budget.unrecorded = read_unrecorded(self.answers_path)
             if self._is_one_file(self._answers):
                 raise JournalError(f"{self.errors_path} is {self.answers_path}: answers and failures need two files")
-            if self._has_errors():
-                self._errors = LineFile(self.errors_path, self._read_failure)
+            # It is made now and kept open: later, the name may lead to a file of somebody else.
+            self._errors = LineFile(self.errors_path, self._read_failure)
+            if self._budget is not None:
+                self._budget.unrecorded = self._unrecorded
+            self._unrecorded_before = self._unrecorded
         except BaseException:
             self._close()
             raise
@@ -107,17 +120,20 @@ class Journal:
     ) -> None:
         path = self.answers_path
         try:
-            self._opened(self._answers).sync()
-            if self._errors is not None:
-                path = self.errors_path
-                self._errors.sync()
-                self._clean_errors(self._errors)
-            path = unrecorded_path(self.answers_path)
-            self._keep_unrecorded()
+            answers, errors = self._opened(self._answers), self._opened(self._errors)
+            answers.sync()
+            path = self.errors_path
+            if self._budget is not None and self._budget.unrecorded > self._unrecorded_before:
+                self.note_unrecorded(self._budget.unrecorded)
+            errors.sync()
+            lost = [loss for file in (answers, errors) if (loss := file.loss())]
+            self._clean_errors(errors)
         except OSError as error:
             raise JournalError(f"cannot write {path}: {error.strerror}") from None
         finally:
             self._close()
+        if lost:
+            raise JournalError("; ".join(lost))
 
     def record_answer(self, id: LineId, record: JSONObject) -> None:
         """Write an answer. Raises `OSError`, and `JournalError` after the journal was closed."""
@@ -134,20 +150,25 @@ class Journal:
             self._opened(self._answers).append_encoded([record for _, record in answers])
             self.answered.update(id for id, _ in answers)
         if failures:
-            self._opened_errors().append_encoded(failures)
+            self._opened(self._errors).append_encoded(failures)
 
     def record_failure(self, record: JSONObject) -> None:
         """Write a failure. Raises `OSError`, and `JournalError` after the journal was closed."""
-        self._opened_errors().append(record)
+        self._opened(self._errors).append(record)
+
+    def note_unrecorded(self, dollars: float) -> None:
+        """Write the US dollars that no record has, if they have changed: they are in the file when this returns.
+
+        Raises `OSError`, and `JournalError` after the journal was closed.
+        """
+        amount = round(dollars, 9) if dollars >= NEGLIGIBLE else 0.0
+        if amount != self._unrecorded:
+            record: JSONObject = {"id": None, "error": {"category": UNRECORDED}, UNRECORDED_USD: amount}
+            self._opened(self._errors).append(record)
+            self._unrecorded = amount
 
     def leave_unpaid(self, id: LineId) -> None:
         """Write nothing: a later run sends the line."""
-
-    def _opened_errors(self) -> LineFile:
-        self._opened(self._answers)
-        if self._errors is None:
-            self._errors = LineFile(self.errors_path, self._read_failure)
-        return self._errors
 
     def _opened(self, file: LineFile | None) -> LineFile:
         if file is None:
@@ -160,31 +181,12 @@ class Journal:
             if file is not None:
                 file.close()
 
-    def _has_errors(self) -> bool:
-        """Return whether there is a file of failures. Raises `JournalError` if none could be written."""
-        try:
-            self.errors_path.stat()
-        except FileNotFoundError as error:
-            if self.errors_path.parent.is_dir():
-                return False
-            reason = error.strerror
-        except OSError as error:
-            reason = error.strerror
-        else:
-            return True
-        raise JournalError(f"cannot write {self.errors_path}: {reason}")
-
     def _is_one_file(self, answers: LineFile) -> bool:
         """Return whether both paths lead to one file: by another spelling, a hard link or a symbolic link."""
         try:
             return os.path.samestat(os.fstat(answers.descriptor), self.errors_path.stat())
         except OSError:
             return False
-
-    def _keep_unrecorded(self) -> None:
-        """Write the US dollars that no record has, if this run has added to them. Raises `OSError`."""
-        if self._budget is not None and self._budget.unrecorded > self._unrecorded:
-            UnrecordedFile(self.answers_path).close(self._budget.unrecorded)
 
     # --- records of earlier runs ---
 
@@ -198,6 +200,12 @@ class Journal:
         return _prompt_reason(record)
 
     def _read_failure(self, position: int, record: JSONObject) -> str | None:
+        if _category(record) == UNRECORDED:
+            amount = record.get(UNRECORDED_USD)
+            if not (type(amount) is float or type(amount) is int) or not 0 <= amount < 1e300:
+                return f"{UNRECORDED_USD!r} must be a number of US dollars"
+            self._unrecorded = float(amount)
+            return None
         id = line_id(record)
         if id is not None and id not in self.answered and _category(record) not in NOT_FAILED:
             self.failed.add(id)
@@ -208,21 +216,24 @@ class Journal:
     def _clean_errors(self, errors: LineFile) -> None:
         """Remove failures that no longer count.
 
-        These are all but the last failure of each id, failures of lines that have an answer by now, and the records of
-        earlier runs about lines that were not sent.
+        These are all but the last failure of each id, failures of lines that have an answer by now, the records of
+        earlier runs about lines that were not sent, and all but the last amount that no record has.
         """
         last: dict[LineId, int] = {}
         kept: set[int] = set()
+        unrecorded: set[int] = set()
         count = 0
         for position, record in errors.records():
             id, category = line_id(record), _category(record)
             count += 1
-            if category == INVALID_LINE:
+            if category == UNRECORDED:
+                unrecorded = {position} if record.get(UNRECORDED_USD) else set()
+            elif category == INVALID_LINE:
                 if position >= errors.start:
                     kept.add(position)
             elif id is not None and id not in self.answered and category not in NOT_FAILED:
                 last[id] = position
-        kept.update(last.values())
+        kept.update(last.values(), unrecorded)
         if count != len(kept) or not count:
             errors.keep_only(kept)
 

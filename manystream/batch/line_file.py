@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import secrets
 import stat
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -123,16 +124,34 @@ class LineFile:
         Call this last: the path may lead to a new file afterwards, and this object keeps the old one.
 
         The remaining lines are written to a new file with the same mode and owner, which then replaces the old file, so
-        that the path never leads to an incomplete file. No line is removed if the file has several hard links, if its
-        folder cannot be written, if its owner cannot be kept, or if the disk is full. Superseded lines do no harm.
+        that the path never leads to an incomplete file. No line is removed if the path leads to another file by now, if
+        the file has several hard links, if its folder cannot be written, if its owner cannot be kept, or if the disk is
+        full. Superseded lines do no harm.
         """
         target = Path(os.path.realpath(self.path))
         status = os.fstat(self.descriptor)
         with contextlib.suppress(OSError):
+            if not os.path.samestat(target.lstat(), status):
+                return
             if not positions:
                 self._empty(target, status)
             elif status.st_nlink == 1:
                 self._replace(target, status, positions)
+
+    def loss(self) -> str:
+        """Return what became of the lines of this run if the path leads to another file by now, in words; else "".
+
+        Lines of a file that has no name any more are copied to a new file beside it. Raises `OSError`.
+        """
+        if self.size <= self.start or _is_still_there(self.descriptor, self.path):
+            return ""
+        what = f"{self.path} was removed or replaced during this run"
+        if os.fstat(self.descriptor).st_nlink:
+            return f"{what}: the records of the run are in the file that had this name before"
+        copy = self.path.with_name(f"{self.path.stem}.rescued-{secrets.token_hex(4)}{self.path.suffix}")
+        with os.fdopen(private_file.open_new(copy), "wb") as new:
+            new.writelines(self._lines())
+        return f"{what}: its records are in {copy}"
 
     # --- opening ---
 
@@ -272,10 +291,15 @@ def _object_or_none(line: bytes) -> JSONObject | None:
 
 
 def _open_locked(path: Path) -> int:
-    """Open and lock the file, and return its descriptor. Raises `JournalError`."""
+    """Open and lock the file, and return its descriptor. Raises `JournalError`.
+
+    A file that exists may have a link as its name. A new one is made at this name and nowhere else.
+    """
     while True:
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, private_file.MODE)
+            descriptor = _open_or_make(path)
+        except FileExistsError:
+            continue  # it was made a moment ago
         except OSError as error:
             raise JournalError(f"cannot write {path}: {error.strerror}") from None
         try:
@@ -291,6 +315,18 @@ def _open_locked(path: Path) -> int:
             os.close(descriptor)
             raise
         os.close(descriptor)
+
+
+def _open_or_make(path: Path) -> int:
+    """Open or make a file, and return its descriptor. Raises `OSError`; `FileExistsError` if the name has just come."""
+    flags = os.O_RDWR | os.O_APPEND | getattr(os, "O_NONBLOCK", 0)  # the open of a device or a pipe must not wait
+    try:
+        return os.open(path, flags)
+    except FileNotFoundError:
+        if path.is_symlink():
+            reason = "is a link that leads nowhere: make the file that it names, or choose another file"
+            raise JournalError(f"{path} {reason}") from None
+        return os.open(path, flags | private_file.NEW, private_file.MODE)
 
 
 def _is_still_there(descriptor: int, path: Path) -> bool:

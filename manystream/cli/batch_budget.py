@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 from ..batch import BatchBudget, Counters
-from ..batch.unrecorded import unrecorded_path
 from ..cost import (
     CURRENCY,
     CostExtraError,
@@ -76,8 +75,7 @@ def budget_notice(budget: BatchBudget, answers: Path) -> str:
     if budget.spent_before:
         parts.append(f"{dollars(budget.spent_before)} of {dollars(budget.usd)} are spent")
     if budget.unrecorded:
-        file = harmless(unrecorded_path(answers).name)
-        parts.append(f"{dollars(budget.unrecorded)} of that is for calls whose end is not known ({file})")
+        parts.append(f"{dollars(budget.unrecorded)} of that is for calls whose end is not known")
     if budget.uncounted:
         what = counted(budget.uncounted, "answer without a known cost is", "answers without a known cost are")
         parts.append(f"{what} not counted")

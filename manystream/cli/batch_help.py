@@ -85,7 +85,7 @@ rate:
 budget:
   --budget 5 lets all runs on these files cost at most 5 US dollars, at the list
   prices of the extra `cost`, and those of --prices FILE. What the files already
-  hold is counted, and what Ctrl-C cancels (answers.budget.json). Without --ray,
+  hold is counted, and what Ctrl-C cancels. Without --ray,
   calls that run when the command is killed are not counted. A line is sent only
   if the most that it may cost fits: a smaller max_output_tokens lets more lines
   run at a time, and more fit in the end. When the budget is spent, running
@@ -102,7 +102,7 @@ a Ray cluster:
   --ray 10.0.0.5:6379 --actors 16 divides the calls among 16 workers on a
   cluster, with the same files. --concurrency, --max-rps, --max-tpm and --budget
   are for all workers together. No worker begins with saved-up tokens. What a
-  lost worker may have spent counts as spent: answers.budget.json has it.
+  lost worker may have spent counts as spent: a line of the failures has it.
   Needs the extra `ray` (pip install 'manystream[ray]').
 
 With the extra `cost` (pip install 'manystream[cost]'), the progress, the

@@ -101,7 +101,7 @@ class _IndexedJournal(Journal):
         if position is not None:
             return self._opened(self._answers).line_at(position)
         position = self._failure_at.get(id)
-        return self._opened_errors().line_at(position) if position is not None else None
+        return self._opened(self._errors).line_at(position) if position is not None else None
 
     def record_ended(self, ended: Sequence[Answer]) -> None:
         """Write records, each of an id that has none. Raises `OSError` and `JournalError`."""
@@ -112,7 +112,7 @@ class _IndexedJournal(Journal):
             self.record_encoded(answers, ())
             _note(self._answer_at, answers, at)
         if failures:
-            at = self._opened_errors().size
+            at = self._opened(self._errors).size
             self.record_encoded((), [record for _, record in failures])
             _note(self._failure_at, failures, at)
 

@@ -136,7 +136,11 @@ class ClusterBatch:
         self._keepers: tuple[Keeper, ...] = ()
         self._leases: dict[int, tuple[Lease, ...]] = {}
         """worker → the leases that go to it with the next exchange"""
-        self._budget = SharedBudget(budget, journal.answers_path) if budget is not None else None
+        self._budget: SharedBudget | None = None
+        if budget is not None:
+            if not isinstance(journal, Journal):
+                raise BatchError("a budget over several workers needs a journal, since it is written down there")
+            self._budget = SharedBudget(budget, journal)
         self._gifts: dict[int, Gift | None] = {}
         """worker → its part of the budget, which goes to it with the next exchange"""
         if budget is not None:

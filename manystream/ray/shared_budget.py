@@ -1,33 +1,35 @@
 """The budget of a batch over a cluster, on the driver's side: what each worker was given, and what the records show.
 
-The difference between the two is in a file beside the answers, before a gift is sent. So a driver that is killed and
-started again counts it as spent.
+The journal has the difference between the two before a gift is sent. So a driver that is killed and started again
+counts it as spent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
-from ..batch import BatchBudget
+from ..batch import BatchBudget, Journal
 from ..batch.lines import LineId
-from ..batch.unrecorded import UnrecordedFile
 from ..engine.traffic.leased_amounts import UNITS_PER_USD, AmountKeeper, AmountReport, Gift, units
+
+SPARE = 0.001
+"""The part of the budget that is written down beyond what is needed, so that few gifts need a line of the journal."""
 
 
 class SharedBudget:
     """The budget of one run.
 
-    budget: the budget of all runs together. The run's journal was opened with it, and is open.
-    answers: the file of answers.
+    budget: the budget of all runs together.
+    journal: the run's journal, which was opened with the budget, and is open.
 
     is_spent: whether no further row is sent: the budget has refused several in a row.
     """
 
-    def __init__(self, budget: BatchBudget, answers: Path) -> None:
+    def __init__(self, budget: BatchBudget, journal: Journal) -> None:
         self._budget = budget
+        self._journal = journal
+        self._noted = budget.unrecorded
         self._keeper = AmountKeeper(units(budget.usd), units(budget.spent_before))
-        self._file = UnrecordedFile(answers)
         self._recorded = budget.spent_before - budget.unrecorded
         self._reports: dict[int, AmountReport] = {}
         """worker → its last report"""
@@ -117,12 +119,15 @@ class SharedBudget:
             self._keeper.settle(report.holder, report.used)
 
     def write(self) -> None:
-        """Write down what workers were given and no record has. Raises `OSError`."""
-        self._file.write(self._unrecorded)
+        """Write down what workers were given and no record has, or a little more. Raises `OSError`."""
+        unrecorded, spare = self._unrecorded, self._budget.usd * SPARE
+        if not unrecorded <= self._noted <= unrecorded + 2 * spare:
+            self._noted = max(unrecorded, min(unrecorded + spare, self._budget.usd - self._recorded))
+            self._journal.note_unrecorded(self._noted)
 
     def close(self) -> None:
         """Write the last amount: what lost workers may have spent, and what no record has. Raises `OSError`."""
-        self._file.close(self._unrecorded)
+        self._journal.note_unrecorded(self._unrecorded)
 
     @property
     def _unrecorded(self) -> float:

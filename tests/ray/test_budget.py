@@ -5,7 +5,6 @@ The simulator counts what it answers. An answer costs 2 cents.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from manystream.simulator import Simulator
+from tests.support.batches import records, unrecorded
 
 from .batch_run import Run
 from .nodes import Fault
@@ -58,7 +58,7 @@ def test_the_budget_holds_while_a_node_and_the_driver_are_killed(
     prices: None, cluster: Any, simulator: Simulator, tmp_path: Path
 ) -> None:
     before, url = accepted(simulator), simulator.base_urls["openai-chat"]
-    rest = tmp_path / "a.budget.json"
+    answers = tmp_path / "a.jsonl"
 
     def paid() -> float:
         return (accepted(simulator) - before) * CENTS
@@ -71,7 +71,8 @@ def test_the_budget_holds_while_a_node_and_the_driver_are_killed(
         with Fault(cluster, "killed"):
             run.end(status=1)
     first = paid()
-    lost = json.loads(rest.read_text("utf-8"))["unrecorded_usd"]
+    lost = unrecorded(answers)
+    assert lost is not None
     print(f"node killed: ${first:.2f} of $20.00 at the server, {run.count} answers, ${lost:.2f} lost")
     assert first <= 20 + 1e-9
     assert "The budget is spent" in run.output
@@ -84,16 +85,17 @@ def test_the_budget_holds_while_a_node_and_the_driver_are_killed(
     between = run.count
     with start(40) as run:
         run.end(status=1)
-    unrecorded = json.loads(rest.read_text("utf-8"))["unrecorded_usd"]
-    print(f"command killed: ${paid():.2f} of $40.00 at the server, {run.count} answers, ${unrecorded:.2f} lost in all")
+    lost = unrecorded(answers)
+    assert lost is not None
+    print(f"command killed: ${paid():.2f} of $40.00 at the server, {run.count} answers, ${lost:.2f} lost in all")
     assert paid() <= 40 + 1e-9
     assert run.count > between
-    assert run.count * CENTS + unrecorded == pytest.approx(40, abs=CENTS)
+    assert run.count * CENTS + lost == pytest.approx(40, abs=CENTS)
 
     with start(1000) as run:
         run.end()
         run.check()
-    assert not list(tmp_path.glob("*.errors.jsonl"))
+    assert [record["id"] for record in records(tmp_path / "a.errors.jsonl")] == [None], "what was lost stays counted"
 
 
 def test_almost_the_whole_budget_is_used(prices: None, cluster: Any, simulator: Simulator, tmp_path: Path) -> None:

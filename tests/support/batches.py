@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import manystream as ms
 from manystream.batch import Batch, Journal, read_lines
@@ -41,3 +42,10 @@ async def run(
             batch = Batch(engine, journal, model, source=prompts.name, provider="sim", **options)  # type: ignore[arg-type]
             await batch.run(read_lines(prompts))
     return batch
+
+
+def unrecorded(answers: Path) -> float | None:
+    """Return the US dollars that no record has, as the failures of a batch say; None if they say nothing."""
+    failures = answers.with_name(f"{answers.stem}.errors.jsonl")
+    found = [record for record in records(failures) if "unrecorded_usd" in record] if failures.exists() else []
+    return cast("float", found[-1]["unrecorded_usd"]) if found else None

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from manystream.batch import BatchBudget
 from manystream.batch.journal import Journal, JournalError, default_errors_path, line_id
 from manystream.batch.line_file import LineFile, LockedError, encoded
-from manystream.batch.unrecorded import UnrecordedFile, read_unrecorded, unrecorded_path
 from manystream.providers.json.json_values import JSONObject
+from tests.support.batches import records, unrecorded, write
 
 
 def accept(position: int, record: JSONObject) -> None:
@@ -276,70 +277,141 @@ def test_a_journal_that_was_left_or_never_entered_is_not_open(tmp_path: Path) ->
 # --- what no record has ---
 
 
-def test_the_amount_that_no_record_has_is_beside_the_answers(tmp_path: Path) -> None:
+def no_price(*_: object) -> float:
+    raise AssertionError("no record needs a price")
+
+
+def spent_before(answers: Path) -> float:
+    """Return what the next run counts as spent."""
+    budget = BatchBudget(9.0, no_price, ())
+    with Journal(answers, budget=budget):
+        return budget.spent_before
+
+
+def test_the_amount_that_no_record_has_is_in_the_failures(tmp_path: Path) -> None:
     answers = tmp_path / "my.a.jsonl"
-    assert unrecorded_path(answers) == tmp_path / "my.a.budget.json"
-    assert read_unrecorded(answers) == 0
-    file = UnrecordedFile(answers)
-    assert (file.path, file.path.exists()) == (unrecorded_path(answers), False)
-    file.write(1.5)
-    assert file.path.read_bytes() == b'{"unrecorded_usd": 1.500000000}'.ljust(63) + b"\n"
-    assert (mode_of(file.path), read_unrecorded(answers)) == (0o600, 1.5)
-    file.path.write_bytes(b"x" * 100)
-    file.write(1.5)
-    assert file.path.read_bytes() == b"x" * 100, "it has not changed"
-    file.write(-3)
-    assert file.path.read_bytes() == b'{"unrecorded_usd": 0.000000000}'.ljust(63) + b"\n"
-    file.close(0.25)
-    assert read_unrecorded(answers) == 0.25
-    again = UnrecordedFile(answers)
-    again.close(1e-6)
-    assert file.path.read_bytes()[:30] == b'{"unrecorded_usd": 0.000001000'
-    again.close(0.9e-6)
-    assert not file.path.exists()
-    again.close(0)
+    failures = tmp_path / "my.a.errors.jsonl"
+    with Journal(answers) as journal:
+        for dollars in (1.5, 1.5, 2.25, 0.25):
+            journal.note_unrecorded(dollars)
+        line = b'{"id":null,"error":{"category":"unrecorded"},"unrecorded_usd":%s}\n'
+        assert failures.read_bytes() == line % b"1.5" + line % b"2.25" + line % b"0.25"
+        assert mode_of(failures) == 0o600
+        journal.record_failure({"id": "a", "error": {"category": "server"}})
+    assert failures.read_bytes() == line % b"0.25" + b'{"id":"a","error":{"category":"server"}}\n'
+    assert spent_before(answers) == 0.25
+    with Journal(answers) as journal:
+        assert journal.failed == {"a"}
+        journal.note_unrecorded(0.9e-6)
+        assert unrecorded(answers) == 0.0
+        journal.record_answer("a", {"id": "a"})
+    assert (unrecorded(answers), failures.exists(), spent_before(answers)) == (None, False, 0.0)
 
 
-def test_the_last_amount_is_on_the_disk_when_the_file_is_closed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    synced: list[bytes] = []
-    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.pread(descriptor, 30, 0)))
-    file = UnrecordedFile(tmp_path / "a.jsonl")
-    file.write(2)
-    assert synced == []
-    file.close(3)
-    assert synced == [b'{"unrecorded_usd": 3.000000000']
-    assert file._descriptor is None
-    unopened = UnrecordedFile(tmp_path / "b.jsonl")
-    unopened.close(4)
-    assert (synced[1:], unopened._descriptor) == ([b'{"unrecorded_usd": 4.000000000'], None)
+def test_a_run_adds_what_it_has_cancelled(tmp_path: Path) -> None:
+    answers = tmp_path / "a.jsonl"
+    for total in (0.5, 1.0):
+        budget = BatchBudget(9.0, no_price, ())
+        with Journal(answers, budget=budget):
+            budget.unrecorded += 0.5
+        assert (unrecorded(answers), spent_before(answers)) == (total, total)
 
 
-@pytest.mark.parametrize(
-    ("text", "amount"), [(b"", 0.0), (b'{"unrecorded_usd": 2}', 2.0), (b'{"unrecorded_usd": 0}', 0.0)]
-)
-def test_an_amount_of_an_earlier_run_is_read(tmp_path: Path, text: bytes, amount: float) -> None:
-    (tmp_path / "a.budget.json").write_bytes(text)
-    assert read_unrecorded(tmp_path / "a.jsonl") == amount
-
-
-@pytest.mark.parametrize(
-    "text",
-    [b"x", b"{}", b"[1]", b'{"unrecorded_usd": -1}', b'{"unrecorded_usd": true}', b'{"unrecorded_usd": "1"}',
-     b'{"unrecorded_usd": 1e300}'],
-)  # fmt: skip
-def test_what_is_no_amount_is_refused_in_words(tmp_path: Path, text: bytes) -> None:
-    path = tmp_path / "a.budget.json"
-    path.write_bytes(text)
-    with pytest.raises(JournalError) as caught:
-        read_unrecorded(tmp_path / "a.jsonl")
+@pytest.mark.parametrize("amount", [b"-1", b"true", b'"1"', b"1e300", b"null"])
+def test_what_is_no_amount_is_refused_in_words(tmp_path: Path, amount: bytes) -> None:
+    path = tmp_path / "a.errors.jsonl"
+    data = b'{"id":null,"error":{"category":"unrecorded"},"unrecorded_usd":%s}\n' % amount
+    path.write_bytes(data)
+    with pytest.raises(JournalError) as caught, Journal(tmp_path / "a.jsonl"):
+        pass
     assert str(caught.value) == (
-        f'{path} is not from a batch: it must be {{"unrecorded_usd": DOLLARS}}, what earlier runs spent and no record'
-        " has; write that number, or delete the file to count nothing"
+        f"{path} line 1 was not written by a batch: 'unrecorded_usd' must be a number of US dollars; correct the line,"
+        " or choose another file"
     )
-    path.unlink()
-    path.mkdir()
+    assert path.read_bytes() == data
+
+
+# --- files of others ---
+
+
+@pytest.mark.parametrize("kind", ["file", "empty", "link", "link to an empty file", "dangling", "pipe", "folder"])
+def test_no_file_beside_the_answers_is_touched(tmp_path: Path, kind: str) -> None:
+    """A name that can be guessed belongs to others, whatever is there: nothing is written, and nothing waits."""
+    other, target = tmp_path / "a.budget.json", tmp_path / "target"
+    if kind.startswith("link"):
+        target.write_text("" if kind == "link to an empty file" else "notes")
+    if kind in ("file", "empty"):
+        other.write_text("notes" if kind == "file" else "")
+    elif kind == "pipe":
+        os.mkfifo(other)
+    elif kind == "folder":
+        other.mkdir()
+    else:
+        other.symlink_to(target)
+    before = (other.lstat().st_ino, other.lstat().st_size)
+    budget = BatchBudget(9.0, no_price, ())
+    with Journal(tmp_path / "a.jsonl", budget=budget) as journal:
+        journal.note_unrecorded(1.0)
+        budget.unrecorded += 2.0
+    assert (other.lstat().st_ino, other.lstat().st_size) == before
+    assert target.exists() == kind.startswith("link")
+    assert not target.exists() or target.read_text() == ("" if kind == "link to an empty file" else "notes")
+
+
+def loss(journal: Journal) -> str:
+    """Close a journal that has lost the name of a file, and return what it says."""
     with pytest.raises(JournalError) as caught:
-        read_unrecorded(tmp_path / "a.jsonl")
-    assert str(caught.value) == f"cannot read {path}: Is a directory"
+        journal.__exit__(None, None, None)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "dangling", "nothing", "own content"])
+def test_a_failures_file_that_was_replaced_is_another_s(tmp_path: Path, kind: str) -> None:
+    errors, other = tmp_path / "a.errors.jsonl", tmp_path / "other"
+    write(errors, [{"id": "old", "error": {"category": "server"}}])
+    text = "notes" if kind != "own content" else '{"id":"x","error":{"category":"server"}}\n' * 2
+    journal = Journal(tmp_path / "a.jsonl")
+    journal.__enter__()
+    errors.unlink()
+    if kind == "link":
+        other.write_text(text)
+    if kind in ("link", "dangling"):
+        errors.symlink_to(other)
+    elif kind != "nothing":
+        errors.write_text(text)
+    journal.record_failure({"id": "new", "error": {"category": "server"}})
+    journal.record_answer("a", {"id": "a"})
+    words = loss(journal)
+    (rescued,) = tmp_path.glob("a.errors.rescued-*.jsonl")
+    assert words == f"{errors} was removed or replaced during this run: its records are in {rescued}"
+    assert [record["id"] for record in records(rescued)] == ["old", "new"]
+    assert mode_of(rescued) == 0o600
+    assert (errors.is_symlink(), other.exists()) == (kind in ("link", "dangling"), kind == "link")
+    assert not errors.exists() or errors.read_text() == text
+    assert [record["id"] for record in records(tmp_path / "a.jsonl")] == ["a"]
+
+
+def test_answers_that_lose_their_name_are_rescued(tmp_path: Path) -> None:
+    answers, moved = tmp_path / "a.jsonl", tmp_path / "moved"
+    for lose in (answers.unlink, lambda: answers.rename(moved)):
+        journal = Journal(answers)
+        journal.__enter__()
+        journal.record_answer("a", {"id": "a"})
+        lose()
+        journal.record_answer("b", {"id": "b"})
+        words = loss(journal)
+        place = "the records of the run are in the file that had this name before"
+        if not moved.exists():
+            (rescued,) = tmp_path.glob("a.rescued-*.jsonl")
+            place = f"its records are in {rescued}"
+        assert words == f"{answers} was removed or replaced during this run: {place}"
+        kept = moved if moved.exists() else rescued
+        assert [record["id"] for record in records(kept)] == ["a", "b"]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.errors.jsonl"])
+def test_a_link_that_leads_nowhere_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).symlink_to("prey")
+    with pytest.raises(JournalError, match=f"{name} is a link that leads nowhere"), Journal(tmp_path / "a.jsonl"):
+        pass
+    assert not (tmp_path / "prey").exists()

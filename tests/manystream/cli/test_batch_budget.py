@@ -23,7 +23,7 @@ from manystream.batch import Journal
 from manystream.cli import main
 from manystream.simulator import Simulator, open_simulator_thread
 from tests.manystream.cli.test_batch import ENVIRONMENT, reached
-from tests.support.batches import line, write
+from tests.support.batches import line, unrecorded, write
 from tests.support.waiting import until
 
 FILES = ("p.jsonl", "-o", "a.jsonl", "--plain")
@@ -142,15 +142,13 @@ def test_calls_that_ctrl_c_cancels_are_counted_later(
     assert batch(simulator, "--budget", "0.08") == 130
     thread.join()
     assert "$0.08 of $0.08 of the budget" in capsys.readouterr().out
-    assert json.loads((folder / "a.budget.json").read_text()) == {"unrecorded_usd": pytest.approx(0.06)}
+    assert unrecorded(folder / "a.jsonl") == pytest.approx(0.06)
     for _ in range(2):
         assert batch(simulator, "--budget", "0.08") == 1
         assert len(records()) == 1
-        notice = (
-            "Budget: $0.08 of $0.08 are spent, and $0.06 of that is for calls whose end is not known (a.budget.json)"
-        )
+        notice = "Budget: $0.08 of $0.08 are spent, and $0.06 of that is for calls whose end is not known"
         assert notice in capsys.readouterr().err
-    assert json.loads((folder / "a.budget.json").read_text()) == {"unrecorded_usd": pytest.approx(0.06)}
+    assert unrecorded(folder / "a.jsonl") == pytest.approx(0.06)
 
 
 def live(simulator: Simulator) -> int:
@@ -168,7 +166,7 @@ def test_an_answer_that_cannot_be_written_is_counted_later(
     with monkeypatch.context() as patched:
         patched.setattr(Journal, "record_answer", fail)
         assert batch(simulator, "--budget", "0.1", "--concurrency", "1") == 1
-    assert json.loads((folder / "a.budget.json").read_text()) == {"unrecorded_usd": pytest.approx(0.02)}
+    assert unrecorded(folder / "a.jsonl") == pytest.approx(0.02)
     assert batch(simulator, "--budget", "0.1") == 1
     assert len(records()) == 4
 

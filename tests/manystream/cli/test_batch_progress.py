@@ -341,8 +341,8 @@ def test_the_notice_has_a_part_for_everything() -> None:
     assert notice(spent_before=2.5) == "Budget: $2.50 of $10.00 are spent (folder/a\ufffd.jsonl)"
     assert notice(uncounted=1) == "Budget: 1 answer without a known cost is not counted (folder/a\ufffd.jsonl)"
     assert notice(spent_before=2.5, unrecorded=0.5, uncounted=2000) == (
-        "Budget: $2.50 of $10.00 are spent, and $0.50 of that is for calls whose end is not known"
-        " (a\ufffd.budget.json), and 2,000 answers without a known cost are not counted (folder/a\ufffd.jsonl)"
+        "Budget: $2.50 of $10.00 are spent, and $0.50 of that is for calls whose end is not known,"
+        " and 2,000 answers without a known cost are not counted (folder/a\ufffd.jsonl)"
     )
 
 

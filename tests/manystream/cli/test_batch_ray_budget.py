@@ -22,11 +22,12 @@ from manystream.ray.worker import WorkerOptions
 from manystream.simulator import Simulator, open_simulator_thread
 from tests.manystream.cli.test_batch_budget import CENTS, fail_and_go_on, folder, prompts, records
 from tests.manystream.ray.thread_cluster import ThreadCluster, connect
+from tests.support.batches import unrecorded
 
 __all__ = ["folder"]
 
 FILES = ("p.jsonl", "-o", "a.jsonl", "--plain", "--ray", "local", "--actors", "3")
-REST = Path("a.budget.json")
+ANSWERS = Path("a.jsonl")
 
 
 Events = list[Replied | Unreachable | Died]
@@ -110,7 +111,7 @@ def test_a_spent_budget_ends_the_run_and_a_larger_one_goes_on(
     assert batch(simulator, "--budget", "0.5") == 1
     assert len(records()) == paid(simulator) == 25, "the whole budget is used"
     assert not Path("a.errors.jsonl").exists()
-    assert not REST.exists()
+    assert unrecorded(ANSWERS) is None
     captured = capsys.readouterr()
     assert captured.err.splitlines()[-1] == (
         "The budget is spent: 35 lines are not sent, since the largest cost of a line did not fit into the rest"
@@ -131,7 +132,7 @@ def test_workers_that_reserve_more_than_they_use_share_the_rest(simulator: Simul
     assert batch(simulator, "--budget", "0.6", "--concurrency", "60", model="sim-text@events=4") == 1
     spent = sum(record["spent_usd"] for record in records())
     assert 0.97 * 0.6 <= spent <= 0.6
-    assert not REST.exists()
+    assert unrecorded(ANSWERS) is None
 
 
 def test_what_a_lost_worker_had_counts_as_spent(
@@ -148,17 +149,18 @@ def test_what_a_lost_worker_had_counts_as_spent(
     out = capsys.readouterr().out
     assert "1 worker was lost" in out
     assert "that lost workers may have spent count as spent" in out
-    lost = json.loads(REST.read_text("utf-8"))["unrecorded_usd"]
+    lost = unrecorded(ANSWERS)
+    assert lost is not None
     recorded = sum(record["spent_usd"] for record in records())
     assert lost > 0
     assert recorded + lost == pytest.approx(2.0, abs=CENTS)
     put_in_place(monkeypatch, clusters, ThreadCluster)
     assert batch(simulator, "--budget", "3", "--concurrency", "30") == 1
     assert paid(simulator) * CENTS <= 3.0 + 1e-9
-    assert "is for calls whose end is not known (a.budget.json)" in capsys.readouterr().err
+    assert "is for calls whose end is not known" in capsys.readouterr().err
     assert batch(simulator, "--budget", "9", "--concurrency", "30") == 0
     assert sorted(int(record["id"]) for record in records()) == list(range(200))
-    assert json.loads(REST.read_text("utf-8"))["unrecorded_usd"] == pytest.approx(lost)
+    assert unrecorded(ANSWERS) == pytest.approx(lost)
 
 
 def test_calls_that_were_interrupted_count_as_spent(
@@ -167,33 +169,31 @@ def test_calls_that_were_interrupted_count_as_spent(
     prompts(folder, 200, "simulate: delay=0.05")
     put_in_place(monkeypatch, clusters, InterruptedCluster)
     assert batch(simulator, "--budget", "3", "--concurrency", "30") == 130
-    unrecorded = json.loads(REST.read_text("utf-8"))["unrecorded_usd"] if REST.exists() else 0.0
+    lost = unrecorded(ANSWERS) or 0.0
     answered = len(records())
-    assert unrecorded <= 30 * CENTS + 1e-6, "the workers have returned what no call had reserved"
-    assert paid(simulator) * CENTS <= answered * CENTS + unrecorded + 1e-6
+    assert lost <= 30 * CENTS + 1e-6, "the workers have returned what no call had reserved"
+    assert paid(simulator) * CENTS <= answered * CENTS + lost + 1e-6
     put_in_place(monkeypatch, clusters, ThreadCluster)
     assert batch(simulator, "--budget", "3", "--concurrency", "30") == 1
     assert paid(simulator) * CENTS <= 3 + 1e-9
-    assert len(records()) * CENTS + unrecorded == pytest.approx(3, abs=CENTS)
+    assert len(records()) * CENTS + lost == pytest.approx(3, abs=CENTS)
 
 
 def test_a_plain_batch_counts_what_lost_workers_had(
     simulator: Simulator, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    REST.write_text('{"unrecorded_usd": 0.1}', "utf-8")
+    line = {"id": None, "error": {"category": "unrecorded"}, "unrecorded_usd": 0.1}
+    Path("a.errors.jsonl").write_text(json.dumps(line, separators=(",", ":")) + "\n", "utf-8")
     address = simulator.base_urls["openai-chat"]
     command = ["batch", *FILES[:4], "--base-url", address, "--model", "sim-text", "--budget", "0.2"]
     assert main(command) == 1
     assert len(records()) == 5
     assert "Budget: $0.10 of $0.20 are spent, and $0.10 of that is for calls" in capsys.readouterr().err
-    REST.write_text("0.1", "utf-8")
-    assert main(command) == 1
-    assert "a.budget.json is not from a batch" in capsys.readouterr().err
 
 
 def test_a_failure_that_cost_something_is_counted_with_its_line(simulator: Simulator) -> None:
     fail_and_go_on(partial(batch, simulator), "ray-budget")
-    assert not REST.exists()
+    assert unrecorded(ANSWERS) is None
 
 
 def test_a_worker_without_prices_ends_the_run_with_its_reason(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from decimal import Decimal
@@ -13,10 +12,10 @@ from trio.testing import MockClock
 
 from manystream.batch import BatchBudget, BatchError, Counters, Journal
 from manystream.batch.line_file import JournalError
-from manystream.batch.unrecorded import UnrecordedFile, read_unrecorded, unrecorded_path
 from manystream.engine.traffic.leased_amounts import UNITS_PER_USD, AmountReport, Gift
 from manystream.ray.cluster import Died
 from manystream.ray.driver import ClusterBatch
+from manystream.ray.shared_budget import SharedBudget
 from tests.manystream.ray.scripted_cluster import (
     TICK,
     Events,
@@ -28,7 +27,7 @@ from tests.manystream.ray.scripted_cluster import (
     run,
     unpaid,
 )
-from tests.support.batches import records
+from tests.support.batches import records, unrecorded
 
 Made = list[tuple[ClusterBatch, ScriptedCluster]]
 
@@ -223,7 +222,6 @@ def no_price(*arguments: object) -> float:
 def budget_of(folder: Path, usd: float) -> tuple[BatchBudget, Journal]:
     """Return a budget and the journal that was opened with it."""
     budget = BatchBudget(usd, no_price, ())
-    budget.unrecorded = read_unrecorded(folder / "a.jsonl")
     return budget, Journal(folder / "a.jsonl", budget=budget)
 
 
@@ -234,18 +232,13 @@ async def run_paid(
     return await run(folder, script(*looks), budget=budget, journal=journal, made=made, **options)  # type: ignore[arg-type]
 
 
-def unrecorded(folder: Path) -> float | None:
-    path = unrecorded_path(folder / "a.jsonl")
-    return json.loads(path.read_text("utf-8"))["unrecorded_usd"] if path.exists() else None
-
-
 @pytest.mark.trio
 async def test_a_gift_goes_to_a_worker_with_its_next_call(tmp_path: Path, mock_clock: MockClock) -> None:
     written: list[float | None] = []
 
     def look(*some: object) -> Callable[[ScriptedCluster], Events]:
         def happen(cluster: ScriptedCluster) -> Events:
-            written.append(unrecorded(tmp_path))
+            written.append(unrecorded(tmp_path / "a.jsonl"))
             return list(some)  # type: ignore[arg-type]
 
         return happen
@@ -267,10 +260,10 @@ async def test_a_gift_goes_to_a_worker_with_its_next_call(tmp_path: Path, mock_c
         Gift("w0", 20 * CENT, 100 * CENT),
         Gift("w0", 20 * CENT, 100 * CENT),
     ]
-    assert written == [None, 0.0, 0.2, 0.16], "it is written down before it is sent"
+    assert written == [None, None, pytest.approx(0.201), pytest.approx(0.161)], "it is written down before it is sent"
     counters = batch.counters
     assert (counters.budget, counters.spent, counters.lost_usd, counters.unpaid) == (1.0, 0.07, 0.0, 0)
-    assert unrecorded(tmp_path) is None
+    assert unrecorded(tmp_path / "a.jsonl") is None
 
 
 @pytest.mark.trio
@@ -299,7 +292,7 @@ async def test_what_a_lost_worker_was_given_is_spent(tmp_path: Path, mock_clock:
     )
     assert cluster.all_offers[-1][1].gift == Gift("w1", 10 * CENT, 70 * CENT)
     assert (batch.counters.spent, batch.counters.lost_usd) == (0.4, 0.3)
-    assert unrecorded(tmp_path) == 0.3
+    assert unrecorded(tmp_path / "a.jsonl") == 0.3
 
 
 @pytest.mark.trio
@@ -319,7 +312,7 @@ async def test_the_late_answers_of_a_lost_worker_say_what_it_spent(tmp_path: Pat
     assert [row.id for row in cluster.rows_at(1)] == ["q2"]
     counters = batch.counters
     assert (counters.spent, counters.lost_usd, counters.unpaid, counters.late) == (0.17, 0.0, 0, 0)
-    assert unrecorded(tmp_path) is None
+    assert unrecorded(tmp_path / "a.jsonl") is None
 
 
 @pytest.mark.trio
@@ -343,7 +336,7 @@ async def test_a_stopped_batch_asks_workers_to_return_their_rest(tmp_path: Path,
         (1, 3, None),
     ]
     assert (cluster.now, batch.counters.spent) == (4 / 16, 0.05)
-    assert unrecorded(tmp_path) == 0.1, "the row that is out at worker 0 may cost what it has not returned"
+    assert unrecorded(tmp_path / "a.jsonl") == 0.1, "the row that is out at worker 0 may cost what it has not returned"
 
 
 @pytest.mark.trio
@@ -354,7 +347,7 @@ async def test_a_budget_that_cannot_be_written_ends_the_batch(
     def fail(*arguments: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(UnrecordedFile, name, fail)
+    monkeypatch.setattr(SharedBudget, name, fail)
     with pytest.raises(BatchError) as caught:
         await run_paid(
             tmp_path, 1.0, events(reply(0, 1, amounts=AmountReport("w0"))), ScriptedCluster.answer_all, count=1
