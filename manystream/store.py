@@ -321,23 +321,46 @@ class ConversationStore:
                 private_file.create_missing(self.path)  # SQLite gives its log the mode of the file
             except OSError as error:
                 raise StoreError(f"{self.path}: unable to open database file: {error.strerror}") from None
+        self._check_untouched()
         connection = sqlite3.connect(self.path, timeout=0, isolation_level=None, check_same_thread=False)
         try:
+            if _is_empty(connection):
+                # Before there is a log: so the file itself shows from the beginning that it is a store.
+                _in_transaction(connection, "BEGIN IMMEDIATE", _make_schema)
+            self._check_schema(connection)  # before anything changes: another file may have taken the name
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
             connection.execute("PRAGMA foreign_keys = ON")
-            if _is_empty(connection):
-                _in_transaction(connection, "BEGIN IMMEDIATE", _make_schema)
-            self._check_schema(connection)
         except BaseException:
             connection.close()
             raise
         return connection
 
+    def _check_untouched(self) -> None:
+        """Raise `StoreError` for a database of another program, and change nothing: neither it nor its log.
+
+        SQLite reads the file alone: without its log, and without a lock or a repair. A file without tables may become
+        a store, unless there is a log, which may have the tables of another program.
+        """
+        if not self.path.is_file():
+            raise StoreError(f"{self.path}: unable to open database file: it is not a regular file")
+        log = Path(f"{os.path.realpath(self.path)}-wal")
+        uri = f"{self.path.absolute().as_uri()}?mode=ro&immutable=1"
+        connection = sqlite3.connect(uri, uri=True, timeout=0, isolation_level=None)
+        try:
+            has_tables = not _is_empty(connection) or (log.exists() and log.stat().st_size > 0)
+            if has_tables and _number(connection, "application_id") != APPLICATION_ID:
+                raise self._foreign()
+        finally:
+            connection.close()
+
+    def _foreign(self) -> StoreError:
+        return StoreError(f"{self.path} is a database of another program; give the store a file of its own")
+
     def _check_schema(self, connection: sqlite3.Connection) -> None:
         version = _number(connection, "user_version")
         if _number(connection, "application_id") != APPLICATION_ID:
-            raise StoreError(f"{self.path} is a database of another program; give the store a file of its own")
+            raise self._foreign()
         if version > SCHEMA_VERSION:
             raise StoreError(
                 f"{self.path} was written by a newer manystream (schema {version}; this one knows {SCHEMA_VERSION}):"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -184,6 +187,46 @@ def test_a_newer_schema_is_a_clear_error(store: ms.ConversationStore, path: Path
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
     connection.close()
     with pytest.raises(StoreError, match=rf"written by a newer manystream \(schema {SCHEMA_VERSION + 1}; this one"):
+        ms.ConversationStore(path)
+
+
+@pytest.mark.parametrize("how", ["plain", "with a log", "with an id", "killed while it wrote", "killed with a log"])
+def test_no_byte_of_another_programs_database_is_changed(path: Path, how: str) -> None:
+    """Neither its journal mode, nor its log, nor a transaction that it left half done."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        if "a log" in how:
+            connection.execute("PRAGMA journal_mode = WAL")
+        if how == "with an id":
+            connection.execute("PRAGMA application_id = 7")
+        connection.execute("CREATE TABLE other (x)")
+        connection.executemany("INSERT INTO other VALUES (?)", [("x" * 1000,)] * 100)
+        if how.startswith("killed"):
+            copy = path.with_name("copy")
+            copy.mkdir()
+            connection.execute("PRAGMA cache_size = 1")
+            connection.execute("BEGIN")
+            connection.execute("UPDATE other SET x = 'y'")
+            for file in path.parent.glob(f"{path.name}*"):
+                shutil.copy(file, copy / file.name)
+            connection.execute("ROLLBACK")
+            path = copy / path.name
+    before = {file.name: file.read_bytes() for file in path.parent.iterdir() if file.is_file()}
+    for _ in range(2):
+        with pytest.raises(StoreError, match="is a database of another program"):
+            ms.ConversationStore(path)
+    assert {file.name: file.read_bytes() for file in path.parent.iterdir() if file.is_file()} == before
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "socket"])
+def test_a_store_is_a_regular_file(path: Path, kind: str) -> None:
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(path))
+    with pytest.raises(StoreError, match="unable to open database file"):
         ms.ConversationStore(path)
 
 
