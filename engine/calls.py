@@ -161,7 +161,7 @@ class CallStarter:
             finish_response,
             admission,
         )
-        call = Call(running)
+        call = Call(running, request)
         watch = self._watch
         if watch is None:
             running.start(self._call_started)

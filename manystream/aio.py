@@ -35,7 +35,7 @@ from .engine.options import EngineOptions
 from .engine.request.errors import refuse_await
 from .providers.catalog.provider import Provider
 from .providers.model.events import Event
-from .providers.model.request import Request
+from .providers.model.request import Request, Tags
 from .providers.model.response import Response
 
 Key = TypeVar("Key")
@@ -60,6 +60,21 @@ class Call:
 
     def __repr__(self) -> str:
         return repr(self._native)
+
+    @property
+    def number(self) -> int:
+        """The position of the call among the engine's calls, counted from 1. Log records of the engine name it."""
+        return self._native.number
+
+    @property
+    def request(self) -> Request:
+        """The request that the call was started with."""
+        return self._native.request
+
+    @property
+    def tags(self) -> Tags:
+        """The tags of the request; empty if it has none."""
+        return self._native.tags
 
     @property
     def state(self) -> CallState:

@@ -245,4 +245,6 @@ def _request_attributes(request: Request, *, stream: bool) -> dict[str, Value]:
         attributes["gen_ai.request.stop_sequences"] = list(request.stop)
     if request.response_schema is not None:
         attributes["gen_ai.output.type"] = "json"
+    for name, tag in (request.tags or {}).items():
+        attributes[f"manystream.tags.{name}"] = tag
     return attributes

@@ -53,7 +53,7 @@ EVENT_FIELDS = {
 
 REQUEST_OPTIONS = (
     "system tools tool_choice thinking max_output_tokens temperature top_p stop seed response_schema"
-    " parallel_tool_calls metadata timeouts retry extra_body extra_headers priority tenant session"
+    " parallel_tool_calls metadata timeouts retry extra_body extra_headers priority tenant session tags"
 )
 
 ATTRIBUTES = {
@@ -137,7 +137,7 @@ def test_values_have_the_attributes_of_the_contract(name: str) -> None:
     assert not missing
 
 
-CALL = "cancel completion pause resume state target wait waiting_for"
+CALL = "cancel completion number pause request resume state tags target wait waiting_for"
 STREAM = "call"  # and `completion`, of each object
 RECORDING = "close closed exchanges"
 ENGINE = "drain end_session map record request start_request start_stream statistics stream"

@@ -432,6 +432,8 @@ class RunningCall(Directed):
 
     def _book(self, completion: Completion) -> None:
         self._attempt = None
+        if self._prepared.tags is not None:
+            completion.tags = self._prepared.tags
         seconds, admission = self._seconds_queued(), self._admission
         if admission is not None:
             admission.complete(completion)

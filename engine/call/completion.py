@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import cast
+from typing import TypeVar, cast
 
 from ...providers.errors import ErrorCategory, ProviderError
+from ...providers.model.request import Tags
 from ...providers.model.response import Response
 from ...providers.model.usage import Usage
 
+Value = TypeVar("Value")
 
-class NoWait(Mapping[str, float]):
+
+class NoItems(Mapping[str, Value]):
     """An empty mapping that is hashable, so that a dataclass takes it as a default without a call per object."""
 
     __slots__ = ()
@@ -19,8 +22,8 @@ class NoWait(Mapping[str, float]):
     def __hash__(self) -> int:
         return 0
 
-    def __getitem__(self, reason: str) -> float:
-        raise KeyError(reason)
+    def __getitem__(self, name: str) -> Value:
+        raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(())
@@ -32,8 +35,10 @@ class NoWait(Mapping[str, float]):
         return "{}"
 
 
-NO_WAIT: Mapping[str, float] = NoWait()
+NO_WAIT: Mapping[str, float] = NoItems()
 """What a call has waited for that did not wait: one object for all."""
+NO_TAGS: Tags = NoItems()
+"""The tags of a call whose request has none."""
 
 
 @dataclass(slots=True)
@@ -108,6 +113,7 @@ class Completion:
     journey: each attempt of a call in an engine with `traffic`; empty without it. Of more than 100 attempts, the first
         50 and the last 50.
     cost: US dollars of all attempts; None if `Traffic(price=…)` is not given, or knows no price.
+    tags: the tags of the request; empty if it has none.
     """
 
     success: bool
@@ -121,6 +127,7 @@ class Completion:
     resent: int = 0
     journey: tuple[AttemptRecord, ...] = ()
     cost: float | None = None
+    tags: Tags = NO_TAGS
 
     @property
     def error_category(self) -> ErrorCategory | None:

@@ -7,25 +7,40 @@ from typing import TYPE_CHECKING, Self
 
 from ..request.errors import refuse_await
 from .call_state import CallState
-from .completion import Completion
+from .completion import NO_TAGS, Completion
 
 if TYPE_CHECKING:
+    from ...providers.model.request import Request, Tags
     from .call import RunningCall
 
 
 class Call:
-    """A running or ended call. `start_request` and `start_stream` return it."""
+    """A running or ended call. `start_request` and `start_stream` return it.
 
-    __slots__ = ("_running",)
+    request: the request that the call was started with.
+    """
+
+    __slots__ = ("_running", "request")
 
     if not TYPE_CHECKING:
         __await__ = refuse_await("a call is not awaited; wait for its completion with: await call.wait()")
 
-    def __init__(self, running: RunningCall) -> None:
+    def __init__(self, running: RunningCall, request: Request) -> None:
         self._running = running
+        self.request: Request = request
 
     def __repr__(self) -> str:
         return repr(self._running)
+
+    @property
+    def number(self) -> int:
+        """The position of the call among the engine's calls, counted from 1. Log records of the engine name it."""
+        return self._running.number
+
+    @property
+    def tags(self) -> Tags:
+        """The tags of the request; empty if it has none."""
+        return NO_TAGS if self.request.tags is None else self.request.tags
 
     @property
     def state(self) -> CallState:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self, TypeVar, overload
 
 from ...providers.model.events import Event
-from ...providers.model.request import Request
+from ...providers.model.request import Request, Tags
 from ...providers.model.response import Response
 from ..call.call_state import CallState
 from ..call.callbacks import OnCompletion, OnEvent, check_callback
@@ -56,6 +56,21 @@ class PortalCall:
 
     def __repr__(self) -> str:
         return repr(self._call)
+
+    @property
+    def number(self) -> int:
+        """The position of the call among the engine's calls, counted from 1. Log records of the engine name it."""
+        return self._call.number
+
+    @property
+    def request(self) -> Request:
+        """The request that the call was started with."""
+        return self._call.request
+
+    @property
+    def tags(self) -> Tags:
+        """The tags of the request; empty if it has none."""
+        return self._call.tags
 
     @property
     def state(self) -> CallState:

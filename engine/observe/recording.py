@@ -203,7 +203,7 @@ class Tap:
         prepared = self._prepared
         head = prepared.head
         headers = [(name, value) for name, value in _decoded(head.headers) if name in REQUEST_HEADERS]
-        line: JSON = {
+        line: dict[str, JSON] = {
             "version": VERSION,
             "started": self._started,
             "origin": str(prepared.origin),
@@ -218,6 +218,11 @@ class Tap:
             "end": how,
             "ended": self._since(),
         }
+        if prepared.tags:
+            line["tags"] = {
+                self._clean(name): self._clean(value) if isinstance(value, str) else value
+                for name, value in prepared.tags.items()
+            }
         self._chunks = []
         self._recording.write(self, line)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ...providers.catalog.provider import Provider
+from ...providers.model.request import Tags
 from ...providers.wire.dialect import NOTHING_UNASKED, Dialect, MakeId
 from ...transport.exchange import WireHead
 from ...transport.url import Origin
@@ -36,6 +37,7 @@ class Prepared:
     fresh_key: called before each attempt if the provider's key is a function. Until then `head` has no key.
     unasked: names of members of `Response.provider_data` that the request did not ask for; they are not kept.
     choices: the number of choices that the request asked for; 0 if that is not known.
+    tags: the request's, for recordings and the completion; None if it has none.
     """
 
     __slots__ = (
@@ -52,6 +54,7 @@ class Prepared:
         "provider",
         "secrets",
         "stream",
+        "tags",
         "unasked",
         "wall_clock",
     )
@@ -73,6 +76,7 @@ class Prepared:
         self.fresh_key: FreshKey | None = None
         self.unasked: frozenset[str] = NOTHING_UNASKED
         self.choices: int = 0
+        self.tags: Tags | None = None
 
     def with_fresh_key(self) -> Prepared:
         """Return a copy with the current key, for one attempt. Raises `ProviderError` (AUTH).

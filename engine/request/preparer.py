@@ -114,7 +114,7 @@ class Preparer:
         body = b"".join((wire.body, b"")) if len(wire.body) < COPIED_BELOW else wire.body
         prepared = Prepared(shared, model, head, body, secrets)
         prepared.stream, prepared.fresh_key = stream, fresh_key
-        prepared.unasked, prepared.choices = wire.unasked, wire.choices
+        prepared.unasked, prepared.choices, prepared.tags = wire.unasked, wire.choices, request.tags
         return prepared, wire
 
     def account(self, provider: Provider) -> tuple[Origin, Hashable]:

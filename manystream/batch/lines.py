@@ -31,7 +31,7 @@ from ..providers.json.json_values import JSON, JSONObject, MalformedJSONError, l
 from ..providers.json.object_reader import Members
 from ..providers.model.messages import Message
 from ..providers.model.options import Priority, PriorityName, Retry, Timeouts
-from ..providers.model.request import Request, RequestOptions, ThinkingConfig, ThinkingLevel
+from ..providers.model.request import Request, RequestOptions, Tags, ThinkingConfig, ThinkingLevel
 from ..providers.openai.chat.arguments import read_body as read_chat
 from ..providers.openai.chat.converter import ChatConverter
 from ..providers.openai.responses.arguments import read_body as read_responses
@@ -191,6 +191,7 @@ def _read_ours(members: Members, choose_model: ChooseModel) -> Request:
         priority=cast("PriorityName", members.text("priority") or Priority.NORMAL.value),
         tenant=members.text("tenant"),
         session=members.text("session"),
+        tags=cast("Tags | None", members.object("tags")),
     )
 
 

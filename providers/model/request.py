@@ -88,6 +88,9 @@ class Tool:
 Messages: TypeAlias = str | Message | Sequence[Message | Mapping[str, object]]
 """Messages as a caller may write them: a text is one user's message, and a dict is one in OpenAI's chat form."""
 
+Tags: TypeAlias = Mapping[str, str | int | float | bool]
+"""Names and values with which a program finds its calls again."""
+
 Tools: TypeAlias = Sequence[Tool | Mapping[str, object]]
 """Tools as a caller may write them: a dict is one in OpenAI's form, `{"type": "function", "function": {…}}` or flat."""
 
@@ -119,6 +122,7 @@ class RequestOptions(TypedDict, total=False):
     priority: PriorityName | Priority
     tenant: str | None
     session: str | None
+    tags: Tags | None
 
 
 class _CachedForm:
@@ -158,8 +162,11 @@ class Request(_CachedForm):
     tenant: the name of the customer or user that the call is made for. Tenants with waiting calls get the same number
         of tokens.
     session: the conversation that the call belongs to.
+    tags: names and values for the program's own logs, such as `{"agent": "planner", "step": 3}`. The call, its
+        completion, its span of OpenTelemetry and recordings have them.
 
-    `priority`, `tenant` and `session` are never sent, and have no effect in an engine without `traffic`.
+    `priority`, `tenant`, `session` and `tags` are never sent. The first three have no effect in an engine without
+    `traffic`.
     """
 
     model: str
@@ -183,6 +190,7 @@ class Request(_CachedForm):
     priority: PriorityName | Priority = field(default=Priority.NORMAL, kw_only=True)
     tenant: str | None = field(default=None, kw_only=True)
     session: str | None = field(default=None, kw_only=True)
+    tags: Tags | None = field(default=None, kw_only=True)
     # The body as an SDK's arguments wrote it. A field, so that `dataclasses.replace` keeps it.
     _given: GivenBody | None = field(default=None, kw_only=True, repr=False, compare=False)
 

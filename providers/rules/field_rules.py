@@ -8,6 +8,7 @@ for the values of `transport`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..errors import InvalidRequestError
@@ -81,6 +82,13 @@ PRIORITY = Rule(
     free=(Priority,),
 )
 
+
+def _is_finite(value: object) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+TAG = Rule("text, a finite number, or True or False", (str, int, float, bool), _is_finite)
+
 REQUEST = Checker(
     Request,
     {
@@ -143,6 +151,7 @@ REQUEST = Checker(
         "priority": PRIORITY,
         "tenant": optional(NAME),
         "session": optional(NAME),
+        "tags": optional(members(TAG, "a dict of texts, numbers and flags")),
         "_given": optional(instance(GivenBody)),
     },
 )

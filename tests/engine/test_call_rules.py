@@ -149,7 +149,7 @@ def test_a_completion_says_what_is_known() -> None:
     assert repr(ms.Completion(False)) == (
         "Completion(success=False, http_status=0, response=None, error=None, attempts=0, timings=Timings(queued=None,"
         " connected=None, first_byte=None, first_token=None, finished=None, waited={}), request_id=None, headers={},"
-        " resent=0, journey=(), cost=None)"
+        " resent=0, journey=(), cost=None, tags={})"
     )
     assert repr(AttemptRecord("one/m", 0.5, 1.5, "ok")) == (
         "AttemptRecord(target='one/m', started=0.5, ended=1.5, outcome='ok', error=None, hedged=False, usage=None,"

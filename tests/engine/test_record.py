@@ -283,3 +283,27 @@ def test_the_command_reports_an_invalid_recording(capsys: pytest.CaptureFixture[
     assert "No such file" in capsys.readouterr().err
     assert main(["simulate", "--replay", "x", "rate=5"]) == 2
     assert "leave the knobs out" in capsys.readouterr().err
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("dialect", ["openai-chat", "openai-responses", "anthropic", "gemini"])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_tags_are_recorded_and_never_sent(
+    dialect: str, stream: bool, tmp_path: Path, simulator: Simulator
+) -> None:
+    tags = {"agent": "canary-planner", "canary-step": 3, "late": False, KEY: f"it is {KEY}"}
+    request = ms.Request("m", [ms.Message.user("hello")], tags=tags, max_output_tokens=5)
+    async with ms.open_engine([provider_of(dialect, simulator)]) as engine:
+        with engine.record(tmp_path / "traffic.jsonl"):
+            call = engine.start_stream(request) if stream else engine.start_request(request)
+            completion = await call.wait()
+    assert completion.success
+    assert call.tags is completion.tags is tags
+    (line,) = lines(tmp_path / "traffic.jsonl")
+    recorded = line.pop("tags")
+    assert "canary" not in str(line)
+    assert {name: recorded[name] for name in ("agent", "canary-step", "late")} == {
+        "agent": "canary-planner", "canary-step": 3, "late": False
+    }  # fmt: skip
+    assert len(recorded) == 4
+    assert KEY not in str(recorded)

@@ -45,6 +45,12 @@ BOUNDS: dict[str, tuple[Checker, Callable[[], object], list[object], list[object
     "tool_choice": (REQUEST, request, ["auto", "none", "required", "search"], [""]),
     "tenant": (REQUEST, request, ["t", None], [""]),
     "session": (REQUEST, request, ["s", None], [""]),
+    "tags": (
+        REQUEST,
+        request,
+        [{}, {"a": "b", "n": 1, "x": 0.5, "f": False}, None],
+        ["a", [("a", "b")], {"a": None}, {"a": ["b"]}, {1: "b"}, {"a": math.nan}, {"a": math.inf}],
+    ),
     "stop": (REQUEST, request, [["a"], []], [[""]]),
     "budget_tokens": (THINKING, ms.ThinkingConfig, [-1, 0, None], [-2]),
     "level": (THINKING, ms.ThinkingConfig, ["none", "low", "med", "high", "medium"], ["max"]),

@@ -32,7 +32,10 @@ OF_THE_NATIVE_ENGINE = {
 }
 
 
-CALL = ("cancel", "completion", "pause", "resume", "state", "target", "wait", "waiting_for")
+CALL = (
+    *("cancel", "completion", "number", "pause", "request", "resume", "state", "tags", "target", "wait"),
+    "waiting_for",
+)
 """The members of a call that programs use. The native call has more, for the engine."""
 
 
@@ -80,7 +83,15 @@ async def test_from_thread_is_a_portal() -> None:
 
 ONE_A_DAY = ms.Traffic(rates={"one": ms.RateLimit(requests_per_day=2, requests_per_minute=1)})
 ONE = [ms.OpenAIChat("key", "http://127.0.0.1:9/v1", name="one")]
-ASKED = ms.Request("one/m", [ms.Message.user("a")], priority="batch", tenant="t", timeouts=ms.Timeouts(queue=600))
+TAGS = {"agent": "planner", "step": 3}
+ASKED = ms.Request(
+    "one/m",
+    [ms.Message.user("a")],
+    priority="batch",
+    tenant="t",
+    timeouts=ms.Timeouts(queue=600),
+    tags=TAGS,
+)
 WAITED_FOR = "declared requests_per_minute of one, 0 ahead, about "
 
 
@@ -94,6 +105,8 @@ def check(sent: ms.Call | aio.Call | portal.PortalCall, waiting: ms.Call | aio.C
     assert (sent.target, sent.waiting_for) == ("one/m", "")
     assert waiting.waiting_for.startswith(WAITED_FOR)
     assert waiting.state is ms.CallState.QUEUED
+    assert [(call.number, call.tags) for call in (sent, waiting)] == [(1, TAGS), (2, TAGS)]
+    assert sent.request is waiting.request is ASKED
 
 
 @pytest.mark.trio
@@ -109,7 +122,8 @@ def test_traffic_control_on_asyncio() -> None:
             waiting = engine.start_stream(ASKED), engine.start_request(ASKED)
             check(*waiting)
             assert engine.statistics().traffic.scopes["one/m"].waiting == 1
-        assert (await waiting[1].wait()).error_category is ms.ErrorCategory.CANCELLED
+        completion = await waiting[1].wait()
+        assert (completion.error_category, completion.tags) == (ms.ErrorCategory.CANCELLED, TAGS)
         assert waiting[1].waiting_for == ""
 
     asyncio.run(main())
@@ -120,5 +134,6 @@ def test_traffic_control_for_threads() -> None:
         waiting = threads.start_stream(ASKED), threads.start_request(ASKED)
         check(*waiting)
         assert threads.statistics().traffic.scopes["one/m"].waiting == 1
-    assert waiting[1].wait(10).error_category is ms.ErrorCategory.CANCELLED
+    completion = waiting[1].wait(10)
+    assert (completion.error_category, completion.tags) == (ms.ErrorCategory.CANCELLED, TAGS)
     assert waiting[1].waiting_for == ""

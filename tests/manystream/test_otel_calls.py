@@ -49,7 +49,8 @@ def span_of(completion: Completion, begun: CallStart | None = None, *, attempts:
 def test_the_span_of_a_call_with_every_option() -> None:
     schema: ms.JSONObject = {"type": "object"}
     begun = start(
-        max_output_tokens=5, temperature=0.0, top_p=0.5, seed=0, stop=["a", "b"], response_schema=schema
+        max_output_tokens=5, temperature=0.0, top_p=0.5, seed=0, stop=["a", "b"], response_schema=schema,
+        tags={"agent": "planner", "step": 3},
     )  # fmt: skip
     response = ms.Response(
         [], ms.FinishReason.LENGTH, usage=ms.Usage(10, 20, 3, 0, 2), model="m-1", id="r-1"
@@ -66,6 +67,8 @@ def test_the_span_of_a_call_with_every_option() -> None:
         "gen_ai.provider.name": "openai",
         "gen_ai.request.model": "m",
         "gen_ai.request.stream": True,
+        "manystream.tags.agent": "planner",
+        "manystream.tags.step": 3,
         "gen_ai.request.max_tokens": 5,
         "gen_ai.request.temperature": 0.0,
         "gen_ai.request.top_p": 0.5,

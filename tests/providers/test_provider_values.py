@@ -286,6 +286,7 @@ def test_a_request_has_these_defaults() -> None:
         "priority": ms.Priority.NORMAL,
         "tenant": None,
         "session": None,
+        "tags": None,
         "_given": None,
     }
     assert (request.system_blocks, request.thinking_config) == ([], None)

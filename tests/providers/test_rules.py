@@ -268,6 +268,7 @@ def test_a_usual_request_passes_the_fast_check() -> None:
         priority="batch",
         tenant="t",
         session="s",
+        tags={"agent": "planner", "step": 3, "score": 0.5, "last": True},
     )
     assert REQUEST.passes(request)
     assert all(PROFILE.passes(row) for row in PROFILES)

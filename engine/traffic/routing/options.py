@@ -21,7 +21,7 @@ FailoverName: TypeAlias = Literal["content_filter", "context_overflow"]
 MERGED = ("metadata", "extra_body", "extra_headers")
 """Options whose members are added to those of the request. Any other option replaces the request's."""
 
-OF_THE_CALL = ("retry", "session")
+OF_THE_CALL = ("retry", "session", "tags")
 """Options of a request that hold for the whole call, so that a target cannot have them."""
 
 

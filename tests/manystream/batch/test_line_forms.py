@@ -89,6 +89,7 @@ OPTIONS: dict[str, object] = {
     "priority": "batch",
     "tenant": "acme",
     "session": "s-1",
+    "tags": {"agent": "planner", "step": 3, "retry": False},
 }
 
 
