@@ -167,11 +167,11 @@ class HedgedJourney(Journey):
             self._settle_one(reservation, None, now, sent=False)
             return False
         self._state.take(now)
-        self._route.begin(wait.site.place, now)
+        number = self._route.begin(wait.site.place, now)
         self._itinerary.ring(wait.site.place).begin(wait.site.key, None, now)
         self._seconds_made += 1
         self._was_beside = True
-        self._second = Second(self._first, self, self._runtime, wait, stop, reservation)
+        self._second = Second(self._first, self, self._runtime, wait, stop, number, reservation)
         self._second.begin()
         return True
 
@@ -254,8 +254,8 @@ class HedgedJourney(Journey):
             if refusal is Refusal.NONE:
                 self._itinerary.ring(site.place).put_aside(site.key, now)
         elif refusal is Refusal.NONE and is_targets_fault(error):
-            self._route.fail(site.place, second.began, now, None, error)
-        self._route.end(site.place, second.began)
+            self._route.fail(site.place, second.number, now, None, error)
+        self._route.end(site.place, second.number)
         if self._site is None or self._site.place != site.place:
             self._tried |= {site.place}
             self._errors += (error,)
@@ -268,7 +268,8 @@ class HedgedJourney(Journey):
         self._lane, self._ticket = wait.lane, wait
         prepared = second.stop.prepared
         self._provider, self._model = prepared.provider.name, prepared.model
-        self._site, self._started_at, self._sent, self._answered = wait.site, second.began, second.began, False
+        self._site, self._number, self._answered = wait.site, second.number, False
+        self._started_at = self._sent = second.began
         self.need: Need | None = second.stop.need
         if self.spending is not None:
             self.spending.reservation = second.reservation
@@ -307,7 +308,7 @@ class HedgedJourney(Journey):
         else:
             lane.scope.cancel(ticket, now)
         lane.changed()
-        self._route.end(second.wait.site.place, second.began)
+        self._route.end(second.wait.site.place, second.number)
 
     @staticmethod
     def _input_tokens(second: Second) -> int:

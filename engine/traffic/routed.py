@@ -41,6 +41,7 @@ class Journey(Waiter, Due):
         "_errors",
         "_finished",
         "_is_ended",
+        "_number",
         "_planned",
         "_refusals",
         "_site",
@@ -72,6 +73,7 @@ class Journey(Waiter, Due):
             raise InvalidRequestError("session", f"the route {route.name!r} is sticky: give the request a session")
         self._set_up(route, Itinerary(route.places, request, model, make_stop, lanes), runtime)
         self._site: Site | None = None  # where an attempt is under way
+        self._number = 0  # that of the attempt at its target
         self._started_at = 0.0  # when that began
         self._answered = False  # whether its first event came
         self._avoided: Site | None = None  # where a limit has just refused the call
@@ -187,7 +189,7 @@ class Journey(Waiter, Due):
         if self._site is not None:
             if outcome is not None and outcome.success:
                 self._answer(now)
-                self._route.complete(self._site.place)
+                self._route.complete(self._site.place, self._number)
             self._arrive(None if outcome is None else outcome.error, now)
         self._is_ended = True
         self._sender = None  # the call refers to its journey
@@ -259,7 +261,7 @@ class Journey(Waiter, Due):
         self._provider, self._model = stop.prepared.provider.name, stop.prepared.model
         self._site, self._started_at, self._answered = site, now, False
         self._attempted |= {site.place}
-        self._route.begin(site.place, now, self._itinerary.request.session)
+        self._number = self._route.begin(site.place, now, self._itinerary.request.session)
         self._itinerary.ring(site.place).begin(site.key, self._itinerary.request.session, now)
         self._call.redirect(stop)
         self._call.admitted()
@@ -385,7 +387,7 @@ class Journey(Waiter, Due):
         """The first event of the answer came."""
         if self._site is not None and not self._answered:
             self._answered = True
-            self._route.succeed(self._site.place, now - self._started_at, now)
+            self._route.succeed(self._site.place, self._number, now - self._started_at, now)
 
     def _arrive(self, error: ProviderError | None, now: float) -> None:
         """The attempt is over. error: why it failed, where that may be the target's fault."""
@@ -394,8 +396,8 @@ class Journey(Waiter, Due):
             return
         if error is not None and is_targets_fault(error):
             session = self._itinerary.request.session
-            self._route.fail(site.place, self._started_at, now, session, error, broke=self._answered)
-        self._route.end(site.place, self._started_at)
+            self._route.fail(site.place, self._number, now, session, error, broke=self._answered)
+        self._route.end(site.place, self._number)
 
     def _cannot_take(self, place: int, error: InvalidRequestError) -> None:
         """A target cannot carry the request: the call never goes there."""

@@ -93,6 +93,7 @@ class Second(Listener):
 
     wait: its place in the limits of its target.
     stop: its request.
+    number: its number among the attempts at its target.
     reservation: what it may use; None in an engine without budgets and prices.
     began: the time at which it was made.
     attempt: the attempt.
@@ -111,6 +112,7 @@ class Second(Listener):
         "began",
         "connected",
         "first_byte",
+        "number",
         "queued",
         "reservation",
         "state",
@@ -120,13 +122,21 @@ class Second(Listener):
     )
 
     def __init__(
-        self, call: First, outcomes: Outcomes, runtime: Runtime, wait: Wait, stop: Stop, reservation: Reservation | None
+        self,
+        call: First,
+        outcomes: Outcomes,
+        runtime: Runtime,
+        wait: Wait,
+        stop: Stop,
+        number: int,
+        reservation: Reservation | None,
     ) -> None:
         self._call = call
         self._outcomes = outcomes
         self._runtime = runtime
         self.wait: Wait = wait
         self.stop: Stop = stop
+        self.number: int = number
         self.reservation: Reservation | None = reservation
         self.began: float = runtime.loop.clock()
         self.state: CallState = CallState.QUEUED

@@ -30,9 +30,9 @@ def route(runtime: UnitRuntime, *names: str, **options: Any) -> LiveRoute:
 def fails(one: LiveRoute, place: int = 0, times: int = 5, *, message: str = "down") -> None:
     error = ms.ProviderError(message, category=ms.ErrorCategory.SERVER)
     for _ in range(times):
-        one.begin(place, 0.0)
-        one.fail(place, 0.0, 0.0, None, error)
-        one.end(place, 0.0)
+        number = one.begin(place, 0.0)
+        one.fail(place, number, 0.0, None, error)
+        one.end(place, number)
 
 
 ALL: frozenset[int] = frozenset()
@@ -99,13 +99,14 @@ def test_the_log_names_a_target_left_alone_and_back_once(caplog: pytest.LogCaptu
     caplog.set_level(logging.INFO, "manystream.traffic")
     one = route(UnitRuntime(), "one", "two")
     fails(one, 1, 7, message="it is down")
-    one.succeed(1, 0.5, 3.0)
-    one.succeed(1, 0.5, 3.0)
-    one.complete(1)
+    probe = one.begin(1, 3.0)
+    one.succeed(1, probe, 0.5, 3.0)
+    one.succeed(1, probe, 0.5, 3.0)
+    one.complete(1, probe)
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         (
             "WARNING",
-            "route fast: two/m is left alone for 2 s at a time, after 5 failures in a row; the last one: server,"
+            "route fast: two/m is left alone for 2 s at a time: 5 of its last 5 calls failed; the latest: server,"
             " it is down",
         ),
         ("INFO", "route fast: two/m answers, and is used again"),
@@ -133,8 +134,7 @@ def test_the_figures_of_a_route_are_complete() -> None:
         tuple(ms.TargetStatistics(target, 0, 0, "closed", None, None, 0.0) for target in ("one/m", "two/m")), 0, 0
     )
     assert one.statistics(0.0) == new
-    one.begin(0, 0.0)
-    one.succeed(0, 0.5, 0.0)
+    one.succeed(0, one.begin(0, 0.0), 0.5, 0.0)
     one.park(Call(), Priority.NORMAL, ALL)
     fails(one, 1)
     first, second = one.statistics(1.0).targets

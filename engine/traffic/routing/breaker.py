@@ -1,7 +1,9 @@
-"""A circuit breaker: after several failures in a row, it lets no call through to a target for a pause.
+"""A circuit breaker: while most calls to a target fail, it lets one call at a time through.
 
-There are two kinds of failures. A call that fails before its first event is followed by a first event of another call,
-if the target works. A stream that breaks after its first event is followed by a complete answer, if the target works.
+Failures are counted in the order in which the calls were sent. In the order of their outcomes, failures that come at
+once would look like a series, because good answers take longer. So a call under way is no failure, as long as a call
+that was sent later has an outcome. The calls after the latest one with an outcome are not looked at: to a target that
+hangs, they are all that were sent within the first-byte timeout.
 """
 
 from __future__ import annotations
@@ -9,8 +11,11 @@ from __future__ import annotations
 import enum
 import math
 
+LATEST = 20
+"""The number of calls whose outcomes count: the last ones that were sent up to the latest one with an outcome."""
+
 FAILURES = 5
-"""The number of failures of one kind in a row that opens a breaker."""
+"""A breaker opens when at least this many of the latest calls have failed, and more than half of them."""
 
 OPEN_FOR = 2.0
 """The length of the pause in seconds. It is constant, so that a recovered target is used within this time."""
@@ -28,69 +33,94 @@ class BreakerState(enum.StrEnum):
 
 
 class Breaker:
-    """The breaker of one target. Failures of calls that were sent before it opened do not lengthen the pause."""
+    """The breaker of one target. A call is known by its number, counted from 1 in the order of sending.
 
-    __slots__ = ("_broken", "_failures", "_opened_at", "_probe_at")
+    A call that was sent before it opened does not close it, and one that was sent before the probing call does not
+    lengthen the pause.
+    """
+
+    __slots__ = ("_broke", "_failed", "_latest", "_opened_after", "_opened_at", "_probe", "_sent", "_since")
 
     def __init__(self) -> None:
-        self._failures = 0  # calls without a first event, since the last first event
-        self._broken = 0  # streams that broke, since the last complete answer
-        self._opened_at = -math.inf
-        # The time at which the probing call was sent; `math.inf` while there is none. Only an open breaker reads it.
-        self._probe_at = math.inf
+        self._sent = 0  # the number of the latest call
+        self._latest = 0  # that of the latest call with an outcome
+        self._since = 0  # the outcomes of calls after this one count
+        self._failed: list[int] = []  # the latest calls that failed
+        self._broke = False  # one of the failures that opened it came after the first event
+        self._opened_at = math.inf  # while it is closed
+        self._opened_after = 0  # the latest call when it opened
+        self._probe = 0  # the probing call; 0: there is none
 
     def state(self, now: float) -> BreakerState:
         """Return the breaker's state at the time `now`."""
         if not self.is_tripped:
             return BreakerState.CLOSED
-        if self._probe_at < math.inf or now < self._opened_at + OPEN_FOR:
-            return BreakerState.OPEN
-        return BreakerState.PROBING
+        return BreakerState.OPEN if self._probe or now < self._opened_at + OPEN_FOR else BreakerState.PROBING
 
     @property
     def is_tripped(self) -> bool:
         """Whether so many calls have failed that it is not closed."""
-        return self._failures >= FAILURES or self._broken >= FAILURES
+        return self._opened_at < math.inf
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """The number of failures among the latest calls, and the number of these calls."""
+        return len(self._failed), min(self._latest - self._since, LATEST)
 
     def next_time(self, now: float) -> float:
         """Return the time of the next probing call; `now` if calls may be sent; `math.inf` while a probe runs."""
         if self.state(now) is not BreakerState.OPEN:
             return now
-        return math.inf if self._probe_at < math.inf else self._opened_at + OPEN_FOR
+        return math.inf if self._probe else self._opened_at + OPEN_FOR
 
-    def begin(self, now: float) -> None:
-        """Record that a call is sent. The first call after the pause is the probing call."""
-        if self.state(now) is BreakerState.PROBING:
-            self._probe_at = now
+    def begin(self, now: float) -> int:
+        """Record that a call is sent, and return its number. The first call after the pause is the probing call."""
+        is_probe = self.state(now) is BreakerState.PROBING
+        self._sent += 1
+        if is_probe:
+            self._probe = self._sent
+        return self._sent
 
-    def succeed(self) -> None:
-        """Record the first event of a call, and close the breaker, unless broken streams have opened it."""
-        self._failures = 0
+    def succeed(self, number: int) -> None:
+        """Record the first event of a call, and close the breaker, unless streams that broke later have opened it."""
+        self._note(number)
+        if not self._broke:
+            self.complete(number)
 
-    def complete(self) -> None:
+    def complete(self, number: int) -> None:
         """Record a complete answer, and close the breaker."""
-        self._failures = self._broken = 0
+        if self.is_tripped and number > self._opened_after:
+            self._opened_at = math.inf
+            self._since, self._failed, self._broke, self._probe = number - 1, [], False, 0
+            self._note(number)
 
-    def fail(self, sent_at: float, now: float, *, broke: bool = False) -> None:
+    def fail(self, number: int, now: float, *, broke: bool = False) -> None:
         """Record that a call failed by the target's fault.
 
-        sent_at: the time at which the call was sent.
         broke: its first event had come.
         """
-        if self.is_tripped and sent_at < self._probe_at:
-            return
-        if broke:
-            self._broken = min(FAILURES, self._broken + 1)
-        else:
-            self._failures = min(FAILURES, self._failures + 1)
-        self._probe_at = math.inf
         if self.is_tripped:
-            self._opened_at = now
+            if number >= self._probe > 0:
+                self._open(now)
+            return
+        if number > max(self._since, self._latest - LATEST):
+            self._failed.append(number)
+        self._note(number)
+        failures, calls = self.counts
+        if failures >= FAILURES and failures > calls / 2:
+            self._broke = broke
+            self._open(now)
 
-    def end(self, sent_at: float) -> None:
-        """Record the end of a call. If it was the probing call and had no outcome, the next call is the probing call.
+    def _note(self, number: int) -> None:
+        """Note that a call has an outcome, and forget the failures of calls that are too old."""
+        if number > self._latest:
+            self._latest = number
+            self._failed = [failed for failed in self._failed if failed > number - LATEST]
 
-        sent_at: the time at which the call was sent.
-        """
-        if sent_at >= self._probe_at:
-            self._probe_at = math.inf
+    def _open(self, now: float) -> None:
+        self._opened_at, self._opened_after, self._probe = now, self._sent, 0
+
+    def end(self, number: int) -> None:
+        """Record the end of a call. If it was the probing call and had no outcome, the next call is the probing one."""
+        if number == self._probe:
+            self._probe = 0

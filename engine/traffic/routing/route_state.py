@@ -113,40 +113,45 @@ class RouteState:
         """Whether a call may be sent to a target now. It may have waited for the target since it was chosen."""
         return place in self._healthy(list(range(len(self.targets))), now)
 
-    def begin(self, place: int, now: float, session: str | None = None) -> None:
-        """Record that a call is sent to a target. Call this directly after `choose`, without waiting in between."""
+    def begin(self, place: int, now: float, session: str | None = None) -> int:
+        """Record that a call is sent to a target, and return its number there. Call this directly after `choose`,
+        without waiting in between."""
         target = self.targets[place]
         target.score.outstanding += 1
-        target.breaker.begin(now)
         if session is not None and self.balance is Balance.STICKY:
             self.end_session(session)
             self._sessions[session] = (place, now)
             target.sessions += 1
             self._expire(now)
+        return target.breaker.begin(now)
 
-    def succeed(self, place: int, first_event: float, now: float) -> None:
-        """Record a call's first event. `end` is called later for the same call. `first_event`: seconds it took."""
+    def succeed(self, place: int, number: int, first_event: float, now: float) -> None:
+        """Record a call's first event. `end` is called later for the same call.
+
+        number: the call's, as `begin` has returned it.
+        first_event: seconds it took.
+        """
         self.targets[place].score.succeed(first_event, now)
-        self.targets[place].breaker.succeed()
+        self.targets[place].breaker.succeed(number)
 
-    def complete(self, place: int) -> None:
+    def complete(self, place: int, number: int) -> None:
         """Record a call's complete answer. `end` is called later for the same call."""
-        self.targets[place].breaker.complete()
+        self.targets[place].breaker.complete(number)
 
-    def fail(self, place: int, sent_at: float, now: float, session: str | None = None, *, broke: bool = False) -> None:
+    def fail(self, place: int, number: int, now: float, session: str | None = None, *, broke: bool = False) -> None:
         """Record that a call failed by its target's fault. Its session leaves the target. Call `end` afterwards.
 
         broke: its first event had come.
         """
         self.targets[place].score.fail(now)
-        self.targets[place].breaker.fail(sent_at, now, broke=broke)
+        self.targets[place].breaker.fail(number, now, broke=broke)
         if session is not None and self._sessions.get(session, (-1, now))[0] == place:
             self.end_session(session)
 
-    def end(self, place: int, sent_at: float) -> None:
+    def end(self, place: int, number: int) -> None:
         """Record that a call has ended, with any outcome. This is the last method for a call, once per `begin`."""
         self.targets[place].score.outstanding -= 1
-        self.targets[place].breaker.end(sent_at)
+        self.targets[place].breaker.end(number)
 
     def end_session(self, session: str) -> None:
         """Forget the target of a session."""

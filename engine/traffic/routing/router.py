@@ -18,7 +18,7 @@ from ..access import Access
 from ..notice import open_notice
 from ..pump import Pump
 from ..statistics import RouteStatistics, TargetStatistics
-from .breaker import FAILURES, OPEN_FOR, BreakerState
+from .breaker import OPEN_FOR, BreakerState
 from .hedge import HedgeState
 from .keys import KeyRing
 from .options import Route, Target
@@ -190,21 +190,21 @@ class LiveRoute:
 
     # --- calls under way ---
 
-    def begin(self, place: int, now: float, session: str | None = None) -> None:
-        """An attempt is sent to a target."""
-        self.state.begin(place, now, session)
+    def begin(self, place: int, now: float, session: str | None = None) -> int:
+        """An attempt is sent to a target. Returns its number there."""
         self._note()
+        return self.state.begin(place, now, session)
 
-    def succeed(self, place: int, seconds: float, now: float) -> None:
+    def succeed(self, place: int, number: int, seconds: float, now: float) -> None:
         """A call's first event came after so many seconds."""
         was_tripped = self.state.targets[place].breaker.is_tripped
-        self.state.succeed(place, seconds, now)
+        self.state.succeed(place, number, seconds, now)
         self._note_recovery(place, was_tripped=was_tripped)
 
-    def complete(self, place: int) -> None:
+    def complete(self, place: int, number: int) -> None:
         """A call's answer is complete."""
         was_tripped = self.state.targets[place].breaker.is_tripped
-        self.state.complete(place)
+        self.state.complete(place, number)
         self._note_recovery(place, was_tripped=was_tripped)
 
     def _note_recovery(self, place: int, *, was_tripped: bool) -> None:
@@ -212,29 +212,29 @@ class LiveRoute:
             logger.info("route %s: %s answers, and is used again", self.name, self.label(place))
 
     def fail(
-        self, place: int, sent_at: float, now: float, session: str | None, error: ProviderError, *, broke: bool = False
+        self, place: int, number: int, now: float, session: str | None, error: ProviderError, *, broke: bool = False
     ) -> None:
         """A call failed by its target's fault. broke: its first event had come."""
         breaker = self.state.targets[place].breaker
         was_tripped = breaker.is_tripped
-        self.state.fail(place, sent_at, now, session, broke=broke)
+        self.state.fail(place, number, now, session, broke=broke)
         if breaker.is_tripped and not was_tripped:
             if self._uses_breakers:
                 logger.warning(
-                    "route %s: %s is left alone for %g s at a time, after %d failures in a row; the last one: %s, %s",
+                    "route %s: %s is left alone for %g s at a time: %d of its last %d calls failed; the latest: %s, %s",
                     self.name,
                     self.label(place),
                     OPEN_FOR,
-                    FAILURES,
+                    *breaker.counts,
                     error.category.value,
                     error.message,
                 )
             if not self.state.is_healthy(place, now):
                 self._looking.update(self._waiting)  # those that wait elsewhere see that when they look
 
-    def end(self, place: int, sent_at: float) -> None:
+    def end(self, place: int, number: int) -> None:
         """A call is no longer under way."""
-        self.state.end(place, sent_at)
+        self.state.end(place, number)
         self._note()
         if self._looking or self._parked:
             self._pump.schedule()

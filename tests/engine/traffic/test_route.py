@@ -7,7 +7,6 @@ from collections import Counter
 
 import pytest
 
-from manystream.engine.traffic.routing.breaker import FAILURES, Breaker, BreakerState
 from manystream.engine.traffic.routing.hedge import Hedge, HedgeState
 from manystream.engine.traffic.routing.route_state import Balance, Choice, RouteState, TargetRecord
 from manystream.providers.errors import InvalidRequestError
@@ -21,15 +20,15 @@ def a_route(balance: Balance, *targets: TargetRecord) -> RouteState:
 
 def fail(route: RouteState, place: int, times: int, now: float) -> None:
     for _ in range(times):
-        route.begin(place, now)
-        route.fail(place, now, now)
-        route.end(place, now)
+        number = route.begin(place, now)
+        route.fail(place, number, now)
+        route.end(place, number)
 
 
 def answer(route: RouteState, place: int, seconds: float, now: float) -> None:
-    route.begin(place, now)
-    route.succeed(place, seconds, now)
-    route.end(place, now)
+    number = route.begin(place, now)
+    route.succeed(place, number, seconds, now)
+    route.end(place, number)
 
 
 def test_order_waits_for_the_first_healthy_target() -> None:
@@ -86,7 +85,7 @@ def test_fastest_tries_each_unknown_target_with_one_call_first() -> None:
         route.begin(place, 0)
         tried.add(place)
     assert tried == set(ALL)
-    route.succeed(0, 0.5, 0.5)
+    route.succeed(0, 1, 0.5, 0.5)
     assert route.choose(0.5, ALL).target == 0
 
 
@@ -144,36 +143,6 @@ def test_a_session_is_forgotten_when_it_ends_and_after_an_hour() -> None:
     assert route.targets[0].sessions == 0
 
 
-def test_a_breaker_opens_after_five_failures_in_a_row() -> None:
-    breaker = Breaker()
-    for _ in range(4):
-        breaker.fail(0, 0)
-    breaker.succeed()
-    for _ in range(4):
-        breaker.fail(0, 1)
-    assert breaker.state(1) is BreakerState.CLOSED
-    breaker.fail(0, 1)
-    assert (breaker.state(1), breaker.state(2.9), breaker.state(3), breaker.next_time(2)) == (
-        BreakerState.OPEN,
-        BreakerState.OPEN,
-        BreakerState.PROBING,
-        3,
-    )
-    breaker.begin(3)
-    assert breaker.state(3) is BreakerState.OPEN
-    breaker.fail(0.5, 3.5)
-    breaker.end(0.5)
-    assert breaker.state(4) is BreakerState.OPEN
-    breaker.fail(3, 4)
-    assert (breaker.state(5.9), breaker.state(6)) == (BreakerState.OPEN, BreakerState.PROBING)
-    breaker.begin(6)
-    breaker.end(6)
-    assert breaker.state(6) is BreakerState.PROBING
-    breaker.begin(6)
-    breaker.succeed()
-    assert breaker.state(6) is BreakerState.CLOSED
-
-
 def test_a_hedge_waits_for_the_95th_percentile_of_the_last_200() -> None:
     hedge = HedgeState(Hedge())
     assert hedge.begin(0) == float("inf")
@@ -196,29 +165,3 @@ def test_hedges_are_at_most_the_given_part_of_recent_calls() -> None:
 def test_a_hedge_with_junk_is_an_error(options: dict[str, float]) -> None:
     with pytest.raises(InvalidRequestError, match="hedge"):
         Hedge(**options)
-
-
-def test_streams_that_break_open_a_breaker_although_they_begin() -> None:
-    breaker = Breaker()
-    for _ in range(FAILURES):
-        assert breaker.state(0) is BreakerState.CLOSED
-        breaker.begin(0)
-        breaker.succeed()
-        breaker.fail(0, 1, broke=True)
-        breaker.end(0)
-    assert (breaker.state(2.9), breaker.state(3)) == (BreakerState.OPEN, BreakerState.PROBING)
-    breaker.begin(3)
-    breaker.succeed()
-    assert breaker.state(4) is BreakerState.OPEN  # the first event of the probing call says nothing
-    breaker.complete()
-    breaker.end(3)
-    assert breaker.state(4) is BreakerState.CLOSED
-
-
-def test_a_complete_answer_forgives_broken_streams() -> None:
-    breaker = Breaker()
-    for _ in range(4 * FAILURES):
-        breaker.succeed()
-        breaker.fail(0, 0, broke=True)
-        breaker.complete()
-    assert breaker.state(0) is BreakerState.CLOSED

@@ -18,25 +18,71 @@ from manystream.providers.limits.quota_report import Refusal
 INF = math.inf
 
 
-def a_breaker(failures: int, broken: int = 0, now: float = 10) -> Breaker:
+def a_breaker(failures: int, broken: int = 0, good: int = 0, now: float = 10) -> Breaker:
+    """Calls that were sent one after the other: good ones, failures, and broken streams."""
     breaker = Breaker()
-    for place in range(failures + broken):
-        breaker.fail(now, now, broke=place >= failures)
+    for place in range(good + failures + broken):
+        number = breaker.begin(now)
+        if place >= good:
+            breaker.fail(number, now, broke=place >= good + failures)
+        breaker.end(number)
     return breaker
 
 
 def test_a_new_breaker_lets_calls_through() -> None:
     breaker = Breaker()
-    breaker.begin(1)
-    breaker.end(1)
+    breaker.end(breaker.begin(1))
     assert (breaker.state(1), breaker.is_tripped, breaker.next_time(1)) == ("closed", False, 1)
 
 
-def test_four_failures_do_not_open_a_breaker_and_five_do() -> None:
-    assert (a_breaker(4).state(10), a_breaker(4).next_time(10), a_breaker(4).is_tripped) == ("closed", 10, False)
-    assert (a_breaker(5).state(10), a_breaker(5).next_time(10), a_breaker(5).is_tripped) == ("open", 12, True)
-    assert (a_breaker(0, 4).state(10), a_breaker(0, 5).state(10)) == ("closed", "open")
-    assert a_breaker(4, 3).state(10) == "closed", "each kind is counted for itself"
+@pytest.mark.parametrize(
+    ("good", "failures", "broken", "state"),
+    [
+        (0, 4, 0, "closed"), (0, 5, 0, "open"), (0, 0, 4, "closed"), (0, 0, 5, "open"), (0, 2, 3, "open"),
+        (4, 5, 0, "open"), (5, 5, 0, "closed"), (5, 6, 0, "open"), (100, 10, 0, "closed"), (100, 11, 0, "open"),
+    ],
+)  # fmt: skip
+def test_a_breaker_opens_at_five_failures_that_are_more_than_half_of_the_last_twenty(
+    good: int, failures: int, broken: int, state: str
+) -> None:
+    breaker = a_breaker(failures, broken, good)
+    assert (breaker.state(10), breaker.is_tripped) == (state, state == "open")
+    assert breaker.next_time(10) == (12 if state == "open" else 10)
+
+
+def test_failures_count_in_the_order_of_sending() -> None:
+    """Of 200 calls at once, eight fail at once; the others answer later."""
+    breaker = Breaker()
+    numbers = [breaker.begin(0) for _ in range(200)]
+    for number in numbers[::25]:
+        breaker.fail(number, 0.01)
+    assert breaker.state(1) == "closed"
+    for number in numbers[-10:]:
+        breaker.fail(number, 0.02)
+    assert breaker.state(1) == "closed"
+    breaker.fail(numbers[-11], 0.03)
+    assert breaker.state(1) == "open"
+
+
+def test_calls_after_the_latest_outcome_are_not_looked_at() -> None:
+    """To a target that hangs, fifty calls a second are under way, each until its timeout of two seconds."""
+    breaker = Breaker()
+    numbers = [breaker.begin(number / 50) for number in range(200)]
+    for place, number in enumerate(numbers[:5]):
+        assert breaker.state(2 + place / 50) == "closed"
+        breaker.fail(number, 2 + place / 50)
+    assert breaker.state(2.1) == "open"
+
+
+def test_failures_of_calls_before_many_that_were_answered_are_forgotten() -> None:
+    """A target hung for a while. When the timeouts of these calls end, it has long been answering others."""
+    breaker = Breaker()
+    hanging, answered = [breaker.begin(0) for _ in range(50)], [breaker.begin(1) for _ in range(20)]
+    for number in answered:
+        breaker.succeed(number)
+    for number in hanging:
+        breaker.fail(number, 2)
+    assert (breaker.state(2), breaker.counts) == ("closed", (0, 20))
 
 
 def test_a_breaker_opens_for_two_seconds_and_then_probes() -> None:
@@ -45,63 +91,68 @@ def test_a_breaker_opens_for_two_seconds_and_then_probes() -> None:
     assert [breaker.next_time(now) for now in (10, 11.9, 12, 99)] == [12, 12, 12, 99]
     breaker.begin(13)
     assert (breaker.state(20), breaker.next_time(20)) == ("open", INF)
-    breaker.begin(20)
-    breaker.end(19)
-    assert breaker.state(20) == "probing", "the probing call is the one of 13"
 
 
-def test_an_earlier_calls_failure_does_not_lengthen_the_pause() -> None:
-    breaker = a_breaker(5)
-    breaker.fail(9, 11.5)
+def test_an_earlier_call_says_nothing_while_a_breaker_is_open() -> None:
+    breaker = Breaker()
+    earlier = [breaker.begin(9) for _ in range(3)]
+    for _ in range(5):
+        breaker.fail(breaker.begin(10), 10)
+    breaker.fail(earlier[0], 11.5)
+    breaker.succeed(earlier[1])
     assert breaker.next_time(11.5) == 12
-    breaker.begin(12)
-    breaker.fail(11.9, 12.5)
+    probe = breaker.begin(12)
+    breaker.fail(earlier[1], 12.5)
+    breaker.end(earlier[1])
+    breaker.complete(earlier[2])
     assert (breaker.state(14.4), breaker.next_time(14.4)) == ("open", INF), "the probing call runs on"
-    breaker.fail(12, 13)
+    breaker.fail(probe, 13)
+    breaker.end(probe)
     assert (breaker.state(14.9), breaker.next_time(14.9), breaker.state(15)) == ("open", 15, "probing")
 
 
-def test_an_earlier_call_that_ends_is_not_the_probing_call() -> None:
+def test_a_probing_call_without_an_outcome_is_followed_by_another() -> None:
     breaker = a_breaker(5)
-    breaker.begin(12)
-    breaker.end(11)
+    probe = breaker.begin(12)
+    breaker.end(probe - 1)
     assert breaker.state(30) == "open"
-    breaker.end(12)
+    breaker.end(probe)
     assert breaker.state(30) == "probing"
 
 
 def test_a_first_event_closes_and_later_failures_count_from_zero() -> None:
     breaker = a_breaker(5)
-    breaker.begin(12)
-    breaker.succeed()
-    assert (breaker.state(12), breaker.next_time(12)) == ("closed", 12)
+    probe = breaker.begin(12)
+    breaker.succeed(probe)
+    assert (breaker.state(12), breaker.next_time(12), breaker.counts) == ("closed", 12, (0, 1))
     for _ in range(4):
-        breaker.fail(13, 13)
+        breaker.fail(breaker.begin(13), 13)
     assert breaker.state(13) == "closed"
-    breaker.succeed()
-    for _ in range(4):
-        breaker.fail(13, 13)
-    assert breaker.state(13) == "closed"
-    breaker.fail(13, 13.5)
+    breaker.fail(breaker.begin(13), 13.5)
     assert (breaker.state(13.5), breaker.next_time(13.5)) == ("open", 15.5)
 
 
 def test_a_first_event_does_not_forgive_broken_streams() -> None:
     breaker = a_breaker(0, 5)
-    breaker.begin(12)
-    breaker.succeed()
+    probe = breaker.begin(12)
+    breaker.succeed(probe)
     assert breaker.next_time(12) == INF
-    breaker.fail(12, 13, broke=True)
+    breaker.fail(probe, 13, broke=True)
     assert breaker.next_time(13) == 15
-    breaker.begin(15)
-    breaker.complete()
+    breaker.complete(breaker.begin(15))
     assert (breaker.state(15), breaker.is_tripped) == ("closed", False)
     for _ in range(4):
-        breaker.fail(16, 16, broke=True)
+        breaker.fail(breaker.begin(16), 16, broke=True)
     assert not breaker.is_tripped
-    both = a_breaker(5, 5)
-    both.complete()
-    assert not both.is_tripped
+
+
+def test_a_call_that_is_sent_although_the_breaker_is_open_may_close_it() -> None:
+    """A route ignores breakers while most of its targets are open."""
+    breaker = a_breaker(5)
+    breaker.fail(breaker.begin(11), 11.5)
+    assert breaker.next_time(11.5) == 12
+    breaker.succeed(breaker.begin(11.6))
+    assert breaker.state(11.7) == "closed"
 
 
 # --- scores ---
@@ -169,7 +220,7 @@ def test_of_equal_targets_one_is_chosen_at_random() -> None:
     assert [fastest.choose(0, (0, 1, 2)).target for _ in range(3)] == [0, 1, 2]
     for place, seconds in enumerate((2.0, 1.0, 1.0)):
         fastest.begin(place, 0)
-        fastest.succeed(place, seconds, 1)
+        fastest.succeed(place, 0, seconds, 1)
         fastest.end(place, 0)
     assert [fastest.choose(1, (0, 1, 2)).target for _ in range(2)] == [1, 2]
 
@@ -178,7 +229,7 @@ def test_the_fastest_with_room_is_chosen() -> None:
     fastest = route(Balance.FASTEST)
     for place in (0, 1):
         fastest.begin(place, 0)
-        fastest.succeed(place, 2.0 - place, 1)
+        fastest.succeed(place, 0, 2.0 - place, 1)
     fastest.begin(2, 0)
     assert fastest.choose(1, (0, 1, 2)) == Choice(1, (0, 1, 2))
     assert fastest.choose(1, (0, 2)) == Choice(0, (0, 1, 2))
@@ -191,7 +242,7 @@ def test_equal_scores_go_to_the_target_with_fewer_calls() -> None:
     for place, seconds, calls in ((0, 1.0, 4), (1, 2.5, 2)):
         for _ in range(calls):
             fastest.begin(place, 0)
-        fastest.succeed(place, seconds, 0)
+        fastest.succeed(place, 0, seconds, 0)
     fastest.end(1, 0)
     assert fastest.choose(0, (0, 1)).target == 1  # 5 × 1 s and 2 × 2.5 s
 
@@ -232,7 +283,7 @@ def test_a_session_stays_at_up_to_four_times_the_best_score() -> None:
     state = route(Balance.STICKY)
     for place, seconds in enumerate((4.0, 1.0, 2.0)):
         state.begin(place, 0, "s" if place == 0 else None)
-        state.succeed(place, seconds, 0)
+        state.succeed(place, 0, seconds, 0)
         state.end(place, 0)
     assert state.choose(1, (0, 1, 2), session="s") == Choice(0, (0,))
     assert state.choose(1, (1,), session="s") == Choice(None, (0,))
@@ -280,43 +331,38 @@ def test_a_session_is_kept_for_an_hour_after_its_last_call() -> None:
 def test_a_record_counts_calls_and_passes_outcomes_on() -> None:
     state = route(Balance.ORDER)
     record = state.targets[1]
-    state.begin(1, 3)
-    state.begin(1, 3)
-    assert record.score.outstanding == 2
-    state.succeed(1, 0.5, 4)
+    numbers = [state.begin(1, 3) for _ in range(6)]
+    assert record.score.outstanding == 6
+    state.succeed(1, numbers[0], 0.5, 4)
     assert (record.score.time, record.score.heard_at) == (0.5, 4)
-    for _ in range(5):
-        state.fail(1, 3, 5, broke=True)
+    for number in numbers[1:]:
+        state.fail(1, number, 5, broke=True)
     assert (record.score.failures, record.score.heard_at) == (pytest.approx(0.40951), 5)
     assert record.breaker.state(5) == "open"
-    state.succeed(1, 0.5, 5)
-    assert record.breaker.state(5) == "open"
-    state.complete(1)
-    assert record.breaker.state(5) == "closed"
-    state.end(1, 3)
-    assert record.score.outstanding == 1
+    probe = state.begin(1, 7)
+    state.succeed(1, probe, 0.5, 7)
+    assert record.breaker.state(7) == "open"
+    state.complete(1, probe)
+    assert record.breaker.state(7) == "closed"
+    state.end(1, probe)
+    assert record.score.outstanding == 6
 
 
-def test_a_first_event_of_a_target_forgives_failures() -> None:
+def test_a_target_is_healthy_again_after_a_first_event() -> None:
     state = route(Balance.ORDER, TargetRecord())
-    for _ in range(2):
-        for _ in range(4):
-            state.fail(0, 1, 1)
-        state.succeed(0, 0.5, 1)
-    assert state.is_healthy(0, 1)
     for _ in range(5):
-        state.fail(0, 1, 1)
+        state.fail(0, state.begin(0, 1), 1)
     assert not state.is_healthy(0, 1)
-    state.succeed(0, 0.5, 1)
+    state.succeed(0, state.begin(0, 1), 0.5, 1)
     assert state.is_healthy(0, 1)
 
 
 def test_a_probing_call_without_an_outcome_lets_the_next_one_go() -> None:
     state = route(Balance.ORDER, TargetRecord())
     state.targets[0].breaker = a_breaker(5)
-    state.begin(0, 12)
+    probe = state.begin(0, 12)
     assert state.choose(13, (0,)) == Choice(None, (), INF)
-    state.end(0, 12)
+    state.end(0, probe)
     assert state.choose(13, (0,)) == Choice(0, (0,))
 
 

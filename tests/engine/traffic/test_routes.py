@@ -325,8 +325,24 @@ async def test_a_dead_target_is_left_alone_and_used_again(
     assert open_at_the_end == "closed"
     lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith("route fast")]
     assert len(lines) == 2
-    assert "one/m is left alone for 2 s at a time, after 5 failures in a row" in lines[0]
+    assert "one/m is left alone for 2 s at a time: 11 of its last 20 calls failed" in lines[0]
     assert lines[1] == "route fast: one/m answers, and is used again"
+
+
+@pytest.mark.parametrize("every", [25, 10, 4])
+async def test_failures_at_once_do_not_hide_answers_under_way(
+    autojump_clock: trio.testing.MockClock, every: int
+) -> None:
+    """Of hundreds of calls at a time, each n-th fails at once, and the others take a second: only these move on."""
+    one, two = Server("one", seconds=1.0), Server("two")
+    busy = failing("503 Service Unavailable")
+    one.fault = lambda server: busy(server) if server.sent % every == 0 else None
+    route = ms.Route("fast", ["one/m", ms.Target("two/m", fallback=True)])
+    async with open_targets(one, two, route=route) as engine:
+        completions = await run(engine, 400, 0.005, ask())
+        (record, _) = engine.statistics().traffic.routes["fast"].targets
+    assert all(completion.success for completion in completions)
+    assert (two.sent, one.sent, record.breaker) == (400 // every, 400, "closed")
 
 
 async def test_calls_wait_for_the_first_target_to_come_back(autojump_clock: trio.testing.MockClock) -> None:
