@@ -219,10 +219,10 @@ async def open_calls(
     make_backend: called with the nursery of the engine's own tasks.
     """
     check_options(providers, options)
-    checked = addressed(providers)
+    variables, proxy = _choose_environment(options.get("environment"), options.get("proxy"))
+    checked = addressed(providers, variables)
     if options.get("traffic") is None:
         check_single_keys(providers)
-    variables, proxy = _choose_environment(options.get("environment"), options.get("proxy"))
     calls: Calls | None = None
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:

@@ -25,7 +25,8 @@ class EngineOptions(TypedDict, total=False):
         says. Default, and None: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` of `environment`.
     dial: an async function, run on trio, that takes a host and a port and returns a connected stream socket, such as a
         Unix socket or one through SOCKS. DNS and the proxy are then not used; TLS is used if the URL is https.
-    environment: where keys and proxies are looked up. Default: the process's environment.
+    environment: where keys, proxies and the addresses of providers without a `base_url` are looked up. Default: the
+        process's environment.
     traffic: decides when each call is sent, by declared limits, by limits that servers report, and by limits learned
         from refusals. Default: every call is sent at once.
     observer: notified of the progress of calls and connections.

@@ -1,12 +1,13 @@
 """Settings and fixtures of all tests.
 
-They are the settings of property tests, the handling of SIGINT in child processes, and the simulator and the store that
-tests of several folders use.
+They are the settings of property tests, the handling of SIGINT in child processes, the environment, and the simulator
+and the store that tests of several folders use.
 """
 
 from __future__ import annotations
 
 import gc
+import os
 import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 import manystream as ms
+from manystream.providers.catalog.profiles import PROFILES
 from manystream.simulator import Simulator, open_simulator_thread
 
 settings.register_profile("manystream", deadline=None)  # on a busy machine any example may take a second
@@ -25,6 +27,10 @@ settings.load_profile("manystream")
 # that tests interrupt would never end if the tests themselves run in the background.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# No test may send a request to the gateway of the person who runs it.
+for place in {place.partition("/")[0] for row in PROFILES for place in row.url_variables}:
+    os.environ.pop(place, None)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -19,7 +19,7 @@ from ..providers.catalog.profiles import PROFILES
 from ..providers.catalog.provider import OpenAIChat, Provider
 from ..providers.errors import InvalidRequestError
 from ..simulator import open_simulator
-from .addresses import DIALECT_CLASSES
+from .addresses import addresses_in, provider_of
 from .errors import CommandError
 from .run import RunOptions, choose_provider, find_row, rows_with_key
 
@@ -160,9 +160,9 @@ def open_destination(options: TargetOptions, models: Sequence[str] = ()) -> Gene
     elif options.by_lines:
         local = [row for row in PROFILES if row.base_url and not row.needs_key]
         rows = list({row.name: row for row in (*rows_with_key(os.environ), *local)}.values())
-        choose_model = ModelOfLine(frozenset(row.name for row in rows))
+        choose_model = ModelOfLine(frozenset(row.name for row in rows), addresses_in(os.environ))
         _check_models(models, choose_model)
-        yield Destination(tuple(DIALECT_CLASSES[row.dialect_name](profile=row) for row in rows), choose_model)
+        yield Destination(tuple(provider_of(row, None, os.environ) for row in rows), choose_model)
     elif options.route:
         yield _in_order(options, os.environ)
     elif len(options.base_urls) > 1:
@@ -177,9 +177,11 @@ class ModelOfLine:
     """The model of each line where only the lines name models. It can be sent to another process.
 
     providers: the names of the providers that have a key, or need none.
+    addresses: the environment variables with addresses of providers.
     """
 
     providers: frozenset[str]
+    addresses: Mapping[str, str]
 
     def __call__(self, named: str | None) -> str | None:
         """Return the request's model for a line that names this model; None for a line that names none.
@@ -189,7 +191,7 @@ class ModelOfLine:
         if named is None:
             return None
         try:
-            row, model = find_row(named)
+            row, model = find_row(named, self.addresses)
         except CommandError as error:
             raise InvalidRequestError("model", str(error)) from None
         if row.name not in self.providers:

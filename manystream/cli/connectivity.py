@@ -1,7 +1,7 @@
 """A connectivity check of one provider. It runs the steps of a call with the engine's own code, and reports each one.
 
-The steps are key, proxy, DNS, connect, tunnel, TLS, HTTP. The only request asks for the list of models. It costs
-nothing, has the same key as a call, and no prompt.
+The steps are address (if the environment has one), key, proxy, DNS, connect, tunnel, TLS, HTTP. The only request asks
+for the list of models. It costs nothing, has the same key as a call, and no prompt.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import trio
 
 from ..engine.calls import make_id
-from ..engine.request.addresses import addressed
+from ..engine.request.addresses import addressed, url_in
 from ..engine.request.errors import redacted
 from ..engine.request.limits import Limits
 from ..engine.request.prepared import Prepared
@@ -149,8 +149,13 @@ class _ConnectivityCheck:
 
     def _prepare(self) -> Prepared:
         """Prepare a request as a call does, with the key."""
-        provider = self._provider
-        preparer = Preparer(addressed([provider]), self._environment, Limits(), make_id, time.time)
+        checked = addressed([self._provider], self._environment)
+        ((provider, base),) = checked
+        if provider.base_url != self._provider.base_url:
+            self._step = "address"
+            self.find(Verdict.OK, f"{base}, from {url_in(self._environment, self._provider.profile)[0]}")
+            self._step = "key"
+        preparer = Preparer(checked, self._environment, Limits(), make_id, time.time)
         prepared, _ = preparer.prepare(Request(f"{provider.name}/any", [Message.user("never sent")]), stream=False)
         self._secrets = prepared.secrets
         variables = [

@@ -12,10 +12,11 @@ from urllib.parse import urlsplit
 
 import trio
 
+from ..engine.request.addresses import url_in
 from ..providers.catalog.profile import Profile
 from ..providers.catalog.profiles import PROFILES
 from ..providers.catalog.provider import OpenAIChat, Provider
-from .addresses import DIALECT_CLASSES
+from .addresses import provider_of
 from .connectivity import Finding, Verdict, check_provider
 from .errors import CommandError
 from .run import provider_names, rows_with_key
@@ -23,8 +24,9 @@ from .terminal import Paint
 
 HELP = "check key, proxy, DNS, TLS and server of each configured provider"
 DESCRIPTION = """\
-Check every provider that has a key on this machine, or the named ones: the key, the proxy, DNS, the connection, TLS,
-and whether the server answers and accepts the key. No prompt is sent. The only request asks for the list of models.
+Check every provider that has a key or an address on this machine, or the named ones: the key, the proxy, DNS, the
+connection, TLS, and whether the server answers and accepts the key. No prompt is sent. The only request asks for the
+list of models.
 
   manystream doctor                                        every provider with a key
   manystream doctor --provider anthropic --provider groq
@@ -85,21 +87,25 @@ def choose_providers(names: Sequence[str], base_url: str | None, environment: Ma
             "no key found: set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY,"
             " or name a server with --provider or --base-url"
         )
-    return [DIALECT_CLASSES[row.dialect_name](base_url=base_url, profile=row) for row in rows]
+    return [provider_of(row, base_url, {}) for row in rows]  # the check finds the addresses of the environment
 
 
 def _known_row(name: str) -> Profile:
-    row = next((row for row in PROFILES if row.base_url and name in (row.name, *row.aliases)), None)
+    known = (row for row in PROFILES if row.base_url or row.url_variables)
+    row = next((row for row in known if name in (row.name, *row.aliases)), None)
     if row is None:
         raise CommandError(f"unknown provider {name!r}; the names are {', '.join(provider_names())}", status=2)
     return row
 
 
 def configured_rows(environment: Mapping[str, str]) -> list[Profile]:
-    """Return the profiles that have a key. Of several profiles with the same host and key, return the first."""
+    """Return the profiles that have a key, or an address in the environment. Of several profiles with the same host and
+    key, return the first.
+    """
     rows: dict[tuple[str | None, tuple[str, ...]], Profile] = {}
     for row in rows_with_key(environment):
-        rows.setdefault((urlsplit(row.base_url).hostname, row.key_variables), row)
+        host = urlsplit(url_in(environment, row)[1] or row.base_url).hostname
+        rows.setdefault((host, row.key_variables), row)
     return list(rows.values())
 
 

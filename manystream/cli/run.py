@@ -19,15 +19,16 @@ import trio
 
 from ..cost import CostExtraError, PriceTable, check_installed, price_response
 from ..engine import Completion, Engine, open_engine
+from ..engine.request.addresses import NOWHERE, url_in
 from ..engine.request.credentials import find_key
 from ..providers.catalog.profile import Profile
-from ..providers.catalog.profiles import PROFILES, profile_by_name
+from ..providers.catalog.profiles import DEFAULT_PROFILES, PROFILES, profile_by_name
 from ..providers.catalog.provider import Provider
 from ..providers.errors import ErrorCategory, InvalidRequestError, ProviderError
 from ..providers.model.messages import Message
 from ..providers.model.options import Retry
 from ..providers.model.request import Request, ThinkingLevel
-from .addresses import DIALECT_CLASSES, provider_at
+from .addresses import DIALECT_CLASSES, provider_at, provider_of
 from .answer import AnswerWriter, read_prices
 from .errors import CommandError
 from .standard_streams import is_closed
@@ -128,7 +129,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = f"""\
 Without --provider, --base-url and --model, the prompt is sent to the first of these providers that has a key:
 {", ".join(DEFAULT_MODELS)}.
-A key is read from the provider's environment variable, or from ~/.config/manystream/credentials.json.
+A key is read from the provider's environment variable, or from ~/.config/manystream/credentials.json. Without
+--base-url, the provider is at the address in OPENAI_BASE_URL, ANTHROPIC_BASE_URL or GOOGLE_GEMINI_BASE_URL, if set.
 
 exit status:
   0    the answer is complete
@@ -212,7 +214,7 @@ def choose_provider(options: RunOptions, environment: Mapping[str, str]) -> tupl
     if name is not None and row is None:
         raise CommandError(f"unknown provider {name!r}; the names are {', '.join(provider_names())}")
     if row is None and options.base_url is None:
-        row = _row_by_model(model) if model is not None else _row_with_key(environment)
+        row = _row_by_model(model, environment) if model is not None else _row_with_key(environment)
     if row is None and options.base_url is None:
         if model is not None:
             raise CommandError(f"unknown model {model!r}: add --provider or --base-url")
@@ -225,29 +227,39 @@ def choose_provider(options: RunOptions, environment: Mapping[str, str]) -> tupl
         raise CommandError("no model was named: add --model")
     if row is None:
         return provider_at(options.base_url or "", "openai-chat", environment), model
-    return DIALECT_CLASSES[row.dialect_name](base_url=options.base_url, profile=row), model
+    return provider_of(row, options.base_url, environment), model
 
 
-def find_row(model: str) -> tuple[Profile, str]:
-    """Return the provider that a model's name stands for, and its name of the model. Raises `CommandError`."""
+def find_row(model: str, environment: Mapping[str, str]) -> tuple[Profile, str]:
+    """Return the provider that a model's name stands for, and its name of the model. Raises `CommandError`.
+
+    environment: the environment variables. A model of no known provider is one of the server whose address they have.
+    """
     name, slash, rest = model.partition("/")
     row = _row_by_name(name) if slash else None
     if row is not None and rest:
         return row, rest
-    row = _row_by_model(model)
+    row = _row_by_model(model, environment)
     if row is None:
         raise CommandError(f"unknown model {model!r}: add --provider or --base-url")
     return row, model
 
 
 def rows_with_key(environment: Mapping[str, str]) -> list[Profile]:
-    """Return the profiles that have a key. Raises `CommandError` for a credentials file that cannot be read."""
-    return [row for row in PROFILES if row.base_url and _has_key(row, environment)]
+    """Return the profiles that have a key, or an address in the environment. Raises `CommandError` for a credentials
+    file that cannot be read.
+    """
+    return [row for row in PROFILES if row.base_url and (_is_named(row, environment) or _has_key(row, environment))]
+
+
+def _is_named(row: Profile, environment: Mapping[str, str]) -> bool:
+    """Return whether the environment has a key, a token or an address of the provider."""
+    variables = (*row.key_variables, *row.token_variables)
+    # A malformed key is a key: its use reports that.
+    return any(environment.get(variable) for variable in variables) or url_in(environment, row) != NOWHERE
 
 
 def _has_key(row: Profile, environment: Mapping[str, str]) -> bool:
-    if any(environment.get(variable) for variable in row.key_variables):
-        return True  # even if the key is malformed: its use reports that
     try:
         return bool(find_key(DIALECT_CLASSES[row.dialect_name](profile=row), environment))
     except InvalidRequestError as error:
@@ -261,14 +273,15 @@ def _row_by_name(name: str) -> Profile | None:
     return next((row for row in rows if row is not None), None)
 
 
-def _row_by_model(model: str) -> Profile | None:
-    return next((row for row in PROFILES if model.startswith(row.prefixes)), None)
+def _row_by_model(model: str, environment: Mapping[str, str]) -> Profile | None:
+    at_gateway = (row for row, _ in DEFAULT_PROFILES.values() if url_in(environment, row) != NOWHERE)
+    return next((row for row in PROFILES if model.startswith(row.prefixes)), next(at_gateway, None))
 
 
 def _row_with_key(environment: Mapping[str, str]) -> Profile | None:
     for name in DEFAULT_MODELS:
         row = _row_by_name(name)
-        if row is not None and any(environment.get(variable) for variable in row.key_variables):
+        if row is not None and _is_named(row, environment):
             return row
     return None
 

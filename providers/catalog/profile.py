@@ -128,6 +128,10 @@ class Profile:
     dialect: the name of one of the four dialects, or a `Dialect` of your own.
     base_url: where the provider is; empty if every customer has an address of their own.
     key_variables: environment variables with the key. The first one that is set is used.
+    token_variables: environment variables with a token that is sent as `authorization: Bearer …`, whatever header a key
+        has. They are looked up after those with a key.
+    url_variables: environment variables with the address of a provider that was given none, each with the path that the
+        provider's own SDK appends to it, such as `GROQ_BASE_URL/openai/v1`.
     aliases: other names for `"name/model"`.
     prefixes: beginnings of the names of its models.
     needs_key: False for servers that run without a key.
@@ -142,6 +146,8 @@ class Profile:
     dialect: str | Dialect
     base_url: str
     key_variables: tuple[str, ...] = ()
+    token_variables: tuple[str, ...] = ()
+    url_variables: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
     needs_key: bool = True

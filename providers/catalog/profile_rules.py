@@ -75,6 +75,8 @@ PROFILE = Checker(
         "dialect": Rule("a dialect's name or a Dialect", (str, Dialect), NAME.fits, free=(Dialect,)),
         "base_url": TEXT,
         "key_variables": WORDS,
+        "token_variables": WORDS,
+        "url_variables": WORDS,
         "aliases": WORDS,
         "prefixes": WORDS,
         "needs_key": flag(),

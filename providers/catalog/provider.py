@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast
 
 from ..errors import InvalidRequestError
@@ -28,8 +30,9 @@ class Provider:
         thread when an attempt begins, so it must not wait. A list: several keys with limits of their own, for an engine
         with `traffic`. None: the key is looked up in the environment, then in the credentials file, when the first
         request needs it.
-    base_url: where the provider is. None: the profile's own URL. The dialect's endpoint at its end, such as
-        `/chat/completions`, is removed.
+    base_url: where the provider is. The dialect's endpoint at its end, such as `/chat/completions`, is removed. None:
+        the address that the environment of the engine has for it (`OPENAI_BASE_URL`, `ANTHROPIC_BASE_URL` and their
+        kin, see `Profile.url_variables`), else the profile's own.
     name: the name that selects this provider in `"name/model"`. Default: the profile's name. For a server without a row
         of its own, the name also tells it from other such servers: see `maker`.
     headers: sent with every request.
@@ -60,8 +63,8 @@ class Provider:
             rule.check(value, field)
         self.profile: Profile = self._choose_profile(name, base_url, profile)
         self.api_key: APIKey | tuple[APIKey, ...] | None = _one_or_several(api_key)
-        where = base_url if base_url is not None else self.profile.base_url
-        self.base_url: str = without_endpoint(where, self.profile.dialect)
+        where = without_endpoint(base_url if base_url is not None else self.profile.base_url, self.profile.dialect)
+        self.base_url: str = where if base_url is not None else ProfileURL(where)
         self.name: str = name if name is not None else self.profile.name
         self.headers: dict[str, str] = dict(headers or {})
         self.idempotency_header: str | None = idempotency_header
@@ -118,6 +121,43 @@ class Provider:
         )
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
+
+
+class ProfileURL(str):
+    """The base URL of a provider that was given none: its profile's. The environment's precedes it."""
+
+    __slots__ = ()
+
+
+def placed(provider: Provider, url: str) -> Provider:
+    """Return a provider at another address. It is found by the same names and models.
+
+    A dialect's own provider gets the profile of the address, as if it had been made with that `base_url`. Any other
+    keeps its profile.
+    """
+    moved, profile = copy.copy(provider), provider.profile
+    own, generic = DEFAULT_PROFILES.get(provider.dialect, (None, profile))
+    if profile == own:
+        moved.profile = _with_names_of(profile, profile_by_host(url, provider.dialect) or generic)
+    moved.base_url = without_endpoint(url, profile.dialect)
+    return moved
+
+
+def _with_names_of(old: Profile, new: Profile) -> Profile:
+    """Return the new profile with the names, models and key variables of the old one before its own."""
+    if new is old:
+        return new
+    return replace(
+        new,
+        key_variables=_joined(old.key_variables, new.key_variables),
+        token_variables=_joined(old.token_variables, new.token_variables),
+        aliases=_joined((old.name, *old.aliases), new.aliases),
+        prefixes=_joined(old.prefixes, new.prefixes),
+    )
+
+
+def _joined(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*first, *second)))
 
 
 ENDPOINTS: dict[str, re.Pattern[str]] = {

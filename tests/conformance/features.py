@@ -229,9 +229,16 @@ def _profile(row: ms.Profile) -> list[str]:
         for name in Quirks.__dataclass_fields__
         if (value := getattr(row.quirks, name)) != getattr(plain, name)
     ]
-    keys = ", ".join(f"`{name}`" for name in row.key_variables)
-    parts = [f"`{row.base_url}`" if row.base_url else "your address", keys, ", ".join(quirks)]
+    keys = ", ".join(f"`{name}`" for name in (*row.key_variables, *row.token_variables))
+    where = [f"`{row.base_url}`" if row.base_url else "your address", *map(_address, row.url_variables)]
+    parts = [", or ".join(where), keys, ", ".join(quirks)]
     return [f"`{row.name}`", "<br>".join(part for part in parts if part)]
+
+
+def _address(place: str) -> str:
+    """An environment variable with an address, and the path behind it."""
+    variable, slash, path = place.partition("/")
+    return f"`{variable}`" + (f" with `{slash}{path}`" if path else "")
 
 
 def _official(wire: Wire) -> list[str]:

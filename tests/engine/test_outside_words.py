@@ -92,5 +92,8 @@ def test_a_recording_writes_these_headers_and_no_others() -> None:
         "cf-ray", "content-encoding", "content-type", "date", "request-id", "retry-after", "retry-after-ms", "server",
         "x-goog-request-id", "x-request-id", "x-should-retry",
     } == RESPONSE_HEADERS  # fmt: skip
-    assert RESPONSE_HEADER_PREFIXES == ("anthropic-ratelimit-", "x-ratelimit-")
+    assert set(RESPONSE_HEADER_PREFIXES) == {
+        "anthropic-ratelimit-", "ratelimit-", "x-ratelimit-", "x-rate-limit-",
+        "llm_provider-anthropic-ratelimit-", "llm_provider-retry-after", "llm_provider-x-ratelimit-",
+    }  # fmt: skip
     assert {"alt", "api-version", "beta"} == HARMLESS_QUERY

@@ -81,6 +81,8 @@ def test_every_row_is_as_documented(name: str) -> None:
         addresses=row.addresses,
         needs_key=row.needs_key,
         generic=row.generic,
+        tokens=row.token_variables,
+        urls=row.url_variables,
     )
 
 

@@ -28,6 +28,8 @@ class Row:
     addresses: tuple[str, ...] = ()
     needs_key: bool = True
     generic: bool = False
+    tokens: tuple[str, ...] = ()
+    urls: tuple[str, ...] = ()
 
 
 OPENAI_MODELS = ("gpt-", "o1", "o3", "o4", "chatgpt-")
@@ -47,6 +49,7 @@ ROWS: dict[str, Row] = {
         aliases=("openai",),
         prefixes=OPENAI_MODELS,
         addresses=("*.api.openai.com",),
+        urls=("OPENAI_BASE_URL",),
     ),
     "openai-compatible": Row(
         "openai-chat",
@@ -61,6 +64,7 @@ ROWS: dict[str, Row] = {
         prefixes=OPENAI_MODELS,
         needs_key=False,
         generic=True,
+        urls=("OPENAI_BASE_URL",),
     ),
     "azure-deployment": Row(
         "openai-chat",
@@ -79,6 +83,7 @@ ROWS: dict[str, Row] = {
             "*.cognitiveservices.azure.com/openai/deployments/*",
             "*.services.ai.azure.com/openai/deployments/*",
         ),
+        tokens=("AZURE_OPENAI_AD_TOKEN",),
     ),
     "azure-models": Row(
         "openai-chat",
@@ -100,6 +105,8 @@ ROWS: dict[str, Row] = {
         },
         aliases=("azure-openai",),
         addresses=("*.openai.azure.com", "*.cognitiveservices.azure.com", "*.services.ai.azure.com"),
+        tokens=("AZURE_OPENAI_AD_TOKEN",),
+        urls=("AZURE_OPENAI_ENDPOINT/openai/v1",),
     ),
     "openai-responses": Row(
         "openai-responses",
@@ -109,6 +116,7 @@ ROWS: dict[str, Row] = {
         aliases=("openai",),
         prefixes=OPENAI_MODELS,
         addresses=("*.api.openai.com",),
+        urls=("OPENAI_BASE_URL",),
     ),
     "responses-compatible": Row(
         "openai-responses",
@@ -119,6 +127,7 @@ ROWS: dict[str, Row] = {
         prefixes=OPENAI_MODELS,
         needs_key=False,
         generic=True,
+        urls=("OPENAI_BASE_URL",),
     ),
     "azure-responses": Row(
         "openai-responses",
@@ -127,6 +136,8 @@ ROWS: dict[str, Row] = {
         {"strict_end": True, "tool_name": "word_64", "auth_header": "api-key"},
         aliases=("azure",),
         addresses=("*.openai.azure.com", "*.cognitiveservices.azure.com", "*.services.ai.azure.com"),
+        tokens=("AZURE_OPENAI_AD_TOKEN",),
+        urls=("AZURE_OPENAI_ENDPOINT/openai/v1",),
     ),
     "anthropic": Row(
         "anthropic",
@@ -135,6 +146,8 @@ ROWS: dict[str, Row] = {
         {"strict_end": True, "tool_name": "word_128", "signed_thinking_only": True},
         aliases=("claude",),
         prefixes=("claude-",),
+        tokens=("ANTHROPIC_AUTH_TOKEN",),
+        urls=("ANTHROPIC_BASE_URL",),
     ),
     "anthropic-compatible": Row(
         "anthropic",
@@ -144,6 +157,8 @@ ROWS: dict[str, Row] = {
         aliases=("anthropic", "claude"),
         prefixes=("claude-",),
         generic=True,
+        tokens=("ANTHROPIC_AUTH_TOKEN",),
+        urls=("ANTHROPIC_BASE_URL",),
     ),
     "google": Row(
         "gemini",
@@ -152,6 +167,7 @@ ROWS: dict[str, Row] = {
         {"strict_end": True},
         aliases=("gemini",),
         prefixes=("gemini-",),
+        urls=("GOOGLE_GEMINI_BASE_URL",),
     ),
     "deepseek": Row(
         "openai-chat",
@@ -173,6 +189,7 @@ ROWS: dict[str, Row] = {
         "https://api.groq.com/openai/v1",
         ("GROQ_API_KEY",),
         {**COMPATIBLE, "reasoning_return": "reasoning"},
+        urls=("GROQ_BASE_URL/openai/v1",),
     ),
     "mistral": Row(
         "openai-chat",
@@ -217,13 +234,21 @@ ROWS: dict[str, Row] = {
         ("TOGETHER_API_KEY",),
         {**COMPATIBLE, "video_parts": True},
         addresses=("api.together.ai",),
+        urls=("TOGETHER_BASE_URL/v1",),
     ),
-    "fireworks": Row("openai-chat", "https://api.fireworks.ai/inference/v1", ("FIREWORKS_API_KEY",), COMPATIBLE),
+    "fireworks": Row(
+        "openai-chat",
+        "https://api.fireworks.ai/inference/v1",
+        ("FIREWORKS_API_KEY",),
+        COMPATIBLE,
+        urls=("FIREWORKS_BASE_URL/v1",),
+    ),
     "cerebras": Row(
         "openai-chat",
         "https://api.cerebras.ai/v1",
         ("CEREBRAS_API_KEY",),
         {**COMPATIBLE, "reasoning_return": "reasoning"},
+        urls=("CEREBRAS_BASE_URL/v1",),
     ),
     "perplexity": Row(
         "openai-chat",
@@ -409,6 +434,7 @@ ROWS: dict[str, Row] = {
         ("AWS_BEARER_TOKEN_BEDROCK",),
         COMPATIBLE,
         addresses=("bedrock-mantle.*.api.aws", "bedrock-runtime.*.amazonaws.com"),
+        urls=("AWS_BEDROCK_BASE_URL",),
     ),
     "portkey": Row(
         "openai-chat",
@@ -422,7 +448,13 @@ ROWS: dict[str, Row] = {
     "xai-responses": Row(
         "openai-responses", "https://api.x.ai/v1", ("XAI_API_KEY",), aliases=("xai", "grok"), prefixes=("grok-",)
     ),
-    "groq-responses": Row("openai-responses", "https://api.groq.com/openai/v1", ("GROQ_API_KEY",), aliases=("groq",)),
+    "groq-responses": Row(
+        "openai-responses",
+        "https://api.groq.com/openai/v1",
+        ("GROQ_API_KEY",),
+        aliases=("groq",),
+        urls=("GROQ_BASE_URL/openai/v1",),
+    ),
     "github-copilot-responses": Row(
         "openai-responses",
         "https://api.githubcopilot.com",
@@ -444,6 +476,7 @@ ROWS: dict[str, Row] = {
         {**COMPATIBLE, "parallel_tool_calls": False, "reasoning_return": "reasoning"},
         addresses=("127.0.0.1:11434", "[[]::1]:11434"),
         needs_key=False,
+        urls=("OLLAMA_HOST/v1",),
     ),
     "ollama-cloud": Row(
         "openai-chat",

@@ -142,3 +142,14 @@ def test_the_help_fits_80_columns(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert max(map(len, shown.splitlines())) <= 80
     for word in ("--route", "--base-url", "--no-adaptive", "--max-tpm"):
         assert word in shown
+
+
+def test_the_environment_may_have_the_address(
+    simulator: Simulator, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", address(simulator))
+    assert main(["batch", *FILES, "--model", "gpt-5-mini"]) == 0
+    assert {answer["model"] for answer in answers(folder)} == {"gpt-5-mini"}
+    (folder / "a.jsonl").unlink()
+    assert main(["batch", *FILES]) == 0  # the lines name a model of no known provider
+    assert {answer["model"] for answer in answers(folder)} == {"another"}

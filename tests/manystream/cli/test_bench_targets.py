@@ -128,6 +128,13 @@ def test_url_provider_and_model_choose_the_server(
     assert not measured.simulators
 
 
+def test_the_environment_may_have_the_address(measured: Measured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", URL)
+    assert main(["bench", "--model", "llama3.2"]) == 0
+    (provider,) = measured.providers
+    assert (type(provider), provider.base_url, measured.model) == (OpenAIChat, URL, "openai-chat/llama3.2")
+
+
 def test_a_password_and_a_query_are_not_printed(measured: Measured, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "http://user:canary@127.0.0.1:1/v1?key=canary"]) == 0
     assert main(["bench", "http://user:canary@127.0.0.1:1/v1?key=canary", "--json"]) == 0

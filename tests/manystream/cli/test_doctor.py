@@ -289,6 +289,27 @@ def test_providers_with_a_key_are_checked_once_per_host() -> None:
     assert {"api.anthropic.com", "api.openai.com", "generativelanguage.googleapis.com"} <= set(hosts)
 
 
+def test_an_address_in_the_environment_is_checked() -> None:
+    rows = configured_rows(HOME | {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"})
+    assert [row.name for row in rows] == ["openai-chat"]
+    (provider,) = choose_providers(["azure"], None, HOME | {"AZURE_OPENAI_ENDPOINT": "https://a.openai.azure.com"})
+    assert provider.name == "azure"
+
+
+@pytest.mark.trio
+async def test_the_address_of_the_environment_is_shown() -> None:
+    requests: list[bytes] = []
+    async with server(answer("200 OK"), requests) as port:
+        variables = HOME | {"OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1?a=secret", "OPENAI_API_KEY": CANARY}
+        (provider,) = choose_providers([], None, variables)
+        findings = await check_provider(provider, variables, 5.0)
+    assert [(finding.step, finding.text) for finding in findings[:2]] == [
+        ("address", f"http://127.0.0.1:{port}/v1?…, from OPENAI_BASE_URL"),
+        ("key", "from OPENAI_API_KEY"),
+    ]
+    assert requests[0].startswith(b"GET /v1/models?a=secret HTTP/1.1\r\n")
+
+
 def test_a_provider_that_is_named_twice_is_checked_once() -> None:
     names = ["google", "anthropic", "gemini", "google"]
     assert [provider.name for provider in choose_providers(names, None, HOME)] == ["google", "anthropic"]

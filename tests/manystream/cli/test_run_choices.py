@@ -54,6 +54,36 @@ def test_name_model_and_url_choose_the_provider(given: RunOptions, kind: type[ms
     assert given.base_url is None or provider.base_url == given.base_url
 
 
+@pytest.mark.parametrize(
+    ("given", "environment", "kind", "url", "model"),
+    [
+        (options(model="gpt-5"), {"OPENAI_BASE_URL": LOCAL}, ms.OpenAIChat, LOCAL, "gpt-5"),
+        (options(model="llama3.2"), {"OPENAI_BASE_URL": LOCAL}, ms.OpenAIChat, LOCAL, "llama3.2"),
+        (options(model="llama3.2"), {"ANTHROPIC_BASE_URL": LOCAL}, ms.Anthropic, LOCAL, "llama3.2"),
+        (options(model="openai/llama3.2"), {"OPENAI_BASE_URL": LOCAL}, ms.OpenAIChat, LOCAL, "llama3.2"),
+        (options(), {"OPENAI_BASE_URL": LOCAL}, ms.OpenAIChat, LOCAL, "gpt-5-mini"),
+        (options(provider="groq", model="m"), {"GROQ_BASE_URL": "http://127.0.0.1:1"}, ms.OpenAIChat,
+         "http://127.0.0.1:1/openai/v1", "m"),
+        (options(provider="azure", model="m"), {"AZURE_OPENAI_ENDPOINT": "https://a.openai.azure.com"}, ms.OpenAIChat,
+         "https://a.openai.azure.com/openai/v1", "m"),
+        (options(model="gpt-5", base_url="http://127.0.0.1:2/v1"), {"OPENAI_BASE_URL": LOCAL}, ms.OpenAIChat,
+         "http://127.0.0.1:2/v1", "gpt-5"),
+        (options(model="claude-opus-4-5"), {"OPENAI_BASE_URL": LOCAL}, ms.Anthropic, "https://api.anthropic.com",
+         "claude-opus-4-5"),
+    ],
+)  # fmt: skip
+def test_the_environment_may_have_the_address(
+    given: RunOptions, environment: dict[str, str], kind: type[ms.Provider], url: str, model: str
+) -> None:
+    provider, chosen = choose_provider(given, environment)
+    assert (type(provider), provider.base_url, chosen) == (kind, url, model)
+
+
+def test_a_server_at_an_address_of_the_environment_has_the_profile_of_that_address() -> None:
+    provider, _ = choose_provider(options(model="gpt-5"), {"OPENAI_BASE_URL": LOCAL})
+    assert (provider.name, provider.profile.name) == ("openai-chat", "openai-compatible")
+
+
 def test_without_a_name_the_first_provider_with_a_key_is_asked() -> None:
     provider, model = choose_provider(OPTIONS, {"GEMINI_API_KEY": "k", "OPENAI_API_KEY": ""})
     assert type(provider) is ms.Gemini
