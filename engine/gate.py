@@ -54,7 +54,7 @@ class Calls:
         self.home: TrioHome = Home(
             trio.lowlevel.current_trio_token, "open an engine there, or use engine.from_thread there"
         )
-        self.closed = ""
+        self.closed: str = ""
         self._draining = False
         self.failure: BaseException | None = None
 

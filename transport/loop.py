@@ -92,7 +92,7 @@ class Loop(abc.ABC):
         self._slowest_before = 0.0
         self._window_start = 0.0
         self._culprit = self._culprit_before = ""
-        self.forked = False
+        self.forked: bool = False
         watch_forks(self)
 
     def on_fork(self) -> None:
