@@ -132,6 +132,14 @@ def price(provider: Provider | str, model: str, usage: Usage, *, table: Table | 
     return float(found.total) if isinstance(found, Cost) else None
 
 
+def _why(provider: Provider | str, model: str, usage: Usage, *, table: Table | None = None) -> str:
+    found = price_usage(usage, model, provider, table=table)
+    return found.reason if isinstance(found, Unpriced) else ""
+
+
+price.__dict__["why"] = _why  # `Completion.cost_unknown` has its text
+
+
 def price_usage(
     usage: Usage,
     model: str,
@@ -146,8 +154,8 @@ def price_usage(
     usage: the tokens. What `usage.raw` reports beside them may change the price: cache lifetimes, sound, searches, the
         tier and the place of the computation, and the parts of an answer that other models worked on.
     model: the name of the model that answered.
-    provider: the provider that was asked; its `base_url` selects the prices. If that is the address of your own
-        gateway, pass the id that genai-prices has for the billing provider, such as `openai`, `anthropic` or `x-ai`.
+    provider: the provider that was asked; its `prices_as`, else its `base_url`, selects the prices. Or the id that
+        genai-prices has for the billing provider, such as `openai`, `anthropic` or `x-ai`.
     service_tier: the service tier that the response names.
     at: the time of the request (default: now). Some prices change, or depend on the hour.
     table: prices of your own, which precede those of the list.
@@ -375,6 +383,7 @@ def _price(
     """Return the cost of the tokens of one model."""
     from genai_prices import calc_price, types
 
+    billing = provider if isinstance(provider, str) else provider.prices_as
     key = None if table is None else table.find(_name(provider), model)
     where = "genai-prices" if table is None or key is None else table.source
     try:
@@ -386,13 +395,15 @@ def _price(
         else:
             ask = partial(calc_price, usage, model, genai_request_timestamp=when, price_context=context)
             calculation = (
-                ask(provider_id=provider) if isinstance(provider, str) else ask(provider_api_url=provider.base_url)
+                ask(provider_api_url=provider.base_url)
+                if billing is None and isinstance(provider, Provider)
+                else ask(provider_id=billing)
             )
     except LookupError:
         return Unpriced(_unknown(model, provider))
     except ValueError as error:  # counts that contradict one another, or are below zero
         return Unpriced(f"the answer's tokens cannot be priced: {error}")
-    if key is None and isinstance(provider, str) and calculation.provider.id != provider:
+    if key is None and billing is not None and calculation.provider.id != billing:
         return Unpriced(_unknown(model, provider))  # genai-prices also accepts ids that only resemble one of its own
     if not _has_prices_for(calculation, context, when):
         conditions = ", ".join(f"{name} {value!r}" for name, value in context.items())
@@ -429,10 +440,12 @@ def _without_own_price(calculation: PriceCalculation, counts: Mapping[str, int])
 
 
 def _unknown(model: str, provider: Provider | str) -> str:
-    host = provider if isinstance(provider, str) else urlsplit(provider.base_url).hostname
+    billing = provider if isinstance(provider, str) else provider.prices_as
+    where = billing or (urlsplit(provider.base_url).hostname if isinstance(provider, Provider) else "")
+    gateway = "the provider's prices_as=… names whose prices a gateway has, " if billing is None else ""
     return (
-        f"genai-prices has no price of model {model!r} at {host!r}; a newer version of it may have one, and a price"
-        " table of your own can"
+        f"genai-prices has no price of model {model!r} at {where!r}; a newer version of it may have one,"
+        f" {gateway}and a price table of your own can"
     )
 
 

@@ -91,6 +91,9 @@ class AttemptRecord:
     estimated: bool = False
 
 
+NO_PRICE_FUNCTION = "the engine has no price function: open it with traffic=Traffic(price=…)"
+"""Why a cost is not known, in an engine without prices."""
+
 _no_headers = cast("Callable[[], dict[str, str]]", dict)
 """Makes an empty dict. CPython 3.11 needs twenty times as many instructions to call `dict[str, str]`."""
 
@@ -114,6 +117,7 @@ class Completion:
         50 and the last 50.
     cost: US dollars of all attempts; None if `Traffic(price=…)` is not given, or knows no price.
     tags: the tags of the request; empty if it has none.
+    cost_unknown: why `cost` is None; empty if it is not.
     """
 
     success: bool
@@ -128,6 +132,7 @@ class Completion:
     journey: tuple[AttemptRecord, ...] = ()
     cost: float | None = None
     tags: Tags = NO_TAGS
+    cost_unknown: str = NO_PRICE_FUNCTION
 
     @property
     def error_category(self) -> ErrorCategory | None:

@@ -307,7 +307,8 @@ class Admission:
     def complete(self, completion: Completion) -> None:
         """Add to the call's record where it went and what it cost."""
         completion.journey = self.journey
-        completion.cost = None if self.spending is None else self.spending.cost
+        if self.spending is not None:
+            completion.cost, completion.cost_unknown = self.spending.cost, self.spending.cost_unknown
 
     def _account(self, error: ProviderError | None, response: Response | None, now: float, *, sent: bool) -> None:
         """Record the attempt that has ended, if there is one, and settle what it reserved."""

@@ -24,6 +24,7 @@ class Traffic:
     budgets: amounts that calls may use in total. A call must fit every budget.
     price: a function that takes a provider, a model's name and a `Usage`, and returns US dollars, or None if it knows
         no price: `manystream.cost.price`, or one of the program's own. `Completion.cost` and budgets in `usd` need it.
+        Its attribute `why`, if it has one, is a function with the same arguments that returns why there is no price.
     adaptive: True: learn limits from the reports and refusals of servers. False: only declared limits and the pauses
         that a server asks for apply.
     """

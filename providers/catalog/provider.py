@@ -39,13 +39,15 @@ class Provider:
     profile: a `Profile`, or the name of a row of `profiles`. Default: the row that `name` or the base URL's host
         belongs to, else the dialect's generic row. Replicas of one server should have one `Profile` of your own, or a
         row such as "vllm". With the generic row, each of their names is another `maker`.
+    prices_as: whose prices a server has, by the provider's id in genai-prices, such as `openai`, `anthropic` or `x-ai`:
+        for `manystream.cost`, if the address of the server is that of a gateway. Default: the prices of the address.
     idempotency_header: the name of a header, such as "Idempotency-Key", for servers that execute a request with a known
         key only once. Each call has its own key and sends it with each attempt. Default: no such header.
 
     Raises `InvalidRequestError` for a wrong value, and for a plain `Provider` without a `Profile`.
     """
 
-    __slots__ = ("api_key", "base_url", "headers", "idempotency_header", "name", "profile")
+    __slots__ = ("api_key", "base_url", "headers", "idempotency_header", "name", "prices_as", "profile")
     dialect: ClassVar[str] = ""
 
     def __init__(
@@ -57,8 +59,9 @@ class Provider:
         headers: Mapping[str, str] | None = None,
         profile: str | Profile | None = None,
         idempotency_header: str | None = None,
+        prices_as: str | None = None,
     ) -> None:
-        given = (api_key, base_url, name, headers, profile, idempotency_header)
+        given = (api_key, base_url, name, headers, profile, idempotency_header, prices_as)
         for (field, rule), value in zip(MADE_OF.items(), given, strict=True):
             rule.check(value, field)
         self.profile: Profile = self._choose_profile(name, base_url, profile)
@@ -68,6 +71,7 @@ class Provider:
         self.name: str = name if name is not None else self.profile.name
         self.headers: dict[str, str] = dict(headers or {})
         self.idempotency_header: str | None = idempotency_header
+        self.prices_as: str | None = prices_as
 
     def _choose_profile(self, name: str | None, base_url: str | None, profile: str | Profile | None) -> Profile:
         if isinstance(profile, Profile):
@@ -262,6 +266,7 @@ MADE_OF: dict[str, Rule] = {
     "headers": optional(members(text(secret=True), "a dict of texts")),
     "profile": optional(instance(str, Profile, must="a profile's name or a Profile")),
     "idempotency_header": optional(text("a header's name")),
+    "prices_as": optional(text("text that is not empty", empty=False)),
 }
 """Field of a provider, in order → its rule at construction. The engine checks the provider again when it opens, because
 its attributes may have changed.

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 import manystream as ms
+from manystream.engine.call.completion import NO_PRICE_FUNCTION
 from manystream.engine.request.addresses import addressed
 from manystream.engine.request.limits import Limits
 from manystream.engine.request.preparer import Preparer
@@ -170,13 +171,14 @@ def test_a_price_that_fails_is_logged_once(caplog: pytest.LogCaptureFixture) -> 
 
     budgets = live(UnitRuntime(), price=broken)
     wanted = need()
-    assert [budgets.cost(wanted, ms.Usage(1, 1)) for _ in range(2)] == [None, None]
+    why = "traffic.price: raised ValueError for one/m"
+    assert [budgets.cost(wanted, ms.Usage(1, 1)) for _ in range(2)] == [why, why]
     assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
         (logging.WARNING, "an answer has no price: traffic.price: raised ValueError for one/m")
     ]
     assert budgets.cost(wanted, None) == 0.0
-    assert live(UnitRuntime()).cost(wanted, None) is None
-    assert live(UnitRuntime()).cost(wanted, ms.Usage(1, 1)) is None
+    assert live(UnitRuntime()).cost(wanted, None) == NO_PRICE_FUNCTION
+    assert live(UnitRuntime()).cost(wanted, ms.Usage(1, 1)) == NO_PRICE_FUNCTION
     assert live(UnitRuntime(), price=price).cost(wanted, ms.Usage(2, 3)) == pytest.approx(3.02)
 
 

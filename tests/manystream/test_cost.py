@@ -524,8 +524,8 @@ PLAIN = ms.Usage(input_tokens=10, output_tokens=10)
 def test_the_reason_names_the_unknown_model(mill: ms.Provider) -> None:
     unpriced = reason(price_usage(PLAIN, "millet", mill))
     assert unpriced == (
-        "genai-prices has no price of model 'millet' at 'api.mill.test'; a newer version of it may have one, and a"
-        " price table of your own can"
+        "genai-prices has no price of model 'millet' at 'api.mill.test'; a newer version of it may have one, the"
+        " provider's prices_as=… names whose prices a gateway has, and a price table of your own can"
     )
 
 
@@ -539,6 +539,26 @@ def test_the_address_selects_the_prices_not_the_name() -> None:
 def test_the_billing_provider_of_a_gateway_can_be_named() -> None:
     assert price_usage(PLAIN, "gpt-5", "openai") == price_usage(PLAIN, "gpt-5", ms.OpenAIChat())
     assert "'our-openai'" in reason(price_usage(PLAIN, "gpt-5", "our-openai"))
+
+
+def test_a_provider_may_have_the_prices_of_another() -> None:
+    gateway = ms.OpenAIChat("k", "http://127.0.0.1:8000/v1", name="gateway", prices_as="openai")
+    assert price_usage(PLAIN, "gpt-5", gateway) == price_usage(PLAIN, "gpt-5", "openai")
+    assert price(gateway, "gpt-5", PLAIN) == price("openai", "gpt-5", PLAIN)
+    table = {"gateway/gpt-5": {"input": 1_000_000, "output": 0}}
+    assert price(gateway, "gpt-5", PLAIN, table=table) == PLAIN.input_tokens
+    unpriced = reason(price_usage(PLAIN, "gpt-5", ms.OpenAIChat("k", prices_as="our-openai")))
+    assert unpriced == (
+        "genai-prices has no price of model 'gpt-5' at 'our-openai'; a newer version of it may have one, and a price"
+        " table of your own can"
+    )
+
+
+def test_the_reason_of_no_price_can_be_asked() -> None:
+    why = price.__dict__["why"]
+    assert why("openai", "gpt-5", PLAIN) == ""
+    assert why("openai", "gpt-5", ms.Usage()) == "the answer does not report its tokens"
+    assert why("openai", "none", PLAIN, table={"none": {"input": 1, "output": 1}}) == ""
 
 
 @pytest.mark.parametrize("usage", [ms.Usage(), ms.Usage(input_tokens=5), ms.Usage(output_tokens=5)])

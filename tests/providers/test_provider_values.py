@@ -54,8 +54,11 @@ def test_a_provider_has_these_values() -> None:
     plain = ms.OpenAIChat()
     assert (plain.api_key, plain.base_url, plain.name) == (None, "https://api.openai.com/v1", "openai-chat")
     assert (plain.headers, plain.idempotency_header, plain.profile.name) == ({}, None, "openai-chat")
-    given = ms.Anthropic(key, "https://h.example", name="n", headers={"a": "b"}, profile=None, idempotency_header="I")
+    given = ms.Anthropic(
+        key, "https://h.example", name="n", headers={"a": "b"}, profile=None, idempotency_header="I", prices_as="openai"
+    )
     assert (given.api_key, given.base_url, given.name) == (key, "https://h.example", "n")
+    assert (plain.prices_as, given.prices_as) == (None, "openai")
     assert (given.headers, given.idempotency_header, given.profile.name) == ({"a": "b"}, "I", "anthropic-compatible")
 
 
@@ -121,6 +124,10 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: ms.Gemini(headers={"a": 1}), "headers['a']: must be text, not int"),  # type: ignore[dict-item]
     (lambda: ms.Gemini(headers=["a"]), "headers: must be a dict of texts, not list"),  # type: ignore[arg-type]
     (lambda: ms.Gemini(profile=1), "profile: must be a profile's name or a Profile, not 1"),  # type: ignore[arg-type]
+    (
+        lambda: ms.Gemini(prices_as=""),
+        "prices_as: must be text that is not empty, not ''",
+    ),
     (
         lambda: ms.Gemini(idempotency_header=1),  # type: ignore[arg-type]
         "idempotency_header: must be a header's name, not 1",

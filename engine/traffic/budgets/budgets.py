@@ -18,6 +18,7 @@ from ....providers.model.request import Request
 from ....providers.model.usage import Usage
 from ....providers.openai.thinking import takes_breakpoints
 from ....providers.wire.dialect import WireRequest
+from ...call.completion import NO_PRICE_FUNCTION
 from ...call.runtime import Runtime, TrafficWatch
 from ...request.prepared import Prepared
 from ...request.token_estimate import estimate_input_tokens, largest_input_tokens
@@ -28,7 +29,7 @@ from ..pump import AT_ONCE, Pump
 from ..statistics import BudgetStatistics
 from .amounts import NOTHING, Amounts, Budget
 from .budget_state import Account, BudgetRefusal, Budgets, Claim, Holding
-from .price import Price, ask_price
+from .price import Price, ask_price, why_unknown
 
 logger: logging.Logger = logging.getLogger("manystream.traffic")
 
@@ -148,21 +149,29 @@ class LiveBudgets:
             price = ask_price(self.price, provider, model, usage)
             if price is None:
                 text = f"traffic.price knows no price of {provider.name}/{model}, and a budget limits usd"
-                raise InvalidRequestError("model", text)
+                why = why_unknown(self.price, provider, model, usage)
+                raise InvalidRequestError("model", f"{text}: {why}" if why else text)
             dollars = max(dollars, price)
         return dollars
 
-    def cost(self, need: Need, usage: Usage | None) -> float | None:
-        """Return the US dollars of an attempt; None if they are not known. usage: None if it used nothing."""
-        if usage is None or self.price is None:
-            return None if self.price is None else 0.0
+    def cost(self, need: Need, usage: Usage | None) -> float | str:
+        """Return the US dollars of an attempt, or why they are not known. usage: None if it used nothing."""
+        if self.price is None:
+            return NO_PRICE_FUNCTION
+        if usage is None:
+            return 0.0
         try:
-            return ask_price(self.price, need.provider, need.model, usage)
+            dollars = ask_price(self.price, need.provider, need.model, usage)
         except InvalidRequestError as error:
             if not self._warned:
                 self._warned = True
                 logger.warning("an answer has no price: %s", error)
-            return None
+            return str(error)
+        if dollars is not None:
+            return dollars
+        label = f"{need.provider.name}/{need.model}"
+        why = why_unknown(self.price, need.provider, need.model, usage)
+        return why or f"the price function knows no price of {label}"
 
     # --- reservations ---
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import TypeAlias
@@ -14,7 +15,8 @@ from .amounts import amount_of
 
 Price: TypeAlias = Callable[[Provider, str, Usage], float | None]
 """A function that takes a provider, the model's name there and the tokens, and returns US dollars, or None if it knows
-no price."""
+no price. Its attribute `why`, if it has one, is a function of the same arguments that returns the reason as a text.
+"""
 
 
 def ask_price(price: Price, provider: Provider, model: str, usage: Usage) -> float | None:
@@ -35,3 +37,21 @@ def ask_price(price: Price, provider: Provider, model: str, usage: Usage) -> flo
         must = "must return a number of US dollars, at least 0, or None"
         raise InvalidRequestError("traffic.price", f"{must}, not {described(value)} (for {label})")
     return dollars
+
+
+def why_unknown(price: Price, provider: Provider, model: str, usage: Usage) -> str:
+    """Return why a price function knows no price of these tokens: the text of its `why`; empty if it has none.
+
+    Never raises.
+    """
+    keywords: dict[str, object] = {}
+    function: object = price
+    while isinstance(function, functools.partial):
+        keywords = {**function.keywords, **keywords}
+        function = function.func
+    why: object = getattr(function, "why", None)
+    try:
+        reason: object = why(provider, model, usage, **keywords) if callable(why) else ""
+    except Exception:
+        return ""  # the price function itself has returned, and that counts
+    return reason if isinstance(reason, str) else ""

@@ -10,6 +10,7 @@ from ....providers.errors import ProviderError
 from ....providers.model.options import Priority
 from ....providers.model.response import Response
 from ....providers.model.usage import Usage
+from ...call.completion import NO_PRICE_FUNCTION
 from ...request.token_estimate import seen_output_tokens
 from ..queue.permit import Ticket
 from .amounts import NOTHING, Amounts
@@ -49,9 +50,10 @@ class Spending:
     reservation: that of the attempt under way, or of the next one; None if nothing is reserved.
     seconds: the time for which the call has waited for a budget.
     cost: US dollars of the attempts that ended; None if the price of one of them is not known.
+    cost_unknown: why the cost is not known: of the first attempt without a price; empty if it is known.
     """
 
-    __slots__ = ("_claim", "_claimed_at", "_is_counted", "_live", "cost", "reservation", "seconds")
+    __slots__ = ("_claim", "_claimed_at", "_is_counted", "_live", "cost", "cost_unknown", "reservation", "seconds")
 
     def __init__(self, live: LiveBudgets) -> None:
         self._live = live
@@ -61,6 +63,7 @@ class Spending:
         self.reservation: Reservation | None = None
         self.seconds: float = 0.0
         self.cost: float | None = None if live.price is None else 0.0
+        self.cost_unknown: str = NO_PRICE_FUNCTION if live.price is None else ""
 
     @property
     def waiting_for(self) -> str:
@@ -130,7 +133,10 @@ class Spending:
         """Count what one of two attempts used. usage: None if the server answers without charge, as for an error."""
         calls = 0.0 if self._is_counted else 1.0
         self._is_counted = True
-        dollars = self._live.cost(kept.need, usage)
+        cost = self._live.cost(kept.need, usage)
+        dollars = None if isinstance(cost, str) else cost
+        if isinstance(cost, str):
+            self.cost_unknown = self.cost_unknown or cost
         self.cost = None if self.cost is None or dollars is None else self.cost + dollars
         if usage is None:
             used = Amounts(calls=calls)

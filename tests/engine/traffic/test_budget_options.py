@@ -102,6 +102,7 @@ async def test_a_price_that_is_no_price(
     async with open_charged(Charged(), price=function) as engine:  # no budget depends on it
         completion = await engine.start_stream(ask()).wait()
     assert (completion.success, completion.cost) == (True, None)
+    assert words in completion.cost_unknown
 
 
 async def test_a_price_that_fails_only_at_the_end_counts_as_reserved(autojump_clock: trio.testing.MockClock) -> None:
@@ -113,6 +114,7 @@ async def test_a_price_that_fails_only_at_the_end_counts_as_reserved(autojump_cl
     async with open_charged(Charged(), ms.Budget(usd=1.0), price=once) as engine:
         completion = await engine.start_stream(ask()).wait()
         assert (completion.success, completion.cost) == (True, None)
+        assert completion.cost_unknown == "traffic.price: raised ValueError for openai/m"
         assert of(engine).spent.usd == 0.25
         assert of(engine).reserved == Amounts()
 

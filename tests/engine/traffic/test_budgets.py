@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 import trio
 import trio.testing
 
 import manystream as ms
+import manystream.cost
 from manystream.engine.traffic.budgets.amounts import Amounts
 from tests.support.peers import STREAM_HEAD, Line, Recorder, answer, chat_chunk, chunked, error_body, open_peer
 
@@ -180,6 +183,64 @@ async def test_without_a_price_there_is_no_cost(autojump_clock: trio.testing.Moc
     async with open_charged(Charged(), price=None) as engine:
         completion = await engine.start_stream(ask()).wait()
     assert (completion.success, completion.cost) == (True, None)
+    assert "Traffic(price=" in completion.cost_unknown
+
+
+def _unknown(provider: ms.Provider, model: str, usage: ms.Usage, *, table: str = "") -> None:
+    return None
+
+
+def _with_why(why: object) -> Callable[..., None]:
+    def unknown(provider: ms.Provider, model: str, usage: ms.Usage, *, table: str = "") -> None:
+        return None
+
+    unknown.__dict__["why"] = why
+    return unknown
+
+
+def _reason(provider: ms.Provider, model: str, usage: ms.Usage, *, table: str = "no table") -> str:
+    return f"{model} of {provider.name} is not in {table}"
+
+
+def _broken(provider: ms.Provider, model: str, usage: ms.Usage) -> str:
+    raise ValueError("canary")
+
+
+NO_REASON = "the price function knows no price of openai/m"
+
+
+@pytest.mark.parametrize(
+    ("price", "why"),
+    [
+        (_unknown, NO_REASON),
+        (_with_why(_reason), "m of openai is not in no table"),
+        (partial(_with_why(_reason), table="mine"), "m of openai is not in mine"),
+        (partial(partial(_with_why(_reason), table="mine"), table="yours"), "m of openai is not in yours"),
+        (_with_why(_broken), NO_REASON),
+        (_with_why(None), NO_REASON),
+        (_with_why(lambda *_: None), NO_REASON),
+        (manystream.cost.price, "genai-prices has no price of model 'm' at"),
+        (partial(manystream.cost.price, table={"other": {"input": 1, "output": 1}}), "genai-prices has no price of"),
+    ],
+)
+async def test_a_cost_that_is_not_known_has_its_reason(
+    autojump_clock: trio.testing.MockClock, price: Callable[..., float | None], why: str
+) -> None:
+    async with open_charged(Charged(), price=price) as engine:
+        completion = await engine.start_stream(ask()).wait()
+    assert (completion.success, completion.cost) == (True, None)
+    assert completion.cost_unknown.startswith(why)
+    async with open_charged(Charged(), ms.Budget(usd=1.0), price=price) as engine:
+        with pytest.raises(ms.InvalidRequestError) as raised:
+            engine.start_stream(ask())
+    said = "traffic.price knows no price of openai/m, and a budget limits usd"
+    assert str(raised.value).startswith(f"model: {said}" + ("" if why == NO_REASON else f": {why}"))
+
+
+async def test_a_known_cost_has_no_reason(autojump_clock: trio.testing.MockClock) -> None:
+    async with open_charged(Charged()) as engine:
+        completion = await engine.start_stream(ask()).wait()
+    assert (completion.cost is None, completion.cost_unknown) == (False, "")
 
 
 async def test_a_server_that_reports_no_usage_is_estimated(autojump_clock: trio.testing.MockClock) -> None:

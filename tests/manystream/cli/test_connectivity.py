@@ -176,7 +176,7 @@ async def test_only_the_end_of_a_path_is_replaced(kind: type[ms.Provider], path:
 async def test_the_proxy_is_used_and_shown() -> None:
     async with serve(b"HTTP/1.1 200 OK\r\n\r\n", OK) as (port, heads):
         found = await shown(ms.OpenAIChat(KEY, "http://example.test/v1"), http_proxy=f"http://127.0.0.1:{port}")
-    assert found[1] == ("ok", "proxy", f"http://127.0.0.1:{port}")
+    assert found[1] == ("ok", "proxy", f"http://127.0.0.1:{port} (http_proxy)")
     assert [step for _, step, _ in found][:4] == ["key", "proxy", "connect", "tunnel"]
     assert heads[0].startswith(b"CONNECT example.test:80 HTTP/1.1\r\n")
 

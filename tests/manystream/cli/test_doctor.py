@@ -261,7 +261,7 @@ async def test_a_refusing_proxy_is_shown_without_its_password() -> None:
             ms.OpenAIChat(CANARY, "http://example.test/v1"), http_proxy=f"http://user:{CANARY}@127.0.0.1:{port}"
         )
     assert steps(findings) == ["ok key", "ok proxy", "ok connect", "FAIL tunnel"]
-    assert findings[1].text == f"http://127.0.0.1:{port}"
+    assert findings[1].text == f"http://127.0.0.1:{port} (http_proxy)"
 
 
 @pytest.mark.trio
