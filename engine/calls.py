@@ -18,7 +18,7 @@ from ..providers.errors import ErrorCategory
 from ..providers.model.options import Retry
 from ..providers.model.request import Request
 from ..providers.model.response import Response
-from ..providers.model.structured import add_parsed, schema_of
+from ..providers.model.structured import reader_of
 from ..transport.backend import Backend
 from ..transport.dial import dial, dial_options
 from ..transport.errors import Phase
@@ -296,12 +296,12 @@ def _response_finisher(warnings: Sequence[str], request: Request) -> Callable[[R
     """
     if not warnings and request.response_schema is None:
         return _leave_as_it_is
-    schema = None if request.response_schema is None else schema_of(request.response_schema)
+    read = None if request.response_schema is None else reader_of(request.response_schema)
 
     def finish(response: Response) -> None:
         response.warnings.extend(warnings)
-        if schema is not None:
-            add_parsed(response, schema)
+        if read is not None:
+            read(response)
 
     return finish
 

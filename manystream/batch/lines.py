@@ -21,6 +21,7 @@ import codecs
 import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from types import UnionType
 from typing import TypeAlias, TypedDict, cast
 
 from ..providers.anthropic.arguments import read_body as read_anthropic
@@ -55,7 +56,7 @@ class CommonOptions(TypedDict, total=False):
     system: str
     max_output_tokens: int
     temperature: float
-    response_schema: JSONObject | type
+    response_schema: JSONObject | type | UnionType
 
 
 class LineError(ManystreamError, ValueError):

@@ -26,6 +26,7 @@ from ..providers.errors import ErrorCategory, InvalidRequestError, ManystreamErr
 from ..providers.json.json_values import JSONObject
 from ..providers.limits.quota_report import Refusal
 from ..providers.model.response import Response
+from ..providers.model.structured import json_of
 from ..providers.model.usage import Usage
 from .budget import SPENT, BatchBudget
 from .intake import RECORDED_TEXT, Counters, Intake
@@ -244,7 +245,7 @@ class Batch:
 
     def _record(self, item: Item, completion: Completion) -> None:
         before = self.counters.recorded
-        self._record_end(item, completion, completion.error)
+        self._record_end(item, completion, error_of(completion))
         if self._budget is not None and self.counters.recorded == before:
             self._budget.unrecorded += completion.cost or 0.0  # the call was cancelled, or a file could not be written
 
@@ -359,6 +360,19 @@ def target_of(completion: Completion) -> str:
     return next((attempt.target for attempt in reversed(completion.journey) if attempt.outcome == OK), "")
 
 
+def error_of(completion: Completion) -> ProviderError | None:
+    """Return why a call's answer is none for its line: the call's error, or that the answer does not fit the type that
+    is the request's `response_schema`. None for an answer.
+    """
+    response = completion.response
+    if completion.error is not None or response is None or response.parse_error is None:
+        return completion.error
+    reason = f"the answer does not fit the response schema: {response.parse_error}"
+    return ProviderError(
+        reason, category=ErrorCategory.UNKNOWN, http_status=200, retryable=False, body=response.text.encode()
+    )
+
+
 def answer_record(
     item: Item,
     completion: Completion,
@@ -399,7 +413,7 @@ def answer_record(
     if spent is not None:
         record[SPENT] = spent
     if item.request.response_schema is not None:
-        record["parsed"] = response.parsed
+        record["parsed"] = json_of(response, item.request.response_schema)
     if response.refusal:
         record["refusal"] = response.refusal
     if response.warnings:

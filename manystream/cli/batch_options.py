@@ -8,6 +8,8 @@ import math
 import os
 import sys
 from pathlib import Path
+from types import UnionType
+from typing import cast
 
 from ..batch.lines import CommonOptions
 from ..providers.errors import InvalidRequestError
@@ -46,12 +48,12 @@ def read_request_options(arguments: argparse.Namespace) -> CommonOptions:
     return options
 
 
-def _read_schema(given: str) -> JSONObject | type:
-    """Return the schema of a file, or a class. Raises `CommandError`."""
+def _read_schema(given: str) -> JSONObject | type | UnionType:
+    """Return the schema of a file, or a type of a module. Raises `CommandError`."""
     path = Path(given)
     module, colon, name = given.partition(":")
     if colon and not path.exists() and path.suffix != ".json":
-        return _read_class(given, module, name)
+        return _read_type(given, module, name)
     try:
         return loads_object(path.read_bytes())
     except OSError as error:
@@ -61,7 +63,7 @@ def _read_schema(given: str) -> JSONObject | type:
         raise CommandError(f"--schema: {given!r} holds no JSON Schema: {error}", status=2) from None
 
 
-def _read_class(given: str, module: str, name: str) -> type:
+def _read_type(given: str, module: str, name: str) -> type | UnionType:
     folder = os.getcwd()
     if folder not in sys.path:  # as for `python -m`: the module is usually beside the prompts
         sys.path.insert(0, folder)
@@ -71,10 +73,11 @@ def _read_class(given: str, module: str, name: str) -> type:
             found = getattr(found, part)
     except Exception as error:  # the module is the user's own code
         raise CommandError(f"--schema: cannot import {given}: {type(error).__name__}: {error}", status=2) from None
-    if not isinstance(found, type) or not is_schema(found):
+    if isinstance(found, dict) or not is_schema(found):
         raise CommandError(f"--schema: {given} is no class with a JSON Schema, such as a pydantic model", status=2)
+    kind = cast("type | UnionType", found)
     try:
-        schema_of(found)
+        schema_of(kind)
     except InvalidRequestError as error:
         raise CommandError(f"--schema: {error}", status=2) from None
-    return found
+    return kind

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from ..batch.line_file import encoded
 from ..batch.lines import Item, LineId
-from ..batch.run import answer_record, failure_record
+from ..batch.run import answer_record, error_of, failure_record
 from ..engine.call.completion import Completion
 from ..engine.options import EngineOptions
 from ..engine.request.errors import EngineClosedError
@@ -162,9 +162,10 @@ class Asker:
         """Return the record of a row's call: that of a batch's line, without the number of a line."""
         assert row.request is not None
         item = Item(row.number, row.id, row.request, 0)
-        if completion.error is None:
+        error = error_of(completion)
+        if error is None:
             return answer_record(item, completion, self._provider_of(row.request.model))
-        record = failure_record(item, completion, completion.error)
+        record = failure_record(item, completion, error)
         del record["line"]
         return record
 
@@ -224,7 +225,7 @@ class Asker:
             block.end(row, unsent_record(row.id, f"cannot be sent: {error!r}"))
 
     def _end(self, block: _Block, row: AskedRow, completion: Completion) -> None:
-        error = completion.error
+        error = error_of(completion)
         if error is not None and error.category is ErrorCategory.CANCELLED:  # only the engine's end cancels a call
             block.fail(_ended(error.message))
         elif self._journal is None or (error is not None and not is_recorded(error)):
@@ -254,7 +255,7 @@ class Asker:
         try:
             records = [self._record(row, completion) for _, row, completion in ended]
             answers = [
-                Answer(row.id, encoded(record), failed=completion.error is not None)
+                Answer(row.id, encoded(record), failed=error_of(completion) is not None)
                 for (_, row, completion), record in zip(ended, records, strict=True)
             ]
             others = self._journal.record(answers)

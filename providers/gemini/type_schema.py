@@ -7,7 +7,7 @@ from typing import get_args, get_origin
 
 from ..errors import InvalidRequestError
 from ..json.json_values import JSON, JSONObject
-from ..model.structured import is_schema, schema_of
+from ..model.structured import makes_schema, schema_of
 
 PLAIN_TYPES: dict[type, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
 """Python type → the type in a JSON Schema."""
@@ -46,7 +46,7 @@ def _schema(value: object, where: str) -> JSONObject:
 def _schema_of_class(kind: type, where: str) -> JSONObject:
     if kind in PLAIN_TYPES:
         return {"type": PLAIN_TYPES[kind]}
-    if is_schema(kind):
+    if makes_schema(kind):
         return schema_of(kind)
     if issubclass(kind, Enum):
         return {"type": "string", "enum": [_word(member, where) for member in kind]}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
@@ -13,3 +13,6 @@ written for type checkers only, and text would break `JSON | None` and the libra
 
 JSONObject: TypeAlias = dict[str, JSON]
 """A JSON object."""
+
+Parsed: TypeAlias = Any
+"""The value of a structured answer. Its type depends on the request: JSON for a JSON Schema, an instance for a type."""

@@ -9,6 +9,7 @@ import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
+from types import UnionType
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, Unpack, cast
 
 from ..json.json_types import JSON, JSONObject
@@ -84,6 +85,36 @@ class Tool:
         except TypeError:
             pass  # no JSON; the error is raised where a call is started
 
+    @classmethod
+    def from_function(
+        cls,
+        function: Callable[..., object],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        strict: bool | None = None,
+    ) -> Tool:
+        """Return the tool that a function is: its name, its docstring, and the schema that pydantic makes of its
+        signature.
+
+        The beginning of the docstring describes the tool, its section with parameters (`Args:` or another common form)
+        the parameters.
+
+        name: the tool's name instead of the function's.
+        description: the tool's description instead of the docstring's.
+
+        Raises `InvalidRequestError` without pydantic, and for a function that has no such schema.
+        """
+        read = import_module("..convert.function_tools", __package__)
+        schema: JSONObject = read.schema_of_function(function)
+        text: str = read.description_of(function) if description is None else description
+        known: str = getattr(function, "__name__", "")
+        if name is None and not known.isidentifier():
+            from ..errors import InvalidRequestError
+
+            raise InvalidRequestError("name", "is missing, and the function has none")
+        return cls(known if name is None else name, text, schema, strict)
+
 
 Messages: TypeAlias = str | Message | Sequence[Message | Mapping[str, object]]
 """Messages as a caller may write them: a text is one user's message, and a dict is one in OpenAI's chat form."""
@@ -112,7 +143,7 @@ class RequestOptions(TypedDict, total=False):
     top_p: float | None
     stop: Sequence[str]
     seed: int | None
-    response_schema: JSONObject | type | None
+    response_schema: JSONObject | type | UnionType | None
     parallel_tool_calls: bool | None
     metadata: Mapping[str, str] | None
     timeouts: Timeouts | None
@@ -150,8 +181,9 @@ class Request(_CachedForm):
     top_p: the part of the probability mass that tokens are chosen from, 0 to 1.
     stop: texts at which the model stops.
     seed: a number for reproducible output, for servers that support it.
-    response_schema: a JSON Schema that the answer's text must match, or a class with `model_json_schema()`, such as a
-        pydantic model. The parsed value is then on `response.parsed`.
+    response_schema: a JSON Schema that the answer's text must match; the value is then on `response.parsed`. Or a type:
+        a pydantic model, or where pydantic is installed a dataclass, a TypedDict, an enum, `list[…]` or a union. Then
+        `response.parsed` is an instance of it, or `response.parse_error` says why there is none.
     parallel_tool_calls: whether the model may make several calls in one answer.
     metadata: names and values that are stored with the request, for providers that support it.
     timeouts: replaces the engine's timeouts where given.
@@ -180,7 +212,7 @@ class Request(_CachedForm):
     top_p: float | None = field(default=None, kw_only=True)
     stop: Sequence[str] = field(default=(), kw_only=True)
     seed: int | None = field(default=None, kw_only=True)
-    response_schema: JSONObject | type | None = field(default=None, kw_only=True)
+    response_schema: JSONObject | type | UnionType | None = field(default=None, kw_only=True)
     parallel_tool_calls: bool | None = field(default=None, kw_only=True)
     metadata: Mapping[str, str] | None = field(default=None, kw_only=True)
     timeouts: Timeouts | None = field(default=None, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..json.json_types import JSON, JSONObject
+from ..json.json_types import JSONObject, Parsed
 from .events import FinishReason
 from .messages import Block, Message, Role, Text, Thinking, ToolCall
 from .usage import Usage
@@ -21,10 +21,13 @@ class Response:
     model: the model's name as the server reports it, or None.
     id: the answer's id as the server reports it, or None.
     refusal: the model's text when it declined, for dialects that send it apart from the answer's text, or None.
-    parsed: the value that a structured answer contains, if the request had a `response_schema`, or None.
+    parsed: the value that a structured answer contains, if the request had a `response_schema`, or None: JSON, or an
+        instance of the type if the schema was one.
     warnings: settings of the request that the dialect could apply only in part, and contradictions in the answer (a
         final text that differs from its deltas, a message that was sent twice).
     provider_data: everything else in the answer, raw, under the wire's own names.
+    parse_error: why a complete answer is no instance of the type that was the `response_schema`, or None. These are the
+        words of pydantic and of the type's validators; a program can send them to the model.
     """
 
     content: list[Block] = field(default_factory=lambda: [])
@@ -34,9 +37,10 @@ class Response:
     model: str | None = None
     id: str | None = None
     refusal: str | None = None
-    parsed: JSON = None
+    parsed: Parsed = None
     warnings: list[str] = field(default_factory=lambda: [])
     provider_data: JSONObject = field(default_factory=lambda: {})
+    parse_error: str | None = None
 
     @property
     def text(self) -> str:

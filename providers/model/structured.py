@@ -2,19 +2,29 @@
 
 Other keywords (`format`, `pattern`, `not`, `if`, …) are not checked; the caller checks them if needed.
 
+A schema may also be a type: a pydantic model, or with pydantic a dataclass, a TypedDict, an enum, `list[…]` or a union.
+Then pydantic reads the answer, and what it refuses is the response's `parse_error`, not a failure of the call. Nothing
+here imports pydantic before such a type is used.
+
 A null counts as absent, and is removed, if its property is not required and the schema does not allow null there.
 Strict modes make every property required, so a model can leave one out only by sending null.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 import operator
 from collections.abc import Callable
-from typing import cast
+from functools import lru_cache, partial
+from importlib import import_module
+from types import UnionType
+from typing import Final, cast, get_origin
 from weakref import WeakKeyDictionary
 
 from ..errors import ErrorCategory, InvalidRequestError, ManystreamError, ProviderError
 from ..json.exact_numbers import find_unrepresentable
+from ..json.json_types import Parsed
 from ..json.json_values import (
     JSON,
     JSONObject,
@@ -53,31 +63,189 @@ UNFINISHED: dict[FinishReason, str] = {
 SCHEMA_METHOD = "model_json_schema"
 """A class with this method makes its own schema, as pydantic models do."""
 
-_schemas: WeakKeyDictionary[type, JSONObject] = WeakKeyDictionary()
+VALIDATE_METHOD = "model_validate_json"
+"""A class with this method, too, reads the answer itself. The answer to any other class is JSON."""
+
+BOX: Final = "value"
+"""The only property of the object around a type that is no object, such as a list: strict modes accept objects only."""
+
+
+@dataclasses.dataclass(slots=True, frozen=True)
+class _TypeSchema:
+    """The JSON Schema that a type made.
+
+    schema: the schema that a request sends.
+    boxed: whether it is the schema of an object around the value.
+    validate: reads the JSON of an instance, for a type that pydantic adapts. A class has a method for it.
+    """
+
+    schema: JSONObject
+    boxed: bool = False
+    validate: Callable[[bytes], object] | None = None
+
+
+LINK = "For further information visit "
+"""The beginning of the lines in pydantic's errors that help nobody who reads them as text."""
+
+_schemas: WeakKeyDictionary[type, _TypeSchema] = WeakKeyDictionary()
 """Class → the schema that it made. Making a schema takes longer than starting a call."""
 
 
 def is_schema(value: object) -> bool:
-    """Return whether a value can be a request's `response_schema`: a JSON Schema, or a class that makes one."""
-    return isinstance(value, dict) or (isinstance(value, type) and callable(getattr(value, SCHEMA_METHOD, None)))
+    """Return whether a value can be a request's `response_schema`: a JSON Schema, or a type that makes one."""
+    return isinstance(value, dict) or makes_schema(value) or _is_adapted(value)
 
 
-def schema_of(value: JSONObject | type) -> JSONObject:
+def makes_schema(value: object) -> bool:
+    """Return whether a value is a class that makes a JSON Schema, such as a pydantic model."""
+    return isinstance(value, type) and get_origin(value) is None and callable(getattr(value, SCHEMA_METHOD, None))
+
+
+def _is_adapted(value: object) -> bool:
+    """Return whether a value is a type that pydantic's `TypeAdapter` reads, and no plain type such as `dict`."""
+    if isinstance(value, UnionType) or get_origin(value) is not None:
+        return True
+    if not isinstance(value, type) or makes_schema(value):
+        return False
+    kind: type = value
+    named = issubclass(kind, tuple) and hasattr(value, "_fields")
+    typed_dict = hasattr(value, "__required_keys__")  # `typing.is_typeddict` does not know those of typing_extensions
+    return dataclasses.is_dataclass(value) or issubclass(kind, enum.Enum) or typed_dict or named
+
+
+def schema_of(value: JSONObject | type | UnionType) -> JSONObject:
     """Return the JSON Schema of a `response_schema`. Raises `InvalidRequestError` if its class makes none."""
-    if not isinstance(value, type):
-        return value
-    schema = _schemas.get(value)
-    if schema is None:
+    return value if isinstance(value, dict) else _type_schema(value).schema
+
+
+def _type_schema(value: type | UnionType) -> _TypeSchema:
+    if not makes_schema(value):
+        return _adapted(value)
+    kind = cast("type", value)
+    found = _schemas.get(kind)
+    if found is None:
         try:
-            made: object = getattr(value, SCHEMA_METHOD)()
+            made: object = getattr(kind, SCHEMA_METHOD)()
         except Exception as error:
-            text = f"{value.__name__}.{SCHEMA_METHOD}() raised {type(error).__name__}: {error}"
+            text = f"{kind.__name__}.{SCHEMA_METHOD}() raised {type(error).__name__}: {error}"
             raise InvalidRequestError("response_schema", text) from error
         if not isinstance(made, dict):
-            text = f"{value.__name__}.{SCHEMA_METHOD}() must return a dict, not {type(made).__name__}"
+            text = f"{kind.__name__}.{SCHEMA_METHOD}() must return a dict, not {type(made).__name__}"
             raise InvalidRequestError("response_schema", text)
-        schema = _schemas[value] = cast("JSONObject", made)
-    return schema
+        schema = cast("JSONObject", made)
+        found = _schemas[kind] = _boxed(schema) if _validates(kind) else _TypeSchema(schema)
+    return found
+
+
+def _validates(kind: type | UnionType) -> bool:
+    return not makes_schema(kind) or callable(getattr(kind, VALIDATE_METHOD, None))
+
+
+@lru_cache(maxsize=128)
+def _adapted(kind: type | UnionType) -> _TypeSchema:
+    """Return the schema of a type that pydantic adapts.
+
+    Raises `InvalidRequestError` without pydantic, and for a type that it cannot read.
+    """
+    name = getattr(kind, "__name__", None) if isinstance(kind, type) and get_origin(kind) is None else repr(kind)
+    try:
+        adapter: Parsed = import_module("pydantic").TypeAdapter(kind)
+    except ModuleNotFoundError:
+        reason = f"needs pydantic for the type {name}: pip install pydantic"
+        raise InvalidRequestError("response_schema", reason) from None
+    except Exception as error:
+        raise InvalidRequestError("response_schema", f"pydantic cannot read {name}: {_reason(error)}") from error
+    try:
+        return _boxed(adapter.json_schema(), adapter.validate_json)
+    except Exception as error:
+        raise InvalidRequestError("response_schema", f"{name} has no JSON Schema: {_reason(error)}") from error
+
+
+def _boxed(schema: JSONObject, validate: Callable[[bytes], object] | None = None) -> _TypeSchema:
+    """Return a type's schema, put into that of an object unless the type is an object itself."""
+    target, node = schema.get("$ref"), schema
+    if type(target) is str and target.startswith("#/$defs/"):
+        node = mapping(mapping(schema, "$defs"), target.removeprefix("#/$defs/"))
+    if node.get("type") == "object":
+        return _TypeSchema(schema, validate=validate)
+    inner = {name: member for name, member in schema.items() if name != "$defs"}
+    outer: JSONObject = {"type": "object", "properties": {BOX: inner}, "required": [BOX], "additionalProperties": False}
+    if "$defs" in schema:
+        outer["$defs"] = schema["$defs"]  # references begin at the root
+    return _TypeSchema(outer, boxed=True, validate=validate)
+
+
+def reader_of(value: JSONObject | type | UnionType) -> Callable[[Response], None]:
+    """Return the function that sets `parsed` of a response to a request with this `response_schema`.
+
+    For a JSON Schema it is `add_parsed`. For a type it sets `parse_error` of an answer that does not fit the type, and
+    raises nothing.
+    """
+    if isinstance(value, dict) or not _validates(value):
+        return partial(add_parsed, schema=schema_of(value))
+    made = _type_schema(value)
+    return partial(_add_instance, made=made, validate=made.validate or getattr(value, VALIDATE_METHOD))
+
+
+def _add_instance(response: Response, made: _TypeSchema, validate: Callable[[bytes], object]) -> None:
+    """Set `response.parsed` to the instance that the answer's text describes, or `response.parse_error` to the reason
+    why a complete answer describes none. As `add_parsed` for any other answer.
+    """
+    if not _may_be_parsed(response):
+        return
+    try:
+        response.parsed = validate(_json_of_instance(response, made))
+    except ValueError as error:  # pydantic's `ValidationError` is one
+        words = words_of(error)
+    except Exception as error:  # of a validator, which is the program's code
+        words = f"{type(error).__name__}: {error}"
+    else:
+        return
+    unfinished = UNFINISHED.get(response.finish_reason)
+    if unfinished is None:
+        response.parse_error = words
+    else:
+        response.warnings.append(f"response_schema: nothing was parsed; {unfinished} ({words})")
+
+
+def _json_of_instance(response: Response, made: _TypeSchema) -> bytes:
+    """Return the answer's JSON for pydantic, without its box and without nulls that count as absent.
+
+    Text that is no JSON, or does not match the schema, is returned as it is: pydantic's error is about it.
+    """
+    text = _without_fence(response.text)
+    try:
+        value = _fitted_or_same(exact_loads(text), made.schema)
+        if made.boxed and type(value) is dict and value.keys() == {BOX}:
+            value = value[BOX]
+        return arguments_text(value).encode()
+    except (MalformedJSONError, TypeError):  # no JSON, or nested too deeply
+        return text.encode()
+
+
+def _fitted_or_same(value: JSON, schema: JSONObject) -> JSON:
+    try:
+        return fitted(value, schema)
+    except SchemaMismatchError:
+        return value
+
+
+def _reason(error: Exception) -> str:
+    """Return the first line of an error's text."""
+    return words_of(error).partition("\n")[0]
+
+
+def words_of(error: Exception) -> str:
+    """Return the text of an error of pydantic without the lines with links."""
+    lines = str(error).splitlines()
+    return "\n".join(line for line in lines if line.strip() and not line.lstrip().startswith(LINK))
+
+
+def json_of(response: Response, value: JSONObject | type | UnionType) -> JSON:
+    """Return what `response.parsed` is in JSON, for a request with the schema `value`."""
+    if response.parsed is None or isinstance(value, dict) or not _validates(value):
+        return cast("JSON", response.parsed)
+    return exact_loads(_json_of_instance(response, _type_schema(value)))
 
 
 class SchemaMismatchError(ManystreamError, ValueError):
@@ -97,10 +265,7 @@ def add_parsed(response: Response, schema: JSONObject) -> None:
     It stays None for an answer with tool calls, and, with a warning, for a refusal and for an answer that was cut off.
     Raises `ProviderError` for a complete answer that does not match the schema.
     """
-    if response.refusal is not None:
-        response.warnings.append("response_schema: nothing was parsed; the model refused")
-        return
-    if response.finish_reason is FinishReason.TOOL_USE:
+    if not _may_be_parsed(response):
         return
     try:
         response.parsed = parse_structured(response, schema)
@@ -109,6 +274,14 @@ def add_parsed(response: Response, schema: JSONObject) -> None:
         if unfinished is None:
             raise
         response.warnings.append(f"response_schema: nothing was parsed; {unfinished} ({error.message})")
+
+
+def _may_be_parsed(response: Response) -> bool:
+    """Return whether the answer's text should be the value: no refusal, which gets a warning, and no tool calls."""
+    if response.refusal is not None:
+        response.warnings.append("response_schema: nothing was parsed; the model refused")
+        return False
+    return response.finish_reason is not FinishReason.TOOL_USE
 
 
 def parse_structured(response: Response, schema: JSONObject) -> JSON:

@@ -138,8 +138,8 @@ REQUEST = Checker(
         "stop": sequence(NAME, "a list of texts", forms={str: "use stop=[{}]"}),
         "seed": optional(whole(-(2**63), 2**63 - 1, must="a whole number of 64 bits")),
         "response_schema": Rule(
-            "a JSON Schema (a dict) or a class with model_json_schema()",
-            (dict, type, type(None)),
+            "a JSON Schema (a dict) or a type, such as a pydantic model, a dataclass or list[…]",
+            (dict, type, type(None), object),  # the forms of types, such as `list[…]`, have no public class
             is_schema,
         ),
         "parallel_tool_calls": MAYBE_FLAG,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+import pydantic
 import pytest
 
 import manystream as ms
@@ -66,6 +68,31 @@ async def test_the_parsed_object_is_on_the_response(simulator: Simulator, model:
     assert fitted(completion.response.parsed, SCHEMA) == completion.response.parsed
 
 
+class Reading(pydantic.BaseModel):
+    city: str
+    degrees: int
+
+    @pydantic.field_validator("degrees")
+    @classmethod
+    def _is_bearable(cls, degrees: int) -> int:
+        if degrees > 1000:
+            raise ValueError("this is too hot")
+        return degrees
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("kind", [Reading, list[Reading]])
+async def test_an_instance_is_on_the_response(simulator: Simulator, kind: Any, model: str, stream: bool) -> None:
+    request = ms.Request(model, "How warm is it?", response_schema=kind)
+    async with ms.open_engine(providers(simulator.origin)) as engine:
+        call = engine.start_stream(request) if stream else engine.start_request(request)
+        response = (await call.wait()).response_or_raise()
+    assert response.parse_error is None
+    readings = response.parsed if kind is not Reading else [response.parsed]
+    assert {type(reading) for reading in readings} <= {Reading}
+
+
 @pytest.mark.parametrize("model", MODELS)
 async def test_a_truncated_answer_has_its_reason_and_a_warning(simulator: Simulator, model: str) -> None:
     request = ms.Request(
@@ -117,6 +144,28 @@ async def test_a_text_that_does_not_fit_is_an_error_with_the_response(stream: bo
     assert (completion.response.text, completion.response.parsed) == (text, None)
     assert recorder.types[-1:] == (["ERROR"] if stream else [])
     assert "DONE" not in recorder.types
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_what_a_validator_refuses_is_a_success_with_its_words(stream: bool) -> None:
+    async def script(line: Line) -> None:
+        await line.request()
+        text = '{"city": "Oslo", "degrees": 1001}'
+        if stream:
+            await line.send(STREAM_HEAD)
+            await line.send(chunked(*chat_stream(text)))
+        else:
+            await line.send(answer(chat_answer(text)))
+
+    request = ms.Request("m", "x", response_schema=Reading)
+    async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=NO_RETRY) as engine:
+        call = engine.start_stream(request) if stream else engine.start_request(request)
+        response = (await call.wait()).response_or_raise()
+    assert (response.parsed, response.warnings) == (None, [])
+    assert response.parse_error == (
+        "1 validation error for Reading\ndegrees\n"
+        "  Value error, this is too hot [type=value_error, input_value=1001, input_type=int]"
+    )
 
 
 async def test_an_answer_that_does_not_fit_is_not_retried() -> None:

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
+import enum
 import json
 import re
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
+import pydantic
 import pytest
+import typing_extensions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import manystream as ms
+from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.json.json_values import JSON, JSONObject
-from manystream.providers.model.structured import MAX_DEPTH, SchemaMismatchError, add_parsed, fitted, parse_structured
+from manystream.providers.model.structured import (
+    MAX_DEPTH,
+    SchemaMismatchError,
+    add_parsed,
+    fitted,
+    is_schema,
+    json_of,
+    parse_structured,
+    reader_of,
+    schema_of,
+)
 
 PERSON: JSONObject = {
     "type": "object",
@@ -220,3 +239,304 @@ VALUES = st.recursive(
 def test_every_value_fits_its_own_const_and_the_empty_schema(value: JSON) -> None:
     assert fitted(value, {"const": value}) == value
     assert fitted(json.loads(json.dumps(value)), {}) == value
+
+
+# --- types ---
+
+
+class River(pydantic.BaseModel):
+    name: str
+    km: float = 1.0
+    seen: datetime.date | None = None
+
+    @pydantic.field_validator("name")
+    @classmethod
+    def _is_upper(cls, name: str) -> str:
+        if name == "boom":
+            raise ZeroDivisionError("of the validator")
+        if not name[:1].isupper():
+            raise ValueError("a river begins with a capital")
+        return name
+
+
+class Exact(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(strict=True)
+    seen: datetime.date
+
+
+class Node(pydantic.BaseModel):
+    value: int
+    nodes: list[Node] = []
+
+
+class Several(pydantic.RootModel[list[River]]):
+    pass
+
+
+class OfTyping(typing_extensions.TypedDict):
+    name: str
+
+
+@dataclasses.dataclass
+class Lake:
+    name: str
+    depth: int = 3
+
+
+class Colour(enum.Enum):
+    RED = "r"
+
+
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
+RHINE = {"name": "Rhine", "km": 1230.0, "seen": "2024-01-02"}
+A_RHINE = River(name="Rhine", km=1230.0, seen=datetime.date(2024, 1, 2))
+READ: list[tuple[Any, object, object]] = [
+    (River, RHINE, A_RHINE),
+    (River, {"name": "Rhine", "km": None, "seen": None}, River(name="Rhine")),  # null where the schema has no null
+    (Exact, {"seen": "2024-01-02"}, Exact(seen=datetime.date(2024, 1, 2))),
+    (Node, {"value": 1, "nodes": [{"value": 2, "nodes": []}]}, Node(value=1, nodes=[Node(value=2)])),
+    (Lake, {"name": "Como", "depth": 400}, Lake("Como", 400)),
+    (OfTyping, {"name": "Como"}, {"name": "Como"}),
+    (dict[str, int], {"a": 1}, {"a": 1}),
+    (list[River], {"value": [RHINE]}, [A_RHINE]),
+    (list[River], [RHINE], [A_RHINE]),  # of a server that does not enforce the schema
+    (Several, {"value": [RHINE]}, Several([A_RHINE])),
+    (River | Lake, {"value": {"name": "Como", "depth": 3}}, Lake("Como")),
+    (River | None, {"value": None}, None),
+    (Literal["a", "b"], {"value": "b"}, "b"),
+    (Annotated[int, pydantic.Field(gt=3)], {"value": 4}, 4),
+    (Colour, {"value": "r"}, Colour.RED),
+    (Point, {"value": [1, 2]}, Point(1, 2)),
+]
+
+
+@pytest.mark.parametrize(("kind", "wire", "expected"), READ)
+def test_an_answer_is_an_instance_of_its_type(kind: Any, wire: object, expected: object) -> None:
+    assert is_schema(kind)
+    response = answer(f"```json\n{json.dumps(wire)}\n```")
+    reader_of(kind)(response)
+    assert (response.parsed, response.parse_error, response.warnings) == (expected, None, [])
+    assert type(response.parsed) is type(expected)
+    boxed = isinstance(wire, dict) and wire.keys() == {"value"} and kind is not Node
+    inner = cast("dict[str, object]", wire)["value"] if boxed else wire
+    if None not in (inner.values() if isinstance(inner, dict) else [inner]):
+        assert json_of(response, kind) == inner
+
+
+@pytest.mark.parametrize("kind", [row[0] for row in READ])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_schema_of_a_type_is_that_of_an_object(kind: Any, dialect: str) -> None:
+    schema = schema_of(kind)
+    assert schema.get("type") == "object" or "$ref" in schema
+    assert schema_of(kind) == schema
+    provider = {"openai-chat": ms.OpenAIChat, "openai-responses": ms.OpenAIResponses, "anthropic": ms.Anthropic}.get(
+        dialect, ms.Gemini
+    )("k")
+    request = ms.Request("gpt-5", "x", response_schema=kind)
+    if kind not in (dict[str, int], Point) or dialect == "gemini":  # strict schemas have no open objects and no tuples
+        assert DIALECTS[dialect].encode(request, "gpt-5", provider, stream=False).body
+
+
+REFUSED: list[tuple[Any, str, str]] = [
+    (River, '{"name":"rhine"}', "1 validation error for River\nname\n  Value error, a river begins with a capital"),
+    (River, '{"km":"x"}', "2 validation errors for River\nname\n  Field required"),
+    (River, "no", "1 validation error for River\n  Invalid JSON"),
+    (River, "", "1 validation error for River\n  Invalid JSON"),
+    (River, '{"name":"boom"}', "ZeroDivisionError: of the validator"),
+    (list[River], '{"value":[{"name":"rhine"}]}', "1 validation error for list[River]\n0.name\n  Value error"),
+    (
+        Annotated[int, pydantic.Field(gt=3)],
+        '{"value":3}',
+        "1 validation error for constrained-int\n  Input should be gr",
+    ),
+    (River, "[" * 500 + "]" * 500, "1 validation error for River\n  Invalid JSON: recursion limit exceeded"),
+]
+
+
+@pytest.mark.parametrize(("kind", "text", "words"), REFUSED)
+def test_an_answer_that_is_no_instance_has_pydantic_s_words(kind: Any, text: str, words: str) -> None:
+    response = answer(text)
+    reader_of(kind)(response)
+    assert response.parsed is None
+    assert response.parse_error is not None
+    assert response.parse_error.startswith(words)
+    assert "https://" not in response.parse_error
+    assert json_of(response, kind) is None
+
+
+def test_only_a_complete_answer_has_a_parse_error() -> None:
+    read = reader_of(River)
+    cut = answer('{"name":"Rhi', ms.FinishReason.LENGTH)
+    refused = answer("", refusal="No.")
+    calls = ms.Response([ms.ToolCall("c", "f", "{}")], ms.FinishReason.TOOL_USE)
+    for response in (cut, refused, calls):
+        read(response)
+        assert (response.parsed, response.parse_error) == (None, None)
+    assert cut.warnings[0].startswith(
+        "response_schema: nothing was parsed; the answer was cut off by the length limit ("
+    )
+    assert refused.warnings == ["response_schema: nothing was parsed; the model refused"]
+    assert calls.warnings == []
+
+
+def test_a_class_that_only_makes_a_schema_gives_json() -> None:
+    class Plain:
+        @staticmethod
+        def model_json_schema() -> JSONObject:
+            return {"type": "array"}
+
+    response = answer("[1]")
+    reader_of(Plain)(response)
+    assert (response.parsed, schema_of(Plain)) == ([1], {"type": "array"})
+    assert json_of(response, Plain) == [1]
+    with pytest.raises(ms.ProviderError, match="does not fit"):
+        reader_of(Plain)(answer("{}"))
+
+
+class Unknown:
+    pass
+
+
+UNUSABLE: list[tuple[Any, str]] = [
+    (list[Unknown], r"pydantic cannot read list\[.*Unknown\]: Unable to generate pydantic-core schema for"),
+    (list[Callable[[], int]], "has no JSON Schema: Cannot generate a JsonSchema for"),
+]
+
+
+@pytest.mark.parametrize(("kind", "words"), UNUSABLE)
+def test_a_type_that_pydantic_cannot_use_is_refused(kind: Any, words: str) -> None:
+    with pytest.raises(ms.InvalidRequestError, match=f"^response_schema: .*{words}"):
+        schema_of(kind)
+
+
+def test_a_type_needs_pydantic_and_a_schema_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    @dataclasses.dataclass
+    class Sea:
+        name: str
+
+    monkeypatch.setitem(sys.modules, "pydantic", None)
+    with pytest.raises(ms.InvalidRequestError, match=r"needs pydantic for the type Sea: pip install pydantic$"):
+        schema_of(Sea)
+    response = answer('{"name":"x"}')
+    reader_of({"type": "object"})(response)
+    assert response.parsed == {"name": "x"}
+
+
+# --- functions as tools ---
+
+
+def google(city: str, days: int = 3, *, unit: Literal["c", "f"] = "c") -> str:
+    """The weather in a city.
+
+    It is a forecast.
+
+    Args:
+        city: The city's name,
+            in English.
+        days (int): How many days: 1 to 7.
+        unit: Celsius or Fahrenheit.
+
+    Returns:
+        The weather.
+    """
+    return f"{city} {days} {unit}"
+
+
+def numpy(city: str, days: int = 3, *, unit: Literal["c", "f"] = "c") -> str:
+    """The weather in a city.
+
+    It is a forecast.
+
+    Parameters
+    ----------
+    city : str
+        The city's name,
+        in English.
+    days
+        How many days: 1 to 7.
+    unit : str, optional
+        Celsius or Fahrenheit.
+
+    Returns
+    -------
+    str
+        The weather.
+    """
+    return f"{city} {days} {unit}"
+
+
+async def sphinx(city: str, days: int = 3, *, unit: Literal["c", "f"] = "c") -> str:
+    """The weather in a city.
+
+    It is a forecast.
+
+    :param city: The city's name,
+        in English.
+    :type city: str
+    :param int days: How many days: 1 to 7.
+    :keyword unit: Celsius or Fahrenheit.
+    :returns: The weather.
+    """
+    return f"{city} {days} {unit}"
+
+
+@pytest.mark.parametrize("function", [google, numpy, sphinx])
+def test_a_function_is_a_tool(function: Callable[..., object]) -> None:
+    tool = ms.Tool.from_function(function)
+    assert (tool.name, tool.description) == (function.__name__, "The weather in a city.\n\nIt is a forecast.")
+    assert tool.parameters == {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "city": {"type": "string", "description": "The city's name, in English."},
+            "days": {"type": "integer", "default": 3, "description": "How many days: 1 to 7."},
+            "unit": {"type": "string", "enum": ["c", "f"], "default": "c", "description": "Celsius or Fahrenheit."},
+        },
+        "required": ["city"],
+    }
+    assert pydantic.TypeAdapter(google).validate_json('{"city":"Oslo"}') == "Oslo 3 c"
+
+
+def test_a_description_in_the_signature_comes_first() -> None:
+    def find(what: Annotated[str, pydantic.Field(description="Own.", min_length=1)], at: Lake | None = None) -> None:
+        """Args:
+        what: Of the docstring.
+        """
+
+    tool = ms.Tool.from_function(find, name="look", description="Looks.", strict=True)
+    assert (tool.name, tool.description, tool.strict) == ("look", "Looks.", True)
+    properties = cast("dict[str, dict[str, object]]", tool.parameters["properties"])
+    assert properties["what"] == {"type": "string", "minLength": 1, "description": "Own."}
+    assert "$defs" in tool.parameters
+    assert ms.Tool.from_function(find).description == ""
+    assert ms.Tool.from_function(lambda: None, name="nothing").parameters["properties"] == {}
+
+
+NO_TOOLS: list[tuple[Any, str]] = [
+    (5, "function: must be a function, not int"),
+    (lambda x: x, "name: is missing, and the function has none"),
+    (lambda x, /: x, "function: the parameter 'x' has no name in a call"),
+    (lambda *x: x, "function: the parameter 'x' has no name in a call"),
+]
+
+
+@pytest.mark.parametrize(("function", "words"), NO_TOOLS)
+def test_what_is_no_tool_is_refused(function: Any, words: str) -> None:
+    with pytest.raises(ms.InvalidRequestError) as caught:
+        ms.Tool.from_function(function)
+    assert str(caught.value) == words
+
+
+def test_a_signature_that_pydantic_does_not_know_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def odd(x: Unknown) -> None: ...
+
+    odd.__annotations__["x"] = Unknown
+    with pytest.raises(ms.InvalidRequestError, match=r"^function: pydantic makes no schema of its signature: Unable"):
+        ms.Tool.from_function(odd)
+    monkeypatch.setitem(sys.modules, "pydantic", None)
+    with pytest.raises(ms.InvalidRequestError, match=r"^function: needs pydantic: pip install pydantic$"):
+        ms.Tool.from_function(google)

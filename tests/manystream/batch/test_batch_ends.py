@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -127,6 +127,25 @@ async def test_the_figures_of_a_batch(tmp_path: Path) -> None:
     assert [record["id"] for record in records(tmp_path / "a.jsonl")] == ["good"]
     found = {record["line"]: record["id"] for record in records(tmp_path / "a.errors.jsonl")}
     assert found == {2: "bad", 3: "worse", 4: "late", 5: None, 6: "x"}
+
+
+@dataclass
+class Reading:
+    degrees: int
+
+
+async def test_an_answer_that_its_type_refuses_is_a_failure(tmp_path: Path) -> None:
+    good = ms.Response([ms.Text('{"degrees": 3}')], ms.FinishReason.STOP, parsed=Reading(3))
+    bad = ms.Response([ms.Text('{"degrees": "x"}')], ms.FinishReason.STOP, usage=USAGE, parse_error="no integer")
+    ends = {"good": completed(good), "bad": completed(bad)}
+    options = {"response_schema": Reading}
+    batch = await ran(tmp_path, ScriptedEngine(ends.__getitem__), *(line(text, text) for text in ends), options=options)
+    assert (batch.counters.answered, batch.counters.failures) == (1, {"unknown": 1})
+    (record,) = records(tmp_path / "a.jsonl")
+    assert (record["id"], record["parsed"]) == ("good", {"degrees": 3})
+    (failure,) = records(tmp_path / "a.errors.jsonl")
+    error = cast("dict[str, object]", failure["error"])
+    assert error["message"] == "the answer does not fit the response schema: no integer"
 
 
 async def test_requests_are_streamed_only_on_request(tmp_path: Path) -> None:

@@ -219,10 +219,11 @@ import pydantic
 number = 1
 class City(pydantic.BaseModel):
     name: str
+Cities = list[City]
 """
 
 
-@pytest.mark.parametrize("given", ["shapes:City", "schema.json"])
+@pytest.mark.parametrize("given", ["shapes:City", "shapes:Cities", "schema.json"])
 def test_a_schema_is_that_of_all_lines(given: str, tmp_path: Path) -> None:
     openai = {"custom_id": "b", "body": {"messages": [{"role": "user", "content": "x"}]}}
     write(tmp_path / "p.jsonl", [line("a"), openai])
@@ -232,6 +233,9 @@ def test_a_schema_is_that_of_all_lines(given: str, tmp_path: Path) -> None:
     status, out, err = run_process(tmp_path, "p.jsonl", "-o", "-", "--simulate", "--schema", given)
     assert (status, "answered" in err) == (0, True)
     found = {record["id"]: record["parsed"] for record in map(json.loads, out.splitlines())}
+    if given == "shapes:Cities":
+        assert {type(parsed) for parsed in found.values()} == {list}
+        found = {id: parsed[0] for id, parsed in found.items()}
     assert {type(parsed["name"]) for parsed in found.values()} == {str}
     assert found.keys() == {"a", "b"}
 
