@@ -32,6 +32,13 @@ async def refused(request: object, *, providers: list[ms.Provider] | None = None
     return str(raised.value)
 
 
+def message_with(block: object) -> ms.Message:
+    """A message that is given its block later, where its own check does not see it."""
+    message = ms.Message.user("x")
+    message.content = [block]  # type: ignore[list-item]
+    return message
+
+
 @pytest.mark.parametrize(
     ("request_", "field"),
     [
@@ -39,7 +46,7 @@ async def refused(request: object, *, providers: list[ms.Provider] | None = None
         (ms.Request("", USER), "model"),
         (ms.Request("m", [ms.Message.user([])]), "messages[0].content"),
         (ms.Request("m", ["hello"]), "messages[0]"),  # type: ignore[list-item]
-        (ms.Request("m", [ms.Message.user([3])]), "messages[0].content[0]"),  # type: ignore[list-item]
+        (ms.Request("m", [message_with(3)]), "messages[0].content[0]"),
         (ms.Request("m", [ms.Message.user(ms.Thinking("x"))]), "messages[0].content[0]"),
         (ms.Request("m", [ms.Message.user(ms.Image())]), "messages[0].content[0]"),
         (ms.Request("m", [ms.Message.user(ms.Image(data=b"x"))]), "media_type"),
