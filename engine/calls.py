@@ -10,6 +10,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,7 @@ from .call.call import CallHooks, RunningCall
 from .call.call_state import CallState
 from .call.callbacks import OnCompletion, OnEvent, check_callback
 from .call.completion import Completion
+from .call.context import CallContext, has_same_values
 from .call.delivery import Counters
 from .call.handle import Call
 from .call.home import TrioHome
@@ -145,6 +147,9 @@ class CallStarter:
             finish_response = _response_finisher(wire.warnings, request)
             if dispatcher is not None:
                 admission = dispatcher.admission(request, prepared, wire)
+        context = self._context_of_the_caller()
+        if context is not None:
+            on_event, on_completion = context.bind(on_event), context.bind(on_completion)
         self.runtime.budget.call_started()
         # By position: each start would pay for a dict of the names.
         number, clocks, retry = self._started + 1, self._clocks_of(request, stream), request.retry or self._retry
@@ -170,10 +175,15 @@ class CallStarter:
 
             def announce(running: RunningCall) -> None:
                 self._call_started(running)
-                watch.call_started(running, call, start)
+                watch.call_started(running, call, start, context)
 
             running.start(announce)
         return call
+
+    def _context_of_the_caller(self) -> CallContext | None:
+        """Return the context in which the callbacks of a call run; None for the engine's own, which costs no event."""
+        context = copy_context()
+        return None if has_same_values(context, self.runtime.home.context) else CallContext(context)
 
     def _make_stop(self, stream: bool, request: Request, preparer: Preparer) -> Stop:
         """Prepare a request for a target of a route. Raises `InvalidRequestError`."""
@@ -266,6 +276,7 @@ class CallStarter:
             loop_lag=self.runtime.loop.lag,
             loop_culprit=self.runtime.loop.culprit,
             loop_ticks=self.runtime.loop.ticks,
+            observer_failures=0 if self._watch is None else self._watch.failures,
             traffic=TrafficStatistics() if self._dispatcher is None else self._dispatcher.statistics(),
         )
 

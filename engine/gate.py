@@ -177,4 +177,4 @@ class Calls:
         self.home.check()
         self.closed = self.closed or reason
         if self._starter is not None:
-            self._starter.close(forced=forced)
+            self.home.context.copy().run(self._starter.close, forced=forced)

@@ -8,6 +8,8 @@ import math
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from contextvars import copy_context
+from functools import partial
 from typing import Final
 
 import trio
@@ -24,17 +26,19 @@ _HANDSHAKE_LOCK: trio.lowlevel.RunVar[trio.Lock] = trio.lowlevel.RunVar("handsha
 class TrioBackend:
     """Tasks and waits of a trio run.
 
-    nursery: holds the tasks, and receives what they raise. Without one, the tasks are trio's system tasks, which end
-        with the run; `on_failure` is then called with an exception that ends one of them.
+    nursery: holds the tasks, and receives what they raise. The tasks then run in the context (`contextvars`) in which
+        this object is made. Without a nursery, the tasks are trio's system tasks, which end with the run;
+        `on_failure` is then called with an exception that ends one of them.
     """
 
-    __slots__ = ("_nursery", "_on_failure")
+    __slots__ = ("_context", "_nursery", "_on_failure")
 
     def __init__(
         self, nursery: trio.Nursery | None = None, on_failure: Callable[[Exception], None] | None = None
     ) -> None:
         self._nursery = nursery
         self._on_failure = on_failure
+        self._context = None if nursery is None else copy_context()
 
     @property
     def clock(self) -> Callable[[], float]:
@@ -49,8 +53,9 @@ class TrioBackend:
             with scope:
                 await function(*arguments)
 
-        if self._nursery is not None:
-            self._nursery.start_soon(run, name=function)
+        if self._nursery is not None and self._context is not None:
+            # Not in the context of the code that happens to need the task, such as a dial.
+            self._context.copy().run(partial(self._nursery.start_soon, run, name=function))
         else:
             trio.lowlevel.spawn_system_task(self._guard, run, name=function)
         return scope

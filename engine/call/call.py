@@ -119,7 +119,7 @@ class RunningCall(Directed):
         self._paused = False
         attempt = self._attempt
         if attempt is not None:
-            attempt.resume()
+            self._runtime.home.context.copy().run(attempt.resume)  # it may read and deliver what TLS has buffered
             if attempt.connection is not None:
                 self._arm()
         if self._admission is not None:

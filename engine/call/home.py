@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from contextvars import Context, copy_context
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
@@ -25,9 +26,10 @@ class Home(Generic[Loop]):
     """The process, the thread and the event loop of one engine. An engine that is used elsewhere would wait forever.
 
     loop: the event loop: a trio run's token, or an asyncio loop.
+    context: the context variables of the code that opened the engine. The engine's own tasks have the same.
     """
 
-    __slots__ = ("_current", "_hint", "_process", "_thread", "_thread_name", "loop")
+    __slots__ = ("_current", "_hint", "_process", "_thread", "_thread_name", "context", "loop")
 
     def __init__(self, current: Callable[[], Loop], hint: str) -> None:
         """Take the event loop that runs here and now.
@@ -38,6 +40,7 @@ class Home(Generic[Loop]):
         self._current = current
         self._hint = hint
         self.loop: Loop = current()
+        self.context: Context = copy_context()
         self._process = os.getpid()
         self._thread = threading.get_ident()
         self._thread_name = threading.current_thread().name

@@ -98,7 +98,7 @@ class Runtime:
     def soon(self, due: Due) -> None:
         """Call `due.conclude` at the loop's next tick, outside the code that runs now."""
         if not self._due:
-            self.home.loop.run_sync_soon(self._run_due)
+            self.home.loop.run_sync_soon(self.home.context.copy().run, self._run_due)
         self._due.append(due)
 
     def forget_due(self) -> None:

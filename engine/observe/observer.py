@@ -22,6 +22,7 @@ from ...providers.rules.rules import Rule, instance
 from ..call.call import CallHooks, RunningCall
 from ..call.callbacks import check_callback
 from ..call.completion import Completion
+from ..call.context import CallContext
 from ..call.delivery import Receiver
 from ..call.handle import Call
 from ..request.prepared import Prepared
@@ -53,8 +54,9 @@ class CallStart:
 class Observer:
     """The base class of observers. Override the methods that you need.
 
-    The engine calls the methods on its thread, inside its loop, so they must not wait. An exception from a method is
-    logged under `manystream.observe` and changes no call.
+    The engine calls the methods on its thread, inside its loop, so they must not wait. Those of a call run in the
+    context (`contextvars`) of the code that started the call. An exception from a method changes no call. The first one
+    of each method is logged under `manystream.observe`; `Statistics.observer_failures` counts all.
 
     every_event: True: call `events_received`. Set it in a subclass, or on an object before an engine is opened with it.
         Every stream is then read without the fast path, which costs about 30 % more instructions per event, in
@@ -119,22 +121,25 @@ HOOKS = tuple(name for name, value in vars(Observer).items() if callable(value) 
 
 
 class GuardedObserver:
-    """Calls an observer's methods for the engine, and logs the exceptions that they raise.
+    """Calls an observer's methods for the engine, and logs and counts the exceptions that they raise.
 
     An exception for the whole program, such as `KeyboardInterrupt`, also ends the engine. Raises `InvalidRequestError`
     if a method of the observer is not a plain function.
 
     every_event: True if the observer wants every event.
+    failures: the number of exceptions.
     """
 
-    __slots__ = ("_calls", "_observer", "_on_raise", "every_event")
+    __slots__ = ("_calls", "_observer", "_on_raise", "_raised", "every_event", "failures")
 
     def __init__(self, observer: Observer, on_raise: Callable[[BaseException], None]) -> None:
         for hook in HOOKS:
             check_callback(f"observer.{hook}", getattr(observer, hook))
         self._observer = observer
         self._on_raise = on_raise
-        self._calls: dict[RunningCall, Call] = {}  # the handle of each running call
+        self._calls: dict[RunningCall, _Observed] = {}
+        self._raised: set[str] = set()  # the methods of which an exception was logged
+        self.failures: int = 0
         self.every_event: bool = observer.every_event is True
 
     def hooks(self, ended: Callable[[RunningCall, Completion], None]) -> CallHooks:
@@ -147,18 +152,18 @@ class GuardedObserver:
         provider, origin = prepared.provider, prepared.origin
         return CallStart(request, provider, prepared.model, origin.host, origin.port, prepared.stream)
 
-    def call_started(self, running: RunningCall, call: Call, start: CallStart) -> None:
-        self._calls[running] = call
-        self._notify("call_started", call, start)
+    def call_started(self, running: RunningCall, call: Call, start: CallStart, context: CallContext | None) -> None:
+        observed = self._calls[running] = _Observed(call, context)
+        self._notify_of(observed, "call_started", start)
 
     def attempt_started(self, running: RunningCall, number: int) -> None:
-        self._notify("attempt_started", self._calls[running], number)
+        self._notify_of(self._calls[running], "attempt_started", number)
 
     def first_token(self, running: RunningCall) -> None:
-        self._notify("first_token", self._calls[running])
+        self._notify_of(self._calls[running], "first_token")
 
     def call_ended(self, running: RunningCall, completion: Completion) -> None:
-        self._notify("call_ended", self._calls.pop(running), completion)
+        self._notify_of(self._calls.pop(running), "call_ended", completion)
 
     def connection_opened(self, origin: str) -> None:
         self._notify("connection_opened", origin)
@@ -179,27 +184,45 @@ class GuardedObserver:
         """Return a receiver that notifies the observer of events and then passes them to `receiver`."""
         return _ObservedReceiver(self, self._calls[running], receiver)
 
-    def events_received(self, call: Call, events: Sequence[Event]) -> None:
-        self._notify("events_received", call, events)
+    def events_received(self, observed: _Observed, events: Sequence[Event]) -> None:
+        self._notify_of(observed, "events_received", events)
+
+    def _notify_of(self, observed: _Observed, hook: str, *arguments: object) -> None:
+        """Call a method about a call, in the call's context."""
+        if observed.context is None:
+            self._notify(hook, observed.call, *arguments)
+        else:
+            observed.context.run(self._notify, hook, observed.call, *arguments)
 
     def _notify(self, hook: str, *arguments: object) -> None:
         try:
             getattr(self._observer, hook)(*arguments)
         except BaseException as error:
-            logger.exception("the observer's %s raised", hook)
+            self.failures += 1
+            if hook not in self._raised:
+                self._raised.add(hook)
+                logger.exception("the observer's %s raised", hook)
             self._on_raise(error)
+
+
+@dataclass(slots=True, frozen=True)
+class _Observed:
+    """A running call, as its observer sees it. context: None for the engine's own."""
+
+    call: Call
+    context: CallContext | None
 
 
 class _ObservedReceiver:
     """Notifies the observer of a call's events before they are delivered."""
 
-    __slots__ = ("_call", "_observer", "_receiver")
+    __slots__ = ("_observed", "_observer", "_receiver")
 
-    def __init__(self, observer: GuardedObserver, call: Call, receiver: Receiver) -> None:
+    def __init__(self, observer: GuardedObserver, observed: _Observed, receiver: Receiver) -> None:
         self._observer = observer
-        self._call = call
+        self._observed = observed
         self._receiver = receiver
 
     def deliver(self, events: Sequence[Event]) -> None:
-        self._observer.events_received(self._call, events)
+        self._observer.events_received(self._observed, events)
         self._receiver.deliver(events)

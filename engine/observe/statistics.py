@@ -89,6 +89,7 @@ class Statistics:
     loop_culprit: the call that took most of that tick, by number and model, if it took more than 5 ms (mostly in its
         callback); else "".
     loop_ticks: ticks since the engine opened.
+    observer_failures: exceptions that methods of the observer have raised. Only the first one of each method is logged.
     traffic: the figures of traffic control, by scope; empty in an engine without `traffic`.
     """
 
@@ -110,4 +111,5 @@ class Statistics:
     loop_lag: float = 0.0
     loop_culprit: str = ""
     loop_ticks: int = 0
+    observer_failures: int = 0
     traffic: TrafficStatistics = field(default_factory=TrafficStatistics)
