@@ -95,10 +95,13 @@ def _error(status: int, payload: JSONObject, data: bytes, headers: Headers, now:
     error = mapping(payload, "error") or payload
     kind = string(error, "type")
     code = string(mapping(error, "details"), "error_code")
-    text = string(error, "message")
-    category = _category(status, kind, text, error)
+    text = string(error, "message") or ""
     known = error_from_object(error, http_status=status, body=b"", now=now)
-    if category is ErrorCategory.UNKNOWN:
+    passed_on = text.lstrip()[:1] == "{" and known.message != " ".join(text.split())
+    if passed_on:  # the JSON of another server's error
+        text = known.message
+    category = _category(status, kind, text, error)
+    if category is ErrorCategory.UNKNOWN or known.category is ErrorCategory.CONTENT_FILTER:
         category = known.category
     hint = retry_after_ms(headers, now, status=status)
     return ProviderError(
@@ -110,7 +113,7 @@ def _error(status: int, payload: JSONObject, data: bytes, headers: Headers, now:
         retryable=not _is_spent(code, text) and _should_retry(headers, category in RETRYABLE),
         request_id=request_id_in(headers) or string(payload, "request_id"),
         body=data,
-        context_overflow=is_context_overflow(category, (code, kind), text or ""),
+        context_overflow=is_context_overflow(category, (code, kind), text),
     )
 
 

@@ -9,7 +9,7 @@ from ..json.json_values import JSON, JSONObject, integer, mapping, objects, stri
 from ..rules.rules import instance, whole
 from ..wire.context_overflow import is_context_overflow
 from ..wire.dialect import Headers
-from ..wire.error_bodies import ERROR, error_from_object, no_message, object_of, reported_error
+from ..wire.error_bodies import ERROR, error_from_object, is_spent, no_message, object_of, reported_error
 from ..wire.error_bodies import decode_error as decode_any_error
 from ..wire.request_ids import request_id_in
 from ..wire.retry_hints import NO_HINT, hint_ms, retry_after_ms
@@ -49,9 +49,6 @@ BLOCK_REASONS: dict[str, str] = {"1": "SAFETY", "2": "OTHER", "3": "BLOCKLIST", 
 
 NOT_BLOCKED = frozenset({"", "0", "BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED"})
 """Values of `promptFeedback.blockReason` that mean that the prompt was not refused."""
-
-LONG_QUOTAS = ("PerDay", "PerMonth")
-"""Parts of a `quotaId` of quotas that last longer than any retry."""
 
 _SPENT = re.compile(r"limit: 0(?![\d.])|\bper day\b|credits are depleted|spending cap", re.ASCII)
 """A used-up quota in a message, for errors without details. A limit of 0 is a quota that the project does not have."""
@@ -125,7 +122,8 @@ def read_error(
         # If a gateway removed the details, the message still has the delay.
         hint = error_from_object(error, http_status=status, body=b"", now=now).retry_after_ms
     category = _category(status, name, reason)
-    spent = category is ErrorCategory.RATE_LIMIT and (_quota_is_spent(details) or _SPENT.search(message) is not None)
+    violations = [violation for detail in details for violation in objects(detail, "violations")]
+    spent = category is ErrorCategory.RATE_LIMIT and (any(map(is_spent, violations)) or bool(_SPENT.search(message)))
     return ProviderError(
         _message(error, name, status),
         category=category,
@@ -173,13 +171,18 @@ def _safe(error: ProviderError) -> ProviderError:
 def _own_error(value: JSON) -> JSONObject | None:
     """Return the error object, which may be in an array, if it has Google's form, else None.
 
-    That is a known `status`, or a number as code and no `type`, which is a member of other dialects.
+    That is a known `status`, or a number as code and no `type`, which is a member of other dialects. An error whose
+    message is the JSON of another error is that one: gateways pass errors on so.
     """
     if type(value) is list:
         value = next((member for member in value if type(member) is dict and member.get("error")), None)
     error = value.get("error", value) if type(value) is dict else None
     if type(error) is not dict:
         return None
+    text = string(error, "message") or ""
+    inner = object_of(text.encode("utf-8", "replace")) if text.lstrip()[:1] == "{" else None
+    if type(inner) is dict:
+        return _own_error(inner)
     if string(error, "status") in STATUS_CODES:
         return error
     return error if error.get("type") is None and integer(error, "code") is not None else None
@@ -209,12 +212,3 @@ def _retry_delay(details: list[JSONObject]) -> int:
     """Return the hint in the details, in milliseconds; -1 if there is none."""
     delays = [delay for detail in details if (delay := string(detail, "retryDelay"))]
     return next((hint for delay in delays if (hint := hint_ms(delay)) != NO_HINT), NO_HINT)
-
-
-def _quota_is_spent(details: list[JSONObject]) -> bool:
-    for detail in details:
-        for violation in objects(detail, "violations"):
-            quota = string(violation, "quotaId") or ""
-            if any(part in quota for part in LONG_QUOTAS) or violation.get("quotaValue") in ("0", 0):
-                return True
-    return False

@@ -14,7 +14,7 @@ from ..limits.quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, U
 from ..limits.rate_headers import amount
 from ..limits.refusals import refusal_of
 from ..wire.dialect import Headers
-from .errors import LONG_QUOTAS
+from ..wire.error_bodies import is_spent
 
 STATUS_REFUSAL: dict[int, Refusal] = {402: Refusal.SPENT, 429: Refusal.RATE, 503: Refusal.OVERLOAD}
 """HTTP status → its refusal."""
@@ -51,7 +51,7 @@ def read_report(provider: str, headers: Headers, now: float, error: ProviderErro
     unit = next((unit for violation in violations if (unit := _unit(violation)) is not None), None)
     if (
         refusal is Refusal.SPENT
-        or any(_is_spent(violation) for violation in violations)
+        or any(is_spent(violation) for violation in violations)
         or _NO_QUOTA.search(error.message)
     ):
         return QuotaReport((), Refusal.SPENT, unit, hint)
@@ -88,8 +88,3 @@ def _limit(violation: JSONObject) -> ReportedLimit | None:
     if unit is None or not limit or "PerMinute" not in quota:
         return None
     return ReportedLimit(unit.name.lower().replace("_", " "), unit, MINUTE, limit, 0.0)
-
-
-def _is_spent(violation: JSONObject) -> bool:
-    quota = string(violation, "quotaId") or ""
-    return any(part in quota for part in LONG_QUOTAS) or violation.get("quotaValue") in ("0", 0)

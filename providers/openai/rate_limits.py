@@ -87,8 +87,6 @@ SERVER_HEADERS: dict[str, tuple[HeaderRow, ...]] = {
 
 CODE_REFUSAL: dict[str, Refusal] = {
     **dict.fromkeys(SPENT_QUOTA, Refusal.SPENT),
-    "credit_balance_exhausted": Refusal.SPENT,
-    "budget_exceeded": Refusal.SPENT,
     "in_flight_budget_exhausted": Refusal.RATE,
     "slow_down": Refusal.RATE,
     "resource_unavailable": Refusal.OVERLOAD,

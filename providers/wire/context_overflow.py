@@ -11,11 +11,16 @@ OVERFLOW_CODES = frozenset({"context_length_exceeded", "exceed_context_size_erro
 """Codes and types, in lower case: those of OpenAI, llama.cpp and Databricks."""
 
 _WORDS = re.compile(
-    r"prompt is too long"  # Anthropic, Fireworks
-    r"|(?:exceeds?|longer than|reached)[^.]{0,60}\b(?:context|model length)"  # Anthropic, SGLang, vLLM, OpenAI
-    r"|maximum (?:context|prompt) length"  # OpenAI, vLLM, xAI, OpenRouter
+    r"prompt (?:is )?too long"  # Anthropic, Fireworks, Ollama
+    r"|(?:exceeds?|exceeded|(?:longer|greater|larger) than|reached)[^.]{0,60}"
+    r"\b(?:context|model length|max_(?:seq|model)_len)"  # Anthropic, SGLang, vLLM, OpenAI, LM Studio
+    r"|context (?:length|window|size)[^.]{0,30}\b(?:exceed|overflow)"  # gateways, MiniMax
+    r"|maximum (?:allowed )?(?:context|prompt|input) length"  # OpenAI, vLLM, xAI, OpenRouter, Poolside
     r"|too large for model with \d+ maximum context"  # Mistral
-    r"|input token count[^.]{0,40}exceeds"  # Gemini
+    r"|(?:input|prompt) token count[^.]{0,40}exceeds"  # Gemini, GitHub
+    r"|exceeded model token limit"  # Moonshot
+    r"|prompt exceeds max"  # Z.ai
+    r"|range of input length should be"  # Alibaba
     r"|input is too long for requested model"  # Bedrock
     r"|tokens \+ `max_new_tokens` must be"  # Text Generation Inference, Together
     r"|inputs?`? must have less than \d+ tokens",  # Text Generation Inference

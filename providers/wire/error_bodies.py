@@ -36,8 +36,12 @@ SPENT_QUOTA = frozenset(
         "billing_not_active",
         "insufficient_balance",
         "insufficient_credits",
+        "insufficient_user_quota",
         "exceeded_current_quota_error",
         "credit_balance_too_low",
+        "credit_balance_exhausted",
+        "terminal_quota_exhausted",
+        "budget_exceeded",
         "arrearage",
         "contract_spend_limit_reached",
         "enforced_spend_limit_reached",
@@ -137,6 +141,15 @@ MESSAGE_CATEGORY: tuple[tuple[re.Pattern[str], ErrorCategory], ...] = (
 _QUOTA_WORDS = re.compile(
     r"insufficient (?:balance|credits|quota|funds)|exceeded your current quota|out of credits", re.IGNORECASE
 )
+_GOOGLES_QUOTA = "resource_exhausted"
+"""The status of Google's errors of quotas. Their message has the words of `_QUOTA_WORDS` for a minute's quota, too."""
+
+LONG_QUOTAS = ("PerDay", "PerMonth")
+"""Parts of a `quotaId` of Google's quotas that last longer than any retry."""
+
+_FILTER_WORDS = re.compile(r"content management policy|content ?policy ?violation", re.IGNORECASE)
+"""Azure's words, and LiteLLM's name, of a content filter. Gateways send them without a code."""
+
 _DEEPEST = 6
 """The most levels of errors inside errors that are followed."""
 
@@ -150,6 +163,7 @@ class _Facts(NamedTuple):
     message: the message; empty if there is none.
     retry_after_ms: a hint in milliseconds; -1 if there is none.
     request_id: the provider's id for the request, or None.
+    spent: whether Google's details name a quota that is used up for longer than any retry.
     """
 
     words: list[str]
@@ -158,9 +172,10 @@ class _Facts(NamedTuple):
     message: str
     retry_after_ms: int
     request_id: str | None
+    spent: bool
 
 
-_NO_FACTS = _Facts([], None, 0, "", NO_HINT, None)
+_NO_FACTS = _Facts([], None, 0, "", NO_HINT, None, spent=False)
 
 
 class _Around(NamedTuple):
@@ -266,9 +281,14 @@ def error_from_object(error: JSON, *, http_status: int, body: bytes, now: float 
     """
     facts = _facts(error, _Around(http_status, now), 0)
     category = _category(facts, http_status)
-    spent = any(word in SPENT_QUOTA for word in facts.words) or bool(_QUOTA_WORDS.search(facts.message))
-    if spent and category in (ErrorCategory.UNKNOWN, ErrorCategory.INVALID_ARG):
-        category = ErrorCategory.RATE_LIMIT
+    spent = facts.spent or not SPENT_QUOTA.isdisjoint(facts.words)
+    if _GOOGLES_QUOTA not in facts.words:
+        spent = spent or _QUOTA_WORDS.search(facts.message) is not None
+    if category in (ErrorCategory.UNKNOWN, ErrorCategory.INVALID_ARG):
+        if spent:
+            category = ErrorCategory.RATE_LIMIT
+        elif _FILTER_WORDS.search(facts.message):
+            category = ErrorCategory.CONTENT_FILTER
     # A request that is larger than the whole limit (413) will not succeed later either.
     retryable = False if spent or http_status == 413 else None
     return ProviderError(
@@ -368,24 +388,28 @@ def _facts_of_list(values: list[JSON], around: _Around, depth: int) -> _Facts:
     message = "; ".join(facts.message for facts in found if facts.message)
     hint = next((facts.retry_after_ms for facts in found if facts.retry_after_ms != NO_HINT), NO_HINT)
     words = [word for facts in found for word in facts.words]
-    return first._replace(words=words, message=message[:MESSAGE_LIMIT], retry_after_ms=hint)
+    spent = any(facts.spent for facts in found)
+    return first._replace(words=words, message=message[:MESSAGE_LIMIT], retry_after_ms=hint, spent=spent)
 
 
 _INNER = (
     "error", "errors", "detail", "message", "error_message", "errorMessage", "msg", "title", "reason", "details",
-    "response",
+    "response", "upstream_error",
 )  # fmt: skip
 """Members with the message, or with an object that contains it, in order of precedence."""
 
-_ASIDE = ("innererror", "inner_error", "metadata", "raw", "details")
+_ASIDE = ("innererror", "inner_error", "provider_specific_fields", "metadata", "raw", "value", "details")
 """Members with further codes of the same error."""
+
+_UPSTREAM = frozenset({"metadata", "raw", "value"})
+"""Those in which a gateway puts what the server behind it said. Its own message says only that this server failed."""
 
 
 def _facts_of_object(value: JSONObject, around: _Around, depth: int) -> _Facts:
     words = list(_words(value))
     code = _code_of(value, ("code", "error_code"))
     status = _status_of(value)
-    message, hint, request_id = "", NO_HINT, None
+    message, hint, request_id, spent = "", NO_HINT, None, any(map(is_spent, objects(value, "violations")))
     for name in _INNER:
         member = value.get(name)
         if member and not message:
@@ -393,18 +417,28 @@ def _facts_of_object(value: JSONObject, around: _Around, depth: int) -> _Facts:
             message, hint = _with_place(value, inner.message), inner.retry_after_ms
             words += inner.words
             code, status, request_id = code or inner.code, status or inner.status, inner.request_id
+            spent = spent or inner.spent
     for name in _ASIDE:
-        aside = _facts(value.get(name), around, depth + 1)
+        member = value.get(name)
+        aside = _NO_FACTS if name == "value" and type(member) is not dict else _facts(member, around, depth + 1)
         words += aside.words
+        spent = spent or aside.spent
         hint = hint if hint != NO_HINT else aside.retry_after_ms
-        if name in ("metadata", "raw") and aside.message not in message:
+        if name in _UPSTREAM and aside.message not in message:
             message = f"{message}: {aside.message}" if message else aside.message
     hint = _hint_of(value, hint, _Around(status or around.status, around.now))
     code = code or _code_of(value, ("type", "error_type", "status"))
     if code == ERROR:
         code = None  # this marks an error, but is no code
     own_id = value.get("request_id")
-    return _Facts(words, code, status, message[:MESSAGE_LIMIT], hint, own_id if type(own_id) is str else request_id)
+    request_id = own_id if type(own_id) is str else request_id
+    return _Facts(words, code, status, message[:MESSAGE_LIMIT], hint, request_id, spent)
+
+
+def is_spent(violation: JSONObject) -> bool:
+    """Return whether a violation in Google's details names a quota that is used up for longer than any retry."""
+    quota = string(violation, "quotaId") or ""
+    return any(part in quota for part in LONG_QUOTAS) or violation.get("quotaValue") in ("0", 0)
 
 
 def _words(value: JSONObject) -> Iterator[str]:
@@ -452,7 +486,13 @@ def _hint_of(value: JSONObject, hint: int, around: _Around) -> int:
     return hint if found == NO_HINT else found
 
 
-_HINT_MEMBERS: dict[str, int] = {"retry_after_ms": 1, "retry_after": 1000, "retry_after_seconds": 1000, "retryDelay": 0}
+_HINT_MEMBERS: dict[str, int] = {
+    "retry_after_ms": 1,
+    "retry_after": 1000,
+    "retry_after_seconds": 1000,
+    "retryDelay": 0,
+    "estimated_time": 1000,  # Hugging Face, while it loads the model
+}
 """Members with a hint → the milliseconds of a number's unit; 0 if a number is no hint."""
 
 

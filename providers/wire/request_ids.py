@@ -7,10 +7,13 @@ from collections.abc import Mapping
 REQUEST_ID_HEADERS = (
     "request-id",  # Anthropic
     "x-goog-request-id",
+    "mistral-correlation-id",
+    "x-ds-trace-id",  # DeepSeek
     "x-request-id",  # OpenAI and most gateways
     "apim-request-id",  # Azure
     "x-ms-request-id",
     "x-amzn-requestid",  # Bedrock
+    "x-correlation-id",
     "cf-ray",
 )
 """Header names in lower case, in order of precedence. A gateway in front of a provider adds an `x-request-id` of its

@@ -154,7 +154,8 @@ def test_a_body_is_read_as_json_or_as_text(body: bytes, value: JSON) -> None:
         ("title", "reason"),
         ("reason", "details"),
         ("details", "response"),
-        ("response", "other"),
+        ("response", "upstream_error"),
+        ("upstream_error", "other"),
     ],
 )
 def test_the_first_member_with_a_message_counts(name: str, later: str) -> None:
@@ -181,6 +182,8 @@ MESSAGES: list[tuple[JSON, ProviderError]] = [
     ({"message": "a", "raw": ["b"]}, unknown("a: b")),
     ({"message": "a", "raw": 7}, unknown("a")),
     ({"message": "a b", "raw": "b"}, unknown("a b")),
+    ({"message": "a", "value": {"error_message": '{"error": {"message": "b"}}'}}, unknown("a: b")),  # Vercel's gateway
+    ({"message": "a", "value": "what was given"}, unknown("a")),
     ({"raw": "b"}, unknown("b")),
     ({"message": "a", "innererror": {"message": "b"}, "details": [{"message": "c"}]}, unknown("a")),
     ({"message": ' {"message": "inside"} '}, unknown("inside")),
@@ -270,7 +273,9 @@ def test_a_known_word_counts_in_each_of_these_members(name: str) -> None:
     assert in_stream({"message": "m", "title": "model_not_found"}).category is ErrorCategory.UNKNOWN
 
 
-@pytest.mark.parametrize("name", ["innererror", "inner_error", "metadata", "raw", "details"])
+@pytest.mark.parametrize(
+    "name", ["innererror", "inner_error", "provider_specific_fields", "metadata", "raw", "details"]
+)
 def test_a_known_word_counts_in_an_object_beside_the_error(name: str) -> None:
     inners: list[JSON] = [{"code": "model_not_found"}, [{"code": "model_not_found"}], '{"code": "model_not_found"}']
     for inner in inners:
@@ -347,6 +352,75 @@ def test_a_used_up_quota_is_a_rate_limit_that_is_not_retried() -> None:
     assert (found.category, found.retryable) == (ErrorCategory.SERVER, False)
 
 
+@pytest.mark.parametrize(
+    ("quota", "retryable"), [("RequestsPerMinutePerProject", True), ("RequestsPerDayPerProject", False)]
+)
+@pytest.mark.parametrize("dialect", [OPENAI, ANTHROPIC, GEMINI])
+def test_a_quota_of_google_is_spent_by_its_name_and_not_by_its_message(
+    dialect: Dialect, quota: str, retryable: bool
+) -> None:
+    details: list[JSON] = [
+        {"violations": [{"quotaId": quota, "quotaValue": "20"}]},
+        {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.4s"},
+    ]
+    message = "You exceeded your current quota, please check your plan and billing details."
+    error: JSON = {"code": 429, "message": message, "status": "RESOURCE_EXHAUSTED", "details": details}
+    for value in ([{"error": error}], {"error": error}, {"error": {"message": json.dumps({"error": error})}}):
+        found = dialect.decode_error(429, {}, json.dumps(value).encode(), NOW)
+        assert (found.category, found.retryable) == (ErrorCategory.RATE_LIMIT, retryable)
+        assert (found.retry_after_ms, message in found.message) == (34_400, True)
+
+
+@pytest.mark.parametrize(
+    ("message", "category"),
+    [
+        ("The prompt triggered Azure OpenAI's content management policy.", ErrorCategory.CONTENT_FILTER),
+        ("litellm.ContentPolicyViolationError: VertexAIException", ErrorCategory.CONTENT_FILTER),
+        ("The content policy of this project has no owner.", ErrorCategory.INVALID_ARG),
+    ],
+)
+@pytest.mark.parametrize("dialect", [OPENAI, ANTHROPIC, GEMINI])
+def test_a_filtered_prompt_is_recognised_without_a_code(
+    dialect: Dialect, message: str, category: ErrorCategory
+) -> None:
+    errors: list[JSON] = [{"message": message, "type": None, "code": "400"}]
+    if dialect is ANTHROPIC:
+        errors.append({"type": "invalid_request_error", "message": message})
+    for error in errors:
+        body = json.dumps({"type": "error", "error": error}).encode()
+        assert dialect.decode_error(400, {}, body, NOW).category is category
+
+
+@pytest.mark.parametrize("dialect", [OPENAI, ANTHROPIC, GEMINI])
+@pytest.mark.parametrize(
+    "inner",
+    [
+        {"error": {"code": 400, "message": "not now", "status": "INVALID_ARGUMENT"}},
+        {"type": "error", "error": {"type": "invalid_request_error", "message": "not now"}, "request_id": "r"},
+        {"error": {"message": "not now", "type": "invalid_request_error", "code": None}},
+    ],
+)
+@pytest.mark.parametrize(
+    "outer",
+    [
+        {"code": 400, "status": "INVALID_ARGUMENT"},
+        {"code": 400, "status": "Bad Request"},
+        {"type": "api_error"},
+        {"message": "", "type": "x"},
+    ],
+)
+def test_an_error_whose_message_is_an_error_is_that_error(dialect: Dialect, outer: JSONObject, inner: JSON) -> None:
+    for text in (json.dumps(inner), json.dumps(inner, indent=2) + "\n"):
+        error = dialect.decode_error(400, {}, json.dumps({"error": {**outer, "message": text}}).encode(), NOW)
+        assert (error.category, "{" in error.message, "not now" in error.message) == (
+            ErrorCategory.INVALID_ARG,
+            False,
+            True,
+        )
+    kept = dialect.decode_error(400, {}, json.dumps({"error": {**outer, "message": "{a} is not b"}}).encode(), NOW)
+    assert "{a} is not b" in kept.message
+
+
 def test_only_an_oversized_request_is_never_retried() -> None:
     for status, retryable in ((412, True), (413, False), (414, True)):
         error = error_from_object({"message": "m", "code": "throttling"}, http_status=status, body=b"")
@@ -381,6 +455,7 @@ HINTS: list[tuple[JSON, int]] = [
     ({"retry_after_seconds": True}, -1),
     ({"retryDelay": "0.5s"}, 500),
     ({"retryDelay": 3}, -1),
+    ({"error": "the model is loading", "estimated_time": 20.5}, 20_500),
     ({"retryDelay": "soon", "message": "try again in 4s"}, 4000),
     ({"retry_after": 1, "message": "try again in 4s"}, 1000),
     ({"message": "try again in 4s", "metadata": {"retry_after": 3}}, 4000),
@@ -446,10 +521,13 @@ def test_the_first_header_with_a_request_id_counts() -> None:
     names = [
         "request-id",
         "x-goog-request-id",
+        "mistral-correlation-id",
+        "x-ds-trace-id",
         "x-request-id",
         "apim-request-id",
         "x-ms-request-id",
         "x-amzn-requestid",
+        "x-correlation-id",
         "cf-ray",
     ]
     while names:

@@ -31,7 +31,11 @@ SPENT = {
     "exceeded_current_quota_error",  # Moonshot
     "insufficient_balance",  # DeepSeek
     "insufficient_credits",  # OpenRouter
+    "insufficient_user_quota",  # New API
     "credit_balance_too_low",  # gateways to Anthropic
+    "credit_balance_exhausted",  # OpenAI
+    "terminal_quota_exhausted",
+    "budget_exceeded",  # LiteLLM
     "arrearage",  # Alibaba: Arrearage
     "contract_spend_limit_reached",  # Anthropic, as those that follow
     "enforced_spend_limit_reached",
