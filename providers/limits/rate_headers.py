@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..wire.dialect import Headers
-from ..wire.retry_hints import UNIX_MS_FROM, unrepeated, until_ms
+from ..wire.retry_hints import LARGEST_SKEW_MS, LONGEST_HINT_MS, UNIX_MS_FROM, unrepeated, until_ms
 from .quota_report import DAY, MINUTE, SECOND, ReportedLimit, Unit
 
 LONGEST_MINUTE = 10 * MINUTE
@@ -20,11 +20,6 @@ LARGEST = 1e15
 
 
 MILLISECOND = 0.001
-
-LARGEST_SKEW = DAY
-"""Seconds. A reset at most this long ago means that the limit is full: the bucket was full when the server answered, or
-the two clocks differ. An older one is an error of the server.
-"""
 
 
 @dataclass(slots=True, frozen=True)
@@ -95,12 +90,12 @@ def amount(text: str | None) -> float | None:
 
 
 def seconds_until(text: str | None, now: float) -> float | None:
-    """Return the seconds until a reset; 0 if it passed recently.
+    """Return the seconds until a reset; 0 if it passed recently: the limit is full, or the two clocks differ.
 
-    Returns None if the text cannot be parsed, or the time is more than `LARGEST_SKEW` ago or more than 31 days away.
+    Returns None if the text cannot be parsed, or the time is more than `LARGEST_SKEW_MS` ago or more than 31 days away.
     """
     wait = until_ms(text, now) if text else None
-    if wait is None or not -LARGEST_SKEW <= wait / 1000 <= 31 * DAY:
+    if wait is None or not -LARGEST_SKEW_MS <= wait <= LONGEST_HINT_MS:
         return None
     return max(0.0, wait / 1000)
 

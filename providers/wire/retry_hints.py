@@ -26,6 +26,9 @@ UNIX_TIME_FROM = 1e9
 UNIX_MS_FROM = 1e12
 """A bare number this large (September 2001 as well) is a time in Unix milliseconds."""
 
+LARGEST_SKEW_MS = 24 * 3600 * 1000
+"""Milliseconds by which the clocks of a server and of this machine may differ."""
+
 _UNIT_MS: dict[str, float] = {
     **dict.fromkeys(("w", "week", "weeks"), 604_800_000.0),
     **dict.fromkeys(("d", "day", "days"), 86_400_000.0),
@@ -109,7 +112,9 @@ def until_ms(text: str, now: float) -> float | None:
     """
     number = _milliseconds(text)
     if number is not None and number >= UNIX_TIME_FROM:
-        return number - now * 1000 if number >= UNIX_MS_FROM else (number - now) * 1000
+        left = number - now * 1000 if number >= UNIX_MS_FROM else (number - now) * 1000
+        # A bare number for a time of long ago is an error of the server; as a duration, it is far too long.
+        return left if left >= -LARGEST_SKEW_MS else number * 1000
     wait = duration_ms(text)
     if wait is not None:
         return wait

@@ -86,6 +86,7 @@ def test_a_bare_number_since_2001_is_a_time() -> None:
         assert retry_after_ms({name: "1000000000"}, 999_999_990.0) == 10_000
         assert retry_after_ms({name: "999999999"}, 999_999_990.0) == -1
         assert retry_after_ms({name: "1000000000"}, 1_000_000_001.0) == 0
+        assert retry_after_ms({name: "1000000000"}, 1_000_086_401.0) == -1
         assert retry_after_ms({name: "90"}, NOW) == 90_000
     assert retry_after_ms({"x-ratelimit-reset-a": "1000002s"}, NOW) == 1_000_002_000
     assert retry_after_ms({"x-ratelimit-reset-a": "2027-01-15T08:01:00Z"}, NOW) == 60_000
