@@ -1,7 +1,8 @@
 """A connectivity check of one provider. It runs the steps of a call with the engine's own code, and reports each one.
 
-The steps are address (if the environment has one), key, proxy, DNS, connect, tunnel, TLS, HTTP. The only request asks
-for the list of models. It costs nothing, has the same key as a call, and no prompt.
+The steps are address (if the environment has one), key, proxy, DNS, connect, tunnel, TLS, HTTP. The request asks for
+the list of models, with the same key as a call. A server that has none gets a call without a model and a prompt, which
+shows whether the address of calls is right. Both cost nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 
 import trio
 
+from ..engine.call.body.error_answer import add_address, is_wrong_address
 from ..engine.calls import make_id
 from ..engine.request.addresses import addressed, url_in
 from ..engine.request.errors import redacted
@@ -24,18 +26,19 @@ from ..engine.request.prepared import Prepared
 from ..engine.request.preparer import Preparer
 from ..engine.request.redaction import Redaction
 from ..providers.catalog.provider import Provider
-from ..providers.errors import InvalidRequestError
+from ..providers.errors import InvalidRequestError, ProviderError
 from ..providers.model.messages import Message
 from ..providers.model.request import Request
 from ..transport.dial import dial
 from ..transport.errors import Phase, TransportError, URLError
 from ..transport.exchange import RawHeaders, WireHead
 from ..transport.http1 import Connection
-from ..transport.proxy import choose_proxy
+from ..transport.proxy import ProxyConfig, choose_proxy
 from ..transport.task_loop import make_loop
 from ..transport.tls import TLSConfig, TLSConfigError, make_context
 from ..transport.tls_socket import TLSSocket
 from ..transport.trio_backend import TrioBackend
+from ..transport.url import Origin
 from .terminal import duration, harmless, one_line
 
 MODELS_PATH = re.compile(r"/(?:chat/completions|responses|messages|models/[^/]*)$")
@@ -126,13 +129,21 @@ class _ConnectivityCheck:
         """Run the steps until one fails."""
         try:
             prepared = self._prepare()
-            sock = await self._dial(prepared)
+            context, proxy = self._prepare_dial(prepared.origin)
+            sock = await dial(prepared.origin, tls_context=context, proxy=proxy, on_phase=self._begin_phase)
+            self._end_step()
             with sock:
                 if isinstance(sock, TLSSocket):
                     self._look_at_certificate(sock)
                 self._begin("answer")
-                answer = await _exchange(sock, _models_head(prepared.head), str(prepared.origin))
-            self._judge(prepared, answer)
+                answer = await _exchange(sock, _models_head(prepared.head), b"", str(prepared.origin))
+            finding = self._judge(prepared, answer)
+            if answer.lists_nothing:
+                sock = await dial(prepared.origin, tls_context=context, proxy=proxy)
+                with sock:
+                    called = await _exchange(sock, prepared.head, b"{}", str(prepared.origin))
+                finding = self._judge_call(prepared, called) or finding
+            self.find(*finding)
         except (InvalidRequestError, URLError, TLSConfigError) as error:
             self.find(Verdict.FAIL, str(error))
         except TransportError as error:
@@ -165,17 +176,14 @@ class _ConnectivityCheck:
         self.find(Verdict.OK, f"from {where}" if prepared.secrets.key else "none is needed")
         return prepared
 
-    async def _dial(self, prepared: Prepared) -> socket.socket | TLSSocket:
-        origin = prepared.origin
+    def _prepare_dial(self, origin: Origin) -> tuple[ssl.SSLContext | None, ProxyConfig | None]:
         self._step = "proxy"
         proxy = choose_proxy(origin, self._environment)
         self.find(Verdict.OK, str(proxy) if proxy is not None else "none")
         self._step = "TLS"
         context = make_context(TLSConfig()) if origin.scheme == "https" else None
         self._begin("")
-        sock = await dial(origin, tls_context=context, proxy=proxy, on_phase=self._begin_phase)
-        self._end_step()
-        return sock
+        return context, proxy
 
     def _begin_phase(self, phase: Phase) -> None:
         self._end_step()
@@ -197,7 +205,7 @@ class _ConnectivityCheck:
         verdict = Verdict.OK if left > CERTIFICATE_DAYS else Verdict.NOTE
         self.find(verdict, f"{sock.version()}, the certificate expires in {left:.0f} days")
 
-    def _judge(self, prepared: Prepared, answer: _Answer) -> None:
+    def _judge(self, prepared: Prepared, answer: _Answer) -> tuple[Verdict, str]:
         verdict, text = ANSWERS.get(answer.status, (Verdict.OK, "the server answers, and accepted the key"))
         if answer.status not in ANSWERS and answer.status >= 300:
             verdict, text = Verdict.FAIL, "the server failed"
@@ -208,11 +216,26 @@ class _ConnectivityCheck:
         took = duration(trio.current_time() - self._since)
         message = ""
         if answer.status >= 400:
-            body = prepared.secrets.hide_bytes(bytes(answer.body))
-            error = prepared.dialect.decode_error(answer.status, {}, body, time.time())  # only its message is used
-            message = one_line(redacted(error, prepared.secrets).message)[:MOST_MESSAGE_CHARACTERS]
+            message = one_line(self._error(prepared, answer).message)[:MOST_MESSAGE_CHARACTERS]
             message = f" ({message})" if message else ""
-        self.find(verdict, f"HTTP {answer.status} in {took}: {text}{message}")
+        return verdict, f"HTTP {answer.status} in {took}: {text}{message}"
+
+    def _judge_call(self, prepared: Prepared, answer: _Answer) -> tuple[Verdict, str] | None:
+        """Judge the answer to a call without a model and a prompt. Return None if it does not show whether the address
+        of calls is right. A refusal for another reason shows that it is."""
+        error = self._error(prepared, answer)
+        if not answer.may_be_json or is_wrong_address(answer.status, bytes(answer.body), error.message):
+            add_address(error, prepared)
+            return Verdict.FAIL, f"HTTP {answer.status}: the server takes no calls here: {one_line(error.message)}"
+        if answer.status in (404, 405):
+            return None
+        verdict, text = ANSWERS.get(answer.status, ANSWERS[405])
+        return verdict, f"HTTP {answer.status}: {text}"
+
+    def _error(self, prepared: Prepared, answer: _Answer) -> ProviderError:
+        """Return the error that an answer reports. Only its message is used."""
+        body = prepared.secrets.hide_bytes(bytes(answer.body))
+        return redacted(prepared.dialect.decode_error(answer.status, {}, body, time.time()), prepared.secrets)
 
 
 class _Answer:
@@ -235,6 +258,11 @@ class _Answer:
         """Whether the body begins as a JSON object or array does, or is empty. A page for people begins otherwise."""
         return bytes(self.body.lstrip()[:1]) in (b"{", b"[", b"")
 
+    @property
+    def lists_nothing(self) -> bool:
+        """Whether the server has no list of models at the address: it says so, or shows a page."""
+        return self.status in (404, 405) or (self.status < 300 and not self.may_be_json)
+
     def on_head(self, status: int, headers: RawHeaders) -> None:
         self.status = status
 
@@ -256,15 +284,15 @@ class _Answer:
         self.ended.set()
 
 
-async def _exchange(sock: socket.socket | TLSSocket, head: WireHead, origin: str) -> _Answer:
-    """Send a request without a body and return its answer. Raises `TransportError` if there is none."""
+async def _exchange(sock: socket.socket | TLSSocket, head: WireHead, body: bytes, origin: str) -> _Answer:
+    """Send a request and return its answer. Raises `TransportError` if there is none."""
     answer = _Answer()
     async with trio.open_nursery() as nursery:
         loop = make_loop(nursery)
         try:
             connection = Connection(sock, origin, loop, _nothing, _nothing)
             loop.start(TrioBackend(nursery))
-            connection.send(head, b"", answer)
+            connection.send(head, body, answer)
             await answer.ended.wait()
             connection.close()
         finally:

@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 import trio
 
-from ..engine.request.addresses import url_in
 from ..providers.catalog.profile import Profile
 from ..providers.catalog.profiles import PROFILES
 from ..providers.catalog.provider import OpenAIChat, Provider
@@ -25,8 +24,9 @@ from .terminal import Paint
 HELP = "check key, proxy, DNS, TLS and server of each configured provider"
 DESCRIPTION = """\
 Check every provider that has a key or an address on this machine, or the named ones: the key, the proxy, DNS, the
-connection, TLS, and whether the server answers and accepts the key. No prompt is sent. The only request asks for the
-list of models.
+connection, TLS, and whether the server answers and accepts the key. No prompt is sent. The request asks for the list of
+models. A server without such a list gets a call without a model and a prompt, which shows whether the base URL is
+right.
 
   manystream doctor                                        every provider with a key
   manystream doctor --provider anthropic --provider groq
@@ -100,12 +100,11 @@ def _known_row(name: str) -> Profile:
 
 def configured_rows(environment: Mapping[str, str]) -> list[Profile]:
     """Return the profiles that have a key, or an address in the environment. Of several profiles with the same host and
-    key, return the first.
+    key, return the first: an address of the environment is for it, and the key belongs to that address.
     """
     rows: dict[tuple[str | None, tuple[str, ...]], Profile] = {}
     for row in rows_with_key(environment):
-        host = urlsplit(url_in(environment, row)[1] or row.base_url).hostname
-        rows.setdefault((host, row.key_variables), row)
+        rows.setdefault((urlsplit(row.base_url).hostname, row.key_variables), row)
     return list(rows.values())
 
 

@@ -16,7 +16,7 @@ from .gemini import GeminiWire
 from .http_request import BadRequest, HTTPRequest
 from .inference import BatchModel, InferenceServer
 from .journal import Journal, Statistics
-from .json_text import EncodeError
+from .json_text import EncodeError, dumps
 from .knobs import HEADER, KnobError, Knobs, combine, directive_in_model, directive_in_text
 from .limits.limit import Limit
 from .limits.limiter import Limiter, Ticket, Usage
@@ -27,7 +27,7 @@ from .prompt import APIError, Prompt
 from .replay import Replay
 from .replica import Replica, ReplicaState
 from .scenario import write_scenario
-from .wire import Wire
+from .wire import CREATED, Wire
 
 OPENAI = OpenAIChatWire()
 WIRES: dict[str, Wire] = {
@@ -39,6 +39,41 @@ WIRES: dict[str, Wire] = {
 
 GEMINI = GeminiWire()
 GEMINI_METHODS = (":generateContent", ":streamGenerateContent")
+
+MODEL = "simulated"
+MODEL_LISTS: dict[str, bytes] = {
+    "/v1/models": dumps(  # OpenAI's form, with the members of Anthropic's
+        {
+            "object": "list",
+            "data": [
+                {
+                    "id": MODEL,
+                    "object": "model",
+                    "created": CREATED,
+                    "owned_by": "manystream",
+                    "type": "model",
+                    "display_name": MODEL,
+                    "created_at": "2023-11-14T22:13:20Z",
+                }
+            ],
+            "first_id": MODEL,
+            "last_id": MODEL,
+            "has_more": False,
+        }
+    ),
+    "/v1beta/models": dumps(
+        {
+            "models": [
+                {
+                    "name": f"models/{MODEL}",
+                    "displayName": MODEL,
+                    "supportedGenerationMethods": ["generateContent", "streamGenerateContent"],
+                }
+            ]
+        }
+    ),
+}
+"""Path → the list of models. Its one model stands for all: the simulator answers for any name."""
 
 BASE_PATHS = {"openai-chat": "/v1", "openai-responses": "/v1", "anthropic": "", "gemini": ""}
 """Dialect → what follows the server's origin in a client's base URL."""
@@ -117,6 +152,9 @@ class Service:
             interrupted = self._replica.interrupt(self._clock())
             if interrupted is not None:
                 return interrupted
+            if request.method == "GET" and path in MODEL_LISTS:
+                headers = [("content-type", "application/json")]
+                return complete(200, headers, MODEL_LISTS[path], keep=request.keep_alive)
             if wire is None:
                 raise APIError(404, f"Invalid URL ({request.method} {path})", code=UNKNOWN_URL)
             if request.method != "POST":

@@ -52,6 +52,67 @@ def said(completion: ms.Completion) -> str:
     return completion.error_message or ""
 
 
+# --- wrong addresses ---
+
+NO_MODEL = '{"error": {"message": "The model `m` does not exist", "code": "model_not_found"}}'
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        ("404 Not Found", "", "HTTP 404"),
+        ("404 Not Found", '{"detail":"Not Found"}', "Not Found"),
+        ("404 Not Found", "<html><title>404 Not Found</title></html>", "404 Not Found"),
+        ("404 Not Found", "404 page not found", "404 page not found"),
+        ("404 Not Found", error_body("File Not Found", code="404"), "File Not Found"),
+        ("404 Not Found", error_body("Invalid URL (POST /v1/x)", code="unknown_url"), "Invalid URL (POST /v1/x)"),
+        ("405 Method Not Allowed", '{"detail":"Method Not Allowed"}', "Method Not Allowed"),
+        ("404 Not Found", NO_MODEL, ""),
+        ("404 Not Found", error_body("Model not found", code="404"), ""),
+        ("400 Bad Request", "", ""),
+    ],
+)
+async def test_an_error_of_a_wrong_address_says_where_it_was_sent(
+    status: str, body: str, words: str, stream: bool
+) -> None:
+    error = (await respond(answer(body, status=status), stream=stream)).error
+    assert error is not None
+    if words:
+        assert error.message.startswith(f"{words} (POST http://127.0.0.1:")
+        assert error.message.endswith("/v1/chat/completions: is the base URL right?)")
+        assert str(error).endswith(error.message)
+    else:
+        assert "POST" not in error.message
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_page_in_place_of_an_answer_says_where_the_request_was_sent(stream: bool) -> None:
+    failed = await respond(answer("<!doctype html><title>Chat</title>", kind="text/html"), stream=stream)
+    assert "/v1/chat/completions: is the base URL right?)" in said(failed)
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("", "/chat/completions: is /v1 missing at the end of the base URL?"),
+        ("/v1/v1", "/v1/v1/chat/completions: is /v1 one too many in the base URL?"),
+        ("/v1beta/v1", "/v1beta/v1/chat/completions: is /v1beta one too many in the base URL?"),
+        ("/v1/x?key=sk-1", "/v1/x/chat/completions: is the base URL right?"),
+    ],
+)
+async def test_a_wrong_address_has_a_hint(path: str, hint: str) -> None:
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send(answer("", status="404 Not Found"))
+
+    async with open_peer(script) as peer:
+        provider = ms.OpenAIChat("k", f"{peer.origin}{path}", name=peer.chat.name)
+        async with ms.open_engine([provider], retry=NO_RETRY) as engine:
+            failed = await engine.start_request(hello(), None).wait()
+    assert said(failed).endswith(f":{peer.port}{hint})")
+
+
 # --- content types ---
 
 

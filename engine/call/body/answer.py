@@ -9,6 +9,7 @@ from ....providers.model.response import Response
 from ....providers.wire.accumulate import events_of
 from ..slices import STEP_EVENTS
 from .base import BOM, Body, BodyOwner
+from .error_answer import add_address
 
 
 class AnswerBody(Body):
@@ -49,6 +50,8 @@ class AnswerBody(Body):
                 error.request_id = attempt.request_id
             if not body or not attempt.headers.keys() & {"content-length", "transfer-encoding"}:
                 error.message = f"{error.message} (the body ended with the connection, perhaps early)"
+            if body.removeprefix(BOM).lstrip()[:1] == b"<":
+                add_address(error, prepared)  # a page for people
             self._partial, error.partial = error.partial, None
             attempt.failed(error)
             return

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from ....providers.errors import ErrorCategory, ProviderError
-from ....providers.json.json_values import shown
+from ....providers.json.json_values import mapping, shown
+from ....providers.wire.error_bodies import object_of
 from ....transport.sse import SSEParser
 from ...request.prepared import Prepared
 
 EVENT_STREAM = "text/event-stream"
+
+_NO_SUCH_PLACE = re.compile(
+    r"(?:\w+: )?(?:(?:(?:file|page|path|route|resource|url) )?not found\W*|(?:invalid|unknown) (?:request )?url\b.*"
+    r"|(?:cannot|no route for) (?:get|post)\b.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""The message of a server that has nothing at the address. Other errors with 404 are about a model, a file or the
+like."""
+
+_VERSION = re.compile(r"(/v\d+(?:alpha|beta)?\d*)(?=/)")
+_TWO_VERSIONS = re.compile(_VERSION.pattern * 2)
 
 
 def read_error(prepared: Prepared, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
@@ -24,7 +37,37 @@ def read_error(prepared: Prepared, status: int, headers: Mapping[str, str], body
             http_status=status,
             retryable=False,
         )
-    return prepared.dialect.decode_error(status, headers, body, prepared.wall_clock())
+    error = prepared.dialect.decode_error(status, headers, body, prepared.wall_clock())
+    if is_wrong_address(status, body, error.message):
+        add_address(error, prepared)
+    return error
+
+
+def is_wrong_address(status: int, body: bytes, message: str) -> bool:
+    """Return whether a response says that the address is wrong, rather than the request.
+
+    message: the message of the error that was read from the body.
+    """
+    if status not in (404, 405):
+        return False
+    parsed = object_of(body)
+    first = parsed[0] if type(parsed) is list and parsed else parsed  # Gemini's form
+    of_dialect = type(first) is dict and bool(mapping(first, "error").get("message"))
+    return not of_dialect or _NO_SUCH_PLACE.fullmatch(message) is not None
+
+
+def add_address(error: ProviderError, prepared: Prepared) -> None:
+    """Add to an error's message where the request was sent, and what may be wrong with that address."""
+    path = _without_query(prepared.head.target.decode("latin-1"))  # a query may contain a key
+    twice = _TWO_VERSIONS.search(path)
+    if twice is not None:
+        hint = f"is {twice[1]} one too many in the base URL?"
+    elif _VERSION.search(path) is None and path.endswith(("/chat/completions", "/responses")):
+        hint = "is /v1 missing at the end of the base URL?"
+    else:
+        hint = "is the base URL right?"
+    error.message = f"{error.message} ({prepared.head.method.decode()} {prepared.origin}{path}: {hint})"
+    error.args = (error.message,)
 
 
 def _first_event_data(body: bytes) -> bytes:

@@ -30,8 +30,13 @@ def answer(status: str, body: bytes = LIST, headers: str = "") -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def server(response: bytes, seen: list[bytes], tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
-    """Open a server that always sends the same answer, or never answers. `seen` collects the heads of the requests."""
+async def server(
+    response: bytes, seen: list[bytes], tls: ssl.SSLContext | None = None, call: bytes = b""
+) -> AsyncIterator[int]:
+    """Open a server that always sends the same answer, or never answers. `seen` collects the heads of the requests.
+
+    call: the answer to a POST; empty if it is the same.
+    """
 
     async def serve(plain: trio.SocketStream) -> None:
         stream: trio.abc.Stream = plain if tls is None else trio.SSLStream(plain, tls, server_side=True)
@@ -45,7 +50,7 @@ async def server(response: bytes, seen: list[bytes], tls: ssl.SSLContext | None 
             seen.append(head)
             if not response:
                 await trio.sleep_forever()
-            await stream.send_all(response)
+            await stream.send_all(call if call and head.startswith(b"POST") else response)
             await stream.receive_some(1)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
@@ -150,8 +155,8 @@ async def test_a_server_without_a_key_is_not_said_to_accept_one(status: str, ver
 @pytest.mark.parametrize(
     ("body", "verdict"),
     [
-        (b"<!doctype html><title>Chat</title>", "note"),
-        (b"hello", "note"),
+        (b"<!doctype html><title>Chat</title>", "FAIL"),
+        (b"hello", "FAIL"),
         (b'\r\n {"data": []}', "ok"),
         (b"[]", "ok"),
         (b'{"data": [' + b'{"id": "m"}, ' * 2000, "ok"),
@@ -162,8 +167,60 @@ async def test_a_page_for_people_is_not_an_accepted_key(body: bytes, verdict: st
     async with server(answer("200 OK", body), []) as port:
         findings = await checked(ms.OpenAIChat(CANARY, f"http://127.0.0.1:{port}"))
     assert findings[-1].verdict.value == verdict
-    words = "accepted the key" if verdict == "ok" else "but not as an API does; is the base URL right?"
-    assert findings[-1].text.endswith(f"the server answers, {'and ' if verdict == 'ok' else ''}{words}")
+    words = "the server answers, and accepted the key" if verdict == "ok" else "the server takes no calls here: "
+    assert words in findings[-1].text
+
+
+WRONG = [
+    (ms.OpenAIChat, "", "POST {url}/chat/completions: is /v1 missing at the end of the base URL?"),
+    (ms.OpenAIResponses, "/x", "POST {url}/x/responses: is /v1 missing at the end of the base URL?"),
+    (ms.OpenAIChat, "/v1/v1", "POST {url}/v1/v1/chat/completions: is /v1 one too many in the base URL?"),
+    (ms.Anthropic, "/x", "POST {url}/x/v1/messages: is the base URL right?"),
+    (ms.Gemini, "/x", "POST {url}/x/v1beta/models/any:generateContent: is the base URL right?"),
+]
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(("kind", "path", "words"), WRONG)
+async def test_a_wrong_base_url_fails_with_the_place_of_calls(kind: type[ms.Provider], path: str, words: str) -> None:
+    with open_simulator_thread() as simulator:
+        url = f"http://127.0.0.1:{simulator.port}"
+        findings = await checked(kind(CANARY, url + path))
+    assert (findings[-1].verdict, findings[-1].step) == (Verdict.FAIL, "answer")
+    assert words.format(url=url) in findings[-1].text
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(
+    ("kind", "path"), [(ms.OpenAIChat, "/v1"), (ms.OpenAIResponses, "/v1"), (ms.Anthropic, ""), (ms.Gemini, "")]
+)
+async def test_the_simulator_lists_its_models(kind: type[ms.Provider], path: str) -> None:
+    with open_simulator_thread() as simulator:
+        findings = await checked(kind(CANARY, f"http://127.0.0.1:{simulator.port}{path}"))
+    assert {finding.verdict for finding in findings} == {Verdict.OK}
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(
+    ("status", "body", "verdict", "words"),
+    [
+        ("400 Bad Request", b'{"error": {"message": "model is required"}}', "note", "HTTP 400: the server answers"),
+        ("422 Unprocessable", b'{"detail": "model"}', "note", "HTTP 422: the server answers, but lists no models"),
+        ("401 Unauthorized", b"", "FAIL", "HTTP 401: the key was refused"),
+        ("404 Not Found", b'{"error": {"message": "No model any"}}', "note", "is the base URL right?"),
+        ("404 Not Found", b"", "FAIL", "is /v1 missing at the end of the base URL?"),
+        ("405 Method Not Allowed", b'{"detail": "Method Not Allowed"}', "FAIL", "POST http://127.0.0.1:"),
+        ("200 OK", b"<p>Chat</p>", "FAIL", "the server takes no calls here"),
+    ],
+)
+async def test_a_server_without_models_is_asked_for_a_call(status: str, body: bytes, verdict: str, words: str) -> None:
+    seen: list[bytes] = []
+    async with server(answer("404 Not Found"), seen, call=answer(status, body)) as port:
+        findings = await checked(ms.OpenAIChat(CANARY, f"http://127.0.0.1:{port}/api"))
+    assert [head.split(b" HTTP")[0] for head in seen] == [b"GET /api/models", b"POST /api/chat/completions"]
+    assert b"\r\ncontent-length: 2\r\n" in seen[1].lower()
+    assert (findings[-1].verdict.value, findings[-1].step) == (verdict, "answer")
+    assert words in findings[-1].text
 
 
 @pytest.mark.trio
@@ -292,6 +349,10 @@ def test_providers_with_a_key_are_checked_once_per_host() -> None:
 def test_an_address_in_the_environment_is_checked() -> None:
     rows = configured_rows(HOME | {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"})
     assert [row.name for row in rows] == ["openai-chat"]
+    for own in ("ANTHROPIC", "GEMINI", "GOOGLE"):  # the key belongs to that address, and goes to no other
+        place = {"ANTHROPIC_BASE_URL": "http://127.0.0.1:1", "GOOGLE_GEMINI_BASE_URL": "http://127.0.0.1:1"}
+        rows = configured_rows(HOME | place | {f"{own}_API_KEY": "k"})
+        assert [row.name for row in rows] == ["anthropic", "google"]
     (provider,) = choose_providers(["azure"], None, HOME | {"AZURE_OPENAI_ENDPOINT": "https://a.openai.azure.com"})
     assert provider.name == "azure"
 
