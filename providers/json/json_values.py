@@ -458,6 +458,15 @@ def integer(value: JSONObject, key: str) -> int | None:
     return None
 
 
+def first_integer(source: JSONObject, keys: tuple[str, ...]) -> int | None:
+    """Return the first of these members that is a whole number, or None."""
+    for key in keys:
+        value = integer(source, key)
+        if value is not None:
+            return value
+    return None
+
+
 def mapping(value: JSONObject, key: str) -> JSONObject:
     """Return the member if it is an object, else an empty one."""
     member = value.get(key)

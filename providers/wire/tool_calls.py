@@ -29,7 +29,8 @@ class ToolCallMatcher:
     - An id that arrives after its call began belongs to that call. The call keeps the id that was delivered.
     - Without an id, the same index with a different name is a new call. So is the same name with arguments, if the
       call's arguments came whole (nothing can follow a whole JSON object).
-    - Without id and index, a fragment with a name begins a call. Any other fragment continues the latest call.
+    - Without id and index, a fragment with a name begins a call. Any other fragment continues the latest call. But
+      several in one delta continue as many calls, each the one at its place: some servers leave out all indexes.
     - A fragment without an id that has the name and the whole arguments of a call with an id is that call again: some
       servers end a call so, and a server that gives ids gives one to each call.
     - A name may come in pieces, be repeated, or grow. It is complete once arguments or anything else follow.
@@ -38,6 +39,7 @@ class ToolCallMatcher:
 
     __slots__ = (
         "_answer",
+        "_begun",
         "_by_id",
         "_by_index",
         "_by_index_and_id",
@@ -45,30 +47,37 @@ class ToolCallMatcher:
         "_id_known",
         "_latest",
         "_make_id",
-        "_nameless",
     )
 
     def __init__(self, answer: Accumulator, make_id: Callable[[], str]) -> None:
         self._answer = answer
         self._make_id = make_id
+        self._begun: list[ToolCallInProgress] = []  # all, in order
         self._by_id: dict[str, ToolCallInProgress] = {}
         self._by_index: dict[int, ToolCallInProgress] = {}
         self._by_index_and_id: dict[tuple[int, str], ToolCallInProgress] = {}
         self._held: ToolCallInProgress | None = None  # a call with a name that may still grow, and without arguments
         self._id_known: set[int] = set()
         self._latest: ToolCallInProgress | None = None
-        self._nameless: tuple[ToolCallInProgress, ...] = ()  # those that came whole
 
     def fragment(
-        self, id: str, index: int | None, name: str, arguments: str, *, free_text: bool = False
+        self,
+        id: str,
+        index: int | None,
+        name: str,
+        arguments: str,
+        *,
+        place: int | None = None,
+        free_text: bool = False,
     ) -> tuple[ToolCallInProgress, Sequence[Event]]:
         """Add one fragment. Returns its call and the events to deliver.
 
         An empty string, or None for the index, stands for a part that the fragment does not have.
 
+        place: its position in its delta; None if it is the only fragment there.
         free_text: whether the arguments are any text, and no JSON.
         """
-        call = self._find(id, index, name, arguments)
+        call = self._find(id, index, name, arguments, place)
         events = self.release() if self._held is not call else ()
         if call is None:
             call = self._begin(index)
@@ -103,21 +112,19 @@ class ToolCallMatcher:
         call.free_text = free_text
         self._latest = call
         call.delta(arguments)
-        if not name:
-            self._nameless = (*self._nameless, call)
-            return call, ()
-        return call, call.start(id or self._make_id(), name)
+        return call, call.start(id or self._make_id(), name) if name else ()
 
     @property
     def nameless(self) -> int:
         """The number of calls that never got a name and so were never delivered."""
-        calls = {call.index: call for call in (*self._by_id.values(), *self._by_index.values(), *self._nameless)}
-        if self._latest is not None:
-            calls[self._latest.index] = self._latest
-        return sum(not call.started for call in calls.values())
+        return sum(not call.started for call in self._begun)
 
-    def _find(self, id: str, index: int | None, name: str, arguments: str) -> ToolCallInProgress | None:
+    def _find(
+        self, id: str, index: int | None, name: str, arguments: str, place: int | None
+    ) -> ToolCallInProgress | None:
         if index is None:
+            if place is not None and not (id or name) and place < len(self._begun):
+                return self._begun[place]
             return self._by_id.get(id) or self._find_latest(id, name, arguments)
         call = self._by_index_and_id.get((index, id)) or self._by_index.get(index)
         if call is None or (index, id) in self._by_index_and_id:
@@ -147,6 +154,7 @@ class ToolCallMatcher:
 
     def _begin(self, index: int | None) -> ToolCallInProgress:
         call = self._answer.tool_call()
+        self._begun.append(call)
         if index is not None:
             self._by_index[index] = call
         return call

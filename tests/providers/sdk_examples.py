@@ -95,6 +95,20 @@ CHAT: dict[str, dict[str, object]] = {
             {"role": "tool", "tool_call_id": "call_1", "content": "The Rhine."},
         ]
     },
+    "a picture in a result": {  # DeepSeek, Moonshot and vLLM take one
+        "messages": [
+            USER,
+            {"role": "assistant", "content": None, "tool_calls": [CHAT_CALL]},
+            {
+                "role": "tool",
+                "tool_call_id": "call_1",
+                "content": [
+                    {"type": "text", "text": "The Rhine."},
+                    {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
+                ],
+            },
+        ],
+    },
     "a call without a result": {"messages": [USER, {"role": "assistant", "tool_calls": [CHAT_CALL]}, USER]},
     "json object": {"response_format": {"type": "json_object"}},
     "json schema": {

@@ -59,10 +59,6 @@ CHAT_ERRORS: list[tuple[JSONObject, str]] = [
         user({"type": "file", "file": {"file_data": "data:a/b;base64,%"}}),
         f"messages[1].content[0].file.file_data: {NO_BASE64}",
     ),
-    (
-        {"role": "tool", "tool_call_id": "c", "content": [TEXT, IMAGE]},
-        "messages[1].content: must hold text only",
-    ),
     ({"role": "assistant", "tool_calls": "x"}, "messages[1]: tool_calls is no array"),
     ({"role": "assistant", "content": 5}, "messages[1]: content is neither text nor parts"),
     (
@@ -477,3 +473,12 @@ def test_the_mark_of_a_results_last_part_is_the_results() -> None:
     content: JSON = [TEXT, {**TEXT, "cache_control": {"type": "ephemeral"}}]
     (message,) = ChatConverter().decode_messages([{"role": "tool", "tool_call_id": "c", "content": content}])
     assert message.content == [ms.ToolResult("c", "aa", cache_control=ms.CacheControl())]
+
+
+def test_a_picture_in_a_result_is_read() -> None:
+    mark = {"cache_control": {"type": "ephemeral"}}
+    for content in ([TEXT, IMAGE], [{**TEXT, **mark}, IMAGE], [TEXT, {**IMAGE, **mark}]):
+        wire: JSONObject = {"role": "tool", "tool_call_id": "c", "content": [*content]}
+        (message,) = ChatConverter().decode_messages([wire])
+        marked = ms.CacheControl() if any("cache_control" in part for part in content) else None
+        assert message.content == [ms.ToolResult("c", [ms.Text("a"), ms.Image(url="u")], cache_control=marked)]

@@ -432,7 +432,7 @@ class ChatAnswer:
         if not calls or not self._is_source("calls", "tool_calls"):
             return
         self.answer.count.check_call_pieces(len(calls))
-        for call in calls:
+        for place, call in enumerate(calls):
             custom = mapping(call, "custom")
             function = mapping(call, "function")
             is_custom = string(call, "type") == "custom" or (bool(custom) and not function)
@@ -444,7 +444,9 @@ class ChatAnswer:
                 block, call_events = self._matcher().whole(id, name, arguments, free_text=is_custom)
             else:
                 index = integer(call, "index")
-                block, call_events = self._matcher().fragment(id, index, name, arguments, free_text=is_custom)
+                block, call_events = self._matcher().fragment(
+                    id, index, name, arguments, place=place if len(calls) > 1 else None, free_text=is_custom
+                )
             events.extend(call_events)
             extra = mapping(call, "extra_content")
             if extra:

@@ -211,14 +211,16 @@ class ChatConverter(HistoryConverter):
 
 
 def _tool_result(wire: JSONObject, where: str) -> ToolResult:
-    """Read a tool's message. It has the last mark of its texts."""
+    """Read a tool's message. It has the last mark of its parts. Some servers take pictures there, OpenAI does not."""
     blocks = _user_blocks(wire, where)
-    texts = [block for block in blocks if isinstance(block, Text)]
-    if len(texts) < len(blocks):
-        raise HistoryError(f"{where}.content", "must hold text only")
-    mark = next((block.cache_control for block in reversed(texts) if block.cache_control is not None), None)
-    text = "".join(block.text for block in texts)
-    return ToolResult(string(wire, "tool_call_id") or "", text, cache_control=mark)
+    mark = next((block.cache_control for block in reversed(blocks) if block.cache_control is not None), None)
+    id = string(wire, "tool_call_id") or ""
+    texts = [block.text for block in blocks if isinstance(block, Text)]
+    if len(texts) == len(blocks):
+        return ToolResult(id, "".join(texts), cache_control=mark)
+    for block in blocks:
+        block.cache_control = None
+    return ToolResult(id, blocks, cache_control=mark)
 
 
 def _user_blocks(wire: JSONObject, where: str) -> list[Text | Image | File]:

@@ -5,7 +5,7 @@ Tables and arithmetic only.
 
 from __future__ import annotations
 
-from ...json.json_values import JSONObject, integer, mapping
+from ...json.json_values import JSONObject, first_integer, integer, mapping
 from ...model.events import FinishReason
 from ...model.usage import Usage
 
@@ -56,8 +56,8 @@ def finish_reason_of(raw: str | None) -> FinishReason:
 
 def read_usage(report: JSONObject) -> Usage:
     """Return a server's report as `Usage`. Counts that it does not have are None."""
-    prompt = _first(report, ("prompt_tokens", "input_tokens"))
-    completion = _first(report, ("completion_tokens", "output_tokens"))
+    prompt = first_integer(report, ("prompt_tokens", "input_tokens"))
+    completion = first_integer(report, ("completion_tokens", "output_tokens"))
     total = integer(report, "total_tokens")
     prompt_details = mapping(report, "prompt_tokens_details") or mapping(report, "input_tokens_details")
     details = mapping(report, "completion_tokens_details") or mapping(report, "output_tokens_details")
@@ -65,15 +65,15 @@ def read_usage(report: JSONObject) -> Usage:
     if thinking is None:
         thinking = integer(report, "reasoning_tokens")
     cached = integer(prompt_details, "cached_tokens")
-    written = _first(prompt_details, ("cache_write_tokens", "cache_creation_tokens"))
+    written = first_integer(prompt_details, ("cache_write_tokens", "cache_creation_tokens"))
     if total is None and prompt is not None and completion is not None:
         total = prompt + completion
     return Usage(
         input_tokens=prompt,
         output_tokens=_visible(prompt, completion, thinking, total),
         thinking_tokens=thinking,
-        cached_tokens=_first(report, _CACHED) if cached is None else cached,
-        cache_write_tokens=_first(report, _CACHE_WRITES) if written is None else written,
+        cached_tokens=first_integer(report, _CACHED) if cached is None else cached,
+        cache_write_tokens=first_integer(report, _CACHE_WRITES) if written is None else written,
         total_tokens=total,
         raw=report,
     )
@@ -89,12 +89,3 @@ def _visible(prompt: int | None, completion: int | None, thinking: int | None, t
         return completion
     beside = prompt is not None and total == prompt + completion + thinking
     return completion if beside or thinking > completion else completion - thinking
-
-
-def _first(report: JSONObject, names: tuple[str, ...]) -> int | None:
-    """Return the first of these members that is a whole number, or None."""
-    for name in names:
-        value = integer(report, name)
-        if value is not None:
-            return value
-    return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...json.json_values import JSONObject, integer, mapping
+from ...json.json_values import JSONObject, first_integer, integer, mapping
 from ...model.usage import Usage
 
 
@@ -10,13 +10,13 @@ def read_usage(raw: JSONObject) -> Usage:
     """Return the token counts as `Usage`.
 
     `input_tokens` include cached input. `output_tokens` include reasoning, which is subtracted unless the total shows
-    that the server counts it separately.
+    that the server counts it separately. SGLang sends the names of Chat Completions.
     """
-    inputs, details = integer(raw, "input_tokens"), mapping(raw, "input_tokens_details")
-    outputs, thinking = (
-        integer(raw, "output_tokens"),
-        integer(mapping(raw, "output_tokens_details"), "reasoning_tokens"),
-    )
+    inputs = first_integer(raw, ("input_tokens", "prompt_tokens"))
+    outputs = first_integer(raw, ("output_tokens", "completion_tokens"))
+    details = mapping(raw, "input_tokens_details") or mapping(raw, "prompt_tokens_details")
+    parts = mapping(raw, "output_tokens_details") or mapping(raw, "completion_tokens_details") or raw
+    thinking = integer(parts, "reasoning_tokens")
     total = integer(raw, "total_tokens")
     visible = outputs
     if outputs is not None and thinking is not None:

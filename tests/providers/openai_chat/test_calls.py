@@ -66,6 +66,50 @@ def test_a_stream_that_is_cut_after_a_name_has_the_call() -> None:
     assert outcome.response.content == [ToolCall("a", "t", "", complete=False)]
 
 
+def several(*functions: tuple[str, str, str]) -> JSONObject:
+    """Return a delta with fragments of several calls, each an id, a name and arguments, and none with an index."""
+    calls: list[JSONObject] = []
+    for id, name, arguments in functions:
+        call = {"id": id, "function": {"name": name, "arguments": arguments}}
+        calls.append({key: value for key, value in call.items() if value})
+    return {"tool_calls": calls}  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "calls"),
+    [
+        # The calls of one delta continue in their order.
+        (
+            [several(("a", "t", ""), ("b", "u", "")), several(("", "", "["), ("", "", "{"))],
+            [("a", "t", "["), ("b", "u", "{")],
+        ),
+        # So do calls that began in a delta each.
+        (
+            [several(("a", "t", "")), several(("b", "u", "")), several(("", "", "["), ("", "", "{"))],
+            [("a", "t", "["), ("b", "u", "{")],
+        ),
+        # A fragment that is alone continues the latest call.
+        (
+            [several(("a", "t", "["), ("b", "u", "{")), several(("", "", "}"))],
+            [("a", "t", "["), ("b", "u", "{}")],
+        ),
+        # An id decides, wherever its fragment is; so does a name, which begins a call.
+        (
+            [several(("a", "t", "["), ("b", "u", "{")), several(("b", "", "}"), ("a", "", "]"))],
+            [("a", "t", "[]"), ("b", "u", "{}")],
+        ),
+        (
+            [several(("a", "t", "[]"), ("b", "u", "{}")), several(("", "v", "1"), ("", "w", "2"))],
+            [("a", "t", "[]"), ("b", "u", "{}"), ("made-1", "v", "1"), ("made-2", "w", "2")],
+        ),
+        # More fragments than calls: the last ones continue the latest call.
+        ([several(("a", "t", "1")), several(("", "", "2"), ("", "", "3"))], [("a", "t", "123")]),
+    ],
+)
+def test_several_fragments_without_an_index(pieces: list[JSONObject], calls: list[tuple[str, str, str]]) -> None:
+    assert deltas(*pieces, finish="tool_calls").calls == calls
+
+
 def test_parallel_calls_may_come_interleaved() -> None:
     outcome = deltas(
         {"content": "Looking."},

@@ -256,6 +256,23 @@ USAGES: list[tuple[JSONObject, Usage]] = [
     ({"input_tokens": 10, "output_tokens": 5}, Usage(10, 5, None, None, None, 15)),
     ({"input_tokens": 10}, Usage(10)),
     (
+        {"prompt_tokens": 10, "completion_tokens": 20, "total_tokens": 30, "reasoning_tokens": 8},
+        Usage(10, 12, 8, None, None, 30),
+    ),
+    (
+        {
+            "prompt_tokens": 10,
+            "prompt_tokens_details": {"cached_tokens": 4},
+            "completion_tokens": 20,
+            "completion_tokens_details": {"reasoning_tokens": 8},
+        },
+        Usage(10, 12, 8, 4, None, 30),
+    ),
+    (
+        {"input_tokens": 10, "prompt_tokens": 11, "output_tokens": 2, "completion_tokens": 3},
+        Usage(10, 2, None, None, None, 12),
+    ),
+    (
         {"input_tokens": 1, "output_tokens": 2, "output_tokens_details": {"reasoning_tokens": 3}, "total_tokens": 3},
         Usage(1, 0, 3, None, None, 3),
     ),
