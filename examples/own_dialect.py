@@ -117,7 +117,7 @@ class ParrotStream(StreamMachine):
         take = TAKE.get(event)
         return take(self, members_of(data), data) if take is not None else ()
 
-    def take_end(self, stray: bytes) -> Sequence[ms.Event]:
+    def take_end(self) -> Sequence[ms.Event]:
         """Report a body that ended without `end`."""
         return self.fail(truncated())
 

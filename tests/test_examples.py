@@ -185,9 +185,9 @@ from own_dialect import PARROT
 
 provider = ms.Provider("any", profile=PARROT)
 
-def streamed(*events, stray=b""):
+def streamed(*events):
     machine = PARROT.dialect.machine(provider, lambda: "id")
-    delivered = [event for name, data in events for event in machine.feed(name, data)] + list(machine.end(stray))
+    delivered = [event for name, data in events for event in machine.feed(name, data)] + list(machine.end())
     return delivered[-1].error if isinstance(delivered[-1], ms.Error) else machine.response()
 
 body = b'{"talk": "t", "model": "m", "words": "ab", "why": "too long", "heard": 1, "spoken": 2}'

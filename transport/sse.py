@@ -11,7 +11,8 @@ a new process; in a process with a fragmented heap, it needed 8 MB for a line of
 The parser departs from the standard in three ways that servers make necessary:
 - `end` returns an event that the end of the body left without its blank line. The standard drops it.
 - Spaces may precede a field name that is followed by a colon.
-- Lines that are not a field are kept in `stray`, up to a bound, because some servers report errors in them.
+- Lines that are no field are returned as events named `BARE_LINES`, in their place among the others, because servers
+  leave out `data:` before errors and whole answers. So is an `error:` field. Any other unknown field is ignored.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ ServerSentEvent: TypeAlias = tuple[str, bytes]
 
 MAX_EVENT_BYTES = 32 * 1024 * 1024
 """The default cap on the size of one event, in bytes."""
-STRAY_BYTES = 64 * 1024
-"""The maximum size of `SSEParser.stray`, in bytes."""
+BARE_LINES = "\n"
+"""The name of an event that consists of lines that are no field. No field can give an event this name."""
+BARE_BYTES = 64 * 1024
+"""The maximum number of bytes of adjacent lines that are no field. The parser drops what exceeds it."""
 
 _BOM = b"\xef\xbb\xbf"
 _LF, _CR = 10, 13  # integers: `in` finds them in bytes several times faster than bytes of length one
@@ -51,6 +54,9 @@ class SSEParser:
     """
 
     __slots__ = (
+        "_bare",
+        "_bare_bytes",
+        "_bare_is_first",
         "_data",
         "_data_bytes",
         "_event",
@@ -60,8 +66,6 @@ class SSEParser:
         "_opening",
         "_pending",
         "_prefix",
-        "_stray",
-        "_stray_size",
         "_swallow",
         "at_boundary",
     )
@@ -82,13 +86,9 @@ class SSEParser:
         self._prefix: bytes | None = b""  # the stream's first bytes while they may be part of a BOM; then None
         self.at_boundary: bool = False
         self._swallow = False  # the last chunk ended in CR: an LF at the start of the next one belongs to it
-        self._stray: list[bytes] | None = None
-        self._stray_size = 0
-
-    @property
-    def stray(self) -> bytes:
-        """The lines that were not an SSE field, joined with LF; at most `STRAY_BYTES` bytes."""
-        return b"\n".join(self._stray or ())
+        self._bare: list[bytes] | None = None  # adjacent lines that are no field, until a blank line or a field
+        self._bare_bytes = 0  # their size, counting their line ends
+        self._bare_is_first = False  # they began before the event's data
 
     @property
     def pending(self) -> int:
@@ -140,7 +140,10 @@ class SSEParser:
                 if line[:6] == b"data: ":
                     data.append(line[6:])
                 elif not line:
-                    if data:
+                    if self._bare is not None:
+                        self._end_bare_lines(data, events)
+                        counted = size = 0
+                    elif data:
                         events.append(
                             (
                                 self._event.decode("utf-8", "replace") if self._event else "",
@@ -168,8 +171,18 @@ class SSEParser:
             self._pending += len(rest)
         if self._pending > self._limit and not events:
             raise SSEOverflowError(f"one event is larger than {self._limit} bytes")
-        self.at_boundary = not (rest or self._data or self._event or self._swallow) and self._prefix is None
+        open = rest or self._data or self._event or self._swallow or self._bare
+        self.at_boundary = not open and self._prefix is None
         return events
+
+    def _end_bare_lines(self, data: list[bytes], events: list[ServerSentEvent]) -> None:
+        """Append the lines that are no field to `events`, before or after the event with the data around them, if there
+        is any. Clears the data."""
+        ended = [(self._event.decode("utf-8", "replace"), b"\n".join(data))] if data else []
+        ended.insert(0 if self._bare_is_first else 1, (BARE_LINES, b"\n".join(self._bare or ())))
+        events += ended
+        data.clear()
+        self._bare, self._bare_bytes = None, 0
 
     @staticmethod
     def _end_line(lines: list[bytes], fragments: list[bytes], data: list[bytes]) -> None:
@@ -191,7 +204,7 @@ class SSEParser:
             self._fragments = [*(self._fragments or ()), self._prefix]
         self._prefix = None
         self._swallow = False
-        return self.feed(b"\n\n") if self._fragments or self._data else ()
+        return self.feed(b"\n\n") if self._fragments or self._data or self._bare else ()
 
     def _field(self, line: bytes, data: list[bytes]) -> None:
         """Process a line that is not a `data: ` or `event: ` field in the usual form. `data`: the event's data."""
@@ -206,12 +219,19 @@ class SSEParser:
             data.append(value)
         elif name == b"event":
             self._event = value
-        elif name not in (b"id", b"retry") and self._stray_size < STRAY_BYTES:
-            kept = line[: STRAY_BYTES - self._stray_size]
-            if self._stray is None:
-                self._stray = []
-            self._stray.append(kept)
-            self._stray_size += len(kept) + 1
+        elif name in (b"id", b"retry") or not line.strip():
+            return
+        elif not (colon and name.translate(None, b"-_").isalnum()) or name.lower() == b"error":
+            self._keep_bare(line, is_first=not data)
+
+    def _keep_bare(self, line: bytes, *, is_first: bool) -> None:
+        """Keep a line that is no field, or as much of it as the bound allows. `is_first`: no data came before it."""
+        if self._bare is None:
+            self._bare, self._bare_is_first = [], is_first
+        room = BARE_BYTES - self._bare_bytes
+        if room > 0:
+            self._bare.append(line[:room])
+            self._bare_bytes += len(self._bare[-1]) + 1
 
     def _without_bom(self, chunk: bytes) -> bytes:
         assert self._prefix is not None

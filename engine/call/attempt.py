@@ -16,15 +16,12 @@ from ...transport.headers import headers_to_mapping
 from ...transport.http1 import Connection
 from ..request.errors import hide_words, redacted, redacted_headers, transport_error
 from ..request.prepared import Prepared
-from .body import AnswerBody, Body, BodyOwner, ErrorBody, StreamBody, content_coding
-from .body.error_answer import EVENT_STREAM
+from .body import Body, BodyOwner, Envelope, ErrorBody, content_coding
 from .body.fast_path import FastPath
 from .delivery import Receiver
 from .listener import CONNECTED, DIAL_STEP, DIALLING, HEAD, Listener, Recorder, Tap
 from .slices import Action, Steps
 
-JSON_TYPES = ("application/json", "text/json")
-NO_ANSWER_TYPES = ("text/html", "application/xhtml+xml", "image/", "audio/", "video/")
 NO_CONTENT = frozenset({204, 205})
 """Successful statuses without a body. A call that receives one fails."""
 SENT = (Phase.SEND, Phase.HEAD, Phase.BODY)
@@ -143,20 +140,21 @@ class Attempt(BodyOwner):
         is_error = not 200 <= status < 300 or status in NO_CONTENT
         coding = "" if is_error else content_coding(self.headers)
         if not coding:
-            self._body = ErrorBody(self) if is_error else self._choose_body()
+            self._body = ErrorBody(self) if is_error else Envelope(self)
         self._listener.on_progress(HEAD)
         if coding:
             # `identity` was requested, and compressed events cannot be separated as they arrive.
             self.give_up(malformed(f"the server sent content-encoding {coding[:40]!r}, which was not asked for"))
 
-    def _choose_body(self) -> Body:
-        """Return the reader for the body of a successful response."""
-        media_type = self.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if media_type.startswith(NO_ANSWER_TYPES):
-            return AnswerBody(self, is_page=True)
-        if media_type == EVENT_STREAM or (self.prepared.stream and media_type not in JSON_TYPES):
-            return StreamBody(self)
-        return AnswerBody(self)
+    def read_with(self, body: Body) -> None:
+        """Let another reader read the body, from the next bytes on."""
+        self._body = body
+
+    def end_with(self, data: bytes) -> None:
+        """Let the reader of the body read these bytes, which are the last ones, and the end."""
+        if data:
+            self.on_body(data)
+        self.on_end()
 
     def on_body(self, data: bytes) -> FastPath | None:
         body = self._body

@@ -16,13 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..catalog.provider import Provider
-from ..errors import malformed, truncated
+from ..errors import ProviderError, malformed
 from ..json.json_values import (
     JSON,
     JSONObject,
     MalformedJSONError,
     exactly_object,
-    loads,
     mapping,
     objects,
     shown,
@@ -33,13 +32,14 @@ from ..model.response import Response
 from ..wire.accumulate import CUT_SHORT, Placed, TextInProgress, ThinkingInProgress
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..wire.delta_template import Path
-from ..wire.dialect import MakeId, StreamMachine
-from ..wire.error_bodies import reported_error, reported_in_text
+from ..wire.dialect import MakeId
+from ..wire.error_bodies import reported_error
+from ..wire.json_stream import JSONStream
 from .blocks import BlockReader, CallInProgress, Opened, ProviderBlockInProgress
 from .errors import error_in
 from .response import MESSAGE_MEMBERS, add_provider_data, add_usage, finish_reason
 
-WITH_BLOCKS = frozenset({"message_start", "content_block_start"})
+WITH_BLOCKS = frozenset({"message", "message_start", "content_block_start"})
 """Events that contain whole blocks."""
 
 WITHOUT_NUMBERS = frozenset({"text", "thinking", "redacted_thinking"})
@@ -49,15 +49,12 @@ NO_TEXT_TO_CITE = "the answer has a citation in a block that is no text; it was 
 NO_THINKING_TO_SIGN = "the answer has a signature in a block that is no thinking; it was dropped"
 """Warnings about deltas that have no place."""
 
-DONE_MARK = b"[DONE]"
-"""The marker of Chat Completions. Servers that implement both formats also send it here."""
-
 EVENT_MEMBERS = frozenset({"type", "delta", "usage"})
 DELTA_MEMBERS = frozenset({"type", "stop_reason"})
 """Members of an event, and of a message's delta, that are not provider data."""
 
 
-class MessagesStream(StreamMachine):
+class MessagesStream(JSONStream):
     """Converts one stream.
 
     opened: the wire's index → the block that has it. Redacted thinking, which has no deltas, is left out.
@@ -89,21 +86,16 @@ class MessagesStream(StreamMachine):
         self.stop_reason: str | None = None
         self.usage_raw: dict[str, JSON] = {}
 
-    def take_event(self, event: str, data: bytes) -> Sequence[Event]:
-        try:
-            payload = loads(data, self.note_half)
-        except MalformedJSONError as error:
-            return self._unreadable(event, data, str(error))
-        if type(payload) is not dict:
-            if reported_error(event, payload) is not None:
-                return self.fail(error_in(payload, data))
-            return self.fail(malformed(f"expected an event object, got {shown(data)}", data))
-        kind = payload.get("type")
-        events = self._dispatch(event, kind if type(kind) is str else event, payload, data)
+    def take_object(self, event: str, value: JSONObject, data: bytes) -> Sequence[Event]:
+        kind = value.get("type")
+        if type(kind) is not str:
+            # "message" is also the default name of a server-sent event, so it does not make data a message.
+            kind = event if event != "message" or type(value.get("content")) is list else ""
+        events = self._dispatch(event, kind, value, data)
         if kind == "content_block_delta" and len(events) == 1:
-            path = REPEATED.get(string(mapping(payload, "delta"), "type") or "")
+            path = REPEATED.get(string(mapping(value, "delta"), "type") or "")
             if path is not None:
-                self.expect_more(event, data, payload, path, events[0])
+                self.expect_more(event, data, value, path, events[0])
         return events
 
     def _dispatch(self, event: str, kind: str, payload: JSONObject, data: bytes) -> Sequence[Event]:
@@ -119,23 +111,16 @@ class MessagesStream(StreamMachine):
             return self.fail(malformed(f"{kind}: {error} in {shown(data)}", data))
         return ()
 
-    def _unreadable(self, event: str, data: bytes, reason: str) -> Sequence[Event]:
-        """Handle data that is not JSON. A ping's data does not matter; `[DONE]` ends a message with a stop reason."""
-        if event == "ping" or not data.strip():
-            return ()
-        if data.strip() == DONE_MARK:
-            return self._finish() if self.stop_reason is not None else ()
-        if event == "error":
-            return self.fail(error_in(data.decode("utf-8", "replace"), data))
-        return self.fail(malformed(reason, data))
+    def take_mark(self) -> Sequence[Event]:
+        return self._finish() if self.stop_reason is not None else ()
 
-    def take_end(self, stray: bytes) -> Sequence[Event]:
-        reported = reported_in_text(stray)
-        if reported is not None:
-            return self.fail(error_in(reported, stray))
+    def take_end(self) -> Sequence[Event]:
         if self.stop_reason is not None and not self.provider.profile.quirks.strict_end:
             return self._finish()
-        return self.fail(truncated("truncated stream: it ended without message_stop"))
+        return self.truncated("truncated stream: it ended without message_stop")
+
+    def error_of(self, reported: JSON, data: bytes) -> ProviderError:
+        return error_in(reported, data)
 
     def response(self) -> Response:
         for block in self.opened.values():
@@ -165,6 +150,12 @@ class MessagesStream(StreamMachine):
         add_provider_data(self.answer.provider_data, message, MESSAGE_MEMBERS)
         add_usage(self.answer, self.usage_raw, mapping(message, "usage"))
         self.stop_reason = string(message, "stop_reason")
+        return events
+
+    def message(self, payload: JSONObject) -> Sequence[Event]:
+        """Read an unstreamed answer in place of events."""
+        events = [*self.message_start({"message": payload})]
+        events.extend(self._finish())
         return events
 
     def content_block_start(self, payload: JSONObject) -> Sequence[Event]:
@@ -357,6 +348,7 @@ class MessagesStream(StreamMachine):
 
 
 EVENTS: dict[str, Callable[[MessagesStream, JSONObject], Sequence[Event]]] = {
+    "message": MessagesStream.message,
     "message_start": MessagesStream.message_start,
     "content_block_start": MessagesStream.content_block_start,
     "content_block_delta": MessagesStream.content_block_delta,
@@ -391,7 +383,7 @@ def _may_hold_numbers(payload: JSONObject) -> bool:
     block = payload.get("content_block")
     if type(block) is dict:
         return string(block, "type") not in WITHOUT_NUMBERS
-    return bool(mapping(payload, "message").get("content"))
+    return bool((mapping(payload, "message") or payload).get("content"))
 
 
 def _object(payload: JSONObject, member: str) -> JSONObject:

@@ -16,16 +16,15 @@ from collections.abc import Callable, Sequence, Set
 from typing import ClassVar
 
 from ..catalog.provider import Provider
-from ..errors import ProviderError, malformed, truncated
+from ..errors import ProviderError, malformed
 from ..json.json_values import (
     JSON,
     JSONObject,
     MalformedJSONError,
-    exact_loads,
     exactly,
+    exactly_object,
     integer,
     items,
-    loads,
     mapping,
     objects,
     required_objects,
@@ -39,8 +38,9 @@ from ..model.response import Response
 from ..wire.accumulate import CUT_SHORT, TextInProgress, ThinkingInProgress
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..wire.delta_template import Path, VolatileMembers
-from ..wire.dialect import MakeId, StreamMachine, TakeValue
-from ..wire.error_bodies import ERROR, reported_error, reported_in_text
+from ..wire.dialect import MakeId, TakeValue
+from ..wire.error_bodies import ERROR, reported_error
+from ..wire.json_stream import PINGS, JSONStream
 from .annotations import ANNOTATIONS, TEXT_ANNOTATIONS
 from .calls import FunctionCalls
 from .errors import blocked, read_error
@@ -80,7 +80,7 @@ def has_only_text(chunk: JSONObject) -> bool:
     )
 
 
-class GeminiStream(StreamMachine):
+class GeminiStream(JSONStream):
     """Converts one stream. `take` reads a chunk; `PARTS` maps each kind of part to its method."""
 
     __slots__ = ("_calls", "_extras", "_finish", "_maker", "_started", "_text", "_thinking")
@@ -99,22 +99,24 @@ class GeminiStream(StreamMachine):
 
     # --- input ---
 
-    def take_event(self, event: str, data: bytes) -> Sequence[Event]:
-        try:
-            chunk = loads(data, self.note_half)
-        except MalformedJSONError as error:
-            if data.strip() in (b"", b"[DONE]"):  # OpenAI's marker, which some gateways add; the body's end decides
-                return ()
-            if event == ERROR:
-                return self.fail(read_error(data.decode("utf-8", "replace"), data))
-            return self.fail(malformed(f"Gemini sent an event that is not JSON: {error}", data))
+    def take_object(self, event: str, value: JSONObject, data: bytes) -> Sequence[Event]:
         if event == ERROR:
-            return self.fail(read_error(chunk, data))
-        events = self.take(exactly(chunk, data) if data.find(CALL) >= 0 else chunk, data)
+            return self.fail(read_error(value, data))
+        events = self._chunk(exactly_object(value, data) if data.find(CALL) >= 0 else value, data)
         one = len(events) == 1 or (len(events) == 2 and type(events[0]) is Start)
-        if one and type(chunk) is dict and has_only_text(chunk):
-            self.expect_more(event, data, chunk, TEXT, events[-1], self._reader_of_values)
+        if one and has_only_text(value):
+            self.expect_more(event, data, value, TEXT, events[-1], self._reader_of_values)
         return events
+
+    def take_other(self, value: JSON, data: bytes) -> Sequence[Event]:
+        """Take an array of chunks, as the server sends them without `alt=sse`, or any other value."""
+        return self.take(exactly(value, data), data)
+
+    def take_mark(self) -> Sequence[Event]:
+        return ()  # gateways add it; the end of the body decides
+
+    def error_of(self, reported: JSON, data: bytes) -> ProviderError:
+        return read_error(reported, data)
 
     def _reader_of_values(self) -> TakeValue:
         return self._extras.take_usage
@@ -131,17 +133,11 @@ class GeminiStream(StreamMachine):
                 events.extend(self.take(chunk if type(chunk) is dict else None, data))
         return events
 
-    def take_end(self, stray: bytes) -> Sequence[Event]:
-        events: list[Event] = []
-        if stray.strip():
-            events.extend(self._stray(stray))
-        if self.ended:
-            return events
+    def take_end(self) -> Sequence[Event]:
         if self._finish is None:
-            events.extend(self.fail(truncated(self._what_is_missing(stray))))
-            return events
-        events.extend(self.finish())
-        return events
+            what = "without a finishReason" if self._started else "with no event"
+            return self.truncated(f"truncated stream: the body ended {what}")
+        return self.finish()
 
     def finish(self) -> list[Event]:
         """End the answer. Returns the last events."""
@@ -156,25 +152,6 @@ class GeminiStream(StreamMachine):
     def response(self) -> Response:
         self._settle()
         return self.answer.response()
-
-    def _stray(self, stray: bytes) -> list[Event]:
-        """Read lines that are no server-sent events.
-
-        That is an error as bare JSON, or a whole answer from a server that ignored `alt=sse`.
-        """
-        reported = reported_in_text(stray)
-        if reported is not None:
-            return list(self.fail(read_error(reported, stray)))
-        try:
-            value = exact_loads(stray)
-        except MalformedJSONError:
-            return []
-        return self.take(value, stray) if type(value) is dict or type(value) is list else []
-
-    def _what_is_missing(self, stray: bytes) -> str:
-        """Return the message of the error for a truncated stream."""
-        what = "truncated stream: the body ended " + ("without a finishReason" if self._started else "with no event")
-        return f"{what}, after {shown(stray)}" if stray.strip() else what
 
     def _settle(self) -> None:
         """Add what was collected besides the content to the answer. May be called any number of times."""
@@ -194,6 +171,8 @@ class GeminiStream(StreamMachine):
         refusal = blocked(chunk, data) if chunk.get("promptFeedback") is not None else None
         if refusal is not None:
             return list(self.fail(refusal))
+        if "candidates" not in chunk and chunk.get("type") in PINGS:
+            return []
         events: list[Event] = []
         self._start(chunk, events)
         try:

@@ -143,6 +143,46 @@ def exact_loads(data: bytes | str) -> JSON:
     return exactly(loads(data), data)
 
 
+def json_at(text: str, start: int) -> tuple[JSON, int]:
+    """Parse the JSON text that begins at a place of a text and may be followed by others.
+
+    Returns its value, without numbers, and its end; `(None, start)` if there is none, or if it is not whole.
+    """
+    try:
+        value, end = _DECODER.raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return None, start
+    return cast("JSON", value), end
+
+
+def leading_json(body: bytes) -> tuple[bytes, bytes] | None:
+    """Split a body into the JSON texts at its beginning, one after another, and the rest.
+
+    Returns None if it does not begin with JSON, and if all of it is one JSON text.
+    """
+    try:
+        _check_values(body)
+    except MalformedJSONError:
+        return None
+    text = body.decode("utf-8", "replace")
+    count = start = 0
+    end = -1
+    while start != end:
+        match = _SEPARATOR.match(text, max(end, 0))
+        start = match.end() if match is not None else 0
+        _, end = json_at(text, start)
+        count += 1
+    lines, rest = text[:start], text[start:].strip()
+    return (lines.encode(), rest.encode()) if count > 2 or (count > 1 and rest) else None
+
+
+_SEPARATOR = re.compile(r"[ \t\r\n,]*+")
+"""What may stand between two JSON texts."""
+
+_DECODER = json.JSONDecoder(parse_int=len, parse_float=len, strict=False)
+"""Finds the end of a JSON text. A number's value is not needed, and parsing a long one could fail."""
+
+
 def representable_loads(data: bytes | str) -> JSON:
     """Parse JSON text with whole numbers of any size, and only numbers that Python can represent.
 

@@ -69,6 +69,9 @@ class WireRequest:
     choices: int = 0
 
 
+BARE_LINES = "\n"
+"""The name of an event that consists of lines that are no field of a server-sent event, as the SSE parser gives it."""
+
 MAX_UNMATCHED_TEMPLATES = 8
 """After this many templates of one stream that matched no delta, no more templates are made."""
 
@@ -151,8 +154,8 @@ class StreamMachine(abc.ABC):
     def feed(self, event: str, data: bytes) -> Sequence[Event]:
         """Take one server-sent event. Returns the events that it contains, in order. Never raises.
 
-        event: the event's name; empty if it has none.
-        data: the event's data.
+        event: the event's name; empty if it has none; `BARE_LINES` for lines that are no fields of an event.
+        data: the event's data, or those lines.
 
         This is the hot path: most events match the template.
         """
@@ -226,24 +229,21 @@ class StreamMachine(abc.ABC):
             target = cast("DeltaTarget", ValuesTarget(target, reader_of_values(), template.read))
         self.target, self._learned_at = target, len(block.pieces)
 
-    def end(self, stray: bytes = b"") -> Sequence[Event]:
-        """Take the end of the body. Returns the terminal event, unless it was returned before.
-
-        stray: lines that were no SSE fields, joined with LF, bounded. Some servers report an error there.
-        """
+    def end(self) -> Sequence[Event]:
+        """Take the end of the body. Returns the terminal event, unless it was returned before."""
         if self.ended:
             return ()
         try:
-            events = self.take_end(stray)
+            events = self.take_end()
         except ProviderError as error:
             events = self.fail(error.with_traceback(None))
         return events if self._cut_pairs is None else self._joined(events)
 
     @abc.abstractmethod
-    def take_end(self, stray: bytes) -> Sequence[Event]:
+    def take_end(self) -> Sequence[Event]:
         """Take the end of the body of a stream that has not ended. Returns its last events.
 
-        stray: lines that were no SSE fields. Raises `ProviderError` as `take_event` does.
+        Raises `ProviderError` as `take_event` does.
         """
 
     def note_half(self, raw: str, text: str) -> None:
@@ -266,7 +266,7 @@ class StreamMachine(abc.ABC):
 
     def feed_last(self, event: str, data: bytes) -> Sequence[Event]:
         """Take the last event of a body that ended inside it. The event counts only if its JSON is complete."""
-        if not data.strip().startswith(b"[DONE]"):
+        if event != BARE_LINES and not data.strip().startswith(b"[DONE]"):
             try:
                 loads(data)
             except MalformedJSONError:

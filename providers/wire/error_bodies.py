@@ -208,21 +208,6 @@ def reported_error(event: str, value: JSON) -> JSON:
     return value if _is_bare(value) else None
 
 
-def reported_in_text(text: bytes) -> JSON:
-    """Return the error in lines that are no server-sent events, as JSON or `error: …`, or None if there is none."""
-    text = text.strip()
-    named = text[:6].lower() == b"error:"
-    if named:
-        text = text[6:].strip()
-    try:
-        value = loads(text) if text[:1] in (b"{", b"[") else None
-    except MalformedJSONError:
-        value = None
-    if value is not None:
-        return reported_error(ERROR if named else "", value)
-    return text.decode("utf-8", "replace") or None if named else None
-
-
 ERROR = "error"
 
 ANSWER_MEMBERS = frozenset({"choices", "candidates", "content", "delta", "output", "response", "item", "part", "index"})
@@ -336,7 +321,8 @@ def _category(facts: _Facts, http_status: int) -> ErrorCategory:
     for pattern, category in MESSAGE_CATEGORY:
         if pattern.search(message):
             return category
-    return ErrorCategory.SERVER if facts.status >= 500 else ErrorCategory.UNKNOWN
+    is_blank = http_status in (0, 200) and not (facts.message or facts.code or facts.status)
+    return ErrorCategory.SERVER if facts.status >= 500 or is_blank else ErrorCategory.UNKNOWN
 
 
 def _message(facts: _Facts, http_status: int) -> str:

@@ -67,6 +67,12 @@ def _no_answer(difference: Difference) -> bool:
     return empty and failure is not None and (failure.message or "").startswith("malformed answer")
 
 
+def _says_nothing(difference: Difference) -> bool:
+    failure, expected = _failure(difference), difference.case.reference
+    empty = not any(expected.get(name) for name in ("text", "tool_calls", "finish_reason"))
+    return empty and failure is not None and failure.code == "no_answer"
+
+
 def _body_says_more(difference: Difference) -> bool:
     text = difference.case.text
     return any(f'"{code}"' in text and difference.ours == meaning for code, meaning in MORE_THAN_A_STATUS.items())
@@ -147,6 +153,12 @@ ARGUMENTS: tuple[Argument, ...] = (
         frozenset({"error"}),
         _no_answer,
         "a 200 with JSON that is not a response of this dialect; the reader checks nothing and returns an empty answer",
+    ),
+    Argument(
+        "an end and no answer",
+        frozenset({"error"}),
+        _says_nothing,
+        "a 200 without content, calls and finish reason is no answer; the reader returns an empty one",
     ),
     Argument(
         "the body says more than the status",

@@ -23,7 +23,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response as ResponseObject
 from openai.types.responses import ResponseStreamEvent
 
-from manystream.transport.sse import SSEParser
+from manystream.transport.sse import BARE_LINES, SSEParser
 
 from .corpus import Case
 from .exchange import provider_for
@@ -142,7 +142,7 @@ MODELS: dict[str, tuple[Value, Value]] = {
 def _parsed_events(body: bytes) -> list[tuple[str, bytes]]:
     parser = SSEParser()
     events = [*parser.feed(body), *parser.end()]
-    if parser.stray:
+    if any(name == BARE_LINES for name, _ in events):
         raise ValueError("the body has lines that are no server-sent events")
     return [(name, data) for name, data in events if data.strip()]
 

@@ -24,7 +24,7 @@ from manystream.providers.errors import ProviderError
 from manystream.providers.json.json_values import JSONObject, MalformedJSONError, loads_object, objects, string
 from manystream.providers.model.response import Response
 from manystream.providers.openai.responses.items import FINAL_TEXT_WINS
-from manystream.transport.sse import SSEParser
+from manystream.transport.sse import BARE_LINES, SSEParser
 
 from .corpus import Case
 from .exchange import provider_for
@@ -103,7 +103,7 @@ def _parsed(response: Response) -> Response:
 def _chunks(case: Case) -> list[Chunk]:
     parser = SSEParser()
     events = [*parser.feed(case.body), *parser.end()]
-    if parser.stray:
+    if any(name == BARE_LINES for name, _ in events):
         raise NotPlainError
     chunks: list[Chunk] = []
     for _, data in events:

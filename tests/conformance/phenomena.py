@@ -61,7 +61,7 @@ def streamed(row: Phenomenon, cut: int | None = None) -> Response:
     """Decode the stream, with its bytes in one piece or cut in two at `cut`."""
     wire, parser = row.stream(), SSEParser()
     events = [*parser.feed(wire[:cut]), *(parser.feed(wire[cut:]) if cut is not None else ())]
-    reading = read_events(DIALECTS[row.dialect], PROVIDERS[row.dialect]("key"), events, parser.end(), parser.stray)
+    reading = read_events(DIALECTS[row.dialect], PROVIDERS[row.dialect]("key"), events, parser.end())
     assert reading.error is None
     assert reading.response is not None
     return reading.response

@@ -60,7 +60,7 @@ def read_body(case: Case, provider: Provider, body: bytes) -> Reading:
     if is_event_stream(case):
         parser = SSEParser()
         events = parser.feed(body)
-        return read_events(dialect, provider, events, parser.end(), parser.stray)
+        return read_events(dialect, provider, events, parser.end())
     try:
         return Reading(response=dialect.decode(body, provider, counting_ids()))
     except ProviderError as error:
@@ -72,12 +72,10 @@ def read_events(
     provider: Provider,
     events: Sequence[ServerSentEvent],
     last: Sequence[ServerSentEvent] = (),
-    stray: bytes = b"",
 ) -> Reading:
     """Read server-sent events.
 
-    last: the event that the end of the body left without its blank line, if any.
-    stray: the lines that were not a field.
+    last: the events that the end of the body left without its blank line, if any.
     """
     machine = dialect.machine(provider, counting_ids())
     reading, order = Reading(), OrderChecker()
@@ -93,8 +91,8 @@ def read_events(
     for name, data in last:
         if data:
             take(machine.feed_last(name, data))
-    take(machine.end(stray))
-    take(machine.end(stray))  # a second call of `end` must return nothing
+    take(machine.end())
+    take(machine.end())  # a second call of `end` must return nothing
     return _ended(machine, reading)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import pytest
@@ -22,6 +22,7 @@ from manystream.engine.request.limits import Limits
 from manystream.engine.request.prepared import Prepared, Shared
 from manystream.engine.request.redaction import Redaction
 from manystream.providers.catalog.registry import DIALECTS
+from manystream.providers.wire.dialect import Dialect, StreamMachine
 from manystream.transport.exchange import WireHead
 from manystream.transport.http1 import Connection
 from manystream.transport.loop import Poller, PollerLoop
@@ -159,6 +160,9 @@ class Stream:
 
     fast: whether the fast path may be used.
     cancel_after: the number of events after which the stream is cancelled.
+    streamed: whether the request asks for a stream.
+    response: the response of a success; None before.
+    error: the error of a failure; None before.
     by_machine: the number of wire events that the stream machine processed.
     """
 
@@ -166,8 +170,11 @@ class Stream:
     fast: bool
     cancel_after: int = 10**9
     limits: Limits = field(default_factory=Limits)
+    streamed: bool = True
     events: list[str] = field(default_factory=lambda: [])
     outcome: str = ""
+    response: ms.Response | None = None
+    error: ms.ProviderError | None = None
     by_machine: int = 0
 
     def read(self, pieces: Iterable[bytes]) -> Stream:
@@ -175,14 +182,14 @@ class Stream:
         shared = Shared(
             origin=Origin("http", "127.0.0.1", 80),
             provider=self.case.provider,
-            dialect=DIALECTS[self.case.provider.dialect],
+            dialect=self._counted(DIALECTS[self.case.provider.dialect]),
             make_id=lambda: "id",
             limits=self.limits,
             buffered=Buffered(2**30),
             wall_clock=lambda: 0.0,
         )
         prepared = Prepared(shared, "m", head, b"", Redaction("key", head))
-        prepared.stream = True
+        prepared.stream = self.streamed
         self.delivery = Delivery(self._on_event, self._on_failure, Counters())
         self.attempt = Attempt(prepared, self)
         connection = Connection(
@@ -197,6 +204,19 @@ class Stream:
             connection.on_readable()
         return self
 
+    def _counted(self, dialect: Dialect) -> Dialect:
+        """Return the dialect with machines that count in `by_machine` what they are fed."""
+        kind = cast("type[StreamMachine]", dialect.machine)
+
+        class Counted(kind):  # type: ignore[misc, valid-type]
+            __slots__ = ()
+
+            def feed(counted, event: str, data: bytes) -> Sequence[ms.Event]:
+                self.by_machine += 1
+                return kind.feed(counted, event, data)
+
+        return replace(dialect, machine=Counted)
+
     @property
     def delivered(self) -> tuple[list[str], str]:
         return self.events, self.outcome
@@ -206,25 +226,13 @@ class Stream:
     label = "a stream"
 
     def on_progress(self, progress: Progress) -> None:
-        machine = getattr(self.attempt._body, "_machine", None)  # pyright: ignore[reportPrivateUsage]
-        if progress is not Progress.HEAD or machine is None:
-            return
-        kind = type(machine)
-
-        class Counted(kind):  # type: ignore[misc, valid-type]
-            __slots__ = ()
-
-            def feed(counted, event: str, data: bytes) -> Sequence[ms.Event]:
-                self.by_machine += 1
-                return kind.feed(counted, event, data)
-
-        machine.__class__ = Counted
+        pass
 
     def on_answer(self, response: ms.Response, terminal: ms.Event | None) -> None:
-        self.outcome = f"{response} {terminal}"
+        self.outcome, self.response = f"{response} {terminal}", response
 
     def on_attempt_failure(self, error: ms.ProviderError, *, unread: bool) -> None:
-        self.outcome = f"{error.category} {error} {self.attempt.partial_response()}"
+        self.outcome, self.error = f"{error.category} {error} {self.attempt.partial_response()}", error
 
     def on_defect(self, error: Exception) -> None:
         raise error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import trio
 
@@ -286,13 +288,36 @@ async def test_each_kind_of_failure_has_the_id() -> None:
 
 async def test_an_error_may_come_as_an_event() -> None:
     events = f": wait\n\nevent: error\ndata: {error_body('as an event', code='c1')}\n\ndata: other\n\n"
-    for kind in ("text/event-stream", "text/event-stream; charset=utf-8"):
+    for kind in ("text/event-stream", "text/event-stream; charset=utf-8", "application/json", "text/html", ""):
         completion = await respond(answer(events, status="400 Bad Request", kind=kind))
         assert said(completion) == "as an event"
         assert completion.error is not None
         assert completion.error.provider_code == "c1"
     unfinished = answer(f"data: {error_body('cut')}", status="400 Bad Request", kind="text/event-stream")
     assert said(await respond(unfinished)) == "cut"
+
+
+ERROR_FORMS = [
+    "{}",
+    "\ufeff\n{}",
+    ": wait\n\n{}",
+    "{}\n\ndata: [DONE]\n\n",
+    "data: [DONE]\n\ndata: {}\n\n",
+    "error: {}\n",
+    "data: {}",
+]
+
+
+@pytest.mark.parametrize("kind", ["text/event-stream", "application/json", "text/plain"])
+@pytest.mark.parametrize("body", ERROR_FORMS)
+async def test_an_error_s_body_is_read_in_every_form(body: str, kind: str) -> None:
+    for error in (error_body("why", code="c1"), json.dumps(json.loads(error_body("why", code="c1")), indent=2)):
+        if "\n" in error and "data: {}" in body:
+            continue
+        completion = await respond(answer(body.replace("{}", error), status="400 Bad Request", kind=kind))
+        assert said(completion) == "why"
+        assert completion.error is not None
+        assert completion.error.provider_code == "c1"
 
 
 async def test_an_error_s_body_is_read_up_to_its_limit() -> None:

@@ -26,7 +26,7 @@ class Silent(StreamMachine):
     def take_event(self, event: str, data: bytes) -> Sequence[ms.Event]:
         return ()
 
-    def take_end(self, stray: bytes) -> Sequence[ms.Event]:
+    def take_end(self) -> Sequence[ms.Event]:
         return ()
 
 

@@ -50,6 +50,7 @@ WRONG_PLACE = "faults/test_wrong_place.py::test_"
 BATCH = "manystream/batch/test_batch_faults.py::test_"
 LONG_LINES = "manystream/batch/test_long_lines.py::test_"
 STORE = "manystream/test_store_faults.py::test_"
+ENVELOPES = "engine/test_envelopes.py::test_"
 FILES = "engine/test_private_files.py::test_"
 
 GROUPS: dict[str, tuple[Row, ...]] = {
@@ -259,7 +260,7 @@ GROUPS: dict[str, tuple[Row, ...]] = {
              TORTURE + "an_engine_closed_at_any_step_completes_its_calls_once", TORTURE + "any_system_call_may_fail"),
         _row(74, "the body ends directly after the head", "NETWORK (truncated stream)", "no", "yes",
              BODY + "an_end_directly_after_the_head_is_truncated", BODY + "a_half_close_is_an_end"),
-        _row(75, "a page or JSON instead of a stream; an error as a stream",
+        _row(75, "a page or other JSON instead of a stream; an error as a stream",
              "SERVER with the first bytes; the status, with the text of the stream",
              "yes", "by status", BODY + "a_page_instead_of_a_stream_is_quoted",
              BODY + "other_json_instead_of_a_stream_is_quoted",
@@ -268,7 +269,7 @@ GROUPS: dict[str, tuple[Row, ...]] = {
         _row(76, "an error event after some deltas", "the deltas, then the error, classified by its type", "yes",
              "only before the first delta", BODY + "an_error_after_some_deltas_is_reported_after_them",
              BODY + "an_error_before_any_delta_is_retried", BODY + "a_permanent_error_is_not_retried"),
-        _row(77, "an event that is not JSON", "SERVER with the event's bytes; it is not skipped", "no", "no",
+        _row(77, "an event that is not JSON", "SERVER with the event's bytes; only keep-alives are skipped", "no", "no",
              BODY + "an_event_that_is_not_json_ends_the_stream_and_is_quoted"),
         _row(78, "bytes that are not UTF-8", "success, with U+FFFD", "yes", "-",
              BODY + "invalid_utf_8_is_replaced"),
@@ -373,9 +374,22 @@ GROUPS: dict[str, tuple[Row, ...]] = {
         _row(102, "an answer that ends without content, tool call, refusal or finish reason: a blank body, `{}`, "
              "`choices: []`, an empty error object, `[DONE]` alone", "SERVER, code `no_answer`", "yes", "yes",
              PROVIDERS + "test_empty_answers.py::test_a_body_that_says_nothing_is_an_error_that_may_be_retried",
-             PROVIDERS + "test_empty_answers.py::test_an_end_without_an_answer_is_an_error_that_may_be_retried"),
+             PROVIDERS + "test_empty_answers.py::test_an_end_without_an_answer_is_an_error_that_may_be_retried",
+             BODY + "a_success_that_says_nothing_is_retried"),
+        _row(103, "a wrong content type: events as JSON or a page, an answer as events, with or without `data:`, JSON "
+             "lines; blank lines, comments or a byte order mark before it; an end marker behind it",
+             "success: the bytes are read, whatever their label", "yes", "-",
+             ENVELOPES + "a_body_is_read_in_every_form_with_every_label",
+             ENVELOPES + "a_body_is_read_in_every_form_at_every_split"),
+        _row(104, "keep-alives in the form of events: `data: : keepalive`, `data: ping`, `data: null`, with any name",
+             "success: they are skipped", "yes", "-", ENVELOPES + "a_body_is_read_in_every_form_with_every_label"),
+        _row(105, "an error as a field of a stream (`error: {…}`), or as JSON without `data:`, before an end marker as "
+             "well",
+             "that error, classified, after the deltas before it", "yes", "by its code",
+             ENVELOPES + "an_error_is_read_in_every_form_at_its_place",
+             "engine/test_answers_by_head.py::test_an_error_s_body_is_read_in_every_form"),
     ),
 }  # fmt: skip
 
 ROWS: tuple[Row, ...] = tuple(row for rows in GROUPS.values() for row in rows)
-COUNT = 102
+COUNT = 105

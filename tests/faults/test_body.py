@@ -54,9 +54,9 @@ async def test_a_complete_response_survives_the_reset_after_it(autojump_clock: t
 
 
 async def dialect_call(
-    wording: Wording, body: str, retry: ms.Retry = NO_RETRY
+    wording: Wording, body: str, retry: ms.Retry = NO_RETRY, *, stream: bool = True, kind: str = "text/event-stream"
 ) -> tuple[ms.Completion, Recorder, int, int]:
-    """Make a call whose stream has that body, correctly framed, and another call.
+    """Make a call whose response has that body, correctly framed, and another call.
 
     Returns the completion and recorder of the first call, the number of requests, and the number of connections.
     """
@@ -69,11 +69,16 @@ async def dialect_call(
         while await line.request():
             requests += 1
             whole = wording.beginning + wording.rest
-            await line.send(STREAM_HEAD.encode() + chunked(body if requests == 1 else whole))
+            head = STREAM_HEAD.replace("text/event-stream", kind if requests == 1 else "text/event-stream")
+            await line.send(head.encode() + chunked(*filter(None, [body if requests == 1 else whole])))
 
     recorder = Recorder()
     async with open_peer(script) as peer, ms.open_engine([wording.provider(peer.origin)], retry=retry) as engine:
-        completion = await engine.start_stream(hello(), recorder.on_event, recorder.on_completion).wait()
+        if stream:
+            call = engine.start_stream(hello(), recorder.on_event, recorder.on_completion)
+        else:
+            call = engine.start_request(hello(), recorder.on_completion)
+        completion = await call.wait()
         await trio.testing.wait_all_tasks_blocked(0.005)
         again = await engine.start_stream(hello()).wait()
     assert again.success, again
@@ -109,6 +114,19 @@ async def test_an_error_before_any_delta_is_retried(wording: Wording) -> None:
     assert completion.success
     assert recorder.text == "one"
     assert recorder.types.count("START") == 1
+    assert (completion.attempts, requests, lines) == (2, 3, 1)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream", "text/html"])
+@pytest.mark.parametrize("body", ["", " \n", "{}", "data: [DONE]\n\n", '{"error":{}}'])
+@pytest.mark.parametrize("wording", DIALECTS, ids=[wording.name for wording in DIALECTS])
+async def test_a_success_that_says_nothing_is_retried(wording: Wording, body: str, kind: str, stream: bool) -> None:
+    completion, recorder, requests, lines = await dialect_call(wording, body, ONCE_MORE, stream=stream, kind=kind)
+    assert completion.success
+    assert completion.response is not None
+    assert completion.response.text == "one"
+    assert recorder.types.count("START") <= 1
     assert (completion.attempts, requests, lines) == (2, 3, 1)
 
 

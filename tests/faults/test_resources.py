@@ -87,7 +87,7 @@ def read_stream(reads: Iterable[bytes], provider: ms.Provider, cost: Cost) -> No
                         return
         except (ChunkError, SSEOverflowError):
             return
-    machine.end(parser.stray)
+    machine.end()
     machine.response()
 
 

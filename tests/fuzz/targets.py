@@ -270,7 +270,7 @@ def run_machine(
                     yield from machine.feed(name, payload)
         for name, payload in parser.end():
             yield from machine.feed_last(name, payload)
-        yield from machine.end(parser.stray)
+        yield from machine.end()
 
     for event in feed():
         order.check(event)

@@ -6,18 +6,18 @@ import json
 
 import pytest
 
+from manystream import Error, OpenAIChat
 from manystream.providers.anthropic import DIALECT as ANTHROPIC
 from manystream.providers.errors import ErrorCategory, ProviderError
 from manystream.providers.gemini import DIALECT as GEMINI
 from manystream.providers.json.json_values import JSON, JSONObject
 from manystream.providers.openai.chat import DIALECT as OPENAI
-from manystream.providers.wire.dialect import Dialect
+from manystream.providers.wire.dialect import BARE_LINES, Dialect
 from manystream.providers.wire.error_bodies import (
     decode_error,
     error_from_object,
     object_of,
     reported_error,
-    reported_in_text,
 )
 
 NOW = 1_800_000_000.0
@@ -33,6 +33,10 @@ def unknown(message: str, **facts: object) -> ProviderError:
     """The expected error inside a stream, of no known category unless one is given."""
     given: dict[str, object] = {"category": ErrorCategory.UNKNOWN, "http_status": 200, "body": BODY, **facts}
     return ProviderError(message, **given)  # type: ignore[arg-type]
+
+
+BLANK = unknown(NO_WORDS, category=ErrorCategory.SERVER, retryable=True)
+"""The expected error of an object that says nothing: the server gave no answer, and no reason why."""
 
 
 # --- what is an error ---
@@ -91,28 +95,32 @@ def test_a_part_of_an_answer_is_no_bare_error(member: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "error"),
+    ("lines", "message"),
     [
         (b"error: why", "why"),
         (b"  ERROR:why \n", "why"),
-        (b"error:", None),
-        (b"errors: why", None),
-        (b"why", None),
-        (b'error: {"text": "why"}', {"text": "why"}),
-        (b'error: ["why"]', "why"),
-        (b'error: {"text"', '{"text"'),
+        (b'error: {"message": "why"}', "why"),
         (b"error: \xff", "\ufffd"),
-        (b'error: "why"', '"why"'),
-        (b"error: 12", "12"),
-        (b'{"error": "why"}', {"error": "why"}),
-        (b'[{"error": "why"}]', {"error": "why"}),
-        (b'{"text": "why"}', None),
-        (b'{"error"', None),
-        (b'"why"', None),
+        (b'error: "why"', "why"),
+        (b'{"error": "why"}', "why"),
+        (b'[{"error": "why"}]', "why"),
+        (b'error: {"text": "why"}', NO_WORDS),
+        (b"error: 12", NO_WORDS),
+        (b"error:", "truncated stream, after 'error:'"),
+        (b"errors: why", "truncated stream, after 'errors: why'"),
+        (b"why", "truncated stream, after 'why'"),
+        (b'error: {"text"', "truncated stream, after 'error: {\"text\"'"),
+        (b'error: ["why"]', "truncated stream, after 'error: [\"why\"]'"),
+        (b'{"error"', "truncated stream, after '{\"error\"'"),
+        (b'"why"', "truncated stream, after '\"why\"'"),
+        (b'{"text": "why"}', "truncated stream"),
     ],
 )
-def test_the_error_in_lines_that_are_no_events(text: bytes, error: JSON) -> None:
-    assert reported_in_text(text) == error
+def test_the_error_in_lines_that_are_no_events(lines: bytes, message: str) -> None:
+    machine = OPENAI.machine(OpenAIChat("key"), lambda: "made")
+    event = [*machine.feed(BARE_LINES, lines), *machine.end()][-1]
+    assert isinstance(event, Error)
+    assert event.error.message == message
 
 
 @pytest.mark.parametrize(
@@ -165,14 +173,14 @@ def test_the_first_member_with_a_message_counts(name: str, later: str) -> None:
 
 
 MESSAGES: list[tuple[JSON, ProviderError]] = [
-    ({}, unknown(NO_WORDS)),
-    ("", unknown(NO_WORDS)),
-    (7, unknown(NO_WORDS)),
+    ({}, BLANK),
+    ("", BLANK),
+    (7, BLANK),
     ({"code": "c-1"}, unknown("c-1", provider_code="c-1")),
-    ({"type": "error"}, unknown(NO_WORDS)),
+    ({"type": "error"}, BLANK),
     ({"loc": ["body", 0, "x"], "msg": "why"}, unknown("body.0.x: why")),
     ({"loc": "body", "msg": "why"}, unknown("why")),
-    ({"loc": ["body"]}, unknown(NO_WORDS)),
+    ({"loc": ["body"]}, BLANK),
     ([{"message": "a"}, {"code": "c"}, "b"], unknown("a; b")),
     ([[], {"message": "a", "code": "second"}], unknown("a")),
     ([{"message": str(number)} for number in range(10)], unknown("0; 1; 2; 3; 4; 5; 6; 7")),

@@ -10,6 +10,7 @@ import manystream as ms
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.errors import ErrorCategory, ProviderError
 from manystream.providers.model.events import Error
+from manystream.providers.wire.dialect import BARE_LINES
 
 PROVIDERS: dict[str, ms.Provider] = {
     "openai-chat": ms.OpenAIChat(),
@@ -80,7 +81,7 @@ def test_an_error_in_a_stream_is_read_in_any_form(dialect: str, form: str) -> No
 def test_an_error_in_stray_lines_is_read_in_any_form(dialect: str, form: str) -> None:
     name, value, category = FORMS[form]
     machine = DIALECTS[dialect].machine(PROVIDERS[dialect], lambda: "id")
-    (event,) = machine.end(b"error: " + wire(value) if name == "error" else wire(value))
+    (event,) = machine.feed(BARE_LINES, b"error: " + wire(value) if name == "error" else wire(value))
     assert isinstance(event, Error)
     assert (event.error.category, "out of slots" in event.error.message) == (category, True)
 

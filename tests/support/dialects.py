@@ -22,6 +22,7 @@ class Wording:
     rest: the stream from there to its end.
     overload: an error event after which a retry may succeed.
     spent: an error event after which no retry can succeed.
+    whole: the same answer unstreamed.
     malformed: an event that is not JSON.
     """
 
@@ -31,6 +32,7 @@ class Wording:
     rest: str
     overload: str
     spent: str
+    whole: str
     malformed: str = 'data: {"choices": [\n\n'
 
 
@@ -71,6 +73,14 @@ CHAT = Wording(
     _chat(None, "stop") + "data: [DONE]\n\n",
     frame({"error": {"message": "we are overloaded", "type": "server_error", "code": None}}),
     frame({"error": {"message": "quota spent", "type": "insufficient_quota", "code": "insufficient_quota"}}),
+    json.dumps(
+        {
+            "id": "c1",
+            "object": "chat.completion",
+            "model": "m",
+            "choices": [{"index": 0, "message": {"role": "assistant", "content": "one"}, "finish_reason": "stop"}],
+        }
+    ),
 )
 RESPONSES = Wording(
     "responses",
@@ -82,6 +92,7 @@ RESPONSES = Wording(
     + _responses("response.completed", response=_RESPONSE),
     _responses("error", code="server_error", message="we are overloaded", param=None),
     _responses("error", code="insufficient_quota", message="quota spent", param=None),
+    json.dumps({"object": "response", **_RESPONSE}),
 )
 ANTHROPIC = Wording(
     "anthropic",
@@ -94,6 +105,14 @@ ANTHROPIC = Wording(
     + _anthropic("message_stop"),
     _anthropic("error", error={"type": "overloaded_error", "message": "we are overloaded"}),
     _anthropic("error", error={"type": "invalid_request_error", "message": "quota spent"}),
+    json.dumps(
+        {
+            **_MESSAGE,
+            "content": [{"type": "text", "text": "one"}],
+            "stop_reason": "end_turn",
+            "usage": {"input_tokens": 1, "output_tokens": 2},
+        }
+    ),
 )
 GEMINI = Wording(
     "gemini",
@@ -102,6 +121,9 @@ GEMINI = Wording(
     _gemini("", finishReason="STOP"),
     frame({"error": {"code": 503, "message": "we are overloaded", "status": "UNAVAILABLE"}}),
     frame({"error": {"code": 403, "message": "quota spent", "status": "PERMISSION_DENIED"}}),
+    json.dumps(
+        {"candidates": [{"index": 0, "content": {"role": "model", "parts": [{"text": "one"}]}, "finishReason": "STOP"}]}
+    ),
 )
 
 DIALECTS = (CHAT, RESPONSES, ANTHROPIC, GEMINI)

@@ -291,21 +291,17 @@ def test_a_call_that_completes_an_event_does_not_overflow() -> None:
         parser.feed(b"x")
 
 
-def test_64_kib_of_stray_lines_are_kept() -> None:
+def test_64_kib_of_lines_that_are_no_field_are_kept() -> None:
     parser = SSEParser()
-    parser.feed(b"one\n: comment\nid: 1\nretry: 5\n  two\ndatax: y\n")
-    assert parser.stray == b"one\n  two\ndatax: y"
-    parser.feed(b"z" * 65536 + b"\n")
-    assert len(parser.stray) == 65536
-    parser.feed(b"more\n")
-    assert parser.stray == b"one\n  two\ndatax: y\n" + b"z" * (65536 - 19)
+    assert list(parser.feed(b"one\n: comment\nid: 1\nretry: 5\n  two\ndatax: y\n")) == []
+    assert list(parser.feed(b"z" * 65536 + b"\nmore\n\n")) == [("\n", b"one\n  two\n" + b"z" * (65536 - 10))]
 
 
 @pytest.mark.parametrize(
     ("wire", "events"),
     [
         (b"\xef\xbb\xbfdata: a\n\n", [("", b"a")]),
-        (b"\xef\xbbdata: a\n\n", []),
+        (b"\xef\xbbdata: a\n\n", [("\n", b"\xef\xbbdata: a")]),
         (b" data: a\n\n", [("", b"a")]),
         (b"data:a\ndata:  b\ndata\n\n", [("", b"a\n b\n")]),
         (b"event: x\ndata: a\n\ndata: b\n\n", [("x", b"a"), ("", b"b")]),
@@ -344,8 +340,7 @@ def test_events_in_any_form_and_cut_anywhere(
 def test_the_end_completes_an_event_and_a_partial_mark() -> None:
     parser = SSEParser()
     parser.feed(b"\xef\xbb")
-    assert list(parser.end()) == []
-    assert parser.stray == b"\xef\xbb"
+    assert list(parser.end()) == [("\n", b"\xef\xbb")]
     parser = SSEParser()
     parser.feed(b"event: x\ndata: a")
     assert list(parser.end()) == [("x", b"a")]

@@ -18,32 +18,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from manystream.providers.wire import dialect
 from manystream.transport import sse
-from manystream.transport.sse import STRAY_BYTES, ServerSentEvent, SSEOverflowError, SSEParser
+from manystream.transport.sse import BARE_BYTES, BARE_LINES, ServerSentEvent, SSEOverflowError, SSEParser
 
 SHARED = "MANYSTREAM_SHARED"
 """The environment variable that names a folder with more vectors (`vectors/sse.json`)."""
 
-Parsed = tuple[list[ServerSentEvent], list[ServerSentEvent], bytes]
-"""The results of `feed`, the results of `end`, and the stray lines."""
+Parsed = tuple[list[ServerSentEvent], list[ServerSentEvent]]
+"""The results of `feed` and the results of `end`."""
 
 
 def parse(pieces: list[bytes]) -> Parsed:
     parser = SSEParser()
     fed = [event for piece in pieces for event in parser.feed(piece)]
-    return fed, list(parser.end()), parser.stray
+    return fed, list(parser.end())
 
 
 def reference(body: bytes) -> Parsed:
     """Parse by the standard's steps (9.2.6), with the three departures that the head of `sse.py` lists."""
     lines = re.split(rb"\r\n|\n|\r", body.removeprefix(b"\xef\xbb\xbf"))
     unfinished = lines.pop()
-    fed, stray = list[ServerSentEvent](), list[bytes]()
-    name, data = b"", list[bytes]()
-    room = STRAY_BYTES
+    fed, bare = list[ServerSentEvent](), list[bytes]()
+    name, data, is_first = b"", list[bytes](), False
 
     def take(line: bytes) -> None:
-        nonlocal name, room
+        nonlocal name, is_first
         field, colon, value = line.partition(b":")
         if value.startswith(b" "):
             value = value[1:]
@@ -53,15 +53,20 @@ def reference(body: bytes) -> Parsed:
             data.append(value)
         elif field == b"event":
             name = value
-        elif field not in (b"id", b"retry") and not line.startswith(b":") and room > 0:
-            stray.append(line[:room])
-            room -= len(stray[-1]) + 1
+        elif field not in (b"id", b"retry") and not line.startswith(b":") and line.strip():
+            if colon and re.fullmatch(rb"[A-Za-z0-9_-]*[A-Za-z0-9][A-Za-z0-9_-]*", field) and field.lower() != b"error":
+                return
+            is_first = is_first if bare else not data
+            bare.append(line)
 
     def dispatched() -> list[ServerSentEvent]:
         nonlocal name
         events = [(name.decode("utf-8", "replace"), b"\n".join(data))] if data else []
+        if bare:
+            events.insert(0 if is_first else 1, (BARE_LINES, b"\n".join(bare)))
         name = b""
         data.clear()
+        bare.clear()
         return events
 
     for line in lines:
@@ -71,7 +76,7 @@ def reference(body: bytes) -> Parsed:
             fed += dispatched()
     if unfinished:
         take(unfinished)
-    return fed, dispatched(), b"\n".join(stray)
+    return fed, dispatched()
 
 
 def cuts(body: bytes) -> list[list[bytes]]:
@@ -142,49 +147,53 @@ WHOLE: dict[bytes, list[ServerSentEvent]] = {
     b"  event: x\n   data:a\n\n": [("x", b"a")],
 }
 
-STRAY: dict[bytes, tuple[list[ServerSentEvent], bytes]] = {
-    b"Data: a\n\n": ([], b"Data: a"),
-    b"data : a\n\n": ([], b"data : a"),
-    b"\tdata: a\n\n": ([], b"\tdata: a"),
-    b" data\n\n": ([], b" data"),
-    b"datax: a\n\n": ([], b"datax: a"),
-    b"dat\n\n": ([], b"dat"),
-    b"x" + BOM + b"\n\n": ([], b"x" + BOM),
-    BOM + BOM + b"data: a\n\n": ([], BOM + b"data: a"),
-    b'{"error": {"message": "no"}}\n': ([], b'{"error": {"message": "no"}}'),
-    b"data: a\n\nInternal\r\nServer Error\r\n": ([("", b"a")], b"Internal\nServer Error"),
-    b"data: a\noops\ndata: b\n\n": ([("", b"a\nb")], b"oops"),
+BARE: dict[bytes, Parsed] = {
+    b"data : a\n\n": ([(BARE_LINES, b"data : a")], []),
+    b"\tdata: a\n\n": ([(BARE_LINES, b"\tdata: a")], []),
+    b" data\n\n": ([(BARE_LINES, b" data")], []),
+    b"dat\n\n": ([(BARE_LINES, b"dat")], []),
+    b"x" + BOM + b"\n\n": ([(BARE_LINES, b"x" + BOM)], []),
+    BOM + BOM + b"data: a\n\n": ([(BARE_LINES, BOM + b"data: a")], []),
+    b'{"error": {"message": "no"}}\n': ([], [(BARE_LINES, b'{"error": {"message": "no"}}')]),
+    b"data: a\n\nInternal\r\nServer Error\r\n": ([("", b"a")], [(BARE_LINES, b"Internal\nServer Error")]),
+    # unknown fields, which are ignored, and errors in place of a field, which are not
+    b"Data: a\ndatax: a\nx-y_z: 1\n\n": ([], []),
+    b"error: no\n\n": ([(BARE_LINES, b"error: no")], []),
+    b"Error:no\n\ndata: a\n\n": ([(BARE_LINES, b"Error:no"), ("", b"a")], []),
+    # their place among the other events
+    b"data: a\noops\ndata: b\n\n": ([("", b"a\nb"), (BARE_LINES, b"oops")], []),
+    b"event: x\n{\n}\ndata: b\n\ndata: c\n\n": ([(BARE_LINES, b"{\n}"), ("x", b"b"), ("", b"c")], []),
+    b"{}\n\n{}\n: c\n  \n{}\n\n": ([(BARE_LINES, b"{}"), (BARE_LINES, b"{}\n{}")], []),
 }
 
-ENDS: dict[bytes, tuple[list[ServerSentEvent], list[ServerSentEvent], bytes]] = {
-    b"data: a": ([], [("", b"a")], b""),
-    b"data: a\n": ([], [("", b"a")], b""),
-    b"data: a\r": ([], [("", b"a")], b""),
-    b"data: a\r\n": ([], [("", b"a")], b""),
-    b"data: a\n\ndata: b\nevent: x": ([("", b"a")], [("x", b"b")], b""),
-    b"data: a\n\ndata": ([("", b"a")], [("", b"")], b""),
-    b"data: a\n\ndat": ([("", b"a")], [], b"dat"),
-    b"event: x\n": ([], [], b""),
-    b": ping": ([], [], b""),
-    b"oops": ([], [], b"oops"),
-    BOM[:1]: ([], [], BOM[:1]),
-    BOM[:2]: ([], [], BOM[:2]),
-    BOM + b"data: a": ([], [("", b"a")], b""),
-    BOM[:2] + b"data: a\n\n": ([], [], BOM[:2] + b"data: a"),
+ENDS: dict[bytes, Parsed] = {
+    b"data: a": ([], [("", b"a")]),
+    b"data: a\n": ([], [("", b"a")]),
+    b"data: a\r": ([], [("", b"a")]),
+    b"data: a\r\n": ([], [("", b"a")]),
+    b"data: a\n\ndata: b\nevent: x": ([("", b"a")], [("x", b"b")]),
+    b"data: a\n\ndata": ([("", b"a")], [("", b"")]),
+    b"data: a\n\ndat": ([("", b"a")], [(BARE_LINES, b"dat")]),
+    b"event: x\n": ([], []),
+    b": ping": ([], []),
+    b"oops": ([], [(BARE_LINES, b"oops")]),
+    BOM[:1]: ([], [(BARE_LINES, BOM[:1])]),
+    BOM[:2]: ([], [(BARE_LINES, BOM[:2])]),
+    BOM + b"data: a": ([], [("", b"a")]),
+    BOM[:2] + b"data: a\n\n": ([(BARE_LINES, BOM[:2] + b"data: a")], []),
 }
 
 
 @pytest.mark.parametrize("body", WHOLE, ids=ascii)
 def test_a_body_gives_its_events_at_every_split(body: bytes) -> None:
     for pieces in cuts(body):
-        assert parse(pieces) == (WHOLE[body], [], b"")
+        assert parse(pieces) == (WHOLE[body], [])
 
 
-@pytest.mark.parametrize("body", STRAY, ids=ascii)
-def test_lines_that_are_not_a_field_are_kept_as_stray(body: bytes) -> None:
-    events, stray = STRAY[body]
+@pytest.mark.parametrize("body", BARE, ids=ascii)
+def test_lines_that_are_no_field_are_events_in_their_place(body: bytes) -> None:
     for pieces in cuts(body):
-        assert parse(pieces) == (events, [], stray)
+        assert parse(pieces) == BARE[body]
 
 
 @pytest.mark.parametrize("body", ENDS, ids=ascii)
@@ -193,7 +202,7 @@ def test_end_returns_an_event_without_its_blank_line(body: bytes) -> None:
         assert parse(pieces) == ENDS[body]
 
 
-@pytest.mark.parametrize("body", [*WHOLE, *STRAY, *ENDS], ids=ascii)
+@pytest.mark.parametrize("body", [*WHOLE, *BARE, *ENDS], ids=ascii)
 def test_the_reference_agrees_with_the_tables(body: bytes) -> None:
     assert reference(body) == parse([body])
 
@@ -210,7 +219,7 @@ def test_an_event_is_returned_at_the_first_byte_of_its_end(line_end: bytes) -> N
 
 line_ends = st.sampled_from([b"\n", b"\r", b"\r\n"])
 fields = st.sampled_from(
-    b"data: a|data:|data|data:  b|event: x|event|: c|:|id: 1|retry: 5|stray| data: d| data| : e||||"
+    b"data: a|data:|data|data:  b|event: x|event|: c|:|id: 1|retry: 5|bare| error: e|x: y| data: d| data| : e||||"
     b"data: \xe2\x80\xa8|data: \xff|data:\x00|\xef\xbb\xbf|\xef\xbb".split(b"|")
 )
 bodies = st.one_of(
@@ -272,20 +281,23 @@ def test_events_before_an_overflow_are_returned_first() -> None:
         parser.feed(b"x")
 
 
-def test_stray_lines_are_kept_up_to_their_cap() -> None:
+def test_lines_that_are_no_field_are_kept_up_to_their_cap() -> None:
     parser = SSEParser()
     for _ in range(100):
-        parser.feed(b"oops " * 1000 + b"\n")
-    assert len(parser.stray) == STRAY_BYTES == 65_536
-    assert parser.stray.startswith(b"oops oops")
-    assert parser.feed(b"data: a\n\n") == [("", b"a")]
+        assert parser.feed(b"oops " * 1000 + b"\n") == []
+    (event,) = parser.feed(b"\n")
+    assert (event[0], len(event[1])) == (BARE_LINES, BARE_BYTES) == ("\n", 65_536)
+    assert event[1].startswith(b"oops oops")
+    assert parser.feed(b"more\n\ndata: a\n\n") == [(BARE_LINES, b"more"), ("", b"a")]
 
 
-@pytest.mark.parametrize(("length", "stray"), [(65_534, b"x" * 65_534 + b"\ny"), (65_535, b"x" * 65_535)])
-def test_the_stray_line_that_fills_the_cap_is_the_last(length: int, stray: bytes) -> None:
-    parser = SSEParser()
-    parser.feed(b"x" * length + b"\nyes\nno\n")
-    assert parser.stray == stray
+@pytest.mark.parametrize(("length", "kept"), [(65_534, b"x" * 65_534 + b"\ny"), (65_535, b"x" * 65_535)])
+def test_the_line_that_fills_the_cap_is_the_last(length: int, kept: bytes) -> None:
+    assert SSEParser().feed(b"x" * length + b"\nyes\nno\n\n") == [(BARE_LINES, kept)]
+
+
+def test_the_stream_machines_know_the_name_of_lines_that_are_no_field() -> None:
+    assert BARE_LINES == dialect.BARE_LINES
 
 
 def seconds(pieces: list[bytes]) -> float:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 from ....providers.errors import ProviderError
+from ....providers.json.json_values import leading_json
 from ....providers.model.response import Response
 from ....providers.wire.accumulate import events_of
 from ..slices import STEP_EVENTS
-from .base import BOM, Body, BodyOwner
+from .base import Body, BodyOwner
 from .error_answer import add_address
+from .stream import StreamBody
 
 
 class AnswerBody(Body):
@@ -20,7 +22,7 @@ class AnswerBody(Body):
     def __init__(self, attempt: BodyOwner, *, is_page: bool = False) -> None:
         """Create the reader.
 
-        is_page: the content type is not that of an answer; the body is then read as an answer only if it is JSON.
+        is_page: the body is no answer.
         """
         super().__init__(attempt)
         self._is_page = is_page
@@ -28,8 +30,6 @@ class AnswerBody(Body):
         self._partial: Response | None = None  # what came with an error
 
     def feed(self, data: bytes) -> None:
-        if self._is_page and data.removeprefix(BOM).lstrip()[:1] in (b"{", b"["):
-            self._is_page = False  # JSON, despite its content type
         self._pieces.append(data)
         is_due = self.count(len(data))
         if self._is_page:
@@ -46,11 +46,15 @@ class AnswerBody(Body):
         try:
             response = prepared.dialect.decode(body, prepared.provider, prepared.make_id, prepared.limits)
         except ProviderError as error:
+            parts = None if self._is_page else leading_json(body)
+            if parts is not None:
+                self._read_as_events(*parts)
+                return
             if error.request_id is None:
                 error.request_id = attempt.request_id
             if not body or not attempt.headers.keys() & {"content-length", "transfer-encoding"}:
                 error.message = f"{error.message} (the body ended with the connection, perhaps early)"
-            if body.removeprefix(BOM).lstrip()[:1] == b"<":
+            if body.startswith(b"<"):
                 add_address(error, prepared)  # a page for people
             self._partial, error.partial = error.partial, None
             attempt.failed(error)
@@ -66,6 +70,17 @@ class AnswerBody(Body):
             return
         attempt.receiver.deliver(events)
         attempt.answered(response, done)
+
+    def _read_as_events(self, lines: bytes, rest: bytes) -> None:
+        """Read a body that is more than one JSON text: the chunks of a stream, or an answer and an end marker.
+
+        lines: the JSON texts with which it begins, which are no fields of events.
+        rest: the body after them.
+        """
+        reader = StreamBody(self._attempt)
+        self._attempt.read_with(reader)
+        reader.take_lines(lines)
+        self._attempt.end_with(rest)
 
     def partial_response(self) -> Response | None:
         return self._partial

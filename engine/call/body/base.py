@@ -54,6 +54,14 @@ class BodyOwner(Holder, abc.ABC):
         """The provider's id for the request."""
 
     @abc.abstractmethod
+    def read_with(self, body: Body) -> None:
+        """Let another reader read the body, from the next bytes on."""
+
+    @abc.abstractmethod
+    def end_with(self, data: bytes) -> None:
+        """Let the reader of the body read these bytes, which are the last ones, and the end."""
+
+    @abc.abstractmethod
     def deliver_in_steps(self, events: Sequence[Event], then: Callable[[], object]) -> None:
         """Deliver many events a few at a time, then call `then`. No bytes are fed meanwhile."""
 

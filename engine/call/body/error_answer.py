@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping
 
 from ....providers.errors import ErrorCategory, ProviderError
-from ....providers.json.json_values import mapping, shown
+from ....providers.json.json_values import leading_json, mapping, shown
 from ....providers.wire.error_bodies import object_of
-from ....transport.sse import SSEParser
+from ....providers.wire.json_stream import DONE_MARK, events_in
+from ....transport.sse import BARE_LINES, ServerSentEvent, SSEParser
 from ...request.prepared import Prepared
-
-EVENT_STREAM = "text/event-stream"
+from .form import Form, content_of, form_of
 
 _NO_SUCH_PLACE = re.compile(
     r"(?:\w+: )?(?:(?:(?:file|page|path|route|resource|url) )?not found\W*|(?:invalid|unknown) (?:request )?url\b.*"
@@ -27,8 +27,7 @@ _TWO_VERSIONS = re.compile(_VERSION.pattern * 2)
 
 def read_error(prepared: Prepared, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
     """Return the error that a response without success reports."""
-    if headers.get("content-type", "").startswith(EVENT_STREAM):
-        body = _first_event_data(body)
+    body = _reporting(body)
     where = headers.get("location")
     if 300 <= status < 400 and where is not None:
         return ProviderError(
@@ -70,11 +69,17 @@ def add_address(error: ProviderError, prepared: Prepared) -> None:
     error.args = (error.message,)
 
 
-def _first_event_data(body: bytes) -> bytes:
-    """Return the data of the first event of an error body in the form of server-sent events."""
-    parser = SSEParser()
-    events = [*parser.feed(body), *parser.end()]
-    return next((data for _, data in events if data), body)
+def _reporting(body: bytes) -> bytes:
+    """Return the part of an error body that reports the error: all of it, or the first event of one, in any form."""
+    content = content_of(body)
+    events: list[ServerSentEvent] = []
+    if form_of(content) is Form.EVENTS:
+        parser = SSEParser()
+        events = [*parser.feed(content), *parser.end()]
+    elif (parts := leading_json(content)) is not None:
+        events.append((BARE_LINES, parts[0]))
+    found = [data for name, text in events for _, data in (events_in(text) if name == BARE_LINES else [(name, text)])]
+    return next((data for data in found if data.strip() not in (b"", DONE_MARK)), content)
 
 
 def _without_query(url: str) -> str:

@@ -15,7 +15,7 @@ from ....providers.model.response import Response, arrived
 from ....providers.wire.answer_bytes import kept_bytes
 from ....providers.wire.dialect import StreamMachine
 from ....transport.errors import TransportError
-from ....transport.sse import ServerSentEvent, SSEOverflowError, SSEParser
+from ....transport.sse import BARE_LINES, ServerSentEvent, SSEOverflowError, SSEParser
 from ...request.errors import transport_error
 from ..slices import STEP_EVENTS
 from .base import Body, BodyOwner
@@ -56,6 +56,10 @@ class StreamBody(Body):
             return None
         return fast_path.follow(wire_events, data, attempt.fast_receiver)
 
+    def take_lines(self, lines: bytes) -> None:
+        """Read bytes that are no fields of events, such as JSON lines."""
+        self._take(iter(((BARE_LINES, lines),)))
+
     def _take(self, wire_events: Iterator[ServerSentEvent]) -> bool:
         """Decode and deliver events. Returns False if the attempt has ended, or if delivery needs more ticks."""
         attempt, machine = self._attempt, self._machine
@@ -84,22 +88,26 @@ class StreamBody(Body):
 
     def _end(self, broken: ProviderError | None) -> None:
         """Process the end, or the break, of a body without a terminal event. Complete events still count."""
-        attempt, machine, sse = self._attempt, self._machine, self._sse
-        sse.feed(self._fast_path.take_beginning())  # completes no event
-        for name, payload in sse.end():
+        self._sse.feed(self._fast_path.take_beginning())  # completes no event
+        self._take_last(iter(self._sse.end()), broken)
+
+    def _take_last(self, wire_events: Iterator[ServerSentEvent], broken: ProviderError | None) -> None:
+        """Decode and deliver the last events, and end the machine."""
+        attempt, machine = self._attempt, self._machine
+        for name, payload in wire_events:
             # The end of the last event has not arrived: the event counts only if it is complete.
             events = machine.feed_last(name, payload)
             if machine.ended:
                 self._ended(events)
                 return
             if len(events) > STEP_EVENTS:
-                attempt.deliver_in_steps(events, partial(self._end, broken))  # by then it holds no more
+                attempt.deliver_in_steps(events, partial(self._take_last, wire_events, broken))
                 return
             if events:
                 attempt.receiver.deliver(events)
                 if attempt.over:
                     return
-        events = machine.end(sse.stray)
+        events = machine.end()
         terminal = events[-1] if events else None
         if broken is not None and isinstance(terminal, Error) and terminal.error.category is ErrorCategory.NETWORK:
             # "truncated" is true, and how it was cut says more.

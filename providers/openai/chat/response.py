@@ -14,6 +14,9 @@ from ...wire.error_bodies import error_from_object
 from .answer import ChatAnswer
 from .stream import error_in
 
+MEMBERS_OF_A_COMPLETION = ("id", "object", "model", "usage")
+"""A body with one of these and without choices is a completion that says nothing. Any other is no completion."""
+
 BODY_STATUS = 200
 """The HTTP status of an error inside a successful response."""
 
@@ -30,8 +33,10 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: An
     failure = None if reported is None else error_from_object(reported, http_status=BODY_STATUS, body=body)
     if failure is not None and not chunk.get("choices"):
         raise failure
-    if "choices" not in chunk:
-        raise malformed("malformed answer: a chat completion must have choices", body)
+    if chunk.get("choices") is None:
+        incomplete = malformed("malformed answer: a chat completion must have choices", body)
+        incomplete.retryable = any(map(chunk.get, MEMBERS_OF_A_COMPLETION))
+        raise incomplete
     content = ChatAnswer(answer, provider.maker, make_id, whole=True)
     try:
         content.take(chunk, [])

@@ -10,20 +10,19 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from ...catalog.provider import Provider
-from ...errors import ProviderError, malformed, truncated
-from ...json.json_values import JSON, JSONObject, MalformedJSONError, integer, items, loads, mapping, objects
+from ...errors import ProviderError, malformed
+from ...json.json_values import JSON, JSONObject, MalformedJSONError, integer, items, mapping, objects
 from ...model.events import Event, Start, ToolCallStart
 from ...model.response import Response
 from ...wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ...wire.delta_template import Path, VolatileMembers
-from ...wire.dialect import MakeId, StreamMachine, TakeValue
-from ...wire.error_bodies import error_from_object, reported_error, reported_in_text
+from ...wire.dialect import MakeId, TakeValue
+from ...wire.error_bodies import ERROR, error_from_object, reported_error
+from ...wire.json_stream import PINGS, JSONStream
 from .answer import ChatAnswer
 from .message_members import PADDING
 from .values import LOGPROBS, USAGE
 
-DONE = b"[DONE]"
-ERROR = "error"
 STREAM_STATUS = 200
 """The HTTP status of an error inside a stream."""
 
@@ -70,7 +69,7 @@ ARGUMENTS: Path = (*DELTA, CALLS, 0, "function", "arguments")
 """The path to the arguments of a delta with one fragment of a tool call."""
 
 
-class ChatStream(StreamMachine):
+class ChatStream(JSONStream):
     """Converts one chat stream."""
 
     __slots__ = ("_content",)
@@ -83,21 +82,16 @@ class ChatStream(StreamMachine):
         super().__init__(provider, make_id, limits)
         self._content = ChatAnswer(self.answer, provider.maker, make_id)
 
-    def take_event(self, event: str, data: bytes) -> Sequence[Event]:
-        if data == DONE:
-            return self._finish()
-        try:
-            chunk = loads(data, self.note_half)
-        except MalformedJSONError as error:
-            return self._not_json(event, data, error)
-        return self._take(event, chunk, data)
+    def take_mark(self) -> Sequence[Event]:
+        self.ended = True
+        return self._content.done()
 
-    def take_end(self, stray: bytes) -> Sequence[Event]:
-        events = self._take_stray(stray) if stray.strip() else ()
-        if self.ended:
-            return events
+    def take_end(self) -> Sequence[Event]:
         whole = self._content.finished and not self.provider.profile.quirks.strict_end
-        return [*events, *(self._finish() if whole else self.fail(truncated()))]
+        return self.take_mark() if whole else self.truncated("truncated stream")
+
+    def error_of(self, reported: JSON, data: bytes) -> ProviderError:
+        return error_from_object(reported, http_status=STREAM_STATUS, body=data)
 
     def fail(self, error: ProviderError) -> Sequence[Event]:
         """End the stream with an error. The answer keeps what came so far."""
@@ -113,30 +107,27 @@ class ChatStream(StreamMachine):
             self._content.settle()
         return super().response()
 
-    def _take(self, event: str, chunk: JSON, data: bytes) -> Sequence[Event]:
-        """Read one parsed chunk."""
-        error = error_in(event, chunk)
-        if type(chunk) is not dict:
-            if error is not None:
-                return self.fail(error_from_object(error, http_status=STREAM_STATUS, body=data))
-            return self.fail(malformed("malformed event: a chat chunk must be a JSON object", data))
-        self.answer.count.check_choices(len(items(chunk, "choices")))  # before any choice is read
+    def take_object(self, event: str, value: JSONObject, data: bytes) -> Sequence[Event]:
+        error = error_in(event, value)
+        if error is None and "choices" not in value and (not value or event in PINGS or value.get("type") in PINGS):
+            return ()
+        self.answer.count.check_choices(len(items(value, "choices")))  # before any choice is read
         if error is not None:
-            self._content.take_usage(chunk)
-            return self.fail(error_from_object(error, http_status=STREAM_STATUS, body=data))
+            self._content.take_usage(value)
+            return self.fail(self.error_of(error, data))
         events: list[Event] = []
         self._content.keeps_logprobs = LOGPROBS not in self.unasked
         self._content.choices = self.choices
         try:
-            self._content.take(chunk, events, data)
+            self._content.take(value, events, data)
         except MalformedJSONError as shape:
             return [*events, *self.fail(malformed(f"malformed event: {shape}", data))]
         except ProviderError as failure:
             return [*events, *self.fail(failure.with_traceback(None))]
         if len(events) == 1 or (len(events) == 2 and type(events[0]) in (Start, ToolCallStart)):
-            path = self._repeated_path(chunk)
+            path = self._repeated_path(value)
             if path is not None:
-                self.expect_more(event, data, chunk, path, events[-1], self._reader_of_values)
+                self.expect_more(event, data, value, path, events[-1], self._reader_of_values)
         return events
 
     def _reader_of_values(self) -> TakeValue:
@@ -160,40 +151,6 @@ class ChatStream(StreamMachine):
             return ARGUMENTS if not texts and _is_fragment(calls) else None
         return (*DELTA, texts[0]) if len(texts) == 1 else None
 
-    def _finish(self) -> Sequence[Event]:
-        """End the answer. Returns the last events."""
-        self.ended = True
-        return self._content.done()
-
-    def _not_json(self, event: str, data: bytes, error: MalformedJSONError) -> Sequence[Event]:
-        """Handle data that is not JSON: the terminal marker or a part of it, an error as text, or malformed data."""
-        text = data.strip()
-        if text.startswith(DONE):
-            return self._finish()
-        if not text or DONE.startswith(text):
-            return ()
-        if event == ERROR:
-            return self.fail(error_from_object(text.decode("utf-8", "replace"), http_status=STREAM_STATUS, body=data))
-        return self.fail(malformed(str(error), data))
-
-    def _take_stray(self, stray: bytes) -> Sequence[Event]:
-        """Read lines that are no SSE fields: an error, or a whole body from a server that does not stream."""
-        for text in (stray, *stray.split(b"\n")):
-            text = text.strip().removeprefix(b"error:").strip()
-            if text[:1] != b"{":
-                continue
-            try:
-                value = loads(text)
-            except MalformedJSONError:
-                continue
-            if type(value) is not dict:
-                continue
-            if not value.get("choices"):
-                return self.fail(error_from_object(value, http_status=STREAM_STATUS, body=text))
-            return self._take("", value, text)
-        error = reported_in_text(stray)
-        return () if error is None else self.fail(error_from_object(error, http_status=STREAM_STATUS, body=stray))
-
 
 def _is_fragment(calls: Sequence[JSONObject]) -> bool:
     """Return whether the tool calls of a delta are one fragment of the arguments of a function, and nothing else."""
@@ -210,10 +167,10 @@ PLACES_OF_ERRORS = ("choices", "x_groq")
 """Members of a chunk in which an error may be, beside the chunk itself."""
 
 
-def error_in(event: str, chunk: JSON) -> JSON:
+def error_in(event: str, chunk: JSONObject) -> JSON:
     """Return the error that a chunk reports, in any place and form, or None if it reports none."""
     error = reported_error(event, chunk)
-    if error is not None or type(chunk) is not dict or chunk.keys().isdisjoint(PLACES_OF_ERRORS):
+    if error is not None or chunk.keys().isdisjoint(PLACES_OF_ERRORS):
         return error
     for place in (mapping(chunk, "x_groq"), *objects(chunk, "choices")):
         if place.get(ERROR):

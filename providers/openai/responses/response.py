@@ -28,6 +28,9 @@ STATUS_REASON: dict[str, FinishReason] = {
 }
 """Status of a response that did not fail → finish reason. One in progress or queued runs in the background."""
 
+UNFINISHED = frozenset({"in_progress", "queued"})
+"""Status of a response that has not ended."""
+
 INCOMPLETE_REASON: dict[str, FinishReason] = {
     "max_output_tokens": FinishReason.LENGTH,
     "max_messages": FinishReason.LENGTH,
@@ -98,8 +101,8 @@ def conclude(output: Output, response: JSONObject, status: str | None, body: byt
         answer.usage = read_usage(usage)
     keep(answer, response)
     output.keep_beside(answer.provider_data)
-    status = status_of(response, status)
-    failure = failure_of(response, status, body)
+    ended_as = status_of(response, status)
+    failure = failure_of(response, ended_as, body)
     if failure is not None:
         if status == "cancelled":
             answer.finish_reason, answer.raw_finish_reason = FinishReason.ABORTED, status
@@ -109,8 +112,8 @@ def conclude(output: Output, response: JSONObject, status: str | None, body: byt
     nameless = output.nameless_calls(len(items(response, "output")))
     if nameless:
         answer.warn(NAMELESS_CALLS.format(nameless))
-    reason, raw = reason_of(response, status)
-    if answer.is_empty() and not _gives_reason(response):
+    reason, raw = reason_of(response, ended_as)
+    if status is not None and answer.is_empty() and not _gives_reason(response):
         raw = None  # an event's name alone is an end, and no reason
     if reason in CUT_SHORT:
         events.extend(output.cut_short())
@@ -149,7 +152,7 @@ def status_of(response: JSONObject, event_status: str | None) -> str | None:
     response's own status is used (`response.completed` with an incomplete response).
     """
     status = string(response, "status")
-    unfinished = status is None or status in ("in_progress", "queued")
+    unfinished = status is None or status in UNFINISHED
     return event_status if event_status in FAILED_CATEGORY or (event_status and unfinished) else status
 
 
@@ -167,7 +170,7 @@ def failure_of(response: JSONObject, status: str | None, body: bytes) -> Provide
 
 def _gives_reason(response: JSONObject) -> bool:
     """Return whether a response itself says why it ended."""
-    ended = string(response, "status") not in (None, "in_progress", "queued")
+    ended = (string(response, "status") or "in_progress") not in UNFINISHED
     return ended or string(mapping(response, "incomplete_details"), "reason") is not None
 
 

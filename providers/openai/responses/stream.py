@@ -19,13 +19,14 @@ from typing import ClassVar
 
 from ... import errors
 from ...catalog.provider import Provider
+from ...errors import ProviderError
 from ...json.json_values import (
+    JSON,
     JSONObject,
     MalformedJSONError,
     exactly_object,
     integer,
     items,
-    loads,
     mapping,
     objects,
     shown,
@@ -34,23 +35,18 @@ from ...json.json_values import (
 from ...model.events import Error, Event, FinishReason, Start
 from ...wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ...wire.delta_template import Path, VolatileMembers
-from ...wire.dialect import MakeId, StreamMachine
-from ...wire.error_bodies import error_from_object, reported_error, reported_in_text
+from ...wire.dialect import MakeId
+from ...wire.error_bodies import error_from_object, reported_error
+from ...wire.json_stream import JSONStream
 from .items import CONTENT, SUMMARY, may_hold_numbers
 from .output import Output
-from .response import conclude, describe, keep
-
-DONE_MARK = b"[DONE]"
-"""The marker of Chat Completions. Servers that implement both formats also send it here."""
-
-PINGS = frozenset({"ping", "keepalive", "heartbeat"})
-"""Events whose data is ignored, JSON or not."""
+from .response import UNFINISHED, conclude, describe, keep
 
 ENVELOPE = ("type", "response", "sequence_number", "event_id")
 """Members of a terminal event that are not kept. All others go into `provider_data`."""
 
 
-class ResponsesStream(StreamMachine):
+class ResponsesStream(JSONStream):
     """Converts one stream.
 
     output: the items of the answer.
@@ -68,17 +64,8 @@ class ResponsesStream(StreamMachine):
         self.started: bool = False
         self.done_mark: bool = False
 
-    def take_event(self, event: str, data: bytes) -> Sequence[Event]:
-        try:
-            value = loads(data, self.note_half)
-        except MalformedJSONError as error:
-            return self._unreadable(event, data, str(error))
-        if type(value) is not dict:
-            reported = reported_error(event, value)
-            if reported is not None:
-                return self.fail(error_from_object(reported, http_status=200, body=data))
-            return self._unreadable(event, data, f"expected an event object, got {shown(data)}")
-        kind = event if event in EVENTS else string(value, "type") or ""
+    def take_object(self, event: str, value: JSONObject, data: bytes) -> Sequence[Event]:
+        kind = event if event in EVENTS else string(value, "type") or string(value, "object") or ""
         handle = EVENTS.get(kind)
         if handle is None:
             return self._unnamed(value, data)
@@ -92,34 +79,25 @@ class ResponsesStream(StreamMachine):
             self.expect_more(event, data, value, DELTA, events[0])
         return events
 
-    def take_end(self, stray: bytes) -> Sequence[Event]:
-        reported = reported_in_text(stray)
-        if reported is not None:
-            return self.fail(error_from_object(reported, http_status=200, body=stray))
+    def take_mark(self) -> Sequence[Event]:
+        self.done_mark = True
+        return ()
+
+    def take_end(self) -> Sequence[Event]:
         if self.done_mark and self.output.all_done() and not self.provider.profile.quirks.strict_end:
             # The server has marked the end, and every item came whole: only the finish reason is missing.
             self.ended: bool = True
             events = self.answer.done(FinishReason.UNKNOWN, None)
             return events if self.started else self._with_start(events)
-        return self.fail(
-            errors.truncated("truncated stream: it ended without a terminal event such as response.completed")
-        )
+        return self.truncated("truncated stream: it ended without a terminal event such as response.completed")
 
-    def _unreadable(self, event: str, data: bytes, reason: str) -> Sequence[Event]:
-        """Handle data that is no JSON object: a ping, the marker of Chat Completions, an error, or malformed data."""
-        if event in PINGS or not data.strip():
-            return ()
-        if data.strip() == DONE_MARK:
-            self.done_mark = True
-            return ()
-        if event == "error":
-            return self.fail(error_from_object(data.decode("utf-8", "replace"), http_status=200, body=data))
-        return self.fail(errors.malformed(reason, data))
+    def error_of(self, reported: JSON, data: bytes) -> ProviderError:
+        return error_from_object(reported, http_status=200, body=data)
 
     def _unnamed(self, value: JSONObject, data: bytes) -> Sequence[Event]:
         """Handle an event that is not in the table: ignore it, unless it is an error of another dialect's form."""
         reported = reported_error("", value)
-        return () if reported is None else self.fail(error_from_object(reported, http_status=200, body=data))
+        return () if reported is None else self.fail(self.error_of(reported, data))
 
     def _with_start(self, events: Sequence[Event]) -> Sequence[Event]:
         """Put `Start` before the first events of a stream, unless they are an error."""
@@ -255,6 +233,16 @@ class ResponsesStream(StreamMachine):
         """End the answer with a cancelled response."""
         return self._conclude(value, "cancelled", data)
 
+    def whole(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        """Read an unstreamed answer in place of events. One that is still being made has no meaning here."""
+        if string(value, "status") in UNFINISHED:
+            return ()
+        if any(map(may_hold_numbers, objects(value, "output"))):
+            value = exactly_object(value, data)
+        events = conclude(self.output, value, None, data)
+        self.ended = True
+        return events
+
     def _conclude(self, value: JSONObject, status: str, data: bytes) -> Sequence[Event]:
         """Read the terminal event. Returns the last events."""
         if any(map(may_hold_numbers, objects(mapping(value, "response"), "output"))):
@@ -272,7 +260,7 @@ class ResponsesStream(StreamMachine):
             # A type other than `error` belongs to the error.
             own = ENVELOPE if value.get("type") == "error" else ENVELOPE[1:]
             reported = {key: member for key, member in value.items() if key not in own}
-        return self.fail(error_from_object(reported, http_status=200, body=data))
+        return self.fail(self.error_of(reported, data))
 
 
 EVENTS: dict[str, Callable[[ResponsesStream, JSONObject, bytes], Sequence[Event]]] = {
@@ -300,8 +288,9 @@ EVENTS: dict[str, Callable[[ResponsesStream, JSONObject, bytes], Sequence[Event]
     "response.failed": ResponsesStream.failed,
     "response.cancelled": ResponsesStream.cancelled,
     "error": ResponsesStream.error,
+    "response": ResponsesStream.whole,
 }
-"""Type of an event → its method. Every other event is ignored."""
+"""Type of an event, or of the object in place of one → its method. Every other event is ignored."""
 
 REPEATED = frozenset(
     {

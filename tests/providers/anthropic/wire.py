@@ -132,7 +132,7 @@ def run(wire: str | bytes, provider: Provider = STRICT, *, chunks: Sequence[byte
             take(machine.feed(name, data))
     for name, data in parser.end():
         take(machine.feed(name, data))
-    take(machine.end(parser.stray))
+    take(machine.end())
     assert machine.ended
     assert machine.end() == ()
     assert machine.feed("message_stop", b'{"type": "message_stop"}') == ()

@@ -21,6 +21,7 @@ from manystream.providers.model.events import (
 )
 from manystream.providers.model.messages import ProviderState, Text, Thinking
 from manystream.providers.model.usage import Usage
+from manystream.providers.wire.dialect import BARE_LINES
 from tests.providers.gemini.wire import (
     PROVIDER,
     START,
@@ -399,7 +400,7 @@ def test_the_template_and_the_parser_give_the_same_events() -> None:
 def events_at_the_end(stray: bytes) -> list[Event]:
     machine = DIALECT.machine(PROVIDER, Ids())
     machine.feed("", b'{"candidates":[{"content":{"parts":[{"text":"a"}]},"finishReason":"STOP"}]}')
-    return list(machine.end(stray))
+    return [*machine.feed(BARE_LINES, stray), *machine.end()]
 
 
 def test_a_bare_json_error_after_the_events_is_the_error() -> None:

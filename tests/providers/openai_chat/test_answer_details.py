@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from manystream.providers.errors import ProviderError
+from manystream.providers.errors import ErrorCategory, ProviderError
 from manystream.providers.json.json_values import JSON, JSONObject
 from manystream.providers.model.events import Error, FinishReason, Start, ThinkingDelta
 from manystream.providers.model.messages import (
@@ -47,16 +47,22 @@ def test_the_error_of_an_answer_that_cannot_be_read(data: str, reason: str) -> N
 @pytest.mark.parametrize("data", ["7", "[1]", '"x"', "true"])
 def test_an_event_that_is_no_object(data: str) -> None:
     error = run([("", data.encode())]).error.error
-    assert (error.message, error.body) == ("malformed event: a chat chunk must be a JSON object", data.encode())
+    assert (error.message, error.body) == (f"malformed event: expected an object, got {data!r}", data.encode())
     with pytest.raises(ProviderError) as caught:
         decode(data.encode())
     assert caught.value.message == f"malformed answer: expected a JSON object, got {data!r}"
 
 
-def test_a_body_without_choices() -> None:
-    with pytest.raises(ProviderError) as caught:
-        decode({"id": "1", "object": "chat.completion"})
-    assert caught.value.message == "malformed answer: a chat completion must have choices"
+@pytest.mark.parametrize(
+    ("members", "retryable"),
+    [({"id": "1", "object": "chat.completion"}, True), ({"usage": {"n": 1}}, True), ({"hello": 1, "id": None}, False)],
+)
+def test_a_body_without_choices(members: JSONObject, retryable: bool) -> None:
+    for body in (members, {**members, "choices": None}):
+        with pytest.raises(ProviderError) as caught:
+            decode(body)
+        assert caught.value.message == "malformed answer: a chat completion must have choices"
+        assert (caught.value.category, caught.value.retryable) == (ErrorCategory.SERVER, retryable)
 
 
 def test_events_before_the_fault_in_a_chunk_are_delivered() -> None:
@@ -342,7 +348,7 @@ def test_an_error_in_a_stray_line_quotes_that_line() -> None:
     error = run([], SERVER, b'x\nerror: {"message":"why"}').error.error
     assert (error.message, error.body, error.http_status) == ("why", b'{"message":"why"}', 200)
     error = run([], SERVER, b"error: why").error.error
-    assert (error.message, error.body, error.http_status) == ("why", b"error: why", 200)
+    assert (error.message, error.body, error.http_status) == ("why", b"why", 200)
 
 
 def test_text_as_an_error_event() -> None:

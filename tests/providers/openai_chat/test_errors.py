@@ -346,9 +346,9 @@ def test_an_error_after_the_finish_reason_keeps_the_usage() -> None:
         (b'{\n  "error": {\n    "message": "why",\n    "code": 400\n  }\n}', ErrorCategory.INVALID_ARG, "why"),
         (b"error: upstream overloaded", ErrorCategory.SERVER, "upstream overloaded"),
         (b"ERROR: why", ErrorCategory.UNKNOWN, "why"),
-        (b"<html>", ErrorCategory.NETWORK, "truncated stream"),
-        (b"{broken", ErrorCategory.NETWORK, "truncated stream"),
-        (b"[1]", ErrorCategory.NETWORK, "truncated stream"),
+        (b"<html>", ErrorCategory.NETWORK, "truncated stream, after '<html>'"),
+        (b"{broken", ErrorCategory.NETWORK, "truncated stream, after '{broken'"),
+        (b"[1]", ErrorCategory.NETWORK, "truncated stream, after '[1]'"),
     ],
 )
 def test_errors_in_stray_lines_are_read(stray: bytes, category: ErrorCategory, message: str) -> None:

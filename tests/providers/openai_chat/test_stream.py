@@ -289,10 +289,8 @@ def test_thinking_then_text_then_both_at_once() -> None:
     [
         "{",
         "not json",
-        "null",
         "7",
         '"text"',
-        "[]",
         '[{"choices": []}]',
         '{"choices": 5}',
         '{"choices": "text"}',

@@ -28,6 +28,7 @@ from manystream.providers.model.events import (
 from manystream.providers.model.request import Request
 from manystream.providers.model.response import Response
 from manystream.providers.openai.chat import DIALECT
+from manystream.providers.wire.dialect import BARE_LINES
 from manystream.providers.wire.event_order import OrderChecker
 
 OPENAI = OpenAIChat("key")
@@ -114,7 +115,9 @@ def run(
     received: list[Event] = []
     for name, data in events:
         received.extend(machine.feed(name, data))
-    received.extend(machine.end(stray))
+    if stray:
+        received.extend(machine.feed(BARE_LINES, stray))
+    received.extend(machine.end())
     for event in received:
         checker.check(event)
     assert checker.stream == "ended"

@@ -16,6 +16,7 @@ from manystream.providers.json.json_values import JSON, JSONObject
 from manystream.providers.model.events import Error, ToolCallDelta
 from manystream.providers.openai.responses.dialect import DIALECT
 from manystream.providers.openai.responses.stream import EVENTS
+from manystream.providers.wire.dialect import BARE_LINES
 from manystream.providers.wire.event_order import OrderChecker
 from tests.providers.openai_responses.wire import LENIENT, PROVIDER, make_id
 
@@ -82,7 +83,7 @@ def run(events: list[tuple[str, bytes]], stray: bytes = b"", *, lenient: bool = 
         for event in machine.feed(name, data):
             checker.check(event)
         machine.response()
-    for event in machine.end(stray):
+    for event in [*machine.feed(BARE_LINES, stray), *machine.end()]:
         checker.check(event)
     assert machine.ended
     assert checker.stream == "ended"

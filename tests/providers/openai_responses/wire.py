@@ -19,6 +19,7 @@ from manystream.providers.model.events import Error, Event, TextDelta, ThinkingD
 from manystream.providers.model.request import Request
 from manystream.providers.model.response import Response
 from manystream.providers.openai.responses.dialect import DIALECT
+from manystream.providers.wire.dialect import BARE_LINES
 from manystream.providers.wire.event_order import OrderChecker
 
 PROVIDER = OpenAIResponses(api_key="key")
@@ -81,7 +82,7 @@ def stream(text: str, *, stray: bytes = b"", provider: OpenAIResponses = PROVIDE
         for event in machine.feed(name, data):
             checker.check(event)
             events.append(event)
-    for event in machine.end(stray):
+    for event in [*(machine.feed(BARE_LINES, stray) if stray else ()), *machine.end()]:
         checker.check(event)
         events.append(event)
     assert machine.ended

@@ -1,0 +1,164 @@
+"""A stream whose events are JSON objects: the base class of the dialects' stream machines.
+
+It reads what servers and gateways of every dialect put beside those objects: the end marker of Chat Completions,
+keep-alives in place of comments, errors as text, JSON without `data:` before it, and data that cannot be read.
+"""
+
+from __future__ import annotations
+
+import abc
+import re
+from collections.abc import Sequence
+
+from ..catalog.provider import Provider
+from ..errors import ProviderError, malformed, truncated
+from ..json.json_values import JSON, JSONObject, MalformedJSONError, json_at, loads, shown
+from ..model.events import Event
+from .answer_limits import ANSWER_LIMITS, AnswerLimits
+from .dialect import BARE_LINES, MakeId, StreamMachine
+from .error_bodies import ERROR, reported_error
+
+DONE_MARK = b"[DONE]"
+"""The end marker of Chat Completions. Gateways send it in streams of other dialects as well."""
+
+PINGS = frozenset({"ping", "pong", "keepalive", "keep-alive", "keep_alive", "heartbeat"})
+"""Names of events, and types in their data, that keep a connection alive and have no other meaning."""
+
+_KEEP_ALIVE = re.compile(
+    rb"(?::|//|\#).*"  # a comment that a gateway has put into an event
+    rb"|[^\w{}\[\]\"]*(?:(?:ping|pong|keep\W?alive|keep_alive|heart\W?beat|no\W?op|null|none|nil|undefined)"
+    rb"[^\w{}\[\]\"]*)?",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Data that is no JSON and keeps a connection alive: a comment, one of these words, or no word at all."""
+
+_LONGEST_KEEP_ALIVE = 200
+"""The most bytes of a keep-alive. Longer data is not matched."""
+
+_MOST_FAILURES = 8
+"""The most places of one block of lines at which JSON may begin and not be whole. It bounds the time for a block."""
+
+
+class JSONStream(StreamMachine):
+    """Converts one stream of JSON objects. A dialect implements the abstract methods."""
+
+    __slots__ = ("_unread",)
+
+    def __init__(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> None:
+        super().__init__(provider, make_id, limits)
+        self._unread = b""  # the first lines that were neither a field nor anything else that can be read
+
+    @abc.abstractmethod
+    def take_object(self, event: str, value: JSONObject, data: bytes) -> Sequence[Event]:
+        """Take one event: its name, its data parsed, and its data. Returns its events, as `take_event` does."""
+
+    @abc.abstractmethod
+    def take_mark(self) -> Sequence[Event]:
+        """Take the end marker of Chat Completions. Returns its events."""
+
+    @abc.abstractmethod
+    def error_of(self, reported: JSON, data: bytes) -> ProviderError:
+        """Return the error that an event reports. `data`: the bytes that the error keeps."""
+
+    def take_other(self, value: JSON, data: bytes) -> Sequence[Event]:
+        """Take data that is JSON, but no object, no error and no keep-alive."""
+        return self.fail(malformed(f"malformed event: expected an object, got {shown(data)}", data))
+
+    def take_event(self, event: str, data: bytes) -> Sequence[Event]:
+        if data == DONE_MARK:
+            return self.take_mark()
+        try:
+            value = loads(data, self.note_half)
+        except MalformedJSONError as error:
+            return self._no_json(event, data, error)
+        if type(value) is dict:
+            return self.take_object(event, value, data)
+        return self._no_object(event, value, data)
+
+    def truncated(self, what: str) -> Sequence[Event]:
+        """End the stream with the error that it ended too early, with what came instead. Returns the last events."""
+        return self.fail(truncated(f"{what}, after {shown(self._unread)}" if self._unread else what))
+
+    def _no_json(self, event: str, data: bytes, error: MalformedJSONError) -> Sequence[Event]:
+        if event == BARE_LINES:
+            return self._take_lines(data)
+        text = data.strip()
+        if text.startswith(DONE_MARK):
+            return self.take_mark()
+        if DONE_MARK.startswith(text):
+            return ()  # nothing, or a mark that was cut
+        if event == ERROR:
+            return self.fail(self.error_of(text.decode("utf-8", "replace"), data))
+        if event in PINGS or _is_keep_alive(text):
+            return ()
+        return self.fail(malformed(str(error), data))
+
+    def _no_object(self, event: str, value: JSON, data: bytes) -> Sequence[Event]:
+        reported = reported_error(event, value)
+        if reported is not None or event == ERROR:
+            return self.fail(self.error_of(reported, data))
+        if not value or event in PINGS:
+            return ()
+        if type(value) is str:
+            text = value.strip().encode()
+            if text == DONE_MARK:
+                return self.take_mark()
+            if _is_keep_alive(text):
+                return ()
+        if event == BARE_LINES and not _is_list_of_objects(value):
+            self._unread = self._unread or data
+            return ()
+        return self.take_other(value, data)
+
+    def _take_lines(self, lines: bytes) -> Sequence[Event]:
+        """Take lines that are no fields of an event. Returns the events for everything that can be read in them."""
+        events: list[Event] = []
+        found = events_in(lines)
+        if not found:
+            self._unread = self._unread or lines
+        for name, data in found:
+            if self.ended:
+                break
+            events.extend(self.take_event(name, data))
+        return events
+
+
+def _is_keep_alive(text: bytes) -> bool:
+    return len(text) <= _LONGEST_KEEP_ALIVE and text.isascii() and _KEEP_ALIVE.fullmatch(text) is not None
+
+
+def _is_list_of_objects(value: JSON) -> bool:
+    return type(value) is list and bool(value) and all(type(item) is dict for item in value)
+
+
+def events_in(lines: bytes) -> list[tuple[str, bytes]]:
+    """Return the events in lines that are no fields, as names and data: JSON objects, end markers and errors as text.
+
+    Whatever else is in the lines is skipped. JSON may have several lines, and a line several JSON objects.
+    """
+    text = lines.decode("utf-8", "replace")
+    found: list[tuple[str, bytes]] = []
+    place, failures = 0, 0
+    while place < len(text) and failures < _MOST_FAILURES:
+        line_end = text.find("\n", place)
+        line_end = len(text) if line_end < 0 else line_end
+        line = text[place:line_end].lstrip(" \t\r,")
+        start = line_end - len(line)
+        name = ""
+        if line[:6].lower() == "error:":
+            name, line = ERROR, line[6:].lstrip()
+            start = line_end - len(line)
+        place = line_end + 1
+        if line.startswith("[DONE]"):
+            found.append((name, DONE_MARK))
+        elif line[:1] in ("{", "["):
+            value, end = json_at(text, start)
+            if end > start:
+                place = end
+                if type(value) is dict or _is_list_of_objects(value):
+                    found.append((name, text[start:end].encode()))
+            else:
+                failures += 1
+        elif name and line.strip():
+            found.append((name, line.strip().encode()))
+    return found
