@@ -75,6 +75,9 @@ NO_PLACE: dict[str, str] = {
 }
 """Option that this dialect cannot carry → why."""
 
+IN_THE_BACKGROUND = "is not supported: a response in the background is returned before its answer; leave it out"
+"""Why a request in the background is refused."""
+
 _NOT_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
@@ -112,6 +115,8 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     for name, value in extra.items():
         own = body.get(name)
         body[name] = {**own, **value} if type(own) is dict and type(value) is dict else value
+    if body.get("background"):
+        raise InvalidRequestError("extra_body.background", IN_THE_BACKGROUND)
     if not stream:
         body.pop("stream_options", None)  # the server refuses it without a stream
     headers = request_headers(quirks, request.extra_headers, stream=stream)

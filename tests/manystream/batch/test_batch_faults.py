@@ -244,6 +244,20 @@ async def test_a_hostile_line_fails_alone(provider: ms.Provider, tmp_path: Path,
 
 
 @pytest.mark.trio
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_line_in_the_background_is_refused_by_name(provider: ms.Provider, tmp_path: Path, stream: bool) -> None:
+    bad = batch_line(RESPONSES, [{"type": "input_text", "text": "Hi"}], "input")
+    own = {"id": "own", "messages": [{"role": "user", "content": "Hi"}], "extra_body": {"background": True}}
+    bad["body"] = {**bad["body"], "background": True}  # type: ignore[dict-item]
+    prompts = write(tmp_path / "p.jsonl", [line("before"), bad, own])
+    responses = ms.OpenAIResponses("key", provider.base_url, name=provider.name)
+    batch = await run(responses, prompts, tmp_path / "a.jsonl", stream=stream)
+    assert (batch.counters.answered, batch.counters.invalid) == (1, 2)
+    for failure in records(tmp_path / "a.errors.jsonl"):
+        assert "extra_body.background: is not supported" in str(error_of(failure)["message"])
+
+
+@pytest.mark.trio
 async def test_an_id_of_many_digits_is_found_again(provider: ms.Provider, tmp_path: Path) -> None:
     lines = [json.dumps(line(int(digits), "\ud800")) for digits in ("9" * 20, "9" * 400)]
     prompts = write(tmp_path / "p.jsonl", [*lines, line("a")])

@@ -280,6 +280,17 @@ def test_extra_body_goes_in_last_and_joins_objects() -> None:
     assert (body["include"], body["user"]) == ([], "u")
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_response_in_the_background_is_refused_by_name(streamed: bool) -> None:
+    given = Request.from_openai_responses(model="gpt-5", input="Hello", background=True)
+    for request in (replace(ASK, extra_body={"background": True}), given):
+        with pytest.raises(InvalidRequestError, match="background is returned before its answer") as raised:
+            body_of(request, streamed=streamed)
+        assert raised.value.field == "extra_body.background"
+    for value in (False, None):
+        assert body_of(replace(ASK, extra_body={"background": value}), streamed=streamed)["background"] is value
+
+
 def test_what_json_cannot_carry_is_refused() -> None:
     with pytest.raises(InvalidRequestError):
         body_of(replace(ASK, messages=[Message.user("\ud800")]))
