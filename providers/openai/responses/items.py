@@ -7,6 +7,7 @@ decoder and the stream machine both build their answer from these, so a streamed
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
@@ -67,6 +68,7 @@ class MessageItem:
     """A message: its text parts, each a block of its own, and its refusals, which are no blocks.
 
     before: the message directly before this one, or None. A server may send it again under another id.
+    begun: position of the content part that began last; None if a whole part has come since.
     done: whether the whole item was read.
     id: the item's id; empty until it is known.
     phase: the item's `phase`, which is sent back, or None.
@@ -77,7 +79,20 @@ class MessageItem:
     others: position of a content part of an unknown type → the part.
     """
 
-    __slots__ = ("answer", "before", "done", "id", "kind", "logprobs", "name", "others", "phase", "refusals", "texts")
+    __slots__ = (
+        "answer",
+        "before",
+        "begun",
+        "done",
+        "id",
+        "kind",
+        "logprobs",
+        "name",
+        "others",
+        "phase",
+        "refusals",
+        "texts",
+    )
 
     def __init__(self, answer: Accumulator, name: str, before: MessageItem | None = None) -> None:
         self.id: str = ""
@@ -91,6 +106,7 @@ class MessageItem:
         self.refusals: dict[int, list[str]] = {}
         self.logprobs: dict[int, list[JSON]] = {}
         self.others: dict[int, JSONObject] = {}
+        self.begun: int | None = None
 
     def text(self, place: int) -> TextInProgress:
         """Return the block of a content part. It is made when its first text comes: an empty part is no block."""
@@ -98,6 +114,7 @@ class MessageItem:
         if block is None:
             block = self.answer.text()
             self.texts[place] = block.index
+            self.begun = place
             self._mark(block)
         return block
 
@@ -109,7 +126,9 @@ class MessageItem:
 
     def refusal(self, place: int, text: str) -> None:
         """Append to a refusal. It has no event; the response contains it."""
-        self.refusals.setdefault(place, []).append(text)
+        if place not in self.refusals:
+            self.refusals[place], self.begun = [], place
+        self.refusals[place].append(text)
         self.answer.refuse(text, self.name)
 
     def open(self, item: JSONObject) -> Sequence[Event]:
@@ -125,17 +144,43 @@ class MessageItem:
             self._mark(self.text(place))
         parts = _parts_of(item)
         self.answer.count.check_parts(len(parts))
+        places = self._places_of(parts)
         events: list[Event] = []
-        for place, part in enumerate(parts):
+        for position, part in enumerate(parts):
             if type(part) is dict:
-                events.extend(self.take_part(place, part))
+                events.extend(self._take_part(places.get(position, position), part))
         return events
+
+    def _places_of(self, parts: list[JSON]) -> dict[int, int]:
+        """Return the places of the received parts that the deltas numbered otherwise, by the position of each."""
+        texts: dict[int, str] = {}
+        refusals: dict[int, str] = {}
+        for position, part in enumerate(parts):
+            if type(part) is dict and string(part, "type") == "refusal":
+                refusals[position] = string(part, "refusal") or ""
+            elif type(part) is dict and string(part, "type") in TEXT_PARTS:
+                texts[position] = _text_of(part.get("text"), "the text of a part")
+        said = {place: "".join(self.text(place).pieces) for place in self.texts}
+        refused = {place: "".join(pieces) for place, pieces in self.refusals.items()}
+        return {**matched_places(texts, said), **matched_places(refusals, refused)}
 
     def said(self) -> str:
         """Return the text so far, of all parts."""
         return "".join(piece for place in sorted(self.texts) for piece in self.text(place).pieces)
 
     def take_part(self, place: int, part: JSONObject) -> Sequence[Event]:
+        """Read a whole content part that comes by itself. Returns events for what was not delivered before.
+
+        If the deltas with its text had another place, that place counts.
+        """
+        begun, self.begun = self.begun, None
+        if begun is not None and place not in self.texts and place not in self.refusals:
+            said = self.text(begun).pieces if begun in self.texts else self.refusals[begun]
+            if "".join(said) in (part.get("text"), part.get("refusal")):
+                place = begun
+        return self._take_part(place, part)
+
+    def _take_part(self, place: int, part: JSONObject) -> Sequence[Event]:
         """Read a whole content part. Returns events for what was not delivered before."""
         if string(part, "type") == "refusal":
             self._take_refusal(place, string(part, "refusal") or "")
@@ -176,6 +221,50 @@ class MessageItem:
         # The API's documentation asks for the phase to be sent back: without it, later turns are worse.
         if self.phase is not None:
             block.state = ProviderState(self.name, {"phase": self.phase})
+
+
+def matched_places(received: dict[int, str], delivered: dict[int, str]) -> dict[int, int]:
+    """Return the delivered place of each received part, by its position. A new part has a place that is free.
+
+    Some servers number the parts of a message otherwise in its deltas than in the whole message, and some leave parts
+    out. So a part is the one with its text, or else the one at its place; what is left is matched in order, if both
+    sides have as many.
+
+    received: position → text, of the parts of a whole message.
+    delivered: place → text, of the parts that its deltas brought.
+    """
+    received = {position: text for position, text in received.items() if text or position in delivered}
+    places = sorted(delivered)
+    if list(received.values()) == [delivered[place] for place in places]:
+        return dict(zip(received, places, strict=True))
+    matched = {position: position for position, text in received.items() if delivered.get(position) == text}
+    equal: dict[str, deque[int]] = {}
+    for place in places:
+        if place not in matched:
+            equal.setdefault(delivered[place], deque()).append(place)
+    for position, text in received.items():
+        if position not in matched and equal.get(text):
+            matched[position] = equal[text].popleft()
+    taken = {*matched.values()}
+    free = deque(place for place in places if place not in taken)
+    left = [position for position in received if position not in matched]
+    in_order = len(left) == len(free)
+    spare = max((*received, *delivered), default=0) + 1
+    for position in left:
+        text = received[position]
+        while free and free[0] in taken:
+            free.popleft()
+        if position in delivered and position not in taken and text.startswith(delivered[position]):
+            place = position
+        elif free and (in_order or text.startswith(delivered[free[0]])):
+            place = free[0]
+        elif position not in taken:
+            place = position
+        else:
+            place, spare = spare, spare + 1
+        matched[position] = place
+        taken.add(place)
+    return matched
 
 
 def _parts_of(message: JSONObject) -> list[JSON]:

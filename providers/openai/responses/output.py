@@ -31,7 +31,7 @@ from .items import (
 )
 
 MOST_UNCLAIMED = 64
-"""The most output indexes of arguments without a call that are kept. They only count for a warning."""
+"""The most output indexes for which arguments are kept that came before their call."""
 
 
 class Output:
@@ -43,7 +43,7 @@ class Output:
         a dict of numbers.
     name: the provider's `maker`, the tag on everything that is sent back to it.
     is_history: whether the items come from a caller's history. There, two equal adjacent messages are two messages.
-    unclaimed: output indexes of arguments that came before any item; None before the first.
+    unclaimed: output index → arguments that came before their call, with their item ids; None before the first.
     shared: item id → its place in `items`; None until a second item has an output index of an earlier one.
     """
 
@@ -70,7 +70,7 @@ class Output:
         self.items: list[Item] = []
         self.places: dict[int, int] = {}
         self.shared: dict[str, int] | None = None
-        self.unclaimed: set[int] | None = None
+        self.unclaimed: dict[int, list[tuple[str, str]]] | None = None
         self.open_calls: dict[str, CallItem] = {}  # by call id, because another item may take over the index of a call
         self.audio: dict[str, list[str]] = {}  # sound, which belongs to no item: pieces of `data` and `transcript`
 
@@ -110,11 +110,11 @@ class Output:
         waiting = _Waiting(self.items)
         if any(type(item) is str or type(item) is list for item in output):
             raise MalformedJSONError("the output contains a value that is no item")
-        whole = [(self._at(index), item) for index, item in enumerate(output) if type(item) is dict]
+        whole = [(index, item) for index, item in enumerate(output) if type(item) is dict]
         # Ids are compared first, so that an item without a known id does not take another one's place.
-        known = [waiting.take_named(at_index, item) for at_index, item in whole]
-        for (at_index, item), slot in zip(whole, known, strict=True):
-            slot = slot or waiting.take(at_index, item) or self._new(item)
+        known = [waiting.take_named(self._at(index), item) for index, item in whole]
+        for (index, item), slot in zip(whole, known, strict=True):
+            slot = slot or waiting.take(self._at(index), item) or self._new_last(index, item)
             events.extend(slot.take(item))
 
     def cut_short(self) -> list[Event]:
@@ -179,16 +179,37 @@ class Output:
         return slot if isinstance(slot, ReasoningItem) else None
 
     def call_at(self, value: JSONObject) -> CallItem | None:
-        """Return the call that an event is about, if the caller executes it, else None.
+        """Return the call that an event is about, if the caller executes it and its item has come, else None."""
+        slot = self._at(integer(value, "output_index") or 0, string(value, "item_id"))
+        return slot if isinstance(slot, CallItem) and not _is_others(slot, value, ProviderItem) else None
 
-        A call without an earlier item is made when its item comes, because its name is not known before.
+    def keep_arguments(self, value: JSONObject, text: str, *, whole: bool = False) -> None:
+        """Keep arguments that come before their call, whose name is not known yet. `_claim` adds them to it.
+
+        whole: the text is all of the arguments, and not the next piece.
         """
-        index = integer(value, "output_index") or 0
-        slot = self._at(index, string(value, "item_id"))
-        if slot is None and (self.unclaimed is None or len(self.unclaimed) < MOST_UNCLAIMED):
-            self.unclaimed = self.unclaimed or set()
-            self.unclaimed.add(index)
-        return slot if isinstance(slot, CallItem) else None
+        index, id = integer(value, "output_index") or 0, string(value, "item_id") or ""
+        slot = self._at(index, id)
+        if isinstance(slot, ProviderItem) and id in ("", slot.id):
+            return  # the server executes this call
+        self.unclaimed = self.unclaimed or {}
+        if index not in self.unclaimed and len(self.unclaimed) >= MOST_UNCLAIMED:
+            return
+        early = self.unclaimed.setdefault(index, [])
+        if whole:
+            known = "".join(_arguments_of(early, id))
+            if not text.startswith(known):
+                early[:], known = [(other, piece) for other, piece in early if other != id], ""
+            text = text[len(known) :]
+        early.append((id, text))
+
+    def _claim(self, index: int, slot: Item) -> None:
+        """Give a new call the arguments that came before it."""
+        early = None if self.unclaimed is None else self.unclaimed.get(index)
+        if early and isinstance(slot, CallItem):
+            slot.block.pieces += _arguments_of(early, slot.id)
+            others = [(id, text) for id, text in early if id != slot.id]
+            early[:] = others if len(others) < len(early) else []
 
     def _at(self, index: int, id: str | None = None) -> Item | None:
         """Return the latest item with an output index, or None. Of items that share indexes, this id's is preferred."""
@@ -197,9 +218,16 @@ class Output:
             place = self.places.get(index)
         return None if place is None else self.items[place]
 
+    def _new_last(self, index: int, item: JSONObject) -> Item:
+        """Make the object for an item that only the final response has."""
+        slot = self._new(item)
+        self._claim(index, slot)
+        return slot
+
     def _new_at(self, index: int, item: JSONObject) -> Item:
         """Make the object for a new item, which takes over the output index."""
         slot = self._new(item)
+        self._claim(index, slot)
         if index in self.places and self.shared is None:
             self.shared = {earlier.id: place for place, earlier in enumerate(self.items) if earlier.id}
         self.places[index] = len(self.items) - 1
@@ -331,7 +359,7 @@ class _Waiting:
         return group[0] if group else None
 
 
-def _is_others(slot: Item, value: JSONObject, other: type[MessageItem | ReasoningItem]) -> bool:
+def _is_others(slot: Item, value: JSONObject, other: type[MessageItem | ReasoningItem | ProviderItem]) -> bool:
     """Return whether a delta begins a new item at an index, although the item has no beginning of its own.
 
     other: the type of items at the index to which the delta cannot belong.
@@ -340,6 +368,11 @@ def _is_others(slot: Item, value: JSONObject, other: type[MessageItem | Reasonin
     if "delta" not in value or (id and id == slot.id):
         return False
     return isinstance(slot, other) or (slot.done and bool(id) and bool(slot.id))
+
+
+def _arguments_of(early: Sequence[tuple[str, str]], id: str) -> list[str]:
+    """Return the pieces of arguments with an item id; all of them, if none has it: some servers change the ids."""
+    return [text for other, text in early if other and other == id] or [text for _, text in early]
 
 
 def comes_again(slot: Item, item: JSONObject) -> bool:

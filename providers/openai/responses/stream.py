@@ -185,13 +185,19 @@ class ResponsesStream(JSONStream):
         if type(text) is not str or not text:
             return _nothing(value)
         call = self.output.call_at(value)
-        return () if call is None or call.block.done else call.block.delta(text)
+        if call is None:
+            self.output.keep_arguments(value, text)
+            return ()
+        return () if call.block.done else call.block.delta(text)
 
     def arguments_done(self, value: JSONObject, data: bytes) -> Sequence[Event]:
         """Read a call's whole arguments."""
         call = self.output.call_at(value)
         whole = string(value, "arguments") or string(value, "input") or ""
-        return () if call is None else call.take_arguments(whole)
+        if call is None:
+            self.output.keep_arguments(value, whole, whole=True)
+            return ()
+        return call.take_arguments(whole)
 
     def audio_delta(self, value: JSONObject, data: bytes) -> Sequence[Event]:
         """Append to the sound."""

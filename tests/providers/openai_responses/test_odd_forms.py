@@ -120,6 +120,92 @@ def test_arguments_without_their_call_have_a_warning() -> None:
         assert (response.content, response.warnings) == ([ToolCall("c", "f", "{}")], [])
 
 
+def arguments(text: str, index: int | None = 0, id: str | None = "fc", kind: str = "delta") -> JSONObject:
+    """Return an event with arguments: the next piece, or all of them (`done`)."""
+    event: JSONObject = {"type": f"response.function_call_arguments.{kind}"}
+    event |= {"output_index": index} if index is not None else {}
+    event |= {"item_id": id} if id is not None else {}
+    return event | ({"delta": text} if kind == "delta" else {"arguments": text})
+
+
+def call(id: str = "fc", call_id: str = "c", whole: str | None = None, **members: JSON) -> JSONObject:
+    item: JSONObject = {"type": "function_call", "id": id, "call_id": call_id, "name": "f", **members}
+    return item if whole is None else {**item, "arguments": whole}
+
+
+def added(item: JSONObject, index: int = 0) -> JSONObject:
+    return {"type": "response.output_item.added", "output_index": index, "item": item}
+
+
+def final(*items: JSONObject) -> JSONObject:
+    return {"type": "response.completed", "response": completed([*items])}
+
+
+SAID: JSONObject = {"type": "message", "id": "msg", "content": [{"type": "output_text", "text": "hi"}]}
+X, Y = '{"x":1}', '{"y":2}'
+EARLY: dict[str, tuple[list[JSONObject], list[tuple[str, str]]]] = {
+    "one piece": ([arguments('{"x":'), added(call()), arguments("1}"), final(call())], [("c", X)]),
+    "all pieces": ([arguments('{"x":'), arguments("1}"), added(call()), final(call())], [("c", X)]),
+    "all pieces, and the end": (
+        [arguments('{"x":'), arguments("1}"), arguments(X, kind="done"), added(call()), final(call())], [("c", X)],
+    ),
+    "the end only": ([arguments(X, kind="done"), added(call()), final(call())], [("c", X)]),
+    "an end that differs": ([arguments('{"x"'), arguments(Y, kind="done"), added(call()), final(call())], [("c", Y)]),
+    "before a whole item": ([arguments('{"x":'), arguments("1}"), item_done(call()), final(call())], [("c", X)]),
+    "before the final response": ([arguments('{"x":'), arguments("1}"), final(call())], [("c", X)]),
+    "with final arguments": ([arguments('{"x":'), added(call()), arguments("1}"), final(call(whole=X))], [("c", X)]),
+    "with a new id in each event": (
+        [arguments('{"x":', 0, "a"), arguments("1}", 0, "b"), arguments(X, 0, "d", "done"), added(call()), final()],
+        [("c", X)],
+    ),
+    "without ids": ([arguments('{"x":', id=None), added(call()), arguments("1}", id=None), final()], [("c", X)]),
+    "of two calls": (
+        [arguments('{"x":', 0), arguments('{"y":', 1, "fd"), added(call("fd", "d"), 1), added(call(), 0),
+         arguments("1}", 0), arguments("2}", 1, "fd"), final(call(), call("fd", "d"))],
+        [("d", Y), ("c", X)],
+    ),
+    "of two calls with one index": (
+        [arguments(X), arguments(Y, 0, "fd"), added(call()), added(call("fd", "d")), final()], [("c", X), ("d", Y)],
+    ),
+    "of a call after another with one index": (
+        [added(call()), arguments(X), item_done(call(whole=X)), arguments(Y, 0, "fd"), added(call("fd", "d")), final()],
+        [("c", X), ("d", Y)],
+    ),
+    "of a call after a message with one index": (
+        [added(SAID), item_done(SAID), arguments(X), added(call()), final()], [("c", X)],
+    ),
+    "of a custom tool": (
+        [{"type": "response.custom_tool_call_input.delta", "output_index": 0, "item_id": "fc", "delta": "go"},
+         added(call(type="custom_tool_call")), final()],
+        [("c", "go")],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("events", "calls"), EARLY.values(), ids=EARLY)
+def test_arguments_before_their_call_belong_to_it(events: list[JSONObject], calls: list[tuple[str, str]]) -> None:
+    outcome = stream_of(*events)
+    blocks = [block for block in outcome.response.content if isinstance(block, ToolCall)]
+    assert [(block.id, block.arguments) for block in blocks] == calls
+    assert [outcome.text_at(outcome.response.content.index(block)) for block in blocks] == [text for _, text in calls]
+    assert all(block.complete for block in blocks)
+    assert outcome.response.finish_reason is FinishReason.TOOL_USE
+    assert outcome.response.warnings == []
+
+
+def test_arguments_of_a_tool_that_the_server_runs_belong_to_no_call() -> None:
+    search: JSONObject = {"type": "web_search_call", "id": "ws"}
+    outcome = stream_of(added(search), arguments('{"q":', id="ws"), added(call(), 1), arguments(X, 1), final())
+    assert [block.arguments for block in outcome.response.tool_calls] == [X]
+
+
+def test_arguments_of_many_calls_that_never_come_are_bounded() -> None:
+    events = [arguments("{}", index, f"fc_{index}") for index in range(200)]
+    response = stream_of(*events, final(SAID)).response
+    assert response.text == "hi"
+    assert response.warnings == ["63 tool call(s) that never got a name were dropped"]
+
+
 def test_an_error_beside_a_completed_status_is_kept() -> None:
     error: JSONObject = {"code": "odd", "message": "Not all of it."}
     response = decode(completed([{"type": "message", "content": "a"}], error=error))

@@ -7,6 +7,7 @@ import pytest
 from manystream.providers.json.json_values import JSON, JSONObject
 from manystream.providers.model.events import TextDelta, ToolCallDelta, ToolCallStart
 from manystream.providers.model.messages import ProviderBlock, Text, Thinking
+from manystream.providers.openai.responses.items import matched_places
 from tests.providers.openai_responses.wire import Outcome, decode, stream_of
 
 TEXT = "The weather in Paris is sunny, 21 °C, no wind."
@@ -313,3 +314,79 @@ def test_deltas_after_a_whole_item_begin_another_one() -> None:
     )  # fmt: skip
     assert [event.text for event in answer.events if isinstance(event, TextDelta)] == ["One.", "Two."]
     assert (answer.response.text, answer.response.warnings) == ("One.Two.", [])
+
+
+# --- parts that the deltas number otherwise than the whole message ---
+
+
+def part_delta(place: int, text: str, kind: str = "output_text") -> JSONObject:
+    return {**delta(0, text, kind), "content_index": place, "item_id": "m"}
+
+
+def part_done(place: int, text: str, kind: str = "output_text") -> JSONObject:
+    member = "text" if kind == "output_text" else "refusal"
+    return {"type": f"response.{kind}.done", "output_index": 0, "content_index": place, member: text, "item_id": "m"}
+
+
+def contents(*texts: str, kind: str = "output_text") -> list[JSON]:
+    member = "text" if kind == "output_text" else "refusal"
+    return [{"type": kind, member: text} for text in texts]
+
+
+def said(*texts: str, kind: str = "output_text") -> JSONObject:
+    return {"id": "m", "type": "message", "content": contents(*texts, kind=kind)}
+
+
+def ended(*items: JSONObject) -> JSONObject:
+    response: JSONObject = {"id": "r", "model": "m", "status": "completed", "output": [*items]}
+    return {"type": "response.completed", "response": response}
+
+
+PLACES: dict[str, tuple[list[JSONObject], list[str], list[str]]] = {
+    "one higher": ([part_delta(1, "a"), done(0, said("a")), ended(said("a"))], ["a"], []),
+    "one higher, without a whole item before": ([part_delta(1, "a"), ended(said("a"))], ["a"], []),
+    "one higher, and cut": ([part_delta(1, "a"), ended(said("ab"))], ["ab"], []),
+    "one higher, and changed": ([part_delta(1, "a"), ended(said("b"))], ["b"], [DIFFERS]),
+    "both one higher": ([part_delta(1, "a"), part_delta(2, "b"), ended(said("a", "b"))], ["a", "b"], []),
+    "both one higher, and equal": ([part_delta(1, "a"), part_delta(2, "a"), ended(said("a", "a"))], ["a", "a"], []),
+    "both one higher, one cut": ([part_delta(1, "a"), part_delta(2, "b"), ended(said("a", "bc"))], ["a", "bc"], []),
+    "far higher": ([part_delta(7, "a"), part_delta(9, "b"), ended(said("a", "b"))], ["a", "b"], []),
+    "lower": ([part_delta(0, "a"), ended({**said(), "content": [{"type": "odd"}, *contents("a")]})], ["a"], []),
+    "higher, with a part that is new": ([part_delta(1, "a"), ended(said("a", "b"))], ["a", "b"], []),
+    "higher in the deltas only": ([part_delta(1, "a"), part_done(0, "a"), ended(said("a"))], ["a"], []),
+    "lower in the deltas only": ([part_delta(0, "a"), part_done(1, "a"), done(0, said("a")), ended()], ["a"], []),
+    "a part that is left out": ([part_delta(0, "a"), part_delta(1, "b"), ended(said("b"))], ["a", "b"], []),
+    "in another order": ([part_delta(0, "a"), part_delta(1, "b"), ended(said("b", "a"))], ["a", "b"], []),
+    "equal parts": ([part_delta(0, "a"), part_done(0, "a"), part_done(1, "a"), ended(said("a", "a"))], ["a", "a"], []),
+    "equal parts, one without deltas": ([part_delta(0, "a"), done(0, said("a", "a")), ended()], ["a", "a"], []),
+    "a part that goes on": ([part_delta(0, "a"), part_delta(1, "b"), ended(said("ab", "b"))], ["ab", "b"], []),
+    "a part that changes": ([part_delta(0, "a"), part_delta(1, "b"), ended(said("x", "b"))], ["x", "b"], [DIFFERS]),
+    "an empty part": ([part_delta(1, "a"), ended(said("", "a"))], ["a"], []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("events", "texts", "warnings"), PLACES.values(), ids=PLACES)
+def test_a_part_is_delivered_once_whatever_its_number(
+    events: list[JSONObject], texts: list[str], warnings: list[str]
+) -> None:
+    outcome = stream_of(*events)
+    assert [block.text for block in outcome.response.content if isinstance(block, Text)] == texts
+    assert outcome.response.warnings == warnings
+    if not warnings:
+        assert [outcome.text_at(place) for place in range(len(texts))] == texts
+
+
+@pytest.mark.parametrize("refused", [["No."], ["No.", "Never."], ["No.", "No."]], ids=str)
+def test_a_refusal_is_kept_once_whatever_its_number(refused: list[str]) -> None:
+    deltas = [part_delta(place, text, "refusal") for place, text in enumerate(refused, 1)]
+    whole = said(*refused, kind="refusal")
+    for events in ([ended(whole)], [done(0, whole), ended(whole)], [done(0, whole), ended()]):
+        assert stream_of(*deltas, *events).response.refusal == "".join(refused)
+    assert stream_of(*deltas[:1], part_done(0, "No.", "refusal"), ended()).response.refusal == "No."
+
+
+def test_matching_many_parts_takes_linear_time() -> None:
+    many = {place: str(place) for place in range(20_000)}
+    shifted = {place + 1: text + "x" for place, text in many.items()}
+    assert len(matched_places(many, shifted)) == len(many)
+    assert len({*matched_places({**many, 30_000: "new"}, shifted).values()}) == len(many) + 1
