@@ -6,12 +6,7 @@ from dataclasses import dataclass
 
 from .errors import Phase, TransportError
 from .framing import BodyEnd
-from .socket_errors import PEER_RESET, certificate_hint, error_text
-
-STALE_SECONDS = 0.05
-STALE_ROUND_TRIPS = 2
-"""If a reused connection ends within this time after a request was written (seconds, or multiples of the time that the
-TCP connection took), the server had closed it before the request arrived."""
+from .socket_errors import certificate_hint, error_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,24 +14,22 @@ class EarlyEnd:
     """An end before the response was complete.
 
     protocol: the server violated HTTP.
-    gone: the peer closed or reset the connection.
     eof: the peer closed it in order.
     permanent: another connection would end in the same way.
     """
 
     message: str
     protocol: bool = False
-    gone: bool = False
     eof: bool = False
     permanent: bool = False
 
     def error(self, origin: str, phase: Phase, *, unread: bool) -> TransportError:
-        """Return the error for the exchange. `unread`: the server cannot have read the request if `gone` is true."""
+        """Return the error for the exchange. `unread`: no byte of the request was written."""
         return TransportError(
             f"{self.message} [{origin}]",
             phase=phase,
             origin=origin,
-            unread=unread and self.gone,
+            unread=unread,
             protocol=self.protocol,
             sent=True,
             permanent=self.permanent,
@@ -44,7 +37,7 @@ class EarlyEnd:
         )
 
 
-NO_RESPONSE = EarlyEnd("server disconnected without sending a response", gone=True, eof=True)
+NO_RESPONSE = EarlyEnd("server disconnected without sending a response", eof=True)
 CUT_OFF = EarlyEnd("connection closed before the response's end", eof=True)
 
 
@@ -59,7 +52,6 @@ def broken(error: OSError) -> EarlyEnd:
     """Return the end that an exception of `recv` reports."""
     return EarlyEnd(
         f"connection broken: {error_text(error)}",
-        gone=isinstance(error, PEER_RESET),
         permanent=bool(certificate_hint(error)),
     )
 
@@ -67,8 +59,3 @@ def broken(error: OSError) -> EarlyEnd:
 def malformed(message: str) -> EarlyEnd:
     """Return the end of a connection whose server has violated HTTP."""
     return EarlyEnd(message, protocol=True)
-
-
-def stale_seconds(connect_seconds: float) -> float:
-    """Return the time within which an end shows that a reused connection was stale (`STALE_SECONDS`)."""
-    return max(STALE_SECONDS, STALE_ROUND_TRIPS * connect_seconds)

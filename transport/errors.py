@@ -23,8 +23,8 @@ class TransportError(Exception):
 
     phase: the step that failed.
     origin: `scheme://host:port`.
-    unread: the server cannot have read the request. A kept-alive connection ended so soon after the request was written
-        that the server had already closed it, and no byte of a response arrived.
+    unread: the server cannot have read the request: the end of a kept-alive connection was found before a byte of the
+        request was written.
     protocol: the peer violated HTTP or TLS, as opposed to a connection that was lost.
     sent: any byte of the request may have reached the peer.
     permanent: the same attempt would fail again in the same way (a bad certificate, an unknown host).

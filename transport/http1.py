@@ -20,7 +20,7 @@ import h11
 
 from .chunked import ChunkDecoder, ChunkError
 from .connection_state import BODY, CLOSED, HEAD, IDLE, State
-from .early_end import CUT_OFF, NO_RESPONSE, EarlyEnd, broken, cut_off, malformed, stale_seconds
+from .early_end import CUT_OFF, NO_RESPONSE, EarlyEnd, broken, cut_off, malformed
 from .errors import Phase
 from .exchange import EventReader, Exchange, FastReader, Reader, WireHead
 from .framing import CHUNKED, CLOSE, LENGTH, framing
@@ -78,7 +78,6 @@ class Connection(_HotSlots):
     """
 
     __slots__ = (
-        "_began",
         "_body_end",
         "_decoder",
         "_draining",
@@ -92,7 +91,6 @@ class Connection(_HotSlots):
         "_outgoing",
         "_remaining",
         "_removed",
-        "_stale_seconds",
         "idle_since",
         "opened_at",
         "origin",
@@ -111,8 +109,6 @@ class Connection(_HotSlots):
         on_idle: Callable[[Connection], None],
         on_closed: Callable[[Connection], None],
         on_draining: Callable[[Connection], None] | None = None,
-        *,
-        connect_seconds: float = 0.0,
     ) -> None:
         self.sock: socket.socket | TLSSocket = sock
         self.origin: str = origin
@@ -139,8 +135,6 @@ class Connection(_HotSlots):
         self._remaining = 0
         self._keep_alive = False
         self._draining = -1  # number of bytes that may still be drained; -1: not draining
-        self._began = 0.0  # the time at which the request's first byte was written
-        self._stale_seconds = stale_seconds(connect_seconds)
         self._removed = False  # all steps of `close` are done
         self._method = b""
         self._outgoing = ALL_SENT
@@ -186,7 +180,6 @@ class Connection(_HotSlots):
         self.state = HEAD
         self.received = 0
         self.sent_at = None
-        self._began = self._loop.now
         self._draining = -1
 
     def _flush(self) -> None:
@@ -414,10 +407,9 @@ class Connection(_HotSlots):
     def _broken(self, end: EarlyEnd) -> None:
         """Close the connection and end the exchange with an error."""
         exchange = self._exchange
-        waiting = self.state is HEAD and not self.received
-        soon = self._loop.now - self._began <= self._stale_seconds
+        unread = self.state is HEAD and not self.received and not self._outgoing.started
         phase = Phase.BODY if self.state is BODY else Phase.SEND if self._outgoing.error else Phase.HEAD
-        failure = end.error(self.origin, phase, unread=soon and waiting and self.served > 0)
+        failure = end.error(self.origin, phase, unread=unread and self.served > 0)
         self.close()
         if exchange is not None:
             try:

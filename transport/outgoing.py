@@ -20,6 +20,7 @@ JOINED_BYTES = 65536
 class Outgoing:
     """The unsent bytes of one request.
 
+    started: the kernel has accepted a byte, so the server may read it.
     open: more bytes of the body will follow.
     broken: a write failed, or the rest of the request was dropped. The connection cannot carry another request.
     on_sent: called once, when no byte is held any more.
@@ -28,12 +29,13 @@ class Outgoing:
         end.
     """
 
-    __slots__ = ("_pieces", "broken", "error", "on_sent", "open", "reset")
+    __slots__ = ("_pieces", "broken", "error", "on_sent", "open", "reset", "started")
 
     def __init__(self, head: bytes, body: bytes, *, more: bool = False) -> None:
         """Hold the bytes of a request. `flush` sends them. `more`: more bytes will follow (`append`)."""
         # A small body is sent in the head's segment; a large one is not copied. None: nothing is held.
         self._pieces: list[bytes | memoryview] | None = [head + body] if len(body) <= JOINED_BYTES else [head, body]
+        self.started: bool = False
         self.open: bool = more
         self.on_sent: Callable[[], None] | None = None
         self.broken: bool = False
@@ -84,6 +86,7 @@ class Outgoing:
                     return True
                 self.error = error_text(error)
                 return False
+            self.started = True
             loop.bytes_sent += count
             share -= count
             if count == len(first):
@@ -113,6 +116,7 @@ class Outgoing:
 ALL_SENT = Outgoing(b"", b"")
 """What a connection has whose request was sent completely, and an idle one: nothing. One object for all."""
 ALL_SENT.clear()
+ALL_SENT.started = True
 
 
 class Upload:

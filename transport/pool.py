@@ -141,7 +141,7 @@ class Pool:
             return
         if not host.live:
             self._hosts[origin] = host  # closing its last connection has removed it
-        ticket = self._tickets[waiter] = Ticket(waiter, host, fresh, self._loop.clock)
+        ticket = self._tickets[waiter] = Ticket(waiter, host, fresh)
         host.queue.append(ticket)
         host.waiting += 1
         if host.live < self._limits.max_per_origin:
@@ -248,9 +248,7 @@ class Pool:
         """Create a connection on the socket. Assign it to the ticket's waiter; if there is none, keep it idle."""
         host, origin, waiter = ticket.host, ticket.host.name, ticket.waiter
         try:
-            connection = Connection(
-                sock, origin, self._loop, *self._callbacks, connect_seconds=ticket.connect_seconds()
-            )
+            connection = Connection(sock, origin, self._loop, *self._callbacks)
         except Exception as error:
             sock.close()
             if waiter is not None:

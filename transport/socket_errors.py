@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import ssl
 
-PEER_RESET = (ConnectionResetError, BrokenPipeError, ConnectionAbortedError)
-"""Exceptions of `recv` after the peer has ended the connection."""
-
 PEER_GONE = (ConnectionError, TimeoutError)
 """Exceptions of `send` after the peer has ended the connection. Its response may have arrived before."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import logging
 from collections import deque
-from collections.abc import Callable
 from typing import Protocol
 
 from .backend import Cancellable
@@ -61,36 +60,23 @@ class Ticket:
     dial: the running dial; None before it begins.
     """
 
-    __slots__ = ("_clock", "_connected", "_connecting", "dial", "fresh", "host", "state", "waiter")
+    __slots__ = ("dial", "fresh", "host", "state", "waiter")
 
-    def __init__(self, waiter: Waiter, host: Host, fresh: bool, clock: Callable[[], float]) -> None:
+    def __init__(self, waiter: Waiter, host: Host, fresh: bool) -> None:
         self.waiter: Waiter | None = waiter
         self.host: Host = host
         self.fresh: bool = fresh
         self.state: WaiterState = QUEUED
         self.dial: Cancellable | None = None
-        self._clock = clock
-        self._connecting: float | None = None
-        self._connected: float | None = None
 
     def on_phase(self, phase: Phase) -> None:
-        """Record the dial's phase and report it to the waiter."""
-        if phase is Phase.CONNECT:
-            self._connecting = self._clock()
-        elif self._connecting is not None and self._connected is None:
-            self._connected = self._clock()
+        """Report the dial's phase to the waiter."""
         waiter = self.waiter
         if waiter is not None:
             try:
                 waiter.on_phase(phase)
             except Exception as error:
                 waiter.on_defect(error)
-
-    def connect_seconds(self) -> float:
-        """Return the seconds that the TCP connection took: about one round trip. Call it when the dial has ended."""
-        if self._connecting is None:
-            return 0.0
-        return (self._clock() if self._connected is None else self._connected) - self._connecting
 
 
 class Host:

@@ -266,6 +266,8 @@ class Attempt(BodyOwner):
         """Report that the attempt failed. `unread`: the server cannot have read the request."""
         if not self.over:
             self._leave()
+            if unread:
+                self.phase = Phase.CONNECT
             self._listener.on_attempt_failure(redacted(error, self.prepared.secrets), unread=unread)
 
     def give_up(self, error: ProviderError) -> None:

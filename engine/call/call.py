@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...providers.errors import ProviderError
+from ...providers.errors import ErrorCategory, ProviderError
 from ...providers.model.events import Error, Event
 from ...providers.model.options import Retry
 from ...providers.model.response import Response
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from ..traffic.admission import Admission
 
 logger: logging.Logger = logging.getLogger("manystream.engine")
+
+UNANSWERED = (ErrorCategory.NETWORK, ErrorCategory.TIMEOUT)
+"""The errors of an attempt to which the server gave no whole answer."""
 
 
 @dataclass(slots=True)
@@ -60,6 +63,7 @@ class RunningCall(Directed):
     __slots__ = (
         "_hooks",
         "_resent",
+        "_unanswered",
         "number",
     )
 
@@ -93,6 +97,7 @@ class RunningCall(Directed):
         self._admission = admission
         self._attempts = 0
         self._resent = 0
+        self._unanswered = False  # the server may have read the latest attempt's request, and gave no whole answer
         self._paused = False
 
     def __repr__(self) -> str:
@@ -243,6 +248,10 @@ class RunningCall(Directed):
             return  # an observer has ended the call
         if self._attempt is not None:
             self._delivery.reset()
+            if self._unanswered:
+                self._resent += 1
+                self._runtime.resent += 1
+                fresh = True  # the others may be as old as the one that was lost
         self._attempts += 1
         if self._state is not QUEUED:
             self._enter_queue()
@@ -352,12 +361,13 @@ class RunningCall(Directed):
         if self._step is not OPEN:
             return
         if not self._delivery.delivered:
-            counted = self._counted
-            if unread and not self._resent and counted < self._retry.max_attempts:
-                # The server closed the kept-alive connection before the request reached it. Send the request again
-                # at once, as the server has no fault: once per call, on a fresh connection, counted as an attempt.
-                self._resent += 1
-                self._runtime.resent += 1
+            attempt, counted = self._attempt, self._counted
+            self._unanswered = (
+                attempt is not None and attempt.sent and error.category in UNANSWERED and error.http_status < 400
+            )
+            if unread and counted < self._retry.max_attempts:
+                # The server had closed the kept-alive connection before a byte of the request was written. Send the
+                # request at once, as the server has no fault: on a fresh connection, counted as an attempt.
                 if self._admission is not None:
                     self._sign(error)
                     self._admission.resent(error)

@@ -111,8 +111,8 @@ class Completion:
     timings: the times of the call's steps.
     request_id: the provider's id of the request.
     headers: the last response's headers, with names in lower case; they include rate limits.
-    resent: the number of attempts that immediately replaced one whose kept-alive connection the server had closed
-        before the request reached it.
+    resent: the number of attempts that sent the request again although the server may have read it: the connection was
+        lost, or a timeout passed, before a whole answer. The server may execute, and charge for, each of them.
     journey: each attempt of a call in an engine with `traffic`; empty without it. Of more than 100 attempts, the first
         50 and the last 50.
     cost: US dollars of all attempts; None if `Traffic(price=…)` is not given, or knows no price.

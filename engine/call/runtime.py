@@ -55,7 +55,7 @@ class Runtime:
     on_callback_raised: called with the exception of a callback; it may end the engine.
     recording: the file to which the bytes sent and received are recorded; None: there is no recording.
     retried: the number of attempts made after a failure and a delay.
-    resent: the number of attempts made at once because a kept-alive connection had been closed.
+    resent: the number of attempts that sent a request again although the server may have read it.
     watch: is notified of the figures of traffic control; None: nobody observes them.
     """
 

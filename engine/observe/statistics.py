@@ -76,7 +76,7 @@ class Statistics:
     failed: ended calls without a complete response, without those that were cancelled.
     cancelled: ended calls that were cancelled.
     retried: attempts made after a failed attempt and a delay.
-    resent: attempts made at once because the server had closed a kept-alive connection before it received the request.
+    resent: attempts that sent a request again although the server may have read it (`Completion.resent`).
     providers: the figures of each provider, by its name.
     connections: the current connections, by origin.
     opened: connections opened since the engine opened.

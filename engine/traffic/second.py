@@ -103,7 +103,6 @@ class Second(Listener):
     __slots__ = (
         "_call",
         "_held",
-        "_is_resent",
         "_outcomes",
         "_runtime",
         "_since",
@@ -145,7 +144,6 @@ class Second(Listener):
         self.first_byte: float | None = None
         self.taken: bool = False  # it is the call's only attempt
         self._held: Start | None = None
-        self._is_resent = False
         self._since = self.began
         self._timer: Timer | None = None
         self.attempt: Attempt = call.make_beside(stop, self)
@@ -231,9 +229,8 @@ class Second(Listener):
             self._call.on_answer(response, terminal)
 
     def on_attempt_failure(self, error: ProviderError, *, unread: bool) -> None:
-        if unread and not self._is_resent:
-            # As for the first attempt: the server closed a kept-alive connection before the request reached it.
-            self._is_resent = True
+        if unread:
+            # As for the first attempt: the server had closed the kept-alive connection. It will be a fresh one now.
             self._outcomes.second_resent()
             self.state, self._held = CallState.QUEUED, None
             self.attempt = self._call.make_beside(self.stop, self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import socket
 
 import pytest
 import trio
@@ -12,6 +13,7 @@ import manystream as ms
 from manystream.engine.call.retry import RetryBudget, retry_delay
 from tests.support.peers import (
     STREAM_HEAD,
+    ClosedSocket,
     Line,
     Recorder,
     answer,
@@ -146,48 +148,76 @@ async def test_no_call_is_retried_after_an_event() -> None:
 
 @pytest.mark.trio
 @pytest.mark.parametrize("max_attempts", [1, 2])
-async def test_a_stale_connection_is_replaced_at_once_and_counted(max_attempts: int) -> None:
-    """The server closes a reused connection just as the request is sent, without a byte of a response."""
-
+async def test_a_request_of_which_no_byte_was_written_is_sent_at_once(max_attempts: int) -> None:
     async def script(line: Line) -> None:
-        await line.request()
-        await line.send(answer(chat_answer("first")))
-        if len(peer.lines) == 1:
-            await line.request()  # read the second request, and close without a response
-            return
         while await line.request():
-            await line.send(answer(chat_answer("again")))
+            await line.send(answer(chat_answer("fine")))
 
-    retry = ms.Retry(max_attempts=max_attempts, base=1000)
-    async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=retry) as engine:
-        await engine.request(hello())
-        completion = await engine.start_request(hello()).wait()
-        statistics = engine.statistics()
+    async with open_peer(script) as peer:
+
+        async def dial(host: str, port: int) -> socket.socket:
+            stream = await trio.open_tcp_stream(host, port)
+            return ClosedSocket(fileno=stream.socket.detach())
+
+        retry = ms.Retry(max_attempts=max_attempts, base=1000)
+        async with ms.open_engine([peer.chat], retry=retry, dial=dial) as engine:
+            await engine.request(hello())
+            completion = await engine.start_request(hello()).wait()
+            statistics = engine.statistics()
     again = max_attempts - 1
-    assert (completion.success, completion.attempts, completion.resent) == (again == 1, 1 + again, again)
-    assert (statistics.resent, statistics.retried, len(peer.lines)) == (again, 0, 1 + again)
+    assert (completion.success, completion.attempts, completion.resent) == (again == 1, 1 + again, 0)
+    assert (statistics.resent, statistics.retried, len(peer.lines)) == (0, 0, 1 + again)
+
+
+ENDS_UNANSWERED: dict[str, tuple[bytes, float, bool]] = {
+    "closed at once": (b"", 0, True),
+    "closed late": (b"", 2, True),
+    "silent": (b"", 1000, True),
+    "cut head": (b"HTTP/1.1 2", 0, True),
+    "cut body": (STREAM_HEAD.encode(), 0, True),
+    "busy": (answer(error_body("busy"), status="503 Service Unavailable"), 0, False),
+    "overloaded in a stream": (STREAM_HEAD.encode() + chunked(f"data: {error_body('overloaded')}\n\n"), 0, False),
+    "a timeout of a gateway": (answer(error_body("slow"), status="504 Gateway Timeout"), 0, False),
+}
+"""What a server does with a request that it has read → bytes that it sends, seconds until it closes, whether the next
+attempt counts as sent again."""
 
 
 @pytest.mark.trio
-async def test_a_request_possibly_read_is_not_sent_again(
-    autojump_clock: trio.testing.MockClock,
+@pytest.mark.parametrize("used", [False, True])
+@pytest.mark.parametrize("max_attempts", [1, 3])
+@pytest.mark.parametrize("end", ENDS_UNANSWERED)
+async def test_an_attempt_after_a_request_that_may_have_been_read_is_counted(
+    end: str, max_attempts: int, used: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """A reused connection ends two seconds after the request was sent: the server may have processed it."""
+    """On a new connection and on one that has served a request: the server executes the request each time."""
+    sent, seconds, counted = ENDS_UNANSWERED[end]
+    requests: list[int] = []
 
     async def script(line: Line) -> None:
-        await line.request()
-        await line.send(answer(chat_answer("first")))
-        await line.request()
-        requests.append(1)
-        await trio.sleep(2)
+        if used and len(peer.lines) == 1:
+            await line.request()
+            await line.send(answer(chat_answer("first")))
+        while await line.request():
+            requests.append(1)
+            if len(requests) > 2:
+                await line.send(answer(chat_answer("again")))
+                continue
+            await line.send(sent)
+            await trio.sleep(seconds)
+            return
 
-    requests: list[int] = []
-    async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=ms.Retry(max_attempts=1)) as engine:
-        await engine.request(hello())
-        completion = await engine.start_request(hello()).wait()
+    retry = ms.Retry(max_attempts=max_attempts)
+    timeouts = ms.Timeouts(first_byte=9)
+    async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=retry, timeouts=timeouts) as engine:
+        if used:
+            await engine.request(hello())
+        completion = await engine.start_stream(hello()).wait()
         statistics = engine.statistics()
-    assert (completion.error_category, completion.attempts, completion.resent) == (ms.ErrorCategory.NETWORK, 1, 0)
-    assert (statistics.resent, len(requests), len(peer.lines)) == (0, 1, 1)
+    resent = (max_attempts - 1) * counted
+    assert (len(requests), completion.attempts) == (max_attempts, max_attempts)
+    assert (completion.success, completion.resent, statistics.resent) == (max_attempts == 3, resent, resent)
+    assert statistics.retried == max_attempts - 1
 
 
 @pytest.mark.trio

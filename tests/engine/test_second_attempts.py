@@ -14,6 +14,7 @@ import manystream as ms
 from tests.engine.traffic.targets import ask, provider
 from tests.support.peers import (
     STREAM_HEAD,
+    ClosedSocket,
     Line,
     Peer,
     Recorder,
@@ -292,27 +293,36 @@ async def test_a_second_attempt_that_could_not_be_sent_costs_nothing(autojump_cl
     assert (scope.running, scope.waiting, scope.unconfirmed) == (0, 0, 0)
 
 
-async def test_a_second_attempt_on_a_stale_connection_is_sent_again(autojump_clock: trio.testing.MockClock) -> None:
-    served: list[str] = []
+@pytest.mark.parametrize("written", [False, True])
+async def test_a_second_attempt_on_a_closed_connection_is_sent_again_where_it_cannot_have_been_read(
+    written: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    served: list[int] = []
 
     async def two(line: Line) -> None:
         """Close the first connection when its second request comes."""
         number = len(peers[1].lines)
         while await line.request():
-            served.append(f"{number}")
-            if served == ["1", "1"]:
+            served.append(number)
+            if served == [1, 1]:
                 return
             await line.send(answer(chat_answer("two")))
 
-    async with open_pair(after(20), two) as (engine, peers):
+    async def dial(host: str, port: int) -> socket.socket:
+        stream = await trio.open_tcp_stream(host, port)
+        return (socket.socket if written else ClosedSocket)(fileno=stream.socket.detach())
+
+    async with open_pair(after(20), two, dial=dial) as (engine, peers):
         assert (await engine.start_request(ask("two/m")).wait()).success
         completion = await engine.start_request(ask()).wait()
         statistics = engine.statistics()
-    assert served == ["1", "1", "2"]
-    assert (completion.success, completion.attempts) == (True, 3)
-    assert rows(completion) == [("one/m", "cancelled", True, 0.0, 1.0), ("two/m", "ok", True, 1.0, 1.0)]
-    assert statistics.traffic.scopes["two/m"].running == 0
-    assert len(peers[1].lines) == 2
+    assert (completion.success, completion.resent, statistics.traffic.scopes["two/m"].running) == (True, 0, 0)
+    if written:
+        assert (served, completion.attempts) == ([1, 1], 2)
+        assert rows(completion) == [("two/m", "network", True, 1.0, 1.0), ("one/m", "ok", True, 0.0, 20.0)]
+    else:
+        assert (served, completion.attempts) == ([1, 2], 3)
+        assert rows(completion) == [("one/m", "cancelled", True, 0.0, 1.0), ("two/m", "ok", True, 1.0, 1.0)]
 
 
 async def test_an_observer_sees_each_attempt_with_its_number(autojump_clock: trio.testing.MockClock) -> None:

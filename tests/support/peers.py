@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import trio
 
@@ -60,11 +62,23 @@ class Line:
 
     def reset(self) -> None:
         """Close with RST."""
-        import socket
         import struct
 
         self.stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.stream.socket.close()
+
+
+class ClosedSocket(socket.socket):
+    """A socket whose second request finds that the server has closed the connection."""
+
+    requests = 0
+
+    def send(self, data: Any, *flags: Any) -> int:
+        self.requests += 1
+        if self.requests > 1:
+            self.shutdown(socket.SHUT_RDWR)
+            raise BrokenPipeError
+        return super().send(data, *flags)
 
 
 @dataclass
