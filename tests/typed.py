@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import assert_never, assert_type
+from typing import Annotated, Literal, Optional, assert_never, assert_type
 
 import manystream as ms
 
@@ -27,6 +27,18 @@ def by_name(event: ms.Event) -> None:
         assert_type(event, ms.Error)
     else:
         assert_never(event)
+
+
+def types_of_answers(given: type) -> None:
+    """A structured answer may have any type that pydantic reads; a text is none."""
+    ms.Request("m", "x", response_schema=ms.Text)
+    ms.Request("m", "x", response_schema=given)
+    ms.Request("m", "x", response_schema=list[ms.Text])
+    ms.Request("m", "x", response_schema=ms.Text | None)
+    ms.Request("m", "x", response_schema=Optional[ms.Text])  # noqa: UP045
+    ms.Request("m", "x", response_schema=Literal["a", "b"])
+    ms.Request("m", "x", response_schema=Annotated[int, "metres"])
+    ms.Request("m", "x", response_schema="River")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 def by_member(event: ms.Event) -> None:

@@ -21,13 +21,13 @@ import codecs
 import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from types import UnionType
 from typing import TypeAlias, TypedDict, cast
 
 from ..providers.anthropic.arguments import read_body as read_anthropic
 from ..providers.convert.plain_forms import function_tool
 from ..providers.convert.sdk_arguments import CallOptions, SystemPrompt, joined_system, read_conversation
 from ..providers.errors import InvalidRequestError, ManystreamError
+from ..providers.json.json_types import AnswerType
 from ..providers.json.json_values import JSON, JSONObject, MalformedJSONError, loads_object, mapping, string
 from ..providers.json.object_reader import Members
 from ..providers.model.messages import Message
@@ -56,7 +56,7 @@ class CommonOptions(TypedDict, total=False):
     system: str
     max_output_tokens: int
     temperature: float
-    response_schema: JSONObject | type | UnionType
+    response_schema: JSONObject | AnswerType
 
 
 class LineError(ManystreamError, ValueError):

@@ -8,11 +8,11 @@ import math
 import os
 import sys
 from pathlib import Path
-from types import UnionType
 from typing import cast
 
 from ..batch.lines import CommonOptions
 from ..providers.errors import InvalidRequestError
+from ..providers.json.json_types import AnswerType
 from ..providers.json.json_values import JSONObject, MalformedJSONError, loads_object
 from ..providers.model.structured import is_schema, schema_of
 from .errors import CommandError
@@ -48,7 +48,7 @@ def read_request_options(arguments: argparse.Namespace) -> CommonOptions:
     return options
 
 
-def _read_schema(given: str) -> JSONObject | type | UnionType:
+def _read_schema(given: str) -> JSONObject | AnswerType:
     """Return the schema of a file, or a type of a module. Raises `CommandError`."""
     path = Path(given)
     module, colon, name = given.partition(":")
@@ -63,7 +63,7 @@ def _read_schema(given: str) -> JSONObject | type | UnionType:
         raise CommandError(f"--schema: {given!r} holds no JSON Schema: {error}", status=2) from None
 
 
-def _read_type(given: str, module: str, name: str) -> type | UnionType:
+def _read_type(given: str, module: str, name: str) -> AnswerType:
     folder = os.getcwd()
     if folder not in sys.path:  # as for `python -m`: the module is usually beside the prompts
         sys.path.insert(0, folder)
@@ -75,7 +75,7 @@ def _read_type(given: str, module: str, name: str) -> type | UnionType:
         raise CommandError(f"--schema: cannot import {given}: {type(error).__name__}: {error}", status=2) from None
     if isinstance(found, dict) or not is_schema(found):
         raise CommandError(f"--schema: {given} is no class with a JSON Schema, such as a pydantic model", status=2)
-    kind = cast("type | UnionType", found)
+    kind = cast("AnswerType", found)
     try:
         schema_of(kind)
     except InvalidRequestError as error:

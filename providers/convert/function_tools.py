@@ -10,7 +10,9 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
+from typing import get_type_hints
 
 from ..errors import InvalidRequestError
 from ..json.json_types import Parsed
@@ -37,15 +39,16 @@ _SPHINX = re.compile(r":(?P<kind>\w+)(?:\s+[^:]*?)??(?:\s+\*{0,2}(?P<name>\w+))?
 def schema_of_function(function: Callable[..., object]) -> JSONObject:
     """Return the JSON Schema of a function's arguments. Raises `InvalidRequestError`."""
     try:
-        parameters = inspect.signature(function).parameters.values()
-        kinds = {parameter.kind: parameter.name for parameter in parameters}
+        signature = inspect.signature(function)
     except (TypeError, ValueError):
         raise InvalidRequestError("function", f"must be a function, not {type(function).__name__}") from None
-    for kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL):
-        if kind in kinds:
-            raise InvalidRequestError("function", f"the parameter {kinds[kind]!r} has no name in a call")
+    bound = getattr(function, "keywords", {})  # of a `functools.partial`: not the model's to choose
+    parameters = [parameter for parameter in signature.parameters.values() if parameter.name not in bound]
+    for parameter in parameters:
+        if parameter.kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL):
+            raise InvalidRequestError("function", f"the parameter {parameter.name!r} has no name in a call")
     try:
-        adapter: Parsed = import_module("pydantic").TypeAdapter(function)
+        adapter: Parsed = import_module("pydantic").TypeAdapter(_resolved(function, parameters))
         schema: JSONObject = adapter.json_schema()
     except ModuleNotFoundError:
         raise InvalidRequestError("function", "needs pydantic: pip install pydantic") from None
@@ -63,18 +66,39 @@ def schema_of_function(function: Callable[..., object]) -> JSONObject:
     return {**schema, "properties": properties}
 
 
+def _resolved(function: Callable[..., object], parameters: list[inspect.Parameter]) -> Callable[..., object]:
+    """Return a function with these parameters whose annotations are types.
+
+    pydantic reads annotations that are text, as all are after `from __future__ import annotations`, for plain functions
+    only: not for methods, and not for the functions in caches and partials.
+    """
+
+    def resolved() -> None:
+        """Hold the signature."""
+
+    annotated = [parameter for parameter in parameters if parameter.annotation is not parameter.empty]
+    resolved.__annotations__ = {parameter.name: parameter.annotation for parameter in annotated}
+    names = getattr(_plain(function), "__globals__", {})
+    resolved.__annotations__ = get_type_hints(resolved, names, include_extras=True)
+    vars(resolved)["__signature__"] = inspect.Signature(parameters)
+    return resolved
+
+
+def _plain(function: Callable[..., object]) -> Callable[..., object]:
+    """Return the function or method that a callable runs: that of a cache, a partial, or an object with `__call__`."""
+    inner = inspect.unwrap(function.func if isinstance(function, partial) else function)
+    return inner if inspect.isroutine(inner) or isinstance(inner, type) else inner.__call__
+
+
 def description_of(function: Callable[..., object]) -> str:
     """Return the text of a docstring before its first section."""
-    lines: list[str] = []
-    for number, line in enumerate(_lines(function)):
-        if _SPHINX.fullmatch(line.strip()) or _is_heading(_lines(function), number):
-            break
-        lines.append(line)
-    return "\n".join(lines).strip()
+    lines = _lines(function)
+    end = (n for n, line in enumerate(lines) if _SPHINX.fullmatch(line.strip()) or _is_heading(lines, n))
+    return "\n".join(lines[: next(end, None)]).strip()
 
 
 def _lines(function: Callable[..., object]) -> list[str]:
-    return (inspect.getdoc(function) or "").splitlines()
+    return (inspect.getdoc(_plain(function)) or "").splitlines()
 
 
 def _is_heading(lines: list[str], number: int) -> bool:

@@ -9,10 +9,9 @@ import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
-from types import UnionType
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, Unpack, cast
 
-from ..json.json_types import JSON, JSONObject
+from ..json.json_types import JSON, AnswerType, JSONObject
 from .given_body import GivenBody, Sources, given_body, nothing_given
 from .messages import SYSTEM, CacheControl, Message, Text
 from .options import Priority, PriorityName, Retry, Timeouts
@@ -108,7 +107,7 @@ class Tool:
         read = import_module("..convert.function_tools", __package__)
         schema: JSONObject = read.schema_of_function(function)
         text: str = read.description_of(function) if description is None else description
-        known: str = getattr(function, "__name__", "")
+        known: str = getattr(getattr(function, "func", function), "__name__", "")
         if name is None and not known.isidentifier():
             from ..errors import InvalidRequestError
 
@@ -143,7 +142,7 @@ class RequestOptions(TypedDict, total=False):
     top_p: float | None
     stop: Sequence[str]
     seed: int | None
-    response_schema: JSONObject | type | UnionType | None
+    response_schema: JSONObject | AnswerType | None
     parallel_tool_calls: bool | None
     metadata: Mapping[str, str] | None
     timeouts: Timeouts | None
@@ -212,7 +211,7 @@ class Request(_CachedForm):
     top_p: float | None = field(default=None, kw_only=True)
     stop: Sequence[str] = field(default=(), kw_only=True)
     seed: int | None = field(default=None, kw_only=True)
-    response_schema: JSONObject | type | UnionType | None = field(default=None, kw_only=True)
+    response_schema: JSONObject | AnswerType | None = field(default=None, kw_only=True)
     parallel_tool_calls: bool | None = field(default=None, kw_only=True)
     metadata: Mapping[str, str] | None = field(default=None, kw_only=True)
     timeouts: Timeouts | None = field(default=None, kw_only=True)

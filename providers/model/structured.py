@@ -103,7 +103,7 @@ def makes_schema(value: object) -> bool:
 
 def _is_adapted(value: object) -> bool:
     """Return whether a value is a type that pydantic's `TypeAdapter` reads, and no plain type such as `dict`."""
-    if isinstance(value, UnionType) or get_origin(value) is not None:
+    if isinstance(value, UnionType) or get_origin(value) is not None or hasattr(value, "__value__"):  # `type Name = …`
         return True
     if not isinstance(value, type) or makes_schema(value):
         return False
@@ -113,14 +113,17 @@ def _is_adapted(value: object) -> bool:
     return dataclasses.is_dataclass(value) or issubclass(kind, enum.Enum) or typed_dict or named
 
 
-def schema_of(value: JSONObject | type | UnionType) -> JSONObject:
+def schema_of(value: object) -> JSONObject:
     """Return the JSON Schema of a `response_schema`. Raises `InvalidRequestError` if its class makes none."""
-    return value if isinstance(value, dict) else _type_schema(value).schema
+    return cast("JSONObject", value) if isinstance(value, dict) else _type_schema(value).schema
 
 
-def _type_schema(value: type | UnionType) -> _TypeSchema:
+def _type_schema(value: object) -> _TypeSchema:
     if not makes_schema(value):
-        return _adapted(value)
+        try:
+            return _adapted(value)
+        except TypeError:  # a form with a value that has no hash, such as `Annotated[int, []]`, is made each time
+            return _adapted.__wrapped__(value)
     kind = cast("type", value)
     found = _schemas.get(kind)
     if found is None:
@@ -137,12 +140,15 @@ def _type_schema(value: type | UnionType) -> _TypeSchema:
     return found
 
 
-def _validates(kind: type | UnionType) -> bool:
-    return not makes_schema(kind) or callable(getattr(kind, VALIDATE_METHOD, None))
+def _validates(value: object) -> bool:
+    """Return whether a `response_schema` is a type that an answer becomes an instance of."""
+    if makes_schema(value):
+        return callable(getattr(value, VALIDATE_METHOD, None))
+    return not isinstance(value, dict)
 
 
 @lru_cache(maxsize=128)
-def _adapted(kind: type | UnionType) -> _TypeSchema:
+def _adapted(kind: object) -> _TypeSchema:
     """Return the schema of a type that pydantic adapts.
 
     Raises `InvalidRequestError` without pydantic, and for a type that it cannot read.
@@ -175,13 +181,13 @@ def _boxed(schema: JSONObject, validate: Callable[[bytes], object] | None = None
     return _TypeSchema(outer, boxed=True, validate=validate)
 
 
-def reader_of(value: JSONObject | type | UnionType) -> Callable[[Response], None]:
+def reader_of(value: object) -> Callable[[Response], None]:
     """Return the function that sets `parsed` of a response to a request with this `response_schema`.
 
     For a JSON Schema it is `add_parsed`. For a type it sets `parse_error` of an answer that does not fit the type, and
     raises nothing.
     """
-    if isinstance(value, dict) or not _validates(value):
+    if not _validates(value):
         return partial(add_parsed, schema=schema_of(value))
     made = _type_schema(value)
     return partial(_add_instance, made=made, validate=made.validate or getattr(value, VALIDATE_METHOD))
@@ -241,9 +247,9 @@ def words_of(error: Exception) -> str:
     return "\n".join(line for line in lines if line.strip() and not line.lstrip().startswith(LINK))
 
 
-def json_of(response: Response, value: JSONObject | type | UnionType) -> JSON:
+def json_of(response: Response, value: object) -> JSON:
     """Return what `response.parsed` is in JSON, for a request with the schema `value`."""
-    if response.parsed is None or isinstance(value, dict) or not _validates(value):
+    if response.parsed is None or not _validates(value):
         return cast("JSON", response.parsed)
     return exact_loads(_json_of_instance(response, _type_schema(value)))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import enum
+import functools
 import json
 import re
 import sys
@@ -311,6 +312,8 @@ READ: list[tuple[Any, object, object]] = [
     (Annotated[int, pydantic.Field(gt=3)], {"value": 4}, 4),
     (Colour, {"value": "r"}, Colour.RED),
     (Point, {"value": [1, 2]}, Point(1, 2)),
+    (typing_extensions.TypeAliasType("Rivers", list[River]), {"value": [RHINE]}, [A_RHINE]),
+    (Annotated[list[int], ["no hash"]], {"value": [1]}, [1]),
 ]
 
 
@@ -499,6 +502,31 @@ def test_a_function_is_a_tool(function: Callable[..., object]) -> None:
         "required": ["city"],
     }
     assert pydantic.TypeAdapter(google).validate_json('{"city":"Oslo"}') == "Oslo 3 c"
+
+
+class Forecast:
+    def __call__(self, city: str, days: int = 3, *, unit: Literal["c", "f"] = "c") -> str:
+        return google(city, days, unit=unit)
+
+    __call__.__doc__ = google.__doc__
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        functools.lru_cache(google),
+        pydantic.validate_call(google),
+        Forecast(),
+        Forecast().__call__,
+        functools.partial(google),
+    ],
+)
+def test_a_callable_around_a_function_is_the_same_tool(function: Callable[..., object]) -> None:
+    tool = ms.Tool.from_function(function, name="google")
+    assert tool == ms.Tool.from_function(google)
+    bound = ms.Tool.from_function(functools.partial(function, days=1), name="google")
+    assert bound.description == tool.description
+    assert bound.parameters["properties"].keys() == {"city", "unit"}
 
 
 def test_a_description_in_the_signature_comes_first() -> None:
