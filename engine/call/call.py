@@ -302,7 +302,7 @@ class RunningCall(Directed):
             self._timings.first_byte = loop.clock() - self._started
             admission = self._admission
             if admission is not None and 200 <= attempt.status < 300:
-                admission.confirm(attempt.headers)
+                admission.confirm(attempt.headers, whole=not self.stream)
         self._arm()
 
     def on_reading(self) -> None:

@@ -234,11 +234,11 @@ class Admission:
 
     # --- during an attempt ---
 
-    def confirm(self, headers: Mapping[str, str]) -> None:
-        """Report the head of a successful response."""
+    def confirm(self, headers: Mapping[str, str], *, whole: bool) -> None:
+        """Report the head of a successful response. `whole`: it is no stream."""
         lane = self._lane
         if self._ticket.state in UNDER_WAY:
-            lane.scope.confirm(self._ticket, lane.report(headers), lane.now)
+            lane.scope.confirm(self._ticket, lane.report(headers), lane.now, whole=whole)
             lane.write_news()
             lane.changed()
 

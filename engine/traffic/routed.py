@@ -127,8 +127,8 @@ class Journey(Waiter, Due):
                 return
         self._seek(now, deadline)
 
-    def confirm(self, headers: Mapping[str, str]) -> None:
-        super().confirm(headers)
+    def confirm(self, headers: Mapping[str, str], *, whole: bool) -> None:
+        super().confirm(headers, whole=whole)
         site = self._site
         if site is not None:
             self._itinerary.ring(site.place).restore(site.key)

@@ -89,7 +89,7 @@ def test_each_attempt_is_recorded_with_its_seconds() -> None:
     one.enter(cast(Any, call), INF, 105.0, again=True)
     runtime.loop.time = 106.0
     one.begin(106.0)
-    one.confirm({})
+    one.confirm({}, whole=False)
     one.first_token()
     runtime.loop.time = 109.0
     response = ms.Response(usage=ms.Usage(7, 3))

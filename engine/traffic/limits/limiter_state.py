@@ -162,9 +162,9 @@ class Scope:
 
     # --- after a call was sent ---
 
-    def confirm(self, ticket: Ticket, report: QuotaReport, now: float) -> None:
-        """Record the head of a response that is not a refusal."""
-        self.quota.confirm(ticket, report, now)
+    def confirm(self, ticket: Ticket, report: QuotaReport, now: float, *, whole: bool = False) -> None:
+        """Record the head of a response that is not a refusal. `whole`: it is no stream."""
+        self.quota.confirm(ticket, report, now, whole=whole)
 
     def refuse(self, ticket: Ticket, report: QuotaReport, now: float, *, again: bool = True) -> Refusal:
         """Record that a limit refused a call, and return the kind of refusal.

@@ -222,12 +222,18 @@ class Quota:
 
     # --- after a call was sent ---
 
-    def confirm(self, ticket: Ticket, report: QuotaReport, now: float, *, accepted: bool = True) -> None:
-        """Record the head of a response that is not a refusal. `accepted`: it is no error either."""
+    def confirm(
+        self, ticket: Ticket, report: QuotaReport, now: float, *, accepted: bool = True, whole: bool = False
+    ) -> None:
+        """Record the head of a response that is not a refusal.
+
+        accepted: it is no error either.
+        whole: it is no stream, so its head came with its end.
+        """
         if accepted:
             report = self._without_refuted(report, ticket)
         self._read(report, ticket, now)
-        self._accept(ticket, now)
+        self._accept(ticket, now, whole=whole)
 
     def refuse(self, ticket: Ticket, report: QuotaReport, now: float) -> Refusal:
         """Record that a limit refused a call, return its cost to the buckets, and return the kind of refusal.
@@ -264,7 +270,7 @@ class Quota:
     def release(self, ticket: Ticket, now: float) -> None:
         """Return the whole cost of a call that was given up before its request was sent."""
         self.sent -= 1
-        self.window.remove(ticket)
+        self.window.remove(ticket, was_sent=False)
         charged = ticket.charged
         self._change(ticket, charged, now)
         self._totals = self._totals.less(charged)
@@ -292,8 +298,8 @@ class Quota:
         while (ticket := self.window.overdue(now)) is not None:
             self._accept(ticket, now)
 
-    def _accept(self, ticket: Ticket, now: float) -> None:
-        if not self.window.confirm(ticket, self._calls_per_second(ticket.cost), now):
+    def _accept(self, ticket: Ticket, now: float, *, whole: bool = False) -> None:
+        if not self.window.confirm(ticket, self._calls_per_second(ticket.cost), now, whole=whole):
             return
         ticket.state = CONFIRMED
         self._refusals = 0

@@ -10,7 +10,17 @@ import trio
 import trio.testing
 
 import manystream as ms
-from tests.support.peers import STREAM_HEAD, Line, Recorder, answer, chat_stream, chunked, error_body, open_peer
+from tests.support.peers import (
+    STREAM_HEAD,
+    Line,
+    Recorder,
+    answer,
+    chat_answer,
+    chat_stream,
+    chunked,
+    error_body,
+    open_peer,
+)
 
 from .limited import Form, Limited, no_headers, open_limited, openai_headers, provider
 
@@ -42,6 +52,24 @@ async def test_calls_at_once_use_the_limit_and_none_fails(autojump_clock: trio.t
     assert all(completion.success for completion in completions)
     assert server.refused <= 0.1 * server.sent
     assert seconds < (600 - 50) / 10 * 1.15 + 3
+
+
+@pytest.mark.parametrize(("seconds", "at_once"), [(0.05, 50), (0.3, 200), (10, 400)])
+async def test_a_server_without_limits_is_soon_used_as_without_traffic(
+    autojump_clock: trio.testing.MockClock, seconds: float, at_once: int
+) -> None:
+    """The window grows quickly: a refusal would have come long before an unstreamed answer."""
+
+    async def serve(line: Line) -> None:
+        while await line.request():
+            await trio.sleep(seconds)
+            await line.send(answer(chat_answer("fine")))
+
+    async with open_peer(serve) as peer, ms.open_engine([provider(peer)], traffic=ms.Traffic()) as engine:
+        started = trio.current_time()
+        async with engine.map((ask() for _ in range(10 * at_once)), concurrency=at_once) as results:
+            assert all([completion.success async for _, completion in results])
+        assert trio.current_time() - started <= 1.3 * 10 * seconds
 
 
 async def test_without_traffic_a_refused_call_fails_after_its_attempts(autojump_clock: trio.testing.MockClock) -> None:

@@ -32,7 +32,7 @@ def test_a_window_has_ten_places_for_half_a_second() -> None:
     assert (len(window), window.ready_at(2.25)) == (10, 1.5), "the oldest call is overdue"
     assert (window.overdue(1.49), window.overdue(1.5)) == (None, first)
     window.remove(first)
-    assert (len(window), window.size, window.ready_at(2.25), window.overdue(2.49)) == (9, 10, 2.25, None)
+    assert (len(window), window.size, window.ready_at(3.5), window.overdue(2.49)) == (9, 10, 3.5, None)
     window.remove(first)
 
 
@@ -43,56 +43,59 @@ def test_calls_before_another_are_those_that_were_sent_earlier() -> None:
     assert list(window.before(tickets[0])) == []
 
 
-def test_a_window_grows_by_one_while_half_of_it_is_used() -> None:
+def test_a_window_grows_if_half_of_it_was_used_since_a_call_was_sent() -> None:
     window = Window()
-    tickets = filled(window, 5, 0)
-    assert window.confirm(tickets[0], INF, 0.1)
+    few = filled(window, 4, 0)
+    assert window.confirm(few[0], INF, 0.1)
+    assert window.size == 10
+    assert not window.confirm(few[0], INF, 0.1), "it was confirmed before"
+    filled(window, 2, 0.2)  # five of ten
+    assert window.confirm(few[1], INF, 0.3)
     assert window.size == 11
-    assert not window.confirm(tickets[0], INF, 0.1), "it was confirmed before"
-    assert window.confirm(tickets[1], INF, 0.1)  # four of eleven
-    assert (window.size, len(window)) == (11, 3)
+    (late,) = filled(window, 1, 0.4)  # five of eleven
+    assert window.confirm(late, INF, 0.5)
+    assert (window.size, len(window)) == (11, 4)
 
 
-def test_a_window_without_a_known_limit_doubles_to_32() -> None:
-    window, sizes = Window(), list[int]()
-    for now in range(4):
-        tickets = filled(window, 40, now)
-        for ticket in tickets[:12]:
-            window.confirm(ticket, INF, now)
-        for ticket in tickets:
-            window.remove(ticket)
-        sizes.append(window.size)
-    assert sizes == [22, 32, 32, 32]
-
-
-def test_a_large_window_is_a_twentieth_of_the_accepted_calls() -> None:
+@pytest.mark.parametrize(
+    ("whole", "took", "size"), [(False, 0.1, 20), (False, 0.4, 20), (False, 0.5, 170), (True, 0.1, 170)]
+)
+def test_a_call_that_a_refusal_would_have_overtaken_counts_more(whole: bool, took: float, size: int) -> None:
     window = Window()
-    window._size, window._accepted = 32.0, 658
-    tickets = filled(window, 100, 0)
-    window.confirm(tickets[0], INF, 0)  # 659 × 0.05 = 32.95
-    assert window._size == 33.0
-    window.confirm(tickets[1], INF, 0)
-    assert window._size == 33.0, "660 × 0.05 = 33"
-    window.confirm(tickets[2], INF, 0)
-    assert window._size == pytest.approx(33 + 32 / 33)
+    for ticket in filled(window, 10, 0):
+        window.confirm(ticket, INF, took, whole=whole)
+    assert window.size == size
+
+
+def test_what_a_window_allows_is_spread_over_the_time_of_a_round_trip() -> None:
+    window = Window()
+    tickets = filled(window, 10, 0)
+    for ticket in tickets:
+        window.confirm(ticket, INF, 0.2, whole=True)
+    assert (window.size, window.ready_at(0.2)) == (170, 0.2)
+    filled(window, 10, 0.2)  # as many as were confirmed
+    at = window.ready_at(0.2)
+    assert at == pytest.approx(0.2 + 170 / 32 / (170 / 0.2)), "170 calls in 0.2 s, a 32nd of the window at once"
+    filled(window, 1, at)
+    assert window.ready_at(at) == at
+
+
+def test_a_call_that_was_not_sent_gives_its_place_back() -> None:
+    window = Window()
+    for ticket in filled(window, 10, 0):
+        window.remove(ticket, was_sent=False)
+    assert window.ready_at(0) == 0
+    for ticket in filled(window, 10, 0):
+        window.remove(ticket)
+    assert window.ready_at(0) == pytest.approx(1 / 20)
 
 
 def test_a_known_limit_allows_three_times_its_round_trip() -> None:
-    for rate, size in ((8.0, 12), (7.9, 12), (0.0, 10)):
+    for rate, size in ((8.0, 12), (7.9, 11), (0.0, 10)):
         window = Window()
         for ticket in filled(window, 40, 0):
             window.confirm(ticket, rate, 0.5)
         assert window.size == size, rate
-
-
-def test_the_time_of_a_round_trip_is_smoothed() -> None:
-    window = Window()
-    tickets = filled(window, 2, 5)
-    assert window._seconds == 0.5
-    window.confirm(tickets[0], INF, 5.1)
-    assert window._seconds == pytest.approx(0.46)
-    window.confirm(tickets[1], INF, 7)
-    assert window._seconds == pytest.approx(0.614)
 
 
 # --- running calls ---
