@@ -118,7 +118,7 @@ class ReplicaRun:
             self.events.at(max(now + 0.01, min(choice.wait_until, now + 1)), self._attempt, call)
             return
         place, replica = choice.target, self.plan.replicas[choice.target]
-        self.route.begin(place, now, session)
+        number = self.route.begin(place, now, session)
         call.tried.add(place)
         call.attempts += 1
         self.attempts += 1
@@ -127,7 +127,7 @@ class ReplicaRun:
             self.kept += self._last.get(session) == place
             self._last[session] = place
         if replica.down[0] <= now < replica.down[1] or self._chance.random() < replica.failing:
-            self.events.at(now + 0.01, self._fail, call, place, now)
+            self.events.at(now + 0.01, self._fail, call, place, number)
             return
         slow = 20.0 if self._chance.random() < self.plan.slow else 1.0
         free = self._free_at[place]
@@ -135,26 +135,27 @@ class ReplicaRun:
         start = max(now, free[slot]) if replica.slots < 10**6 else now
         end = start + replica.seconds * slow * self._chance.uniform(0.8, 1.2)
         free[slot] = end
-        self.events.at(end, self._end, call, place, now)
+        self.events.at(end, self._end, call, place, number, now)
 
-    def _fail(self, call: _Call, place: int, sent_at: float) -> None:
+    def _fail(self, call: _Call, place: int, number: int) -> None:
         now = self.events.now
-        self.route.fail(place, sent_at, now, call.session)
-        self.route.end(place, sent_at)
+        self.route.fail(place, number, now, call.session)
+        self.route.end(place, number)
         if call.attempts < 4 + len(self.plan.replicas):
             self._attempt(call)
         elif not call.answered:
             self.failed += 1
 
-    def _end(self, call: _Call, place: int, sent_at: float) -> None:
+    def _end(self, call: _Call, place: int, number: int, sent_at: float) -> None:
         now = self.events.now
         if not call.answered:
             call.answered = True
             self.times.append(now - call.began)
-            self.route.succeed(place, now - sent_at, now)
+            self.route.succeed(place, number, now - sent_at, now)
             if self.hedge is not None:
                 self.hedge.first_event(now - call.began)
-        self.route.end(place, sent_at)
+        self.route.complete(place, number)
+        self.route.end(place, number)
 
     @property
     def goodput(self) -> float:
