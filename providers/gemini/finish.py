@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ..json.json_values import JSON
 from ..model.events import FinishReason
+from ..rules.rules import instance, optional
 
 FINISH_REASONS: dict[str, FinishReason] = {
     "STOP": FinishReason.STOP,
@@ -55,6 +56,8 @@ Only numbers with the same meaning in both protobuf definitions: 6, 9, 10 and th
 API and Vertex AI.
 """
 
+RAW = optional(instance(str, int, must="a text or a number"))
+
 UNSPECIFIED = frozenset({"", "0", "FINISH_REASON_UNSPECIFIED"})
 """Protobuf's default: the member was not set, so the candidate has not finished."""
 
@@ -66,8 +69,8 @@ def raw_finish_reason(value: JSON) -> str | None:
     return value if type(value) is str and value not in UNSPECIFIED else None
 
 
-def finish_reason(raw: str | None) -> FinishReason:
-    """Return the finish reason of Gemini's word or number."""
-    if raw is None:
-        return FinishReason.UNKNOWN
-    return FINISH_REASONS.get(raw.upper()) or FINISH_NUMBERS.get(raw, FinishReason.UNKNOWN)
+def finish_reason(raw: str | int | None) -> FinishReason:
+    """Return the finish reason of Gemini's word or number. Raises `InvalidRequestError` for any other value."""
+    RAW.check(raw, "raw")
+    word = str(raw)
+    return FINISH_REASONS.get(word.upper()) or FINISH_NUMBERS.get(word, FinishReason.UNKNOWN)

@@ -384,13 +384,21 @@ def _block_of(part: Part) -> Block | None:
     if isinstance(part, ToolCallPart):
         return part.origin if part.origin is not None and call_part(part.origin) == part else _call_of(part)
     if isinstance(part, ToolResultPart):
-        return ToolResult(part.id, arguments_text(part.result.to_json()), is_error=bool(part.result.failure))
+        written = _json_text(part.result.to_json(), "ToolResultPart.result")
+        return ToolResult(part.id, written, is_error=bool(part.result.failure))
     return part.block if isinstance(part, OtherPart) else None
 
 
 def _call_of(part: ToolCallPart) -> ToolCall:
-    arguments = part.malformed if part.malformed is not None else arguments_text(part.arguments)
+    arguments = part.malformed if part.malformed is not None else _json_text(part.arguments, "ToolCallPart.arguments")
     return ToolCall(part.id, part.name, arguments)
+
+
+def _json_text(value: JSONObject, where: str) -> str:
+    try:
+        return arguments_text(value)
+    except (TypeError, ValueError) as error:  # a program's own value; ValueError: it contains itself
+        raise HistoryError(where, f"cannot be written as JSON: {error}") from None
 
 
 def history_messages_of(messages: Iterable[Message], names: Mapping[str, str] | None = None) -> list[HistoryMessage]:

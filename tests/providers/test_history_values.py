@@ -15,6 +15,7 @@ from manystream.providers.anthropic.converter import AnthropicConverter
 from manystream.providers.convert.rows import messages_from_rows
 from manystream.providers.gemini.converter import GeminiConverter
 from manystream.providers.gemini.errors import parse_error
+from manystream.providers.gemini.finish import finish_reason
 from manystream.providers.gemini.response import parse_response
 from manystream.providers.history import (
     FinishReasonPart,
@@ -468,6 +469,7 @@ MAKERS: list[tuple[str, Maker, dict[str, object], Accepted]] = [
      {"temperature": [5], "max_completion_tokens": [None, 5], "warnings": [[]]}),
     ("parse_response", parse_response,
      {"body": b'{"candidates":[{"content":{"parts":[{"text":"a"}]}}]}', "make_id": None}, {"make_id": OPTIONAL}),
+    ("finish_reason", finish_reason, {"raw": "STOP"}, {"raw": [None, 5, ""]}),
     ("parse_error", parse_error, {"status": 400, "body": b"{}"}, {"status": [5], "body": [""]}),
 ]  # fmt: skip
 """A maker's name, the maker, good arguments, and which of `NO_VALUES` a parameter accepts: none if it is not named."""
@@ -553,6 +555,21 @@ def test_arguments_of_json_text_are_not_written_twice() -> None:
     words = "ToolCallPart.arguments: must be a dict, not str; use json.loads(…)"
     wrong: object = '{"x":1}'
     assert message_of_error(ToolCallPart, "c", "f", wrong) == ("ToolCallPart.arguments", words)
+
+
+CYCLE: JSONObject = {}
+CYCLE["a"] = CYCLE
+
+
+@pytest.mark.parametrize("value", [{"a": object()}, {"a": b"x"}, {"a": {1, 2}}, CYCLE])
+@pytest.mark.parametrize("converter", ANSWERED)
+def test_a_value_that_is_no_json_is_named(converter: type[HistoryConverter], value: JSONObject) -> None:
+    call = HistoryMessage("model", [ToolCallPart("c", "f", value)])
+    result = HistoryMessage("tool", [ToolResultPart("c", "f", ToolCallResult.ok(value))])
+    for turn, where in ((call, "ToolCallPart.arguments"), (result, "ToolResultPart.result")):
+        named, words = message_of_error(converter().from_history, History(conversation=[turn]))
+        assert named == where
+        assert words.startswith(f"{where}: cannot be written as JSON: ")
 
 
 @pytest.mark.parametrize("name", ["system_message", "context", "conversation"])
