@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...providers.limits.input_limits import Media
 from ...providers.model.messages import File, Image, Text, Thinking, ToolCall, ToolResult
 from ...providers.model.request import Request
 from ...providers.model.response import Response
@@ -38,12 +39,11 @@ def estimate_input_tokens(request: Request, body: bytes) -> float:
     return tokens + max(0, size - encoded) / BYTES_PER_TOKEN
 
 
-def largest_input_tokens(request: Request, body: bytes) -> float:
-    """Return more input tokens than a server counts for any usual text. Media count as in `estimate_input_tokens`."""
-    tokens, encoded = _media(request)
+def largest_input_tokens(body: bytes, media: Media) -> float:
+    """Return more input tokens than a server counts for any usual text, with those of the media."""
     other = len(body) - len(body.translate(None, NOT_ASCII))
-    ascii_bytes = max(0, len(body) - other - encoded)
-    return tokens + ascii_bytes / LEAST_BYTES_PER_TOKEN + other / LEAST_OTHER_BYTES_PER_TOKEN
+    ascii_bytes = max(0, len(body) - other - media.encoded)
+    return media.tokens + ascii_bytes / LEAST_BYTES_PER_TOKEN + other / LEAST_OTHER_BYTES_PER_TOKEN
 
 
 def seen_output_tokens(response: Response | None) -> float:

@@ -9,6 +9,7 @@ import pytest
 import manystream as ms
 from manystream.engine.request.token_estimate import estimate_input_tokens, largest_input_tokens, seen_output_tokens
 from manystream.engine.traffic.budgets.spending import Spent, spent_by
+from manystream.providers.limits.input_limits import Media
 
 
 def request(*blocks: object) -> ms.Request:
@@ -52,16 +53,15 @@ def test_media_of_tool_results_count_and_media_elsewhere_do_not() -> None:
 
 def test_media_larger_than_the_body_leave_no_text() -> None:
     assert estimate_input_tokens(request(image(30_000)), b"x" * 20_000) == 1500
-    assert largest_input_tokens(request(image(30_000)), b"x" * 20_000) == 1500
+    assert largest_input_tokens(b"x" * 20_000, Media(1500, 40_000)) == 1500
 
 
 def test_the_largest_estimate_counts_other_characters_higher() -> None:
-    asked = request(ms.Text("hello"))
-    assert largest_input_tokens(asked, b"x" * 30) == 10.0
-    assert largest_input_tokens(asked, b"\x7f" * 30) == 10.0
-    assert largest_input_tokens(asked, b"\x80" * 30) == 15.0
-    assert largest_input_tokens(asked, "ü".encode() * 3 + b"\xff" * 4 + b"x" * 3) == 6.0
-    assert largest_input_tokens(request(image(300)), b"x" * 700 + b"\xff" * 10) == 1500 + 100 + 5
+    assert largest_input_tokens(b"x" * 30, Media()) == 10.0
+    assert largest_input_tokens(b"\x7f" * 30, Media()) == 10.0
+    assert largest_input_tokens(b"\x80" * 30, Media()) == 15.0
+    assert largest_input_tokens("ü".encode() * 3 + b"\xff" * 4 + b"x" * 3, Media()) == 6.0
+    assert largest_input_tokens(b"x" * 700 + b"\xff" * 10, Media(1500, 400)) == 1500 + 100 + 5
 
 
 def test_the_seen_part_of_an_answer_has_texts_and_tool_calls() -> None:
@@ -118,7 +118,12 @@ SPENT = {
         Spent(ms.Usage(4, 11, cached_tokens=1, cache_write_tokens=2, total_tokens=15), estimated=True),
     ),
     "an error response": (None, failed(500), Spent()),
-    "an error response without content": (answer(), failed(200), Spent()),
+    "an error inside an answer without content": (
+        answer(), failed(200), Spent(ms.Usage(7, 0, total_tokens=7), estimated=True)
+    ),
+    "an error inside an answer that reported its input": (
+        answer(input_tokens=4), failed(200), Spent(ms.Usage(4, 0, total_tokens=4), estimated=True)
+    ),
     "an error after content": (answer("x"), failed(200), Spent(ms.Usage(7, 1, total_tokens=8), estimated=True)),
     "no response": (None, failed(), Spent(ms.Usage(7, 0, total_tokens=7), estimated=True)),
 }  # fmt: skip

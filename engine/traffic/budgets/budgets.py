@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from operator import methodcaller
@@ -12,8 +13,10 @@ from typing import Protocol, cast
 
 from ....providers.catalog.provider import Provider
 from ....providers.errors import ErrorCategory, InvalidRequestError, ProviderError
-from ....providers.json.json_types import JSONObject
-from ....providers.limits.output_limits import largest_output
+from ....providers.json.json_types import JSON, JSONObject
+from ....providers.json.json_values import MalformedJSONError, loads_object
+from ....providers.limits.input_limits import Media, media_of, unpriced_member
+from ....providers.limits.output_limits import largest_output, raised_output
 from ....providers.model.request import Request
 from ....providers.model.usage import Usage
 from ....providers.openai.thinking import takes_breakpoints
@@ -21,7 +24,7 @@ from ....providers.wire.dialect import WireRequest
 from ...call.completion import NO_PRICE_FUNCTION
 from ...call.runtime import Runtime, TrafficWatch
 from ...request.prepared import Prepared
-from ...request.token_estimate import estimate_input_tokens, largest_input_tokens
+from ...request.token_estimate import BYTES_PER_TOKEN, estimate_input_tokens, largest_input_tokens
 from ..leased_amounts import LeasedBudget
 from ..notice import open_notice
 from ..options import Traffic
@@ -118,21 +121,33 @@ class LiveBudgets:
     def need(self, request: Request, prepared: Prepared, wire: WireRequest) -> Need:
         """Return what an attempt may use.
 
-        Raises `InvalidRequestError` if a budget limits something that is not known in advance: the output of a request
-        without a limit to a model whose largest output is unknown, or a price.
+        Raises `InvalidRequestError` that names what a budget limits and nothing bounds in advance: the output of a
+        request without a limit to a model whose largest output is unknown, input that the server has or fetches, or a
+        price.
         """
         provider, model, tenant = prepared.provider, prepared.model, request.tenant
-        most_input = math.ceil(largest_input_tokens(request, prepared.body)) if self._limited else 0
         most_output, dollars = 0, 0.0
-        if self._limited & {"usd", "output_tokens"}:
-            most_output = _most_output(request, prepared, wire)
+        likely_input, media = estimate_input_tokens(request, prepared.body), Media()
+        extra = request.extra_body or {}
+        if self._limited & {"usd", "input_tokens", "output_tokens"}:
+            try:
+                body = _parsed(prepared.body)
+                if self._limited & {"usd", "input_tokens"}:
+                    media = media_of(body, model)
+                    likely_input = media.tokens + max(0, len(prepared.body) - media.encoded) / BYTES_PER_TOKEN
+                if "usd" in self._limited:
+                    _check_price(body, model, media)
+                if self._limited & {"usd", "output_tokens"}:
+                    most_output = _most_output(request, prepared, wire, body)
+            except InvalidRequestError as error:
+                raise _placed(error, extra) from None
+        most_input = math.ceil(largest_input_tokens(prepared.body, media)) if self._limited else 0
         if "usd" in self._limited:
-            extra = request.extra_body or {}
             asked = {name: extra[name] for name in DEARER if name in extra}
             dollars = self._most_dollars(provider, model, most_input, most_output, asked, prepared.body)
         self._budgets.ask(tenant, NOTHING, self._runtime.loop.clock())  # the functions, at a tenant's first call
         amounts = Amounts(dollars, float(most_input), float(most_output), 1.0)
-        return Need(provider, model, tenant, amounts, math.ceil(estimate_input_tokens(request, prepared.body)))
+        return Need(provider, model, tenant, amounts, math.ceil(likely_input))
 
     def _most_dollars(
         self, provider: Provider, model: str, input_tokens: int, output_tokens: int, asked: JSONObject, body: bytes
@@ -266,15 +281,39 @@ class LiveBudgets:
         return self._budgets.next_time()
 
 
-def _most_output(request: Request, prepared: Prepared, wire: WireRequest) -> int:
+def _parsed(body: bytes) -> JSONObject:
+    """Return a request's body; empty if a dialect of the program's own writes something else than an object."""
+    try:
+        return loads_object(body)
+    except MalformedJSONError:
+        return {}
+
+
+def _check_price(body: JSONObject, model: str, media: Media) -> None:
+    member = unpriced_member(body, model, media)
+    if member:
+        raise InvalidRequestError(member, "a budget limits usd, and with this member tokens may have another price")
+
+
+def _placed(error: InvalidRequestError, extra: Mapping[str, JSON]) -> InvalidRequestError:
+    """Return an error about a member of the body. If `extra_body` has that member, the error's field says so."""
+    if re.split(r"[.\[]", error.field)[0] not in extra:
+        return error
+    return InvalidRequestError(f"extra_body.{error.field}", str(error).removeprefix(f"{error.field}: "))
+
+
+def _most_output(request: Request, prepared: Prepared, wire: WireRequest, body: JSONObject) -> int:
     """Return the most output tokens of an attempt. Raises `InvalidRequestError` if that is not known."""
-    limit = wire.max_output_tokens or request.max_output_tokens
+    raised, choices = raised_output(body)
+    limit = wire.max_output_tokens
+    if limit is None:
+        limit = request.max_output_tokens
     if limit is None:
         limit = largest_output(prepared.provider.profile.name, prepared.model)
     if limit is None:
         text = f"is needed: a budget limits the output, and the most that {prepared.model!r} can write is unknown"
         raise InvalidRequestError("max_output_tokens", text)
-    return limit
+    return max(limit, (raised or limit) * choices)
 
 
 def _refused(refusal: BudgetRefusal) -> ProviderError:

@@ -177,8 +177,8 @@ def spent_by(input_tokens: int, response: Response | None, error: ProviderError 
     if error is None and reported.input_tokens is not None and reported.output_tokens is not None:
         return Spent(reported)
     seen = math.ceil(seen_output_tokens(response))
-    if error is not None and error.http_status and not seen:
-        return Spent()  # the server answered with an error only
+    if error is not None and error.http_status >= 300 and not seen:
+        return Spent()  # the server refused the request; an error inside an answer (200) may be charged
     if reported.input_tokens is not None:
         input_tokens = reported.input_tokens
     output = max(seen, (reported.output_tokens or 0) + (reported.thinking_tokens or 0))

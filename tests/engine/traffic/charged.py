@@ -26,10 +26,12 @@ def price(provider: ms.Provider, model: str, usage: ms.Usage) -> float | None:
 
 @dataclass
 class Charged:
-    """A server that counts what it answered. output: tokens of each answer. seconds: what an answer takes."""
+    """A server that counts what it answered. output: tokens of each answer. seconds: what an answer takes. input: the
+    tokens of each prompt; 0 if they are counted."""
 
     output: int = 50
     seconds: float = 0.05
+    input: int = 0
     reports: bool = True
     fault: bytes | None = None
     usages: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
@@ -52,7 +54,7 @@ class Charged:
                 self.gone += 1
                 return
             body = json.loads(request.partition(b"\r\n\r\n")[2])
-            count = len(json.dumps(body["messages"])) // 4
+            count = self.input or len(json.dumps(body["messages"])) // 4
             self.usages.append((count, self.output))
             usage = {"prompt_tokens": count, "completion_tokens": self.output, "total_tokens": count + self.output}
             members: dict[str, Any] = {"usage": usage} if self.reports else {}

@@ -254,28 +254,108 @@ async def test_a_server_that_reports_no_usage_is_estimated(autojump_clock: trio.
 
 
 PICTURE = ms.Image(data=b"\x89PNG" * 50, media_type="image/png")
-DOCUMENT = ms.File(data=b"%PDF-" * 50_000, media_type="application/pdf", name="a.pdf")
+LINKED = ms.Image(url="https://pictures.example/1.png", detail="low")
+PDF = b"%PDF-1.4 << /Type /Pages /Count 2 >> << /Type /Page >> <</Type/Page/Parent 1 0 R>>" + b" " * 250_000
+DOCUMENT = ms.File(data=PDF, media_type="application/pdf", name="a.pdf")
+RESULT = [ms.Message.user("a"), ms.Message.tool_call("c", "f", "{}"), ms.Message.tool_result("c", [PICTURE])]
 
 
 @pytest.mark.parametrize(
-    ("messages", "tokens"),
+    ("model", "messages", "tokens"),
     [
-        ([ms.Message.user(PICTURE)], 1_500),
-        ([ms.Message.user([PICTURE, PICTURE])], 3_000),
-        ([ms.Message.user(DOCUMENT)], 4_500),
-        ([ms.Message.user("a"), ms.Message.tool_call("c", "f", "{}"), ms.Message.tool_result("c", [PICTURE])], 1_500),
+        ("gpt-4o", [ms.Message.user(PICTURE)], 1_445),
+        ("gpt-4o", [ms.Message.user([PICTURE, LINKED])], 1_530),
+        ("gpt-4o", RESULT, 1_445),
+        ("gpt-4o-mini", [ms.Message.user(LINKED)], 2_833),
+        ("gpt-4o-mini", [ms.Message.user(PICTURE)], 48_169),
+        ("maker/gpt-4o-mini-2024-07-18", [ms.Message.user(PICTURE)], 48_169),
+        ("m", [ms.Message.user(PICTURE)], 48_169),
+        ("gpt-4o", [ms.Message.user(DOCUMENT)], 2 * 4_445),
     ],
-    ids=["a picture", "two pictures", "a document of 250 kB", "in a tool's result"],
 )
 async def test_pictures_and_pages_count_as_tokens(
-    autojump_clock: trio.testing.MockClock, messages: list[ms.Message], tokens: int
+    autojump_clock: trio.testing.MockClock, model: str, messages: list[ms.Message], tokens: int
 ) -> None:
     async with open_charged(Charged(), ms.Budget(input_tokens=100_000)) as engine:
-        call = engine.start_stream(ms.Request("m", messages, max_output_tokens=100))
+        call = engine.start_stream(ms.Request(f"openai/{model}", messages, max_output_tokens=100))
         await trio.testing.wait_all_tasks_blocked()
         reserved = of(engine).reserved.input_tokens
         call.cancel()
     assert tokens < reserved < tokens + 250
+
+
+@pytest.mark.parametrize("limit", [100_000.0, "100000", "1e5"])
+@pytest.mark.parametrize("member", ["max_tokens", "max_completion_tokens", "max_new_tokens"])
+async def test_a_limit_of_the_body_counts_in_every_form(
+    autojump_clock: trio.testing.MockClock, member: str, limit: object
+) -> None:
+    async with open_charged(Charged(), ms.Budget(usd=0.5)) as engine:
+        dear = await engine.start_stream(ask(most=10, extra_body={member: limit})).wait()  # type: ignore[dict-item]
+        usual = await engine.start_stream(ask(most=10)).wait()
+    assert dear.error is not None
+    assert dear.error.provider_code == "budget_spent"
+    assert usual.success
+
+
+UNBOUNDED: list[tuple[ms.Request, str]] = [
+    (ask(extra_body={"max_tokens": "many"}), "extra_body.max_tokens"),
+    (ask(extra_body={"n": 2.5}), "extra_body.n"),
+    (ask(extra_body={"previous_response_id": "r1"}), "extra_body.previous_response_id"),
+    (ask(extra_body={"web_search_options": {"a": 1}}), "extra_body.web_search_options"),
+    (ask(extra_body={"tools": [{"type": "web_search"}]}), "extra_body.tools[0]"),
+    (ask(extra_body={"modalities": ["text", "audio"]}), "extra_body.modalities"),
+    (ask(extra_body={"model": "dear"}), "extra_body.model"),
+    (ask(extra_body={"models": ["dear"]}), "extra_body.models"),
+    (
+        ms.Request("openai/m", [ms.Message.user(ms.File(file_id="f"))], max_output_tokens=5),
+        "messages[0].content[0].file.file_id",
+    ),
+    (
+        ms.Request("openai/m", [ms.Message.user(ms.File(data=b"R", media_type="audio/wav"))], max_output_tokens=5),
+        "messages[0].content[0].input_audio",
+    ),
+]
+
+
+@pytest.mark.parametrize(("request_", "member"), UNBOUNDED, ids=[member for _, member in UNBOUNDED])
+async def test_what_nothing_bounds_is_refused_by_name(
+    autojump_clock: trio.testing.MockClock, request_: ms.Request, member: str
+) -> None:
+    server = Charged()
+    async with open_charged(server, ms.Budget(usd=1.0)) as engine:
+        with pytest.raises(ms.InvalidRequestError, match=r": a budget limits") as raised:
+            engine.start_stream(request_)
+        assert raised.value.field == member
+        assert server.sent == 0
+    async with open_charged(server, ms.Budget(calls=1)) as engine:  # calls are counted whatever they ask for
+        engine.start_stream(request_).cancel()
+
+
+async def test_pictures_by_url_do_not_exceed_a_budget(autojump_clock: trio.testing.MockClock) -> None:
+    server = Charged(seconds=1, input=25_501)
+    asked = ms.Request(
+        "openai/gpt-4o-mini", [ms.Message.user(ms.Image(url="https://p.example/1"))], max_output_tokens=9
+    )
+    async with open_charged(server, ms.Budget(input_tokens=100_000)) as engine:
+        calls = [engine.start_stream(asked) for _ in range(20)]
+        completions = [await call.wait() for call in calls]
+        spent = of(engine).spent.input_tokens
+    assert 50_000 < spent <= 100_000
+    assert {each.error_category for each in completions} == {None, ms.ErrorCategory.BUDGET}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_an_error_inside_an_answer_costs_its_input(autojump_clock: trio.testing.MockClock, stream: bool) -> None:
+    failed = error_body("gone", code="server_error")
+    fault = answer(f"data: {failed}\n\n", kind="text/event-stream") if stream else answer(failed)
+    async with open_charged(Charged(fault=fault), ms.Budget(usd=1.0), retry=ms.Retry(max_attempts=1)) as engine:
+        completion = await (engine.start_stream if stream else engine.start_request)(ask()).wait()
+        spent = of(engine).spent
+    assert completion.error is not None
+    assert completion.error.http_status == 200
+    assert completion.journey[0].estimated
+    assert 10 < spent.input_tokens < 60
+    assert completion.cost == spent.usd == pytest.approx(spent.input_tokens * 1e-6)
 
 
 async def test_a_refused_key_costs_nothing_but_a_call(autojump_clock: trio.testing.MockClock) -> None:

@@ -250,6 +250,27 @@ def test_a_line_whose_largest_output_is_unknown_is_invalid(simulator: Simulator,
     assert [record["id"] for record in records()] == ["b"]
 
 
+def test_no_line_exceeds_the_budget(simulator: Simulator, folder: Path) -> None:
+    members: dict[str, dict[str, object]] = {
+        "usual": {},
+        "float": {"extra_body": {"max_completion_tokens": 100000.0}},
+        "text": {"extra_body": {"max_completion_tokens": "100000"}},
+        "choices": {"extra_body": {"n": "1000"}},
+        "junk": {"extra_body": {"max_completion_tokens": "many"}},
+        "earlier": {"extra_body": {"previous_response_id": "r1"}},
+        "search": {"extra_body": {"tools": [{"type": "web_search"}]}},
+    }
+    lines = [line(name, "hello", **({"max_output_tokens": 10} | more)) for name, more in members.items()]
+    write(folder / "p.jsonl", lines)
+    assert batch(simulator, "--budget", "0.05", model="sim-text@events=4") == 1
+    assert [record["id"] for record in records()] == ["usual"]
+    failures = {record["id"]: record["error"]["message"] for record in records("a.errors.jsonl")}
+    assert failures.keys() == {"junk", "earlier", "search"}
+    assert "extra_body.max_completion_tokens: a budget limits" in failures["junk"]
+    assert "extra_body.previous_response_id: a budget limits" in failures["earlier"]
+    assert "extra_body.tools[0]: a budget limits" in failures["search"]
+
+
 def test_a_line_s_own_model_without_a_price_is_invalid(simulator: Simulator, folder: Path) -> None:
     lines = [line("a", model="sim-tools", max_output_tokens=50), line("b", model="sim-text", max_output_tokens=50)]
     write(folder / "p.jsonl", lines)
