@@ -14,7 +14,7 @@ from ..json.json_values import JSON, JSONObject, integer, mapping, string
 from ..wire.context_overflow import is_context_overflow
 from ..wire.dialect import Headers
 from ..wire.error_bodies import decode_error as decode_any_error
-from ..wire.error_bodies import error_from_object, no_message, object_of, reported_error
+from ..wire.error_bodies import error_from_object, is_nil, no_message, object_of, reported_error
 from ..wire.request_ids import request_id_in
 from ..wire.retry_hints import NO_HINT, retry_after_ms
 
@@ -88,7 +88,7 @@ def _is_own(reported: JSON) -> TypeGuard[JSONObject]:
     error = mapping(reported, "error") or reported
     kind = string(error, "type")
     named = error is not reported and reported.get("type") == "error"
-    return bool(kind and string(error, "message")) and (named or kind in TYPE_STATUS)
+    return bool(kind and string(error, "message")) and ((named and not is_nil(kind)) or kind in TYPE_STATUS)
 
 
 def _error(status: int, payload: JSONObject, data: bytes, headers: Headers, now: float) -> ProviderError:

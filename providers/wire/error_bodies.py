@@ -132,7 +132,13 @@ MESSAGE_CATEGORY: tuple[tuple[re.Pattern[str], ErrorCategory], ...] = (
     (re.compile(r"context (?:length|window|size)|maximum context|too many tokens|too long"), ErrorCategory.INVALID_ARG),
     (re.compile(r"rate.?limit|too many requests"), ErrorCategory.RATE_LIMIT),
     (re.compile(r"timed? ?out|deadline exceeded"), ErrorCategory.TIMEOUT),
-    (re.compile(r"overloaded|unavailable|at capacity|server (?:had an )?error|disconnect"), ErrorCategory.SERVER),
+    (
+        re.compile(
+            r"overloaded|unavailable|(?:at|over) capacity|back off|disconnect"
+            r"|server (?:had an )?error|(?:internal|network) (?:error|failure)|error was encountered while running"
+        ),
+        ErrorCategory.SERVER,
+    ),
     (re.compile(r"api key|unauthori[sz]ed|authenticat|forbidden"), ErrorCategory.AUTH),
     (re.compile(r"not found|does not exist|no such model"), ErrorCategory.NOT_FOUND),
 )
@@ -437,11 +443,18 @@ def _words(value: JSONObject) -> Iterator[str]:
 def _code_of(value: JSONObject, names: tuple[str, ...]) -> str | None:
     for name in names:
         member = value.get(name)
-        if type(member) is str and member:
+        if type(member) is str and member and not is_nil(member):
             return member
         if type(member) is int:
             return str(member)
     return None
+
+
+def is_nil(text: str | None) -> bool:
+    """Return whether a text is the name of no value. Gateways print a missing code or type: in Go (New API) and Python
+    (LiteLLM).
+    """
+    return text in ("<nil>", "None")
 
 
 def _status_of(value: JSONObject) -> int:

@@ -2,9 +2,9 @@
 
 The only reader of such hints, for retries and for limits, because gateways pass on each other's headers and words.
 
-Order of precedence in headers: `retry-after-ms` (Azure, OpenAI), `retry-after` (RFC 9110, section 10.2.3; servers also
-send fractions), then the resets of rate-limit buckets. A bucket's reset is the time when it will be *full* again, so it
-is a hint only if that bucket may have stopped the request.
+Order of precedence in headers: `retry-after-ms` (Azure, OpenAI) and `x-ms-retry-after-ms` (Azure), `retry-after` (RFC
+9110, section 10.2.3; servers also send fractions), then the resets of rate-limit buckets. A bucket's reset is the time
+when it will be *full* again, so it is a hint only if that bucket may have stopped the request.
 """
 
 from __future__ import annotations
@@ -69,13 +69,18 @@ def retry_after_ms(headers: Mapping[str, str], now: float, *, status: int = 0) -
         left.
     """
     for prefix in PREFIXES:
-        hint = _bounded(_milliseconds(unrepeated(headers.get(f"{prefix}retry-after-ms", ""))))
-        if hint == NO_HINT:
-            hint = _retry_after(headers.get(f"{prefix}retry-after", ""), now)
+        for name in _IN_MS:
+            hint = _bounded(_milliseconds(unrepeated(headers.get(prefix + name, ""))))
+            if hint != NO_HINT:
+                return hint
+        hint = _retry_after(headers.get(f"{prefix}retry-after", ""), now)
         if hint != NO_HINT:
             return hint
     return _bucket_reset(headers, now, status)
 
+
+_IN_MS = ("retry-after-ms", "x-ms-retry-after-ms")
+"""Headers with a hint in milliseconds, the most reliable one first."""
 
 PREFIXES = ("", "llm_provider-")
 """What precedes a header's name. LiteLLM passes on the headers of the server behind it with its prefix."""

@@ -238,13 +238,16 @@ SENTENCES: dict[ErrorCategory, tuple[str, ...]] = {
     ErrorCategory.TIMEOUT: ("the request timed out", "time out", "timeout", "deadline exceeded"),
     ErrorCategory.SERVER: (
         "the engine is overloaded", "service unavailable", "we are at capacity", "server error",
-        "the server had an error", "a worker disconnected",
+        "the server had an error", "a worker disconnected", "Over capacity: please wait", "back off exponentially",
+        "Internal network failure", "a network error", "internal error",
+        "an error was encountered while running the model",
     ),
     ErrorCategory.AUTH: (
         "no such API key", "unauthorized", "unauthorised", "cannot authenticate you", "forbidden",
     ),
     ErrorCategory.NOT_FOUND: ("model not found", "it does not exist", "no such model"),
-    ErrorCategory.UNKNOWN: ("content", "a context", "limit", "too many", "requests", "server", "key", "no model"),
+    ErrorCategory.UNKNOWN: ("content", "a context", "limit", "too many", "requests", "server", "key", "no model",
+                             "network", "capacity", "internal"),
 }  # fmt: skip
 """Messages of errors with status 200 and without code, type or status."""
 

@@ -104,8 +104,8 @@ def conclude(output: Output, response: JSONObject, status: str | None, body: byt
     ended_as = status_of(response, status)
     failure = failure_of(response, ended_as, body)
     if failure is not None:
-        if status == "cancelled":
-            answer.finish_reason, answer.raw_finish_reason = FinishReason.ABORTED, status
+        if ended_as == "cancelled":
+            answer.finish_reason, answer.raw_finish_reason = FinishReason.ABORTED, ended_as
         return [*events, Error(failure)]
     if response.get("error"):
         answer.provider_data["error"] = response["error"]  # beside a status that is no failure

@@ -180,6 +180,8 @@ def test_an_error_that_is_not_retryable_has_no_hint() -> None:
         ({"message": "m"}, "m", None),
         ({"detail": "m"}, "m", None),
         ({"type": "error", "message": "m"}, "m", None),
+        ({"type": "error", "error": {"type": "<nil>", "message": "m"}}, "m", None),
+        ({"type": "error", "error": {"type": "None", "message": "m"}}, "m", None),
         ({"object": "error", "message": "m", "type": "BadRequestError"}, "m", "BadRequestError"),
         ([{"error": {"code": 400, "message": "m", "status": "INVALID_ARGUMENT"}}], "m", "400"),
         (b"Invalid API key", "Invalid API key", None),
