@@ -29,7 +29,7 @@ from pathlib import Path
 import trio
 
 from manystream.batch import Counters, Journal, read_lines
-from manystream.engine.traffic.leases import RENEW_SECONDS, Holder, Keeper
+from manystream.engine.traffic.leases import RENEW_SECONDS, Holder, Keeper, LeasedBucket
 from manystream.ray.cluster import Died, Replied, Unreachable
 from manystream.ray.driver import ClusterBatch
 from manystream.ray.exchange import ActorExchange, Answer, Offer, Reply, Row
@@ -143,7 +143,7 @@ def cluster() -> Iterator[str]:
 def lease_us(holders: int) -> float:
     """Return the CPU microseconds of one lease: a request, the keeper's grant, and its receipt."""
     keeper = Keeper(1e6, 0.0)
-    names = [Holder(f"h{number}", 0.0) for number in range(holders)]
+    names = [Holder(f"h{number}", LeasedBucket(1.0, 0.0)) for number in range(holders)]
     rounds = max(4, RENEWALS // holders)
     began = time.process_time()
     for number in range(rounds):

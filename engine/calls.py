@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from .traffic.admission import Admission
     from .traffic.control import Dispatcher
     from .traffic.options import Traffic
+    from .traffic.shared_limits import EngineShare
     from .traffic.stop import Stop
 
 
@@ -118,6 +119,11 @@ class CallStarter:
         from .traffic.control import Dispatcher
 
         return Dispatcher(traffic, providers, self.runtime, time.time, self._preparer)
+
+    @property
+    def share(self) -> EngineShare | None:
+        """What the engine has of limits that it shares with others; None: it shares none."""
+        return None if self._dispatcher is None else self._dispatcher.share
 
     def start(
         self, request: Request, on_event: OnEvent | None, on_completion: OnCompletion | None, *, stream: bool

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from .observe.recording import Recording
     from .observe.statistics import Statistics
     from .options import EngineOptions
+    from .sharing import Sharing
+    from .traffic.options import Traffic
 
 Key = TypeVar("Key")
 
@@ -191,6 +193,14 @@ def _start_monitor(nursery: trio.Nursery, calls: Calls, place: str | os.PathLike
     nursery.start_soon(Monitor(calls, None if place is True else place).run)
 
 
+def _open_sharing(nursery: trio.Nursery, calls: Calls, traffic: Traffic | None) -> Sharing | None:
+    if traffic is None or calls.starter.share is None:
+        return None
+    from .sharing import Sharing
+
+    return Sharing(calls.starter.share, traffic, nursery, calls.home)
+
+
 def open_engine(providers: Sequence[Provider], **options: Unpack[EngineOptions]) -> AbstractAsyncContextManager[Engine]:
     """Open an engine: `async with ms.open_engine([provider]) as engine`.
 
@@ -224,6 +234,7 @@ async def open_calls(
     if options.get("traffic") is None:
         check_single_keys(providers)
     calls: Calls | None = None
+    sharing: Sharing | None = None
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
         services = Services()
@@ -246,6 +257,9 @@ async def open_calls(
             else:
                 _ = calls.starter  # it checks the options of traffic control and the observer's methods
             _start_monitor(services.nursery, calls, options.get("monitor", False))
+            sharing = _open_sharing(services.nursery, calls, options.get("traffic"))
+            if sharing is not None:
+                await sharing.join()
         except BaseException as error:
             failure = error
         else:
@@ -256,6 +270,8 @@ async def open_calls(
                 failure = error
             finally:
                 calls.close()
+        if sharing is not None:
+            await sharing.leave()
         nursery.cancel_scope.cancel()
     loop.close()  # after the nursery, because the loop's task waits on the descriptor
     # The engine's own failure comes first: it has cancelled the body, whose exception is then only `Cancelled`.

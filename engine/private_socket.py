@@ -14,6 +14,8 @@ import struct
 import tempfile
 from pathlib import Path
 
+from trio.socket import SocketType
+
 from ..providers.errors import ManystreamError
 
 PATH_BYTES = 103
@@ -71,6 +73,16 @@ def is_own_folder(folder: Path, forbidden: int = 0o022) -> bool:
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & forbidden
 
 
+def is_safe_folder(folder: Path) -> bool:
+    """Return whether no other user can replace this user's files in a folder, or in the one that a link leads to."""
+    try:
+        found = folder.stat()
+    except OSError:
+        return False
+    others_write = found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX
+    return stat.S_ISDIR(found.st_mode) and found.st_uid in {os.getuid(), 0} and not others_write
+
+
 def is_own_socket(path: Path) -> bool:
     """Return whether this is a socket of this user, and no link."""
     try:
@@ -93,7 +105,7 @@ def is_served(path: Path) -> bool:
     return True
 
 
-def has_own_peer(connection: socket.socket) -> bool:
+def has_own_peer(connection: socket.socket | SocketType) -> bool:
     """Return whether the process at the other end belongs to this user, as far as the system says."""
     with contextlib.suppress(OSError):
         if hasattr(socket, "SO_PEERCRED"):
@@ -104,12 +116,13 @@ def has_own_peer(connection: socket.socket) -> bool:
     return False
 
 
-def listen(path: Path, backlog: int, option: str) -> socket.socket:
+def listen(path: Path, backlog: int, option: str, *, replace: bool = False) -> socket.socket:
     """Return a listening socket at the path, which only this user can access from its creation on.
 
     The socket of a dead process is replaced, and nothing else. Raises `PrivateSocketError`.
 
     option: the option by which the program has named the path, such as `monitor=`.
+    replace: replace what is at the path, whatever it is.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -123,7 +136,10 @@ def listen(path: Path, backlog: int, option: str) -> socket.socket:
             listener.bind(os.fspath(fresh))
             fresh.chmod(0o600)
             listener.listen(backlog)
-            _give_name(fresh, path, option)
+            if replace:
+                fresh.rename(path)
+            else:
+                _give_name(fresh, path, option)
     except PrivateSocketError:
         listener.close()
         raise

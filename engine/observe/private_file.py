@@ -27,8 +27,8 @@ def open_new(path: str | os.PathLike[str]) -> int:
         raise FileExistsError(errno.EEXIST, message, os.fspath(path)) from None
 
 
-def open_replacement(path: str | os.PathLike[str]) -> int:
-    """Create a file that takes the name at once, and return a descriptor for writing it.
+def open_replacement(path: str | os.PathLike[str], data: bytes = b"") -> int:
+    """Create a file with this data that takes the name at once, and return a descriptor for writing on.
 
     The file that had the name before keeps its content: the target of a link, a file with other names, a file that
     another program has open. Raises `OSError`.
@@ -36,6 +36,8 @@ def open_replacement(path: str | os.PathLike[str]) -> int:
     target = Path(path)
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
+        while data:
+            data = data[os.write(descriptor, data) :]
         os.replace(name, target)
     except BaseException:
         os.close(descriptor)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from ...providers.catalog.provider import Provider
 from ...providers.catalog.selection import configured, named, select
@@ -40,6 +40,9 @@ from .routing.router import LiveRoute, Place
 from .statistics import TrafficStatistics
 from .stop import MakeStop, Stop
 
+if TYPE_CHECKING:
+    from .shared_limits import EngineShare
+
 Account: TypeAlias = Hashable
 """Identifies a key at an address. Calls of two accounts never share a limit of a server."""
 
@@ -51,6 +54,7 @@ class Dispatcher:
     """The lanes and routes of one engine.
 
     has_routes: whether a call may be on a route, or have a provider with several keys.
+    share: what this engine has of the limits that it shares with others; None: its limits are its own.
 
     Raises `InvalidRequestError` for an entry of `traffic.rates` that covers no provider, and for a route whose target
     names none.
@@ -78,8 +82,15 @@ class Dispatcher:
             route.name: LiveRoute(route, self._places(route, accesses), runtime) for route in traffic.routes
         }
         self.has_routes: bool = bool(self._routes or self._keyed)
+        self.share: EngineShare | None = None
+        if traffic.shared is not False:
+            from .shared_limits import EngineShare
+
+            self.share = EngineShare(traffic, runtime.loop.clock)
+        lease_of = None if self.share is None else self.share.amounts
         # The calls of an engine without budgets and prices have no spending.
-        self._budgets = LiveBudgets(traffic, runtime) if traffic.budgets or traffic.price is not None else None
+        has_spending = traffic.budgets or traffic.price is not None
+        self._budgets = LiveBudgets(traffic, runtime, lease_of) if has_spending else None
         self._declared: dict[tuple[str, Account], DeclaredLimit] = {}
         self._lane_of_model: dict[tuple[str, str], Lane] = {}
         self._lanes: dict[Hashable, Lane] = {}
@@ -214,6 +225,8 @@ class Dispatcher:
         key = (entry.key, None if is_one else account)
         limit = self._declared.get(key)
         if limit is None:
+            if self.share is not None:
+                declared = self.share.rate(entry.key, "" if is_one else account)
             limit = self._declared[key] = DeclaredLimit(entry.key, declared, self._runtime.loop.clock())
             if limit.lease is not None:
                 limit.lease.is_wanted = partial(_has_line, limit)

@@ -16,10 +16,11 @@ From top to bottom: what an engine uses, the messages, the keeper and a holder. 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, KeysView, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from .budgets.amounts import Budget
+from .budgets.amounts import MEMBERS, NOTHING, Amounts, Budget
 
 UNITS_PER_USD = 10**9
 """Amounts are whole numbers of nano-dollars: a sum of fractions would drift."""
@@ -30,8 +31,16 @@ def units(dollars: float) -> int:
     return round(dollars * UNITS_PER_USD)
 
 
+SCALES = (UNITS_PER_USD, 1, 1, 1)
+"""For each of `MEMBERS`: the units of one. Tokens and calls are whole."""
+
+
 class AmountLease:
-    """What an engine may use of a shared budget, in nano-dollars. All methods are for the engine's own thread.
+    """What an engine may use of one amount of a shared budget. All methods are for the engine's own thread.
+
+    Amounts in its attributes are in units, and arguments are in what a budget counts: US dollars, tokens or calls.
+
+    scale: the units of one.
 
     allowed: what calls may use and reserve in total, ended calls included.
     most: what `allowed` can become at most. A call that does not fit into it is refused; others wait.
@@ -42,9 +51,10 @@ class AmountLease:
     on_need: called when a call begins to wait for more. The owner of the lease sets it.
     """
 
-    __slots__ = ("_on_change", "allowed", "most", "needed", "on_need", "spent", "taken", "wanted")
+    __slots__ = ("_on_change", "_scale", "allowed", "most", "needed", "on_need", "spent", "taken", "wanted")
 
-    def __init__(self) -> None:
+    def __init__(self, scale: int = UNITS_PER_USD) -> None:
+        self._scale = scale
         self.allowed: int = 0
         self.most: float = math.inf
         self.spent: int = 0
@@ -74,28 +84,102 @@ class AmountLease:
     # --- for the account of the budget ---
 
     def count(self, spent: float, reserved: float) -> None:
-        """Note what calls have spent and reserved, in US dollars."""
-        self.spent, self.taken = units(spent), units(spent + reserved)
+        """Note what calls have spent and reserved."""
+        self.spent, self.taken = self._units(spent), self._units(spent + reserved)
 
     def satisfy(self) -> None:
         """Note that no call waits for more, as far as is known."""
         self.needed = self.wanted = 0
 
-    def lacks(self, dollars: float, *, ever: bool) -> bool:
-        """Return whether calls may not use so many US dollars in total.
+    def lacks(self, amount: float, *, ever: bool) -> bool:
+        """Return whether calls may not use so much in total.
 
         ever: whether they never may; otherwise now.
         """
-        return units(dollars) > (self.most if ever else self.allowed)
+        return self._units(amount) > (self.most if ever else self.allowed)
 
-    def need(self, dollars: float, calls: int) -> None:
+    def need(self, amount: float, calls: int) -> None:
         """Note that a call waits for more.
 
-        dollars: what calls have spent and reserved when it is sent, in US dollars.
+        amount: what calls have spent and reserved when it is sent.
         calls: the number of waiting calls.
         """
-        self.needed = max(1, units(dollars) - self.taken)
+        self.needed = max(1, self._units(amount) - self.taken)
         self.wanted = calls * self.needed
+        if self.on_need is not None:
+            self.on_need()
+
+    def _units(self, amount: float) -> int:
+        return round(amount * self._scale)
+
+
+class AccountLease:
+    """What an engine may use of all amounts of a shared budget, for one tenant.
+
+    members: position in `MEMBERS` → the lease on this amount.
+    limits: what the budget allows all engines in a window; None if that is not known here.
+    spent: what all engines have used in the current window, as far as the keeper knows; None if it does not say.
+    ends_at: the time at which the next window begins; `math.inf` if there is none.
+    on_use: called when calls have used or reserved another amount. The owner of the lease sets this and the next two.
+    on_need: called when a call begins to wait for more.
+    on_forget: called when the engine needs no part of the budget any more.
+    """
+
+    __slots__ = ("ends_at", "limits", "members", "on_forget", "on_need", "on_use", "spent")
+
+    def __init__(self, members: Mapping[int, AmountLease], limits: Amounts | None = None) -> None:
+        self.members: Mapping[int, AmountLease] = members
+        self.limits: Amounts | None = limits
+        self.spent: Amounts | None = None if limits is None else NOTHING
+        self.ends_at: float = math.inf
+        self.on_use: Callable[[], object] | None = None
+        self.on_need: Callable[[], None] | None = None
+        self.on_forget: Callable[[], None] | None = None
+
+    def listen(self, on_change: Callable[[], None]) -> None:
+        """Call `on_change` after each change. The engine does this."""
+        for lease in self.members.values():
+            lease.listen(on_change)
+
+    def count(self, spent: Amounts, reserved: Amounts) -> None:
+        """Note what calls have spent and reserved."""
+        for place, lease in self.members.items():
+            lease.count(spent[place], reserved[place])
+        if self.on_use is not None:
+            self.on_use()
+
+    def satisfy(self) -> None:
+        """Note that no call waits for more, as far as is known."""
+        has_waited = any(lease.needed for lease in self.members.values())
+        for lease in self.members.values():
+            lease.satisfy()
+        if has_waited and self.on_use is not None:
+            self.on_use()
+
+    def lacking(self, taken: Amounts, more: Amounts, *, ever: bool) -> str:
+        """Return the name of the first amount that calls may not use beside what is taken; "" if they may use all.
+
+        ever: whether they never may; otherwise now.
+        """
+        for place, lease in self.members.items():
+            if more[place] > 0 and lease.lacks(taken[place] + more[place], ever=ever):
+                return MEMBERS[place]
+        return ""
+
+    def need(self, taken: Amounts, more: Amounts, calls: int) -> None:
+        """Note that a call waits for more.
+
+        taken: what calls have spent and reserved.
+        more: what the first waiting call adds to it.
+        calls: the number of waiting calls.
+        """
+        for place, lease in self.members.items():
+            if more[place] > 0 and lease.lacks(taken[place] + more[place], ever=False):
+                lease.need(taken[place] + more[place], calls)
+            else:
+                lease.satisfy()
+        if self.on_use is not None:
+            self.on_use()
         if self.on_need is not None:
             self.on_need()
 
@@ -107,12 +191,12 @@ class LeasedBudget(Budget):
     lease: what the engine may use.
     """
 
-    lease: AmountLease
+    lease: AccountLease
 
     @classmethod
     def of(cls, lease: AmountLease) -> LeasedBudget:
         """Return the budget of a lease."""
-        return cls(usd=lambda tenant: max(0, lease.allowed) / UNITS_PER_USD, lease=lease)
+        return cls(usd=lambda tenant: max(0, lease.allowed) / UNITS_PER_USD, lease=AccountLease({0: lease}))
 
 
 PARTS_PER_HOLDER = 2
@@ -145,7 +229,7 @@ class AmountReport:
     used: all that it has used so far.
     returned: all that it has returned so far.
     needed: the amount that its next call needs beyond what it has; 0 if it needs none.
-    wanted: about the amount that all its waiting calls need; at least `needed`.
+    wanted: about the amount that all its waiting calls need, at least `needed`; if none waits, what it will need.
     """
 
     holder: str
@@ -169,26 +253,41 @@ class _Account:
 
 
 class AmountKeeper:
-    """The keeper of one budget. Amounts are whole numbers of a unit that the caller chooses, such as nano-dollars.
+    """The keeper of one amount of a budget. Amounts are whole numbers of a unit that the caller chooses.
 
     limit: the largest amount that all holders together may use.
     used: what was used before.
+    unknown: what an earlier keeper had given to holders that may report to this one.
+    returning: whether a holder that was lost may come back, and whether those of an earlier keeper may report.
+    needs: the holders that need more than is free, the one that has waited longest first. The keepers of several
+        amounts of one budget have the same, so that the holder that is next gets all that it needs.
 
     counted: what was used, given to holders, or lost with them. The caller writes it down before it sends a gift.
     used: what was used, as far as holders have reported it, and what was lost with holders.
     lost: what was given to holders that have died, and not reported as used.
     """
 
-    def __init__(self, limit: int, used: int = 0) -> None:
+    def __init__(
+        self,
+        limit: int,
+        used: int = 0,
+        *,
+        unknown: int = 0,
+        returning: bool = False,
+        needs: dict[str, None] | None = None,
+    ) -> None:
         self.limit = limit
-        self.counted: int = used
+        self.counted: int = used + unknown
         self.used: int = used
         self.lost: int = 0
         self._accounts: dict[str, _Account] = {}
         self._dead: dict[str, _Account] = {}
         self._ended: set[str] = set()
-        self._needs: dict[str, None] = {}
-        """the holders that need more than is free, the one that has waited longest first"""
+        self._unknown = unknown
+        self._forgotten = 0
+        """the part of `lost` that was given by an earlier keeper, to holders that did not report to this one"""
+        self._returning = returning
+        self._needs: dict[str, None] = {} if needs is None else needs
 
     def __repr__(self) -> str:
         return f"<AmountKeeper {self.used:,} used, {self.counted:,} counted of {self.limit:,}>"
@@ -198,20 +297,37 @@ class AmountKeeper:
         """The amount that was not given to any holder."""
         return self.limit - self.counted
 
-    def report(self, report: AmountReport) -> Gift | None:
-        """Note a holder's totals, and return what to send; None for a holder that has died or ended."""
+    @property
+    def holders(self) -> KeysView[str]:
+        """The holders that have reported and live."""
+        return self._accounts.keys()
+
+    @property
+    def settled(self) -> int:
+        """The part of `used` that no living holder has used."""
+        return self.used - sum(account.used for account in self._accounts.values())
+
+    def report(self, report: AmountReport, *, waits: bool = False, at_most: float = math.inf) -> Gift | None:
+        """Note a holder's totals, and return what to send; None for a holder that has died or ended.
+
+        waits: whether the holder needs more of another amount of this budget.
+        at_most: the largest gift, unless a single call needs more.
+        """
         account, holder = self.note(report), report.holder
         if account is None:
             return None
-        if report.needed > 0:
+        if report.needed > 0 or waits:
             self._needs.setdefault(holder)
         else:
             self._needs.pop(holder, None)
-        if report.given == account.given and self._is_next(holder) and report.needed <= self.free:
-            self._needs.pop(holder, None)
-            part = self.free // (PARTS_PER_HOLDER * len(self._accounts))
+        knows_all = report.given == account.given
+        is_next = self._is_next(holder) and report.needed <= self.free if report.needed > 0 else not self._needs
+        if knows_all and is_next and report.wanted > 0:
+            if not waits:
+                self._needs.pop(holder, None)
+            part = max(0, self.free) // (PARTS_PER_HOLDER * len(self._accounts))
             before = account.counted
-            account.given += max(report.needed, min(report.wanted, part))
+            account.given += max(report.needed, int(min(report.wanted, part, at_most)))
             self.counted += account.counted - before
         knows_all = report.given == account.given
         return self._gift(holder, account, recalled=knows_all and bool(self._needs) and not self._is_next(holder))
@@ -219,9 +335,11 @@ class AmountKeeper:
     def note(self, report: AmountReport) -> _Account | None:
         """Note a holder's totals, and give nothing. Returns None for a holder that has died or ended."""
         holder = report.holder
-        if holder in self._dead or holder in self._ended:
+        if holder in self._ended or (holder in self._dead and not self._returning):
             return None
-        account = self._accounts.setdefault(holder, _Account())
+        account = self._accounts.get(holder)
+        if account is None:
+            account = self._accounts[holder] = self._come_back(holder, report)
         before, used_before = account.counted, account.used
         account.returned = min(max(report.returned, account.returned), account.given)
         account.used = max(report.used, account.used)
@@ -238,6 +356,13 @@ class AmountKeeper:
             self.used += account.counted - account.used
             self.lost += account.counted - account.used
 
+    def lose_unknown(self) -> None:
+        """Note that the holders of an earlier keeper that have not reported to this one are dead."""
+        self.used += self._unknown
+        self.lost += self._unknown
+        self._forgotten += self._unknown
+        self._unknown = 0
+
     def settle(self, holder: str, used: int) -> None:
         """Note what a holder has used in all: every answer of it is known, and it makes no more calls. The rest of what
         it was given is free again. The holder may have died before."""
@@ -252,12 +377,32 @@ class AmountKeeper:
             used = max(used, account.used)
             self.used += used - account.used
             self.counted += used - account.counted
-        self._ended.add(holder)
+        if not self._returning:
+            self._ended.add(holder)
 
     def recall(self, holder: str) -> Gift | None:
         """Return what to send to a holder that is going to end, so that it returns what no call has reserved."""
         account = self._accounts.get(holder)
         return None if account is None else self._gift(holder, account, recalled=True)
+
+    def _come_back(self, holder: str, report: AmountReport) -> _Account:
+        """Return the account of a holder that is new, was lost, or had an earlier keeper."""
+        account = self._dead.pop(holder, None)
+        if account is not None:
+            self.used -= account.counted - account.used
+            self.lost -= account.counted - account.used
+            return account
+        if not self._returning:
+            return _Account()
+        account = _Account(report.given, report.used, report.returned)
+        known = min(account.counted, self._unknown)
+        forgotten = min(account.counted - known, self._forgotten)
+        self._unknown -= known
+        self._forgotten -= forgotten
+        self.lost -= forgotten
+        self.used += account.used - forgotten
+        self.counted += account.counted - known - forgotten
+        return account
 
     def _is_next(self, holder: str) -> bool:
         """Return whether the holder needs more and has waited longest."""
@@ -267,17 +412,144 @@ class AmountKeeper:
         return Gift(holder, account.given, self.limit - (self.used - account.used), recalled)
 
 
+SMALL_PART = 64
+"""A gift of a budget of processes on one machine is at most the limit divided by this, unless a single call needs more.
+What a killed process was given and has not used is lost, and a further gift costs a millisecond."""
+
+
+class AmountRecord(NamedTuple):
+    """What a later keeper must know of one amount.
+
+    limit: the limit, with what was used before the current window.
+    before: what was used before the current window.
+    settled: what was used, as far as it is known, by holders that have ended or are lost.
+    counted: what was used or given.
+    """
+
+    limit: int
+    before: int
+    settled: int
+    counted: int
+
+
+class SharedAmounts:
+    """The keeper of one budget of several processes, for one tenant.
+
+    The amounts are totals that only grow. A new window raises the limit by what was used before it, so that a message
+    of an older window does no harm.
+
+    limits: the amounts of one window, by their positions in `MEMBERS`, in units.
+    every: the length of a window in seconds; None: one window without an end.
+    now: the current time.
+    records: what an earlier keeper has written down, by the same positions; None if there was none.
+    ends_at: the end of the window then.
+
+    needs: the holders that need more than is free, the one that has waited longest first.
+    """
+
+    def __init__(
+        self,
+        limits: Mapping[int, int],
+        every: float | None,
+        now: float,
+        records: Mapping[int, AmountRecord] | None = None,
+        ends_at: float | None = None,
+    ) -> None:
+        self.limits = limits
+        self._every = every
+        self.ends_at: float = math.inf if every is None else now + every if ends_at is None else ends_at
+        self.needs: dict[str, None] = {}
+        self._keepers: dict[int, AmountKeeper] = {}
+        self._before: dict[int, int] = {}
+        for place, limit in limits.items():
+            known = (records or {}).get(place) or AmountRecord(limit, 0, 0, 0)
+            unknown = max(0, known.counted - known.settled)
+            self._before[place] = known.before
+            self._keepers[place] = AmountKeeper(
+                known.limit, known.settled, unknown=unknown, returning=True, needs=self.needs
+            )
+
+    def report(self, reports: Mapping[int, AmountReport], now: float) -> dict[int, Gift]:
+        """Note the totals of one holder, and return what to send. What `records` returns is written down before."""
+        self._turn(now)
+        needed = {place: report.needed > 0 for place, report in reports.items()}
+        gifts: dict[int, Gift] = {}
+        for place, report in reports.items():
+            waits = any(needed[other] for other in needed if other != place)
+            at_most = self.limits[place] / SMALL_PART
+            gift = self._keepers[place].report(report, waits=waits, at_most=at_most)
+            if gift is not None:
+                gifts[place] = gift
+        return gifts
+
+    def lose(self, holder: str) -> None:
+        """Note that a holder has died: what it was given counts as used."""
+        for keeper in self._keepers.values():
+            keeper.lose(holder)
+
+    def lose_unknown(self) -> None:
+        """Note that the holders of an earlier keeper that have not reported to this one are dead."""
+        for keeper in self._keepers.values():
+            keeper.lose_unknown()
+
+    def settle(self, reports: Mapping[int, AmountReport]) -> None:
+        """Note the last totals of a holder that makes no more calls."""
+        for place, report in reports.items():
+            self._keepers[place].note(report)
+            self._keepers[place].settle(report.holder, report.used)
+
+    @property
+    def holders(self) -> set[str]:
+        """The holders that have reported and live."""
+        return {holder for keeper in self._keepers.values() for holder in keeper.holders}
+
+    @property
+    def next(self) -> set[str]:
+        """The holder that needs more and has waited longest; empty if none does."""
+        return set(list(self.needs)[:1])
+
+    @property
+    def free(self) -> list[int]:
+        """The amounts that were not given to any holder."""
+        return [keeper.free for keeper in self._keepers.values()]
+
+    @property
+    def spent(self) -> dict[int, int]:
+        """What was used in this window, as far as holders have reported it."""
+        return {place: keeper.used - self._before[place] for place, keeper in self._keepers.items()}
+
+    @property
+    def records(self) -> dict[int, AmountRecord]:
+        """What a later keeper must know."""
+        return {
+            place: AmountRecord(keeper.limit, self._before[place], keeper.settled, keeper.counted)
+            for place, keeper in self._keepers.items()
+        }
+
+    def _turn(self, now: float) -> None:
+        """Begin the next window if the current one is over."""
+        if self._every is None or now < self.ends_at:
+            return
+        self.ends_at += self._every * (1 + math.floor((now - self.ends_at) / self._every))
+        for place, keeper in self._keepers.items():
+            self._before[place] = keeper.used
+            keeper.limit = keeper.used + self.limits[place]
+
+
 class AmountHolder:
     """A holder of a part of a budget, which an engine uses.
 
     name: the holder's name. It must be new for each process.
+    scale: the units of one.
 
     lease: what the engine may use. The engine counts in it what its calls have used and reserved.
+    ahead: what it asks for before a call waits, the amount that it has and no call has reserved included.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, scale: int = UNITS_PER_USD) -> None:
         self.name = name
-        self.lease: AmountLease = AmountLease()
+        self.lease: AmountLease = AmountLease(scale)
+        self.ahead: int = 0
         self._given = 0
         self._returned = 0
 
@@ -298,5 +570,5 @@ class AmountHolder:
         """Return the totals for the keeper. Send them regularly: an earlier report may have been lost."""
         lease = self.lease
         needed = max(0, lease.needed - lease.free) if lease.needed else 0
-        wanted = max(needed, lease.wanted - lease.free) if needed else 0
+        wanted = max(needed, lease.wanted - lease.free) if needed else max(0, self.ahead - lease.free)
         return AmountReport(self.name, self._given, lease.spent, self._returned, needed, wanted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,7 +16,7 @@ from .routing.options import Route
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Traffic:
-    """The options by which an engine decides when to send a call. Engines that get the same object share no limits.
+    """The options by which an engine decides when to send a call. Engines share no limits, unless `shared` says so.
 
     rates: limits that the program declares, by the calls that they cover: `"openai"` covers a provider,
         `"openai/gpt-5"` a model, `"openai/gpt-5*"` every model with this beginning, and `"*"` every call. A call must
@@ -27,6 +28,10 @@ class Traffic:
         Its attribute `why`, if it has one, is a function with the same arguments that returns why there is no price.
     adaptive: True: learn limits from the reports and refusals of servers. False: only declared limits and the pauses
         that a server asks for apply.
+    shared: True: the engines of all processes of this user that have `shared=True` share `rates` and `budgets`, which
+        must be the same in all of them. A path: the engines that have this path share theirs. It is the path of a Unix
+        socket, at which one of the processes keeps the limits; when it ends, another one does. False: the limits are
+        this engine's own.
     """
 
     rates: Mapping[str, RateLimit] = field(default_factory=dict[str, RateLimit])
@@ -34,6 +39,7 @@ class Traffic:
     budgets: Sequence[Budget] = ()
     price: Price | None = None
     adaptive: bool = True
+    shared: bool | str | os.PathLike[str] = False
 
     def __post_init__(self) -> None:
         TRAFFIC.check(self, "traffic")
@@ -55,6 +61,10 @@ class Traffic:
             names.add(route.name)
 
 
+def _is_place(shared: object) -> bool:
+    return shared != ""
+
+
 TRAFFIC = Checker(
     Traffic,
     {
@@ -67,6 +77,7 @@ TRAFFIC = Checker(
             instance(Budget), "a list of Budget", forms={Budget: "use [budget]", dict: "use [Budget(…)]"}
         ),
         "adaptive": flag(),
+        "shared": Rule("True, False or a path", (bool, str, os.PathLike), _is_place),
     },
 )
 TRAFFIC_OPTION: Rule = checked(

@@ -59,6 +59,10 @@ class Program:
         self.seen: list[bool] = []
         self.monitored = False
         self.provider = ms.OpenAIChat("key", f"http://localhost:{server.port}/v1", name="peer")
+        self.options: ms.EngineOptions = {
+            "monitor": folder / "sock",
+            "traffic": ms.Traffic(budgets=[ms.Budget(calls=100)], shared=folder / "limits"),
+        }
 
     def note(self, completion: ms.Completion) -> None:
         """`on_completion`: the file has a line for each completion, of whichever process."""
@@ -106,7 +110,7 @@ class Program:
                         await engine.start_stream(hello(), None, self.note).wait()
                     self.server.gate.set()
                     await call.wait()
-                    self.monitored = (self.folder / "sock").exists()
+                    self.monitored = all((self.folder / name).exists() for name in ("sock", "limits", "limits.state"))
                     self.seen.append(b"b" in b"".join([repr(event).encode() async for event in stream]))
 
     async def with_client(self) -> None:
@@ -123,7 +127,7 @@ class Program:
     def with_portal(self) -> None:
         waits = hello(extra_headers={"x-wait": "1"})
         with (
-            open_portal([self.provider], monitor=self.folder / "sock") as portal,
+            open_portal([self.provider], **self.options) as portal,
             portal.stream(waits) as stream,
             ExitStack() as stack,
         ):
@@ -135,7 +139,7 @@ class Program:
                 portal.start_stream(hello(), None, self.note).wait()
             self.server.gate.set()
             call.wait()
-            self.monitored = (self.folder / "sock").exists()
+            self.monitored = all((self.folder / name).exists() for name in ("sock", "limits", "limits.state"))
             self.seen.append("b" in "".join(event.text for event in stream if isinstance(event, ms.TextDelta)))
 
 
@@ -152,9 +156,9 @@ async def until_on_asyncio(condition: Callable[[], object]) -> None:
 def main(door: str, folder: Path) -> None:
     program = Program(Server(serve), folder)  # it is not closed: a child must leave it alone, too
     if door == "trio":
-        trio.run(program.with_engine, ms.open_engine([program.provider], monitor=folder / "sock"), until_on_trio)
+        trio.run(program.with_engine, ms.open_engine([program.provider], **program.options), until_on_trio)
     elif door == "asyncio":
-        asyncio.run(program.with_engine(aio.open_engine([program.provider], monitor=folder / "sock"), until_on_asyncio))
+        asyncio.run(program.with_engine(aio.open_engine([program.provider], **program.options), until_on_asyncio))
     elif door == "client on trio":
         trio.run(program.with_client)
     elif door == "client on asyncio":

@@ -12,10 +12,12 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 from ....providers.errors import InvalidRequestError
-from ..leased_amounts import UNITS_PER_USD, AmountLease, LeasedBudget
+from ..leased_amounts import UNITS_PER_USD, AccountLease, LeasedBudget
 from ..queue.fair_queue import FairQueue
 from ..queue.permit import Ticket, TicketState
 from ..statistics import BudgetStatistics
@@ -57,10 +59,10 @@ class Account:
         "tenant",
     )
 
-    def __init__(self, budget: Budget, tenant: str | None, now: float) -> None:
+    def __init__(self, budget: Budget, tenant: str | None, now: float, lease: AccountLease | None = None) -> None:
         self.budget: Budget = budget
         self.tenant: str | None = tenant
-        self.lease: AmountLease | None = budget.lease if isinstance(budget, LeasedBudget) else None
+        self.lease: AccountLease | None = budget.lease if isinstance(budget, LeasedBudget) else lease
         self.limits: Amounts = NOTHING
         self.is_asked: bool = False
         self.began: float = now
@@ -78,6 +80,8 @@ class Account:
     @property
     def ends_at(self) -> float:
         """The time at which the next window begins; `math.inf` if there is none."""
+        if self.lease is not None:
+            return self.lease.ends_at
         return math.inf if self.budget.every is None else self.began + self.budget.every
 
     @property
@@ -86,9 +90,12 @@ class Account:
         return self.spent == NOTHING and not self.holdings and not self.waiting
 
     def renew(self, now: float) -> bool:
-        """Begin the next window if the current one is over. Reserved amounts stay reserved until their calls end."""
+        """Begin the next window if the current one is over. Reserved amounts stay reserved until their calls end.
+
+        The keeper of a shared budget begins its windows. Here, `spent` is a total that only grows then.
+        """
         every = self.budget.every
-        if every is None or now < self.ends_at:
+        if every is None or now < self.ends_at or self.lease is not None:
             return False
         self.began = now - math.fmod(now - self.began, every)
         if self.ends_at <= now:
@@ -104,7 +111,12 @@ class Account:
     def figures(self, now: float) -> BudgetStatistics:
         """Return the account in figures."""
         left = -1.0 if self.budget.every is None else max(0.0, self.ends_at - now)
-        return BudgetStatistics(self.budget, self.tenant, self.limits, self.spent, self.reserved, self.waiting, left)
+        return BudgetStatistics(self.budget, self.tenant, self.limits, self._used, self.reserved, self.waiting, left)
+
+    @property
+    def _used(self) -> Amounts:
+        """What ended calls used in this window: of all engines, if the budget is shared and its keeper says it."""
+        return self.spent if self.lease is None or self.lease.spent is None else self.lease.spent
 
     def lacking(self, amounts: Amounts, *, with_reserved: bool) -> str:
         """Return the name of the first member of `amounts` that exceeds its limit; "" if all fit.
@@ -113,8 +125,7 @@ class Account:
         """
         taken = self.spent.plus(self.reserved) if with_reserved else self.spent
         if self.lease is not None:
-            lacks = amounts.usd > 0 and self.lease.lacks(taken.usd + amounts.usd, ever=not with_reserved)
-            return "usd" if lacks else ""
+            return self.lease.lacking(taken, amounts, ever=not with_reserved)
         for name, limit, used, more in zip(MEMBERS, self.limits, taken, amounts, strict=True):
             if more > 0 and used + more > limit * (1 + _ROUNDING):
                 return name
@@ -125,7 +136,7 @@ class Account:
         self.reserved = self.reserved.plus(amounts)
         self.holdings += 1
         if self.lease is not None:
-            self.lease.count(self.spent.usd, self.reserved.usd)
+            self.lease.count(self.spent, self.reserved)
             self.lease.satisfy()
 
     def settle(self, reserved: Amounts, used: Amounts) -> None:
@@ -135,14 +146,13 @@ class Account:
         # Exactly nothing remains of the last one, whatever was rounded.
         self.reserved = self.reserved.less(reserved) if self.holdings else NOTHING
         if self.lease is not None:
-            self.lease.count(self.spent.usd, self.reserved.usd)
+            self.lease.count(self.spent, self.reserved)
 
     def keep_waiting(self, now: float) -> None:
         """Note that the next call of the line does not fit now."""
         ticket = None if self.line is None or self.lease is None else self.line.first(now)
         if ticket is not None and self.lease is not None:
-            needed = _claim_of(ticket).amounts.usd
-            self.lease.need(self.spent.usd + self.reserved.usd + needed, self.waiting)
+            self.lease.need(self.spent.plus(self.reserved), _claim_of(ticket).amounts, self.waiting)
 
 
 class BudgetRefusal:
@@ -165,8 +175,11 @@ class BudgetRefusal:
         self.member: str = member
         self.budget: Budget = account.budget
         self.tenant: str | None = account.tenant
-        self.limit: float = account.limits[place] if account.lease is None else account.lease.most / UNITS_PER_USD
-        self.spent: float = account.spent[place]
+        lease = account.lease
+        self.limit: float = account.limits[place]
+        if lease is not None and lease.limits is None:
+            self.limit = lease.members[place].most / UNITS_PER_USD
+        self.spent: float = account.figures(now).spent[place]
         self.reserved: float = account.reserved[place]
         self.needed: float = amounts[place]
         self.retry_after: float = -1.0 if account.budget.every is None else max(0.0, account.ends_at - now)
@@ -239,10 +252,19 @@ class Budgets:
     """All budgets of an engine, and the calls that wait for one of them.
 
     budgets: the budgets as the program gave them.
+    lease_of: returns the lease on a shared budget (its position) for a tenant; None: the budgets are this engine's own.
+    on_lease: called with an account when its lease has changed.
     """
 
-    def __init__(self, budgets: tuple[Budget, ...]) -> None:
+    def __init__(
+        self,
+        budgets: tuple[Budget, ...],
+        lease_of: Callable[[int, str | None], AccountLease] | None = None,
+        on_lease: Callable[[Account], None] | None = None,
+    ) -> None:
         self.budgets = budgets
+        self._lease_of = lease_of
+        self._on_lease = on_lease
         self._accounts: dict[tuple[int, str | None], Account] = {}
         self._most = MOST_ACCOUNTS
         self._changed: dict[Account, None] = {}  # accounts with a line, whose next call may fit now, or never
@@ -366,6 +388,11 @@ class Budgets:
                 if account.line is not None:
                     self._changed[account] = None
 
+    def account_changed(self, account: Account) -> None:
+        """Note that the engine may use another part of the shared budget of an account."""
+        if account.line is not None:
+            self._changed[account] = None
+
     def next_time(self) -> float:
         """Return the time at which a waiting call may fit although no call has ended; `math.inf`: at no set time."""
         while self._windows and self._windows[0][2].line is None:
@@ -424,7 +451,7 @@ class Budgets:
     def _stand(self, claim: Claim, account: Account, *, at_head: bool) -> None:
         if account.line is None:
             account.line = FairQueue()
-        if not account.is_timed and account.budget.every is not None:
+        if not account.is_timed and account.budget.every is not None and account.lease is None:
             account.is_timed = True
             heapq.heappush(self._windows, (account.ends_at, next(self._numbers), account))
         account.line.add(claim.ticket, at_head=at_head)
@@ -433,9 +460,18 @@ class Budgets:
     def _account(self, key: tuple[int, str | None], now: float) -> Account:
         account = self._accounts.get(key)
         if account is None:
-            account = self._accounts[key] = Account(self.budgets[key[0]], key[1], now)
+            account = self._accounts[key] = self._new_account(key[0], key[1], now)
         else:
             self._renew(account, now)
+        return account
+
+    def _new_account(self, place: int, tenant: str | None, now: float) -> Account:
+        budget = self.budgets[place]
+        if self._lease_of is None:
+            return Account(budget, tenant, now)
+        account = Account(budget, tenant, now, self._lease_of(place, tenant))
+        if account.lease is not None and self._on_lease is not None:
+            account.lease.listen(partial(self._on_lease, account))
         return account
 
     def _renew(self, account: Account, now: float) -> None:
@@ -447,6 +483,9 @@ class Budgets:
         """Remove the accounts without spending, so that tenants' names from untrusted input do not fill the memory."""
         for account in self._accounts.values():
             account.renew(now)
+        for account in self._accounts.values():
+            if account.is_unused and account.lease is not None and account.lease.on_forget is not None:
+                account.lease.on_forget()
         self._accounts = {key: account for key, account in self._accounts.items() if not account.is_unused}
         self._most = max(MOST_ACCOUNTS, 2 * len(self._accounts))
 

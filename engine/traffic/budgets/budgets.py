@@ -25,7 +25,7 @@ from ...call.completion import NO_PRICE_FUNCTION
 from ...call.runtime import Runtime, TrafficWatch
 from ...request.prepared import Prepared
 from ...request.token_estimate import BYTES_PER_TOKEN, estimate_input_tokens, largest_input_tokens
-from ..leased_amounts import LeasedBudget
+from ..leased_amounts import AccountLease, LeasedBudget
 from ..notice import open_notice
 from ..options import Traffic
 from ..pump import AT_ONCE, Pump
@@ -84,7 +84,11 @@ class Claimant(Protocol):
 
 
 class LiveBudgets:
-    """The budgets of one engine. traffic: they, and the function that knows prices."""
+    """The budgets of one engine.
+
+    traffic: they, and the function that knows prices.
+    lease_of: returns the lease on a shared budget, as for `Budgets`; None: they are this engine's own.
+    """
 
     __slots__ = (
         "_budgets",
@@ -98,10 +102,15 @@ class LiveBudgets:
         "price",
     )
 
-    def __init__(self, traffic: Traffic, runtime: Runtime) -> None:
+    def __init__(
+        self,
+        traffic: Traffic,
+        runtime: Runtime,
+        lease_of: Callable[[int, str | None], AccountLease] | None = None,
+    ) -> None:
         budgets = tuple(traffic.budgets)
         self.price: Price | None = traffic.price
-        self._budgets = Budgets(budgets)
+        self._budgets = Budgets(budgets, lease_of, self._account_changed)
         self._limited = {member for member in Amounts._fields if any(budget.limits(member) for budget in budgets)}
         self._runtime = runtime
         self._pump: Pump[Claimant] = Pump(self, runtime)
@@ -256,6 +265,10 @@ class LiveBudgets:
 
     def _lease_changed(self, budget: Budget) -> None:
         self._budgets.lease_changed(budget)
+        self.changed()
+
+    def _account_changed(self, account: Account) -> None:
+        self._budgets.account_changed(account)
         self.changed()
 
     def changed(self) -> None:

@@ -26,7 +26,7 @@ class DeclaredLimit:
     running: the number of running calls.
     """
 
-    __slots__ = ("_line", "buckets", "concurrent", "lease", "name", "running")
+    __slots__ = ("_line", "_slots", "buckets", "concurrent", "lease", "name", "running")
 
     def __init__(self, name: str, limit: RateLimit, now: float) -> None:
         self.name: str = name
@@ -36,6 +36,9 @@ class DeclaredLimit:
         )
         self.concurrent: int | None = limit.concurrent
         self.running: int = 0
+        self._slots = self.lease.slots if self.lease is not None else None
+        if self._slots is not None:
+            self._slots.count_running = self._count_running
         self._line: dict[Hashable, None] = {}
 
     def ready_at(self, cost: Cost, scope: Hashable, now: float) -> float:
@@ -59,11 +62,19 @@ class DeclaredLimit:
     @property
     def is_full(self) -> bool:
         """True if the largest number of calls is running."""
+        if self._slots is not None:
+            return self.running >= self._slots.rate
         return self.concurrent is not None and self.running >= self.concurrent
+
+    def _count_running(self) -> int:
+        return self.running
 
     def stand_in_line(self, scope: Hashable) -> None:
         """Put a scope at the end of the line, if it is not in it, because its next call waits only for this limit."""
+        begins = not self._line
         self._line.setdefault(scope)
+        if begins and self.lease is not None and self.lease.on_want is not None:
+            self.lease.on_want()
 
     def leave_line(self, scope: Hashable) -> None:
         """Remove a scope from the line, because its call was sent or no longer waits for this limit."""

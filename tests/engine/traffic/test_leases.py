@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import random
 import sys
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from types import FrameType
 
@@ -20,11 +21,21 @@ from manystream.engine.traffic.leases import (
     Holder,
     Keeper,
     Lease,
+    LeasedBucket,
     LeaseNumber,
     LeaseRequest,
 )
 
 ALL = math.inf
+
+
+def holder_of(name: str, now: float) -> Holder:
+    return Holder(name, LeasedBucket(1.0, now))
+
+
+def bucket_of(holder: Holder) -> LeasedBucket:
+    assert isinstance(holder.gauge, LeasedBucket)
+    return holder.gauge
 
 
 def renew(keeper: Keeper, holder: Holder, now: float, wanted: float = ALL) -> float:
@@ -34,14 +45,14 @@ def renew(keeper: Keeper, holder: Holder, now: float, wanted: float = ALL) -> fl
 
 
 def test_the_first_holder_gets_the_whole_limit_and_an_empty_bucket() -> None:
-    keeper, holder = Keeper(100, 0.0), Holder("a", 0.0)
-    assert holder.bucket.ready_at(1, 0.0) == math.inf
+    keeper, holder = Keeper(100, 0.0), holder_of("a", 0.0)
+    assert bucket_of(holder).ready_at(1, 0.0) == math.inf
     assert renew(keeper, holder, 0.0) == 100
-    assert holder.bucket.ready_at(1, 0.0) == pytest.approx(0.01)
+    assert bucket_of(holder).ready_at(1, 0.0) == pytest.approx(0.01)
 
 
 def test_a_second_holder_gets_its_share_when_the_first_has_confirmed() -> None:
-    keeper, first, second = Keeper(100, 0.0), Holder("a", 0.0), Holder("b", 0.0)
+    keeper, first, second = Keeper(100, 0.0), holder_of("a", 0.0), holder_of("b", 0.0)
     renew(keeper, first, 0.0)
     assert renew(keeper, second, 0.5) == 0
     assert renew(keeper, first, 1.0) == 50
@@ -51,7 +62,7 @@ def test_a_second_holder_gets_its_share_when_the_first_has_confirmed() -> None:
 
 
 def test_a_reduction_frees_nothing_before_it_is_confirmed() -> None:
-    keeper, first, second = Keeper(100, 0.0), Holder("a", 0.0), Holder("b", 0.0)
+    keeper, first, second = Keeper(100, 0.0), holder_of("a", 0.0), holder_of("b", 0.0)
     renew(keeper, first, 0.0)
     renew(keeper, second, 0.5)
     keeper.grant(first.ask(ALL, 1.0), 1.0)  # the reply is lost
@@ -62,7 +73,7 @@ def test_a_reduction_frees_nothing_before_it_is_confirmed() -> None:
 
 
 def test_the_share_of_a_dead_holder_is_free_when_its_lease_ends() -> None:
-    keeper, first, second = Keeper(100, 0.0), Holder("a", 0.0), Holder("b", 0.0)
+    keeper, first, second = Keeper(100, 0.0), holder_of("a", 0.0), holder_of("b", 0.0)
     for step in range(4):
         renew(keeper, first, step)
         renew(keeper, second, step)
@@ -74,7 +85,7 @@ def test_the_share_of_a_dead_holder_is_free_when_its_lease_ends() -> None:
 
 
 def test_a_holder_counts_from_asking_and_the_keeper_from_granting() -> None:
-    keeper, first, second = Keeper(100, 0.0), Holder("a", 0.0), Holder("b", 0.0)
+    keeper, first, second = Keeper(100, 0.0), holder_of("a", 0.0), holder_of("b", 0.0)
     request = first.ask(ALL, 0.0)
     lease = keeper.grant(request, 2.0)  # the request took two seconds
     first.receive(lease, 3.0)
@@ -84,7 +95,7 @@ def test_a_holder_counts_from_asking_and_the_keeper_from_granting() -> None:
 
 
 def test_a_lease_that_arrives_too_late_or_out_of_order_is_ignored() -> None:
-    keeper, holder = Keeper(100, 0.0), Holder("a", 0.0)
+    keeper, holder = Keeper(100, 0.0), holder_of("a", 0.0)
     old, new = (keeper.grant(holder.ask(wanted, 0.0), 0.0) for wanted in (ALL, ALL))
     keeper.change_limit(50)
     reduced = keeper.grant(holder.ask(ALL, 1.0), 1.0)
@@ -98,7 +109,7 @@ def test_a_lease_that_arrives_too_late_or_out_of_order_is_ignored() -> None:
 
 
 def test_a_holder_that_has_ended_frees_its_share_at_once() -> None:
-    keeper, first, second = Keeper(100, 0.0), Holder("a", 0.0), Holder("b", 0.0)
+    keeper, first, second = Keeper(100, 0.0), holder_of("a", 0.0), holder_of("b", 0.0)
     renew(keeper, first, 0.0)
     keeper.release("a")
     keeper.release("a")
@@ -107,7 +118,7 @@ def test_a_holder_that_has_ended_frees_its_share_at_once() -> None:
 
 def test_holders_get_what_they_want_and_equal_parts_of_the_rest() -> None:
     keeper = Keeper(100, 0.0)
-    holders = [(Holder("a", 0.0), 10.0), (Holder("b", 0.0), 50.0), (Holder("c", 0.0), 0.0)]
+    holders = [(holder_of("a", 0.0), 10.0), (holder_of("b", 0.0), 50.0), (holder_of("c", 0.0), 0.0)]
     for step in range(8):
         rates = [renew(keeper, holder, step, wanted) for holder, wanted in holders]
     assert rates == pytest.approx([10 + 40 / 3, 50 + 40 / 3, 40 / 3])
@@ -115,7 +126,7 @@ def test_holders_get_what_they_want_and_equal_parts_of_the_rest() -> None:
 
 
 def test_a_new_keeper_renews_and_grants_nothing_new_for_one_lease() -> None:
-    first, second = Holder("a", 0.0), Holder("b", 0.0)
+    first, second = holder_of("a", 0.0), holder_of("b", 0.0)
     before = Keeper(100, 0.0)
     for step in range(4):
         renew(before, first, step)
@@ -132,7 +143,7 @@ def test_a_new_keeper_renews_and_grants_nothing_new_for_one_lease() -> None:
 
 def test_a_renewal_of_a_lease_that_was_replaced_is_ignored() -> None:
     """The request was on its way while the former keeper lowered the rate and gave the difference to another holder."""
-    holder = Holder("a", 0.0)
+    holder = holder_of("a", 0.0)
     holder.receive(Lease(LeaseNumber(1, 1), 0.0, 100.0), 0.0)
     request = holder.ask(ALL, 1.0)
     holder.receive(Lease(LeaseNumber(1, 2), 1.5, 40.0), 1.5)
@@ -142,7 +153,7 @@ def test_a_renewal_of_a_lease_that_was_replaced_is_ignored() -> None:
 
 
 def test_the_number_of_an_older_keeper_s_lease_confirms_nothing() -> None:
-    keeper, first, second = Keeper(100, 0.0, epoch=2), Holder("a", 0.0), Holder("b", 0.0)
+    keeper, first, second = Keeper(100, 0.0, epoch=2), holder_of("a", 0.0), holder_of("b", 0.0)
     first.receive(Lease(LeaseNumber(1, 500), 0.0, 0.0), 0.0)
     late = keeper.grant(first.ask(ALL, 0.0), 0.0)
     renew(keeper, second, 0.1)
@@ -153,7 +164,7 @@ def test_the_number_of_an_older_keeper_s_lease_confirms_nothing() -> None:
 
 
 def test_the_end_of_a_lease_leaves_a_later_one_counted() -> None:
-    keeper, first, second = Keeper(100, 0.0), Holder("a", 0.0), Holder("b", 0.0)
+    keeper, first, second = Keeper(100, 0.0), holder_of("a", 0.0), holder_of("b", 0.0)
     renew(keeper, first, 0.0)
     keeper.change_limit(60)
     renew(keeper, first, 0.5)
@@ -163,22 +174,22 @@ def test_the_end_of_a_lease_leaves_a_later_one_counted() -> None:
 
 
 def test_a_change_of_the_rate_gives_no_units_and_cancels_no_debts() -> None:
-    holder = Holder("a", 0.0)
+    holder = holder_of("a", 0.0)
     holder.receive(Lease(LeaseNumber(1, 1), 0.0, 100.0), 0.0)
     assert holder.rate(1.0) == 100
-    holder.bucket.take(25, 1.0)  # 5 were saved up
+    bucket_of(holder).take(25, 1.0)  # 5 were saved up
     holder.receive(Lease(LeaseNumber(1, 2), 1.0, 10.0), 1.0)
-    assert holder.bucket.ready_at(1, 1.0) == pytest.approx(1.0 + 21 / 10)
+    assert bucket_of(holder).ready_at(1, 1.0) == pytest.approx(1.0 + 21 / 10)
     holder.receive(Lease(LeaseNumber(1, 3), 1.0, 1000.0), 1.0)
-    assert holder.bucket.ready_at(1, 1.0) == pytest.approx(1.0 + 21 / 1000)
+    assert bucket_of(holder).ready_at(1, 1.0) == pytest.approx(1.0 + 21 / 1000)
 
 
 def test_many_slow_holders_do_not_send_on_credit() -> None:
-    holder = Holder("a", 0.0)
+    holder = holder_of("a", 0.0)
     holder.receive(Lease(LeaseNumber(1, 1), 0.0, 0.5), 0.0)
     assert holder.rate(1.9) == 0.5, "it is idle, and saves up little"
-    assert holder.bucket.ready_at(1, 1.9) == pytest.approx(1.9 + (1 - 0.5 * BURST) / 0.5)
-    assert holder.bucket.ready_at(3, 1.9) == math.inf, "the lease ends before"
+    assert bucket_of(holder).ready_at(1, 1.9) == pytest.approx(1.9 + (1 - 0.5 * BURST) / 0.5)
+    assert bucket_of(holder).ready_at(3, 1.9) == math.inf, "the lease ends before"
 
 
 def request(holder: str, now: float, held: int = 0, wanted: float = ALL) -> LeaseRequest:
@@ -219,7 +230,7 @@ def test_a_holder_that_has_ended_wants_nothing() -> None:
 
 
 def test_a_holder_reports_the_lease_that_it_has() -> None:
-    holder = Holder("a", 0.0)
+    holder = holder_of("a", 0.0)
     assert repr(holder) == "<Holder a 0/s until -inf>"
     assert holder.ask(7.0, 1.0) == LeaseRequest("a", 1.0, LeaseNumber(0, 0), 0.0, 7.0)
     holder.receive(Lease(LeaseNumber(2, 3), 1.0, 5.0), 1.5)
@@ -229,12 +240,12 @@ def test_a_holder_reports_the_lease_that_it_has() -> None:
 
 
 def test_a_holder_with_a_negative_wish_gets_its_part_of_the_rest() -> None:
-    assert renew(Keeper(100, 0.0), Holder("a", 0.0), 0.0, wanted=-5.0) == 100
+    assert renew(Keeper(100, 0.0), holder_of("a", 0.0), 0.0, wanted=-5.0) == 100
 
 
 def lines_of_a_grant(count: int) -> int:
     """Return how many lines of the keeper run for one renewal among so many holders."""
-    keeper, holders = Keeper(500, 0.0), [Holder(str(number), 0.0) for number in range(count)]
+    keeper, holders = Keeper(500, 0.0), [holder_of(str(number), 0.0) for number in range(count)]
     for step in range(8):
         for number, holder in enumerate(holders):
             renew(keeper, holder, step + number / count / 2)
@@ -274,6 +285,7 @@ class World:
     slowness: float
     deaths: float
     cost: float = 1.0
+    step: float = 0.0
     now: float = 0.0
     keeper: Keeper = field(init=False)
     epoch: int = 1
@@ -286,9 +298,10 @@ class World:
     taken: float = 0.0
     excess: float = 0.0
     faults: int = 0
+    sent: list[tuple[float, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.keeper = Keeper(self.limit, 0.0)
+        self.keeper = Keeper(self.limit, 0.0, step=self.step)
         for _ in range(self.holder_count):
             self.add_holder()
 
@@ -304,7 +317,8 @@ class World:
 
     def add_holder(self) -> None:
         self.names += 1
-        holder = Holder(f"h{self.names}", self.now)
+        bucket = LeasedBucket(1.0, self.now, exact=self.step > 0, cost=self.step)
+        holder = Holder(f"h{self.names}", bucket)
         self.holders.append(holder)
         self.wanted[holder.name] = ALL if self.random.random() < 0.7 else self.random.uniform(0, self.limit)
         self.asked_at[holder.name] = self.now - self.random.uniform(0, RENEW_SECONDS)
@@ -317,7 +331,7 @@ class World:
             self.add_holder()
         if self.random.random() < self.deaths / 2:
             self.epoch += 1
-            self.keeper = Keeper(self.limit, self.now, epoch=self.epoch, recovers=True)
+            self.keeper = Keeper(self.limit, self.now, epoch=self.epoch, recovers=True, step=self.step)
             self.faults += 1
 
     def delays(self) -> list[float]:
@@ -349,8 +363,9 @@ class World:
         self.excess = max(0.0, self.excess - self.limit * TICK)
         for holder in self.holders:
             at = self.now
-            while (at := holder.bucket.ready_at(self.cost, at)) <= until:
-                holder.bucket.take(self.cost, at)
+            while (at := bucket_of(holder).ready_at(self.cost, at)) <= until:
+                bucket_of(holder).take(self.cost, at)
+                self.sent.append((at, holder.name))
                 self.taken += self.cost
                 self.excess += self.cost
         most = self.limit * BURST + self.names * self.cost + self.limit * TICK
@@ -370,6 +385,41 @@ def test_the_limit_holds_whatever_happens(
     seed: int, limit: float, holders: int, loss: float, slowness: float, deaths: float
 ) -> None:
     World(random.Random(seed), limit, holders, loss, slowness, deaths).run(30)
+
+
+def most_in_a_second(times: list[float]) -> int:
+    times = sorted(times)
+    return max((bisect_left(times, at + 1.0 - 1e-9) - place for place, at in enumerate(times)), default=0)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    limit=st.sampled_from((1.0, 3.0, 20.0, 57.0)),
+    holders=st.integers(1, 8),
+    loss=st.sampled_from((0.0, 0.1, 0.5)),
+    slowness=st.sampled_from((0.0, 0.5, 3.0, 8.0)),
+    deaths=st.sampled_from((0.0, 0.01, 0.05)),
+)
+def test_whole_calls_exceed_the_limit_in_no_second(
+    seed: int, limit: float, holders: int, loss: float, slowness: float, deaths: float
+) -> None:
+    world = World(random.Random(seed), limit, holders, loss, slowness, deaths, step=1.0)
+    world.run(30)
+    assert most_in_a_second([at for at, _ in world.sent]) <= limit
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32), limit=st.sampled_from((1, 2, 3, 5, 50)), holders=st.integers(1, 8))
+def test_whole_calls_use_the_limit_and_every_holder_has_its_turn(seed: int, limit: int, holders: int) -> None:
+    world = World(random.Random(seed), float(limit), holders, 0.0, 0.05, 0.0, step=1.0)
+    world.wanted = dict.fromkeys(world.wanted, ALL)
+    world.run(8)
+    world.sent.clear()
+    world.run(100)
+    counts = [sum(name == holder.name for _, name in world.sent) for holder in world.holders]
+    assert sum(counts) >= (0.95 if holders <= limit else 0.5) * limit * 100
+    assert min(counts) >= 0.5 * limit * 100 / holders - 1
 
 
 @settings(max_examples=8, deadline=None)
