@@ -171,7 +171,7 @@ class GeminiStream(JSONStream):
         refusal = blocked(chunk, data) if chunk.get("promptFeedback") is not None else None
         if refusal is not None:
             return list(self.fail(refusal))
-        if "candidates" not in chunk and chunk.get("type") in PINGS:
+        if "candidates" not in chunk and string(chunk, "type") in PINGS:
             return []
         events: list[Event] = []
         self._start(chunk, events)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from manystream import Error
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.model.messages import Message, ProviderBlock, Text
 from manystream.providers.model.request import Request
@@ -64,3 +65,13 @@ def test_a_result_without_an_output_is_empty(absent: Any) -> None:
         {"type": "function_call_output", "call_id": "c", **absent},
     ]
     assert ResponsesConverter().decode_messages(items)[-1] == Message.tool_result("c", "")
+
+
+@pytest.mark.parametrize("odd", ODD, ids=["list", "object", "number"])
+@pytest.mark.parametrize("dialect", ["anthropic", "gemini", "openai-chat", "openai-responses"])
+def test_an_event_of_an_odd_type_is_no_defect(dialect: str, odd: Any) -> None:
+    for value in ({"type": odd}, {"object": odd}, {"error": {"type": odd, "code": odd}}, [{"type": odd}]):
+        machine = DIALECTS[dialect].machine(provider_for(dialect, "openai"), lambda: "made")
+        end = [*machine.feed("", json.dumps(value).encode()), *machine.end()][-1]
+        assert isinstance(end, Error)
+        assert "defect" not in end.error.message

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from ...catalog.provider import Provider
 from ...errors import ProviderError, malformed
-from ...json.json_values import JSON, JSONObject, MalformedJSONError, integer, items, mapping, objects
+from ...json.json_values import JSON, JSONObject, MalformedJSONError, integer, items, mapping, objects, string
 from ...model.events import Event, Start, ToolCallStart
 from ...model.response import Response
 from ...wire.answer_limits import ANSWER_LIMITS, AnswerLimits
@@ -109,7 +109,7 @@ class ChatStream(JSONStream):
 
     def take_object(self, event: str, value: JSONObject, data: bytes) -> Sequence[Event]:
         error = error_in(event, value)
-        if error is None and "choices" not in value and (not value or event in PINGS or value.get("type") in PINGS):
+        if error is None and "choices" not in value and (not value or event in PINGS or string(value, "type") in PINGS):
             return ()
         self.answer.count.check_choices(len(items(value, "choices")))  # before any choice is read
         if error is not None:
