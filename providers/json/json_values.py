@@ -319,15 +319,10 @@ def loads_object(data: bytes | str) -> JSONObject:
 def answer_loads(body: bytes) -> JSON:
     """Parse the body of an unstreamed answer, with whole numbers of any size.
 
-    Raises `MalformedJSONError`, and `ProviderError` (`no_answer`) for a body that is blank, or has no member with a
-    value besides an error that says nothing.
+    Raises `MalformedJSONError`, and `ProviderError` (`no_answer`) for a body that is blank or says nothing.
     """
     value = exact_loads(body) if body.strip() else None
-    says_something = bool(value)
-    if type(value) is dict:
-        others = any(member for name, member in value.items() if name != "error")
-        says_something = others or not says_nothing(value.get("error"))
-    if not says_something:
+    if says_nothing(value):
         raise no_answer(body)
     return value
 

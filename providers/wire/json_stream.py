@@ -11,9 +11,10 @@ import re
 from collections.abc import Sequence
 
 from ..catalog.provider import Provider
-from ..errors import ProviderError, malformed, truncated
+from ..errors import ProviderError, malformed, no_answer, truncated
 from ..json.json_values import JSON, JSONObject, MalformedJSONError, json_at, loads, shown
 from ..model.events import Event
+from ..model.response import arrived
 from .answer_limits import ANSWER_LIMITS, AnswerLimits
 from .dialect import BARE_LINES, MakeId, StreamMachine
 from .error_bodies import ERROR, reported_error
@@ -40,12 +41,16 @@ _MOST_FAILURES = 8
 
 
 class JSONStream(StreamMachine):
-    """Converts one stream of JSON objects. A dialect implements the abstract methods."""
+    """Converts one stream of JSON objects. A dialect implements the abstract methods.
 
-    __slots__ = ("_unread",)
+    marked: whether the end marker of Chat Completions has come.
+    """
+
+    __slots__ = ("_unread", "marked")
 
     def __init__(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> None:
         super().__init__(provider, make_id, limits)
+        self.marked: bool = False
         self._unread = b""  # the first lines that were neither a field nor anything else that can be read
 
     @abc.abstractmethod
@@ -66,7 +71,7 @@ class JSONStream(StreamMachine):
 
     def take_event(self, event: str, data: bytes) -> Sequence[Event]:
         if data == DONE_MARK:
-            return self.take_mark()
+            return self._mark()
         try:
             value = loads(data, self.note_half)
         except MalformedJSONError as error:
@@ -76,15 +81,24 @@ class JSONStream(StreamMachine):
         return self._no_object(event, value, data)
 
     def truncated(self, what: str) -> Sequence[Event]:
-        """End the stream with the error that it ended too early, with what came instead. Returns the last events."""
+        """End the stream with the error that it ended too early, with what came instead. Returns the last events.
+
+        If nothing came but the end marker of Chat Completions, the stream has an end, and no answer.
+        """
+        if self.marked and arrived(self.answer.response()) is None:
+            return self.fail(no_answer())
         return self.fail(truncated(f"{what}, after {shown(self._unread)}" if self._unread else what))
+
+    def _mark(self) -> Sequence[Event]:
+        self.marked = True
+        return self.take_mark()
 
     def _no_json(self, event: str, data: bytes, error: MalformedJSONError) -> Sequence[Event]:
         if event == BARE_LINES:
             return self._take_lines(data)
         text = data.strip()
         if text.startswith(DONE_MARK):
-            return self.take_mark()
+            return self._mark()
         if DONE_MARK.startswith(text):
             return ()  # nothing, or a mark that was cut
         if event == ERROR:
@@ -102,7 +116,7 @@ class JSONStream(StreamMachine):
         if type(value) is str:
             text = value.strip().encode()
             if text == DONE_MARK:
-                return self.take_mark()
+                return self._mark()
             if _is_keep_alive(text):
                 return ()
         if event == BARE_LINES and not _is_list_of_objects(value):
@@ -131,6 +145,10 @@ def _is_list_of_objects(value: JSON) -> bool:
     return type(value) is list and bool(value) and all(type(item) is dict for item in value)
 
 
+_LINE = re.compile(r"[ \t\r,]*+((?i:error):[ \t]*+)?+")
+"""The beginning of a line, or of what follows a JSON text, and whether it is an error in place of a field."""
+
+
 def events_in(lines: bytes) -> list[tuple[str, bytes]]:
     """Return the events in lines that are no fields, as names and data: JSON objects, end markers and errors as text.
 
@@ -140,25 +158,22 @@ def events_in(lines: bytes) -> list[tuple[str, bytes]]:
     found: list[tuple[str, bytes]] = []
     place, failures = 0, 0
     while place < len(text) and failures < _MOST_FAILURES:
-        line_end = text.find("\n", place)
-        line_end = len(text) if line_end < 0 else line_end
-        line = text[place:line_end].lstrip(" \t\r,")
-        start = line_end - len(line)
-        name = ""
-        if line[:6].lower() == "error:":
-            name, line = ERROR, line[6:].lstrip()
-            start = line_end - len(line)
-        place = line_end + 1
-        if line.startswith("[DONE]"):
-            found.append((name, DONE_MARK))
-        elif line[:1] in ("{", "["):
+        match = _LINE.match(text, place)
+        start = place if match is None else match.end()
+        name = ERROR if match is not None and match[1] else ""
+        if text.startswith(("{", "["), start) and not text.startswith("[DONE]", start):
             value, end = json_at(text, start)
             if end > start:
                 place = end
                 if type(value) is dict or _is_list_of_objects(value):
                     found.append((name, text[start:end].encode()))
-            else:
-                failures += 1
-        elif name and line.strip():
-            found.append((name, line.strip().encode()))
+                continue
+            failures += 1
+            name = ""
+        line_end = text.find("\n", start)
+        place = len(text) if line_end < 0 else line_end + 1
+        if text.startswith("[DONE]", start):
+            found.append((name, DONE_MARK))
+        elif name and (line := text[start:place].strip()):
+            found.append((name, line.encode()))
     return found

@@ -123,6 +123,12 @@ def test_the_error_in_lines_that_are_no_events(lines: bytes, message: str) -> No
     assert event.error.message == message
 
 
+def test_all_objects_of_a_long_line_are_read() -> None:
+    machine = OPENAI.machine(OpenAIChat("key"), lambda: "made")
+    chunk = b'{"choices":[{"index":0,"delta":{"content":"a"}}]},'
+    assert len(machine.feed(BARE_LINES, chunk * 20_000)) == 1 + 20_000
+
+
 @pytest.mark.parametrize(
     ("body", "value"),
     [

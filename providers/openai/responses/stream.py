@@ -51,10 +51,9 @@ class ResponsesStream(JSONStream):
 
     output: the items of the answer.
     started: whether `Start` was returned.
-    done_mark: whether `[DONE]` has come.
     """
 
-    __slots__ = ("done_mark", "output", "started")
+    __slots__ = ("output", "started")
 
     volatile: ClassVar[VolatileMembers] = VolatileMembers(counter="sequence_number", padding=("obfuscation",))
 
@@ -62,7 +61,6 @@ class ResponsesStream(JSONStream):
         super().__init__(provider, make_id, limits)
         self.output: Output = Output(self.answer, provider.maker, make_id)
         self.started: bool = False
-        self.done_mark: bool = False
 
     def take_object(self, event: str, value: JSONObject, data: bytes) -> Sequence[Event]:
         kind = event if event in EVENTS else string(value, "type") or string(value, "object") or ""
@@ -80,11 +78,10 @@ class ResponsesStream(JSONStream):
         return events
 
     def take_mark(self) -> Sequence[Event]:
-        self.done_mark = True
-        return ()
+        return ()  # the end of the body decides
 
     def take_end(self) -> Sequence[Event]:
-        if self.done_mark and self.output.all_done() and not self.provider.profile.quirks.strict_end:
+        if self.marked and self.output.all_done() and not self.provider.profile.quirks.strict_end:
             # The server has marked the end, and every item came whole: only the finish reason is missing.
             self.ended: bool = True
             events = self.answer.done(FinishReason.UNKNOWN, None)
