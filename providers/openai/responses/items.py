@@ -68,7 +68,8 @@ class MessageItem:
     """A message: its text parts, each a block of its own, and its refusals, which are no blocks.
 
     before: the message directly before this one, or None. A server may send it again under another id.
-    begun: position of the content part that began last; None if a whole part has come since.
+    begun: whether an event is the end of a part → position of the content part that began last, until such an event
+        about it comes.
     done: whether the whole item was read.
     id: the item's id; empty until it is known.
     phase: the item's `phase`, which is sent back, or None.
@@ -106,7 +107,7 @@ class MessageItem:
         self.refusals: dict[int, list[str]] = {}
         self.logprobs: dict[int, list[JSON]] = {}
         self.others: dict[int, JSONObject] = {}
-        self.begun: int | None = None
+        self.begun: dict[bool, int] = {}
 
     def text(self, place: int) -> TextInProgress:
         """Return the block of a content part. It is made when its first text comes: an empty part is no block."""
@@ -114,7 +115,7 @@ class MessageItem:
         if block is None:
             block = self.answer.text()
             self.texts[place] = block.index
-            self.begun = place
+            self._begin(place)
             self._mark(block)
         return block
 
@@ -127,7 +128,8 @@ class MessageItem:
     def refusal(self, place: int, text: str) -> None:
         """Append to a refusal. It has no event; the response contains it."""
         if place not in self.refusals:
-            self.refusals[place], self.begun = [], place
+            self.refusals[place] = []
+            self._begin(place)
         self.refusals[place].append(text)
         self.answer.refuse(text, self.name)
 
@@ -168,17 +170,26 @@ class MessageItem:
         """Return the text so far, of all parts."""
         return "".join(piece for place in sorted(self.texts) for piece in self.text(place).pieces)
 
-    def take_part(self, place: int, part: JSONObject) -> Sequence[Event]:
+    def take_part(self, place: int, part: JSONObject, *, ends: bool) -> Sequence[Event]:
         """Read a whole content part that comes by itself. Returns events for what was not delivered before.
 
         If the deltas with its text had another place, that place counts.
+
+        ends: the event is the end of the part (`content_part.done`), which follows the one with its whole text.
         """
-        begun, self.begun = self.begun, None
-        if begun is not None and place not in self.texts and place not in self.refusals:
-            said = self.text(begun).pieces if begun in self.texts else self.refusals[begun]
-            if "".join(said) in (part.get("text"), part.get("refusal")):
-                place = begun
+        begun = self.begun.pop(ends, None)
+        if begun is not None and self._delivered(begun) in (part.get("text"), part.get("refusal")):
+            # Another part may have the place, if it was numbered otherwise, too.
+            place = place if self._delivered(place) == self._delivered(begun) else begun
         return self._take_part(place, part)
+
+    def _begin(self, place: int) -> None:
+        self.begun = {False: place, True: place}
+
+    def _delivered(self, place: int) -> str | None:
+        """Return the text or the refusal that a part's deltas brought, or None if none came."""
+        pieces = self.text(place).pieces if place in self.texts else self.refusals.get(place)
+        return None if pieces is None else "".join(pieces)
 
     def _take_part(self, place: int, part: JSONObject) -> Sequence[Event]:
         """Read a whole content part. Returns events for what was not delivered before."""

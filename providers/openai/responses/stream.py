@@ -128,20 +128,20 @@ class ResponsesStream(JSONStream):
 
     def text_done(self, value: JSONObject, data: bytes) -> Sequence[Event]:
         """Read a content part that the event itself is."""
-        return self._take_part(value, value)
+        return self._take_part(value, value, ends=False)
 
     def part_done(self, value: JSONObject, data: bytes) -> Sequence[Event]:
         """Read a whole content part."""
-        return self._take_part(value, _object(value, "part"))
+        return self._take_part(value, _object(value, "part"), ends=True)
 
-    def _take_part(self, value: JSONObject, part: JSONObject) -> Sequence[Event]:
+    def _take_part(self, value: JSONObject, part: JSONObject, *, ends: bool) -> Sequence[Event]:
         """Read a whole part of a message, if it is a text or a refusal."""
         kind = PART_OF_EVENT.get(string(part, "type") or "", string(part, "type"))
         if kind not in ("output_text", "refusal"):
             return ()
         message = self.output.message_at(value)
         place = integer(value, "content_index") or 0
-        return () if message is None else message.take_part(place, {**part, "type": kind})
+        return () if message is None else message.take_part(place, {**part, "type": kind}, ends=ends)
 
     def annotation_added(self, value: JSONObject, data: bytes) -> Sequence[Event]:
         """Add a citation. One for text that has not come yet comes again with its item."""

@@ -328,6 +328,11 @@ def part_done(place: int, text: str, kind: str = "output_text") -> JSONObject:
     return {"type": f"response.{kind}.done", "output_index": 0, "content_index": place, member: text, "item_id": "m"}
 
 
+def part_end(place: int, text: str) -> JSONObject:
+    part: JSONObject = {"type": "output_text", "text": text}
+    return {"type": "response.content_part.done", "output_index": 0, "content_index": place, "part": part}
+
+
 def contents(*texts: str, kind: str = "output_text") -> list[JSON]:
     member = "text" if kind == "output_text" else "refusal"
     return [{"type": kind, member: text} for text in texts]
@@ -354,10 +359,16 @@ PLACES: dict[str, tuple[list[JSONObject], list[str], list[str]]] = {
     "lower": ([part_delta(0, "a"), ended({**said(), "content": [{"type": "odd"}, *contents("a")]})], ["a"], []),
     "higher, with a part that is new": ([part_delta(1, "a"), ended(said("a", "b"))], ["a", "b"], []),
     "higher in the deltas only": ([part_delta(1, "a"), part_done(0, "a"), ended(said("a"))], ["a"], []),
+    "higher until its end": ([part_delta(1, "a"), part_done(1, "a"), part_end(0, "a"), ended()], ["a"], []),
+    "both higher until their ends": ([part_delta(1, "a"), part_done(1, "a"), part_end(0, "a"), part_delta(2, "b"),
+        part_done(2, "b"), part_end(1, "b"), ended(said("a", "b"))], ["a", "b"], []),
+    "equal parts that end": ([part_delta(0, "a"), part_done(0, "a"), part_end(0, "a"), part_done(1, "a"),
+        part_end(1, "a"), ended()], ["a", "a"], []),
     "lower in the deltas only": ([part_delta(0, "a"), part_done(1, "a"), done(0, said("a")), ended()], ["a"], []),
     "a part that is left out": ([part_delta(0, "a"), part_delta(1, "b"), ended(said("b"))], ["a", "b"], []),
     "in another order": ([part_delta(0, "a"), part_delta(1, "b"), ended(said("b", "a"))], ["a", "b"], []),
     "equal parts": ([part_delta(0, "a"), part_done(0, "a"), part_done(1, "a"), ended(said("a", "a"))], ["a", "a"], []),
+    "equal parts, one whole": ([part_delta(0, "a"), part_done(0, "a"), part_done(1, "a"), ended()], ["a", "a"], []),
     "equal parts, one without deltas": ([part_delta(0, "a"), done(0, said("a", "a")), ended()], ["a", "a"], []),
     "a part that goes on": ([part_delta(0, "a"), part_delta(1, "b"), ended(said("ab", "b"))], ["ab", "b"], []),
     "a part that changes": ([part_delta(0, "a"), part_delta(1, "b"), ended(said("x", "b"))], ["x", "b"], [DIFFERS]),
