@@ -31,13 +31,14 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: An
     answer.count.check_choices(len(items(chunk, "choices")))  # before any choice is read
     reported = error_in("", chunk)
     failure = None if reported is None else error_from_object(reported, http_status=BODY_STATUS, body=body)
+    content = ChatAnswer(answer, provider.maker, make_id, whole=True)
     if failure is not None and not chunk.get("choices"):
-        raise failure
+        content.take_usage(chunk)
+        return concluded(answer.response(), Error(failure), body)
     if chunk.get("choices") is None:
         incomplete = malformed("malformed answer: a chat completion must have choices", body)
         incomplete.retryable = any(map(chunk.get, MEMBERS_OF_A_COMPLETION))
         raise incomplete
-    content = ChatAnswer(answer, provider.maker, make_id, whole=True)
     try:
         content.take(chunk, [])
     except MalformedJSONError as error:

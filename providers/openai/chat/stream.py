@@ -6,6 +6,7 @@ A delta that differs from the one before only in its text, its log probabilities
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -113,8 +114,7 @@ class ChatStream(JSONStream):
             return ()
         self.answer.count.check_choices(len(items(value, "choices")))  # before any choice is read
         if error is not None:
-            self._content.take_usage(value)
-            return self.fail(self.error_of(error, data))
+            return self._failed(error, value, data)
         events: list[Event] = []
         self._content.keeps_logprobs = LOGPROBS not in self.unasked
         self._content.choices = self.choices
@@ -129,6 +129,16 @@ class ChatStream(JSONStream):
             if path is not None:
                 self.expect_more(event, data, value, path, events[-1], self._reader_of_values)
         return events
+
+    def _failed(self, error: JSON, chunk: JSONObject, data: bytes) -> Sequence[Event]:
+        """End the stream with the error that a chunk reports. Returns the chunk's own events before it."""
+        events: list[Event] = []
+        if chunk.get("choices"):
+            with contextlib.suppress(MalformedJSONError, ProviderError):  # the reported error says more
+                self._content.take(chunk, events, data)
+        else:
+            self._content.take_usage(chunk)
+        return [*events, *self.fail(self.error_of(error, data))]
 
     def _reader_of_values(self) -> TakeValue:
         return self._content.values().take

@@ -10,7 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from manystream.providers.errors import BODY_LIMIT, ErrorCategory, ProviderError
-from manystream.providers.model.events import FinishReason
+from manystream.providers.json.json_values import JSONObject
+from manystream.providers.model.events import FinishReason, TextDelta
+from manystream.providers.model.response import arrived
 from manystream.providers.openai.chat import DIALECT
 from manystream.providers.wire.error_bodies import MESSAGE_LIMIT, error_from_object
 from tests.providers.statuses import CASES
@@ -324,6 +326,32 @@ def test_an_empty_error_member_is_no_error(error: str) -> None:
     """)
     assert outcome.response.text == "ab"
     assert outcome.done.finish_reason is FinishReason.STOP
+
+
+@pytest.mark.parametrize(
+    ("members", "kept"),
+    [
+        ({}, False),
+        ({"id": "c1", "model": "m", "choices": []}, False),
+        ({"usage": {"prompt_tokens": 3, "completion_tokens": 1}}, True),
+        ({"id": "c1", "choices": [{"index": 0, "finish_reason": "error"}]}, True),
+    ],
+)
+def test_an_error_keeps_the_same_response_streamed_and_unstreamed(members: JSONObject, kept: bool) -> None:
+    chunk = {"error": {"message": "why", "code": 400}, **members}
+    streamed = stream(f"data: {json.dumps(chunk)}\n\n")
+    with pytest.raises(ProviderError, match="why") as caught:
+        decode(chunk)
+    assert streamed.error.error == caught.value
+    assert arrived(streamed.response) == caught.value.partial
+    assert (caught.value.partial is not None) == kept
+
+
+def test_a_chunk_with_an_error_keeps_its_text() -> None:
+    choice = {"index": 0, "delta": {"content": "the end"}, "finish_reason": "error", "error": {"message": "why"}}
+    outcome = stream(f"data: {json.dumps({'choices': [choice]})}\n\n")
+    assert (outcome.response.text, outcome.error.error.message) == ("the end", "why")
+    assert any(isinstance(event, TextDelta) for event in outcome.events)
 
 
 def test_an_error_after_the_finish_reason_keeps_the_usage() -> None:
