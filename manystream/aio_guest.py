@@ -38,7 +38,8 @@ class EventLoopError(ManystreamError, RuntimeError):
 async def guest_calls(open_native: OpenNative) -> AsyncGenerator[Calls, None]:
     """Open one engine in this loop's trio run until the block is left, and yield its calls.
 
-    Raises `EventLoopError`, and what `open_native` raises.
+    Raises `EventLoopError`, and what `open_native` raises. The failure that ended the engine comes before an exception
+    of the block, which may be only its consequence.
     """
     process = os.getpid()
     guest = await _join_guest(_running_loop())
@@ -55,12 +56,15 @@ async def guest_calls(open_native: OpenNative) -> AsyncGenerator[Calls, None]:
 
     trio.lowlevel.spawn_system_task(opened.run)
     cancelled: asyncio.CancelledError | None = None
+    failure: BaseException | None = None
     try:
         calls = await opened.ready
         opened.closed.add_done_callback(on_closed)
         yield calls
     except asyncio.CancelledError as error:
         cancelled = error
+    except BaseException as error:
+        failure = error
     finally:
         leaving = True
         if os.getpid() == process:  # a forked process lacks the thread in which the trio run waits
@@ -69,23 +73,14 @@ async def guest_calls(open_native: OpenNative) -> AsyncGenerator[Calls, None]:
             guest.leave()
             if guest.ending:
                 cancelled = await _settled(guest.finished) or cancelled
-    if interrupted:
-        _raise_breakdown(host, guest, opened)
-    if cancelled is not None:
-        raise cancelled
-
-
-def _raise_breakdown(host: asyncio.Task[object], guest: _Guest, opened: _Opened) -> None:
-    """Raise the error that broke the engine down.
-
-    The task was cancelled to leave the block. Raise nothing if the task was cancelled from outside as well: then the
-    caller raises the cancellation.
-    """
-    ours_alone = host.uncancel() == 0
     if guest.finished.done():
         guest.finished.result()
-    if ours_alone:
+    # The engine's failure gives way to a cancellation from outside. `on_closed` may have cancelled the task as well.
+    outside = host.uncancel() > 0 if interrupted else cancelled is not None
+    if opened.closed.done() and not outside:
         opened.closed.result()
+    if failure := failure or cancelled:
+        raise failure
 
 
 class GuestBackend(TrioBackend):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import threading
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -189,6 +192,46 @@ def test_the_task_of_a_map_and_the_thread_of_a_portal_have_names(provider: ms.Pr
         (thread,) = [each for each in threading.enumerate() if each.name == "manystream portal"]
         assert thread.daemon
     assert not thread.is_alive()
+
+
+def end_the_program(_: object) -> None:
+    raise SystemExit(7)
+
+
+async def wait_for_a_call(engine: aio.Engine) -> None:
+    await engine.request(ask())  # raises the error of a cancelled call
+
+
+async def go_on_after_each_error(engine: aio.Engine) -> None:
+    for _ in range(3):
+        with contextlib.suppress(ms.ManystreamError, asyncio.CancelledError):
+            await engine.request(ask())
+
+
+async def raise_an_own_error(engine: aio.Engine) -> None:
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(30)
+    raise LookupError
+
+
+@pytest.mark.parametrize("body", [wait_for_a_call, go_on_after_each_error, raise_an_own_error, asyncio.sleep])
+@pytest.mark.parametrize("name", ["on_event", "on_completion"])
+def test_an_exception_that_ends_an_engine_leaves_its_block(
+    provider: ms.Provider, name: str, body: Callable[[Any], Awaitable[None]]
+) -> None:
+    async def leave() -> None:
+        async with aio.open_engine([provider]) as engine:
+            engine.start_stream(ask(), **{name: end_the_program})
+            await body(30 if body is asyncio.sleep else engine)
+
+    async def main() -> None:
+        with pytest.raises(SystemExit) as caught:
+            await leave()
+        assert caught.value.code == 7
+        async with aio.open_engine([provider]) as engine:
+            assert (await engine.request(ask())).text
+
+    asyncio.run(main())
 
 
 def leave_with_a_status(provider: ms.Provider) -> None:
