@@ -372,7 +372,8 @@ GROUPS: dict[str, tuple[Row, ...]] = {
     ),
     "Answers in other forms": (
         _row(102, "an answer that ends without content, tool call, refusal or finish reason: a blank body, `{}`, "
-             "`choices: []`, an empty error object, `[DONE]` alone", "SERVER, code `no_answer`", "yes", "yes",
+             "`choices: []`, an empty error object, `[DONE]` alone",
+             "SERVER, code `no_answer`; a blank stream is truncated (74)", "yes", "yes",
              PROVIDERS + "test_empty_answers.py::test_a_body_that_says_nothing_is_an_error_that_may_be_retried",
              PROVIDERS + "test_empty_answers.py::test_an_end_without_an_answer_is_an_error_that_may_be_retried",
              BODY + "a_success_that_says_nothing_is_retried"),
@@ -388,8 +389,12 @@ GROUPS: dict[str, tuple[Row, ...]] = {
              "that error, classified, after the deltas before it", "yes", "by its code",
              ENVELOPES + "an_error_is_read_in_every_form_at_its_place",
              "engine/test_answers_by_head.py::test_an_error_s_body_is_read_in_every_form"),
+        _row(106, "Responses: parts numbered otherwise in the deltas than in the whole message; arguments before their "
+             "call", "success: each text once, each call with its arguments", "yes", "-",
+             PROVIDERS + "openai_responses/test_repeated_items.py::test_a_part_is_delivered_once_whatever_its_number",
+             PROVIDERS + "openai_responses/test_odd_forms.py::test_arguments_before_their_call_belong_to_it"),
     ),
 }  # fmt: skip
 
 ROWS: tuple[Row, ...] = tuple(row for rows in GROUPS.values() for row in rows)
-COUNT = 105
+COUNT = 106
