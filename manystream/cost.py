@@ -220,11 +220,13 @@ DETAILS: dict[tuple[str, ...], str] = {
     ("completion_tokens_details", "audio_tokens"): "output_audio_tokens",
     ("input_tokens_details", "audio_tokens"): "input_audio_tokens",
     ("output_tokens_details", "audio_tokens"): "output_audio_tokens",
+    ("completion_tokens_details", "image_tokens"): "output_image_tokens",
+    ("output_tokens_details", "image_tokens"): "output_image_tokens",
 }
 """Counts with a separate price that only the raw usage report has: the path to a member → its name in genai-prices.
 
-They are Anthropic's two cache lifetimes and its searches, OpenAI's longer cache lifetime, and OpenAI's audio. Both
-longer lifetimes have one name, because genai-prices has one.
+They are Anthropic's two cache lifetimes and its searches, OpenAI's longer cache lifetime, and OpenAI's audio and
+images. Both longer lifetimes have one name, because genai-prices has one.
 """
 
 MODALITY_DETAILS = {
@@ -239,6 +241,9 @@ MODALITIES: dict[JSON, str] = {
     1: "text", 2: "image", 3: "video", 4: "audio", 5: "image",
 }  # fmt: skip
 """Gemini's modality, as its word or number → the name of its price in genai-prices."""
+
+UNSPECIFIED: tuple[JSON, ...] = ("MODALITY_UNSPECIFIED", 0, None)
+"""A modality that Gemini does not name: the tokens have the price of text. There is no price for any other word."""
 
 SEPARATE_PRICES: dict[str, str] = {
     "input_audio": "audio input",
@@ -277,6 +282,12 @@ def _why_unpriced(usage: Usage, model: str) -> str | None:
     fee = next((what for path, what in FEES.items() if _count(raw, path) > 0), None)
     if fee is not None:
         return f"the answer reports {fee}, whose price is not known"
+    for member in MODALITY_DETAILS:
+        for detail in objects(raw, member):
+            modality = detail.get("modality")
+            unknown = _word(MODALITIES, modality) is None and modality not in UNSPECIFIED
+            if unknown and integer(detail, "tokenCount"):
+                return f"no price is known for tokens of modality {modality!r}"
     entries = charged_iterations(raw)
     parts = [read_usage(entry) for entry in entries]
     given = sum(part.input_tokens or 0 for part in parts)

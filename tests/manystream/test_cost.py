@@ -341,6 +341,9 @@ UNKNOWN_PRICES: dict[str, tuple[JSONObject, str]] = {
     "sound of Gemini": ({"promptTokensDetails": [{"modality": "AUDIO", "tokenCount": 3}]}, "audio input"),
     "sound, as a number": ({"promptTokensDetails": [{"modality": 4, "tokenCount": 3}]}, "audio input"),
     "pictures": ({"candidatesTokensDetails": [{"modality": "IMAGE", "tokenCount": 3}]}, "image output"),
+    "pictures of a chat": ({"completion_tokens_details": {"image_tokens": 3}}, "image output"),
+    "pictures of Responses": ({"output_tokens_details": {"image_tokens": 3}}, "image output"),
+    "a new modality": ({"promptTokensDetails": [{"modality": "SMELL", "tokenCount": 3}]}, "modality 'SMELL'"),
     "an hour": ({"cache_creation": {"ephemeral_1h_input_tokens": 3}}, "longer lifetime"),
     "twelve hours": (
         {"input_tokens_details": {"cache_write_tokens_details": {"ttl_12h_tokens": 3}}}, "longer lifetime"),
