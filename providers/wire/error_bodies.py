@@ -370,7 +370,7 @@ def _facts_of_text(text: str, around: _Around, depth: int) -> _Facts:
             return _facts(loads(text), around, depth + 1)
         except MalformedJSONError:
             pass
-    return _NO_FACTS._replace(message=_one_line(text), retry_after_ms=hint_in_words(text))
+    return _NO_FACTS._replace(message=_one_line(text), retry_after_ms=hint_in_words(text, around.now))
 
 
 def _facts_of_list(values: list[JSON], around: _Around, depth: int) -> _Facts:

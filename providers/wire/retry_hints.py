@@ -48,12 +48,30 @@ _PART = re.compile(rf",?\s*(?:and\s+)?{_AMOUNT}\s?{_UNIT.pattern}", re.ASCII | r
 """An amount with its unit, and what joins it to the one before."""
 
 _CUE = re.compile(
-    r"\b(?:(?P<again>(?:try\s+again|retry(?:ing)?(?:\s+(?:again|it|the|this|your|request))*)[\s-]+(?:in|after))"
-    r"|wait(?:\s+for)?|(?:resets|will\s+reset)\s+(?:in|after)|available(?:\s+again)?\s+in):?\s+"
-    r"(?:(?:about|approximately|another|at\s+least)\s+)?(?:(?P<one>an?|one)\s+|[\d.]+\s?(?:-|to)\s?(?=\d))?",
+    r"\b(?:(?P<again>(?:(?:try|request|send|call)\s+again|retry(?:ing)?(?:\s+(?:again|it|the|this|your|request))*)"
+    r"[\s-]+(?:in|after))|wait(?:\s+for)?|(?:resets|will\s+reset)\s+(?:in|after)|(?:available|allowed)(?:\s+again)?\s+in"
+    r"|(?:back\s?off|cool[\s-]?down)(?:\s+period)?(?:\s+(?:of|for))?):?\s+"
+    r"(?:(?:about|approximately|roughly|around|another|at\s+least|less\s+than|up\s+to)\s+|~\s?)?"
+    r"(?:(?P<half>half\s+an?)\s+|(?P<one>an?|one)\s+|[\d.]+\s?(?:-|to)\s?(?=\d))?",
     re.ASCII | re.IGNORECASE,
 )
 """The words before a wait, with the smaller one of two numbers (`5-10 minutes`)."""
+
+_MOMENT = re.compile(
+    r"\b(?:again|resets|will\s+reset|retry|access|available)\s+(?:at|on|after):?\s+"
+    r"(\d{4}-\d\d-\d\d)(?:T|\s+at\s+|\s+)(\d\d:\d\d(?::\d\d(?:\.\d+)?)?)\s?(Z|UTC|GMT|[+-]\d\d:?\d\d)?",
+    re.ASCII | re.IGNORECASE,
+)
+"""The time from which a message allows another attempt (`You will regain access on 2026-12-01 at 00:00 UTC`)."""
+
+_CLOCK = re.compile(r"(\d{1,2}):(\d\d):(\d\d)(?![\d:])", re.ASCII)
+"""A wait in hours, minutes and seconds."""
+
+_NUMBERS: dict[str, int] = {
+    "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10, "fifteen": 15,
+    "twenty": 20, "thirty": 30, "forty-five": 45, "sixty": 60,
+}  # fmt: skip
+_NUMBER_WORD = re.compile(rf"\b({'|'.join(_NUMBERS)})(?=\s{_UNIT.pattern})", re.ASCII | re.IGNORECASE)
 
 _SECONDS = re.compile(rf"{_AMOUNT}(?![\w:/-]|[.,]\d|\s+[^\W\d_])", re.ASCII)
 """A number of seconds without a unit. A number before any other word counts something else."""
@@ -76,6 +94,13 @@ def retry_after_ms(headers: Mapping[str, str], now: float, *, status: int = 0) -
         hint = _retry_after(headers.get(f"{prefix}retry-after", ""), now)
         if hint != NO_HINT:
             return hint
+    for name, value in headers.items():
+        match = _OTHER_NAME.fullmatch(name)
+        if match is not None:
+            text = unrepeated(value)
+            hint = _bounded(_milliseconds(text)) if match[1] else _retry_after(text, now)
+            if hint != NO_HINT:
+                return hint
     return _bucket_reset(headers, now, status)
 
 
@@ -84,6 +109,13 @@ _IN_MS = ("retry-after-ms", "x-ms-retry-after-ms")
 
 PREFIXES = ("", "llm_provider-")
 """What precedes a header's name. LiteLLM passes on the headers of the server behind it with its prefix."""
+
+
+_PREFIX = f"(?:{'|'.join(PREFIXES)})"
+_OTHER_NAME = re.compile(
+    rf"{_PREFIX}(?:x-)?(?:ms-|rate-?limit-)?retry-after(?:(-ms|-milliseconds)|-s|-sec|-seconds)?", re.ASCII
+)
+"""Other names of `retry-after` in gateways and clouds."""
 
 
 def unrepeated(text: str) -> str:
@@ -140,22 +172,33 @@ def hint_ms(text: str, now: float = 0.0) -> int:
     return NO_HINT if wait is None else _bounded(max(0.0, wait))
 
 
-def hint_in_words(message: str) -> int:
-    """Return the wait that a message asks for (`Try again in 3 days 4 hours`) in milliseconds; -1 if there is none."""
+def hint_in_words(message: str, now: float = 0.0) -> int:
+    """Return the wait that a message asks for (`Try again in 3 days 4 hours`) in milliseconds; -1 if there is none.
+
+    now: the wall clock in Unix seconds; 0 if it is unknown, and times are no hints then.
+    """
+    message = _NUMBER_WORD.sub(lambda word: str(_NUMBERS[word[1].lower()]), message)
     for cue in _CUE.finditer(message):
         hint = _bounded(_wait_after(cue, message))
         if hint != NO_HINT:
             return hint
-    return NO_HINT
+    moment = _MOMENT.search(message) if now else None
+    if moment is None:
+        return NO_HINT
+    zone = moment[3] if moment[3] and moment[3][0] in "+-" else "+00:00"
+    return hint_ms(f"{moment[1]}T{moment[2]}{zone}", now)
 
 
 def _wait_after(cue: re.Match[str], message: str) -> float | None:
-    if cue["one"]:
+    if cue["one"] or cue["half"]:
         unit = _UNIT.match(message, cue.end())
-        return None if unit is None else _UNIT_MS[unit[1].lower()]
+        return None if unit is None else _UNIT_MS[unit[1].lower()] / (2 if cue["half"] else 1)
     total, _ = _span(message, cue.end())
     if total is not None or not cue["again"]:
         return total
+    clock = _CLOCK.match(message, cue.end())
+    if clock is not None:
+        return (int(clock[1]) * 3600 + int(clock[2]) * 60 + int(clock[3])) * 1000.0
     seconds = _SECONDS.match(message, cue.end())
     return None if seconds is None else _number(seconds[1]) * 1000
 
@@ -207,9 +250,13 @@ def _moment(text: str) -> datetime:
     return parsedate_to_datetime(text)
 
 
-_PREFIX = f"(?:{'|'.join(PREFIXES)})"
-_RESET = re.compile(rf"({_PREFIX}anthropic-ratelimit-.+)-reset|({_PREFIX}(?:x-)?rate-?limit)-reset(-.+)?", re.ASCII)
+_RESET = re.compile(
+    rf"({_PREFIX}(?:anthropic-|x-)?rate-?limit-.+)-reset|({_PREFIX}(?:x-)?rate-?limit)-reset(-.+)?", re.ASCII
+)
 """The header of a bucket's reset. Without a bucket's name, it is the only one and counts requests."""
+
+_FIELD = re.compile(r"\b(r|t|remaining|reset)=(\d+)", re.ASCII)
+"""A parameter of `RateLimit`, in its present form (`"default";r=0;t=30`) or its older one (`remaining=0, reset=30`)."""
 
 
 def _bucket_reset(headers: Mapping[str, str], now: float, status: int) -> int:
@@ -225,6 +272,13 @@ def _bucket_reset(headers: Mapping[str, str], now: float, status: int) -> int:
         if remaining == 0:
             empty.append(wait)
         elif remaining is None or (status == 429 and (match[1] or match[3])):
+            unknown.append(wait)
+    for policy in re.split(r",\s*(?=\")", headers.get("ratelimit", "")):
+        fields = {name: float(value) for name, value in _FIELD.findall(policy)}
+        wait = _bounded(fields.get("t", fields.get("reset", -1.0)) * 1000)
+        if wait != NO_HINT and fields.get("r", fields.get("remaining")) == 0:
+            empty.append(wait)
+        elif wait != NO_HINT and status == 429:
             unknown.append(wait)
     # Every empty bucket must refill. If none is known to be empty, the nearest reset is the best guess.
     return max(empty) if empty else min(unknown, default=NO_HINT)

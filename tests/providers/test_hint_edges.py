@@ -10,7 +10,7 @@ from manystream.providers.errors import ErrorCategory, ProviderError
 from manystream.providers.limits.limit_reports import read_plain_report, reader_of
 from manystream.providers.limits.quota_report import QuotaReport, Refusal, ReportedLimit, Unit
 from manystream.providers.limits.rate_headers import HeaderRow, amount, read_rows, seconds_until
-from manystream.providers.wire.retry_hints import hint_ms, retry_after_ms, unrepeated
+from manystream.providers.wire.retry_hints import hint_in_words, hint_ms, retry_after_ms, unrepeated
 
 NOW = 1_800_000_000.0
 MONTH_MS = 2_678_400_000
@@ -240,3 +240,54 @@ def test_the_words_of_limits() -> None:
     assert [unit.words for unit in Unit] == ["requests", "input tokens", "output tokens", "tokens"]
     assert [int(unit) for unit in Unit] == [0, 1, 2, 3]
     assert [refusal.value for refusal in Refusal] == ["none", "rate", "overload", "too_large", "spent"]
+
+
+@pytest.mark.parametrize(
+    ("message", "milliseconds"),
+    [
+        ("Please try again in two minutes.", 120_000),
+        ("try again in forty-five seconds", 45_000),
+        ("Try again in half an hour", 1_800_000),
+        ("try again in ~5 minutes", 300_000),
+        ("try again in less than a minute", 60_000),
+        ("Please try again in 00:01:30", 90_000),
+        ("back off for 10 seconds", 10_000),
+        ("cooldown: 30s", 30_000),
+        ("next request allowed in 12 seconds", 12_000),
+        ("Request again in 20 s", 20_000),
+        ("You will regain access on 2027-01-15 at 08:01 UTC.", 60_000),
+        ("Try again at 2027-01-15T10:01:30.5+02:00", 90_500),
+        ("quota resets at 2027-01-15 08:02:00", 120_000),
+        ("in twenty seconds the connection reset after 30 seconds", -1),
+        ("two minutes", -1),
+        ("a cool downtown for 3 days", -1),
+        ("access on 2027-01-15", -1),
+        ("try again in 1:2", -1),
+    ],
+)
+def test_a_wait_has_many_words(message: str, milliseconds: int) -> None:
+    assert hint_in_words(message, NOW) == milliseconds
+
+
+def test_a_time_in_words_needs_a_clock() -> None:
+    assert hint_in_words("Try again at 2027-01-15T08:01:00Z") == -1
+
+
+@pytest.mark.parametrize(
+    ("headers", "milliseconds"),
+    [
+        ({"x-retry-after": "30"}, 30_000),
+        ({"x-ratelimit-retry-after": "1m"}, 60_000),
+        ({"x-ms-retry-after-ms": "2500"}, 2_500),
+        ({"retry-after-seconds": "30", "retry-after": "20"}, 20_000),
+        ({"x-ratelimit-requests-reset": "30", "x-ratelimit-requests-remaining": "0"}, 30_000),
+        ({"ratelimit": '"default";r=0;t=30'}, 30_000),
+        ({"ratelimit": '"burst";r=4;t=3, "day";r=0;t=30'}, 30_000),
+        ({"ratelimit": "limit=10, remaining=0, reset=30"}, 30_000),
+        ({"ratelimit": '"default";r=7'}, -1),
+        ({"ratelimit": '"default";r=7;t=99999999'}, -1),
+        ({"no-retry-after": "30"}, -1),
+    ],
+)
+def test_a_wait_has_many_headers(headers: dict[str, str], milliseconds: int) -> None:
+    assert retry_after_ms(headers, NOW, status=429) == milliseconds
