@@ -40,7 +40,7 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
     ),
     "use response_schema": (
         "response_format", "text_format", "output_format", "output_config", "output_type", "response_model", "schema",
-        "json_schema", "format",
+        "json_schema", "format", "text", "response_json_schema", "response_mime_type",
     ),
     "use timeouts=ms.Timeouts(…)": ("timeout", "request_timeout", "read_timeout", "connect_timeout", "deadline"),
     "use retry=ms.Retry(max_attempts=…)": ("max_retries", "retries", "num_retries", "max_attempts"),
@@ -56,7 +56,8 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "it is the server's: put it into extra_body": (
         "n", "user", "top_k", "min_p", "logprobs", "top_logprobs", "logit_bias", "presence_penalty",
         "frequency_penalty", "repetition_penalty", "service_tier", "store", "verbosity", "truncation",
-        "previous_response_id", "safety_settings", "candidate_count", "modalities", "betas",
+        "previous_response_id", "safety_settings", "candidate_count", "modalities", "betas", "max_tool_calls",
+        "response_logprobs", "speed", "image",
     ),
     "use ms.CacheControl() on a text, or extra_body": ("cache_control", "cache"),
 }  # fmt: skip

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from anthropic.resources.messages import Messages
+from google.genai import types
+from openai.resources.chat.completions import Completions
+from openai.resources.responses import Responses
 
 import manystream as ms
 from manystream.providers.catalog.profile import Profile, Quirks
@@ -314,6 +319,7 @@ def test_a_request_has_these_defaults() -> None:
         ("stream", "engine.stream streams, and engine.request does not"),
         ("max_retries", "use retry=ms.Retry(max_attempts=…)"),
         ("response_format", "use response_schema"),
+        ("text", "use response_schema"),
         ("reasoning_effort", "use thinking"),
         ("stop_sequences", "use stop"),
         ("instructions", "use system"),
@@ -330,6 +336,17 @@ def test_an_option_of_another_library_is_answered_with_ours(name: str, hint: str
         with pytest.raises(TypeError) as caught:
             make()
         assert str(caught.value) == f"Request() got an unexpected keyword argument {name!r}; {hint}"
+
+
+def test_no_argument_of_a_client_library_is_taken_for_a_misspelt_option() -> None:
+    creators = (Completions.create, Responses.create, Messages.create)
+    names = {name for create in creators for name in inspect.signature(create).parameters}
+    names |= types.GenerateContentConfig.model_fields.keys()
+    for name in names - ms.RequestOptions.__annotations__.keys() - {"self", "model", "messages"}:
+        options: Any = {name: 1}
+        with pytest.raises(TypeError) as caught:
+            ms.Request("m", USER, **options)
+        assert "did you mean" not in str(caught.value)
 
 
 def test_the_system_prompt_as_blocks() -> None:
