@@ -104,7 +104,7 @@ class CallStarter:
         self._watch = watch = None if observer is None else _guard(observer, on_callback_raised)
         self._resolver = Resolver()
         pool = Pool(backend, loop, timers, self._dial, limits.pool, watch)
-        self.runtime: Runtime = Runtime(loop, timers, pool, home, on_callback_raised)
+        self.runtime: Runtime = Runtime(loop, timers, pool, home, on_callback_raised, limits.retry_reserve)
         self.runtime.watch = watch
         self._hooks = CallHooks(self._call_ended) if watch is None else watch.hooks(self._call_ended)
         self._preparer = Preparer(addressed, environment, limits, make_id, time.time, proxy)
@@ -156,7 +156,7 @@ class CallStarter:
         context = self._context_of_the_caller()
         if context is not None:
             on_event, on_completion = context.bind(on_event), context.bind(on_completion)
-        self.runtime.budget.call_started()
+        self.runtime.retries.call_started()
         # By position: each start would pay for a dict of the names.
         number, clocks, retry = self._started + 1, self._clocks_of(request, stream), request.retry or self._retry
         running = RunningCall(

@@ -295,6 +295,8 @@ class RunningCall(Directed):
             if self._timings.queued is None:
                 self._timings.queued = elapsed
             self._timings.connected = elapsed
+            if self._admission is not None:
+                self._admission.connected()
             if self._paused:
                 self.pause()
         else:
@@ -361,11 +363,11 @@ class RunningCall(Directed):
         if self._step is not OPEN:
             return
         if not self._delivery.delivered:
-            attempt, counted = self._attempt, self._counted
+            attempt = self._attempt
             self._unanswered = (
                 attempt is not None and attempt.sent and error.category in UNANSWERED and error.http_status < 400
             )
-            if unread and counted < self._retry.max_attempts:
+            if unread and self._counted < self._retry.max_attempts:
                 # The server had closed the kept-alive connection before a byte of the request was written. Send the
                 # request at once, as the server has no fault: on a fresh connection, counted as an attempt.
                 if self._admission is not None:
@@ -382,15 +384,26 @@ class RunningCall(Directed):
                 self._arm()
                 return
             error = judged
-            delay = retry_delay(error, counted, self._retry, self._runtime.random)
-            # If the server named a time to retry after, obey it. If it named none, or "at once", spend the retry
-            # budget, so that retries add little traffic during an outage.
-            hinted = error.retry_after_ms >= self._retry.base * 1000 and error.retry_after_ms > 0
-            if delay is not None and (hinted or self._runtime.budget.spend()):
-                self._back_off(delay)
+            delay = retry_delay(error, self._counted, self._retry, self._runtime.random)
+            pause = None if delay is None else self._pause_after(error, delay)
+            if pause is not None:
+                self._back_off(pause)
                 return
         self._fail(error)
         self.conclude()
+
+    def _pause_after(self, error: ProviderError, delay: float) -> float | None:
+        """Return the seconds until the next attempt; None if the engine makes no further retries now."""
+        pause = None if self._admission is None else self._admission.pause_after(error, delay)
+        if pause is not None:
+            return pause
+        # If the server named a time to retry after, obey it. If it named none, or "at once", take a retry out of the
+        # reserve, so that retries add little traffic during an outage.
+        hinted = error.retry_after_ms >= self._retry.base * 1000 and error.retry_after_ms > 0
+        if hinted or self._runtime.retries.spend():
+            return delay
+        error.message += f" ({self._runtime.retries.why_not})"
+        return None
 
     def _back_off(self, delay: float) -> None:
         self._runtime.retried += 1

@@ -104,7 +104,7 @@ class Directed(Timed):
     @property
     def _counted(self) -> int:
         """The attempts that count against `Retry.max_attempts`. Those that a limit refused do not, nor those that ran
-        beside another one."""
+        beside another one, nor those that found the server away, unless a single attempt is wanted."""
         return self._attempts - (0 if self._admission is None else self._admission.uncounted)
 
     @property
@@ -119,7 +119,7 @@ class Directed(Timed):
         if admission is None or attempt is None:
             return error
         self._sign(error)
-        return admission.failed(error, attempt.headers, sent=attempt.sent)
+        return admission.failed(error, attempt.headers, sent=attempt.sent, may_wait=self._retry.max_attempts > 1)
 
     def _where(self) -> str:
         waiting_for = self.waiting_for

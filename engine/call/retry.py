@@ -19,6 +19,10 @@ LONGEST_GROWN = 2.0
 within this time."""
 
 
+EARNED = 0.2
+"""The retries that each started call adds to the engine's reserve."""
+
+
 def hinted_pause(hint: float, refusals: int, at_most: float) -> float:
     """Return the seconds to wait after a refusal with a hint.
 
@@ -47,23 +51,24 @@ def retry_delay(error: ProviderError, attempts: int, options: Retry, random: Cal
     return backoff + random() * options.jitter
 
 
-class RetryBudget:
+class RetryReserve:
     """A bound on the retries of a whole engine, so that an outage does not multiply the traffic.
 
-    Each started call adds `earned` retries to the budget, and each retry takes one. A quiet engine can retry because of
-    the `reserve`. If the budget is empty, a failure is reported at once.
+    Each started call adds `EARNED` retries to the reserve, and each retry takes one. If it is empty, a failure is
+    reported at once.
+
+    size: the number of retries at the start, and at most; `math.inf` for no bound.
     """
 
-    __slots__ = ("_balance", "_earned", "_most")
+    __slots__ = ("_balance", "size")
 
-    def __init__(self, reserve: float = 100.0, earned: float = 0.2) -> None:
-        self._balance = reserve
-        self._most = reserve
-        self._earned = earned
+    def __init__(self, size: float) -> None:
+        self.size: float = size
+        self._balance = size
 
     def call_started(self) -> None:
         """Add the share of a started call."""
-        self._balance = min(self._most, self._balance + self._earned)
+        self._balance = min(self.size, self._balance + EARNED)
 
     def spend(self) -> bool:
         """Take one retry. Returns False if none is left."""
@@ -71,3 +76,8 @@ class RetryBudget:
             return False
         self._balance -= 1.0
         return True
+
+    @property
+    def why_not(self) -> str:
+        """Why a call is not repeated, for the message of its error."""
+        return f"not repeated: all {self.size:g} retries of the engine's limits.retry_reserve are used up"

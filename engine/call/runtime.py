@@ -1,4 +1,4 @@
-"""The runtime that the calls of one engine share: loop, timers, connection pool, retry budget and next tick."""
+"""The runtime that the calls of one engine share: loop, timers, connection pool, reserve of retries and next tick."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...transport.pool import Pool
 from ...transport.timers import Timers
 from .home import TrioHome
 from .listener import Recorder
-from .retry import RetryBudget
+from .retry import RetryReserve
 
 if TYPE_CHECKING:
     from ..observe.recording import RecordingFile
@@ -50,7 +50,7 @@ class Runtime:
     loop: reads and writes all sockets.
     timers: run functions at a time of the loop's clock.
     pool: the connections, for which attempts wait.
-    budget: the retry budget of all calls.
+    retries: the reserve of retries of all calls.
     random: returns a number from 0 to 1, for the jitter of delays.
     on_callback_raised: called with the exception of a callback; it may end the engine.
     recording: the file to which the bytes sent and received are recorded; None: there is no recording.
@@ -61,7 +61,6 @@ class Runtime:
 
     __slots__ = (
         "_due",
-        "budget",
         "home",
         "loop",
         "on_callback_raised",
@@ -70,6 +69,7 @@ class Runtime:
         "recording",
         "resent",
         "retried",
+        "retries",
         "timers",
         "watch",
     )
@@ -81,11 +81,12 @@ class Runtime:
         pool: Pool,
         home: TrioHome,
         on_callback_raised: Callable[[BaseException], None],
+        retry_reserve: float,
     ) -> None:
         self.loop: Loop = loop
         self.timers: Timers = timers
         self.pool: Pool = pool
-        self.budget: RetryBudget = RetryBudget()
+        self.retries: RetryReserve = RetryReserve(retry_reserve)
         self.random: Callable[[], float] = random.Random().random
         self.on_callback_raised: Callable[[BaseException], None] = on_callback_raised
         self.watch: TrafficWatch | None = None

@@ -16,6 +16,8 @@ class Limits(AnswerLimits):
     max_error_bytes: what is read of an error's body.
     max_calls: calls that may be running at once; one more is refused (`TooManyCallsError`).
     max_buffered_bytes: received bytes that all answers under way keep; beyond it the call that keeps most fails.
+    retry_reserve: retries of all calls together in an outage; each started call adds a fifth, up to this number. A
+        failure after which none is left is not repeated. `math.inf`: no bound.
     max_choices: choices (candidates) of one answer.
     max_blocks: content blocks of one answer, all choices together; and content parts of one event.
     max_tool_calls: tool calls of one answer, all choices together; and pieces of tool calls in one event.
@@ -27,3 +29,4 @@ class Limits(AnswerLimits):
     max_error_bytes: int = 64 * 1024
     max_calls: int = 1_000_000
     max_buffered_bytes: int = 1024 * 1024 * 1024
+    retry_reserve: float = 100.0

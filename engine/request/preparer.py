@@ -117,6 +117,10 @@ class Preparer:
         prepared.unasked, prepared.choices, prepared.tags = wire.unasked, wire.choices, request.tags
         return prepared, wire
 
+    def origin(self, provider: Provider) -> Origin:
+        """Return the address of a provider."""
+        return self._bases[provider.name].origin
+
     def account(self, provider: Provider) -> tuple[Origin, Hashable]:
         """Return the account whose limits apply to the provider's calls: the address, and the key or the key function.
 

@@ -12,8 +12,10 @@ from ..call.timeouts import LEAST_WAIT
 from .budgets.budget_state import Holding
 from .budgets.budgets import Need
 from .budgets.spending import NOTHING_SPENT, Spending, Spent, credible, spent_by
+from .limits.host import PAUSE, Host
 from .limits.limiter import Lane, Sender
 from .queue.permit import UNDER_WAY, Ticket
+from .routing.failover import is_lost
 
 MOST_RECORDS = 100
 """The number of attempts that are recorded of one call. Of more, the first half and the last half are kept: a server
@@ -32,6 +34,8 @@ class Admission:
     journey: the attempts that have ended.
     need: what the next attempt may use; None in an engine without budgets and prices.
     spending: what the call reserves and spends; None in such an engine.
+    uncounted: the attempts that are no tries: a limit refused them, they found the server away, or they ran beside
+        another one.
     """
 
     __slots__ = (
@@ -49,6 +53,7 @@ class Admission:
         "journey",
         "need",
         "spending",
+        "uncounted",
     )
 
     def __init__(
@@ -65,6 +70,7 @@ class Admission:
         self._provider = provider
         self._model = model
         self.journey: tuple[AttemptRecord, ...] = ()
+        self.uncounted: int = 0
         self.spending: Spending | None = spending
         self.need: Need | None = need
         self._sender: Sender | None = None  # of a call with spending, from its start to its end
@@ -79,11 +85,6 @@ class Admission:
     def target(self) -> str:
         """Where the call goes, as `provider/model`; empty if that is not chosen yet."""
         return f"{self._provider}/{self._model}"
-
-    @property
-    def uncounted(self) -> int:
-        """The number of attempts that do not count as tries: a limit refused them, or they ran beside another one."""
-        return self._ticket.refusals
 
     @property
     def is_beside(self) -> bool:
@@ -242,6 +243,10 @@ class Admission:
             lane.write_news()
             lane.changed()
 
+    def connected(self) -> None:
+        """Report that an attempt has a connection."""
+        self._lane.scope.connected(self._ticket, self._lane.now)
+
     def first_token(self) -> None:
         """Report the first content of a stream."""
         self._lane.scope.answered(self._ticket, self._lane.now)
@@ -254,24 +259,49 @@ class Admission:
         self._record(error, NOTHING_SPENT, now)
         self._sent = now
 
-    def failed(self, error: ProviderError, headers: Mapping[str, str], *, sent: bool) -> ProviderError | None:
+    def failed(
+        self, error: ProviderError, headers: Mapping[str, str], *, sent: bool, may_wait: bool
+    ) -> ProviderError | None:
         """Report that an attempt failed before the caller received anything.
 
-        Returns None if the call waits again, because a limit refused it; else the error. If no wait can help, this
-        makes the error not retryable.
+        Returns None if the call waits again, because a limit refused it or the server takes no connection; else the
+        error. If no wait can help, this makes the error not retryable.
 
         sent: the request may have reached the server.
+        may_wait: the call may wait for a server that is away.
         """
         self._account(error, None, self._lane.now, sent=sent)
         if self._ticket.state not in UNDER_WAY:
             return error
         refusal = give_back(self._lane, self._ticket, error, headers, sent=sent, again=True)
         if refusal in PAUSES:
+            self.uncounted += 1
             self._begin_to_wait(self._lane.now)
             return None
         if refusal is not Refusal.NONE:
             error.retryable = False
-        return error
+        lane = self._lane
+        if not self._waits_for_host(error, lane.scope.host, sent=sent, may_wait=may_wait):
+            return error
+        # Another call asks next, where this one has done so: its own request may be what breaks the connection.
+        lane.scope.add(self._ticket, lane.now, at_head=not sent)
+        lane.changed()
+        self._begin_to_wait(lane.now)
+        return None
+
+    def _waits_for_host(self, error: ProviderError, host: Host, *, sent: bool, may_wait: bool) -> bool:
+        """Return whether the call waits for a server that is away. An attempt that only showed this is no try."""
+        in_vain = may_wait and is_lost(error) and (host.is_away or not sent)
+        self.uncounted += in_vain
+        return in_vain and host.is_away
+
+    def pause_after(self, error: ProviderError, delay: float) -> float | None:
+        """Return the seconds until the call may make another attempt after a failure, where traffic control bounds
+        its attempts: one call at a time asks a server that is away. None: the engine's own bound on retries applies.
+
+        delay: what the call's own options say.
+        """
+        return min(delay, PAUSE) if is_lost(error) else None
 
     def end(self, outcome: Completion | None, *, sent: bool) -> None:
         """Report the end of the call. May be called again.
@@ -282,6 +312,9 @@ class Admission:
         lane, ticket = self._lane, self._ticket
         scope, now = lane.scope, lane.now
         response = None if outcome is None else outcome.response
+        error = None if outcome is None else outcome.error
+        if error is not None and is_lost(error) and ticket.state in UNDER_WAY:
+            scope.host.lost(ticket.place, now, error)
         self._account(None if outcome is None else outcome.error, response, now, sent=sent)
         self.left(now)
         if self.spending is not None:
@@ -366,6 +399,10 @@ def give_back(
     again: the call waits in the lane again after a refusal.
     """
     scope, now = lane.scope, lane.now
+    if is_lost(error):
+        scope.lose(ticket, error, now, sent=sent)
+        lane.changed()
+        return Refusal.NONE
     if not sent:
         scope.cancel(ticket, now)
         lane.changed()

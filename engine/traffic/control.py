@@ -15,6 +15,7 @@ from ...providers.limits.model_families import family_of
 from ...providers.model.request import Request
 from ...providers.model.response import Response
 from ...providers.wire.dialect import WireRequest
+from ...transport.url import Origin
 from ..call.delivery import Counters
 from ..call.runtime import Runtime
 from ..call.timeouts import Clocks
@@ -30,6 +31,7 @@ from .itinerary import PRIORITIES
 from .leases import LeasedRateLimit
 from .limits.coverage import EVERY_CALL, Entry, find_entries
 from .limits.declared import DeclaredLimit
+from .limits.host import Host
 from .limits.limiter import Lane
 from .limits.limiter_state import Scope
 from .options import Traffic
@@ -74,9 +76,12 @@ class Dispatcher:
         self._wall_clock = wall_clock
         self._providers = tuple(providers)
         accesses = {provider.name: accesses_of(provider, preparer) for provider in providers}
+        self._hosts: dict[Origin, Host] = {}
         self._access_of: dict[str, Access] = {name: several[0] for name, several in accesses.items()}
         self._keyed: dict[str, LiveRoute] = {
-            name: LiveRoute(None, (Place(several),), runtime) for name, several in accesses.items() if len(several) > 1
+            name: LiveRoute(None, (Place(several, self._host(several[0])),), runtime)
+            for name, several in accesses.items()
+            if len(several) > 1
         }
         self._routes: dict[str, LiveRoute] = {
             route.name: LiveRoute(route, self._places(route, accesses), runtime) for route in traffic.routes
@@ -171,7 +176,8 @@ class Dispatcher:
                     f"traffic.routes[{route.name!r}]",
                     f"no provider is known for the target {target.model!r}; {configured(self._providers)}",
                 )
-            places.append(Place(accesses[provider.name], model, target))
+            several = accesses[provider.name]
+            places.append(Place(several, self._host(several[0]), model, target))
         return tuple(places)
 
     def statistics(self) -> TrafficStatistics:
@@ -203,12 +209,22 @@ class Dispatcher:
                 charging_of(row, provider.profile.dialect_name),
                 limits=[self._declared_limit(entry, account) for entry in entries],
                 adaptive=self._traffic.adaptive,
+                host=self._host(access),
             )
             read_report = reader_of(provider.profile.dialect_name)
             lane = Lane(scope, self._runtime, row, read_report, self._wall_clock, self._next_in_line)
             self._lanes[key] = self._lane_of_scope[scope] = lane
+            scope.host.listen(lane.host_changed)
         self._lane_of_model[access.name, model] = lane
         return lane
+
+    def _host(self, access: Access) -> Host:
+        """The address of a provider, which all providers there share."""
+        origin = access.preparer.origin(access.provider)
+        host = self._hosts.get(origin)
+        if host is None:
+            host = self._hosts[origin] = Host(str(origin), self._traffic.outage)
+        return host
 
     def _name(self, access: Access, family: str) -> str:
         """A name that no other lane has."""
@@ -245,6 +261,7 @@ class Dispatcher:
             if not lane.scope.queue.length and not lane.scope.running:
                 del self._lanes[key]
                 del self._lane_of_scope[lane.scope]
+                lane.scope.host.forget(lane.host_changed)
         kept = set(map(id, self._lanes.values()))
         self._lane_of_model = {key: lane for key, lane in self._lane_of_model.items() if id(lane) in kept}
 

@@ -58,10 +58,6 @@ class HedgedJourney(Journey):
     # --- as the call sees it ---
 
     @property
-    def uncounted(self) -> int:
-        return super().uncounted + self._seconds_made
-
-    @property
     def is_beside(self) -> bool:
         return self._was_beside
 
@@ -84,9 +80,11 @@ class HedgedJourney(Journey):
             self._pause = due - now
             self._hedge_timer = self._runtime.timers.at(due, self._is_late, self.on_defect, is_timeout=True)
 
-    def failed(self, error: ProviderError, headers: Mapping[str, str], *, sent: bool) -> ProviderError | None:
+    def failed(
+        self, error: ProviderError, headers: Mapping[str, str], *, sent: bool, may_wait: bool
+    ) -> ProviderError | None:
         self._disarm()
-        judged = super().failed(error, headers, sent=sent)
+        judged = super().failed(error, headers, sent=sent, may_wait=may_wait)
         if judged is None or self._second is None:
             return judged
         if judged.retryable or moves_on(error, Refusal.NONE, self._route.failover_on):
@@ -170,6 +168,7 @@ class HedgedJourney(Journey):
         number = self._route.begin(wait.site.place, now)
         self._itinerary.ring(wait.site.place).begin(wait.site.key, None, now)
         self._seconds_made += 1
+        self.uncounted += 1
         self._was_beside = True
         self._second = Second(self._first, self, self._runtime, wait, stop, number, reservation)
         self._second.begin()
@@ -217,6 +216,7 @@ class HedgedJourney(Journey):
     def second_resent(self) -> None:
         """The second attempt was sent again: a kept-alive connection had been closed."""
         self._seconds_made += 1
+        self.uncounted += 1
 
     def second_connected(self, second: Second) -> None:
         """The head of a successful response came to the second attempt."""
@@ -258,7 +258,7 @@ class HedgedJourney(Journey):
         self._route.end(site.place, second.number)
         if self._site is None or self._site.place != site.place:
             self._tried |= {site.place}
-            self._errors += (error,)
+            self._note_error(error)
 
     def _take(self, second: Second) -> None:
         """Let the second attempt be the one that the call has."""

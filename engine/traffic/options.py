@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...providers.errors import InvalidRequestError
-from ...providers.rules.rules import Checker, Rule, checked, described, flag, instance, members, sequence
+from ...providers.rules.rules import Checker, Rule, checked, described, flag, instance, members, number, sequence
 from .budgets.amounts import Budget
 from .budgets.price import Price
 from .limits.rate_limit import RateLimit
@@ -32,6 +32,7 @@ class Traffic:
         must be the same in all of them. A path: the engines that have this path share theirs. It is the path of a Unix
         socket, at which one of the processes keeps the limits; when it ends, another one does. False: the limits are
         this engine's own.
+    outage: seconds for which calls wait for a server that refuses or drops every connection; then they fail.
     """
 
     rates: Mapping[str, RateLimit] = field(default_factory=dict[str, RateLimit])
@@ -40,6 +41,7 @@ class Traffic:
     price: Price | None = None
     adaptive: bool = True
     shared: bool | str | os.PathLike[str] = False
+    outage: float = 1800.0
 
     def __post_init__(self) -> None:
         TRAFFIC.check(self, "traffic")
@@ -78,6 +80,7 @@ TRAFFIC = Checker(
         ),
         "adaptive": flag(),
         "shared": Rule("True, False or a path", (bool, str, os.PathLike), _is_place),
+        "outage": number(0, must="a number of seconds of at least 0", infinite=True),
     },
 )
 TRAFFIC_OPTION: Rule = checked(

@@ -66,6 +66,11 @@ class Pump(Due, Generic[W]):
         """True while a call is notified."""
         return self._is_running
 
+    @property
+    def now(self) -> float:
+        """The time on the engine's clock."""
+        return self._runtime.loop.clock()
+
     def schedule(self) -> None:
         """Look at the line at the next tick, because it has changed."""
         if not self._is_scheduled:
@@ -86,7 +91,7 @@ class Pump(Due, Generic[W]):
             if self._notify():
                 self.schedule()
             else:
-                self._set_timer(self._line.next_time(self._runtime.loop.clock()))
+                self._set_timer(self._line.next_time(self.now))
         except Exception as error:
             self.on_defect(error)
         finally:
@@ -95,7 +100,7 @@ class Pump(Due, Generic[W]):
     def _notify(self) -> bool:
         """Notify some calls. Return True if others may be next."""
         for _ in range(AT_ONCE):
-            found = self._line.take(self._runtime.loop.clock())
+            found = self._line.take(self.now)
             if found is None:
                 return False
             call, notify = found
@@ -118,4 +123,4 @@ class Pump(Due, Generic[W]):
         """Look at the line again later, so that no call waits forever after this or the line has raised."""
         self._is_scheduled = False
         logger.error("%r raised: a defect in manystream", self._line, exc_info=error)
-        self._set_timer(self._runtime.loop.clock() + DEFECT_DELAY)
+        self._set_timer(self.now + DEFECT_DELAY)

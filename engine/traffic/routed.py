@@ -38,16 +38,14 @@ class Journey(Waiter, Due):
         "_answered",
         "_attempted",
         "_avoided",
-        "_errors",
+        "_error",
         "_finished",
         "_is_ended",
         "_number",
         "_planned",
-        "_refusals",
         "_site",
         "_started_at",
         "_tried",
-        "_wanted",
     )
 
     def __init__(
@@ -80,9 +78,7 @@ class Journey(Waiter, Due):
         self._tried: frozenset[int] = NO_TARGETS  # targets that failed since the last pause
         self._finished: frozenset[int] = NO_TARGETS  # targets that would fail again
         self._attempted: frozenset[int] = NO_TARGETS  # targets that have had an attempt
-        self._errors: tuple[ProviderError, ...] = ()  # since the last pause
-        self._refusals = 0
-        self._wanted = 0  # the target for which it waits for a budget
+        self._error: ProviderError | None = None  # that decides about a retry, since the last pause
         self._is_ended = False
         site, stop = self._plan(runtime.loop.clock())
         self._planned: Site | None = site
@@ -104,16 +100,12 @@ class Journey(Waiter, Due):
     def target(self) -> str:
         return super().target if self._provider else ""
 
-    @property
-    def uncounted(self) -> int:
-        return self._refusals
-
     def enter(self, sender: Sender, deadline: float, now: float, *, again: bool) -> None:
         self._sender = sender
         self._begin_to_wait(now)
         if again:
             self._was_sent = True
-            self._tried, self._errors = NO_TARGETS, ()
+            self._tried, self._error = NO_TARGETS, None
         planned, self._planned = self._planned, None
         refused = None if planned is None else self._refusal(now)
         if self._is_ended:
@@ -137,7 +129,9 @@ class Journey(Waiter, Due):
         super().first_token()
         self._answer(self._lane.now)
 
-    def failed(self, error: ProviderError, headers: Mapping[str, str], *, sent: bool) -> ProviderError | None:
+    def failed(
+        self, error: ProviderError, headers: Mapping[str, str], *, sent: bool, may_wait: bool
+    ) -> ProviderError | None:
         """An attempt failed before the caller received anything. Returns None where the call goes on, else the error
         that decides about a retry."""
         site, now = self._site, self._lane.now
@@ -146,7 +140,7 @@ class Journey(Waiter, Due):
             return error
         refusal = give_back(self._lane, self._ticket, error, headers, sent=sent, again=False)
         if refusal in PAUSES:
-            self._refusals += 1
+            self.uncounted += 1
             self._ticket.refusals += 1
             self._arrive(None, now)
             self._avoided = site
@@ -154,27 +148,29 @@ class Journey(Waiter, Due):
             return None
         if refusal is not Refusal.NONE:
             error.retryable = False
+        host = self._route.places[site.place].host
+        waits_for_it = self._waits_for_host(error, host, sent=sent, may_wait=may_wait)
         if is_keys_fault(error, refusal):
             self._itinerary.failed |= {site}
             if refusal is Refusal.NONE:
                 self._itinerary.ring(site.place).put_aside(site.key, now)
             if self.waits_at(site.place):
-                self._errors += (error,)
+                self._note_error(error)
                 self._arrive(None, now)
                 self._go_on(now)
                 return None
         self._arrive(error if refusal is Refusal.NONE else None, now)
         if not moves_on(error, refusal, self._route.failover_on):
             return error
-        self._errors += (error,)
-        if error.retryable:
-            self._tried |= {site.place}
-        else:
+        self._note_error(error)
+        if not error.retryable:
             self._finished |= {site.place}
+        elif not waits_for_it:
+            self._tried |= {site.place}
         if self._call is not None and not self._call.has_attempts_left:
             self._tried |= self._attempted  # what is left are targets without an attempt
         choice = self._choose(now)
-        if choice.target is None and not choice.among:
+        if choice.target is None and not choice.among and not waits_for_it:
             return self._verdict()
         self._go_on(now)
         return None
@@ -198,11 +194,21 @@ class Journey(Waiter, Due):
     # --- as the route and the runtime see it ---
 
     def look_again(self) -> None:
-        now, is_healthy = self._lane.now, self._route.state.is_healthy
-        may_stay = bool(self._waits) and all(is_healthy(wait.site.place, now) for wait in self._waits)
-        if not self._is_ended and not may_stay:
-            self._unpark(now)
-            self._leave_queues(now)
+        if self._is_ended:
+            return
+        now, state = self._lane.now, self._route.state
+        self._unpark(now)
+        if self._call is not None and self._call.has_attempts_left:
+            # What it has tried in vain may be asked again, or has answered others since.
+            again = {place for place in self._tried & self._attempted if state.may_be_asked(place, now)}
+            self._tried -= again
+        choice = self._choose(now)
+        kept = () if choice.target is not None else choice.among
+        for wait in self._waits:
+            if wait.site.place not in kept:
+                self._forget(wait)
+                wait.give_up(now)
+        if {wait.site.place for wait in self._waits} != set(kept) or not kept:
             self._seek(now)
 
     def conclude(self) -> None:
@@ -220,7 +226,8 @@ class Journey(Waiter, Due):
         self._seek(now)
 
     def _unpaid(self, error: ProviderError, now: float) -> None:
-        self._finish(self._wanted, error)
+        assert isinstance(self._ticket, Wait)
+        self._finish(self._ticket.site.place, error)
         self._seek(now)
 
     # --- as the lanes see it ---
@@ -254,7 +261,6 @@ class Journey(Waiter, Due):
         if self._is_ended:
             return  # a function of the program, which the request was prepared with, has ended the call
         self.need: Need | None = stop.need
-        self._wanted = site.place
         if not self._pay(now):
             return
         assert self._call is not None
@@ -271,7 +277,7 @@ class Journey(Waiter, Due):
         if wait not in self._waits:
             return
         self._forget(wait)
-        self._errors += (error,)
+        self._note_error(error)
         if error.category is ErrorCategory.TIMEOUT:
             self._tried |= {wait.site.place}  # it would be too late there
         if not self._waits:
@@ -283,7 +289,7 @@ class Journey(Waiter, Due):
             return  # it has gone elsewhere
         reason = waits[0].lane.scope.waiting_for(waits[0], now)
         longest = self._itinerary.longest_wait(place)
-        self._errors += (timeout_error(Clock.QUEUE, longest, f"waiting for {reason}"),)
+        self._note_error(timeout_error(Clock.QUEUE, longest, f"waiting for {reason}"))
         self._tried |= {place}
         for wait in waits:
             self._forget(wait)
@@ -325,7 +331,8 @@ class Journey(Waiter, Due):
         if choice.target is not None:
             self._wait([self._best(self._with_room(choice.target, now), now)], now, deadline)
         elif choice.among:
-            self._wait([wait for place in choice.among for wait in self.waits_at(place)], now, deadline)
+            waits = [wait for place in choice.among for wait in self.waits_at(place)]
+            self._wait([wait for wait in waits if wait not in self._waits], now, deadline)
         elif choice.wait_until > -math.inf:
             self._park(self._tried | self._finished, now)
         else:
@@ -343,7 +350,8 @@ class Journey(Waiter, Due):
                 return choice
             for place in useless:
                 self._tried |= {place}
-                self._errors += self._itinerary.why_never(self, place, now)
+                for error in self._itinerary.why_never(self, place, now):
+                    self._note_error(error)
 
     def _go_elsewhere(self, avoided: Site, now: float) -> bool:
         """Go to another key or target that has room, after a limit has refused the call. Returns whether there is
@@ -370,10 +378,15 @@ class Journey(Waiter, Due):
         ring = self._itinerary.ring(waits[0].site.place)
         return by_key[ring.best(list(room), room, self._itinerary.request.session, now)]
 
+    def _note_error(self, error: ProviderError) -> None:
+        """Note why the call cannot go to a target. The last error after which another attempt may succeed decides."""
+        if self._error is None or error.retryable or not self._error.retryable:
+            self._error = error
+
     def _verdict(self) -> ProviderError:
-        """Return the error that decides about a retry: the last one after which another attempt may succeed."""
-        retryable = [error for error in self._errors if error.retryable]
-        return (retryable or self._errors)[-1]
+        """Return the error that decides about a retry."""
+        assert self._error is not None, "no target is left"
+        return self._error
 
     # --- an attempt ---
 
@@ -407,4 +420,4 @@ class Journey(Waiter, Due):
     def _finish(self, place: int, error: ProviderError) -> None:
         """Never go to a target. error: why."""
         self._finished |= {place}
-        self._errors += (error,)
+        self._note_error(error)

@@ -208,6 +208,7 @@ class Second(Listener):
             self.state, self.queued = CallState.CONNECTING, elapsed
         elif progress is CONNECTED:
             self.state, self.connected = CallState.SENDING, elapsed
+            self.wait.lane.scope.connected(self.wait, now)
             self.queued = elapsed if self.queued is None else self.queued
             if self._call.is_paused:
                 self.pause()

@@ -37,6 +37,7 @@ class ScopeStatistics:
     held: seconds until the pause after a refusal ends; 0 if there is none.
     spent: seconds until calls are sent again after the server reported a used-up quota; 0 if none is used up.
     concurrent: the largest number of running calls; None if that is not limited.
+    away: seconds for which the server has refused or dropped every connection; 0 if it takes them.
     """
 
     waiting: int = 0
@@ -50,6 +51,7 @@ class ScopeStatistics:
     held: float = 0.0
     spent: float = 0.0
     concurrent: int | None = None
+    away: float = 0.0
 
 
 @dataclass(slots=True, frozen=True)

@@ -80,8 +80,7 @@ class Wait(Ticket):
 
     def why_never(self, now: float) -> ProviderError | None:
         """Return why the call can never be sent; None where it can."""
-        why = self.lane.scope.never(self, now)
-        return None if why is None else self.lane.never_sent(why)
+        return self.lane.why_never(self, now)
 
     def has_room(self, now: float) -> bool:
         """Return whether the call could be sent now."""

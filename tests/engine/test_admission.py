@@ -84,7 +84,7 @@ def test_each_attempt_is_recorded_with_its_seconds() -> None:
     one.resent(stale)
     runtime.loop.time = 104.0
     failure = error()
-    assert one.failed(failure, {}, sent=True) is failure
+    assert one.failed(failure, {}, sent=True, may_wait=True) is failure
     assert failure.retryable
     one.enter(cast(Any, call), INF, 105.0, again=True)
     runtime.loop.time = 106.0
@@ -112,7 +112,7 @@ def test_a_refused_call_waits_again_and_is_no_try() -> None:
     one.enter(cast(Any, call), INF, 0.0, again=False)
     one.begin(0.0)
     runtime.loop.time = 1.0
-    assert one.failed(LIMITED, {}, sent=True) is None
+    assert one.failed(LIMITED, {}, sent=True, may_wait=True) is None
     assert (one.uncounted, one.journey[0].outcome, call.reported) == (1, "rate_limit", ["admitted"])
     runtime.tick()
     assert call.reported == ["admitted"]

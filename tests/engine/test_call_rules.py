@@ -10,7 +10,7 @@ import manystream as ms
 from manystream.engine.call.body.answer_size import AnswerSize
 from manystream.engine.call.call_state import CallState
 from manystream.engine.call.completion import NO_WAIT, AttemptRecord
-from manystream.engine.call.retry import RetryBudget, retry_delay
+from manystream.engine.call.retry import RetryReserve, retry_delay
 from manystream.engine.call.timeouts import Clock, Clocks, effective, next_deadline, timeout_error
 from manystream.engine.request.errors import cancelled
 
@@ -101,15 +101,15 @@ def busy(hint: int = -1) -> ms.ProviderError:
 
 
 def test_the_engine_has_a_hundred_retries_and_a_fifth_per_call() -> None:
-    budget = RetryBudget()
+    reserve = RetryReserve(ms.Limits().retry_reserve)
     for _ in range(50):
-        budget.call_started()  # the reserve is the most
-    assert [budget.spend() for _ in range(101)] == [True] * 100 + [False]
+        reserve.call_started()  # the reserve is the most
+    assert [reserve.spend() for _ in range(101)] == [True] * 100 + [False]
     for _ in range(4):
-        budget.call_started()
-    assert not budget.spend()
-    budget.call_started()
-    assert [budget.spend(), budget.spend()] == [True, False]
+        reserve.call_started()
+    assert not reserve.spend()
+    reserve.call_started()
+    assert [reserve.spend(), reserve.spend()] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_the_default_limits() -> None:
         "Limits(max_choices=1024, max_blocks=16384, max_tool_calls=4096, pool=PoolLimits(max_connections=20000,"
         " max_per_origin=20000, max_idle=20000, idle_expiry=15.0, drain_seconds=2.0, max_age=300.0),"
         " max_event_bytes=33554432, max_response_bytes=268435456, max_error_bytes=65536, max_calls=1000000,"
-        " max_buffered_bytes=1073741824)"
+        " max_buffered_bytes=1073741824, retry_reserve=100.0)"
     )
 
 

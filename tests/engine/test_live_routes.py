@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 import manystream as ms
+from manystream.engine.traffic.limits.host import Host
 from manystream.engine.traffic.routing.router import LiveRoute, Place
 from manystream.providers.model.options import Priority
 from tests.engine.unit_runtime import Call, UnitRuntime
@@ -23,7 +24,7 @@ class Access:
 
 def route(runtime: UnitRuntime, *names: str, **options: Any) -> LiveRoute:
     made = ms.Route("fast", [f"{name}/m" for name in names], **options)
-    places = tuple(Place((cast(Any, Access(name)),), "m", made.targets[0]) for name in names)
+    places = tuple(Place((cast(Any, Access(name)),), Host(name), "m", made.targets[0]) for name in names)
     return LiveRoute(made, places, cast(Any, runtime))
 
 
@@ -150,7 +151,7 @@ def test_the_figures_of_a_route_are_complete() -> None:
 
 
 def test_a_place_keeps_the_keys_of_a_thousand_models() -> None:
-    place = Place((cast(Any, Access("one")), cast(Any, Access("one"))))
+    place = Place((cast(Any, Access("one")), cast(Any, Access("one"))), Host("one"))
     first = place.ring("0")
     for number in range(1000):
         assert place.ring(str(number)).count == 2

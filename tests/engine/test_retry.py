@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 import manystream as ms
-from manystream.engine.call.retry import RetryBudget, retry_delay
+from manystream.engine.call.retry import RetryReserve, retry_delay
 from tests.support.peers import (
     STREAM_HEAD,
     ClosedSocket,
@@ -271,13 +271,13 @@ def test_an_exhausted_quota_is_not_retried() -> None:
     assert retry_delay(error(ms.ErrorCategory.RATE_LIMIT, retryable=False), 1, ms.Retry(), lambda: 0.5) is None
 
 
-def test_the_budget_bounds_the_retries_of_an_outage() -> None:
-    budget = RetryBudget(reserve=10, earned=0.1)
+def test_the_reserve_bounds_the_retries_of_an_outage() -> None:
+    reserve = RetryReserve(10)
     granted = 0
     for _ in range(1000):
-        budget.call_started()
-        granted += sum(budget.spend() for _ in range(3))
-    assert granted <= 10 + 1000 * 0.1 + 1
+        reserve.call_started()
+        granted += sum(reserve.spend() for _ in range(3))
+    assert granted <= 10 + 1000 * 0.2 + 1
 
 
 @pytest.mark.parametrize("value", [0, -1, math.nan, "5", True])

@@ -14,7 +14,7 @@ import trio.testing
 
 import manystream as ms
 from manystream.engine import Limits
-from manystream.engine.call.retry import RetryBudget
+from manystream.engine.call.retry import RetryReserve
 from manystream.transport.pool import PoolLimits
 from tests.faults.exchange import End, Wire
 from tests.support.peers import (
@@ -215,7 +215,7 @@ async def test_the_total_timeout_covers_all_attempts(autojump_clock: trio.testin
 
 @pytest.mark.parametrize("headers", ["", "Retry-After: 0\r\n", "Retry-After-Ms: 1\r\n"])
 async def test_an_outage_does_not_multiply_the_traffic(headers: str, autojump_clock: trio.testing.MockClock) -> None:
-    """A thousand calls may make four attempts each. The retry budget allows a tenth of additional requests, and not
+    """A thousand calls may make four attempts each. The reserve of retries allows a tenth of additional requests, not
     three times as many, even if the failing server's hint is to retry at once.
     """
     requests = 0
@@ -255,13 +255,14 @@ async def test_after_an_outage_calls_are_retried(autojump_clock: trio.testing.Mo
     assert any(completion.success and completion.attempts == 2 for completion in completions)
 
 
-async def test_a_retry_budget_grows_with_each_call_to_its_reserve() -> None:
-    budget = RetryBudget(reserve=5, earned=0.5)
-    assert sum(budget.spend() for _ in range(10)) == 5
-    budget.call_started()
-    assert not budget.spend()
-    budget.call_started()
-    assert budget.spend()
+async def test_a_reserve_of_retries_grows_with_each_call_to_its_size() -> None:
+    reserve = RetryReserve(5)
+    assert sum(reserve.spend() for _ in range(10)) == 5
+    for _ in range(4):
+        reserve.call_started()
+        assert not reserve.spend()
+    reserve.call_started()
+    assert reserve.spend()
     for _ in range(1000):
-        budget.call_started()
-    assert sum(budget.spend() for _ in range(100)) == 5
+        reserve.call_started()
+    assert sum(reserve.spend() for _ in range(100)) == 5

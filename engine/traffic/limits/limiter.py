@@ -106,9 +106,9 @@ class Lane:
             sender.admitted()
             self._note()
             return
-        why = scope.never(ticket, now)
+        why = self.why_never(ticket, now)
         if why is not None:
-            sender.rejected(self.never_sent(why))
+            sender.rejected(why)
             return
         scope.add(ticket, now, at_head=again)
         if scope.queue.length == 1:
@@ -132,10 +132,10 @@ class Lane:
         if ticket is None:
             scope.leave_lines()
         else:
-            why = scope.never(ticket, now)
+            why = self.why_never(ticket, now)
             if why is not None:
                 scope.cancel(ticket, now)
-                return _sender(ticket), methodcaller("rejected", self.never_sent(why))
+                return _sender(ticket), methodcaller("rejected", why)
             if scope.admit(now) is not None:
                 return _sender(ticket), _ADMITTED
         self._pass_on()
@@ -145,6 +145,12 @@ class Lane:
     def next_time(self, now: float) -> float:
         """Return the time at which the next call may be sent, unless a call ends earlier."""
         return self.scope.next_time(now)
+
+    def host_changed(self) -> None:
+        """Process a change of the server's address: it takes connections or not, or another call may ask."""
+        if self.scope.queue.length:
+            self._pump.schedule()
+        self._note()
 
     def changed(self) -> None:
         """Process a change after which other calls may be sent: a call ended, or a response arrived."""
@@ -184,6 +190,14 @@ class Lane:
         for line in news:
             logger.info("%s: %s", self.scope.name, line)
         news.clear()
+
+    def why_never(self, ticket: Ticket, now: float) -> ProviderError | None:
+        """Return why a call can never be sent, or has waited for the server in vain; None if it can wait."""
+        given_up = self.scope.host.given_up(now)
+        if given_up is not None:
+            return given_up
+        why = self.scope.never(ticket, now)
+        return None if why is None else self.never_sent(why)
 
     def never_sent(self, why: Impossible) -> ProviderError:
         """Return the error of a call that can never be sent."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ....providers.errors import ProviderError
 from ....providers.limits.charging import Charging
 from ....providers.limits.quota_report import QuotaReport, Refusal, Unit
 from ..queue.fair_queue import FairQueue
@@ -18,6 +19,7 @@ from .bucket import Bucket
 from .charge import Cost
 from .concurrency import Concurrency
 from .declared import DeclaredLimit
+from .host import Host
 from .quota import Impossible, Quota
 
 HOPELESS = 1.5
@@ -32,6 +34,7 @@ class Scope:
 
     name: the scope's name, such as `openai/gpt-5`.
     limits: the declared limits that its calls must fit. Other scopes may share them.
+    host: the address of its server, which takes connections or not. Other scopes may share it.
     queue: the calls that wait to be sent.
     quota: the limits over time.
     concurrency: the learned limit for running calls; None if none is learned for this server.
@@ -44,8 +47,10 @@ class Scope:
         *,
         limits: Sequence[DeclaredLimit] = (),
         adaptive: bool = True,
+        host: Host | None = None,
     ) -> None:
         self.name = name
+        self.host: Host = Host(name) if host is None else host
         self.limits: tuple[DeclaredLimit, ...] = tuple(limits)
         buckets = tuple(bucket for limit in limits for bucket in limit.buckets)
         self.queue: FairQueue = FairQueue()
@@ -69,7 +74,7 @@ class Scope:
         The effect is that of `add` and `admit`, for a part of their cost. Returns False and changes nothing if another
         call waits, or if it takes those two, and `never`, to decide.
         """
-        if self.queue.length:
+        if self.queue.length or self.host.ready_at(now) > now:
             return False
         cost = self._cost(ticket)
         if not self.quota.fits_at_once(cost, now):
@@ -100,7 +105,7 @@ class Scope:
 
     def has_room(self, ticket: Ticket, now: float) -> bool:
         """Return whether a call that is not in the queue could be sent now. Changes nothing."""
-        if self.queue.length or self.never(ticket, now) is not None:
+        if self.queue.length or self.host.ready_at(now) > now or self.never(ticket, now) is not None:
             return False
         cost = self._cost(ticket)
         if self.quota.own_ready_at(cost, now) > now:
@@ -123,7 +128,7 @@ class Scope:
     def next_time(self, now: float) -> float:
         """Return the time at which to call `admit` again, unless a call ends earlier; `math.inf`: at no set time."""
         ticket = self.queue.first(now)
-        return math.inf if ticket is None else self._ready_at(self._cost(ticket), now)
+        return math.inf if ticket is None else min(self._ready_at(self._cost(ticket), now), self.host.gives_up_at(now))
 
     def is_hopeless(self, ticket: Ticket, deadline: float, now: float) -> bool:
         """Return True if a waiting call will miss its deadline by a wide margin. False if no rate is known."""
@@ -162,8 +167,13 @@ class Scope:
 
     # --- after a call was sent ---
 
+    def connected(self, ticket: Ticket, now: float) -> None:
+        """Record that a call has a connection."""
+        self.host.connected(ticket.place, now)
+
     def confirm(self, ticket: Ticket, report: QuotaReport, now: float, *, whole: bool = False) -> None:
         """Record the head of a response that is not a refusal. `whole`: it is no stream."""
+        self.host.answered(ticket.place, now)
         self.quota.confirm(ticket, report, now, whole=whole)
 
     def refuse(self, ticket: Ticket, report: QuotaReport, now: float, *, again: bool = True) -> Refusal:
@@ -172,6 +182,7 @@ class Scope:
         After `RATE` and `OVERLOAD` the call is queued again, before the other calls of its tenant, unless `again` is
         False because the call is sent to another target.
         """
+        self.host.answered(ticket.place, now)
         self._release(ticket)
         if self.concurrency is not None:
             by_slots = report.refusal is Refusal.RATE and self.quota.charger.charging.limited_by == "slots"
@@ -210,9 +221,20 @@ class Scope:
         """
         usage = None
         if answered:
+            self.host.answered(ticket.place, now)
             self.quota.confirm(ticket, report, now, accepted=False)
             usage = self.quota.charger.failed(ticket.cost)
         self.settle(ticket, usage, now, tokens=0.0)
+
+    def lose(self, ticket: Ticket, error: ProviderError, now: float, *, sent: bool) -> None:
+        """Record that a call got no connection, or lost it. sent: the server may have processed the request."""
+        self.host.lost(ticket.place, now, error)
+        if not sent:
+            self.cancel(ticket, now)
+            return
+        if self.concurrency is not None:
+            self.concurrency.leave(ticket)
+        self.settle(ticket, None, now, tokens=0.0)
 
     def cancel(self, ticket: Ticket, now: float) -> None:
         """Remove a call that is given up before its request was sent, and release all that it reserved."""
@@ -259,6 +281,7 @@ class Scope:
             held=max(0.0, hold_until - now),
             spent=max(0.0, quota.spent_until - now),
             concurrent=min(most, default=None),
+            away=self.host.seconds_away(now),
         )
 
     # --- shared by the methods above ---
@@ -273,7 +296,7 @@ class Scope:
         If the scope's own limits hold the call back, it is in no line, and nobody wakes the scope. So it looks again at
         the time of its own limits, whatever the declared limits are.
         """
-        at = self.quota.own_ready_at(cost, now)
+        at = max(self.quota.own_ready_at(cost, now), self.host.ready_at(now))
         slot = now if self.concurrency is None else self.concurrency.ready_at(now)
         own = max(at, slot)
         if self.limits:
@@ -305,6 +328,8 @@ class Scope:
 
     def reason(self, ticket: Ticket, now: float) -> str:
         """Return what the next call, `ticket`, waits for, in words."""
+        if self.host.is_away:
+            return f"{self.host.name} to take connections"
         cost = self._cost(ticket)
         full = next((limit for limit in self.limits if limit.is_full), None)
         if full is not None:
@@ -316,7 +341,7 @@ class Scope:
 
     def _reserve(self, ticket: Ticket, cost: Cost, now: float) -> None:
         """Take the cost of a call that is sent out of every limit."""
-        ticket.cost = cost
+        ticket.cost, ticket.place = cost, self.host.begin(now)
         self.quota.reserve(ticket, now)
         for limit in self.limits:
             limit.running += 1
@@ -326,6 +351,7 @@ class Scope:
     def _release(self, ticket: Ticket) -> None:
         """Stop counting a sent call as running in the declared limits."""
         if ticket.state in UNDER_WAY:
+            self.host.end(ticket.place)
             for limit in self.limits:
                 limit.running -= 1
 

@@ -8,8 +8,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Container, Sequence
 from dataclasses import dataclass, field
 
-from .breaker import Breaker, BreakerState
-from .score import Score
+from ..breaker import Breaker, BreakerState
+from ..limits.host import Host
+from .score import STALE, Score
 
 MARGIN = 4.0
 """A session leaves its target if the target's score is more than this many times the best score."""
@@ -40,6 +41,7 @@ class TargetRecord:
     breaker: its circuit breaker.
     score: its times and failures.
     sessions: the number of sessions that keep this target.
+    host: the address of its server, which takes connections or not.
     """
 
     weight: float = 1.0
@@ -47,6 +49,7 @@ class TargetRecord:
     breaker: Breaker = field(default_factory=Breaker)
     score: Score = field(default_factory=Score)
     sessions: int = 0
+    host: Host = field(default_factory=lambda: Host(""))
 
 
 @dataclass(slots=True, frozen=True)
@@ -96,18 +99,50 @@ class RouteState:
             times = (self.targets[place].breaker.next_time(now) for place in left)
             return Choice(None, (), min(times, default=-math.inf))
         own = [place for place in healthy if not self.targets[place].fallback]
+        fallbacks = [place for place in healthy if self.targets[place].fallback]
         if not own or self.balance is Balance.ORDER:
-            first = (own or healthy)[0]
-            return Choice(first if first in has_room else None, (first,))
+            return self._in_order([*own, *fallbacks], has_room)
         if self.balance is Balance.STICKY and session is not None:
             kept = self._kept(session, own, now)
             if kept is not None:
                 return Choice(kept if kept in has_room else None, (kept,))
         open_ones = [place for place in own if place in has_room]
         if not open_ones:
-            return Choice(None, tuple(own))
+            here = any(map(self._is_here, own))
+            return self._in_order([*own, *(() if here else fallbacks)], has_room, at_least=len(own))
         chosen = self._by_weight(open_ones) if self.balance is Balance.WEIGHTED else self._best(open_ones, now)
         return Choice(chosen, tuple(own))
+
+    def _in_order(self, places: Sequence[int], has_room: Container[int], at_least: int = 1) -> Choice:
+        """Choose the first target that takes connections. A call that waits for it also waits for those before it, so
+        that one of them has a call to ask it whether it does so again.
+
+        at_least: the number of targets to wait for.
+        """
+        last = next((index for index, place in enumerate(places) if self._is_here(place)), len(places))
+        among = tuple(places[: max(last + 1, at_least)])
+        return Choice(next((place for place in among if place in has_room), None), among)
+
+    def _is_here(self, place: int) -> bool:
+        return not self.targets[place].host.is_away
+
+    def asks_at(self, now: float) -> float:
+        """Return when a call that waits elsewhere asks whether a target that has failed answers again; `math.inf` if
+        there is none, or a call under way decides. That of an address which takes no connections is asked by its own
+        calls."""
+        return min((self._asked_again_at(place, now) for place in range(len(self.targets))), default=math.inf)
+
+    def may_be_asked(self, place: int, now: float) -> bool:
+        """Return whether a target that failed on a call may be tried again by it."""
+        return not self.targets[place].score.is_failing or self._asked_again_at(place, now) <= now
+
+    def _asked_again_at(self, place: int, now: float) -> float:
+        target = self.targets[place]
+        if target.host.is_away or not target.score.is_failing:
+            return math.inf
+        if self._uses_breakers and target.breaker.is_tripped:
+            return target.breaker.next_time(now)
+        return math.inf if target.score.outstanding else target.score.heard_at + STALE
 
     def is_healthy(self, place: int, now: float) -> bool:
         """Whether a call may be sent to a target now. It may have waited for the target since it was chosen."""
@@ -143,8 +178,10 @@ class RouteState:
 
         broke: its first event had come.
         """
-        self.targets[place].score.fail(now)
-        self.targets[place].breaker.fail(number, now, broke=broke)
+        target = self.targets[place]
+        target.score.fail(now)
+        if not target.host.is_away:  # otherwise its return is found out without the pauses of the breaker
+            target.breaker.fail(number, now, broke=broke)
         if session is not None and self._sessions.get(session, (-1, now))[0] == place:
             self.end_session(session)
 
@@ -173,7 +210,7 @@ class RouteState:
     def _kept(self, session: str, places: list[int], now: float) -> int | None:
         self._expire(now)
         kept = self._sessions.get(session)
-        if kept is None or kept[0] not in places:
+        if kept is None or kept[0] not in places or not self._is_here(kept[0]):
             return None
         best = min(self.targets[place].score.value() for place in places)
         return kept[0] if self.targets[kept[0]].score.value() <= MARGIN * best else None

@@ -15,10 +15,11 @@ from ....providers.errors import ProviderError
 from ....providers.model.options import Priority
 from ...call.runtime import Runtime, TrafficWatch
 from ..access import Access
+from ..breaker import OPEN_FOR, BreakerState
+from ..limits.host import Host
 from ..notice import open_notice
 from ..pump import Pump
 from ..statistics import RouteStatistics, TargetStatistics
-from .breaker import OPEN_FOR, BreakerState
 from .hedge import HedgeState
 from .keys import KeyRing
 from .options import Route, Target
@@ -54,12 +55,14 @@ class Place:
     target: its options; None for a provider with several keys, which needs no route.
     model: its name at the provider; empty where each request names its own.
     accesses: one for each key of its provider.
+    host: the provider's address.
     """
 
-    __slots__ = ("_rings", "accesses", "model", "target", "was_reported")
+    __slots__ = ("_rings", "accesses", "host", "model", "target", "was_reported")
 
-    def __init__(self, accesses: tuple[Access, ...], model: str = "", target: Target | None = None) -> None:
+    def __init__(self, accesses: tuple[Access, ...], host: Host, model: str = "", target: Target | None = None) -> None:
         self.accesses: tuple[Access, ...] = accesses
+        self.host: Host = host
         self.model: str = model
         self.target: Target | None = target
         self.was_reported: bool = False
@@ -96,10 +99,13 @@ class LiveRoute:
     """
 
     __slots__ = (
+        "_asked_at",
+        "_away",
         "_looking",
         "_notice",
         "_parked",
         "_pump",
+        "_returned_at",
         "_waiting",
         "failover_on",
         "hedging",
@@ -116,14 +122,23 @@ class LiveRoute:
         self.hedging: HedgeState | None = None if hedge is None else HedgeState(hedge)
         # A provider with several keys has one target, for which a breaker would only delay calls.
         balance = Balance.FASTEST if route is None else route.balance
-        targets = () if route is None else route.targets
-        records = [TargetRecord(float(target.weight), target.fallback) for target in targets] or [TargetRecord()]
+        records = [
+            TargetRecord(host=place.host)
+            if place.target is None
+            else TargetRecord(float(place.target.weight), place.target.fallback, host=place.host)
+            for place in places
+        ]
         self.state: RouteState = RouteState(balance, records, runtime.random)
         self._pump: Pump[Traveller] = Pump(self, runtime)
         self._parked: dict[Group, dict[Traveller, None]] = {}
         self._looking: dict[Traveller, None] = {}
         self._waiting: dict[Traveller, None] = {}  # for room at a target
+        self._returned_at = -math.inf  # when calls last looked because a target that had failed answered
+        self._asked_at = -math.inf  # when a call that waits was last to ask a target that had failed
+        self._away = [place.host.is_away for place in places]  # when calls last looked
         self._notice = None if route is None else open_notice(runtime, self._send_notice, self._pump.on_defect)
+        for place in places:
+            place.host.listen(self.host_changed)
 
     def __repr__(self) -> str:
         return f"<LiveRoute {self.name or self.places[0].provider}, {self.parked} waiting>"
@@ -163,11 +178,34 @@ class LiveRoute:
     def wait_for_room(self, call: Traveller) -> None:
         """A call waits for room at one or more targets. May be called again."""
         self._waiting[call] = None
+        if self._asks_at(self._pump.now) < math.inf:
+            self._pump.schedule()
 
     def leave(self, call: Traveller) -> None:
         """A call waits no longer for room at any target. May be called again."""
         self._waiting.pop(call, None)
         self._looking.pop(call, None)
+
+    def host_changed(self) -> None:
+        """Let the calls that wait look for a target if an address takes connections now, or takes none."""
+        away = [place.host.is_away for place in self.places]
+        if away != self._away:
+            for is_away, record in zip(away, self.state.targets, strict=True):
+                if is_away:
+                    record.breaker.reset()  # the address has a breaker of its own, which is as fast as it may be
+            self._away = away
+            self._look()
+            self._note()
+
+    def _look(self) -> None:
+        """Let the calls that wait for room choose again."""
+        self._looking.update(self._waiting)
+        if self._looking:
+            self._pump.schedule()
+
+    def _asks_at(self, now: float) -> float:
+        """Return when a call that waits elsewhere asks whether a target that has failed answers again."""
+        return max(self._asked_at + OPEN_FOR, self.state.asks_at(now))
 
     def take(self, now: float) -> tuple[Traveller, Callable[[Traveller], object]] | None:
         """Take the next call that should choose again: one whose target was left alone, else one that is parked and
@@ -181,12 +219,16 @@ class LiveRoute:
                 call = next(iter(self._parked[group]))
                 self.unpark(call, group)
                 return call, _LOOK_AGAIN
+        if self._waiting and self._asks_at(now) <= now:
+            self._asked_at = now
+            return next(iter(self._waiting)), _LOOK_AGAIN
         return None
 
     def next_time(self, now: float) -> float:
         """Return when a target may be used again for which a call waits; `math.inf` where a call under way decides."""
         choices = [self.state.choose(now, (), tried=excluded) for _, excluded in self._parked]
-        return min((max(now, choice.wait_until) for choice in choices), default=math.inf)
+        parked = min((max(now, choice.wait_until) for choice in choices), default=math.inf)
+        return min(parked, self._asks_at(now)) if self._waiting else parked
 
     # --- calls under way ---
 
@@ -197,9 +239,13 @@ class LiveRoute:
 
     def succeed(self, place: int, number: int, seconds: float, now: float) -> None:
         """A call's first event came after so many seconds."""
-        was_tripped = self.state.targets[place].breaker.is_tripped
+        record = self.state.targets[place]
+        was_tripped, was_failing = record.breaker.is_tripped, record.score.is_failing
         self.state.succeed(place, number, seconds, now)
         self._note_recovery(place, was_tripped=was_tripped)
+        if was_failing and now >= self._returned_at + OPEN_FOR:
+            self._returned_at = now
+            self._look()
 
     def complete(self, place: int, number: int) -> None:
         """A call's answer is complete."""
@@ -273,6 +319,8 @@ class LiveRoute:
         for place, record in enumerate(self.state.targets):
             score = record.score
             breaker = record.breaker.state(now) if self._uses_breakers else BreakerState.CLOSED
+            if record.host.is_away:
+                breaker = BreakerState.OPEN
             targets.append(
                 TargetStatistics(
                     target=self.label(place),

@@ -27,15 +27,17 @@ class Score:
     time: the smoothed seconds to the first event of successful calls; `math.inf` before the first one.
     failures: the smoothed share of failed calls, from 0 to 1.
     heard_at: the time of the last outcome.
+    is_failing: whether that was a failure.
     """
 
-    __slots__ = ("failures", "heard_at", "outstanding", "time")
+    __slots__ = ("failures", "heard_at", "is_failing", "outstanding", "time")
 
     def __init__(self) -> None:
         self.outstanding: int = 0
         self.time: float = math.inf
         self.failures: float = 0.0
         self.heard_at: float = -math.inf
+        self.is_failing: bool = False
 
     @property
     def is_known(self) -> bool:
@@ -55,9 +57,9 @@ class Score:
         """Record that a call's first event came after `seconds`."""
         self.time = seconds if not self.is_known else self.time + TIME_SMOOTHING * (seconds - self.time)
         self.failures -= FAILURE_SMOOTHING * self.failures
-        self.heard_at = now
+        self.heard_at, self.is_failing = now, False
 
     def fail(self, now: float) -> None:
         """Record that a call failed by the target's fault."""
         self.failures += FAILURE_SMOOTHING * (1.0 - self.failures)
-        self.heard_at = now
+        self.heard_at, self.is_failing = now, True

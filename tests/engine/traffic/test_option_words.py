@@ -120,7 +120,8 @@ def test_an_option_that_a_target_cannot_have(option: str, why: str) -> None:
 def test_the_defaults_of_traffic_control() -> None:
     traffic = ms.Traffic()
     assert {each.name: getattr(traffic, each.name) for each in fields(traffic)} == {
-        "rates": {}, "routes": (), "budgets": (), "price": None, "adaptive": True,
+        "rates": {}, "routes": (), "budgets": (), "price": None, "adaptive": True, "shared": False,
+        "outage": 1800.0,
     }  # fmt: skip
     route = ms.Route("r", ["one/m"])
     assert (route.name, route.targets, route.balance, route.failover_on, route.hedge) == (

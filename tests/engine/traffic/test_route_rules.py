@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from manystream.engine.traffic.routing.breaker import Breaker
+from manystream.engine.traffic.breaker import Breaker
 from manystream.engine.traffic.routing.failover import is_keys_fault, is_targets_fault, moves_on
 from manystream.engine.traffic.routing.route_state import Balance, Choice, RouteState, TargetRecord
 from manystream.engine.traffic.routing.score import Score

@@ -1,0 +1,294 @@
+"""A server is away for a while: it refuses connections, drops them, or resets them with the request in its hands."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pytest
+import trio
+import trio.testing
+
+import manystream as ms
+from tests.support.peers import STREAM_HEAD, Line, answer, chat_answer, chat_stream, chunked, error_body
+
+pytestmark = pytest.mark.trio
+
+Kind = Literal["refuse", "drop", "reset", "busy"]
+KINDS: tuple[Kind, ...] = ("refuse", "drop", "reset")
+
+
+AT_A_TIME = ms.RateLimit(concurrent=32)
+
+
+@dataclass
+class Server:
+    """A server that can be away. port: 0 until it is first open. answered: the times of its answers.
+
+    kind: what it does while it is away; `busy` answers 503, as a proxy before it does.
+    """
+
+    name: str = "one"
+    kind: Kind = "refuse"
+    seconds: float = 0.5
+    port: int = 0
+    is_away: bool = False
+    answered: list[float] = field(default_factory=list[float])
+    asked: list[float] = field(default_factory=list[float])
+    _serving: set[trio.CancelScope] = field(default_factory=set[trio.CancelScope])
+    _open: trio.CancelScope = field(default_factory=trio.CancelScope)
+
+    @property
+    def provider(self) -> ms.OpenAIChat:
+        return ms.OpenAIChat("k", f"http://127.0.0.1:{self.port}/v1", name=self.name)
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        while True:
+            listeners = await trio.open_tcp_listeners(self.port, host="127.0.0.1", backlog=1024)
+            self.port = listeners[0].socket.getsockname()[1]
+            with trio.CancelScope() as self._open:
+                await trio.serve_listeners(self._serve, listeners, task_status=task_status)  # type: ignore[arg-type]
+            task_status = trio.TASK_STATUS_IGNORED
+            while self.is_away:
+                await trio.sleep(0.01)
+
+    async def _serve(self, stream: trio.SocketStream) -> None:
+        line = Line(stream)
+        try:
+            if self.is_away and self.kind == "drop":
+                self.asked.append(trio.current_time())
+                return
+            while request := await line.request():
+                if self.is_away:
+                    self.asked.append(trio.current_time())
+                    if self.kind != "busy":
+                        line.reset()
+                        return
+                    await line.send(answer(error_body("down"), status="503 Down"))
+                    continue
+                with trio.CancelScope() as scope:
+                    self._serving.add(scope)
+                    await trio.sleep(self.seconds)
+                self._serving.discard(scope)
+                if scope.cancelled_caught:
+                    line.reset()
+                    return
+                self.answered.append(trio.current_time())
+                if b'"stream":true' in request:
+                    await line.send(STREAM_HEAD + chunked(*chat_stream("fine")).decode())
+                else:
+                    await line.send(answer(chat_answer("fine")))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass
+        finally:
+            stream.socket.close()
+
+    async def away(self, seconds: float) -> None:
+        self.is_away = True
+        if self.kind == "refuse":
+            self._open.cancel()
+        for scope in self._serving:
+            scope.cancel()
+        await trio.sleep(seconds)
+        self.is_away = False
+
+
+@asynccontextmanager
+async def serving(*servers: Server) -> AsyncGenerator[None, None]:
+    async with trio.open_nursery() as nursery:
+        for server in servers:
+            await nursery.start(server.run)
+        yield
+        nursery.cancel_scope.cancel()
+
+
+class Attempts(ms.Observer):
+    """Notes when attempts begin."""
+
+    def __init__(self) -> None:
+        self.at: list[float] = []
+
+    def attempt_started(self, call: ms.Call, number: int) -> None:
+        self.at.append(trio.current_time())
+
+
+def question(model: str = "one/m", **options: object) -> ms.Request:
+    return ms.Request(model, [ms.Message.user("hello")], **options)  # type: ignore[arg-type]
+
+
+def start(engine: ms.Engine, number: int, model: str = "one/m", **options: object) -> list[ms.Call]:
+    """Start calls; every other one is streamed."""
+    starts = (engine.start_request, engine.start_stream)
+    return [starts[index % 2](question(model, **options)) for index in range(number)]
+
+
+@pytest.mark.parametrize("seconds", [1, 3, 30, 120])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_queue_survives_an_outage(kind: Kind, seconds: float, autojump_clock: trio.testing.MockClock) -> None:
+    server, attempts = Server(kind=kind), Attempts()
+    async with (
+        serving(server),
+        ms.open_engine([server.provider], traffic=ms.Traffic(rates={"one": AT_A_TIME}), observer=attempts) as engine,
+    ):
+        calls = start(engine, 1_000)
+        await trio.sleep(5)
+        before = sum(at > trio.current_time() - 2 for at in server.answered)
+        down = trio.current_time()
+        await server.away(seconds)
+        up = trio.current_time()
+        completions = [await call.wait() for call in calls]
+    assert [completion.error for completion in completions if not completion.success] == []
+    each_second = Counter(int(at - down) for at in attempts.at if down + 0.5 < at <= up)
+    assert max(each_second.values(), default=0) <= 2
+    assert sum(up + 2 < at <= up + 4 for at in server.answered) >= before > 50
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 5])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_few_calls_survive_an_outage(kind: Kind, number: int, autojump_clock: trio.testing.MockClock) -> None:
+    """With few calls, each of them asks many times whether the server is back."""
+    server, attempts = Server(kind=kind), Attempts()
+    async with (
+        serving(server),
+        ms.open_engine([server.provider], traffic=ms.Traffic(), observer=attempts) as engine,
+    ):
+        calls = start(engine, number)
+        await trio.sleep(0.2)
+        await server.away(40)
+        up = trio.current_time()
+        completions = [await call.wait() for call in calls]
+    assert all(completion.success for completion in completions)
+    assert sum(up - 30 < at <= up for at in attempts.at) <= 2 * 30
+    assert server.answered[-1] <= up + 2.5
+
+
+async def test_calls_wait_within_their_timeouts(autojump_clock: trio.testing.MockClock) -> None:
+    server = Server()
+    async with serving(server), ms.open_engine([server.provider], traffic=ms.Traffic()) as engine:
+        patient = start(engine, 20)
+        hurried = start(engine, 2, timeouts=ms.Timeouts(queue=10)) + start(engine, 2, timeouts=ms.Timeouts(total=10))
+        await trio.sleep(0.2)
+        began = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(server.away, 30)
+            await trio.sleep(5)
+            waits_for = patient[-1].waiting_for
+            figures = engine.statistics().traffic.scopes["one/m"]
+            failed = [await call.wait() for call in hurried]
+            at = trio.current_time()
+        assert all([(await call.wait()).success for call in patient])
+        assert engine.statistics().traffic.scopes["one/m"].away == 0
+    assert waits_for.startswith(f"http://127.0.0.1:{server.port} to take connections, ")
+    assert 3 <= figures.away <= 5
+    assert at - began <= 11
+    assert {completion.error_category for completion in failed} == {ms.ErrorCategory.TIMEOUT}
+
+
+async def test_calls_fail_after_the_longest_outage(autojump_clock: trio.testing.MockClock) -> None:
+    server = Server()
+    traffic = ms.Traffic(outage=20)
+    async with serving(server), ms.open_engine([server.provider], traffic=traffic) as engine:
+        calls = start(engine, 50)
+        await trio.sleep(0.2)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(server.away, 100)
+            began = trio.current_time()
+            completions = [await call.wait() for call in calls]
+            assert 19 <= trio.current_time() - began <= 22
+            late = await engine.start_request(question()).wait()
+        await trio.sleep(1)
+        back = await engine.start_request(question()).wait()
+    errors = [completion.error for completion in completions if completion.error is not None]
+    assert len(errors) == 50
+    assert {error.category for error in errors} == {ms.ErrorCategory.NETWORK}
+    away = f"not sent: http://127.0.0.1:{server.port} has taken no connection for 20 s; the latest error: "
+    assert sum(error.message.startswith(away) for error in errors) > 40
+    assert not late.success
+    assert back.success
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_single_attempt_is_not_repeated(kind: Kind, autojump_clock: trio.testing.MockClock) -> None:
+    server = Server(kind=kind)
+    async with (
+        serving(server),
+        ms.open_engine([server.provider], traffic=ms.Traffic(), retry=ms.Retry(max_attempts=1)) as engine,
+    ):
+        calls = start(engine, 2)
+        await trio.sleep(0.2)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(server.away, 10)
+            completions = [await call.wait() for call in calls]
+    assert [(each.success, each.attempts) for each in completions] == [(False, 1)] * 2
+
+
+async def test_without_traffic_control_the_error_names_the_reserve(autojump_clock: trio.testing.MockClock) -> None:
+    server = Server()
+    lost = dict[float, list[ms.ProviderError]]()
+    for reserve in (100, 0, math.inf):
+        async with (
+            serving(server),
+            ms.open_engine([server.provider], limits=ms.Limits(retry_reserve=reserve)) as engine,
+        ):
+            calls = start(engine, 400)
+            await trio.sleep(0.2)
+            await server.away(3)
+            completions = [await call.wait() for call in calls]
+        lost[reserve] = [completion.error for completion in completions if completion.error is not None]
+    assert len(lost[100]) >= 300
+    assert len(lost[0]) == 400
+    assert lost[math.inf] == []
+    for reserve in (100, 0):
+        used_up = f"(not repeated: all {reserve} retries of the engine's limits.retry_reserve are used up)"
+        assert lost[reserve][-1].message.endswith(used_up)
+
+
+# --- routes ---
+
+
+@pytest.mark.parametrize("balance", ["order", "weighted", "fastest", "sticky"])
+@pytest.mark.parametrize("kind", [*KINDS, "busy"])
+async def test_a_target_that_is_back_gets_its_part_of_the_queue(
+    kind: Kind, balance: Literal["order", "weighted", "fastest", "sticky"], autojump_clock: trio.testing.MockClock
+) -> None:
+    """All calls are started before the outage; so each of them may have tried the target in vain."""
+    one, two = Server("one", kind), Server("two")
+    route = ms.Route("r", ["one/m", "two/m"], balance=balance)
+    traffic = ms.Traffic(rates={"one": AT_A_TIME, "two": AT_A_TIME}, routes=[route])
+    async with serving(one, two), ms.open_engine([one.provider, two.provider], traffic=traffic) as engine:
+        calls = [
+            engine.start_request(question("r", session=f"{index % 50}" if balance == "sticky" else None))
+            for index in range(1_500)
+        ]
+        await trio.sleep(1)
+        down = trio.current_time()
+        await one.away(7)
+        up = trio.current_time()
+        completions = [await call.wait() for call in calls]
+    assert [completion.error for completion in completions if not completion.success] == []
+    assert max(completion.attempts for completion in completions) <= 4
+    assert sum(down + 3 < at < up for at in two.answered) >= 150  # the queue went to the other one meanwhile
+    if (kind, balance) != ("busy", "sticky"):  # the sessions have another target now, which answers
+        assert sum(up < at <= up + 10 for at in one.answered) >= (200 if balance == "sticky" or kind == "busy" else 350)
+    if kind != "busy":
+        assert sum(down + 1 < at <= up for at in one.asked) <= 7
+
+
+async def test_a_fallback_takes_the_queue_while_its_target_is_away(autojump_clock: trio.testing.MockClock) -> None:
+    one, two = Server("one"), Server("two")
+    route = ms.Route("r", ["one/m", ms.Target("two/m", fallback=True)], balance="weighted")
+    traffic = ms.Traffic(rates={"one": AT_A_TIME, "two": AT_A_TIME}, routes=[route])
+    async with serving(one, two), ms.open_engine([one.provider, two.provider], traffic=traffic) as engine:
+        calls = start(engine, 600, "r")
+        await trio.sleep(1)
+        assert two.answered == []
+        await one.away(5)
+        up = trio.current_time()
+        assert all([(await call.wait()).success for call in calls])
+    assert len(two.answered) > 100
+    assert max(two.answered) < up + 3
+    assert sum(at > up for at in one.answered) > 100
