@@ -462,7 +462,8 @@ def _number(connection: sqlite3.Connection, pragma: str) -> int:
 
 def _is_empty(connection: sqlite3.Connection) -> bool:
     tables: int = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
-    return not tables and not _number(connection, "user_version")
+    is_marked = _number(connection, "user_version") or _number(connection, "application_id") not in (0, APPLICATION_ID)
+    return not tables and not is_marked
 
 
 def _make_schema(connection: sqlite3.Connection) -> None:

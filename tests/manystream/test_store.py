@@ -190,16 +190,21 @@ def test_a_newer_schema_is_a_clear_error(store: ms.ConversationStore, path: Path
         ms.ConversationStore(path)
 
 
-@pytest.mark.parametrize("how", ["plain", "with a log", "with an id", "killed while it wrote", "killed with a log"])
+@pytest.mark.parametrize(
+    "how",
+    ["plain", "with a log", "with an id", "with an id and no table", "killed while it wrote", "killed with a log"],
+)
 def test_no_byte_of_another_programs_database_is_changed(path: Path, how: str) -> None:
     """Neither its journal mode, nor its log, nor a transaction that it left half done."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         if "a log" in how:
             connection.execute("PRAGMA journal_mode = WAL")
-        if how == "with an id":
+        if how.startswith("with an id"):
             connection.execute("PRAGMA application_id = 7")
         connection.execute("CREATE TABLE other (x)")
         connection.executemany("INSERT INTO other VALUES (?)", [("x" * 1000,)] * 100)
+        if how.endswith("no table"):
+            connection.execute("DROP TABLE other")
         if how.startswith("killed"):
             copy = path.with_name("copy")
             copy.mkdir()
