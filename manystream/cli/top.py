@@ -16,6 +16,7 @@ from time import monotonic
 
 from ..engine.observe.monitor import FORMAT, runtime_folder, sockets
 from ..engine.private_socket import has_own_peer, is_own_folder
+from ..providers.json.exact_numbers import UnwritableNumberError
 from ..providers.json.json_values import JSONObject, MalformedJSONError, dumps_printable, integer, loads_object
 from .errors import CommandError
 from .terminal import is_terminal
@@ -126,7 +127,7 @@ def _watch(snapshots: Iterator[JSONObject], options: TopOptions, screen: Screen)
         before = snapshot
         view = View(snapshot, sort=options.sort, calls=options.calls)
         if options.json:
-            print(dumps_printable(snapshot).decode(), flush=True)
+            print(_as_json(snapshot, options.path), flush=True)
         elif options.once:
             print("\n".join(view.lines()))
         elif screen.plain:
@@ -135,6 +136,13 @@ def _watch(snapshots: Iterator[JSONObject], options: TopOptions, screen: Screen)
             screen.show(view)
         if options.once:
             return
+
+
+def _as_json(snapshot: JSONObject, path: Path) -> str:
+    try:
+        return dumps_printable(snapshot).decode()
+    except UnwritableNumberError as error:
+        raise CommandError(f"the server at {path} is not an engine's monitor: {error}") from None
 
 
 def _read_options(arguments: argparse.Namespace) -> TopOptions:

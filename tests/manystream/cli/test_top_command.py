@@ -331,6 +331,16 @@ def test_an_answer_without_an_end(
     assert len(connection.pieces) == 6
 
 
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e400"])
+def test_a_number_that_json_does_not_have(
+    number: str, connection: type[Connection], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    connection.pieces += [b'{"format": 1, "uptime": %b}\n' % number.encode()] * 2
+    words = f"the server at /x/a.sock is not an engine's monitor: uptime is {number}, which JSON or Python cannot hold"
+    assert complaint(capsys, "/x/a.sock", "--once", "--json") == words
+
+
 def test_an_answer_that_comes_too_slowly(
     connection: type[Connection], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
