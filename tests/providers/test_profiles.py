@@ -87,6 +87,18 @@ def test_every_row_is_as_documented(name: str) -> None:
 
 
 @pytest.mark.parametrize("row", PROFILES, ids=lambda row: row.name)
+def test_the_key_of_an_address_goes_to_that_address_only(row: Profile) -> None:
+    """Rows of one host with the same key have their address in the same variable."""
+    same = [other for other in PROFILES if other.key_variables == row.key_variables and other.base_url and row.base_url]
+    variables = {
+        tuple(place.partition("/")[0] for place in other.url_variables)
+        for other in same
+        if urlsplit(other.base_url).hostname == urlsplit(row.base_url).hostname
+    }
+    assert len(variables) <= 1
+
+
+@pytest.mark.parametrize("row", PROFILES, ids=lambda row: row.name)
 def test_rows_are_usable(row: Profile) -> None:
     assert row.dialect_name in DIALECTS
     assert DIALECTS[row.dialect_name].name == row.dialect_name

@@ -327,12 +327,14 @@ ROWS: dict[str, Row] = {
         "https://generativelanguage.googleapis.com/v1beta/openai",
         ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
         {"max_tokens_member": "max_tokens", "seed_member": "", "parallel_tool_calls": False, "metadata": False},
+        urls=("GOOGLE_GEMINI_BASE_URL/v1beta/openai",),
     ),
     "anthropic-openai": Row(
         "openai-chat",
         "https://api.anthropic.com/v1",
         ("ANTHROPIC_API_KEY",),
         {"max_tokens_member": "max_tokens", "thinking": "thinking_budget", "seed_member": "", "metadata": False},
+        urls=("ANTHROPIC_BASE_URL/v1",),
     ),
     "github-models": Row(
         "openai-chat",
