@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import manystream as ms
+from manystream.engine.options import EngineOptions
 from tests.docs.blocks import DOCS, ROOT
 from tests.docs.dialect_pages import REASONS, page, written
 
@@ -62,3 +63,7 @@ def test_it_builds_without_broken_links_and_fetches_nothing(tmp_path: Path) -> N
     assert len(pages) > 40
     fetched = {f"{path.name}: {url}" for path in pages for url in FETCHED.findall(path.read_text("utf-8"))}
     assert not fetched
+    assert (site / "search" / "search_index.js").is_file(), "the search of pages that are opened as files"
+    options = (site / "reference" / "engine.html").read_text("utf-8")
+    missing = [name for name in EngineOptions.__annotations__ if f'EngineOptions--{name}"' not in options]
+    assert not missing, "each option has an anchor"
