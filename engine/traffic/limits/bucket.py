@@ -55,8 +55,13 @@ class Bucket:
         self.level = min(self.capacity, self.fill(now) + cost)
 
     def scale(self, rate: float, now: float) -> None:
-        """Change the rate. The level and the capacity change in proportion."""
+        """Change the rate. The level and the capacity change in proportion.
+
+        A negative level stays: it is what was taken in excess, whatever the rate.
+        """
         factor = rate / self.rate if self.rate > 0 else 1.0
-        self.level = self.fill(now) * factor
+        self.level = self.fill(now)
+        if self.level > 0:
+            self.level *= factor
         self.capacity *= factor
         self.rate = rate

@@ -17,11 +17,17 @@ COSTS_BEFORE_CUT = 10
 """A refusal cuts the rate only if costs of this many calls like the refused one were accepted since the last cut.
 After fewer, the rate has not been tested, and only the hold becomes longer."""
 
+LEAST_CALLS = 0.1
+"""The least rate, in calls per second like the first refused one."""
+
 GROWTH = 0.02
 """The part of the rate that one accepted call adds to it."""
 
 GROWTH_PER_SECOND = 0.05
 """The largest part of the rate that the accepted calls of one second add to it."""
+
+RECOVERY = 1.0
+"""Both, while the rate is not known: from the end of an outage, or from the least rate, until the next refusal."""
 
 FIRST_BACKOFF = 0.25
 """Seconds of hold after the first refusal. Each further refusal without an accepted call doubles the hold."""
@@ -30,7 +36,12 @@ LONGEST_BACKOFF = 16.0
 """The longest hold in seconds after repeated refusals."""
 
 TRIED_ENOUGH = 1.0
-"""A hold of at least this many seconds also cuts the rate: a server that runs one call at a time never accepts ten."""
+"""A hold of at least this many seconds also cuts the rate, if any call was accepted since the last cut: a server that
+runs one call at a time never accepts ten. If none was, the refusals say nothing more about the rate."""
+
+OUTAGE = LONGEST_BACKOFF
+"""If no call was accepted since the last cut before a hold of this many seconds, the server was out of order, and the
+rate is not known."""
 
 
 class LearnedBucket:
@@ -47,14 +58,25 @@ class LearnedBucket:
         "_allowance",
         "_allowance_at",
         "_backoff",
+        "_growth",
+        "_growth_per_second",
         "_least_capacity",
+        "_reported",
         "bucket",
         "cut_at",
         "made_at",
     )
 
-    def __init__(self, rate: float, cost: float, now: float) -> None:
-        self.bucket: Bucket = Bucket(rate, max(rate, cost), 0.0, now)
+    def __init__(self, rate: float, cost: float, now: float, reported: float = math.inf) -> None:
+        """Make an empty bucket.
+
+        rate: the rate to begin with, in units per second; at least `LEAST_CALLS` calls a second.
+        cost: the cost of the refused call.
+        now: the current time.
+        reported: the limit that the server reports, in units per second; `math.inf` if it reports none.
+        """
+        least = LEAST_CALLS * cost
+        self.bucket: Bucket = Bucket(max(rate, least), max(rate, cost), 0.0, now)
         self.cut_at: float = now
         self.made_at: float = now
         self._least_capacity = cost
@@ -62,6 +84,10 @@ class LearnedBucket:
         self._backoff = FIRST_BACKOFF
         self._allowance = 0.0
         self._allowance_at = now
+        self._reported = reported
+        self._growth, self._growth_per_second = GROWTH, GROWTH_PER_SECOND
+        if rate <= least:
+            self._recover()
 
     @property
     def rate(self) -> float:
@@ -74,12 +100,19 @@ class LearnedBucket:
         return self._backoff > FIRST_BACKOFF
 
     def accept(self, cost: float, ceiling: float, now: float) -> None:
-        """Record an accepted call, and raise the rate, at most to `ceiling`."""
+        """Record an accepted call, and raise the rate, at most to `ceiling`.
+
+        ceiling: the limit that the server reports now, in units per second; `math.inf` if it reports none. If it has
+            risen since the rate was learned, the rate rises with it, once.
+        """
         self._accepted += cost
-        self._allowance += (now - self._allowance_at) * GROWTH_PER_SECOND
-        self._allowance = min(self._allowance, GROWTH_PER_SECOND)
+        if self._reported < ceiling < math.inf:
+            self._set_rate(min(ceiling, self.rate * ceiling / self._reported if self._reported > 0 else ceiling), now)
+            self._reported = ceiling
+        self._allowance += (now - self._allowance_at) * self._growth_per_second
+        self._allowance = min(self._allowance, self._growth_per_second)
         self._allowance_at = now
-        growth = min(GROWTH, self._allowance)
+        growth = min(self._growth, self._allowance)
         self._allowance -= growth
         if growth > 0 and self.rate < ceiling:
             self._set_rate(min(ceiling, self.rate * (1.0 + growth)), now)
@@ -94,15 +127,19 @@ class LearnedBucket:
     def refuse(self, cost: float, now: float) -> float:
         """Record the refusal of a call that was sent after `cut_at`. Return the seconds of hold that follow from it."""
         self.cut_at = now
+        if self._accepted > 0:
+            self._growth, self._growth_per_second = GROWTH, GROWTH_PER_SECOND
         if self._accepted >= COSTS_BEFORE_CUT * cost:
-            self._accepted = 0.0
+            self._cut(now)
             self._backoff = FIRST_BACKOFF
-            self._set_rate(self.rate * CUT, now)
             return 0.0
         hold = self._backoff
         self._backoff = min(LONGEST_BACKOFF, 2.0 * hold)
         if hold >= TRIED_ENOUGH:
-            self._set_rate(self.rate * CUT, now)
+            if self._accepted > 0:
+                self._cut(now)
+            elif hold >= OUTAGE:
+                self._recover()
         return hold
 
     def hold(self, cost: float, until: float, now: float) -> None:
@@ -113,9 +150,16 @@ class LearnedBucket:
         level = min(cost, self.bucket.capacity) - self.rate * (until - now)
         self.bucket.level = min(self.bucket.fill(now), level)
 
+    def _recover(self) -> None:
+        self._growth = self._growth_per_second = RECOVERY
+
+    def _cut(self, now: float) -> None:
+        self._accepted = 0.0
+        self._set_rate(self.rate * CUT, now)
+
     def _set_rate(self, rate: float, now: float) -> None:
         self.bucket.fill(now)
-        self.bucket.rate = rate
+        self.bucket.rate = rate = max(rate, LEAST_CALLS * self._least_capacity)
         self.bucket.capacity = max(rate, self._least_capacity)
         self.bucket.level = min(self.bucket.level, self.bucket.capacity)
 

@@ -193,7 +193,9 @@ class Quota:
             if silent and not reported.declared:
                 continue
             lowest = (least if reported.declared else sure) or cost
-            if lowest[reported.unit] > reported.limit * (1 + 1e-9):
+            # Every call is one request. A limit below 1 is a rate, or a mistake: it delays calls, and forbids none.
+            is_rate = reported.unit is Unit.REQUESTS and reported.limit > 0
+            if not is_rate and lowest[reported.unit] > reported.limit * (1 + 1e-9):
                 limit = f"{reported.name} ({reported.limit:.6g})"
                 return Impossible(f"the request is larger than the whole limit: {limit}", Refusal.TOO_LARGE)
             if reported.window >= LONG_WINDOW and not reported.whole:
@@ -331,7 +333,7 @@ class Quota:
             return
         for limit in report.limits:
             # Servers report an unknown limit as 0 of 0. A `remaining` without a limit has no rate.
-            if limit.limit and limit.tier == self.tier:
+            if limit.limit and limit.limit / limit.window > 0 and limit.tier == self.tier:
                 self._read_limit(limit, limit.limit / limit.window, ticket, now)
 
     def _read_limit(self, limit: ReportedLimit, rate: float, ticket: Ticket, now: float) -> None:
@@ -441,9 +443,10 @@ class Quota:
         cost = ticket.cost[unit]
         learned = self.learned.get(unit)
         if learned is None:
-            rate = first_rate(self._reported_rate(unit), self._totals[unit], now - self._first_sent_at)
-            learned = self.learned[unit] = LearnedBucket(rate, cost, now)
-            self.news.append(f"limit learned from a refusal: {unit.words}, {rate:.3g} a second")
+            reported = self._reported_rate(unit)
+            rate = first_rate(reported, self._totals[unit], now - self._first_sent_at)
+            learned = self.learned[unit] = LearnedBucket(rate, cost, now, reported)
+            self.news.append(f"limit learned from a refusal: {unit.words}, {learned.rate:.3g} a second")
         elif ticket.sent_at > learned.cut_at:
             before = learned.rate
             hold = max(hold, learned.refuse(cost, now))

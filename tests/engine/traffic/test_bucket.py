@@ -231,7 +231,48 @@ def test_a_refusal_after_ten_costs_cuts_and_earlier_ones_hold() -> None:
     assert (learned.refuse(2, 4), learned.rate, learned.cut_at, learned.is_in_vain) == (0, 70, 4, False)
     assert (learned.refuse(2, 5), learned.rate) == (0.25, 70), "counting has begun again"
     assert (learned.refuse(2, 6), learned.rate) == (0.5, 70)
-    assert (learned.refuse(2, 7), learned.rate) == (1, 49)
+    assert (learned.refuse(2, 7), learned.rate) == (1, 70), "none was accepted: the server is out of order"
+    learned.accept(2, 0, 8)
+    assert (learned.refuse(2, 9), learned.rate) == (2, 49)
+
+
+def test_a_learned_rate_doubles_after_an_outage_until_the_next_refusal() -> None:
+    learned = LearnedBucket(8, 1, 0)
+    assert [learned.refuse(1, 2) for _ in range(7)] == [0.25, 0.5, 1, 2, 4, 8, 16]
+    rates = list[float]()
+    for now in (3.5, 3.5, 4.0, 5.0):
+        learned.accept(1, 1000, now)
+        rates.append(learned.rate)
+    assert rates == [16, 16, 24, 48]
+    learned.refuse(1, 5.5)
+    learned.accept(1, 1000, 6.5)
+    assert learned.rate == pytest.approx(48 * 0.7 * 1.02)
+
+
+def test_a_learned_rate_is_at_least_one_call_in_ten_seconds_and_doubles_there() -> None:
+    for rate in (0.0, 5e-324, 0.2):
+        learned = LearnedBucket(rate, 2, 0, rate)
+        assert learned.rate == 0.2
+        learned.accept(2, rate, 10)
+        assert learned.rate == 0.2, "it may not rise above what the server reports"
+        learned.accept(2, math.inf, 20)
+        assert learned.rate == pytest.approx(0.4)
+    slow = LearnedBucket(0.25, 2, 0)
+    for now in range(10):
+        slow.accept(2, 0, now)
+    slow.refuse(2, 11)
+    assert slow.rate == 0.2
+
+
+@pytest.mark.parametrize(("reported", "rate"), [(0.0, 100), (5e-324, 100), (10, 100), (99, 100 * 20 / 99), (100, 20.4)])
+def test_a_learned_rate_rises_once_with_the_reported_one(reported: float, rate: float) -> None:
+    learned = LearnedBucket(20, 1, 0, reported)
+    learned.accept(1, 100, 1)
+    assert learned.rate == pytest.approx(min(100, rate * (1.02 if rate < 100 and reported < 100 else 1)))
+    learned.accept(1, 1, 1)
+    before = learned.rate
+    learned.accept(1, 100, 1)
+    assert learned.rate <= before * 1.02, "the report fell and rose again"
 
 
 def test_a_cut_keeps_room_for_one_call_and_fills_first() -> None:

@@ -72,6 +72,54 @@ async def test_a_server_without_limits_is_soon_used_as_without_traffic(
         assert trio.current_time() - started <= 1.3 * 10 * seconds
 
 
+@pytest.mark.parametrize("outage", [3, 60, 3600])
+async def test_a_rate_learned_in_an_outage_recovers(autojump_clock: trio.testing.MockClock, outage: float) -> None:
+    """A server that refuses everything says nothing about its rate."""
+    until = trio.current_time() + outage
+
+    async def serve(line: Line) -> None:
+        while await line.request():
+            if trio.current_time() < until:
+                await line.send(answer(error_body("slow down"), status="429 Too Many Requests"))
+            else:
+                await line.send(answer(chat_answer("fine")))
+
+    async with open_peer(serve) as peer:
+        timeouts = ms.Timeouts(total=1e6)
+        async with ms.open_engine([provider(peer)], traffic=ms.Traffic(), timeouts=timeouts) as engine:
+            calls = [engine.start_request(ask()) for _ in range(100)]
+            assert all([(await call.wait()).success for call in calls])
+    assert trio.current_time() - until < 16 + 5, "a hold of 16 s, and then soon at full speed"
+
+
+@pytest.mark.parametrize(
+    ("reported", "later"),
+    [*((each, "x-ratelimit-limit-requests: 6000\r\n") for each in ("5e-324", "0.01", "1", "60")), ("0.01", "")],
+)
+async def test_a_rate_that_one_refusal_reported_yields(
+    autojump_clock: trio.testing.MockClock, reported: str, later: str
+) -> None:
+    sent = list[float]()
+
+    async def serve(line: Line) -> None:
+        while await line.request():
+            sent.append(trio.current_time())
+            if len(sent) > 1:
+                await line.send(answer(chat_answer("fine"), headers=later))
+                continue
+            headers = f"x-ratelimit-limit-requests: {reported}\r\n"
+            await line.send(answer(error_body("slow down"), status="429 Too Many Requests", headers=headers))
+
+    async with open_peer(serve) as peer:
+        timeouts = ms.Timeouts(total=1e6)
+        async with ms.open_engine([provider(peer)], traffic=ms.Traffic(), timeouts=timeouts) as engine:
+            started = trio.current_time()
+            calls = [engine.start_request(ask()) for _ in range(50)]
+            completions = [await call.wait() for call in calls]
+            assert all(completion.success for completion in completions)
+            assert trio.current_time() - started < 30
+
+
 async def test_without_traffic_a_refused_call_fails_after_its_attempts(autojump_clock: trio.testing.MockClock) -> None:
     server = Limited(per_minute=60, capacity=5)
     async with open_limited(server) as peer, ms.open_engine([provider(peer)]) as engine:
