@@ -84,9 +84,10 @@ def forms(seed: int, count: int) -> str:
     return "\n  ".join(rows)
 
 
-def concurrency(seed: int, count: int) -> str:
+def concurrency(seed: int, count: int, *, streamed: bool = True) -> str:
     """Measure servers that limit the running calls."""
-    outcomes = [inference_server.measure(inference_server.draw(number)) for number in range(seed, seed + count)]
+    plans = [inference_server.draw(number) for number in range(seed, seed + count)]
+    outcomes = [inference_server.measure(plan, streamed=streamed) for plan in plans]
     rows: list[str] = []
     for kind in ("batch", "503", "slots", ""):
         some = [outcome for outcome in outcomes if kind in (outcome.plan.kind, "")]
@@ -128,6 +129,7 @@ QUESTIONS: dict[str, Callable[[int, int], str]] = {
     "declared_double": lambda seed, count: quotas(seed, count, declared=2.0),
     "two_processes": lambda seed, count: quotas(seed, count, processes=2),
     "concurrency": concurrency,
+    "unstreamed": lambda seed, count: concurrency(seed, count, streamed=False),
     "replicas": lambda seed, count: replica_sets(seed, max(1, count // 4)),
     "hedging": hedging,
 }

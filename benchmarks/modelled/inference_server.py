@@ -95,10 +95,12 @@ class InferenceServer:
     """A running server, with an unlimited number of waiting calls.
 
     fixed: a limit that never changes.
+    streamed: whether the answers are streams.
     """
 
-    def __init__(self, plan: InferencePlan, fixed: int = 0) -> None:
+    def __init__(self, plan: InferencePlan, fixed: int = 0, *, streamed: bool = True) -> None:
         self.plan, self.events = plan, Events()
+        self._streamed = streamed
         self._fixed = fixed > 0
         limited_by = "slots" if plan.kind == "slots" else "concurrency"
         self.scope = Scope(
@@ -201,13 +203,19 @@ class InferenceServer:
         now = self.events.now
         if now > WARM_UP * self.plan.horizon:
             self.first_tokens.append(now - call.sent_at)
+        if not self._streamed:
+            return
         self.scope.confirm(call.ticket, NOTHING, now)
         self.scope.answered(call.ticket, now)
 
     def _end(self, call: _Running) -> None:
         if self.events.now > WARM_UP * self.plan.horizon:
             self.done += 1
-        self.scope.settle(call.ticket, None, self.events.now)
+        output = 0.0
+        if not self._streamed:
+            output = call.ticket.max_output or 0.0
+            self.scope.confirm(call.ticket, NOTHING, self.events.now, whole=True)
+        self.scope.settle(call.ticket, None, self.events.now, output=output)
         self._refill()
 
 
@@ -225,9 +233,9 @@ class ConcurrencyOutcome:
     limit: float
 
 
-def measure(plan: InferencePlan) -> ConcurrencyOutcome:
+def measure(plan: InferencePlan, *, streamed: bool = True) -> ConcurrencyOutcome:
     """Run the control law on one server, beside fixed limits in steps of a quarter octave."""
-    law = InferenceServer(plan)
+    law = InferenceServer(plan, streamed=streamed)
     law.run()
     fixed: list[tuple[int, float, float]] = []
     limit = 2.0

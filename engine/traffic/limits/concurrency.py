@@ -126,9 +126,7 @@ class Concurrency:
             return
         time = now - call.sent_at
         least = self._least_to_token.measure(ticket.cost.input_tokens, time, now)
-        self._judge(call, time, least)
-        if self._cut_at == -math.inf and call.ratio <= SLOW and self._is_in_use():
-            self._grow(1.0)
+        self._judge(call, time, least, in_use=self._is_in_use())
 
     def end(self, ticket: Ticket, now: float, output_tokens: float = 0.0) -> None:
         """Record the end of a call. `output_tokens`: those of an unstreamed response; 0 if unknown or streamed."""
@@ -140,7 +138,7 @@ class Concurrency:
         total = now - call.sent_at
         if call.ratio == 0 and output_tokens > 0:
             least = self._least_per_token.measure(1.0, total / output_tokens, now)
-            self._judge(call, total, least * output_tokens)
+            self._judge(call, total, least * output_tokens, in_use=in_use)
         self._round.append(_Ended(call.ratio, call.excess, total))
         if len(self._round) >= max(LEAST_ROUND, int(self.limit)):
             self._end_round(in_use, now)
@@ -160,9 +158,12 @@ class Concurrency:
         """Remove a call that ended for a reason unrelated to concurrency: cancelled, or refused by a quota."""
         self._calls.pop(ticket, None)
 
-    def _judge(self, call: _Running, time: float, least: float) -> None:
+    def _judge(self, call: _Running, time: float, least: float, *, in_use: bool) -> None:
+        """Compare the time of a first token, or of a whole answer, with the least; grow before the first cut."""
         call.ratio = max(_SHORTEST, time / max(_SHORTEST, least))
         call.excess = max(0.0, time - least)
+        if self._cut_at == -math.inf and call.ratio <= SLOW and in_use:
+            self._grow(1.0)
 
     def _end_round(self, in_use: bool, now: float) -> None:
         ended, self._round = self._round, []

@@ -27,6 +27,15 @@ def test_it_starts_at_eight_and_grows_with_quick_first_tokens() -> None:
     assert concurrency.ready_at(0.2) == 0.2
 
 
+def test_it_grows_with_quick_unstreamed_answers_too() -> None:
+    concurrency = Concurrency()
+    waiting = start(concurrency, 8, 0)
+    for number in range(30):
+        concurrency.end(waiting.pop(0), 1 + number // 8, 10)
+        waiting += start(concurrency, int(concurrency.limit) - concurrency.running, 1 + number // 8)
+    assert concurrency.limit == 8 + 30
+
+
 def test_a_round_that_is_too_slow_cuts_by_what_waits_inside() -> None:
     concurrency = Concurrency()
     for ticket in start(concurrency, 1, 0):

@@ -283,7 +283,7 @@ def test_a_round_is_slow_above_three_times_the_shortest_time(time: float, limit:
     concurrency = Concurrency()
     tickets = running(concurrency, 8, 10)
     for ticket in tickets:
-        concurrency._judge(concurrency._calls[ticket], time, 1.0)
+        concurrency._judge(concurrency._calls[ticket], time, 1.0, in_use=False)
     for ticket in tickets:
         concurrency.end(ticket, 30)
     # The excess over the shortest time, 1 s, is waiting: 4 of 20 s are 1.6 of 8 calls. At least one is cut.
@@ -294,7 +294,7 @@ def test_a_short_wait_inside_the_server_counts_in_proportion() -> None:
     concurrency = Concurrency()
     tickets = running(concurrency, 8, 10)
     for ticket in tickets:
-        concurrency._judge(concurrency._calls[ticket], 0.5, 0.1)
+        concurrency._judge(concurrency._calls[ticket], 0.5, 0.1, in_use=False)
         concurrency.end(ticket, 11)
     assert concurrency.limit == pytest.approx(8 - 8 * 0.4)
 
