@@ -10,14 +10,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 import manystream as ms
+from docs import asyncio_tabs
 from manystream.simulator import open_simulator
-from tests.docs.blocks import FENCE, LANGUAGES, ROOT, name_of, pages, read_blocks, setting
+from tests.docs.blocks import FENCE, LANGUAGES, ROOT, Block, name_of, pages, read_blocks, setting
 
 RUNNER = Path(__file__).with_name("run_page.py")
 BLOCKS = {name_of(page): read_blocks(page.read_text("utf-8")) for page in pages()}
@@ -37,6 +38,12 @@ def environment(home: Path) -> dict[str, str]:
     return kept | {"PATH": path, "HOME": str(home), "PYTHONIOENCODING": "utf-8", "NO_COLOR": "1", "COLUMNS": "100"}
 
 
+def asyncio_form(block: Block) -> Block | None:
+    """Return the form for asyncio that the site shows beside a block; None for a block without one."""
+    form = asyncio_tabs.to_asyncio(block.code) if block.language == "python" else None
+    return None if form is None else replace(block, code=form)
+
+
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     """A simulator's host and port."""
@@ -46,11 +53,26 @@ def address() -> Iterator[str]:
 
 @pytest.mark.parametrize("page", [name for name, blocks in BLOCKS.items() if blocks])
 def test_the_blocks_of_a_page_run_and_print_what_it_says(page: str, address: str, tmp_path: Path) -> None:
+    run_page(page, address, tmp_path, setting(), [block for block in BLOCKS[page] if block.reason is None])
+
+
+@pytest.mark.parametrize("page", [name for name, blocks in BLOCKS.items() if any(map(asyncio_form, blocks))])
+def test_the_form_for_asyncio_of_a_page_prints_the_same(page: str, address: str, tmp_path: Path) -> None:
+    """Blocks that only trio can run are left out."""
+    blocks = [asyncio_form(block) or block for block in BLOCKS[page] if block.reason is None]
+    alike = [block for block in blocks if block.language != "python" or not asyncio_tabs.ALIKE.search(block.code)]
+    form = asyncio_tabs.to_asyncio(setting())
+    assert form is not None
+    run_page(page, address, tmp_path, form, alike)
+
+
+def run_page(page: str, address: str, tmp_path: Path, setting: str, blocks: list[Block]) -> None:
+    """Run blocks in a process of their own."""
     description = {
         "name": page,
         "address": address,
-        "setting": setting(),
-        "blocks": [asdict(block) for block in BLOCKS[page] if block.reason is None],
+        "setting": setting,
+        "blocks": [asdict(block) for block in blocks],
     }
     (tmp_path / "page.json").write_text(json.dumps(description), "utf-8")
     process = subprocess.Popen(
