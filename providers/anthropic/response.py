@@ -14,6 +14,7 @@ from ..wire.accumulate import Accumulator, concluded
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..wire.dialect import MakeId
 from ..wire.error_bodies import reported_error
+from ..wire.foreign_answers import foreign_answer
 from .blocks import BlockReader, CallInProgress
 from .errors import error_in
 from .usage import merge_report, read_usage
@@ -70,7 +71,8 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: An
         raise error_in(message, body)
     content = message.get("content")
     if type(content) is not list and (content is not None or message.get("type") != "message"):
-        raise malformed(f"expected a message with content, got {shown(body)}", body)
+        foreign = foreign_answer(message, "anthropic", body)
+        raise foreign or malformed(f"expected a message with content, got {shown(body)}", body)
     answer = Accumulator(limits)
     answer.start(string(message, "model"), string(message, "id"))
     try:

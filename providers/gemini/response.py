@@ -16,6 +16,7 @@ from ..wire.accumulate import concluded
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..wire.dialect import MakeId
 from ..wire.error_bodies import reported_error
+from ..wire.foreign_answers import foreign_answer
 from .stream import READ_IN_CHUNK, GeminiStream, first_error
 
 ANSWER_MEMBERS = READ_IN_CHUNK | {"promptFeedback"}
@@ -31,7 +32,8 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: An
     machine = GeminiStream(provider, make_id, limits)
     reported = reported_error("", value) if type(value) is dict else None
     if type(value) is dict and value.keys().isdisjoint(ANSWER_MEMBERS) and reported is None:
-        raise malformed(f"the answer is no GenerateContentResponse: {shown(body)}", body)
+        foreign = foreign_answer(value, "gemini", body)
+        raise foreign or malformed(f"the answer is no GenerateContentResponse: {shown(body)}", body)
     failed = first_error(machine.take(value, body))
     end = machine.finish()[-1] if failed is None else failed
     return concluded(machine.response(), end, body)

@@ -18,6 +18,7 @@ from ..model.response import arrived
 from .answer_limits import ANSWER_LIMITS, AnswerLimits
 from .dialect import BARE_LINES, MakeId, StreamMachine
 from .error_bodies import ERROR, reported_error
+from .foreign_answers import foreign_answer
 
 DONE_MARK = b"[DONE]"
 """The end marker of Chat Completions. Gateways send it in streams of other dialects as well."""
@@ -46,11 +47,12 @@ class JSONStream(StreamMachine):
     marked: whether the end marker of Chat Completions has come.
     """
 
-    __slots__ = ("_unread", "marked")
+    __slots__ = ("_quiet", "_unread", "marked")
 
     def __init__(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> None:
         super().__init__(provider, make_id, limits)
         self.marked: bool = False
+        self._quiet = b""  # the last object that brought no event
         self._unread = b""  # the first lines that were neither a field nor anything else that can be read
 
     @abc.abstractmethod
@@ -77,7 +79,10 @@ class JSONStream(StreamMachine):
         except MalformedJSONError as error:
             return self._no_json(event, data, error)
         if type(value) is dict:
-            return self.take_object(event, value, data)
+            events = self.take_object(event, value, data)
+            if not events:
+                self._quiet = data
+            return events
         return self._no_object(event, value, data)
 
     def truncated(self, what: str) -> Sequence[Event]:
@@ -85,9 +90,18 @@ class JSONStream(StreamMachine):
 
         If nothing came but the end marker of Chat Completions, the stream has an end, and no answer.
         """
+        foreign = self.foreign()
+        if foreign is not None:
+            return self.fail(foreign)
         if self.marked and arrived(self.answer.response()) is None:
             return self.fail(no_answer())
         return self.fail(truncated(f"{what}, after {shown(self._unread)}" if self._unread else what))
+
+    def foreign(self) -> ProviderError | None:
+        """Return the error for a stream in the form of another API, of which nothing could be read; or None."""
+        if not self._quiet or not self.answer.is_empty():
+            return None
+        return foreign_answer(None, self.provider.profile.dialect_name, self._quiet)
 
     def _mark(self) -> Sequence[Event]:
         self.marked = True

@@ -11,6 +11,7 @@ from ...wire.accumulate import Accumulator, concluded
 from ...wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ...wire.dialect import MakeId
 from ...wire.error_bodies import error_from_object
+from ...wire.foreign_answers import foreign_answer
 from .answer import ChatAnswer
 from .stream import error_in
 
@@ -36,6 +37,9 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: An
         content.take_usage(chunk)
         return concluded(answer.response(), Error(failure), body)
     if chunk.get("choices") is None:
+        foreign = foreign_answer(chunk, "openai-chat", body)
+        if foreign is not None:
+            raise foreign
         incomplete = malformed("malformed answer: a chat completion must have choices", body)
         incomplete.retryable = any(map(chunk.get, MEMBERS_OF_A_COMPLETION))
         raise incomplete

@@ -84,6 +84,9 @@ class ChatStream(JSONStream):
         self._content = ChatAnswer(self.answer, provider.maker, make_id)
 
     def take_mark(self) -> Sequence[Event]:
+        foreign = None if self._content.finished else self.foreign()
+        if foreign is not None:
+            return self.fail(foreign)
         self.ended = True
         return self._content.done()
 

@@ -16,6 +16,7 @@ from ...wire.accumulate import CUT_SHORT, Accumulator, concluded
 from ...wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ...wire.dialect import MakeId
 from ...wire.error_bodies import error_from_object, reported_error
+from ...wire.foreign_answers import foreign_answer
 from .output import Output
 from .usage import read_usage
 
@@ -73,7 +74,8 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: An
         reported = reported_error("", response)
         if reported is not None:
             raise error_from_object(reported, http_status=200, body=body)
-        raise errors.malformed(f"the answer is no response object: {shown(body)}", body)
+        foreign = foreign_answer(response, "openai-responses", body)
+        raise foreign or errors.malformed(f"the answer is no response object: {shown(body)}", body)
     answer = Accumulator(limits)
     try:
         end = conclude(Output(answer, provider.maker, make_id), response, None, body)[-1]

@@ -60,8 +60,8 @@ def test_an_empty_content_of_any_form_has_no_blocks(empty: object) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [{"id": "c", "object": "chat.completion", "choices": []}, {"response": {"id": 1}}, {"status": "ok"}],
-    ids=["another dialect", "a wrapper", "another service"],
+    [{"id": "c", "object": "chat.completion"}, {"response": {"id": 1}}, {"status": "ok"}],
+    ids=["nothing of an answer", "a wrapper", "another service"],
 )
 def test_an_object_without_an_answers_members_is_an_error(body: Any) -> None:
     with pytest.raises(ProviderError, match="the answer is no GenerateContentResponse: "):
