@@ -15,6 +15,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
+from typing import Literal
 
 from .backend import AddressInfo, Alarm, Cancellable, Event, Parameters, Signal, TaskGroup
 from .fork import socket_pair
@@ -25,6 +26,22 @@ logger: logging.Logger = logging.getLogger("manystream.transport.asyncio_backend
 
 class UnsupportedEventLoopError(RuntimeError):
     """The asyncio event loop cannot wait for a file descriptor."""
+
+
+class _CountedLock(asyncio.Lock):
+    """A lock that knows whether a task waits for it. asyncio's is free for a moment between two of its holders.
+
+    waiting: the tasks in `acquire`.
+    """
+
+    waiting = 0
+
+    async def acquire(self) -> Literal[True]:
+        self.waiting += 1
+        try:
+            return await super().acquire()
+        finally:
+            self.waiting -= 1
 
 
 class AsyncioBackend:
@@ -38,7 +55,7 @@ class AsyncioBackend:
     def __init__(self, loop: asyncio.AbstractEventLoop, on_failure: Callable[[Exception], None] | None = None) -> None:
         self._loop = loop
         self._on_failure = on_failure
-        self._lock = asyncio.Lock()
+        self._lock = _CountedLock()
         self._tasks: set[_Task] = set()  # the event loop has weak references only
         self.groups: dict[asyncio.Task[None], _Group] = {}
 
@@ -93,6 +110,11 @@ class AsyncioBackend:
     def signal(self) -> Signal:
         """Return a future in the form of a signal."""
         return _Signal(self._loop)
+
+    @property
+    def handshaking(self) -> bool:
+        """Whether this backend's lock is held, or is about to be."""
+        return self._lock.locked() or self._lock.waiting > 0
 
     def handshake_lock(self) -> AbstractAsyncContextManager[object]:
         """Return this backend's one lock."""

@@ -100,6 +100,11 @@ class Backend(Protocol):
         """Return a signal that is not set. It costs less than an event."""
         ...
 
+    @property
+    def handshaking(self) -> bool:
+        """Whether a TLS handshake makes a step, or waits for its turn to make one."""
+        ...
+
     def handshake_lock(self) -> AbstractAsyncContextManager[object]:
         """Return the lock that TLS handshakes share."""
         ...

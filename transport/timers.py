@@ -31,7 +31,8 @@ TURNS: Final = 3
 begins: a response ends and frees its place in the pool, the task that begins dials runs, the dial runs."""
 
 _MOST_TURNS: Final = 100
-"""Iterations after which a timeout is judged although further connections are ready: 25,600 were served by then."""
+"""Iterations after which a timeout is judged although further connections are ready: 25,600 were served by then, or 100
+steps of TLS handshakes made."""
 
 
 Deadline: TypeAlias = tuple[float, int]
@@ -110,6 +111,7 @@ class Timers:
     __slots__ = (
         "__weakref__",
         "_alarm",
+        "_backend",
         "_catch_up",
         "_clock",
         "_heap",
@@ -129,6 +131,7 @@ class Timers:
         """The number of each pending deadline → its owner. Other deadlines in the heap were cancelled."""
         self._sequence = 0
         self._alarm: Alarm | None = None
+        self._backend: Backend | None = None
         self._clock: Callable[[], float] = _not_started
         self._wakes = math.inf  # the alarm's deadline
         self._turn = 0
@@ -137,6 +140,7 @@ class Timers:
 
     def start(self, backend: Backend) -> None:
         """Notify owners from now on, until `close`."""
+        self._backend = backend
         self._clock = backend.clock
         self._alarm = backend.alarm(self._ring)
         self._set_alarm()
@@ -203,7 +207,8 @@ class Timers:
         self._wakes = math.inf
         try:
             if self._overdue:
-                more = self._catch_up()
+                # Handshakes make one step per iteration, all together.
+                more = self._catch_up() or (self._backend is not None and self._backend.handshaking)
                 self._turn += 1
                 self._judge(self._turn - (_MOST_TURNS if more else TURNS))
             self._fire(self._clock())

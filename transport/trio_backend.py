@@ -94,6 +94,14 @@ class TrioBackend:
         """Return trio's event."""
         return trio.Event()
 
+    @property
+    def handshaking(self) -> bool:
+        """Whether the lock of this trio run is held."""
+        try:
+            return _HANDSHAKE_LOCK.get().locked()
+        except LookupError:
+            return False
+
     def handshake_lock(self) -> AbstractAsyncContextManager[object]:
         """Return the one lock of this trio run."""
         try:

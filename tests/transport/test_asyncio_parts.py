@@ -411,6 +411,11 @@ def test_waits_end_when_a_descriptor_is_ready() -> None:
         run(test)
 
 
+async def enter(backend: AsyncioBackend) -> None:
+    async with backend.handshake_lock():
+        pass
+
+
 def test_events_signals_and_times() -> None:
     async def test(backend: AsyncioBackend) -> None:
         await backend.checkpoint_if_cancelled()
@@ -423,6 +428,14 @@ def test_events_signals_and_times() -> None:
         signal.set()
         await signal.wait()
         assert backend.handshake_lock() is backend.handshake_lock()
+        assert not backend.handshaking
+        async with backend.handshake_lock():
+            assert backend.handshaking
+            waiter = asyncio.create_task(enter(backend))
+            await asyncio.sleep(0)
+        assert backend.handshaking, "the next one has its turn"
+        await waiter
+        assert not backend.handshaking
         found = await backend.getaddrinfo("127.0.0.1", 80)
         assert [(entry[1], entry[4]) for entry in found] == [(socket.SOCK_STREAM, ("127.0.0.1", 80))]
 

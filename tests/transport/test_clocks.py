@@ -25,6 +25,14 @@ from manystream.transport.trio_backend import TrioBackend
 class Backend:
     """A backend whose alarm notes when it is set, and rings when the test calls `ring`."""
 
+    handshakes = 0
+    """the iterations in which handshakes are still under way"""
+
+    @property
+    def handshaking(self) -> bool:
+        self.handshakes -= 1
+        return self.handshakes >= 0
+
     def __init__(self) -> None:
         self.now = 100.0
         self.alarms: list[float | str] = []
@@ -357,6 +365,16 @@ def test_a_timeout_is_judged_after_what_is_ready_was_read(backend: Any, ready: l
     assert rings_until_notified(backend, timers, owner) == rings
     assert (reads, work) == (rings - 1, [1])
     assert backend.alarms[-1] == math.inf
+
+
+@pytest.mark.parametrize(("handshakes", "rings"), [(0, 4), (10, 12), (1000, 101)])
+def test_a_timeout_is_judged_after_handshakes_that_are_ready(backend: Any, handshakes: int, rings: int) -> None:
+    """Each iteration makes one step of one of them."""
+    timers, owner = Timers(bool), Waiting()
+    timers.start(backend)
+    timers.notify(104.0, owner)
+    backend.now, backend.handshakes = 200.0, handshakes
+    assert rings_until_notified(backend, timers, owner) == rings
 
 
 def test_each_timeout_waits_for_its_own_iterations(backend: Any) -> None:
