@@ -34,7 +34,7 @@ class _CountedLock(asyncio.Lock):
     waiting: the tasks in `acquire`.
     """
 
-    waiting = 0
+    waiting: int = 0
 
     async def acquire(self) -> Literal[True]:
         self.waiting += 1
