@@ -7,9 +7,9 @@ from typing import Final, Never, cast
 
 import httpx2
 
-from .client_faults import ClientTransportError, Fault
-from .client_transfer import NetworkStream, Transfer
-from .client_transport import ClientTransport
+from .sdk_clients.client_transport import ClientTransport
+from .sdk_clients.faults import ClientTransportError, Fault
+from .sdk_clients.transfer import NetworkStream, Transfer
 from .transport.pool import PoolLimits
 from .transport.tls import TLSConfig
 

@@ -10,8 +10,8 @@ from ..providers.model.events import Event, TextDelta, ThinkingDelta, ToolCallDe
 from ..providers.model.messages import Text, Thinking, ToolCall
 from ..providers.model.response import Response
 from ..providers.model.usage import Usage
-from .errors import CommandError
-from .terminal import Paint, duration, harmless, harmless_writer, money, one_line
+from .output.errors import CommandError
+from .output.terminal import Paint, duration, harmless, harmless_writer, money, one_line
 
 USAGE_WORDS = (
     ("input_tokens", "in"),

@@ -64,8 +64,8 @@ from .batch_targets import (
     open_destination,
     read_target_options,
 )
-from .errors import CommandError
-from .terminal import Paint, is_terminal, one_line
+from .output.errors import CommandError
+from .output.terminal import Paint, is_terminal, one_line
 
 Lines: TypeAlias = AsyncGenerator[list[tuple[int, bytes]], None]
 """What `read_lines` yields."""

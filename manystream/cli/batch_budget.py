@@ -19,8 +19,8 @@ from ..cost import (
 )
 from ..providers.model.usage import Usage
 from .batch_targets import Destination
-from .errors import CommandError
-from .terminal import counted, harmless, money
+from .output.errors import CommandError
+from .output.terminal import counted, harmless, money
 
 SAMPLE = Usage(1_000, 1_000, total_tokens=2_000)
 """The tokens whose price is asked for each model before the first line is sent."""

@@ -8,8 +8,8 @@ import stat
 import sys
 from pathlib import Path
 
-from .errors import CommandError
-from .standard_streams import is_closed
+from .output.errors import CommandError
+from .output.standard_streams import is_closed
 
 EXAMPLE = '{"id": "1", "messages": [{"role": "user", "content": "Hello"}]}'
 

@@ -15,7 +15,7 @@ from ..providers.errors import InvalidRequestError
 from ..providers.json.json_types import AnswerType
 from ..providers.json.json_values import JSONObject, MalformedJSONError, loads_object
 from ..providers.model.structured import is_schema, schema_of
-from .errors import CommandError
+from .output.errors import CommandError
 
 
 def add_request_arguments(parser: argparse.ArgumentParser) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..batch import Counters
 from .batch_budget import dollars, spent_text
-from .terminal import Paint, bare, counted, harmless, money
+from .output.terminal import Paint, bare, clock, compact, counted, harmless, money
 
 LOOK_SECONDS = 0.25
 """The interval of updates, in seconds."""
@@ -216,19 +216,3 @@ def cost_text(counters: Counters) -> str:
     """Return the cost of this run's answers, or an empty text if no answer has a price."""
     text = " + ".join(money(amount, currency) for currency, amount in sorted(counters.cost.items()))
     return f"at least {text}" if text and counters.unpriced else text
-
-
-def clock(seconds: float) -> str:
-    """Return a time span as text, such as `0:59` or `1:02:03`."""
-    minutes, second = divmod(max(0, round(seconds)), 60)
-    hours, minute = divmod(minutes, 60)
-    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
-
-
-def compact(number: float) -> str:
-    """Return a number with about three digits, such as `950`, `12.3k` or `4.56M`."""
-    for limit, divisor, unit in ((1e3, 1, ""), (1e6, 1e3, "k"), (1e9, 1e6, "M")):
-        if number < limit:
-            value = number / divisor
-            return f"{value:.0f}" if not unit else f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}{unit}"
-    return f"{number / 1e9:.2f}G"

@@ -16,7 +16,7 @@ from ..ray.driver import ClusterBatch
 from ..ray.ray_cluster import LOCAL, RayCluster, connect
 from ..ray.worker import WorkerOptions
 from .batch_targets import TargetOptions
-from .errors import CommandError
+from .output.errors import CommandError
 
 
 def add_ray_arguments(parser: argparse.ArgumentParser) -> None:

@@ -20,7 +20,7 @@ from ..providers.catalog.provider import OpenAIChat, Provider
 from ..providers.errors import InvalidRequestError
 from ..simulator import open_simulator
 from .addresses import addresses_in, provider_of
-from .errors import CommandError
+from .output.errors import CommandError
 from .run import RunOptions, choose_provider, find_row, rows_with_key
 
 SIMULATOR = "simulator"

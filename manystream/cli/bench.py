@@ -28,9 +28,9 @@ from ..simulator import KnobError, SimulatorError, open_simulator
 from ..simulator.process import allow_many_sockets
 from .addresses import DIALECT_CLASSES, provider_at
 from .bench_report import Progress, result_lines, step_row, step_table
-from .errors import CommandError
+from .output.errors import CommandError
+from .output.terminal import Paint, duration, harmless, one_line
 from .run import RunOptions, choose_provider, read_headers
-from .terminal import Paint, duration, harmless, one_line
 
 HELP = "measure an endpoint, a proxy, or this machine: latency, gaps, rates, the most streams"
 DESCRIPTION = """\

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ..bench.figures import Percentiles, Result
 from ..bench.load import Load
-from .terminal import Column, Paint, Redrawn, counted, duration, is_terminal, one_line, text_table
+from .output.terminal import Column, Paint, Redrawn, counted, duration, is_terminal, one_line, text_table
 
 PLAIN_SECONDS = 2.0
 """The interval of plain lines, in seconds."""

@@ -13,9 +13,10 @@ from contextlib import suppress
 from typing import Protocol, cast
 
 from ..engine.observe.monitor import MonitorError
-from . import batch, bench, completion, demo, doctor, run, simulate, top
-from .errors import CommandError
-from .standard_streams import drop_output, is_output_error, prepare_streams
+from . import batch, bench, completion, demo, doctor, run, simulate
+from .output.errors import CommandError
+from .output.standard_streams import drop_output, is_output_error, prepare_streams
+from .top import command as top
 
 DESCRIPTION = """\
 Thousands of live language-model streams on one core.

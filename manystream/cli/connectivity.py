@@ -39,7 +39,7 @@ from ..transport.tls import TLSConfig, TLSConfigError, make_context
 from ..transport.tls_socket import TLSSocket
 from ..transport.trio_backend import TrioBackend
 from ..transport.url import Origin
-from .terminal import duration, harmless, one_line
+from .output.terminal import duration, harmless, one_line
 
 MODELS_PATH = re.compile(r"/(?:chat/completions|responses|messages|models/[^/]*)$")
 """The end of a request's path in each dialect. The list of models has the same path with another end."""

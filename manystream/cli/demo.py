@@ -21,8 +21,8 @@ from ..providers.catalog.provider import Anthropic, Gemini, OpenAIChat, OpenAIRe
 from ..simulator import Simulator, SimulatorError, open_simulator
 from .demo_display import Display
 from .demo_streams import DemoStream, plan_streams
-from .errors import CommandError
-from .terminal import Paint, duration, is_terminal
+from .output.errors import CommandError
+from .output.terminal import Paint, duration, is_terminal
 
 HELP = "run a thousand live streams over four dialects from the built-in simulator, and check them all"
 DESCRIPTION = """\

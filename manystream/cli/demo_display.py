@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ..bench.latency import Counts, merge, new_counts, percentile
 from .demo_streams import Counters
-from .terminal import Column, Paint, Redrawn, duration, print_table, text_table
+from .output.terminal import Column, Paint, Redrawn, duration, print_table, text_table
 
 LIVE_COLUMNS = (
     Column("dialect", "left"),

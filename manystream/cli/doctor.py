@@ -17,9 +17,9 @@ from ..providers.catalog.profiles import PROFILES
 from ..providers.catalog.provider import OpenAIChat, Provider
 from .addresses import provider_of
 from .connectivity import Finding, Verdict, check_provider
-from .errors import CommandError
+from .output.errors import CommandError
+from .output.terminal import Paint
 from .run import provider_names, rows_with_key
-from .terminal import Paint
 
 HELP = "check key, proxy, DNS, TLS and server of each configured provider"
 DESCRIPTION = """\

@@ -30,9 +30,9 @@ from ..providers.model.options import Retry
 from ..providers.model.request import Request, ThinkingLevel
 from .addresses import DIALECT_CLASSES, provider_at, provider_of
 from .answer import AnswerWriter, read_prices
-from .errors import CommandError
-from .standard_streams import is_closed
-from .terminal import duration, one_line
+from .output.errors import CommandError
+from .output.standard_streams import is_closed
+from .output.terminal import duration, one_line
 
 HELP = "send one prompt to a provider or a base URL, and stream the answer"
 DESCRIPTION = """\

@@ -11,7 +11,7 @@ from ..simulator.inference import BatchModel
 from ..simulator.knobs import READERS
 from ..simulator.replica import Replica
 from ..simulator.service import BASE_PATHS
-from .errors import CommandError
+from .output.errors import CommandError
 
 HELP = "run the simulator of the four dialects in the foreground"
 DESCRIPTION = """\

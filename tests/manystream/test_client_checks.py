@@ -10,9 +10,16 @@ from types import ModuleType
 import pytest
 
 import manystream as ms
-from manystream.client_faults import ClientTransportError, Fault, translated
-from manystream.client_transfer import BUFFERED_BYTES, NetworkStream, Timeouts
-from manystream.client_transport import ClientTransport, _checked_origin, _headers, _target, _timeouts, _trace
+from manystream.sdk_clients.client_transport import (
+    ClientTransport,
+    _checked_origin,
+    _headers,
+    _target,
+    _timeouts,
+    _trace,
+)
+from manystream.sdk_clients.faults import ClientTransportError, Fault, translated
+from manystream.sdk_clients.transfer import BUFFERED_BYTES, NetworkStream, Timeouts
 from manystream.transport.errors import Phase, TransportError
 from manystream.transport.url import Origin
 

@@ -15,7 +15,7 @@ import pytest
 import trustme
 
 import manystream as ms
-from manystream.client_transfer import Transfer
+from manystream.sdk_clients.transfer import Transfer
 from tests.support.threaded_server import (
     CHUNKED,
     OK,

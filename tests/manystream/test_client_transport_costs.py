@@ -10,8 +10,8 @@ from contextlib import suppress
 
 import httpx2
 
-from manystream.client_transfer import Transfer
 from manystream.httpx2 import Transport
+from manystream.sdk_clients.transfer import Transfer
 
 CALLS = 40
 

@@ -11,9 +11,9 @@ import pytest
 
 import manystream as ms
 import manystream.httpx2
-from manystream.client_faults import ClientTransportError, Fault
-from manystream.client_transfer import NetworkStream
 from manystream.httpx import Transport
+from manystream.sdk_clients.faults import ClientTransportError, Fault
+from manystream.sdk_clients.transfer import NetworkStream
 from tests.support.threaded_server import Serve, always_ok, answers, half_a_body, hang, serving
 
 pytestmark = pytest.mark.trio

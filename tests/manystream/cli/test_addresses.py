@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from manystream.cli.addresses import provider_at
-from manystream.cli.errors import CommandError
+from manystream.cli.output.errors import CommandError
 from manystream.providers.catalog.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
 
 HOME = {"HOME": "/nonexistent", "MANYSTREAM_CREDENTIALS": ""}

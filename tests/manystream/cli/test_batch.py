@@ -22,7 +22,8 @@ from trio.testing import MockClock
 from manystream.batch import Counters
 from manystream.cli import main
 from manystream.cli.batch import _work
-from manystream.cli.batch_progress import clock, compact, open_progress
+from manystream.cli.batch_progress import open_progress
+from manystream.cli.output.terminal import clock, compact
 from manystream.simulator import Simulator, open_simulator
 from tests.support.waiting import until
 

@@ -11,7 +11,7 @@ import pytest
 from manystream.batch.model_choice import ModelChoice, OneModel
 from manystream.cli.batch_targets import Destination, TargetOptions, open_destination, read_target_options
 from manystream.cli.command_line import command_parser
-from manystream.cli.errors import CommandError
+from manystream.cli.output.errors import CommandError
 from manystream.engine.traffic.routing.options import Route
 from manystream.providers.catalog.provider import Anthropic, OpenAIChat
 from manystream.providers.errors import InvalidRequestError

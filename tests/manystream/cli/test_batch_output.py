@@ -20,7 +20,7 @@ from manystream.cli import batch_progress, main
 from manystream.cli.batch import BatchOptions, _read_options, shard_notice
 from manystream.cli.batch_targets import TargetOptions
 from manystream.cli.command_line import command_parser
-from manystream.cli.terminal import harmless
+from manystream.cli.output.terminal import harmless
 from manystream.engine.traffic.limits.rate_limit import RateLimit
 from manystream.engine.traffic.options import Traffic
 from manystream.engine.traffic.routing.options import Route

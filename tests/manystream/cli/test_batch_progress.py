@@ -15,8 +15,8 @@ import pytest
 from manystream.batch import Counters
 from manystream.cli import batch_progress
 from manystream.cli.batch_budget import budget_notice, budget_report, dollars, spent_text
-from manystream.cli.batch_progress import Progress, clock, compact, open_progress, summary
-from manystream.cli.terminal import Paint
+from manystream.cli.batch_progress import Progress, open_progress, summary
+from manystream.cli.output.terminal import Paint, clock, compact
 
 
 class Terminal(io.StringIO):

@@ -19,7 +19,7 @@ from manystream.bench.load import Load, Plan
 from manystream.cli import bench as bench_command
 from manystream.cli import main
 from manystream.cli.bench_report import Progress, result_lines
-from manystream.cli.terminal import Paint
+from manystream.cli.output.terminal import Paint
 from manystream.engine import Completion, Engine, Timings
 from manystream.engine.request.credentials import is_loopback
 from manystream.providers.errors import ErrorCategory, ProviderError

@@ -12,7 +12,7 @@ import pytest
 from manystream.bench.load import Load
 from manystream.bench.report import result_object
 from manystream.cli.bench_report import Progress, result_lines
-from manystream.cli.terminal import Paint
+from manystream.cli.output.terminal import Paint
 from tests.support.bench_results import REPORT, RESULT, RESULT_OBJECT, UNSTREAMED
 
 NOTHING = replace(UNSTREAMED, stream=True, ok=0, events=0, failures={"auth": 1}, first_failure="no", client_seconds=0.0)

@@ -14,7 +14,7 @@ import pytest
 import manystream
 from manystream.__main__ import main as enter
 from manystream.cli import command_line, main
-from manystream.cli.errors import CommandError
+from manystream.cli.output.errors import CommandError
 from manystream.engine.observe.monitor import MonitorError
 
 HELP = """\

@@ -18,7 +18,7 @@ from manystream.cli import main
 from manystream.cli.answer import summary
 from manystream.cli.batch_progress import open_progress
 from manystream.cli.batch_progress import summary as batch_summary
-from manystream.cli.terminal import Paint, money
+from manystream.cli.output.terminal import Paint, money
 from manystream.cost import Cost, Unpriced
 from manystream.simulator import Simulator, open_simulator_thread
 

@@ -17,7 +17,7 @@ import manystream as ms
 from manystream.cli import main
 from manystream.cli.connectivity import Finding, Verdict, check_provider
 from manystream.cli.doctor import choose_providers, configured_rows
-from manystream.cli.errors import CommandError
+from manystream.cli.output.errors import CommandError
 from manystream.simulator import open_simulator_thread
 
 CANARY = "sk-canary-5ecret"

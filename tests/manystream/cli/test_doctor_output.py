@@ -15,7 +15,7 @@ import trio.testing
 from manystream.cli import doctor, main
 from manystream.cli.connectivity import Finding, Verdict
 from manystream.cli.doctor import choose_providers, configured_rows
-from manystream.cli.errors import CommandError
+from manystream.cli.output.errors import CommandError
 from manystream.providers.catalog.provider import Anthropic, Gemini, OpenAIChat, Provider
 
 HOME = {"HOME": "/nonexistent", "MANYSTREAM_CREDENTIALS": ""}

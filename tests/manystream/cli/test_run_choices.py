@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import manystream as ms
-from manystream.cli.errors import CommandError
+from manystream.cli.output.errors import CommandError
 from manystream.cli.run import RunOptions, choose_provider, describe_error, provider_names, read_headers
 from tests.support.profile_rows import ROWS
 

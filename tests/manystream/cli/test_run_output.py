@@ -14,7 +14,7 @@ import trio
 from manystream.cli import main
 from manystream.cli import run as run_command
 from manystream.cli.command_line import command_parser
-from manystream.cli.errors import CommandError
+from manystream.cli.output.errors import CommandError
 from manystream.cli.run import describe_error, read_headers
 from manystream.engine import Completion, Timings
 from manystream.providers.catalog.provider import Anthropic, OpenAIChat, Provider

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from manystream.cli.terminal import (
+from manystream.cli.output.terminal import (
     Column,
     Paint,
     Redrawn,

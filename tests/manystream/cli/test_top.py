@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from manystream.cli import main
-from manystream.cli.top_view import View, rates_between, summary_line
+from manystream.cli.top.view import View, rates_between, summary_line
 from manystream.providers.json.json_values import JSONObject
 
 WAIT = 30.0
@@ -247,7 +247,7 @@ def test_a_server_that_is_no_monitor_is_one_line(
     said: bytes | None,
     words: str,
 ) -> None:
-    monkeypatch.setattr("manystream.cli.top.ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr("manystream.cli.top.command.ANSWER_SECONDS", 0.1)
     path = tmp_path / "other.sock"
     done = threading.Event()
     with socket.socket(socket.AF_UNIX) as listener:

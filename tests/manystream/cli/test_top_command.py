@@ -17,10 +17,10 @@ from typing import TypeAlias
 import pytest
 
 from manystream.cli import main
-from manystream.cli import top as top_command
-from manystream.cli.errors import CommandError
-from manystream.cli.top import find_socket
-from manystream.cli.top_view import View
+from manystream.cli.output.errors import CommandError
+from manystream.cli.top import command as top_command
+from manystream.cli.top.command import find_socket
+from manystream.cli.top.view import View
 
 WAIT = 30.0
 

@@ -9,8 +9,8 @@ from contextlib import redirect_stdout
 
 import pytest
 
-from manystream.cli.top_screen import open_screen
-from manystream.cli.top_view import View
+from manystream.cli.top.screen import open_screen
+from manystream.cli.top.view import View
 from manystream.providers.json.json_values import JSONObject
 
 pytest.importorskip("rich")

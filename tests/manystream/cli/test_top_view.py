@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from manystream.cli.top_screen import open_screen
-from manystream.cli.top_view import NoScreen, Screen, TextScreen, View, rates_between, summary_line
+from manystream.cli.top.screen import open_screen
+from manystream.cli.top.view import NoScreen, Screen, TextScreen, View, rates_between, summary_line
 from manystream.providers.json.json_values import JSON, JSONObject, mapping
 
 QUIETEST: list[JSON] = [
@@ -319,7 +319,7 @@ class BufferedOutput(io.StringIO):
 
 
 def test_without_rich_the_view_is_redrawn_with_styles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "manystream.cli.top_rich", None)
+    monkeypatch.setitem(sys.modules, "manystream.cli.top.rich_screen", None)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
     terminal = Terminal()

@@ -11,9 +11,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ..providers.json.json_values import JSON, JSONObject, integer, mapping, objects, string
-from .batch_progress import clock, compact
-from .terminal import Column, Paint, Redrawn, duration, harmless, text_table
+from ...providers.json.json_values import JSON, JSONObject, integer, mapping, objects, string
+from ..output.terminal import Column, Paint, Redrawn, clock, compact, duration, harmless, text_table
 
 SORTS = {"quiet": "quietest", "age": "oldest"}
 """The order of the listed calls → the member of a snapshot that lists them in this order."""

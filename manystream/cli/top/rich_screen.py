@@ -10,8 +10,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from .terminal import bare
-from .top_view import Screen, Section, View
+from ..output.terminal import bare
+from .view import Screen, Section, View
 
 
 class RichScreen(Screen):

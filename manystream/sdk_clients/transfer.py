@@ -13,17 +13,17 @@ from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, 
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from .client_faults import ClientTransportError, Fault, translated
-from .transport.backend import Backend, Signal
-from .transport.errors import Phase, TransportError
-from .transport.exchange import RawHeaders, WireHead
-from .transport.http1 import Connection
-from .transport.loop import PollerLoop
-from .transport.pool import Pool
-from .transport.running import EventLoop
-from .transport.timers import Deadline, Timers
-from .transport.tls_socket import TLSSocket
-from .transport.url import Origin
+from ..transport.backend import Backend, Signal
+from ..transport.errors import Phase, TransportError
+from ..transport.exchange import RawHeaders, WireHead
+from ..transport.http1 import Connection
+from ..transport.loop import PollerLoop
+from ..transport.pool import Pool
+from ..transport.running import EventLoop
+from ..transport.timers import Deadline, Timers
+from ..transport.tls_socket import TLSSocket
+from ..transport.url import Origin
+from .faults import ClientTransportError, Fault, translated
 
 Trace: TypeAlias = Callable[[str, Mapping[str, object]], Awaitable[None]]
 """The client's `trace` extension: receives the name of an event and what belongs to it."""

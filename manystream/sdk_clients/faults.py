@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from .transport.errors import Phase, TransportError
+from ..transport.errors import Phase, TransportError
 
 
 class Fault(enum.Enum):

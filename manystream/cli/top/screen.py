@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from .top_view import NoScreen, Screen, TextScreen
+from .view import NoScreen, Screen, TextScreen
 
 
 @contextmanager
@@ -20,7 +20,7 @@ def open_screen(*, plain: bool) -> Generator[Screen, None, None]:
         yield NoScreen()
         return
     try:
-        from .top_rich import RichScreen
+        from .rich_screen import RichScreen
     except ImportError:
         yield TextScreen()
         return

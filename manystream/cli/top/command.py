@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
-from ..engine.observe.monitor import FORMAT, runtime_folder, sockets
-from ..engine.private_socket import has_own_peer, is_own_folder
-from ..providers.json.exact_numbers import UnwritableNumberError
-from ..providers.json.json_values import JSONObject, MalformedJSONError, dumps_printable, integer, loads_object
-from .errors import CommandError
-from .terminal import is_terminal
-from .top_screen import open_screen
-from .top_view import SORTS, Screen, View, rates_between, summary_line
+from ...engine.observe.monitor import FORMAT, runtime_folder, sockets
+from ...engine.private_socket import has_own_peer, is_own_folder
+from ...providers.json.exact_numbers import UnwritableNumberError
+from ...providers.json.json_values import JSONObject, MalformedJSONError, dumps_printable, integer, loads_object
+from ..output.errors import CommandError
+from ..output.terminal import is_terminal
+from .screen import open_screen
+from .view import SORTS, Screen, View, rates_between, summary_line
 
 HELP = "show a running engine, live, from another terminal"
 DESCRIPTION = """\

@@ -16,21 +16,21 @@ import socket
 from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from typing import Final, cast
 
-from .client_faults import ClientTransportError, Fault
-from .client_transfer import Running, Timeouts, Trace, Transfer
-from .engine.value_rules import POOL_LIMITS
-from .transport.dial import dial, dial_options
-from .transport.errors import Phase
-from .transport.exchange import WireHead
-from .transport.loop import PollerLoop, make_poller
-from .transport.pool import Pool, PoolLimits
-from .transport.proxy import ProxyConfig, parse_proxy_url
-from .transport.resolve import Resolver
-from .transport.running import EventLoop, running_event_loop
-from .transport.timers import Timers
-from .transport.tls import TLSConfig
-from .transport.tls_socket import TLSSocket
-from .transport.url import DEFAULT_PORTS, Origin
+from ..engine.value_rules import POOL_LIMITS
+from ..transport.dial import dial, dial_options
+from ..transport.errors import Phase
+from ..transport.exchange import WireHead
+from ..transport.loop import PollerLoop, make_poller
+from ..transport.pool import Pool, PoolLimits
+from ..transport.proxy import ProxyConfig, parse_proxy_url
+from ..transport.resolve import Resolver
+from ..transport.running import EventLoop, running_event_loop
+from ..transport.timers import Timers
+from ..transport.tls import TLSConfig
+from ..transport.tls_socket import TLSSocket
+from ..transport.url import DEFAULT_PORTS, Origin
+from .faults import ClientTransportError, Fault
+from .transfer import Running, Timeouts, Trace, Transfer
 
 REFUSED_OPTIONS: Final = {
     "http1": "this transport always speaks HTTP/1.1",

@@ -228,3 +228,19 @@ def duration(seconds: float | None) -> str:
     if seconds >= 1:
         return f"{seconds:.2f} s"
     return f"{seconds * 1000:.1f} ms" if seconds >= 0.0001 else f"{seconds * 1e6:.0f} µs"
+
+
+def clock(seconds: float) -> str:
+    """Return a time span as text, such as `0:59` or `1:02:03`."""
+    minutes, second = divmod(max(0, round(seconds)), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
+
+
+def compact(number: float) -> str:
+    """Return a number with about three digits, such as `950`, `12.3k` or `4.56M`."""
+    for limit, divisor, unit in ((1e3, 1, ""), (1e6, 1e3, "k"), (1e9, 1e6, "M")):
+        if number < limit:
+            value = number / divisor
+            return f"{value:.0f}" if not unit else f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}{unit}"
+    return f"{number / 1e9:.2f}G"
