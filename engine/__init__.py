@@ -20,10 +20,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .call.call_state import CallState as CallState
     from .call.completion import Completion as Completion
     from .call.completion import Timings as Timings
     from .call.handle import Call as Call
+    from .call.timeouts import CallState as CallState
     from .engine import Engine as Engine
     from .engine import open_engine as open_engine
     from .frontends.map import CallMap as CallMap
@@ -44,7 +44,7 @@ _HOMES: dict[str, str] = {
     "CallFigures": "observe.statistics",
     "CallMap": "frontends.map",
     "CallStart": "observe.observer",
-    "CallState": "call.call_state",
+    "CallState": "call.timeouts",
     "Completion": "call.completion",
     "Engine": "engine",
     "EngineClosedError": "request.errors",

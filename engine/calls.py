@@ -32,7 +32,6 @@ from ..transport.tls import TLSConfig
 from ..transport.tls_socket import TLSSocket
 from ..transport.url import Origin
 from .call.call import CallHooks, RunningCall
-from .call.call_state import CallState
 from .call.callbacks import OnCompletion, OnEvent, check_callback
 from .call.completion import Completion
 from .call.context import CallContext, has_same_values
@@ -40,7 +39,7 @@ from .call.delivery import Counters
 from .call.handle import Call
 from .call.home import TrioHome
 from .call.runtime import Runtime
-from .call.timeouts import Clocks, effective
+from .call.timeouts import CallState, Clocks, effective
 from .request.addresses import Addressed
 from .request.errors import TooManyCallsError
 from .request.limits import Limits

@@ -20,11 +20,11 @@ import trio
 from .aio_guest import EventLoopError as EventLoopError
 from .aio_guest import guest_calls
 from .aio_map import AsyncioHome, CallMap
-from .engine.call.call_state import CallState
 from .engine.call.callbacks import OnCompletion, OnEvent, check_callback
 from .engine.call.completion import Completion
 from .engine.call.handle import Call as NativeCall
 from .engine.call.home import EngineBlock, Home
+from .engine.call.timeouts import CallState
 from .engine.engine import open_calls
 from .engine.frontends.map import KeyedRequests, Requests
 from .engine.frontends.stream import BufferedEvents

@@ -1,26 +1,51 @@
-"""One attempt of one call: gets a connection, sends the request, and passes the response to the reader of its body."""
+"""One attempt of one call: one request over one connection.
+
+It gets a connection, sends the request, passes the response to the reader of its body, and ends at its own timeouts.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ...providers.errors import ProviderError, malformed
-from ...providers.model.events import Event
+from ...providers.model.events import Event, Start
 from ...providers.model.response import Response
 from ...providers.wire.request_ids import request_id_in
 from ...transport.errors import Phase, TransportError
 from ...transport.exchange import Exchange, RawHeaders
 from ...transport.headers import headers_to_mapping
 from ...transport.http1 import Connection
+from ...transport.timers import Deadline
 from ..request.errors import hide_words, redacted, redacted_headers, transport_error
 from ..request.prepared import Prepared
 from .body import Body, BodyOwner, Envelope, ErrorBody, content_coding
 from .body.fast_path import FastPath
-from .delivery import Receiver
-from .listener import CONNECTED, DIAL_STEP, DIALLING, HEAD, Listener, Recorder, Tap
+from .completion import Timings
+from .delivery import NOBODY, Receiver
+from .listener import Listener, Tap
 from .slices import Action, Steps
+from .timeouts import (
+    CONNECTING,
+    ERROR_BODY_SECONDS,
+    LENGTH,
+    QUEUED,
+    READING,
+    SENDING,
+    UNTIMED,
+    WAITING,
+    CallState,
+    Clock,
+    Clocks,
+    next_deadline,
+    timeout_error,
+)
+
+if TYPE_CHECKING:
+    from .runtime import Runtime
 
 NO_CONTENT = frozenset({204, 205})
 """Successful statuses without a body. A call that receives one fails."""
@@ -28,31 +53,53 @@ SENT = (Phase.SEND, Phase.HEAD, Phase.BODY)
 """Phases in which at least a part of the request may have been sent."""
 QUEUE, SEND, BODY = Phase.QUEUE, Phase.SEND, Phase.BODY
 """The phases of every attempt. CPython 3.11 needs a thousand instructions to find a member in its enum."""
+STEP_WORDS = {Phase.DNS: "looking up", Phase.TLS: "TLS handshake with", Phase.PROXY: "proxy tunnel to"}
+"""Phase of a dial → what the attempt was doing, for the message of a timeout; else it was connecting."""
 
 
 class Attempt(BodyOwner):
     """One attempt of a call.
 
+    It receives its own events until its listener gives it another receiver: it holds `Start` until there is content,
+    because an attempt of which nothing was delivered can be repeated.
+
+    clocks: its timeouts.
+    started: the time at which its call was started. All times are on the loop's clock; `math.inf` for what was not
+        reached.
+    queue_since: the time from which the queue timeout counts; `math.inf` for no such timeout.
+    dequeued_at: when its dial began, or it got an idle connection.
+    connected_at: when the request was given to a connection.
+    head_at: when the response's head had arrived.
+    content_at: when its first content was delivered; the call sets it.
     phase: the phase of the connection or exchange.
-    dial_since: the time from which the connect timeout counts; its listener sets it.
     connection: the connection in use; None before there is one, and after the response has ended or was given up.
     paused: True while the consumer wants no events.
     steps: events of one wire event that are being delivered a few at a time; None: there are none.
-    receiver: receives the events: the listener, until it gives the attempt another receiver.
+    receiver: receives the events.
     fast_receiver: receives the events of the fast path, which is used once the listener has set this.
     """
 
     __slots__ = (
         "_body",
         "_buffered",
+        "_dial_since",
         "_ended",
+        "_held",
         "_listener",
-        "_recorder",
+        "_runtime",
+        "_state",
         "_tap",
+        "_timer",
+        "clocks",
+        "connected_at",
         "connection",
-        "dial_since",
+        "content_at",
+        "dequeued_at",
+        "head_at",
         "paused",
         "phase",
+        "queue_since",
+        "started",
         "steps",
     )
 
@@ -60,17 +107,32 @@ class Attempt(BodyOwner):
         self,
         prepared: Prepared,
         listener: Listener,
-        recorder: Recorder | None = None,
+        runtime: Runtime,
+        clocks: Clocks,
+        *,
+        started: float,
+        queue_since: float = math.inf,
+        paused: bool = False,
     ) -> None:
-        super().__init__(prepared, listener)
-        self._recorder = recorder
-        self._tap: Tap | None = None
+        super().__init__(prepared, self)
         self._listener = listener
+        self._runtime = runtime
+        self._tap: Tap | None = None
         self._body: Body | None = None  # None until the response's head has arrived
+        self._held: Start | None = None
+        self._state = QUEUED
+        self._timer: Deadline | None = None  # a `Timer` would be one more object of each live stream
+        self._dial_since = 0.0  # the connect timeout counts from here
+        self.clocks: Clocks = clocks
+        self.started: float = started
+        self.queue_since: float = queue_since
+        self.dequeued_at: float = math.inf
+        self.connected_at: float = math.inf
+        self.head_at: float = math.inf
+        self.content_at: float = math.inf
         self.connection: Connection | None = None
         self.phase: Phase = QUEUE
-        self.dial_since: float = 0.0
-        self.paused: bool = False
+        self.paused: bool = paused
         self.steps: Steps | None = None
         self._buffered: deque[bytes] | None = None  # the bytes that were read during `steps`
         self._ended: Action | None = None  # the end or failure of the body during `steps`
@@ -102,19 +164,50 @@ class Attempt(BodyOwner):
             if not self.over:
                 self._leave()
                 hide_words(error, self.prepared.secrets)
-                self._listener.on_attempt_failure(error, unread=False)
+                self._listener.on_attempt_failure(self, error, unread=False)
 
-    def hand_over(self, listener: Listener) -> None:
-        """Report to another listener from now on, and deliver the events there."""
-        self._listener = listener
-        self.receiver: Receiver = listener
+    def timings(self) -> Timings:
+        """Return the times of the attempt's steps."""
+        return Timings(
+            self._since_start(self.dequeued_at),
+            self._since_start(self.connected_at),
+            self._since_start(self.head_at),
+            self._since_start(self.content_at),
+        )
+
+    def _since_start(self, time: float) -> float | None:
+        return None if time == math.inf else time - self.started
+
+    @property
+    def state(self) -> CallState:
+        """How far the attempt is."""
+        state, connection = self._state, self.connection
+        if state is SENDING and connection is not None and connection.sent_at is not None:
+            return READING if connection.received else WAITING
+        return state
+
+    def acquire(self, *, fresh: bool) -> None:
+        """Wait for a connection. The attempt may have one when this returns. fresh: one that no request has used."""
+        pool = self._runtime.pool
+        pool.acquire(self.prepared.origin, self, fresh=fresh)
+        if self.over:
+            pool.abandon(self)  # the observer has ended the call when the pool closed another connection
+        elif self._state is QUEUED:
+            self.arm()  # it waits for a connection; if it had got one at once, the timer would be set
 
     # --- as the pool's waiter ---
 
     def on_phase(self, phase: Phase) -> None:
-        first = self.phase is QUEUE
+        now, first = self._runtime.loop.clock(), self.phase is QUEUE
         self.phase = phase
-        self._listener.on_progress(DIALLING if first else DIAL_STEP)
+        if first:
+            self._state, self.dequeued_at = CONNECTING, now
+            self._listener.on_dequeued(self)
+        elif self._dial_since + self.clocks.connect > now:
+            return
+        # Else the loop was blocked: the dial went on before its timeout was judged. The rest of it gets the whole time.
+        self._dial_since = now
+        self.arm()
 
     def on_connection(self, connection: Connection, reused: bool) -> None:
         if self.over:
@@ -123,10 +216,19 @@ class Attempt(BodyOwner):
         self.connection = connection
         self.phase = SEND
         exchange: Exchange = self
-        if self._recorder is not None:
-            exchange = self._tap = self._recorder.tap(self.prepared, self)
+        recorder = self._runtime.recorder
+        if recorder is not None:
+            exchange = self._tap = recorder.tap(self.prepared, self)
         connection.send(self.prepared.head, self.prepared.body, exchange, self._listener.label)
-        self._listener.on_progress(CONNECTED)
+        now, waited = self._runtime.loop.now, self._state is QUEUED  # the loop read the clock when it sent the request
+        self._state, self.connected_at = SENDING, now
+        if waited:
+            self.dequeued_at = now
+            self._listener.on_dequeued(self)
+        self._listener.on_connected(self)
+        if self.paused:
+            self.pause()
+        self.arm()
 
     def on_connect_failure(self, error: TransportError) -> None:
         self.failed(transport_error(error, streaming=False))
@@ -141,10 +243,12 @@ class Attempt(BodyOwner):
         coding = "" if is_error else content_coding(self.headers)
         if not coding:
             self._body = ErrorBody(self) if is_error else Envelope(self)
-        self._listener.on_progress(HEAD)
+        self._state, self.head_at = READING, self._runtime.loop.clock()
+        self._listener.on_head(self)
         if coding:
             # `identity` was requested, and compressed events cannot be separated as they arrive.
             self.give_up(malformed(f"the server sent content-encoding {coding[:40]!r}, which was not asked for"))
+        self.arm()
 
     def read_with(self, body: Body) -> None:
         """Let another reader read the body, from the next bytes on."""
@@ -204,11 +308,25 @@ class Attempt(BodyOwner):
 
         The failure waits for the next tick because the bytes of another call are being processed now.
         """
-        self._listener.soon(self._yield_room)
+        self._soon(self._yield_room)
 
     def _yield_room(self) -> None:
         if not self.over:
             self.give_up(self.prepared.buffered.too_much())
+
+    # --- events ---
+
+    def deliver(self, events: Sequence[Event]) -> None:
+        """Hold `Start`, and report the first content and what follows it to the listener."""
+        if self._held is None and events and isinstance(events[0], Start):
+            self._held, events = events[0], events[1:]
+        if events:
+            self._listener.on_events(self, self.with_start(events))
+
+    def with_start(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Return events, after the `Start` that is held."""
+        held, self._held = self._held, None
+        return events if held is None else (held, *events)
 
     # --- delivery that takes more than one tick ---
 
@@ -217,8 +335,12 @@ class Attempt(BodyOwner):
         connection = self.connection
         if connection is not None:
             connection.pause()
-        self.steps = Steps(self, events, then, self._listener.soon)
+        self.steps = Steps(self, events, then, self._soon)
         self.steps.go_on()
+
+    def _soon(self, action: Action) -> None:
+        """Perform an action at the loop's next tick."""
+        self._runtime.timers.at(self._runtime.loop.clock(), action, self.on_defect)
 
     def deliver_step(self, events: Sequence[Event]) -> None:
         """Deliver the events of one step."""
@@ -236,7 +358,7 @@ class Attempt(BodyOwner):
             self._ended()
         elif self.connection is not None and not self.paused:
             self.connection.resume()
-            self._listener.on_reading()
+            self.arm()
 
     def pause(self) -> None:
         """Stop reading until `resume`; only events that were already read are delivered."""
@@ -251,6 +373,73 @@ class Attempt(BodyOwner):
             self.steps.schedule()
         elif self.connection is not None:
             self.connection.resume()
+        if self.connection is not None:
+            self.arm()
+
+    # --- timeouts ---
+
+    def _deadline(self) -> tuple[float, Clock]:
+        """Return the next deadline and its timeout, from the connection's latest activity."""
+        clocks, started, connection = self.clocks, self.started, self.connection
+        state, since = self.state, started
+        if state is QUEUED:
+            since = self.queue_since
+        elif self.steps is not None:
+            state = UNTIMED
+        elif state is CONNECTING:
+            since = self._dial_since
+        elif connection is not None:
+            since = connection.last_activity
+            if connection.paused:
+                state = UNTIMED
+            elif state is WAITING and connection.sent_at is not None:
+                since = connection.sent_at
+        deadline = next_deadline(clocks, state, started=started, state_since=since)
+        if state is READING and self.reads_error:
+            # The status is known: the body, which only explains it, gets a short timeout.
+            return min((self.head_at + ERROR_BODY_SECONDS, Clock.IDLE), deadline)
+        return deadline
+
+    def arm(self) -> None:
+        """Set the timer to the next deadline, unless it fires earlier.
+
+        A timer that fires before the deadline is set again, so that received bytes need not change the timer.
+        """
+        if self.over:
+            return
+        deadline, _ = self._deadline()
+        if self._state is SENDING and self.state is SENDING:
+            # When the request is sent, the first-byte timeout begins without a notification; it may be shorter.
+            deadline = min(deadline, self._runtime.loop.now + self.clocks.first_byte)
+        if deadline == math.inf:
+            return  # a timer may be set; when it fires, it computes this deadline
+        timers, timer = self._runtime.timers, self._timer
+        if timer is not None:
+            if timer[0] <= deadline and timers.pending(timer):
+                return
+            timers.cancel(timer)
+        self._timer = timers.notify(deadline, self)
+
+    def on_timer(self) -> None:
+        """End the attempt if a timeout has expired; else set the timer to the next deadline."""
+        if self.over:
+            return
+        self._timer = None
+        deadline, clock = self._deadline()
+        if deadline > self._runtime.loop.clock():
+            self.arm()
+            return
+        error = timeout_error(clock, LENGTH[clock](self.clocks), self._where())
+        if self.connection is None:
+            self._runtime.pool.abandon(self)
+        self.expire(error)
+
+    def _where(self) -> str:
+        """Return what the attempt was doing, for the message of a timeout."""
+        state, origin = self.state, self.prepared.origin
+        return (
+            f"{STEP_WORDS.get(self.phase, 'connecting to')} {origin}" if state is CONNECTING else f"{state}, {origin}"
+        )
 
     # --- the end ---
 
@@ -260,7 +449,7 @@ class Attempt(BodyOwner):
             self._leave()
             if drain:
                 self.drain()
-            self._listener.on_answer(response, terminal)
+            self._listener.on_answer(self, response, terminal)
 
     def failed(self, error: ProviderError, *, unread: bool = False) -> None:
         """Report that the attempt failed. `unread`: the server cannot have read the request."""
@@ -268,7 +457,7 @@ class Attempt(BodyOwner):
             self._leave()
             if unread:
                 self.phase = Phase.CONNECT
-            self._listener.on_attempt_failure(redacted(error, self.prepared.secrets), unread=unread)
+            self._listener.on_attempt_failure(self, redacted(error, self.prepared.secrets), unread=unread)
 
     def give_up(self, error: ProviderError) -> None:
         """Close the connection, and report the error."""
@@ -276,7 +465,7 @@ class Attempt(BodyOwner):
         self.failed(error)
 
     def expire(self, error: ProviderError) -> None:
-        """Process a timeout of the call. If an error's status has arrived, that error is reported instead."""
+        """Process a timeout. If an error's status has arrived, that error is reported instead."""
         if self.over:
             return
         if self._body is None:
@@ -285,13 +474,21 @@ class Attempt(BodyOwner):
             self._body.expire(error)
 
     def abort(self) -> None:
-        """Close the connection without a report, because the call has ended."""
+        """End the attempt without a report, in whatever state it is. May be called again."""
+        if self.over and self.connection is None:
+            return
+        if self.connection is None:
+            self._runtime.pool.abandon(self)
         self._leave()
         self.close()
 
     def _leave(self) -> None:
         """Mark the attempt as over, so that it reports nothing more."""
         self.over = True
+        self.receiver: Receiver = NOBODY  # else it would refer to itself
+        if self._timer is not None:
+            self._runtime.timers.cancel(self._timer)
+            self._timer = None
         self.prepared.buffered.forget(self)
 
     def close(self) -> None:

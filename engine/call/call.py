@@ -1,9 +1,11 @@
-"""One call inside the engine: its attempts, timeouts, retries, events, and its one completion."""
+"""One call inside the engine. After each attempt it decides: complete, retry or fail."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,29 +14,30 @@ from ...providers.errors import ErrorCategory, ProviderError
 from ...providers.model.events import Error, Event
 from ...providers.model.options import Retry
 from ...providers.model.response import Response
+from ...transport.timers import Deadline
 from ..request.errors import callback_failed, cancelled, hide_words, internal, redacted
 from ..request.prepared import Prepared
 from .attempt import Attempt
-from .call_state import BACKOFF, CONNECTING, ENDED, QUEUED, READING, SENDING, CallState
 from .callbacks import OnCompletion, OnEvent
-from .completion import Completion
+from .completion import Completion, Timings
 from .delivery import Counters, Delivery, Receiver
-from .directed import Directed
-from .ending import OPEN, STOPPED
-from .listener import CONNECTED, DIAL_STEP, DIALLING, Progress
+from .ending import OPEN, STOPPED, Ending
 from .retry import retry_delay
 from .runtime import Runtime
-from .slices import Action
-from .timeouts import LEAST_WAIT, Clocks
+from .timeouts import BACKOFF, ENDED, LEAST_WAIT, LENGTH, QUEUED, CallState, Clock, Clocks, timeout_error
 
 if TYPE_CHECKING:
     from ..observe.statistics import CallFigures
     from ..traffic.admission import Admission
+    from ..traffic.stop import Stop
 
 logger: logging.Logger = logging.getLogger("manystream.engine")
 
 UNANSWERED = (ErrorCategory.NETWORK, ErrorCategory.TIMEOUT)
 """The errors of an attempt to which the server gave no whole answer."""
+
+QUEUE, TOTAL = Clock.QUEUE, Clock.TOTAL
+"""The timeouts of a call that waits. CPython 3.11 needs a thousand instructions to find a member in its enum."""
 
 
 @dataclass(slots=True)
@@ -54,16 +57,33 @@ class CallHooks:
     observed: Callable[[RunningCall, Receiver], Receiver] | None = None
 
 
-class RunningCall(Directed):
+class RunningCall(Ending):
     """A call from its start to its completion. Programs use it through a `Call` (handle.py).
 
+    An attempt judges its own timeouts. The call itself judges them while it waits for traffic control or for a retry.
+
     number: the position of the call among the engine's calls, counted from 1.
+    counters: the counters of the call's provider, which all calls to this provider update.
     """
 
     __slots__ = (
+        "_admission",
+        "_attempt",
+        "_attempts",
+        "_clocks",
+        "_finish_response",
         "_hooks",
+        "_paused",
+        "_prepared",
+        "_queued_before",
+        "_queued_since",
         "_resent",
+        "_retry",
+        "_rival",
+        "_state",
+        "_timer",
         "_unanswered",
+        "counters",
         "number",
     )
 
@@ -84,14 +104,15 @@ class RunningCall(Directed):
         super().__init__(runtime, Delivery(on_event, self, counters), on_completion)
         self._prepared = prepared
         self._clocks = clocks
-        self._state = QUEUED
-        self._attempt = None
-        self._timer = None
-        self._queued_since = self._started
-        self._queued_before = 0.0
+        self._state = QUEUED  # of a call without an attempt under way
+        self._attempt: Attempt | None = None  # the latest
+        self._rival: Attempt | None = None  # a second attempt under way: the first of both with content stays
+        self._timer: Deadline | None = None  # while no attempt is under way
+        self._queued_since = self._started  # the time at which the current wait began; `math.inf` for none
+        self._queued_before = 0.0  # seconds for which the call had waited when it was last sent
         self._hooks = hooks
         self.number: int = number
-        self.counters = counters
+        self.counters: Counters = counters
         self._retry = retry
         self._finish_response = finish_response
         self._admission = admission
@@ -102,35 +123,44 @@ class RunningCall(Directed):
 
     def __repr__(self) -> str:
         kind = "stream" if self._prepared.stream else "request"
-        return f"<Call {kind} to {self._prepared.provider.name} {self._state_now().value}, attempt {self._attempts}>"
+        return f"<Call {kind} to {self._prepared.provider.name} {self.state.value}, attempt {self._attempts}>"
 
     # --- for programs: documented in `Call` (handle.py) ---
 
     @property
     def state(self) -> CallState:
-        return self._state_now()
+        attempt = self._attempt
+        return self._state if self._state is not QUEUED or attempt is None or attempt.over else attempt.state
+
+    @property
+    def target(self) -> str:
+        if self._admission is not None:
+            return self._admission.target
+        return f"{self._prepared.provider.name}/{self._prepared.model}"
+
+    @property
+    def waiting_for(self) -> str:
+        return "" if self._admission is None else self._admission.waiting_for
 
     def cancel(self) -> None:
         self.end(cancelled())
 
     def pause(self) -> None:
         self._paused = True
-        if self._attempt is not None:
-            self._attempt.pause()
-        if self._admission is not None:
-            self._admission.pause()
+        for attempt in self._under_way:
+            attempt.pause()
 
     def resume(self) -> None:
         self._paused = False
-        attempt = self._attempt
-        if attempt is not None:
-            self._runtime.home.context.copy().run(attempt.resume)  # it may read and deliver what TLS has buffered
-            if attempt.connection is not None:
-                self._arm()
-        if self._admission is not None:
-            self._admission.resume()
+        for attempt in self._under_way:
+            # It may read and deliver what TLS has buffered.
+            self._runtime.home.context.copy().run(attempt.resume)
 
     # --- for the engine ---
+
+    @property
+    def _under_way(self) -> list[Attempt]:
+        return [attempt for attempt in (self._attempt, self._rival) if attempt is not None]
 
     def quiet(self, now: float) -> float:
         """Return the seconds since a byte was last sent or received; the call's age while it has no connection."""
@@ -176,7 +206,7 @@ class RunningCall(Directed):
             self._stop()
             self._step = STOPPED
         finally:
-            self._runtime.soon(self)
+            self._runtime.soon(self.conclude, self.on_defect)
 
     def end_now(self, reason: str, *, forced: bool = False) -> None:
         """Cancel the call and complete it before this returns. A closing engine has no next iteration.
@@ -211,11 +241,11 @@ class RunningCall(Directed):
             except Exception:  # the partial response cannot be parsed, either
                 with contextlib.suppress(Exception):
                     logger.exception("the partial response of %r is lost", self)
-                outcome = Completion(success=False, error=failure, attempts=self._attempts, timings=self._timings)
-                self._settle(outcome, Error(failure) if self._prepared.stream else None)
+                outcome = Completion(success=False, error=failure, attempts=self._attempts)
+                self._settle(outcome, (Error(failure),) if self._prepared.stream else ())
         self._conclude_by_all_means()
 
-    # --- attempts ---
+    # --- the wait to be sent ---
 
     def start(self, announce: Callable[[RunningCall], None]) -> None:
         """Begin the first attempt.
@@ -228,10 +258,7 @@ class RunningCall(Directed):
         self._starting = True
         try:
             announce(self)
-            if self._admission is None:
-                self.begin()
-            else:
-                self._set_out()
+            self._set_out()
         except Exception as error:
             self.on_defect(error)
         except BaseException:
@@ -242,105 +269,218 @@ class RunningCall(Directed):
         finally:
             self._starting = False
 
-    def begin(self, *, fresh: bool = False) -> None:
-        """Start the first attempt, or another one. `fresh`: on a connection that no request has used."""
+    def _set_out(self, *, again: bool = False) -> None:
+        """Begin an attempt: at once, or when traffic control admits the call. `again`: the call was sent before."""
         if self._step is not OPEN:
             return  # an observer has ended the call
-        if self._attempt is not None:
-            self._delivery.reset()
-            if self._unanswered:
-                self._resent += 1
-                self._runtime.resent += 1
-                fresh = True  # the others may be as old as the one that was lost
-        self._attempts += 1
-        if self._state is not QUEUED:
+        if again:
             self._enter_queue()
-        self._attempt = Attempt(self._prepared, self, self._runtime.recorder)
-        attempt_started = self._hooks.attempt_started
-        if attempt_started is not None:
-            attempt_started(self, self._attempts)
-            if self._step is not OPEN:
-                return
-        attempt = self._attempt
-        if self._prepared.fresh_key is not None:
-            attempt.take_fresh_key()
-            if attempt.over:
-                return  # there is no key, and the call may wait for another target; or the key function has ended it
-            self._prepared = attempt.prepared
-        self._acquire(attempt, fresh=fresh)
-        if self._attempt is attempt and self._state is QUEUED:
-            self._arm()  # it waits for a connection; if it had got one at once, `on_progress` would have set the timer
+        admission = self._admission
+        if admission is None:
+            self._begin()
+            return
+        now = self._runtime.loop.clock() if again else self._started
+        admission.enter(self, self._deadline()[0], now, again=again)
+        if self._state is QUEUED and (self._attempt is None or self._attempt.over):
+            self._arm()  # it waits
 
-    def announce_attempt(self) -> None:
-        if self._hooks.attempt_started is not None:
-            self._hooks.attempt_started(self, self._attempts)
+    def admitted(self) -> None:
+        """Begin an attempt: traffic control admits the call."""
+        if self._step is not OPEN:
+            return
+        assert self._admission is not None
+        self._admission.begin(self._runtime.loop.clock())
+        self._begin()
 
-    def on_progress(self, progress: Progress) -> None:
-        loop, attempt = self._runtime.loop, self._attempt
-        assert attempt is not None, "it reports"
-        if progress is DIALLING:
-            now = loop.clock()
-            self._leave_queue(CONNECTING, now)
-            self._timings.queued = now - self._started
-            attempt.dial_since = now
-        elif progress is DIAL_STEP:
-            now = loop.clock()
-            if attempt.dial_since + self._clocks.connect > now:
-                return
-            # The loop was blocked: the dial went on before its timeout was judged. The rest of it gets the whole time.
-            attempt.dial_since = now
-        elif progress is CONNECTED:
-            self._leave_queue(SENDING, loop.now)
-            elapsed = loop.now - self._started  # the loop read the clock when it sent the request
-            if self._timings.queued is None:
-                self._timings.queued = elapsed
-            self._timings.connected = elapsed
-            if self._admission is not None:
-                self._admission.connected()
-            if self._paused:
-                self.pause()
+    def rejected(self, error: ProviderError) -> None:
+        """Fail: traffic control never admits the call."""
+        self._fail(error)
+        self.conclude()
+
+    def redirect(self, stop: Stop) -> None:
+        """Take the request for another target. The next attempt is sent there."""
+        self._prepared, self._finish_response = stop.prepared, stop.finish_response
+        # The time to wait is the call's own; the other timeouts may be the target's.
+        self._clocks = dataclasses.replace(stop.clocks, queue=self._clocks.queue)
+        if stop.counters is not self.counters:
+            self.counters.started -= 1
+            stop.counters.started += 1
+            self.counters = stop.counters
+            self._delivery.count_in(stop.counters)
+
+    def _enter_queue(self) -> None:
+        """Wait to be sent, or go on waiting."""
+        self._state = QUEUED
+        if self._queued_since == math.inf:
+            self._queued_since = self._runtime.loop.clock()
+
+    def _leave_queue(self, now: float) -> None:
+        """Wait no longer."""
+        if self._queued_since < math.inf:
+            self._queued_before += max(0.0, now - self._queued_since)
+            self._queued_since = math.inf
+
+    def _deadline(self) -> tuple[float, Clock]:
+        """Return the next deadline and its timeout, while no attempt is under way."""
+        deadline = self._started + self._clocks.total
+        if self._state is QUEUED:
+            own = self._queued_since - self._queued_before + self._clocks.queue
+            if own < deadline:
+                return own, QUEUE
+        return deadline, TOTAL
+
+    def _arm(self, when: float = math.inf) -> None:
+        """Set the timer to the next deadline, or to an earlier time, while no attempt is under way."""
+        self._disarm()
+        when = min(when, self._deadline()[0])
+        if self._step is OPEN and when < math.inf:
+            self._timer = self._runtime.timers.notify(when, self)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._runtime.timers.cancel(self._timer)
+            self._timer = None
+
+    def on_timer(self) -> None:
+        """Fail if a timeout has expired; else make the next attempt."""
+        self._timer = None
+        if self._step is not OPEN:
+            return
+        deadline, clock = self._deadline()
+        if deadline <= self._runtime.loop.clock():
+            waiting_for = self.waiting_for
+            where = f"waiting for {waiting_for}" if waiting_for else f"{self._state}, {self._prepared.origin}"
+            self._fail(timeout_error(clock, LENGTH[clock](self._clocks), where))
+            self.conclude()
+        elif self._state is BACKOFF:
+            self._set_out(again=True)
         else:
-            self._enter(READING)
-            self._timings.first_byte = loop.clock() - self._started
-            admission = self._admission
-            if admission is not None and 200 <= attempt.status < 300:
+            self._arm()
+
+    # --- attempts ---
+
+    def _begin(self, *, fresh: bool = False) -> None:
+        """Begin an attempt. `fresh`: on a connection that no request has used."""
+        self._disarm()
+        self._enter_queue()
+        if self._unanswered:
+            self._resent += 1
+            self._runtime.resent += 1
+            fresh = True  # the others may be as old as the one that was lost
+        attempt = self._attempt = self._make_attempt(self._prepared, self._clocks)
+        attempt.queue_since = self._queued_since - self._queued_before
+        self._send(attempt, fresh=fresh)
+        if not attempt.over:
+            self._prepared = attempt.prepared  # with its key
+
+    def begin_rival(self, prepared: Prepared, clocks: Clocks, *, fresh: bool = False) -> None:
+        """Begin a second attempt beside the first one. It fails, or goes on alone, or both go on until one has content.
+
+        clocks: the timeouts that apply at its target. It has no queue timeout.
+        """
+        self._rival = self._make_attempt(prepared, clocks)
+        self._send(self._rival, fresh=fresh)
+
+    def _make_attempt(self, prepared: Prepared, clocks: Clocks) -> Attempt:
+        self._attempts += 1
+        return Attempt(prepared, self, self._runtime, clocks, started=self._started, paused=self._paused)
+
+    def _send(self, attempt: Attempt, *, fresh: bool) -> None:
+        """Let an attempt take its key and a connection."""
+        if self._hooks.attempt_started is not None:
+            self._hooks.attempt_started(self, self._attempts)  # the observer may end the call
+        if attempt.prepared.fresh_key is not None and not attempt.over:
+            attempt.take_fresh_key()  # there may be none, and its function may end the call
+        if not attempt.over:
+            attempt.acquire(fresh=fresh)
+
+    def take_rival(self, stop: Stop) -> None:
+        """Go on with the second attempt alone: the first one has failed or was aborted. stop: the rival's target."""
+        attempt, self._rival = self._rival, None
+        assert attempt is not None, "there is a second attempt"
+        self._disarm()
+        self.redirect(stop)
+        self._attempt, self._prepared = attempt, attempt.prepared
+        if attempt.state is QUEUED:
+            self._queued_since = min(self._queued_since, self._runtime.loop.clock())
+            attempt.queue_since = self._queued_since - self._queued_before
+            attempt.arm()
+        else:
+            self._leave_queue(self._runtime.loop.clock())
+
+    def abort_attempt(self) -> Attempt:
+        """End the first of two attempts, and return it: the second one goes on."""
+        attempt = self._attempt
+        assert attempt is not None, "there are two attempts"
+        attempt.abort()
+        return attempt
+
+    def abort_rival(self) -> Attempt | None:
+        """End the second attempt, and return it; None if it has ended."""
+        rival, self._rival = self._rival, None
+        if rival is not None:
+            rival.abort()
+        return rival
+
+    # --- as the listener of attempts ---
+
+    def on_dequeued(self, attempt: Attempt) -> None:
+        if attempt is self._attempt:
+            self._leave_queue(attempt.dequeued_at)
+
+    def on_connected(self, attempt: Attempt) -> None:
+        admission = self._admission
+        if admission is None:
+            return
+        if attempt is self._rival:
+            admission.rival_connected()
+        else:
+            admission.connected()
+
+    def on_head(self, attempt: Attempt) -> None:
+        admission = self._admission
+        if admission is not None and 200 <= attempt.status < 300:
+            if attempt is self._rival:
+                admission.rival_confirmed(attempt.headers, whole=not self.stream)
+            else:
                 admission.confirm(attempt.headers, whole=not self.stream)
-        self._arm()
 
-    def on_reading(self) -> None:
-        self._arm()
-
-    def soon(self, callback: Action) -> None:
-        runtime = self._runtime
-        runtime.timers.at(runtime.loop.clock(), callback, self.on_defect)
-
-    def deliver(self, events: Sequence[Event]) -> None:
+    def on_events(self, attempt: Attempt, events: Sequence[Event]) -> None:
         """Deliver events up to the first content, and record the time of the first content."""
         delivery = self._delivery
-        if delivery.delivered and self._attempt is not None:
-            self._attempt.receiver.deliver(events)  # from the same read as the first
+        if delivery.delivered:
+            attempt.receiver.deliver(events)  # from the same read as the first
             return
+        if not self._chosen(attempt):
+            return
+        attempt.content_at = self._runtime.loop.now
         delivery.deliver_first(events)
-        attempt = self._attempt
-        if delivery.delivered and attempt is not None:
-            self._timings.first_token = self._runtime.loop.now - self._started
-            attempt.receiver = delivery
-            attempt.prepared.body = b""  # no attempt follows; a conversation may be many times as large as its answer
-            if self._admission is not None:
-                self._admission.first_token()
-                if self._step is not OPEN:
-                    return  # a function of the program has ended the call
-            hooks = self._hooks
-            if hooks.first_token is not None:
-                hooks.first_token(self)  # the observer may end the call
-            if hooks.observed is not None:
-                attempt.receiver = hooks.observed(self, delivery)
-            else:
-                attempt.fast_receiver = delivery
+        if self._attempt is None:
+            return  # the call has ended
+        attempt.receiver = delivery
+        attempt.prepared.body = b""  # no attempt follows; a conversation may be many times as large as its answer
+        if self._admission is not None:
+            self._admission.first_token()
+            if self._step is not OPEN:
+                return  # a function of the program has ended the call
+        hooks = self._hooks
+        if hooks.first_token is not None:
+            hooks.first_token(self)  # the observer may end the call
+        if hooks.observed is not None:
+            attempt.receiver = hooks.observed(self, delivery)
+        else:
+            attempt.fast_receiver = delivery
 
-    def on_answer(self, response: Response, terminal: Event | None) -> None:
-        attempt = self._attempt
-        assert attempt is not None
+    def _chosen(self, attempt: Attempt) -> bool:
+        """Let an attempt that has content be the call's only one. Returns False if the call has ended."""
+        if attempt is self._rival:
+            assert self._admission is not None
+            self._admission.rival_answers()
+        return self._step is OPEN
+
+    def on_answer(self, attempt: Attempt, response: Response, terminal: Event | None) -> None:
+        if not self._chosen(attempt):
+            return
         try:
             self._finish_response(response)
         except ProviderError as error:
@@ -351,36 +491,35 @@ class RunningCall(Directed):
                 http_status=attempt.status,
                 response=response,
                 attempts=self._attempts,
-                timings=self._timings,
+                timings=attempt.timings(),
                 request_id=attempt.request_id,
                 headers=attempt.headers,
                 resent=self._resent,
             )
-            self._settle(outcome, terminal)
+            self._settle(outcome, () if terminal is None else attempt.with_start((terminal,)))
         self.conclude()
 
-    def on_attempt_failure(self, error: ProviderError, *, unread: bool) -> None:
+    def on_attempt_failure(self, attempt: Attempt, error: ProviderError, *, unread: bool) -> None:
         if self._step is not OPEN:
             return
+        if attempt is self._rival:
+            self._rival_failed(attempt, error, unread=unread)
+            return
         if not self._delivery.delivered:
-            attempt = self._attempt
-            self._unanswered = (
-                attempt is not None and attempt.sent and error.category in UNANSWERED and error.http_status < 400
-            )
-            if unread and self._counted < self._retry.max_attempts:
+            self._unanswered = attempt.sent and error.category in UNANSWERED and error.http_status < 400
+            if unread and self.has_attempts_left:
                 # The server had closed the kept-alive connection before a byte of the request was written. Send the
                 # request at once, as the server has no fault: on a fresh connection, counted as an attempt.
                 if self._admission is not None:
-                    self._sign(error)
+                    self._sign(error, attempt)
                     self._admission.resent(error)
-                self.begin(fresh=True)
+                self._begin(fresh=True)
                 return
             judged = self._ask_traffic(error)
             if self._step is not OPEN:
                 return  # a function of the program has ended the call
             if judged is None:
                 self._enter_queue()
-                self._disarm()
                 self._arm()
                 return
             error = judged
@@ -391,6 +530,18 @@ class RunningCall(Directed):
                 return
         self._fail(error)
         self.conclude()
+
+    def _rival_failed(self, rival: Attempt, error: ProviderError, *, unread: bool) -> None:
+        admission = self._admission
+        assert admission is not None
+        if unread:
+            # As for the first attempt: the server had closed the kept-alive connection. It will be a fresh one now.
+            admission.rival_resent()
+            self.begin_rival(rival.prepared, rival.clocks, fresh=True)
+            return
+        self._rival = None
+        self._sign(error, rival)
+        admission.rival_failed(rival, error)
 
     def _pause_after(self, error: ProviderError, delay: float) -> float | None:
         """Return the seconds until the next attempt; None if the engine makes no further retries now."""
@@ -406,21 +557,49 @@ class RunningCall(Directed):
         return None
 
     def _back_off(self, delay: float) -> None:
+        now = self._runtime.loop.clock()
         self._runtime.retried += 1
-        self._enter(BACKOFF)
-        self._disarm()
-        when = self._runtime.loop.clock() + delay
-        self._timer = self._runtime.timers.notify(min(when, self._deadline()[0]), self)
+        self._leave_queue(now)
+        self._state = BACKOFF
+        self._arm(now + delay)
 
-    def _timed_out(self, error: ProviderError) -> None:
-        self._fail(error)
-        self.conclude()
+    @property
+    def _counted(self) -> int:
+        """The attempts that count against `Retry.max_attempts`. Those that a limit refused do not, nor those that ran
+        beside another one, nor those that found the server away, unless a single attempt is wanted."""
+        return self._attempts - (0 if self._admission is None else self._admission.uncounted)
+
+    @property
+    def has_attempts_left(self) -> bool:
+        """Whether the call has made fewer attempts than `Retry.max_attempts`."""
+        return self._counted < self._retry.max_attempts
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the call reads no more until it is resumed."""
+        return self._paused
+
+    def _ask_traffic(self, error: ProviderError) -> ProviderError | None:
+        """Return None where the call waits again, because a limit refused it or another target may take it. Else return
+        the error that decides about a retry: with several targets it may be an earlier one. What the attempt had
+        reserved is given back in any case."""
+        attempt, admission = self._attempt, self._admission
+        if admission is None or attempt is None:
+            return error
+        self._sign(error, attempt)
+        return admission.failed(error, attempt.headers, sent=attempt.sent, may_wait=self._retry.max_attempts > 1)
+
+    def _sign(self, error: ProviderError, attempt: Attempt | None) -> None:
+        """Write into an error where the call was sent."""
+        prepared = self._prepared if attempt is None else attempt.prepared
+        error.provider, error.model = prepared.provider.name, prepared.model
+        error.host = prepared.head.headers[0][1].decode()  # the first header is Host
 
     def on_callback_failure(self, failure: BaseException) -> None:
         """End the call because `on_event` raised `failure`. `on_event` is not called again."""
         self._raised = failure
         if self._step is OPEN:
-            self._settle(self._failure(callback_failed(failure)), None)
+            self._settle(self._failure(callback_failed(failure)), ())
         self.conclude()
 
     # --- the end ---
@@ -429,8 +608,9 @@ class RunningCall(Directed):
         """Return the completion of a call that fails now, with the part of the response that has arrived."""
         attempt = self._attempt
         if not error.provider:
-            self._sign(error)
-        outcome = Completion(False, error.http_status, response, error, self._attempts, self._timings)
+            self._sign(error, None)
+        timings = Timings() if attempt is None else attempt.timings()
+        outcome = Completion(False, error.http_status, response, error, self._attempts, timings)
         outcome.request_id, outcome.resent = error.request_id, self._resent
         if attempt is not None:
             outcome.http_status = error.http_status or attempt.status
@@ -442,14 +622,16 @@ class RunningCall(Directed):
 
     def _fail(self, error: ProviderError, response: Response | None = None) -> None:
         """Settle the call's outcome as a failure with `error`."""
-        self._settle(self._failure(error, response), Error(error) if self._prepared.stream else None)
+        self._settle(self._failure(error, response), (Error(error),) if self._prepared.stream else ())
 
     def _stop(self) -> None:
-        self._enter(ENDED)
+        self._state = ENDED
         self._disarm()
         attempt = self._attempt
         if attempt is not None:
-            self.abort(attempt)
+            attempt.abort()
+        if self._rival is not None:
+            self._rival.abort()
         if self._admission is not None:
             self._admission.end(self._outcome, sent=attempt is not None and attempt.sent)
 
@@ -457,9 +639,10 @@ class RunningCall(Directed):
         self._attempt = None
         if self._prepared.tags is not None:
             completion.tags = self._prepared.tags
-        seconds, admission = self._seconds_queued(), self._admission
+        self._leave_queue(self._started + (completion.timings.finished or 0.0))
+        seconds, admission = self._queued_before, self._admission
         if admission is not None:
             admission.complete(completion)
         if seconds > LEAST_WAIT:
-            self._timings.waited = {"connection": seconds} if admission is None else admission.waited(seconds)
+            completion.timings.waited = {"connection": seconds} if admission is None else admission.waited(seconds)
         self._hooks.ended(self, completion)

@@ -1,17 +1,20 @@
-"""Deliver events to their callback: in order, the first `Start` delayed, exactly one terminal event as the last one."""
+"""Deliver events to their callback: in order, with exactly one terminal event as the last one."""
 
 from __future__ import annotations
 
 import enum
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ...providers.errors import ErrorCategory
-from ...providers.model.events import Event, EventType, Start
+from ...providers.model.events import Event
 from ...providers.wire.delta_template import Match
 from ...providers.wire.dialect import DeltaTarget
 from .callbacks import OnEvent
+
+if TYPE_CHECKING:
+    from .call import RunningCall
 
 
 class Counters:
@@ -46,16 +49,16 @@ class FastReceiver(Protocol):
         ...
 
 
-class CallbackOwner(Protocol):
-    """The call to which a callback belongs."""
+class Nobody:
+    """Receives the events of an attempt that is over, and drops them."""
 
-    def on_callback_failure(self, failure: BaseException) -> None:
-        """Process an exception of the callback."""
-        ...
+    __slots__ = ()
 
-    def on_defect(self, error: Exception) -> None:
-        """Process a defect in this library: `on_callback_failure` raised."""
-        ...
+    def deliver(self, events: Sequence[Event]) -> None:
+        """Drop the events."""
+
+
+NOBODY = Nobody()
 
 
 class Stage(enum.IntEnum):
@@ -74,23 +77,20 @@ class Stage(enum.IntEnum):
 HOLDING, DELIVERING, MUTED, FINISHED = Stage
 """The members, for the stages of every call. CPython 3.11 needs a thousand instructions to find one in `Stage`."""
 
-ERROR = EventType.ERROR
-
 
 class Delivery:
-    """The events of one call.
+    """The events of one call. An overload that a server reports inside a 200 can be retried while none was delivered.
 
     on_event: the caller's callback.
     call: notified once of an exception that `on_event` raises; `on_event` then receives no further event.
     """
 
-    __slots__ = ("_call", "_counters", "_held", "_on_event", "_stage")
+    __slots__ = ("_call", "_counters", "_on_event", "_stage")
 
-    def __init__(self, on_event: OnEvent | None, call: CallbackOwner, counters: Counters) -> None:
+    def __init__(self, on_event: OnEvent | None, call: RunningCall, counters: Counters) -> None:
         self._on_event: OnEvent = _nobody if on_event is None else on_event
-        self._call: CallbackOwner | None = call
+        self._call: RunningCall | None = call
         self._counters = counters
-        self._held: Start | None = None
         self._stage = HOLDING
 
     @property
@@ -108,15 +108,9 @@ class Delivery:
             self._stage = MUTED
 
     def deliver_first(self, events: Sequence[Event]) -> None:
-        """Deliver events, none of them terminal, while the caller may have received nothing yet.
-
-        `Start` is delayed until the stream's first event that is not an error. Until then, an overload that a server
-        reports inside a 200 can be retried.
-        """
-        events = self._with_start(events)
-        if events:
-            self._stage = max(self._stage, DELIVERING)
-            self.deliver(events)
+        """Deliver the first events with content. The call cannot be retried from now on."""
+        self._stage = max(self._stage, DELIVERING)
+        self.deliver(events)
 
     def deliver(self, events: Sequence[Event]) -> None:
         """Deliver more events, none of them terminal. Stops once the callback has raised or cancelled its call."""
@@ -170,16 +164,11 @@ class Delivery:
         except Exception as defect:
             call.on_defect(defect)
 
-    def reset(self) -> None:
-        """Prepare for another attempt, after one of which no event was delivered."""
-        self._held = None
-
-    def finish(self, event: Event) -> BaseException | None:
-        """Deliver the terminal event, as the last one. Returns the exception that the callback raised, or None."""
+    def finish(self, events: Sequence[Event]) -> BaseException | None:
+        """Deliver the last events: the terminal one, after a `Start` if none was delivered before. Returns the
+        exception that the callback raised, or None."""
         if self._stage is FINISHED:
             return None
-        # An error without earlier events is delivered alone; `Done` is preceded by a `Start` that was delayed.
-        events = (event,) if event.type is ERROR else self._with_start((event,))
         self._stage = FINISHED  # last before the callback: this may be called again
         self._counters.events += len(events)
         try:
@@ -192,15 +181,6 @@ class Delivery:
     def release(self) -> None:
         """Drop the references to the ended call and to the callback, which refer to each other."""
         self._on_event, self._call = _nobody, None
-
-    def _with_start(self, events: Sequence[Event]) -> Sequence[Event]:
-        if self._held is None and events and isinstance(events[0], Start):
-            self._held = events[0]
-            events = events[1:]
-        if events and self._held is not None:
-            events = (self._held, *events)
-            self._held = None
-        return events
 
 
 def _nobody(_: object) -> None:

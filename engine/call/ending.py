@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import enum
 import logging
+from collections.abc import Sequence
 
 import trio
 
 from ...providers.model.events import Error, Event
 from ..request.errors import callback_failed
 from .callbacks import OnCompletion
-from .completion import Completion, Timings
+from .completion import Completion
 from .delivery import Delivery
-from .runtime import Due, Runtime
+from .runtime import Runtime
 
 logger: logging.Logger = logging.getLogger("manystream.engine")
 
@@ -43,7 +45,7 @@ OPEN, SETTLED, STOPPED, NOTIFYING, NOTIFIED, RECORDED, COMPLETED, ENDED = Step
 """The members, for the steps of every call. CPython 3.11 needs a thousand instructions to find one in `Step`."""
 
 
-class Ending(Due):
+class Ending(abc.ABC):
     """The part of a call that ends it, exactly once.
 
     completion: the final record, once the call has ended.
@@ -60,7 +62,6 @@ class Ending(Due):
         "_starting",
         "_step",
         "_terminal",
-        "_times",
         "completion",
     )
 
@@ -69,21 +70,13 @@ class Ending(Due):
         self._delivery = delivery
         self._on_completion = on_completion
         self._started = runtime.loop.clock()
-        self._times: Timings | None = None
         self._step = OPEN
         self._outcome: Completion | None = None  # what `completion` will be
-        self._terminal: Event | None = None  # the event that the stream ends with
+        self._terminal: Sequence[Event] = ()  # the events that the stream ends with
         self._raised: BaseException | None = None  # by a callback; may end the engine
         self._ended: trio.Event | None = None
         self._starting = False  # `start_*` has not returned yet: no callback may run
         self.completion: Completion | None = None
-
-    @property
-    def _timings(self) -> Timings:
-        """The call's timings, made when the first one is known. Thousands of calls may wait, and have none."""
-        if self._times is None:
-            self._times = Timings()
-        return self._times
 
     async def wait(self) -> Completion:
         """Wait for the completion, which the callback (if any) has been given by then. Cancelling the wait leaves the
@@ -98,10 +91,10 @@ class Ending(Due):
         assert self.completion is not None
         return self.completion
 
-    def _settle(self, outcome: Completion, terminal: Event | None) -> None:
+    def _settle(self, outcome: Completion, terminal: Sequence[Event]) -> None:
         """Decide the outcome of the call, unless a function of the program has ended it meanwhile.
 
-        terminal: the last event of its stream; None if `on_event` raised.
+        terminal: the last events of its stream; empty if `on_event` raised.
         """
         if self._step is not OPEN:
             return
@@ -124,7 +117,7 @@ class Ending(Due):
             self._stop()
             self._step = STOPPED
         if self._starting:
-            self._runtime.soon(self)
+            self._runtime.soon(self.conclude, self.on_defect)
             return
         if self._step < NOTIFIED:
             self._step = NOTIFYING
@@ -161,23 +154,27 @@ class Ending(Due):
                 continue
             return
 
+    @abc.abstractmethod
+    def on_defect(self, error: Exception) -> None:
+        """End the call after a defect in this library. Never raises."""
+
+    @abc.abstractmethod
     def _stop(self) -> None:
         """Stop everything of the call that runs, waits or is open. May be called again."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _book(self, completion: Completion) -> None:
         """Let the engine count the call as ended. May be called again."""
-        raise NotImplementedError
 
     def _deliver_terminal(self) -> None:
         terminal = self._terminal
-        if terminal is None:
+        if not terminal:
             return
         failure = self._delivery.finish(terminal)
         if failure is None:
             return
         self._raised = failure
-        if isinstance(terminal, Error):
+        if isinstance(terminal[-1], Error):
             logger.error("on_event raised on its Error event", exc_info=failure)
         else:
             assert self._outcome is not None
@@ -186,7 +183,7 @@ class Ending(Due):
     def _record(self) -> None:
         completion = self._outcome
         assert completion is not None
-        self._timings.finished = self._runtime.loop.clock() - self._started
+        completion.timings.finished = self._runtime.loop.clock() - self._started
         self.completion = completion
         self._delivery.release()
         self._book(completion)

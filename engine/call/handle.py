@@ -6,8 +6,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from ..request.errors import refuse_await
-from .call_state import CallState
 from .completion import NO_TAGS, Completion
+from .timeouts import CallState
 
 if TYPE_CHECKING:
     from ...providers.model.request import Request, Tags

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ...providers.errors import ProviderError
 from ...providers.model.events import Event
 from ...providers.model.response import Response
 from ...transport.exchange import Exchange
 from ..request.prepared import Prepared
-from .slices import Action
 
-
-class Progress(enum.Enum):
-    """The steps of an attempt that its call needs to know."""
-
-    DIALLING = "dialling"
-    DIAL_STEP = "dial step"
-    CONNECTED = "connected"
-    HEAD = "head"
-
-
-DIALLING, DIAL_STEP, CONNECTED, HEAD = Progress
-"""The members, for every attempt. CPython 3.11 needs a thousand instructions to find one in `Progress`."""
+if TYPE_CHECKING:
+    from .attempt import Attempt
 
 
 class Listener(Protocol):
@@ -35,25 +23,29 @@ class Listener(Protocol):
         """The listener's name in reports."""
         ...
 
-    def on_progress(self, progress: Progress) -> None: ...
-
-    def deliver(self, events: Sequence[Event]) -> None:
-        """Receive events, none of them terminal, until the attempt has another receiver."""
+    def on_dequeued(self, attempt: Attempt) -> None:
+        """Receive the report that the attempt waits no longer for a place in the pool: its dial began, or it has an
+        idle connection."""
         ...
 
-    def on_reading(self) -> None:
-        """Receive the report that the attempt reads again, after it has delivered the many events of one wire event."""
+    def on_connected(self, attempt: Attempt) -> None:
+        """Receive the report that the request was given to a connection."""
         ...
 
-    def soon(self, callback: Action) -> None:
-        """Call `callback` at the loop's next tick."""
+    def on_head(self, attempt: Attempt) -> None:
+        """Receive the report that the response's status and headers have arrived."""
         ...
 
-    def on_answer(self, response: Response, terminal: Event | None) -> None:
+    def on_events(self, attempt: Attempt, events: Sequence[Event]) -> None:
+        """Receive events, none of them terminal, until the attempt has another receiver. The first ones have content,
+        and may begin with a `Start`."""
+        ...
+
+    def on_answer(self, attempt: Attempt, response: Response, terminal: Event | None) -> None:
         """Receive the complete answer. `terminal` is the stream's `Done`; None if unstreamed."""
         ...
 
-    def on_attempt_failure(self, error: ProviderError, *, unread: bool) -> None:
+    def on_attempt_failure(self, attempt: Attempt, error: ProviderError, *, unread: bool) -> None:
         """Receive the attempt's error. `unread`: the server cannot have read the request (`TransportError.unread`)."""
         ...
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
@@ -13,24 +12,11 @@ from ...transport.timers import Timers
 from .home import TrioHome
 from .listener import Recorder
 from .retry import RetryReserve
+from .slices import Action
 
 if TYPE_CHECKING:
     from ..observe.recording import RecordingFile
     from ..traffic.statistics import BudgetStatistics, RouteStatistics, ScopeStatistics
-
-
-class Due(abc.ABC):
-    """An action for the next tick."""
-
-    __slots__ = ()
-
-    @abc.abstractmethod
-    def conclude(self) -> None:
-        """Perform the action."""
-
-    @abc.abstractmethod
-    def on_defect(self, error: Exception) -> None:
-        """Process a defect in this library: `conclude` raised."""
 
 
 class TrafficWatch(Protocol):
@@ -94,13 +80,13 @@ class Runtime:
         self.retried: int = 0
         self.resent: int = 0
         self.home: TrioHome = home
-        self._due: list[Due] = []
+        self._due: list[tuple[Action, Callable[[Exception], None]]] = []
 
-    def soon(self, due: Due) -> None:
-        """Call `due.conclude` at the loop's next tick, outside the code that runs now."""
+    def soon(self, action: Action, on_defect: Callable[[Exception], None]) -> None:
+        """Perform an action at the loop's next tick, outside the code that runs now. on_defect: called if it raises."""
         if not self._due:
             self.home.loop.run_sync_soon(self.home.context.copy().run, self._run_due)
-        self._due.append(due)
+        self._due.append((action, on_defect))
 
     def forget_due(self) -> None:
         """Drop all actions of the next tick: the engine is closed."""
@@ -110,11 +96,11 @@ class Runtime:
         if self.loop.forked:
             return  # the parent performs them
         due, self._due = self._due, []
-        for each in due:
+        for action, on_defect in due:
             try:
-                each.conclude()
+                action()
             except Exception as error:
-                each.on_defect(error)
+                on_defect(error)
 
     @property
     def recorder(self) -> Recorder | None:

@@ -8,30 +8,17 @@ within one event.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from ...providers.model.events import Event
+
+if TYPE_CHECKING:
+    from .attempt import Attempt
 
 STEP_EVENTS = 64
 """The number of events of one step: the number that may wait for a consumer before its stream is paused."""
 
 Action: TypeAlias = Callable[[], None]
-
-
-class Stepping(Protocol):
-    """The interface of the attempt that the steps use."""
-
-    @property
-    def over(self) -> bool: ...
-    @property
-    def paused(self) -> bool: ...
-    def deliver_step(self, events: Sequence[Event]) -> None:
-        """Deliver a few events."""
-        ...
-
-    def stepped(self, then: Callable[[], object]) -> None:
-        """Continue with `then`: all events were delivered."""
-        ...
 
 
 class Steps:
@@ -44,7 +31,7 @@ class Steps:
     __slots__ = ("_attempt", "_events", "_position", "_scheduled", "_soon", "_then")
 
     def __init__(
-        self, attempt: Stepping, events: Sequence[Event], then: Callable[[], object], soon: Callable[[Action], None]
+        self, attempt: Attempt, events: Sequence[Event], then: Callable[[], object], soon: Callable[[Action], None]
     ) -> None:
         self._attempt = attempt
         self._events = events

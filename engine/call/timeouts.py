@@ -1,4 +1,8 @@
-"""The timeouts of a call: which one applies in which state, and when it ends. Pure functions; time is passed in."""
+"""The states of a call and its timeouts: which one applies in which state, and when it ends.
+
+Pure functions; time is passed in. An `Attempt` judges the timeouts while it is under way; its call judges them while it
+waits for traffic control, or for the time of a retry.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,22 @@ from operator import attrgetter
 
 from ...providers.errors import ErrorCategory, ProviderError
 from ...providers.model.options import Timeouts
-from .call_state import CallState
+
+
+class CallState(enum.StrEnum):
+    """The state of a call."""
+
+    QUEUED = "queued"
+    CONNECTING = "connecting"
+    SENDING = "sending"
+    WAITING = "waiting"
+    READING = "reading"
+    BACKOFF = "backoff"
+    ENDED = "ended"
+
+
+QUEUED, CONNECTING, SENDING, WAITING, READING, BACKOFF, ENDED = CallState
+"""The members, for the states of every call. CPython 3.11 needs a thousand instructions to find one in `CallState`."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -42,13 +61,13 @@ class Clock(enum.StrEnum):
 
 
 STATE_CLOCK: dict[CallState, Clock | None] = {
-    CallState.QUEUED: Clock.QUEUE,  # counted as if the call had waited only once, without a break
-    CallState.CONNECTING: Clock.CONNECT,
-    CallState.SENDING: Clock.IDLE,
-    CallState.WAITING: Clock.FIRST_BYTE,
-    CallState.READING: Clock.IDLE,
-    CallState.BACKOFF: None,
-    CallState.ENDED: None,
+    QUEUED: Clock.QUEUE,  # counted as if the call had waited only once, without a break
+    CONNECTING: Clock.CONNECT,
+    SENDING: Clock.IDLE,
+    WAITING: Clock.FIRST_BYTE,
+    READING: Clock.IDLE,
+    BACKOFF: None,
+    ENDED: None,
 }
 """State → the timeout that applies in it, besides the total one, which always applies."""
 
@@ -59,8 +78,8 @@ ERROR_BODY_SECONDS: float = 5.0
 """Seconds that the body of an error response may take after its head. An overloaded server may send the body slowly,
 and the status is known by then."""
 
-UNTIMED = CallState.BACKOFF
-"""The state in which only the total timeout applies. Also used for a call that is paused, or that delivers in steps."""
+UNTIMED = BACKOFF
+"""The state in which only the total timeout applies. Also used for an attempt that is paused, or delivers in steps."""
 
 WHAT_WAS_AWAITED: dict[Clock, str] = {
     Clock.CONNECT: "no connection within",

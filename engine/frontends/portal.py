@@ -16,10 +16,10 @@ from typing import Self, TypeVar, overload
 from ...providers.model.events import Event
 from ...providers.model.request import Request, Tags
 from ...providers.model.response import Response
-from ..call.call_state import CallState
 from ..call.callbacks import OnCompletion, OnEvent, check_callback
 from ..call.completion import Completion
 from ..call.handle import Call
+from ..call.timeouts import CallState
 from ..gate import CONCURRENCY, Calls
 from ..observe.recording import Recording
 from ..observe.statistics import Statistics

@@ -29,7 +29,7 @@ import trio
 from ...providers.errors import ManystreamError
 from ...providers.json.json_values import dumps_printable
 from ..call.call import RunningCall
-from ..call.call_state import CallState
+from ..call.timeouts import CallState
 from ..gate import Calls
 from ..private_socket import (
     PrivateSocketError,

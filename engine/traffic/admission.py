@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from ...providers.errors import ProviderError
 from ...providers.limits.quota_report import Refusal
 from ...providers.model.response import Response
+from ..call.attempt import Attempt
 from ..call.completion import AttemptRecord, Completion
 from ..call.timeouts import LEAST_WAIT
 from .budgets.budget_state import Holding
@@ -90,12 +91,6 @@ class Admission:
     def is_beside(self) -> bool:
         """Whether the attempt under way runs, or ran, beside another one."""
         return False
-
-    def pause(self) -> None:
-        """The call reads no more until `resume`."""
-
-    def resume(self) -> None:
-        """The call reads again."""
 
     @property
     def waiting_for(self) -> str:
@@ -250,6 +245,23 @@ class Admission:
     def first_token(self) -> None:
         """Report the first content of a stream."""
         self._lane.scope.answered(self._ticket, self._lane.now)
+
+    # --- a second attempt beside the first one: only a route that hedges makes one ---
+
+    def rival_connected(self) -> None:
+        """Report that the second attempt has a connection."""
+
+    def rival_confirmed(self, headers: Mapping[str, str], *, whole: bool) -> None:
+        """Report the head of a successful response to the second attempt."""
+
+    def rival_answers(self) -> None:
+        """Report that the second attempt has content, and takes the place of the first one."""
+
+    def rival_resent(self) -> None:
+        """Report that the second attempt is sent again, because its connection was stale."""
+
+    def rival_failed(self, attempt: Attempt, error: ProviderError) -> None:
+        """Report that the second attempt failed."""
 
     # --- after an attempt ---
 

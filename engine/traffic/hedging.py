@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import cast
+from dataclasses import dataclass
 
 from ...providers.errors import ErrorCategory, InvalidRequestError, ProviderError
 from ...providers.limits.quota_report import Refusal
 from ...providers.model.request import Request
 from ...transport.timers import Timer
+from ..call.attempt import Attempt
 from ..call.completion import AttemptRecord, Completion
 from ..call.runtime import Runtime
 from .admission import give_back
@@ -24,15 +25,36 @@ from .routed import Journey
 from .routing.failover import is_keys_fault, is_targets_fault, moves_on
 from .routing.hedge import HedgeState
 from .routing.router import LiveRoute
-from .second import First, Second
-from .stop import MakeStop
+from .stop import MakeStop, Stop
 from .wait import Rooms, Wait, Waiting
+
+
+@dataclass(slots=True, frozen=True)
+class Rival:
+    """A second attempt under way.
+
+    wait: its place in the limits of its target.
+    stop: its request.
+    number: its number among the attempts at its target.
+    reservation: what it may use; None in an engine without budgets and prices.
+    began: the time at which it was made.
+    """
+
+    wait: Wait
+    stop: Stop
+    number: int
+    reservation: Reservation | None
+    began: float
+
+    @property
+    def input_tokens(self) -> int:
+        return math.ceil(self.wait.input_tokens)
 
 
 class HedgedJourney(Journey):
     """One call on a route that hedges."""
 
-    __slots__ = ("_first_at", "_hedge_timer", "_is_admitted", "_pause", "_second", "_seconds_made", "_was_beside")
+    __slots__ = ("_first_at", "_hedge_timer", "_is_admitted", "_pause", "_rival", "_rivals_made", "_was_beside")
 
     def __init__(
         self,
@@ -50,8 +72,8 @@ class HedgedJourney(Journey):
         self._hedge_timer: Timer | None = None
         self._pause = 0.0  # seconds until it looks again whether a second attempt can be made
         self._is_admitted = False  # the second attempt, by its lane
-        self._second: Second | None = None
-        self._seconds_made = 0
+        self._rival: Rival | None = None
+        self._rivals_made = 0
         self._was_beside = False
         super().__init__(route, request, make_stop, lanes, runtime, spending, model=model)
 
@@ -61,14 +83,6 @@ class HedgedJourney(Journey):
     def is_beside(self) -> bool:
         return self._was_beside
 
-    def pause(self) -> None:
-        if self._second is not None:
-            self._second.pause()
-
-    def resume(self) -> None:
-        if self._second is not None:
-            self._second.resume()
-
     def begin(self, now: float) -> None:
         super().begin(now)
         self._was_beside = False
@@ -76,7 +90,7 @@ class HedgedJourney(Journey):
         if not again:
             self._first_at = now
         due = self._state.begin(now, again=again)
-        if due < math.inf and not self._seconds_made:
+        if due < math.inf and not self._rivals_made:
             self._pause = due - now
             self._hedge_timer = self._runtime.timers.at(due, self._is_late, self.on_defect, is_timeout=True)
 
@@ -85,7 +99,7 @@ class HedgedJourney(Journey):
     ) -> ProviderError | None:
         self._disarm()
         judged = super().failed(error, headers, sent=sent, may_wait=may_wait)
-        if judged is None or self._second is None:
+        if judged is None or self._rival is None:
             return judged
         if judged.retryable or moves_on(error, Refusal.NONE, self._route.failover_on):
             self._go_on(self._lane.now)  # with the second attempt
@@ -94,23 +108,23 @@ class HedgedJourney(Journey):
 
     def end(self, outcome: Completion | None, *, sent: bool) -> None:
         self._disarm()
-        self._end_second()
+        self._end_rival()
         super().end(outcome, sent=sent)
 
-    def conclude(self) -> None:
-        second = self._second
-        if self._is_ended or self._site is not None or second is None:
-            super().conclude()
+    def go_on(self) -> None:
+        rival = self._rival
+        if self._is_ended or self._site is not None or rival is None or self._call is None:
+            super().go_on()
             return
         # The first attempt has failed: the second one is the only one now.
-        self._take(second)
-        second.take_over()
+        self._take(rival)
+        self._call.take_rival(rival.stop)
 
     def _answer(self, now: float) -> None:
         if self._site is not None and not self._answered:
             self._disarm()
             self._state.first_event(now - self._first_at)
-            self._end_second()
+            self._end_rival()
         super()._answer(now)
 
     # --- the second attempt ---
@@ -120,10 +134,6 @@ class HedgedJourney(Journey):
         state = self._route.hedging
         assert state is not None, "the route hedges"
         return state
-
-    @property
-    def _first(self) -> First:
-        return cast("First", self._call)
 
     def _disarm(self) -> None:
         if self._hedge_timer is not None:
@@ -136,7 +146,7 @@ class HedgedJourney(Journey):
         if self._is_ended or self._site is None or self._answered:
             return
         now = self._lane.now
-        if self._first.is_paused or not self._state.allows(now) or not self._make_second(now):
+        if self._call is None or self._call.is_paused or not self._state.allows(now) or not self._make_second(now):
             self._hedge_timer = self._runtime.timers.at(
                 now + self._pause, self._is_late, self.on_defect, is_timeout=True
             )
@@ -144,7 +154,7 @@ class HedgedJourney(Journey):
 
     def _make_second(self, now: float) -> bool:
         """Make a second attempt. Returns False if no target has room for it now, or the budgets do not pay for it."""
-        wait = self._second_wait(now)
+        wait = self._rival_wait(now)
         if wait is None:
             return False
         try:
@@ -167,14 +177,15 @@ class HedgedJourney(Journey):
         self._state.take(now)
         number = self._route.begin(wait.site.place, now)
         self._itinerary.ring(wait.site.place).begin(wait.site.key, None, now)
-        self._seconds_made += 1
+        self._rivals_made += 1
         self.uncounted += 1
         self._was_beside = True
-        self._second = Second(self._first, self, self._runtime, wait, stop, number, reservation)
-        self._second.begin()
+        self._rival = Rival(wait, stop, number, reservation, now)
+        assert self._call is not None
+        self._call.begin_rival(stop.prepared, stop.clocks)
         return True
 
-    def _second_wait(self, now: float) -> Wait | None:
+    def _rival_wait(self, now: float) -> Wait | None:
         """Return a place that has room now: at another target that is no fallback, else at the only one."""
         assert self._site is not None
         place, targets = self._site.place, self._route.state.targets
@@ -195,7 +206,7 @@ class HedgedJourney(Journey):
         waits = [wait for wait in beside.waits_at(found) if wait.has_room(now)]
         return self._best(waits, now) if waits else None
 
-    def second_waits_at(self, call: Waiting, place: int) -> list[Wait]:
+    def rival_waits_at(self, call: Waiting, place: int) -> list[Wait]:
         """Return a wait for each key that a second attempt can use at a target."""
         return self._itinerary.second_waits_at(call, place, self._lane.now, self._ticket.input_tokens)
 
@@ -209,74 +220,86 @@ class HedgedJourney(Journey):
             wait.give_up(now)
         return self._is_admitted
 
-    def second_admitted(self) -> None:
+    def rival_admitted(self) -> None:
         """The lane sends the second attempt."""
         self._is_admitted = True
 
-    def second_resent(self) -> None:
+    def rival_resent(self) -> None:
         """The second attempt was sent again: a kept-alive connection had been closed."""
-        self._seconds_made += 1
+        self._rivals_made += 1
         self.uncounted += 1
 
-    def second_connected(self, second: Second) -> None:
+    def rival_connected(self) -> None:
+        """The second attempt has a connection."""
+        if self._rival is not None:
+            self._rival.wait.lane.scope.connected(self._rival.wait, self._lane.now)
+
+    def rival_confirmed(self, headers: Mapping[str, str], *, whole: bool) -> None:
         """The head of a successful response came to the second attempt."""
-        lane, ticket, site = second.wait.lane, second.wait, second.wait.site
-        if ticket.state in UNDER_WAY:
-            lane.scope.confirm(ticket, lane.report(second.attempt.headers), lane.now)
+        rival = self._rival
+        if rival is None:
+            return
+        lane, site = rival.wait.lane, rival.wait.site
+        if rival.wait.state in UNDER_WAY:
+            lane.scope.confirm(rival.wait, lane.report(headers), lane.now, whole=whole)
             lane.write_news()
             lane.changed()
         self._itinerary.ring(site.place).restore(site.key)
 
-    def second_answers(self, second: Second) -> None:
-        """The second attempt has the first event: it takes the place of the first one."""
-        if self._second is not second:
+    def rival_answers(self) -> None:
+        """The second attempt has content: it takes the place of the first one."""
+        rival = self._rival
+        if rival is None:
             return
         self._disarm()
         if self._site is not None:
             self._end_first()
         if self._is_ended:
             return  # the price function has ended the call
-        self._take(second)
-        second.take_over()
+        assert self._call is not None
+        self._take(rival)
+        self._call.take_rival(rival.stop)
 
-    def second_failed(self, second: Second, error: ProviderError) -> None:
+    def rival_failed(self, attempt: Attempt, error: ProviderError) -> None:
         """The second attempt failed: the first one goes on alone."""
-        if self._second is not second:
+        rival, self._rival = self._rival, None
+        if rival is None:
             return
-        self._second = None
-        site, now, sent = second.wait.site, self._lane.now, second.attempt.sent
-        spent = spent_by(self._input_tokens(second), None, error) if sent else NOTHING_SPENT
-        self._record_second(second, error, spent)
-        self._settle_one(second.reservation, spent, now, sent=sent)  # the price function may end the call
-        refusal = give_back(second.wait.lane, second.wait, error, second.attempt.headers, sent=sent, again=False)
+        site, now, sent = rival.wait.site, self._lane.now, attempt.sent
+        spent = spent_by(rival.input_tokens, None, error) if sent else NOTHING_SPENT
+        self._record_rival(rival, error, spent)
+        self._settle_one(rival.reservation, spent, now, sent=sent)  # the price function may end the call
+        refusal = give_back(rival.wait.lane, rival.wait, error, attempt.headers, sent=sent, again=False)
         if is_keys_fault(error, refusal):
             self._itinerary.failed |= {site}
             if refusal is Refusal.NONE:
                 self._itinerary.ring(site.place).put_aside(site.key, now)
         elif refusal is Refusal.NONE and is_targets_fault(error):
-            self._route.fail(site.place, second.number, now, None, error)
-        self._route.end(site.place, second.number)
+            self._route.fail(site.place, rival.number, now, None, error)
+        self._route.end(site.place, rival.number)
         if self._site is None or self._site.place != site.place:
             self._tried |= {site.place}
             self._note_error(error)
 
-    def _take(self, second: Second) -> None:
+    def _take(self, rival: Rival) -> None:
         """Let the second attempt be the one that the call has."""
-        now, wait = self._lane.now, second.wait
+        now, wait = self._lane.now, rival.wait
         self.left(now)
-        self._second = None
+        self._rival = None
         self._lane, self._ticket = wait.lane, wait
-        prepared = second.stop.prepared
+        prepared = rival.stop.prepared
         self._provider, self._model = prepared.provider.name, prepared.model
-        self._site, self._number, self._answered = wait.site, second.number, False
-        self._started_at = self._sent = second.began
-        self.need: Need | None = second.stop.need
+        self._site, self._number, self._answered = wait.site, rival.number, False
+        self._started_at = self._sent = rival.began
+        self.need: Need | None = rival.stop.need
         if self.spending is not None:
-            self.spending.reservation = second.reservation
+            self.spending.reservation = rival.reservation
 
     def _end_first(self) -> None:
         """End the first attempt, because the second one has the first event."""
-        sent, partial = self._first.abort_first()
+        assert self._call is not None
+        attempt = self._call.abort_attempt()
+        sent, partial = attempt.sent, attempt.partial_response()
         now, scope = self._lane.now, self._lane.scope
         lost = _lost()
         kept = None if self.spending is None else self.spending.reservation
@@ -292,27 +315,25 @@ class HedgedJourney(Journey):
         self._lane.changed()
         self._arrive(None, now)
 
-    def _end_second(self) -> None:
-        """End the second attempt, because the first one has the first event or the call ends. May be called again."""
-        second, self._second = self._second, None
-        if second is None:
+    def _end_rival(self) -> None:
+        """End the second attempt, because the first one has content or the call ends. May be called again."""
+        rival, self._rival = self._rival, None
+        if rival is None or self._call is None:
             return
-        sent, partial = second.abort()
-        now, lane, ticket = self._lane.now, second.wait.lane, second.wait
+        attempt = self._call.abort_rival()
+        now, lane, ticket = self._lane.now, rival.wait.lane, rival.wait
         lost = _lost()
-        spent = spent_by(self._input_tokens(second), partial, lost) if sent else NOTHING_SPENT
-        self._record_second(second, lost, spent)
-        self._settle_one(second.reservation, spent, now, sent=sent)
+        sent = attempt is not None and attempt.sent
+        partial = None if attempt is None else attempt.partial_response()
+        spent = spent_by(rival.input_tokens, partial, lost) if sent else NOTHING_SPENT
+        self._record_rival(rival, lost, spent)
+        self._settle_one(rival.reservation, spent, now, sent=sent)
         if ticket.state in UNDER_WAY and sent:
             lane.scope.settle(ticket, None, now)
         else:
             lane.scope.cancel(ticket, now)
         lane.changed()
-        self._route.end(second.wait.site.place, second.number)
-
-    @staticmethod
-    def _input_tokens(second: Second) -> int:
-        return math.ceil(second.wait.input_tokens)
+        self._route.end(rival.wait.site.place, rival.number)
 
     def _settle_one(self, kept: Reservation | None, spent: Spent | None, now: float, *, sent: bool) -> None:
         """Settle what one of two attempts reserved."""
@@ -323,12 +344,12 @@ class HedgedJourney(Journey):
         else:
             self.spending.release_one(kept, now)
 
-    def _record_second(self, second: Second, error: ProviderError, spent: Spent) -> None:
+    def _record_rival(self, rival: Rival, error: ProviderError, spent: Spent) -> None:
         """Add the second attempt to the journey."""
-        prepared = second.stop.prepared
+        prepared = rival.stop.prepared
         record = AttemptRecord(
             target=f"{prepared.provider.name}/{prepared.model}",
-            started=second.began - self._began,
+            started=rival.began - self._began,
             ended=self._lane.now - self._began,
             outcome=error.category.value,
             error=error,
@@ -348,10 +369,10 @@ class Beside:
         self._journey = journey
 
     def waits_at(self, place: int) -> list[Wait]:
-        return self._journey.second_waits_at(self, place)
+        return self._journey.rival_waits_at(self, place)
 
     def admitted_at(self, wait: Wait) -> None:
-        self._journey.second_admitted()
+        self._journey.rival_admitted()
 
     def rejected_at(self, wait: Wait, error: ProviderError) -> None:
         """The lane never sends the second attempt: there is none."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 from ...transport.timers import Timer
-from ..call.runtime import Due, Runtime
+from ..call.runtime import Runtime
 
 logger: logging.Logger = logging.getLogger("manystream.traffic")
 
@@ -49,7 +49,7 @@ class Line(Protocol[W]):
         ...
 
 
-class Pump(Due, Generic[W]):
+class Pump(Generic[W]):
     """Notifies the calls of one line: now, at the next tick, or at the time that the line gives."""
 
     __slots__ = ("_is_running", "_is_scheduled", "_line", "_runtime", "_timer")
@@ -75,9 +75,9 @@ class Pump(Due, Generic[W]):
         """Look at the line at the next tick, because it has changed."""
         if not self._is_scheduled:
             self._is_scheduled = True
-            self._runtime.soon(self)
+            self._runtime.soon(self.tick, self.on_defect)
 
-    def conclude(self) -> None:
+    def tick(self) -> None:
         """Perform the work of the tick."""
         self._is_scheduled = False
         self.run()

@@ -15,7 +15,7 @@ from ...providers.limits.quota_report import Refusal
 from ...providers.model.request import Request
 from ...providers.rules.field_rules import REQUEST
 from ..call.completion import Completion
-from ..call.runtime import Due, Runtime
+from ..call.runtime import Runtime
 from ..call.timeouts import Clock, timeout_error
 from ..request.token_estimate import estimate_input_tokens
 from .admission import PAUSES, give_back
@@ -31,7 +31,7 @@ from .wait import Rooms, Site, Wait, site_at
 from .waiter import Waiter
 
 
-class Journey(Waiter, Due):
+class Journey(Waiter):
     """One call on a route, from its start to its end."""
 
     __slots__ = (
@@ -211,7 +211,7 @@ class Journey(Waiter, Due):
         if {wait.site.place for wait in self._waits} != set(kept) or not kept:
             self._seek(now)
 
-    def conclude(self) -> None:
+    def go_on(self) -> None:
         """Go on after a failure."""
         if not self._is_ended and self._site is None:
             self._seek(self._lane.now)
@@ -394,7 +394,7 @@ class Journey(Waiter, Due):
         """Choose again at the next tick."""
         self._was_sent = True
         self._begin_to_wait(now)
-        self._runtime.soon(self)
+        self._runtime.soon(self.go_on, self.on_defect)
 
     def _answer(self, now: float) -> None:
         """The first event of the answer came."""

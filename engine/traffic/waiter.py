@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol, cast
+from typing import cast
 
 from ...transport.timers import Timer
+from ..call.call import RunningCall
 from ..call.runtime import Runtime
 from ..call.timeouts import LEAST_WAIT
 from .admission import Admission
 from .itinerary import PRIORITIES, Itinerary
-from .limits.limiter import Sender
 from .queue.permit import TicketState
 from .routing.router import Group, LiveRoute
-from .stop import Stop
 from .wait import Wait
-
-
-class Passenger(Sender, Protocol):
-    """A call, as its journey sees it."""
-
-    @property
-    def has_attempts_left(self) -> bool:
-        """Whether the call has made fewer attempts than `Retry.max_attempts`."""
-        ...
-
-    def redirect(self, stop: Stop) -> None:
-        """Take the request for the target that was chosen. `admitted` is called next."""
-        ...
 
 
 class Waiter(Admission):
@@ -58,9 +44,9 @@ class Waiter(Admission):
         self._was_sent = False
 
     @property
-    def _call(self) -> Passenger | None:
+    def _call(self) -> RunningCall | None:
         """The call, until it has ended."""
-        return cast("Passenger | None", self._sender)
+        return cast("RunningCall | None", self._sender)
 
     # --- as the call sees it ---
 

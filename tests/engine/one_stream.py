@@ -9,14 +9,15 @@ import json
 import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 import manystream as ms
 from manystream.engine.call.attempt import Attempt
 from manystream.engine.call.delivery import Counters, Delivery
-from manystream.engine.call.listener import Progress
+from manystream.engine.call.timeouts import effective
 from manystream.engine.request.buffered import Buffered
 from manystream.engine.request.limits import Limits
 from manystream.engine.request.prepared import Prepared, Shared
@@ -27,6 +28,10 @@ from manystream.transport.exchange import WireHead
 from manystream.transport.http1 import Connection
 from manystream.transport.loop import Poller, PollerLoop
 from manystream.transport.url import Origin
+
+if TYPE_CHECKING:
+    from manystream.engine.call.call import RunningCall
+    from manystream.engine.call.runtime import Runtime
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 END = b"0\r\n\r\n"
@@ -190,12 +195,16 @@ class Stream:
         )
         prepared = Prepared(shared, "m", head, b"", Redaction("key", head))
         prepared.stream = self.streamed
-        self.delivery = Delivery(self._on_event, self._on_failure, Counters())
-        self.attempt = Attempt(prepared, self)
+        self.delivery = Delivery(self._on_event, cast("RunningCall", self), Counters())
+        loop = StillLoop()
+        runtime = SimpleNamespace(loop=loop, timers=NoPoller(), pool=NoPoller(), recorder=None)
+        self.attempt = Attempt(
+            prepared, self, cast("Runtime", runtime), effective(None, None, stream=True), started=0.0
+        )
         connection = Connection(
             cast("socket.socket", ScriptedSocket(pieces)),
             "http://127.0.0.1",
-            StillLoop(),
+            loop,
             lambda _: None,
             lambda _: None,
         )
@@ -225,26 +234,37 @@ class Stream:
 
     label = "a stream"
 
-    def on_progress(self, progress: Progress) -> None:
+    def on_dequeued(self, attempt: Attempt) -> None:
         pass
 
-    def on_answer(self, response: ms.Response, terminal: ms.Event | None) -> None:
+    def on_connected(self, attempt: Attempt) -> None:
+        pass
+
+    def on_head(self, attempt: Attempt) -> None:
+        pass
+
+    def on_answer(self, attempt: Attempt, response: ms.Response, terminal: ms.Event | None) -> None:
         self.outcome, self.response = f"{response} {terminal}", response
 
-    def on_attempt_failure(self, error: ms.ProviderError, *, unread: bool) -> None:
+    def on_attempt_failure(self, attempt: Attempt, error: ms.ProviderError, *, unread: bool) -> None:
         self.outcome, self.error = f"{error.category} {error} {self.attempt.partial_response()}", error
 
     def on_defect(self, error: Exception) -> None:
         raise error
 
+    def on_events(self, attempt: Attempt, events: Sequence[ms.Event]) -> None:
+        if self.delivery.delivered:
+            attempt.receiver.deliver(events)
+            return
+        self.delivery.deliver_first(events)
+        attempt.receiver = self.delivery
+        if self.fast:
+            attempt.fast_receiver = self.delivery
+
     # --- as the call ---
 
-    def deliver(self, events: Sequence[ms.Event]) -> None:
-        self.delivery.deliver_first(events)
-        if self.delivery.delivered:
-            self.attempt.receiver = self.delivery
-            if self.fast:
-                self.attempt.fast_receiver = self.delivery
+    def on_callback_failure(self, failure: BaseException) -> None:
+        raise failure
 
     def _on_event(self, event: ms.Event) -> None:
         self.events.append(str(event))
@@ -252,9 +272,6 @@ class Stream:
             self.delivery.mute()
             self.outcome = f"cancelled: {self.attempt.partial_response()}"
             self.attempt.abort()
-
-    def _on_failure(self, failure: Exception) -> None:
-        raise failure
 
 
 def both(case: Case, pieces: Sequence[bytes], cancel_after: int = 10**9) -> Stream:

@@ -52,8 +52,6 @@ def test_a_call_that_waits_for_nothing_is_sent_at_once() -> None:
     assert call.reported == ["admitted"]
     one.begin(0.0)
     assert (one.waited(0.0), one.waiting_for) == ({}, "")
-    one.pause()
-    one.resume()
 
 
 def test_the_seconds_of_a_wait_are_told_apart() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import manystream as ms
 from manystream.engine.call.body.answer_size import AnswerSize
-from manystream.engine.call.call_state import CallState
+from manystream.engine.call.timeouts import CallState
 from manystream.engine.call.completion import NO_WAIT, AttemptRecord
 from manystream.engine.call.retry import RetryReserve, retry_delay
 from manystream.engine.call.timeouts import Clock, Clocks, effective, next_deadline, timeout_error
@@ -76,23 +76,6 @@ def test_the_names_of_timeouts_are_those_of_the_options() -> None:
     assert [clock.value for clock in Clock] == ["connect", "first_byte", "idle", "total", "queue"]
 
 
-# --- states ---
-
-FOLLOWERS = {
-    "queued": {"connecting", "sending", "backoff", "ended"},
-    "connecting": {"sending", "queued", "backoff", "ended"},
-    "sending": {"reading", "queued", "backoff", "ended"},
-    "waiting": {"reading", "queued", "backoff", "ended"},
-    "reading": {"ended", "backoff", "queued"},
-    "backoff": {"queued", "ended"},
-    "ended": {"ended"},
-}
-
-
-def test_which_states_follow_a_state() -> None:
-    assert {state.value: {each.value for each in state.followers} for state in CallState} == FOLLOWERS
-
-
 # --- retries ---
 
 
@@ -149,7 +132,8 @@ def test_a_completion_says_what_is_known() -> None:
     assert repr(ms.Completion(False)) == (
         "Completion(success=False, http_status=0, response=None, error=None, attempts=0, timings=Timings(queued=None,"
         " connected=None, first_byte=None, first_token=None, finished=None, waited={}), request_id=None, headers={},"
-        " resent=0, journey=(), cost=None, tags={})"
+        " resent=0, journey=(), cost=None, tags={}, cost_unknown='the engine has no price function: open it with"
+        " traffic=Traffic(price=…)')"
     )
     assert repr(AttemptRecord("one/m", 0.5, 1.5, "ok")) == (
         "AttemptRecord(target='one/m', started=0.5, ended=1.5, outcome='ok', error=None, hedged=False, usage=None,"

@@ -235,6 +235,10 @@ async def test_a_call_that_was_cancelled_sets_no_timer() -> None:
     async with open_peer(hang_after_request) as peer, ms.open_engine([peer.chat], timeouts=timeouts) as engine:
         call = engine.start_stream(hello())
         call.cancel()
+        attempt = call._running._attempt
+        assert attempt is not None
+        attempt.arm()
         call._running._arm()
+        assert attempt._timer is None
         assert call._running._timer is None
         assert not (await call.wait()).success

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 import manystream as ms
+from manystream.engine.call.attempt import Attempt
 from manystream.engine.call.delivery import Counters, Delivery
 from manystream.engine.call.slices import Steps
+from manystream.engine.call.timeouts import effective
+from manystream.engine.request.buffered import Buffered
 
 START, A, B, C = ms.Start("r1", "m"), ms.TextDelta(0, "a"), ms.TextDelta(0, "b"), ms.TextDelta(0, "c")
 DONE = ms.Done(ms.FinishReason.STOP, "stop", ms.Usage())
@@ -45,46 +49,77 @@ def delivery(
             on_event(event)
 
     counters = Counters()
-    return Delivery(note, owner or Owner(), counters), seen, counters
+    return Delivery(note, cast(Any, owner or Owner()), counters), seen, counters
 
 
-def test_a_start_waits_for_the_first_other_event() -> None:
+class Reported:
+    """The events that an attempt reports to its call."""
+
+    def __init__(self) -> None:
+        self.events: list[list[ms.Event]] = []
+
+    def on_events(self, attempt: Attempt, events: Sequence[ms.Event]) -> None:
+        self.events.append(list(events))
+
+
+def attempt_of(call: Reported) -> Attempt:
+    runtime = cast(Any, SimpleNamespace(pool=SimpleNamespace(abandon=lambda _: None)))
+    prepared = cast(Any, SimpleNamespace(buffered=Buffered(1)))
+    return Attempt(prepared, cast(Any, call), runtime, effective(None, None, stream=True), started=0.0)
+
+
+def test_an_attempt_holds_its_start_until_the_first_other_event() -> None:
+    call = Reported()
+    one = attempt_of(call)
+    one.deliver([START])
+    one.deliver([])
+    assert call.events == []
+    one.deliver([A, B])
+    one.deliver([C])
+    assert call.events == [[START, A, B], [C]]
+    assert one.with_start((DONE,)) == (DONE,)
+
+
+def test_a_start_with_other_events_is_not_held() -> None:
+    call = Reported()
+    attempt_of(call).deliver([START, A])
+    assert call.events == [[START, A]]
+
+
+def test_a_start_that_is_held_goes_before_done() -> None:
+    call = Reported()
+    one = attempt_of(call)
+    one.deliver([START])
+    assert one.with_start((DONE,)) == (START, DONE)
+
+
+def test_an_attempt_that_is_over_reports_no_event() -> None:
+    call = Reported()
+    one = attempt_of(call)
+    one.abort()
+    one.receiver.deliver([START, A])
+    assert (one.over, call.events) == (True, [])
+
+
+def test_the_last_events_are_delivered_once() -> None:
     one, seen, counters = delivery()
-    one.deliver_first([START])
-    assert (seen, one.delivered, counters.events) == ([], False, 0)
-    one.deliver_first([])
-    one.deliver_first([A, B])
+    assert (one.delivered, counters.events) == (False, 0)
+    one.deliver_first([START, A, B])
     assert (seen, one.delivered, counters.events) == ([START, A, B], True, 3)
     one.deliver([C])
-    assert one.finish(DONE) is None
+    assert one.finish([DONE]) is None
     assert (seen, counters.events) == ([START, A, B, C, DONE], 5)
-    assert one.finish(DONE) is None
+    assert one.finish([DONE]) is None
     one.deliver([C])
     assert (len(seen), counters.events) == (5, 5)
 
 
-def test_a_start_with_other_events_is_not_delayed() -> None:
-    one, seen, _ = delivery()
-    one.deliver_first([START, A])
-    assert seen == [START, A]
-
-
-def test_a_start_is_delivered_before_done_not_before_an_error() -> None:
-    for last, expected in ((DONE, [START, DONE]), (ERROR, [ERROR])):
+def test_a_call_without_content_gets_its_last_events() -> None:
+    for last in ([START, DONE], [ERROR]):
         one, seen, counters = delivery()
-        one.deliver_first([START])
         one.mute()
         assert one.finish(last) is None
-        assert (seen, counters.events) == (expected, len(expected))
-
-
-def test_another_attempt_has_a_start_of_its_own() -> None:
-    one, seen, _ = delivery()
-    other = ms.Start("r2", "m")
-    one.deliver_first([START])
-    one.reset()
-    one.deliver_first([other, A])
-    assert seen == [other, A]
+        assert (seen, counters.events) == (last, len(last))
 
 
 def test_a_muted_call_gets_its_last_event_only() -> None:
@@ -93,9 +128,9 @@ def test_a_muted_call_gets_its_last_event_only() -> None:
     one.mute()
     one.deliver([B])
     one.deliver_matches(cast(Any, None), cast(Any, [1]))
-    one.finish(DONE)
+    one.finish([DONE])
     one.mute()
-    one.finish(DONE)
+    one.finish([DONE])
     assert (seen, counters.events) == ([START, A, DONE], 3)
 
 
@@ -111,7 +146,7 @@ def test_a_callback_that_raises_gets_no_further_event() -> None:
     one.deliver_first([START, A, B, C])
     one.deliver([C])
     assert (seen, counters.events, owner.failures) == ([START, A, B], 3, [fault])
-    assert (one.finish(DONE), one.delivered, owner.defects) == (None, True, [])
+    assert (one.finish([DONE]), one.delivered, owner.defects) == (None, True, [])
 
 
 def test_a_callback_that_raises_on_the_last_event_is_reported() -> None:
@@ -123,8 +158,8 @@ def test_a_callback_that_raises_on_the_last_event_is_reported() -> None:
 
     owner = Owner()
     one, seen, counters = delivery(on_event, owner)
-    assert one.finish(DONE) is fault
-    assert one.finish(DONE) is None
+    assert one.finish([DONE]) is fault
+    assert one.finish([DONE]) is None
     assert (seen, counters.events, owner.failures) == ([DONE], 1, [])
 
 
@@ -184,11 +219,11 @@ def test_matched_deltas_are_made_as_they_are_delivered(how: str) -> None:
 
 def test_events_without_a_callback_are_counted() -> None:
     counters, others = Counters(), Counters()
-    one = Delivery(None, Owner(), counters)
+    one = Delivery(None, cast(Any, Owner()), counters)
     one.deliver_first([START, A])
     one.count_in(others)
     one.deliver([B])
-    one.finish(DONE)
+    one.finish([DONE])
     assert (counters.events, others.events) == (2, 2)
     assert (counters.started, counters.completed, dict(counters.failures)) == (0, 0, {})
 

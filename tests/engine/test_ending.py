@@ -23,7 +23,7 @@ class Broken(Ending):
         self.taken: list[str] = []
 
     def end(self, completion: ms.Completion) -> Step:
-        self._settle(completion, None)
+        self._settle(completion, ())
         self._conclude_by_all_means()
         return self._step
 
@@ -43,6 +43,9 @@ class Broken(Ending):
 
     def _record(self) -> None:
         self._take("record")
+
+    def _book(self, completion: ms.Completion) -> None:
+        raise AssertionError("`_record` would do this")
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ async def slow_error(line: Line) -> None:
 CLOCKS = ms.Timeouts(connect=9, first_byte=2, idle=3)
 
 LATE = {
-    "no response": (silent, 3.0, "first_byte timeout: no response byte within 2 s (sending, {origin})"),
+    "no response": (silent, 3.0, "first_byte timeout: no response byte within 2 s (waiting, {origin})"),
     "no event": (head_only, 4.0, "idle timeout: no byte for 3 s (reading, {origin})"),
     "comments only": (pings, 7.0, "idle timeout: no byte for 3 s (reading, {origin})"),
 }
@@ -169,7 +169,7 @@ async def test_a_second_attempt_that_cannot_connect_times_out(autojump_clock: tr
                 connections = engine.statistics().connections
     assert rows(completion) == [("two/m", "timeout", True, 1.0, 10.0), ("one/m", "ok", True, 0.0, 20.0)]
     origin = hole.base_url.removesuffix("/v1")
-    assert error_of(completion, 0).message == f"connect timeout: no connection within 9 s (connecting, {origin})"
+    assert error_of(completion, 0).message == f"connect timeout: no connection within 9 s (connecting to {origin})"
     assert [(each.connecting, each.waiting) for name, each in connections.items() if name == origin] in ([], [(0, 0)])
 
 

@@ -58,19 +58,19 @@ class UnitRuntime:
         self.loop = Clock()
         self.timers = Timers(self.loop)
         self.watch = watch
-        self.due: list[object] = []
+        self.due: list[Callable[[], None]] = []
 
     def random(self) -> float:
         return 0.5
 
-    def soon(self, due: object) -> None:
-        self.due.append(due)
+    def soon(self, action: Callable[[], None], on_defect: object) -> None:
+        self.due.append(action)
 
     def tick(self) -> int:
         """Perform what is due at the next tick. Returns how many actions that were."""
         due, self.due = self.due, []
-        for each in due:
-            each.conclude()  # type: ignore[attr-defined]
+        for action in due:
+            action()
         return len(due)
 
     def go_to(self, time: float) -> None:
