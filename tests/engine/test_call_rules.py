@@ -8,10 +8,9 @@ import pytest
 
 import manystream as ms
 from manystream.engine.call.body.answer_size import AnswerSize
-from manystream.engine.call.timeouts import CallState
 from manystream.engine.call.completion import NO_WAIT, AttemptRecord
 from manystream.engine.call.retry import RetryReserve, retry_delay
-from manystream.engine.call.timeouts import Clock, Clocks, effective, next_deadline, timeout_error
+from manystream.engine.call.timeouts import CallState, Clock, Clocks, effective, next_deadline, timeout_error
 from manystream.engine.request.errors import cancelled
 
 INF = math.inf

@@ -30,6 +30,9 @@ class Call:
     def cancel(self) -> None:
         self.done.append("cancel")
 
+    def __exit__(self, *_: object) -> None:
+        self.cancel()
+
 
 class Starter:
     """Starts one streamed call, and keeps its callbacks."""
@@ -121,6 +124,8 @@ class Thread:
     def soon(self, function: Callable[[], object]) -> None:
         self.soons += 1
         function()
+
+    leave = soon
 
     def check_may_block(self) -> None:
         pass
