@@ -119,7 +119,7 @@ def dead(kind: str, least: float) -> list[Row]:
         first = ms.Target(f"r0/{MODEL}", timeouts=ms.Timeouts(first_byte=FIRST_BYTE))
         route = ms.Route("fast", [first, ms.Target(f"r1/{MODEL}", fallback=True)])
         ended = trio.run(paced, providers, route, SECONDS)
-    moved = [each for each in ended if each.completion.journey[-1].target != f"r0/{MODEL}"]
+    moved = [each for each in ended if each.completion.attempt_records[-1].target != f"r0/{MODEL}"]
     back = (moved[-1].at if moved else DEAD_UNTIL) - DEAD_UNTIL
     during = [each for each in ended if DEAD_FROM <= each.at < DEAD_UNTIL]
     rows = shares(ended, least)
@@ -193,7 +193,7 @@ async def one_key_is_refused() -> list[ms.Completion]:
 def key_401() -> list[Row]:
     """Two keys, of which the server refuses one."""
     completions = trio.run(one_key_is_refused)
-    refused = sum(each.outcome == "auth" for completion in completions for each in completion.journey)
+    refused = sum(each.outcome == "auth" for completion in completions for each in completion.attempt_records)
     failed = sum(not completion.success for completion in completions)
     return [Row("failed", failed, 0, "calls"), Row("refused attempts, first burst included", refused, 500, "attempts")]
 

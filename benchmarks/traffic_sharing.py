@@ -58,7 +58,7 @@ def limit(rate: float) -> str:
 
 
 def refused_attempts(completions: Sequence[ms.Completion]) -> int:
-    return sum(each.outcome == "rate_limit" for completion in completions for each in completion.journey)
+    return sum(each.outcome == "rate_limit" for completion in completions for each in completion.attempt_records)
 
 
 def jain(shares: Sequence[float]) -> float:

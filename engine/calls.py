@@ -20,6 +20,7 @@ from ..providers.model.options import Retry
 from ..providers.model.request import Request
 from ..providers.model.response import Response
 from ..providers.model.structured import reader_of
+from ..providers.wire.dialect import WireRequest
 from ..transport.backend import Backend
 from ..transport.dial import dial, dial_options
 from ..transport.errors import Phase
@@ -31,7 +32,8 @@ from ..transport.timers import Timers
 from ..transport.tls import TLSConfig
 from ..transport.tls_socket import TLSSocket
 from ..transport.url import Origin
-from .call.call import CallHooks, RunningCall
+from .call.admission_control import AdmissionControl
+from .call.call import CallHooks, RunningCall, TargetRequest
 from .call.callbacks import OnCompletion, OnEvent, check_callback
 from .call.completion import Completion
 from .call.context import CallContext, has_same_values
@@ -49,11 +51,9 @@ if TYPE_CHECKING:
     from .observe.observer import GuardedObserver, Observer
     from .observe.statistics import Statistics
     from .options import EngineOptions
-    from .traffic.admission import Admission
     from .traffic.control import Dispatcher
     from .traffic.options import Traffic
     from .traffic.shared_limits import EngineShare
-    from .traffic.stop import Stop
 
 
 def make_id() -> str:
@@ -109,7 +109,7 @@ class CallStarter:
         self._preparer = Preparer(addressed, environment, limits, make_id, time.time, proxy)
         self._dispatcher = None if traffic is None else self._direct(traffic, providers)
         self._clocks = {stream: effective(None, timeouts, stream=stream) for stream in (False, True)}
-        self._make_stops = {stream: partial(self._make_stop, stream) for stream in (False, True)}
+        self._makers = {stream: partial(self._make_request, stream) for stream in (False, True)}
         self.running: dict[RunningCall, None] = {}
         self._counters = {provider.name: Counters() for provider in providers}
         self._started = 0
@@ -138,14 +138,14 @@ class CallStarter:
         if on_completion is not None:
             check_callback("on_completion", on_completion)
         dispatcher = self._dispatcher
-        admission: Admission | None = None
-        stop: Stop | None = None
+        admission: AdmissionControl | None = None
+        first: TargetRequest | None = None
         if dispatcher is not None and dispatcher.has_routes:
-            journey = dispatcher.journey(request, self._make_stops[stream])
-            if journey is not None:
-                admission, stop = journey, journey.stop
-        if stop is not None:
-            prepared, counters, finish_response = stop.prepared, stop.counters, stop.finish_response
+            routed = dispatcher.routed(request, self._makers[stream])
+            if routed is not None:
+                admission, first = routed, routed.first_request
+        if first is not None:
+            prepared, counters, finish_response = first.prepared, first.counters, first.finish_response
         else:
             prepared, wire = self._preparer.prepare(request, stream=stream)
             counters = self._counters[prepared.provider.name]
@@ -190,18 +190,11 @@ class CallStarter:
         context = copy_context()
         return None if has_same_values(context, self.runtime.home.context) else CallContext(context)
 
-    def _make_stop(self, stream: bool, request: Request, preparer: Preparer) -> Stop:
+    def _make_request(self, stream: bool, request: Request, preparer: Preparer) -> tuple[TargetRequest, WireRequest]:
         """Prepare a request for a target of a route. Raises `InvalidRequestError`."""
-        assert self._dispatcher is not None, "an engine with routes has a dispatcher"
         prepared, wire = preparer.prepare(request, stream=stream)
-        return self._dispatcher.stop(
-            request,
-            wire,
-            prepared,
-            self._counters[prepared.provider.name],
-            self._clocks_of(request, stream),
-            _response_finisher(wire.warnings, request),
-        )
+        counters, clocks = self._counters[prepared.provider.name], self._clocks_of(request, stream)
+        return TargetRequest(prepared, counters, clocks, _response_finisher(wire.warnings, request)), wire
 
     def _clocks_of(self, request: Request, stream: bool) -> Clocks:
         """Return the timeouts of a call. Calls without timeouts of their own share one object."""

@@ -17,6 +17,7 @@ from ...providers.model.response import Response
 from ...transport.timers import Deadline
 from ..request.errors import callback_failed, cancelled, hide_words, internal, redacted
 from ..request.prepared import Prepared
+from .admission_control import AdmissionControl
 from .attempt import Attempt
 from .callbacks import OnCompletion, OnEvent
 from .completion import Completion, Timings
@@ -28,8 +29,6 @@ from .timeouts import BACKOFF, ENDED, LEAST_WAIT, LENGTH, QUEUED, CallState, Clo
 
 if TYPE_CHECKING:
     from ..observe.statistics import CallFigures
-    from ..traffic.admission import Admission
-    from ..traffic.stop import Stop
 
 logger: logging.Logger = logging.getLogger("manystream.engine")
 
@@ -55,6 +54,22 @@ class CallHooks:
     attempt_started: Callable[[RunningCall, int], None] | None = None
     first_token: Callable[[RunningCall], None] | None = None
     observed: Callable[[RunningCall, Receiver], Receiver] | None = None
+
+
+@dataclass(slots=True)
+class TargetRequest:
+    """A request that is ready for one target.
+
+    prepared: the request as it is sent.
+    counters: of the provider's calls.
+    clocks: the timeouts of the request with the target's options.
+    finish_response: completes the response before it is delivered.
+    """
+
+    prepared: Prepared
+    counters: Counters
+    clocks: Clocks
+    finish_response: Callable[[Response], None]
 
 
 class RunningCall(Ending):
@@ -99,7 +114,7 @@ class RunningCall(Ending):
         on_event: OnEvent | None,
         on_completion: OnCompletion | None,
         finish_response: Callable[[Response], None],
-        admission: Admission | None = None,
+        admission: AdmissionControl | None = None,
     ) -> None:
         super().__init__(runtime, Delivery(on_event, self, counters), on_completion)
         self._prepared = prepared
@@ -297,16 +312,16 @@ class RunningCall(Ending):
         self._fail(error)
         self.conclude()
 
-    def redirect(self, stop: Stop) -> None:
+    def redirect(self, request: TargetRequest) -> None:
         """Take the request for another target. The next attempt is sent there."""
-        self._prepared, self._finish_response = stop.prepared, stop.finish_response
+        self._prepared, self._finish_response = request.prepared, request.finish_response
         # The time to wait is the call's own; the other timeouts may be the target's.
-        self._clocks = dataclasses.replace(stop.clocks, queue=self._clocks.queue)
-        if stop.counters is not self.counters:
+        self._clocks = dataclasses.replace(request.clocks, queue=self._clocks.queue)
+        if request.counters is not self.counters:
             self.counters.started -= 1
-            stop.counters.started += 1
-            self.counters = stop.counters
-            self._delivery.count_in(stop.counters)
+            request.counters.started += 1
+            self.counters = request.counters
+            self._delivery.count_in(request.counters)
 
     def _enter_queue(self) -> None:
         """Wait to be sent, or go on waiting."""
@@ -374,12 +389,18 @@ class RunningCall(Ending):
             self._prepared = attempt.prepared  # with its key
 
     def begin_rival(self, prepared: Prepared, clocks: Clocks, *, fresh: bool = False) -> None:
-        """Begin a second attempt beside the first one. It fails, or goes on alone, or both go on until one has content.
+        """Begin a second attempt beside the first one. The first of both with content stays; the other is aborted.
 
         clocks: the timeouts that apply at its target. It has no queue timeout.
+        fresh: on a connection that no request has used.
         """
         self._rival = self._make_attempt(prepared, clocks)
         self._send(self._rival, fresh=fresh)
+
+    @property
+    def rival(self) -> Attempt | None:
+        """The second attempt; None if there is none."""
+        return self._rival
 
     def _make_attempt(self, prepared: Prepared, clocks: Clocks) -> Attempt:
         self._attempts += 1
@@ -394,12 +415,12 @@ class RunningCall(Ending):
         if not attempt.over:
             attempt.acquire(fresh=fresh)
 
-    def take_rival(self, stop: Stop) -> None:
-        """Go on with the second attempt alone: the first one has failed or was aborted. stop: the rival's target."""
+    def take_rival(self, request: TargetRequest) -> None:
+        """Go on with the second attempt alone: the first one has failed or was aborted. request: the rival's."""
         attempt, self._rival = self._rival, None
         assert attempt is not None, "there is a second attempt"
         self._disarm()
-        self.redirect(stop)
+        self.redirect(request)
         self._attempt, self._prepared = attempt, attempt.prepared
         if attempt.state is QUEUED:
             self._queued_since = min(self._queued_since, self._runtime.loop.clock())
@@ -429,21 +450,12 @@ class RunningCall(Ending):
             self._leave_queue(attempt.dequeued_at)
 
     def on_connected(self, attempt: Attempt) -> None:
-        admission = self._admission
-        if admission is None:
-            return
-        if attempt is self._rival:
-            admission.rival_connected()
-        else:
-            admission.connected()
+        if self._admission is not None:
+            self._admission.connected(attempt)
 
     def on_head(self, attempt: Attempt) -> None:
-        admission = self._admission
-        if admission is not None and 200 <= attempt.status < 300:
-            if attempt is self._rival:
-                admission.rival_confirmed(attempt.headers, whole=not self.stream)
-            else:
-                admission.confirm(attempt.headers, whole=not self.stream)
+        if self._admission is not None and 200 <= attempt.status < 300:
+            self._admission.confirm(attempt)
 
     def on_events(self, attempt: Attempt, events: Sequence[Event]) -> None:
         """Deliver events up to the first content, and record the time of the first content."""
@@ -460,7 +472,7 @@ class RunningCall(Ending):
         attempt.receiver = delivery
         attempt.prepared.body = b""  # no attempt follows; a conversation may be many times as large as its answer
         if self._admission is not None:
-            self._admission.first_token()
+            self._admission.first_content()
             if self._step is not OPEN:
                 return  # a function of the program has ended the call
         hooks = self._hooks
@@ -475,7 +487,7 @@ class RunningCall(Ending):
         """Let an attempt that has content be the call's only one. Returns False if the call has ended."""
         if attempt is self._rival:
             assert self._admission is not None
-            self._admission.rival_answers()
+            self._admission.rival_chosen()
         return self._step is OPEN
 
     def on_answer(self, attempt: Attempt, response: Response, terminal: Event | None) -> None:
@@ -512,17 +524,19 @@ class RunningCall(Ending):
                 # request at once, as the server has no fault: on a fresh connection, counted as an attempt.
                 if self._admission is not None:
                     self._sign(error, attempt)
-                    self._admission.resent(error)
+                    self._admission.resent(attempt, error)
                 self._begin(fresh=True)
                 return
-            judged = self._ask_traffic(error)
-            if self._step is not OPEN:
-                return  # a function of the program has ended the call
-            if judged is None:
-                self._enter_queue()
-                self._arm()
-                return
-            error = judged
+            if self._admission is not None:
+                self._sign(error, attempt)
+                judged = self._admission.failed(attempt, error, may_wait=self._retry.max_attempts > 1)
+                if self._step is not OPEN:
+                    return  # a function of the program has ended the call
+                if judged is None:
+                    self._enter_queue()
+                    self._arm()
+                    return
+                error = judged
             delay = retry_delay(error, self._counted, self._retry, self._runtime.random)
             pause = None if delay is None else self._pause_after(error, delay)
             if pause is not None:
@@ -536,7 +550,7 @@ class RunningCall(Ending):
         assert admission is not None
         if unread:
             # As for the first attempt: the server had closed the kept-alive connection. It will be a fresh one now.
-            admission.rival_resent()
+            admission.resent(rival, error)
             self.begin_rival(rival.prepared, rival.clocks, fresh=True)
             return
         self._rival = None
@@ -578,16 +592,6 @@ class RunningCall(Ending):
     def is_paused(self) -> bool:
         """Whether the call reads no more until it is resumed."""
         return self._paused
-
-    def _ask_traffic(self, error: ProviderError) -> ProviderError | None:
-        """Return None where the call waits again, because a limit refused it or another target may take it. Else return
-        the error that decides about a retry: with several targets it may be an earlier one. What the attempt had
-        reserved is given back in any case."""
-        attempt, admission = self._attempt, self._admission
-        if admission is None or attempt is None:
-            return error
-        self._sign(error, attempt)
-        return admission.failed(error, attempt.headers, sent=attempt.sent, may_wait=self._retry.max_attempts > 1)
 
     def _sign(self, error: ProviderError, attempt: Attempt | None) -> None:
         """Write into an error where the call was sent."""
@@ -633,7 +637,7 @@ class RunningCall(Ending):
         if self._rival is not None:
             self._rival.abort()
         if self._admission is not None:
-            self._admission.end(self._outcome, sent=attempt is not None and attempt.sent)
+            self._admission.end(self._outcome, attempt)
 
     def _book(self, completion: Completion) -> None:
         self._attempt = None

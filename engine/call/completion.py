@@ -113,8 +113,8 @@ class Completion:
     headers: the last response's headers, with names in lower case; they include rate limits.
     resent: the number of attempts that sent the request again although the server may have read it: the connection was
         lost, or a timeout passed, before a whole answer. The server may execute, and charge for, each of them.
-    journey: each attempt of a call in an engine with `traffic`; empty without it. Of more than 100 attempts, the first
-        50 and the last 50.
+    attempt_records: each attempt of a call in an engine with `traffic`; empty without it. Of more than 100 attempts,
+        the first 50 and the last 50.
     cost: US dollars of all attempts; None if `Traffic(price=…)` is not given, or knows no price.
     tags: the tags of the request; empty if it has none.
     cost_unknown: why `cost` is None; empty if it is not.
@@ -129,7 +129,7 @@ class Completion:
     request_id: str | None = None
     headers: dict[str, str] = field(default_factory=_no_headers)
     resent: int = 0
-    journey: tuple[AttemptRecord, ...] = ()
+    attempt_records: tuple[AttemptRecord, ...] = ()
     cost: float | None = None
     tags: Tags = NO_TAGS
     cost_unknown: str = NO_PRICE_FUNCTION

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -13,21 +13,16 @@ from ...providers.limits.charging import charging_of
 from ...providers.limits.limit_reports import reader_of
 from ...providers.limits.model_families import family_of
 from ...providers.model.request import Request
-from ...providers.model.response import Response
 from ...providers.wire.dialect import WireRequest
 from ...transport.url import Origin
-from ..call.delivery import Counters
 from ..call.runtime import Runtime
-from ..call.timeouts import Clocks
 from ..request.prepared import Prepared, WallClock
 from ..request.preparer import Preparer
 from ..request.token_estimate import estimate_input_tokens
-from .access import Access, accesses_of
 from .admission import Admission
 from .budgets.budgets import LiveBudgets, Need
 from .budgets.spending import Spending
-from .hedging import HedgedJourney
-from .itinerary import PRIORITIES
+from .candidate import Candidate, MakeRequest
 from .leases import LeasedRateLimit
 from .limits.coverage import EVERY_CALL, Entry, find_entries
 from .limits.declared import DeclaredLimit
@@ -35,12 +30,11 @@ from .limits.host import Host
 from .limits.limiter import Lane
 from .limits.limiter_state import Scope
 from .options import Traffic
-from .queue.permit import Ticket
-from .routed import Journey
+from .routed import PRIORITIES, Routed
+from .routing.keys import Access, accesses_of
 from .routing.options import Route
 from .routing.router import LiveRoute, Place
 from .statistics import TrafficStatistics
-from .stop import MakeStop, Stop
 
 if TYPE_CHECKING:
     from .shared_limits import EngineShare
@@ -108,16 +102,17 @@ class Dispatcher:
         lane = self._lane_of_model.get((name, model))
         if lane is None:
             lane = self._find_lane(self._access_of[name], model)
-        ticket = Ticket(
+        budgets = self._budgets
+        candidate = Candidate(
+            lane,
             estimate_input_tokens(request, prepared.body),
             request.max_output_tokens,
             priority=PRIORITIES[request.priority],
             tenant=request.tenant,
+            request=prepared,
+            need=None if budgets is None else budgets.need(request, prepared, wire),
         )
-        budgets = self._budgets
-        if budgets is None:
-            return Admission(lane, ticket, name, model)
-        return Admission(lane, ticket, name, model, Spending(budgets), budgets.need(request, prepared, wire))
+        return Admission(candidate, self._spending())
 
     def need(self, request: Request, prepared: Prepared, wire: WireRequest) -> Need | None:
         """Return what an attempt of a call may use; None in an engine without budgets and prices.
@@ -126,22 +121,10 @@ class Dispatcher:
         """
         return None if self._budgets is None else self._budgets.need(request, prepared, wire)
 
-    def stop(
-        self,
-        request: Request,
-        wire: WireRequest,
-        prepared: Prepared,
-        counters: Counters,
-        clocks: Clocks,
-        finish_response: Callable[[Response], None],
-    ) -> Stop:
-        """Return a request that is prepared for a target, with what it may use there. Raises as `need` does."""
-        return Stop(prepared, counters, clocks, finish_response, self.need(request, prepared, wire))
-
     def _spending(self) -> Spending | None:
         return None if self._budgets is None else Spending(self._budgets)
 
-    def journey(self, request: Request, make_stop: MakeStop) -> Journey | None:
+    def routed(self, request: Request, make_request: MakeRequest) -> Routed | None:
         """The way of a new call on a route, or to a provider with several keys; None for any other call. Raises
         `InvalidRequestError`."""
         if not isinstance(request, Request):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -153,8 +136,7 @@ class Dispatcher:
             route = self._keyed.get(provider.name)
         if route is None:
             return None
-        kind = Journey if route.hedging is None else HedgedJourney
-        return kind(route, request, make_stop, self, self._runtime, self._spending(), model=model)
+        return Routed(route, request, make_request, self, self._runtime, self._spending(), model=model)
 
     def end_session(self, session: str) -> None:
         """Forget which targets and keys a session has."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol, TypeAlias
 
 from ...transport.timers import Timer
 from ..call.runtime import Runtime
@@ -25,23 +25,16 @@ DEFECT_DELAY = 1.0
 """Seconds until a line is looked at again after a defect in this library."""
 
 
-class Endable(Protocol):
-    """A call that waits in a line."""
-
-    def on_defect(self, error: Exception) -> None:
-        """End the call after a defect in this library: its notification raised."""
-        ...
+Notification: TypeAlias = tuple[Callable[[], object], Callable[[Exception], object]]
+"""What notifies a call, and what ends it after a defect in this library: its notification raised."""
 
 
-W = TypeVar("W", bound=Endable)
-
-
-class Line(Protocol[W]):
+class Line(Protocol):
     """The calls that wait for one limit, target or budget."""
 
-    def take(self, now: float) -> tuple[W, Callable[[W], object]] | None:
-        """Take the next call that need not wait any longer out of the line. Return the call, and the function that
-        notifies it. Return None if all calls must wait on."""
+    def take(self, now: float) -> Notification | None:
+        """Take the next call that need not wait any longer out of the line, and return how to notify it. Return None if
+        all calls must wait on."""
         ...
 
     def next_time(self, now: float) -> float:
@@ -49,12 +42,12 @@ class Line(Protocol[W]):
         ...
 
 
-class Pump(Generic[W]):
+class Pump:
     """Notifies the calls of one line: now, at the next tick, or at the time that the line gives."""
 
     __slots__ = ("_is_running", "_is_scheduled", "_line", "_runtime", "_timer")
 
-    def __init__(self, line: Line[W], runtime: Runtime) -> None:
+    def __init__(self, line: Line, runtime: Runtime) -> None:
         self._line = line
         self._runtime = runtime
         self._timer: Timer | None = None
@@ -103,11 +96,11 @@ class Pump(Generic[W]):
             found = self._line.take(self.now)
             if found is None:
                 return False
-            call, notify = found
+            notify, on_defect = found
             try:
-                notify(call)
+                notify()
             except Exception as error:
-                call.on_defect(error)  # it ends only this call
+                on_defect(error)  # it ends only this call
         return True
 
     def _set_timer(self, when: float) -> None:

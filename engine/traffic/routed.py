@@ -1,59 +1,93 @@
-"""The way of one call on a route: it chooses a target, waits for one, and goes on to another after a failure.
+"""One call on a route: it chooses a target, waits for one, and goes on to another after a failure.
 
 A call on a route takes its target when it can be sent, not when it starts. Where no target has room, the call waits in
 the queue of each one that it may use; the first that has room gets it. A provider with several keys is a route with one
 target.
+
+One file because one function, `_next_step`, decides from all of this state.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from operator import is_
+from typing import TYPE_CHECKING, cast
 
 from ...providers.errors import ErrorCategory, InvalidRequestError, ProviderError
 from ...providers.limits.quota_report import Refusal
+from ...providers.model.options import Priority, Timeouts
 from ...providers.model.request import Request
 from ...providers.rules.field_rules import REQUEST
+from ...transport.timers import Timer
+from ..call.attempt import Attempt
+from ..call.call import RunningCall, TargetRequest
 from ..call.completion import Completion
 from ..call.runtime import Runtime
-from ..call.timeouts import Clock, timeout_error
+from ..call.timeouts import LEAST_WAIT, Clock, timeout_error
 from ..request.token_estimate import estimate_input_tokens
-from .admission import PAUSES, give_back
-from .budgets.budgets import Need
-from .budgets.spending import Spending
-from .itinerary import NO_TARGETS, Itinerary, Lanes
-from .limits.limiter import Sender
+from .admission import PAUSES, Admission
+from .budgets.spending import NOTHING_SPENT, Spending, spent_by
+from .candidate import Candidate, MakeRequest, Rooms
+from .hedging import Hedging
+from .limits.limiter import Lane
+from .queue.permit import Ticket, TicketState
 from .routing.failover import is_keys_fault, is_targets_fault, moves_on
+from .routing.keys import KeyRing
+from .routing.options import lay_over, with_model
 from .routing.route_state import Balance, Choice
-from .routing.router import LiveRoute
-from .stop import MakeStop, Stop
-from .wait import Rooms, Site, Wait, site_at
-from .waiter import Waiter
+from .routing.router import Group, LiveRoute, Place
+
+if TYPE_CHECKING:
+    from .control import Dispatcher
+
+PRIORITIES: dict[str, Priority] = {priority.value: priority for priority in Priority}
+
+NO_TARGETS: frozenset[int] = frozenset()
+
+AWAY = (TicketState.NEW, TicketState.ENDED)
+"""The states of a permit that is in no queue, and of which nothing is reserved."""
+
+NO_OPTIONS: Mapping[str, object] = {}
 
 
-class Journey(Waiter):
-    """One call on a route, from its start to its end."""
+class Routed(Admission):
+    """A call on a route, from its start to its end. Thousands wait, so it has no dict."""
 
     __slots__ = (
-        "_answered",
         "_attempted",
         "_avoided",
+        "_candidates",
+        "_control",
         "_error",
         "_finished",
+        "_group",
+        "_has_content",
+        "_hedging",
+        "_input_tokens",
         "_is_ended",
-        "_number",
+        "_is_under_way",
+        "_latest",
+        "_make_request",
+        "_model",
+        "_parked_at",
+        "_parked_seconds",
+        "_patience",
         "_planned",
-        "_site",
-        "_started_at",
+        "_request",
+        "_route",
+        "_runtime",
         "_tried",
+        "_waiting",
+        "_was_sent",
     )
 
     def __init__(
         self,
         route: LiveRoute,
         request: Request,
-        make_stop: MakeStop,
-        lanes: Lanes,
+        make_request: MakeRequest,
+        control: Dispatcher,
         runtime: Runtime,
         spending: Spending | None = None,
         *,
@@ -69,242 +103,325 @@ class Journey(Waiter):
         REQUEST.rules["session"].check(request.session, "session")
         if route.state.balance is Balance.STICKY and request.session is None:
             raise InvalidRequestError("session", f"the route {route.name!r} is sticky: give the request a session")
-        self._set_up(route, Itinerary(route.places, request, model, make_stop, lanes), runtime)
-        self._site: Site | None = None  # where an attempt is under way
-        self._number = 0  # that of the attempt at its target
-        self._started_at = 0.0  # when that began
-        self._answered = False  # whether its first event came
-        self._avoided: Site | None = None  # where a limit has just refused the call
+        self._route = route
+        self._request = request
+        self._make_request = make_request
+        self._control = control
+        self._runtime = runtime
+        self._model = model
+        self._candidates: tuple[Candidate, ...] = ()  # at most one for each key of each target
+        self._input_tokens = -1.0  # unknown until the request was checked
+        self._waiting: tuple[Candidate, ...] = ()  # where it waits now; a dict would be larger
+        self._patience: Timer | None = None  # ends its wait at a target that has a time of its own for that
+        self._group: Group | None = None  # of the calls that wait for the same targets to be used again
+        self._parked_at = 0.0
+        self._parked_seconds = 0.0  # without the current wait
+        self._was_sent = False
+        self._is_under_way = False  # at `_candidate`
+        self._has_content = False  # of the attempt under way
+        self._latest: Candidate | None = None  # of the latest attempt
+        self._avoided: Candidate | None = None  # where a limit has just refused the call
         self._tried: frozenset[int] = NO_TARGETS  # targets that failed since the last pause
         self._finished: frozenset[int] = NO_TARGETS  # targets that would fail again
         self._attempted: frozenset[int] = NO_TARGETS  # targets that have had an attempt
         self._error: ProviderError | None = None  # that decides about a retry, since the last pause
         self._is_ended = False
-        site, stop = self._plan(runtime.loop.clock())
-        self._planned: Site | None = site
-        self._itinerary.make_tickets(estimate_input_tokens(request, stop.prepared.body))
-        wait = self._itinerary.wait_at(self, site)
-        super().__init__(wait.lane, wait, "", "", spending, stop.need)
+        self._hedging: Hedging | None = None  # from the first attempt on
+        planned = self._plan(runtime.loop.clock())
+        self._planned: Candidate | None = planned
+        super().__init__(planned, spending)
 
     def __repr__(self) -> str:
-        return f"<Journey on {self._route!r}, {len(self._waits)} queues>"
+        return f"<Routed on {self._route!r}, {len(self._waiting)} queues>"
 
     # --- as the call sees it ---
 
     @property
-    def stop(self) -> Stop:
+    def first_request(self) -> TargetRequest:
         """The request, ready for the target that the call would go to first."""
-        return self._itinerary.first_stop
+        return self._request_at(self._candidate)
+
+    @property
+    def _is_beside(self) -> bool:
+        return self._hedging is not None and self._hedging.is_beside
 
     @property
     def target(self) -> str:
-        return super().target if self._provider else ""
+        return "" if self._latest is None else self._latest.target
 
-    def enter(self, sender: Sender, deadline: float, now: float, *, again: bool) -> None:
-        self._sender = sender
+    @property
+    def waiting_for(self) -> str:
+        if self._waiting:
+            return super().waiting_for
+        if self._group is not None:
+            return f"a target of {self._route.name} to be used again"
+        return "" if self.spending is None else self.spending.waiting_for
+
+    def waited(self, seconds: float) -> dict[str, float]:
+        by_reason = super().waited(seconds - self._parked_seconds)
+        if self._parked_seconds > LEAST_WAIT:
+            by_reason["target"] = self._parked_seconds
+        return by_reason
+
+    def enter(self, call: RunningCall, deadline: float, now: float, *, again: bool) -> None:
+        self._call = call
         self._begin_to_wait(now)
         if again:
             self._was_sent = True
             self._tried, self._error = NO_TARGETS, None
         planned, self._planned = self._planned, None
-        refused = None if planned is None else self._refusal(now)
-        if self._is_ended:
-            return  # a function of a budget has ended the call
-        if planned is not None and refused is not None:
-            self._finish(planned.place, refused)
-        elif planned is not None:
-            wait = self._itinerary.wait_at(self, planned)
-            if wait.has_room(now) and self._route.state.is_healthy(planned.place, now):
-                self._wait([wait], now, deadline)
+        if planned is not None:
+            refused = self._refusal(planned, now)
+            if self._is_ended:
+                return  # a function of a budget has ended the call
+            if refused is not None:
+                self._finish(planned.route_place, refused)
+            elif planned.has_room(now) and self._route.state.is_healthy(planned.route_place, now):
+                self._wait([planned], now, deadline)
                 return
-        self._seek(now, deadline)
+        self._next_step(now, deadline)
 
-    def confirm(self, headers: Mapping[str, str], *, whole: bool) -> None:
-        super().confirm(headers, whole=whole)
-        site = self._site
-        if site is not None:
-            self._itinerary.ring(site.place).restore(site.key)
+    def begin(self, now: float) -> None:
+        super().begin(now)
+        if self._route.hedging is not None:
+            if self._hedging is None:
+                self._hedging = Hedging(self, self._route.hedging, self._runtime)
+            self._hedging.begin(now)
 
-    def first_token(self) -> None:
-        super().first_token()
-        self._answer(self._lane.now)
+    def confirm(self, attempt: Attempt) -> None:
+        super().confirm(attempt)
+        candidate = self._of(attempt)
+        self.ring(candidate.route_place).restore(candidate.key)
 
-    def failed(
-        self, error: ProviderError, headers: Mapping[str, str], *, sent: bool, may_wait: bool
-    ) -> ProviderError | None:
-        """An attempt failed before the caller received anything. Returns None where the call goes on, else the error
-        that decides about a retry."""
-        site, now = self._site, self._lane.now
-        self._account(error, None, now, sent=sent)
-        if site is None or self._is_ended:
+    def first_content(self) -> None:
+        super().first_content()
+        self._answer(self._now)
+
+    def resent(self, attempt: Attempt, error: ProviderError) -> None:
+        if self._is_rival(attempt):
+            self.uncounted += 1
+        else:
+            super().resent(attempt, error)
+
+    def failed(self, attempt: Attempt, error: ProviderError, *, may_wait: bool) -> ProviderError | None:
+        if self._hedging is not None:
+            self._hedging.disarm()
+        candidate, now = self._candidate, self._now
+        self._end_attempt(candidate, error, None, now, sent=attempt.sent)
+        if not self._is_under_way or self._is_ended:
             return error
-        refusal = give_back(self._lane, self._ticket, error, headers, sent=sent, again=False)
+        judged = self._judge(candidate, attempt, error, now, may_wait=may_wait)
+        if judged is not None:
+            beside = self._hedging is not None and self._hedging.rival is not None
+            if not beside or not (judged.retryable or moves_on(error, Refusal.NONE, self._route.failover_on)):
+                return judged
+        self._was_sent = True
+        self._begin_to_wait(now)
+        self._runtime.soon(self._go_on, self.on_defect)
+        return None
+
+    def _judge(
+        self, candidate: Candidate, attempt: Attempt, error: ProviderError, now: float, *, may_wait: bool
+    ) -> ProviderError | None:
+        """Give back what a failed attempt had reserved. Returns None if the call may go to a target, else the error
+        that decides about a retry."""
+        place, sent = candidate.route_place, attempt.sent
+        refusal = candidate.give_back(error, attempt.headers, sent=sent, again=False)
         if refusal in PAUSES:
             self.uncounted += 1
-            self._ticket.refusals += 1
-            self._arrive(None, now)
-            self._avoided = site
-            self._go_on(now)
+            candidate.refusals += 1
+            self._leave_target(None, now)
+            self._avoided = candidate
             return None
         if refusal is not Refusal.NONE:
             error.retryable = False
-        host = self._route.places[site.place].host
-        waits_for_it = self._waits_for_host(error, host, sent=sent, may_wait=may_wait)
+        waits_for_it = self._waits_for_host(error, self._route.places[place].host, sent=sent, may_wait=may_wait)
         if is_keys_fault(error, refusal):
-            self._itinerary.failed |= {site}
-            if refusal is Refusal.NONE:
-                self._itinerary.ring(site.place).put_aside(site.key, now)
-            if self.waits_at(site.place):
+            self._refuse_key(candidate, refusal, now)
+            if self._candidates_at(place, now):
                 self._note_error(error)
-                self._arrive(None, now)
-                self._go_on(now)
+                self._leave_target(None, now)
                 return None
-        self._arrive(error if refusal is Refusal.NONE else None, now)
+        self._leave_target(error if refusal is Refusal.NONE else None, now)
         if not moves_on(error, refusal, self._route.failover_on):
             return error
         self._note_error(error)
         if not error.retryable:
-            self._finished |= {site.place}
+            self._finished |= {place}
         elif not waits_for_it:
-            self._tried |= {site.place}
-        if self._call is not None and not self._call.has_attempts_left:
+            self._tried |= {place}
+        if not self._running.has_attempts_left:
             self._tried |= self._attempted  # what is left are targets without an attempt
         choice = self._choose(now)
-        if choice.target is None and not choice.among and not waits_for_it:
-            return self._verdict()
-        self._go_on(now)
-        return None
+        return self._verdict() if choice.target is None and not choice.among and not waits_for_it else None
 
-    def end(self, outcome: Completion | None, *, sent: bool) -> None:
+    def end(self, outcome: Completion | None, attempt: Attempt | None) -> None:
         if self._is_ended:
             return
-        now = self._lane.now
+        now = self._now
+        if self._hedging is not None:
+            self._hedging.disarm()
+            self._end_rival(now)
         self._unpark(now)
         self._leave_queues(now)
-        super().end(outcome, sent=sent)
-        if self._site is not None:
+        super().end(outcome, attempt)
+        if self._is_under_way:
             if outcome is not None and outcome.success:
                 self._answer(now)
-                self._route.complete(self._site.place, self._number)
-            self._arrive(None if outcome is None else outcome.error, now)
+                self._route.complete(self._candidate.route_place, self._candidate.attempt_number)
+            self._leave_target(None if outcome is None else outcome.error, now)
         self._is_ended = True
-        self._sender = None  # the call refers to its journey
-        self._itinerary.forget_waits(self._ticket)
+        self._candidates = ()
+        self._hedging = None  # it refers to this object
 
     # --- as the route and the runtime see it ---
 
     def look_again(self) -> None:
+        """Choose a target again: another one may be better than those that the call waits for, or may be used again."""
         if self._is_ended:
             return
-        now, state = self._lane.now, self._route.state
+        now, state = self._now, self._route.state
         self._unpark(now)
-        if self._call is not None and self._call.has_attempts_left:
+        if self._running.has_attempts_left:
             # What it has tried in vain may be asked again, or has answered others since.
             again = {place for place in self._tried & self._attempted if state.may_be_asked(place, now)}
             self._tried -= again
         choice = self._choose(now)
         kept = () if choice.target is not None else choice.among
-        for wait in self._waits:
-            if wait.site.place not in kept:
-                self._forget(wait)
-                wait.give_up(now)
-        if {wait.site.place for wait in self._waits} != set(kept) or not kept:
-            self._seek(now)
+        for candidate in self._waiting:
+            if candidate.route_place not in kept:
+                self._forget(candidate)
+                candidate.cancel(now)
+        if {candidate.route_place for candidate in self._waiting} != set(kept) or not kept:
+            self._next_step(now)
 
-    def go_on(self) -> None:
+    def _go_on(self) -> None:
         """Go on after a failure."""
-        if not self._is_ended and self._site is None:
-            self._seek(self._lane.now)
-
-    def on_defect(self, error: Exception) -> None:
-        assert self._call is not None
-        self._call.on_defect(error)
+        self._next_step(self._now)
 
     # --- as the budgets see it ---
 
     def _go_on_paid(self, now: float) -> None:
-        self._seek(now)
+        self._next_step(now)
 
     def _unpaid(self, error: ProviderError, now: float) -> None:
-        assert isinstance(self._ticket, Wait)
-        self._finish(self._ticket.site.place, error)
-        self._seek(now)
+        self._finish(self._candidate.route_place, error)
+        self._next_step(now)
 
-    # --- as the lanes see it ---
+    # --- as the limiters see it ---
 
-    def admitted_at(self, wait: Wait) -> None:
-        """A lane sends the call."""
-        site, now = wait.site, self._lane.now
-        if wait not in self._waits:
-            wait.give_up(now)  # the call has gone elsewhere
+    def admitted(self, permit: Ticket) -> None:
+        """A limiter sends the call."""
+        candidate, now = cast("Candidate", permit), self._now
+        place = candidate.route_place
+        if candidate not in self._waiting:
+            candidate.cancel(now)  # the call has gone elsewhere
             return
-        if not self._itinerary.is_usable(site, now):
-            self._forget(wait)
-            wait.give_up(now)  # the server refused the key meanwhile; the call keeps its places in other queues
-            if not self._waits:
-                self._seek(now)
+        if len(self._route.places[place].accesses) > 1 and candidate.key not in self._usable(place, now):
+            self._forget(candidate)
+            candidate.cancel(now)  # the server refused the key meanwhile; the call keeps its places in other queues
+            if not self._waiting:
+                self._next_step(now)
             return
-        self._leave_queues(now, but=wait)
-        self._lane, self._ticket, self._slot_mark = wait.lane, wait, wait.slot_mark
-        if not self._route.state.is_healthy(site.place, now):
-            wait.give_up(now)
-            self._seek(now)
+        self._leave_queues(now, but=candidate)
+        self._candidate = candidate
+        if not self._route.state.is_healthy(place, now):
+            candidate.cancel(now)
+            self._next_step(now)
             return
         try:
-            stop = self._itinerary.stop_at(site)
+            request = self._request_at(candidate)
         except InvalidRequestError as error:
             if not self._is_ended:
-                wait.give_up(now)
-                self._cannot_take(site.place, error)
-                self._seek(now)
+                candidate.cancel(now)
+                self.cannot_take(place, error)
+                self._next_step(now)
             return
         if self._is_ended:
             return  # a function of the program, which the request was prepared with, has ended the call
-        self.need: Need | None = stop.need
-        if not self._pay(now):
-            return
-        assert self._call is not None
-        self._provider, self._model = stop.prepared.provider.name, stop.prepared.model
-        self._site, self._started_at, self._answered = site, now, False
-        self._attempted |= {site.place}
-        self._number = self._route.begin(site.place, now, self._itinerary.request.session)
-        self._itinerary.ring(site.place).begin(site.key, self._itinerary.request.session, now)
-        self._call.redirect(stop)
-        self._call.admitted()
+        if self._pay(candidate, now):
+            session = self._request.session
+            self._is_under_way, self._has_content, self._latest = True, False, candidate
+            self._attempted |= {place}
+            candidate.attempt_number = self._route.begin(place, now, session)
+            self.ring(place).begin(candidate.key, session, now)
+            self._running.redirect(request)
+            self._running.admitted()
 
-    def rejected_at(self, wait: Wait, error: ProviderError) -> None:
-        """A lane never sends the call, or not in time."""
-        if wait not in self._waits:
+    def rejected(self, permit: Ticket, error: ProviderError) -> None:
+        """A limiter never sends the call, or not in time."""
+        candidate = cast("Candidate", permit)
+        if candidate not in self._waiting:
             return
-        self._forget(wait)
+        self._forget(candidate)
         self._note_error(error)
         if error.category is ErrorCategory.TIMEOUT:
-            self._tried |= {wait.site.place}  # it would be too late there
-        if not self._waits:
-            self._seek(self._lane.now)
+            self._tried |= {candidate.route_place}  # it would be too late there
+        if not self._waiting:
+            self._next_step(self._now)
 
-    def _tire_of(self, place: int, now: float) -> None:
-        waits = [wait for wait in self._waits if wait.site.place == place]
-        if not waits:
-            return  # it has gone elsewhere
-        reason = waits[0].lane.scope.waiting_for(waits[0], now)
-        longest = self._itinerary.longest_wait(place)
-        self._note_error(timeout_error(Clock.QUEUE, longest, f"waiting for {reason}"))
-        self._tried |= {place}
-        for wait in waits:
-            self._forget(wait)
-            wait.give_up(now)
-        if not self._waits:
-            self._seek(now)
+    # --- the next step ---
 
-    # --- the choice ---
+    def _next_step(self, now: float, deadline: float = math.inf) -> None:
+        """Take the second attempt, go to a target that has room, wait for one, or fail. Nothing else decides this.
 
-    def waits_at(self, place: int) -> list[Wait]:
-        """Return a wait for each key that can be used at a target."""
-        return self._itinerary.waits_at(self, place, self._runtime.loop.clock())
+        deadline: when the call's own timer ends its wait, if a limiter should compare that with its queue.
+        """
+        if self._is_ended or self._is_under_way:
+            return
+        if self._hedging is not None and self._hedging.rival is not None:
+            self._take_rival(self._hedging.rival, now)  # the first attempt has failed
+            return
+        avoided, self._avoided = self._avoided, None
+        if avoided is not None:
+            elsewhere = self._elsewhere(avoided, now)
+            if elsewhere is not None:
+                self._wait([elsewhere], now)
+                return
+        choice = self._choose(now)
+        if choice.target is not None:
+            self._wait([self.best(self._with_room(choice.target, now), now)], now, deadline)
+        elif choice.among:
+            found = [candidate for place in choice.among for candidate in self._candidates_at(place, now)]
+            self._wait([candidate for candidate in found if candidate not in self._waiting], now, deadline)
+        elif choice.wait_until > -math.inf:
+            self._park(self._tried | self._finished, now)
+        else:
+            self._running.rejected(self._verdict())
 
-    def _plan(self, now: float) -> tuple[Site, Stop]:
-        """Choose the first target that can take the request. Raises `InvalidRequestError` where none can."""
+    def _choose(self, now: float, without: tuple[int, ...] = ()) -> Choice:
+        """Ask the route for a target. Targets whose limits the request can never fit are passed over."""
+        rooms = Rooms(lambda place: self._candidates_at(place, now), now)
+        while True:
+            excluded = self._tried | self._finished | frozenset(without)
+            choice = self._route.state.choose(now, rooms, tried=excluded, session=self._request.session)
+            useless = (
+                [] if choice.target is not None else [at for at in choice.among if not self._candidates_at(at, now)]
+            )
+            if not useless:
+                return choice
+            for place in useless:
+                self._tried |= {place}
+                for key in range(len(self._route.places[place].accesses)):
+                    error = self._candidate_at(place, key).why_never(now)
+                    if error is not None:
+                        self._note_error(error)
+
+    def _elsewhere(self, avoided: Candidate, now: float) -> Candidate | None:
+        """Return another key or target that has room, after a limit has refused the call; None if there is none. A
+        session waits for its target."""
+        state, place = self._route.state, avoided.route_place
+        others = [candidate for candidate in self._with_room(place, now) if candidate is not avoided]
+        if not others and state.balance is not Balance.STICKY:
+            choice = self._choose(now, (place,))
+            others = [] if choice.target is None else self._with_room(choice.target, now)
+        if not others or not state.is_healthy(others[0].route_place, now):
+            return None
+        return self.best(others, now)
+
+    def _plan(self, now: float) -> Candidate:
+        """Choose the first target that can take the request, and prepare the request for it. Raises
+        `InvalidRequestError` where none can."""
         first: InvalidRequestError | None = None
         while True:
             choice = self._choose(now)
@@ -313,70 +430,32 @@ class Journey(Waiter):
                 assert first is not None
                 raise first
             place = choice.target if choice.target is not None else next(iter(choice.among), left[0])
-            waits = self.waits_at(place)
-            roomy = [wait for wait in waits if wait.has_room(now)]
-            site = self._best(roomy, now).site if roomy else waits[0].site if waits else site_at(place, 0)
+            candidates = self._candidates_at(place, now)
+            roomy = [candidate for candidate in candidates if candidate.has_room(now)]
+            key = self.best(roomy, now).key if roomy else candidates[0].key if candidates else 0
+            trial = Candidate(self._limiter_at(place, key), route_place=place, key=key)
             try:
-                return site, self._itinerary.stop_at(site)
+                request = self._request_at(trial)
             except InvalidRequestError as error:
-                self._cannot_take(place, error)
+                self.cannot_take(place, error)
                 first = first or error
+                continue
+            self._input_tokens = estimate_input_tokens(self._request, request.prepared.body)
+            planned = self._candidate_at(place, key)
+            planned.request, planned.need = request, trial.need
+            return planned
 
-    def _seek(self, now: float, deadline: float = math.inf) -> None:
-        """Go to a target that has room, wait for one, or fail. deadline: as for `_wait`."""
-        avoided, self._avoided = self._avoided, None
-        if avoided is not None and self._go_elsewhere(avoided, now):
-            return
-        choice = self._choose(now)
-        if choice.target is not None:
-            self._wait([self._best(self._with_room(choice.target, now), now)], now, deadline)
-        elif choice.among:
-            waits = [wait for place in choice.among for wait in self.waits_at(place)]
-            self._wait([wait for wait in waits if wait not in self._waits], now, deadline)
-        elif choice.wait_until > -math.inf:
-            self._park(self._tried | self._finished, now)
-        else:
-            assert self._call is not None
-            self._call.rejected(self._verdict())
+    def _with_room(self, place: int, now: float) -> list[Candidate]:
+        return [candidate for candidate in self._candidates_at(place, now) if candidate.has_room(now)]
 
-    def _choose(self, now: float, without: tuple[int, ...] = ()) -> Choice:
-        """Ask the route for a target. Targets whose limits the request can never fit are passed over."""
-        rooms = Rooms(self, now)
-        while True:
-            excluded = self._tried | self._finished | frozenset(without)
-            choice = self._route.state.choose(now, rooms, tried=excluded, session=self._itinerary.request.session)
-            useless = [] if choice.target is not None else [each for each in choice.among if not self.waits_at(each)]
-            if not useless:
-                return choice
-            for place in useless:
-                self._tried |= {place}
-                for error in self._itinerary.why_never(self, place, now):
-                    self._note_error(error)
-
-    def _go_elsewhere(self, avoided: Site, now: float) -> bool:
-        """Go to another key or target that has room, after a limit has refused the call. Returns whether there is
-        one. A session waits for its target."""
-        state, place = self._route.state, avoided.place
-        others = [wait for wait in self._with_room(place, now) if wait.site != avoided]
-        if not others and state.balance is not Balance.STICKY:
-            choice = self._choose(now, (place,))
-            others = [] if choice.target is None else self._with_room(choice.target, now)
-        if not others or not state.is_healthy(others[0].site.place, now):
-            return False
-        self._wait([self._best(others, now)], now)
-        return True
-
-    def _with_room(self, place: int, now: float) -> list[Wait]:
-        return [wait for wait in self.waits_at(place) if wait.has_room(now)]
-
-    def _best(self, waits: list[Wait], now: float) -> Wait:
-        """Return the wait for the best key of a target. waits: those that have room."""
-        if len(waits) == 1:
-            return waits[0]
-        by_key = {wait.site.key: wait for wait in waits}
-        room = {key: wait.lane.scope.room(wait, now) for key, wait in by_key.items()}
-        ring = self._itinerary.ring(waits[0].site.place)
-        return by_key[ring.best(list(room), room, self._itinerary.request.session, now)]
+    def best(self, candidates: list[Candidate], now: float) -> Candidate:
+        """Return the best key of a target. candidates: those that have room."""
+        if len(candidates) == 1:
+            return candidates[0]
+        by_key = {candidate.key: candidate for candidate in candidates}
+        room = {key: candidate.limiter.scope.room(candidate, now) for key, candidate in by_key.items()}
+        ring = self.ring(candidates[0].route_place)
+        return by_key[ring.best(list(room), room, self._request.session, now)]
 
     def _note_error(self, error: ProviderError) -> None:
         """Note why the call cannot go to a target. The last error after which another attempt may succeed decides."""
@@ -388,31 +467,7 @@ class Journey(Waiter):
         assert self._error is not None, "no target is left"
         return self._error
 
-    # --- an attempt ---
-
-    def _go_on(self, now: float) -> None:
-        """Choose again at the next tick."""
-        self._was_sent = True
-        self._begin_to_wait(now)
-        self._runtime.soon(self.go_on, self.on_defect)
-
-    def _answer(self, now: float) -> None:
-        """The first event of the answer came."""
-        if self._site is not None and not self._answered:
-            self._answered = True
-            self._route.succeed(self._site.place, self._number, now - self._started_at, now)
-
-    def _arrive(self, error: ProviderError | None, now: float) -> None:
-        """The attempt is over. error: why it failed, where that may be the target's fault."""
-        site, self._site = self._site, None
-        if site is None:
-            return
-        if error is not None and is_targets_fault(error):
-            session = self._itinerary.request.session
-            self._route.fail(site.place, self._number, now, session, error, broke=self._answered)
-        self._route.end(site.place, self._number)
-
-    def _cannot_take(self, place: int, error: InvalidRequestError) -> None:
+    def cannot_take(self, place: int, error: InvalidRequestError) -> None:
         """A target cannot carry the request: the call never goes there."""
         self._finish(place, ProviderError(str(error), category=ErrorCategory.INVALID_ARG))
         self._route.cannot_take(place, error)
@@ -421,3 +476,337 @@ class Journey(Waiter):
         """Never go to a target. error: why."""
         self._finished |= {place}
         self._note_error(error)
+
+    # --- the candidates ---
+
+    def _candidates_at(self, place: int, now: float) -> list[Candidate]:
+        """Return a candidate for each key that can be used at a target. Keys whose quota is used up, or too small for
+        the request, are left out."""
+        found = (self._candidate_at(place, key) for key in self._usable(place, now))
+        return [candidate for candidate in found if candidate.why_never(now) is None]
+
+    def _candidate_at(self, place: int, key: int) -> Candidate:
+        """Return the candidate for one key of a target: the same one each time, once the request was checked."""
+        limiter = self._limiter_at(place, key)
+        if self._input_tokens < 0:
+            return Candidate(limiter, route_place=place, key=key)
+        for candidate in self._candidates:
+            if candidate.route_place == place and candidate.key == key:
+                if candidate.limiter is not limiter and candidate.state in AWAY:
+                    candidate.limiter = limiter  # the old one had no calls, and was forgotten
+                return candidate
+        candidate = self._make_candidate(limiter, place, key)
+        self._candidates = (*self._candidates, candidate)
+        return candidate
+
+    def _make_candidate(self, limiter: Lane, place: int, key: int) -> Candidate:
+        request, target = self._request, self._route.places[place].target
+        options = NO_OPTIONS if target is None else target.options
+        return Candidate(
+            limiter,
+            self._input_tokens,
+            cast("int | None", options.get("max_output_tokens", request.max_output_tokens)),
+            route_place=place,
+            key=key,
+            priority=PRIORITIES[cast("str", options.get("priority", request.priority))],
+            tenant=cast("str | None", options.get("tenant", request.tenant)),
+        )
+
+    def _request_at(self, candidate: Candidate) -> TargetRequest:
+        """Return the request for a target, which is prepared once. Raises `InvalidRequestError`."""
+        if not isinstance(candidate.request, TargetRequest):
+            place = self._route.places[candidate.route_place]
+            access, request = place.accesses[candidate.key], self._request
+            model = f"{access.provider.name}/{self._model_at(place)}"
+            request = with_model(request, model) if place.target is None else lay_over(place.target, request, model)
+            ready, wire = self._make_request(request, access.preparer)
+            candidate.need = self._control.need(request, ready.prepared, wire)
+            candidate.request = ready
+        return candidate.request
+
+    def _limiter_at(self, place: int, key: int) -> Lane:
+        target = self._route.places[place]
+        return self._control.lane(target.accesses[key], self._model_at(target))
+
+    def _usable(self, place: int, now: float) -> list[int]:
+        failed = {each.key for each in self._candidates if each.is_refused and each.route_place == place}
+        return self.ring(place).usable(now, failed)
+
+    def _refuse_key(self, candidate: Candidate, refusal: Refusal, now: float) -> None:
+        """The server has refused the key of a candidate. The call uses it no more."""
+        place, key = candidate.route_place, candidate.key
+        self._candidate_at(place, key).is_refused = True
+        if refusal is Refusal.NONE:
+            self.ring(place).put_aside(key, now)
+
+    def ring(self, place: int) -> KeyRing:
+        """Return which keys of a target's provider are used."""
+        target = self._route.places[place]
+        return target.ring(self._model_at(target))
+
+    def _model_at(self, place: Place) -> str:
+        return place.model or self._model
+
+    # --- the wait in the queues of limiters ---
+
+    def _wait(self, candidates: list[Candidate], now: float, deadline: float = math.inf) -> None:
+        """Wait in the queues of limiters, until the first one sends the call. deadline: as for `_next_step`."""
+        self._waiting = self._shared((*self._waiting, *candidates))
+        self._route.wait_for_room(self)
+        for candidate in candidates:
+            candidate.begin_to_wait(now)
+            candidate.owner = self
+            longest = self._longest_wait(candidate.route_place)
+            candidate.until = now + longest if longest < math.inf else longest  # the same object for all that wait
+        self._candidate = candidates[0]
+        alone = len(candidates) == 1
+        for candidate in candidates:
+            # A limiter may send the call at once. The call may even have ended and wait again by now.
+            if candidate in self._waiting and candidate.state is not TicketState.QUEUED:
+                until = min(deadline, candidate.until) if alone else math.inf
+                candidate.limiter.enter(candidate, now, again=self._was_sent, deadline=until)
+        self._set_patience()
+
+    def _shared(self, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
+        """Return these candidates as a tuple: the one of all if they are the same, so that no second one is kept."""
+        known = self._candidates
+        same = len(candidates) == len(known) and all(map(is_, candidates, known))
+        return known if same else tuple(candidates)
+
+    def _longest_wait(self, place: int) -> float:
+        """Return for how many seconds the call may wait at a target, by the target's own options."""
+        target = self._route.places[place].target
+        timeouts = None if target is None else target.options.get("timeouts")
+        return timeouts.queue if isinstance(timeouts, Timeouts) and timeouts.queue is not None else math.inf
+
+    def _set_patience(self) -> None:
+        """Set the timer to the time at which the call waits no longer at a target."""
+        when = min((candidate.until for candidate in self._waiting), default=math.inf)
+        if when < math.inf and self._patience is None:
+            self._patience = self._runtime.timers.at(when, self._end_patience, self.on_defect)
+
+    def _end_patience(self) -> None:
+        """Leave the queues of targets at which the call waits no longer."""
+        self._patience, now = None, self._now
+        for place in {candidate.route_place for candidate in self._waiting if candidate.until <= now}:
+            self._tire_of(place, now)
+        self._set_patience()
+
+    def _tire_of(self, place: int, now: float) -> None:
+        waiting = [candidate for candidate in self._waiting if candidate.route_place == place]
+        if not waiting:
+            return  # it has gone elsewhere
+        reason = waiting[0].limiter.scope.waiting_for(waiting[0], now)
+        self._note_error(timeout_error(Clock.QUEUE, self._longest_wait(place), f"waiting for {reason}"))
+        self._tried |= {place}
+        for candidate in waiting:
+            self._forget(candidate)
+            candidate.cancel(now)
+        if not self._waiting:
+            self._next_step(now)
+
+    def _forget(self, candidate: Candidate) -> None:
+        """The call waits no longer in this queue."""
+        self._waiting = tuple(other for other in self._waiting if other is not candidate)
+        candidate.owner = None
+        if not self._waiting:
+            self._route.leave(self)
+            if self._patience is not None:
+                self._patience.cancel()
+                self._patience = None
+
+    def _leave_queues(self, now: float, but: Candidate | None = None) -> None:
+        """Leave all queues. May be called again. but: the one that sends the call."""
+        for candidate in self._waiting:
+            self._forget(candidate)
+            if candidate is not but:
+                candidate.cancel(now)
+
+    # --- the wait for a target that is left alone ---
+
+    def _park(self, excluded: frozenset[int], now: float) -> None:
+        """Wait until a target is used again. excluded: those that the call cannot use."""
+        if self.spending is not None:
+            self.spending.release(now)
+        self._parked_at = now
+        self._group = self._route.park(self, PRIORITIES[self._request.priority], excluded)
+
+    def _unpark(self, now: float) -> None:
+        """Wait no longer for a target. May be called again."""
+        if self._group is None:
+            return
+        self._route.unpark(self, self._group)
+        self._group = None
+        waited = now - self._parked_at
+        self._parked_seconds += waited
+        if self._entered > -math.inf:
+            self._entered += waited
+
+    # --- an attempt ---
+
+    def _answer(self, now: float) -> None:
+        """The first content of the answer came, or the whole answer."""
+        candidate = self._candidate
+        if not self._is_under_way or self._has_content:
+            return
+        if self._hedging is not None:
+            self._hedging.first_content(now)
+            self._end_rival(now)
+        self._has_content = True
+        self._route.succeed(candidate.route_place, candidate.attempt_number, now - candidate.sent_at, now)
+
+    def _leave_target(self, error: ProviderError | None, now: float) -> None:
+        """The attempt is over. error: why it failed, where that may be the target's fault."""
+        if self._is_under_way:
+            self._is_under_way = False
+            self._leave_route(self._candidate, error, now, self._request.session)
+
+    def _leave_route(self, candidate: Candidate, error: ProviderError | None, now: float, session: str | None) -> None:
+        place, number = candidate.route_place, candidate.attempt_number
+        if error is not None and is_targets_fault(error):
+            self._route.fail(
+                place, number, now, session, error, broke=self._has_content and candidate is self._candidate
+            )
+        self._route.end(place, number)
+
+    # --- a second attempt beside the first one ---
+
+    def _is_rival(self, attempt: Attempt) -> bool:
+        return self._hedging is not None and self._hedging.rival is not None and attempt is self._running.rival
+
+    def _of(self, attempt: Attempt) -> Candidate:
+        hedging = self._hedging
+        if hedging is not None and hedging.rival is not None and attempt is self._running.rival:
+            return hedging.rival
+        return self._candidate
+
+    @property
+    def lacks_content(self) -> bool:
+        """Whether an attempt is under way that has no content."""
+        return not self._is_ended and self._is_under_way and not self._has_content
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the call reads no more until it is resumed."""
+        return self._running.is_paused
+
+    def hedge(self, hedging: Hedging, now: float) -> bool:
+        """Make a second attempt. Returns False if no target has room for it now, or the budgets do not pay for it."""
+        rival = self._rival_with_room(now)
+        if rival is None:
+            return False
+        place, key = rival.route_place, rival.key
+        try:
+            # A key for idempotency must be its own: with the same one, the server could answer both attempts when the
+            # first one is ready.
+            has_own = self._route.places[place].accesses[key].provider.idempotency_header is not None
+            known = rival if has_own else self._candidate_at(place, key)
+            request = self._request_at(known)
+        except InvalidRequestError as error:
+            if not self._is_ended:
+                self.cannot_take(place, error)
+            return self._is_ended
+        rival.request, rival.need = request, known.need
+        paid = self.spending is None or rival.need is None
+        if self.spending is not None and rival.need is not None:
+            rival.reservation = self.spending.reserve_beside(rival.need, now)
+            paid = rival.reservation is not None
+        if self._is_ended or not paid or not hedging.admit(rival, now):
+            if self.spending is not None and rival.reservation is not None:
+                self.spending.settle(rival.reservation, None, now, sent=False)
+            return self._is_ended  # a function of the program has ended the call, or there is no room
+        hedging.state.take(now)
+        rival.began = now
+        rival.attempt_number = self._route.begin(place, now)
+        self.ring(place).begin(key, None, now)
+        self.uncounted += 1
+        hedging.rival, hedging.is_beside = rival, True
+        self._running.begin_rival(request.prepared, request.clocks)
+        return True
+
+    def _rival_with_room(self, now: float) -> Candidate | None:
+        """Return a place that has room now: at another target that is no fallback, else at the only one."""
+        place, targets = self._candidate.route_place, self._route.state.targets
+        excluded = self._tried | self._finished | {place}
+        rooms = Rooms(lambda at: self._rivals_at(at, now), now)
+        while True:
+            choice = self._route.state.choose(now, rooms, tried=excluded)
+            if choice.target is not None and not targets[choice.target].fallback:
+                found = choice.target
+                break
+            if choice.target is not None or not choice.among:
+                if any(not target.fallback for other, target in enumerate(targets) if other != place):
+                    return None
+                found = place
+                break
+            excluded |= set(choice.among)
+        roomy = [candidate for candidate in self._rivals_at(found, now) if candidate.has_room(now)]
+        return self.best(roomy, now) if roomy else None
+
+    def _rivals_at(self, place: int, now: float) -> list[Candidate]:
+        """Return a candidate of a second attempt for each key that can be used at a target."""
+        found = (self._make_candidate(self._limiter_at(place, key), place, key) for key in self._usable(place, now))
+        return [candidate for candidate in found if candidate.why_never(now) is None]
+
+    def rival_chosen(self) -> None:
+        hedging = self._hedging
+        if hedging is None or hedging.rival is None:
+            return
+        now = self._now
+        hedging.disarm()
+        if self._is_under_way:
+            self._end_loser(self._candidate, self._running.abort_attempt(), now)
+            self._leave_target(None, now)
+        if not self._is_ended:  # the price function may have ended the call
+            self._take_rival(hedging.rival, now)
+
+    def rival_failed(self, attempt: Attempt, error: ProviderError) -> None:
+        hedging = self._hedging
+        if hedging is None or hedging.rival is None:
+            return
+        rival, hedging.rival = hedging.rival, None
+        now, sent, place = self._now, attempt.sent, rival.route_place
+        spent = spent_by(math.ceil(rival.input_tokens), None, error) if sent else NOTHING_SPENT
+        self._close(rival, error, spent, now, sent=sent)
+        refusal = rival.give_back(error, attempt.headers, sent=sent, again=False)
+        keys_fault = is_keys_fault(error, refusal)
+        if keys_fault and not self._is_ended:
+            self._refuse_key(rival, refusal, now)
+        self._leave_route(rival, None if keys_fault or refusal is not Refusal.NONE else error, now, None)
+        if not self._is_under_way or self._candidate.route_place != place:
+            self._tried |= {place}
+            self._note_error(error)
+
+    def _take_rival(self, rival: Candidate, now: float) -> None:
+        """Let the second attempt be the one that the call has."""
+        assert self._hedging is not None
+        self._left(now)
+        self._hedging.rival = None
+        self._candidate = self._latest = rival
+        self._is_under_way, self._has_content = True, False
+        self._running.take_rival(self._request_at(rival))
+
+    def _end_rival(self, now: float) -> None:
+        """End the second attempt: the first one has content, or the call ends. May be called again."""
+        hedging = self._hedging
+        if hedging is None or hedging.rival is None or self._call is None:
+            return
+        rival, hedging.rival = hedging.rival, None
+        self._end_loser(rival, self._call.abort_rival(), now)
+        self._leave_route(rival, None, now, None)
+
+    def _end_loser(self, candidate: Candidate, attempt: Attempt | None, now: float) -> None:
+        """Record and settle an attempt that was aborted because the other one has content, or because the call ends."""
+        lost = ProviderError(
+            "ended because the other attempt had the first event, or because the call ended",
+            category=ErrorCategory.CANCELLED,
+            retryable=False,
+        )
+        sent = attempt is not None and attempt.sent
+        partial = None if attempt is None else attempt.partial_response()
+        spent = spent_by(math.ceil(candidate.input_tokens), partial, lost) if sent else NOTHING_SPENT
+        self._close(candidate, lost, spent, now, sent=sent)
+        if sent:
+            candidate.settle(None, now)
+        else:
+            candidate.cancel(now)

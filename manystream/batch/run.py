@@ -357,7 +357,7 @@ class Batch:
 
 def target_of(completion: Completion) -> str:
     """Return which target answered a call, as `provider/model`; empty without `traffic` in the engine."""
-    return next((attempt.target for attempt in reversed(completion.journey) if attempt.outcome == OK), "")
+    return next((attempt.target for attempt in reversed(completion.attempt_records) if attempt.outcome == OK), "")
 
 
 def error_of(completion: Completion) -> ProviderError | None:

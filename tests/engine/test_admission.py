@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 import manystream as ms
-from manystream.engine.traffic.admission import Admission, give_back
+from manystream.engine.call.attempt import Attempt
+from manystream.engine.traffic.admission import Admission
 from manystream.engine.traffic.budgets.amounts import Amounts
 from manystream.engine.traffic.budgets.budgets import LiveBudgets, Need
 from manystream.engine.traffic.budgets.spending import Spending
+from manystream.engine.traffic.candidate import Candidate
 from manystream.engine.traffic.limits.declared import DeclaredLimit
 from manystream.engine.traffic.limits.limiter import Lane
 from manystream.engine.traffic.limits.limiter_state import Scope
@@ -30,8 +33,16 @@ def lane(runtime: UnitRuntime, kind: str = "openai-chat", **rates: float) -> Lan
     return Lane(scope, cast(Any, runtime), kind, reader_of(kind), lambda: 0.0, lambda limit, scope: None)
 
 
-def admission(lane: Lane, **options: Any) -> Admission:
-    return Admission(lane, Ticket(10.0, 5), "one", "m", **options)
+PREPARED = SimpleNamespace(provider=SimpleNamespace(name="one"), model="m", stream=True)
+
+
+def admission(lane: Lane, spending: Spending | None = None, need: Need | None = None) -> Admission:
+    return Admission(Candidate(lane, 10.0, 5, request=cast(Any, PREPARED), need=need), spending)
+
+
+def attempt(*, sent: bool = True) -> Attempt:
+    """An attempt, as admission control sees it."""
+    return cast(Any, SimpleNamespace(sent=sent, headers={}, prepared=PREPARED))
 
 
 def error(status: int = 503, *, code: str = "", body: bytes = b"", retryable: bool = True) -> ms.ProviderError:
@@ -47,7 +58,7 @@ LIMITED = error(429, code="rate_limit_exceeded")
 def test_a_call_that_waits_for_nothing_is_sent_at_once() -> None:
     runtime, call = UnitRuntime(), Call()
     one = admission(lane(runtime))
-    assert (one.target, one.uncounted, one.is_beside, one.journey) == ("one/m", 0, False, ())
+    assert (one.target, one.uncounted, one.attempt_records) == ("one/m", 0, ())
     one.enter(cast(Any, call), INF, 0.0, again=False)
     assert call.reported == ["admitted"]
     one.begin(0.0)
@@ -67,8 +78,6 @@ def test_the_seconds_of_a_wait_are_told_apart() -> None:
     one.begin(10.0)
     assert one.waited(10.0) == {"quota": 10.0}
     assert one.waited(12.5) == {"quota": 10.0, "connection": 2.5}
-    one.left(30.0)
-    assert one.waited(10.0) == {"quota": 10.0}
 
 
 def test_each_attempt_is_recorded_with_its_seconds() -> None:
@@ -79,23 +88,25 @@ def test_each_attempt_is_recorded_with_its_seconds() -> None:
     one.begin(101.0)
     runtime.loop.time = 103.0
     stale = error()
-    one.resent(stale)
+    one.resent(attempt(), stale)
     runtime.loop.time = 104.0
     failure = error()
-    assert one.failed(failure, {}, sent=True, may_wait=True) is failure
+    assert one.failed(attempt(), failure, may_wait=True) is failure
     assert failure.retryable
     one.enter(cast(Any, call), INF, 105.0, again=True)
     runtime.loop.time = 106.0
     one.begin(106.0)
-    one.confirm({}, whole=False)
-    one.first_token()
+    one.confirm(attempt())
+    one.first_content()
     runtime.loop.time = 109.0
     response = ms.Response(usage=ms.Usage(7, 3))
-    one.end(ms.Completion(True, response=response), sent=True)
-    one.end(ms.Completion(True, response=response), sent=True)
+    one.end(ms.Completion(True, response=response), attempt())
+    one.end(ms.Completion(True, response=response), attempt())
     completion = ms.Completion(True)
     one.complete(completion)
-    assert [(r.target, r.outcome, r.started, r.ended, r.error, r.usage, r.estimated) for r in completion.journey] == [
+    assert [
+        (r.target, r.outcome, r.started, r.ended, r.error, r.usage, r.estimated) for r in completion.attempt_records
+    ] == [
         ("one/m", "server", 1.0, 3.0, stale, None, False),
         ("one/m", "server", 3.0, 4.0, failure, None, False),
         ("one/m", "ok", 6.0, 9.0, None, ms.Usage(7, 3), False),
@@ -110,8 +121,8 @@ def test_a_refused_call_waits_again_and_is_no_try() -> None:
     one.enter(cast(Any, call), INF, 0.0, again=False)
     one.begin(0.0)
     runtime.loop.time = 1.0
-    assert one.failed(LIMITED, {}, sent=True, may_wait=True) is None
-    assert (one.uncounted, one.journey[0].outcome, call.reported) == (1, "rate_limit", ["admitted"])
+    assert one.failed(attempt(), LIMITED, may_wait=True) is None
+    assert (one.uncounted, one.attempt_records[0].outcome, call.reported) == (1, "rate_limit", ["admitted"])
     runtime.tick()
     assert call.reported == ["admitted"]
     runtime.go_to(2.9)
@@ -130,8 +141,8 @@ def test_a_call_that_ends_while_it_waits_leaves_the_queue() -> None:
     one.enter(cast(Any, call), INF, 0.0, again=False)
     assert one_lane.scope.queue.length == 1
     runtime.loop.time = 4.0
-    one.end(None, sent=False)
-    assert (one_lane.scope.queue.length, one.journey, one.waited(4.0)) == (0, (), {"quota": 4.0})
+    one.end(None, attempt(sent=False))
+    assert (one_lane.scope.queue.length, one.attempt_records, one.waited(4.0)) == (0, (), {"quota": 4.0})
     runtime.go_to(100.0)
     assert call.reported == []
 
@@ -152,14 +163,14 @@ def test_what_a_failed_attempt_had_reserved_is_given_back(name: str) -> None:
     ticket.owner = cast(Any, Call())
     one.enter(ticket, 0.0, again=False)
     assert one.scope.statistics(0.0).running == 1
-    assert give_back(one, ticket, failure, {}, sent=True, again=False) is expected
+    assert one.give_back(ticket, failure, {}, sent=True, again=False) is expected
     statistics = one.scope.statistics(0.0)
     assert (statistics.running, statistics.waiting, statistics.refused, statistics.sent) == (0, 0, refused, 1)
     unsent = Ticket(10.0, 5)
     unsent.owner = cast(Any, Call())
     fresh = lane(runtime, requests_per_minute=60)
     fresh.enter(unsent, 0.0, again=False)
-    assert give_back(fresh, unsent, failure, {}, sent=False, again=False) is Refusal.NONE
+    assert fresh.give_back(unsent, failure, {}, sent=False, again=False) is Refusal.NONE
     figures = fresh.scope.statistics(0.0)
     assert (figures.running, figures.refused, figures.unconfirmed, figures.held) == (0, 0, 0, 0.0)
 
@@ -186,7 +197,7 @@ def test_a_call_is_sent_when_a_budget_pays_for_it() -> None:
     assert two.waiting_for == "output_tokens of the engine's budget, reserved by 1 calls, 0 ahead"
     assert one_lane.scope.statistics(0.0).running == 1
     runtime.loop.time = 5.0
-    one.end(ms.Completion(True, response=ms.Response(usage=ms.Usage(10, 5))), sent=True)
+    one.end(ms.Completion(True, response=ms.Response(usage=ms.Usage(10, 5))), attempt())
     runtime.tick()
     runtime.tick()
     assert second.reported == ["admitted"]
@@ -194,9 +205,9 @@ def test_a_call_is_sent_when_a_budget_pays_for_it() -> None:
     assert two.waited(5.0) == {"budget": 5.0}
     (figures,) = live.statistics(5.0)
     assert (figures.spent.output_tokens, figures.reserved.output_tokens) == (5, 80)
-    two.end(None, sent=False)
+    two.end(None, attempt(sent=False))
     assert live.statistics(5.0)[0].reserved == Amounts()
-    assert two.journey[0].usage is None
+    assert two.attempt_records[0].usage is None
 
 
 def test_a_call_that_no_budget_pays_for_is_rejected_at_once() -> None:
@@ -222,8 +233,8 @@ def test_a_failed_attempt_pays_for_what_it_received() -> None:
         one = admission(lane(runtime), spending=Spending(live), need=need)
         one.enter(cast(Any, Call()), INF, 0.0, again=False)
         one.begin(0.0)
-        one.end(ms.Completion(False, response=response, error=failure), sent=True)
+        one.end(ms.Completion(False, response=response, error=failure), attempt())
         (figures,) = live.statistics(0.0)
         assert (figures.spent, figures.reserved) == (expected, Amounts())
-        (record,) = one.journey
+        (record,) = one.attempt_records
         assert (record.outcome, record.estimated) == ("server", response is not None)

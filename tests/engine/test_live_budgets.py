@@ -298,7 +298,9 @@ def test_a_call_that_left_is_not_told_anything() -> None:
 def spend(budgets: LiveBudgets, spending: Spending, wanted: Need, usage: ms.Usage | None) -> Amounts:
     """Reserve and settle an attempt. Returns what the budget has spent."""
     assert spending.reserve(wanted, 0.0) is None
-    spending.settle(usage, 0.0)
+    kept = spending.take()
+    assert kept is not None
+    spending.settle(kept, usage, 0.0, sent=True)
     return budgets.statistics(0.0)[0].spent
 
 
@@ -353,7 +355,7 @@ def test_another_target_s_amounts_are_reserved_anew() -> None:
     second = other.reserve_beside(need(output=60), 0.0)
     assert second is not None
     assert other.reserve_beside(need(output=1), 0.0) is None
-    other.release_one(second, 0.0)
+    other.settle(second, None, 0.0, sent=False)
     assert budgets.statistics(0.0)[0].reserved.output_tokens == 40
     assert other.reserve_beside(need(output=60), 0.0) is not None
     tenants = live(UnitRuntime(), ms.Budget(calls=1, per="tenant"))

@@ -81,12 +81,12 @@ def rows(completion: ms.Completion) -> list[tuple[object, ...]]:
     """Target, outcome, whether it was hedged, and rounded seconds of each attempt."""
     return [
         (each.target, each.outcome, each.hedged, round(each.started, 1), round(each.ended, 1))
-        for each in completion.journey
+        for each in completion.attempt_records
     ]
 
 
 def error_of(completion: ms.Completion, place: int) -> ms.ProviderError:
-    error = completion.journey[place].error
+    error = completion.attempt_records[place].error
     assert error is not None
     return error
 
@@ -263,7 +263,7 @@ async def test_what_both_attempts_used_is_in_the_journey(autojump_clock: trio.te
         completion = await engine.start_stream(ask(max_output_tokens=100)).wait()
         (budget,) = engine.statistics().traffic.budgets
         scopes = engine.statistics().traffic.scopes
-    lost, won = completion.journey
+    lost, won = completion.attempt_records
     assert lost.usage is not None
     assert (lost.usage.output_tokens, lost.estimated, lost.usage.total_tokens) == (0, True, lost.usage.input_tokens)
     assert won.usage is not None
@@ -289,7 +289,7 @@ async def test_a_second_attempt_that_could_not_be_sent_costs_nothing(autojump_cl
                 completion = await call.wait()
                 scope = engine.statistics().traffic.scopes["two/m"]
     assert rows(completion) == [("two/m", "network", True, 1.0, 1.0), ("one/m", "ok", True, 0.0, 5.0)]
-    assert (completion.journey[0].usage, completion.journey[0].estimated) == (None, False)
+    assert (completion.attempt_records[0].usage, completion.attempt_records[0].estimated) == (None, False)
     assert (scope.running, scope.waiting, scope.unconfirmed) == (0, 0, 0)
 
 

@@ -86,7 +86,7 @@ def test_a_call_that_waited_before_goes_to_the_head() -> None:
     order: list[str] = []
 
     class Ordered(Call):
-        def admitted(self) -> None:
+        def admitted(self, permit: object = None) -> None:
             order.append(self.name)
 
     for name, again in (("a", False), ("b", False), ("c", False), ("again", True)):

@@ -20,7 +20,9 @@ DOWN = failing("503 Service Unavailable")
 
 def rows(completion: ms.Completion) -> list[tuple[object, ...]]:
     """Target, outcome and rounded seconds of each attempt."""
-    return [(each.target, each.outcome, round(each.started, 1), round(each.ended, 1)) for each in completion.journey]
+    return [
+        (each.target, each.outcome, round(each.started, 1), round(each.ended, 1)) for each in completion.attempt_records
+    ]
 
 
 def waits(completion: ms.Completion) -> dict[str, float]:
@@ -55,7 +57,7 @@ async def test_a_call_s_times_are_counted_from_its_start(autojump_clock: trio.te
     assert first == ("one/m", "timeout", waited, pytest.approx(waited + 3, abs=0.11))
     assert second == ("two/m", "ok", pytest.approx(waited + 3, abs=0.11), pytest.approx(waited + 5, abs=0.2))
     assert (completion.success, completion.attempts, call.target) == (True, 2, "two/m")
-    error = completion.journey[0].error
+    error = completion.attempt_records[0].error
     assert error is not None
     assert error.message.startswith("first_byte timeout: no response byte within 3 s (waiting, http://127.0.0.1:")
     assert (error.provider, error.model) == ("one", "m")
@@ -85,7 +87,7 @@ async def test_a_call_too_late_everywhere_fails_with_a_queue_timeout(
     )
     assert completion.error is not None
     assert (completion.error.category, completion.error.provider_code) == (ms.ErrorCategory.TIMEOUT, "queue")
-    assert (completion.attempts, completion.journey, completion.timings.waited.keys()) == (0, (), {"quota"})
+    assert (completion.attempts, completion.attempt_records, completion.timings.waited.keys()) == (0, (), {"quota"})
     assert completion.timings.finished == pytest.approx(6, abs=0.2)  # two seconds here and four there
     assert [(scope.waiting, scope.running) for scope in scopes.values()] == [(0, 0), (0, 0)]
 
@@ -98,7 +100,7 @@ async def test_a_call_too_large_for_every_target_names_the_last_limit(autojump_c
     assert message(completion) == (
         "not sent to two/m: the request is larger than the whole limit: declared tokens_per_minute of two (200)"
     )
-    assert (completion.attempts, completion.journey) == (0, ())
+    assert (completion.attempts, completion.attempt_records) == (0, ())
     assert [row[:2] for row in rows(passed)] == [("two/m", "ok")]
 
 
@@ -154,7 +156,7 @@ async def test_two_waits_of_a_call_are_counted_apart(autojump_clock: trio.testin
             (figures,) = [each for each in engine.statistics().traffic.budgets if each.tenant == "a"]
     assert completion.success
     assert figures.reserved.output_tokens == 0
-    assert sum(completion.timings.waited.values()) == pytest.approx(completion.journey[0].started, abs=0.1)
+    assert sum(completion.timings.waited.values()) == pytest.approx(completion.attempt_records[0].started, abs=0.1)
     assert "quota" in completion.timings.waited
 
 
@@ -277,7 +279,7 @@ async def test_a_call_in_the_queues_of_all_targets_is_sent_once(
         assert [target.outstanding for target in engine.statistics().traffic.routes["fast"].targets] == [0, 0]
     assert all(completion.success for completion in completions)
     assert [completion.attempts for completion in completions] == [1, 1, 1]
-    assert (one.sent + two.sent, max(each.journey[0].started for each in completions) < 31) == (11, True)
+    assert (one.sent + two.sent, max(each.attempt_records[0].started for each in completions) < 31) == (11, True)
     ends = [each.timings.finished or 0 for each in completions]
     assert ends == sorted(ends)
 
@@ -363,8 +365,10 @@ async def test_a_refusal_that_only_time_helps_is_no_try(autojump_clock: trio.tes
         completion = await engine.start_stream(ask("one/m")).wait()
         scope = engine.statistics().traffic.scopes["one/m"]
     assert [row[:2] for row in rows(completion)] == [("one/m", "rate_limit"), ("one/m", "ok")]
-    assert completion.journey[1].started == pytest.approx(3, abs=0.5)
+    assert completion.attempt_records[1].started == pytest.approx(3, abs=0.5)
     assert waits(completion)["quota"] == pytest.approx(3, abs=0.5)
     assert (scope.refused, scope.sent, completion.attempts) == (1, 2, 2)
-    assert completion.journey[0].error is not None
-    assert error_body("slow", "server_error", "rate_limit_exceeded").encode() == completion.journey[0].error.body
+    assert completion.attempt_records[0].error is not None
+    assert (
+        error_body("slow", "server_error", "rate_limit_exceeded").encode() == completion.attempt_records[0].error.body
+    )

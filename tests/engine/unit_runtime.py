@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import manystream as ms
-
 
 class Timer:
     """A function that the test runs at its time."""
@@ -99,11 +97,12 @@ class Call:
         if self.raises:
             raise RuntimeError(self.raises)
 
-    def admitted(self) -> None:
+    def admitted(self, permit: object = None) -> None:
         self._report("admitted")
 
-    def rejected(self, error: ms.ProviderError) -> None:
-        self._report(error)
+    def rejected(self, *reported: object) -> None:
+        """As a call is rejected, with an error; or as a limiter rejects it, with its permit and the error."""
+        self._report(reported[-1])
 
     def look_again(self) -> None:
         self._report("look")

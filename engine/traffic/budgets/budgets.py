@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from operator import methodcaller
 from typing import Protocol, cast
 
 from ....providers.catalog.provider import Provider
@@ -28,7 +27,7 @@ from ...request.token_estimate import BYTES_PER_TOKEN, estimate_input_tokens, la
 from ..leased_amounts import AccountLease, LeasedBudget
 from ..notice import open_notice
 from ..options import Traffic
-from ..pump import AT_ONCE, Pump
+from ..pump import AT_ONCE, Notification, Pump
 from ..statistics import BudgetStatistics
 from .amounts import NOTHING, Amounts, Budget
 from .budget_state import Account, BudgetRefusal, Budgets, Claim, Holding
@@ -113,7 +112,7 @@ class LiveBudgets:
         self._budgets = Budgets(budgets, lease_of, self._account_changed)
         self._limited = {member for member in Amounts._fields if any(budget.limits(member) for budget in budgets)}
         self._runtime = runtime
-        self._pump: Pump[Claimant] = Pump(self, runtime)
+        self._pump: Pump = Pump(self, runtime)
         self._warned = False
         self._notice = open_notice(runtime, self._send_notice, self._pump.on_defect)
         self._noted: dict[Account, None] = {}  # changed since the observer was notified of them
@@ -276,7 +275,7 @@ class LiveBudgets:
         if self._budgets.has_changed:
             self._pump.schedule()
 
-    def take(self, now: float) -> tuple[Claimant, Callable[[Claimant], object]] | None:
+    def take(self, now: float) -> Notification | None:
         """Take the next call out of its line that fits, or can no longer fit. None if all others must wait on."""
         found = self._budgets.next(now)
         if found is None:
@@ -285,9 +284,9 @@ class LiveBudgets:
         claimant = cast("Claimant", claim.owner)
         if isinstance(outcome, Holding):
             self._note(outcome.accounts)
-            return claimant, methodcaller("funded", outcome)
+            return partial(claimant.funded, outcome), claimant.on_defect
         error = _refused(outcome) if isinstance(outcome, BudgetRefusal) else _function_failed(outcome)
-        return claimant, methodcaller("unfunded", error)
+        return partial(claimant.unfunded, error), claimant.on_defect
 
     def next_time(self, now: float) -> float:
         """Return the time at which the next window begins for which a call waits."""

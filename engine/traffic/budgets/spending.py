@@ -12,6 +12,7 @@ from ....providers.model.response import Response
 from ....providers.model.usage import Usage
 from ...call.completion import NO_PRICE_FUNCTION
 from ...request.token_estimate import seen_output_tokens
+from ..limits.charge import credible
 from ..queue.permit import Ticket
 from .amounts import NOTHING, Amounts
 from .budget_state import Account, Claim, Holding
@@ -47,7 +48,7 @@ NOTHING_SPENT = Spent()
 class Spending:
     """The spending of one call.
 
-    reservation: that of the attempt under way, or of the next one; None if nothing is reserved.
+    reservation: that of the next attempt; None if nothing is reserved. An attempt under way holds its own.
     seconds: the time for which the call has waited for a budget.
     cost: US dollars of the attempts that ended; None if the price of one of them is not known.
     cost_unknown: why the cost is not known: of the first attempt without a price; empty if it is known.
@@ -113,24 +114,26 @@ class Spending:
             self.seconds += now - self._claimed_at
             self._live.leave(claim)
 
-    def release(self, now: float) -> None:
-        """Give back what is reserved, because no request was sent. May be called again."""
+    def take(self) -> Reservation | None:
+        """Return what is reserved for the attempt that begins now, which holds it from now on."""
         kept, self.reservation = self.reservation, None
+        return kept
+
+    def release(self, now: float) -> None:
+        """Give back what is reserved for the next attempt: there is none. May be called again."""
+        kept = self.take()
         if kept is not None:
             self._live.settle(kept.holding, NOTHING, now)
 
-    def release_one(self, kept: Reservation, now: float) -> None:
-        """Give back what one of two attempts reserved, because its request was not sent."""
-        self._live.settle(kept.holding, NOTHING, now)
+    def settle(self, kept: Reservation, usage: Usage | None, now: float, *, sent: bool) -> None:
+        """Count what an attempt used in place of what it reserved.
 
-    def settle(self, usage: Usage | None, now: float) -> None:
-        """Count what the attempt used in place of what it reserved."""
-        kept, self.reservation = self.reservation, None
-        if kept is not None:
-            self.settle_one(kept, usage, now)
-
-    def settle_one(self, kept: Reservation, usage: Usage | None, now: float) -> None:
-        """Count what one of two attempts used. usage: None if the server answers without charge, as for an error."""
+        usage: None if the server answers without charge, as for an error.
+        sent: its request was sent; else nothing is counted.
+        """
+        if not sent:
+            self._live.settle(kept.holding, NOTHING, now)
+            return
         calls = 0.0 if self._is_counted else 1.0
         self._is_counted = True
         cost = self._live.cost(kept.need, usage)
@@ -149,14 +152,6 @@ class Spending:
 
     def _amounts(self, need: Need) -> Amounts:
         return need.amounts._replace(calls=0.0) if self._is_counted else need.amounts
-
-
-def credible(usage: Usage) -> Usage:
-    """Return the usage, or an empty one if a count is below zero, as some gateways report it. Such a count would give a
-    budget or a limit more than it has.
-    """
-    counts = (usage.input_tokens, usage.output_tokens, usage.thinking_tokens, usage.cached_tokens)
-    return Usage() if any(count is not None and count < 0 for count in counts) else usage
 
 
 def _with_tier(response: Response) -> Usage:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ....providers.limits.charging import Charging
+from ....providers.model.usage import Usage
 
 DEFAULT_OUTPUT = 512.0
 """The estimated output tokens of a call before any call has ended. A smaller `max_tokens` takes its place."""
@@ -109,3 +110,11 @@ class Charger:
     def _cost(self, input_tokens: float, output: float) -> Cost:
         combined = max(input_tokens, output) if self.charging.combined == "larger" else input_tokens + output
         return _new(Cost, (1.0, input_tokens, output, combined))
+
+
+def credible(usage: Usage) -> Usage:
+    """Return the usage, or an empty one if a count is below zero, as some gateways report it. Such a count would give a
+    budget or a limit more than it has.
+    """
+    counts = (usage.input_tokens, usage.output_tokens, usage.thinking_tokens, usage.cached_tokens)
+    return Usage() if any(count is not None and count < 0 for count in counts) else usage

@@ -26,6 +26,15 @@ SETTLED_AFTER = 0.5
 minutes."""
 
 
+def is_lost(error: ProviderError) -> bool:
+    """Return whether a call got no connection, or lost it: the server may be away."""
+    if error.http_status or not error.retryable:
+        return False
+    if error.category is ErrorCategory.TIMEOUT:
+        return error.provider_code == "connect"
+    return error.category is ErrorCategory.NETWORK
+
+
 class Host:
     """One address.
 

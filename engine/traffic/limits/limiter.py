@@ -8,19 +8,22 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping
-from operator import methodcaller
+from functools import partial
 from typing import Protocol, cast
 
 from ....providers.errors import ErrorCategory, ProviderError
 from ....providers.limits.limit_reports import ReadReport
 from ....providers.limits.quota_report import QuotaReport, Refusal
+from ....providers.model.response import Response
 from ...call.runtime import Runtime, TrafficWatch
 from ...call.timeouts import Clock
 from ...request.prepared import WallClock
 from ..notice import open_notice
-from ..pump import Pump
+from ..pump import Notification, Pump
 from ..queue.permit import Ticket
+from .charge import credible
 from .declared import DeclaredLimit
+from .host import is_lost
 from .limiter_state import Scope
 from .quota import Impossible
 
@@ -31,13 +34,13 @@ REFUSAL_CODES: dict[Refusal, str] = {Refusal.TOO_LARGE: "request_too_large", Ref
 
 
 class Sender(Protocol):
-    """A call, as traffic control sees it. One of the first two methods is called, once per wait."""
+    """A call, as its limiter sees it. One of the first two methods is called, once per wait."""
 
-    def admitted(self) -> None:
+    def admitted(self, permit: Ticket) -> None:
         """Send the call now."""
         ...
 
-    def rejected(self, error: ProviderError) -> None:
+    def rejected(self, permit: Ticket, error: ProviderError) -> None:
         """Fail the call: it can never be sent."""
         ...
 
@@ -80,7 +83,7 @@ class Lane:
         self._row = row
         self._read_report = read_report
         self._wall_clock = wall_clock
-        self._pump: Pump[Sender] = Pump(self, runtime)
+        self._pump: Pump = Pump(self, runtime)
         self._ignored: set[str] = set()
         self._notice = open_notice(runtime, self._send_notice, self._pump.on_defect)
 
@@ -103,12 +106,12 @@ class Lane:
         """
         scope, sender = self.scope, _sender(ticket)
         if not self._pump.is_running and scope.admit_at_once(ticket, now):
-            sender.admitted()
+            sender.admitted(ticket)
             self._note()
             return
         why = self.why_never(ticket, now)
         if why is not None:
-            sender.rejected(why)
+            sender.rejected(ticket, why)
             return
         scope.add(ticket, now, at_head=again)
         if scope.queue.length == 1:
@@ -117,7 +120,7 @@ class Lane:
         if scope.is_hopeless(ticket, deadline, now):
             seconds, reason = scope.seconds_ahead(ticket, now), scope.reason(ticket, now)
             scope.cancel(ticket, now)
-            sender.rejected(_hopeless(deadline - now, seconds, reason))
+            sender.rejected(ticket, _hopeless(deadline - now, seconds, reason))
         elif ticket.is_first_of_tenant:
             self._pump.schedule()
 
@@ -125,7 +128,7 @@ class Lane:
         """Send at the next tick the calls that may be sent."""
         self._pump.schedule()
 
-    def take(self, now: float) -> tuple[Sender, Callable[[Sender], object]] | None:
+    def take(self, now: float) -> Notification | None:
         """Take the next call that may be sent, or never can be, out of the queue. None if all calls must wait."""
         scope = self.scope
         ticket = scope.queue.first(now)
@@ -134,10 +137,12 @@ class Lane:
         else:
             why = self.why_never(ticket, now)
             if why is not None:
+                sender = _sender(ticket)
                 scope.cancel(ticket, now)
-                return _sender(ticket), methodcaller("rejected", why)
+                return partial(sender.rejected, ticket, why), sender.on_defect
             if scope.admit(now) is not None:
-                return _sender(ticket), _ADMITTED
+                sender = _sender(ticket)
+                return partial(sender.admitted, ticket), sender.on_defect
         self._pass_on()
         self._note()
         return None
@@ -171,6 +176,51 @@ class Lane:
         """Notify the observer of the scope's figures."""
         watch.scope_changed(self.scope.name, self.scope.statistics(now))
         return False
+
+    # --- the end of a call ---
+
+    def confirm(self, ticket: Ticket, headers: Mapping[str, str], *, whole: bool) -> None:
+        """The head of a successful response came to a call that is under way. `whole`: it is no stream."""
+        self.scope.confirm(ticket, self.report(headers), self.now, whole=whole)
+        self.write_news()
+        self.changed()
+
+    def settle(self, ticket: Ticket, response: Response | None, now: float) -> None:
+        """A call that was under way has ended. response: what it received."""
+        usage = None if response is None else credible(response.usage)
+        if usage is None or usage.input_tokens is None:
+            self.scope.settle(ticket, None, now)
+        else:
+            output = (usage.output_tokens or 0) + (usage.thinking_tokens or 0)
+            charge = self.scope.quota.charger.settled(usage.input_tokens, usage.cached_tokens or 0, output)
+            self.scope.settle(ticket, charge, now, tokens=usage.input_tokens + output, output=output)
+        self.changed()
+
+    def give_back(
+        self, ticket: Ticket, error: ProviderError, headers: Mapping[str, str], *, sent: bool, again: bool
+    ) -> Refusal:
+        """A call that was under way has failed. Return which kind of limit refused it.
+
+        sent: the request may have reached the server.
+        again: the call waits here again after a refusal.
+        """
+        scope, now = self.scope, self.now
+        refusal = Refusal.NONE
+        if is_lost(error):
+            scope.lose(ticket, error, now, sent=sent)
+        elif not sent:
+            scope.cancel(ticket, now)
+        else:
+            report = self.report(headers, error)
+            if report.refusal is not Refusal.OVERLOAD or scope.concurrency is not None:
+                refusal = report.refusal  # else the server is overloaded, independent of this key's limits
+            if refusal is Refusal.NONE:
+                scope.fail(ticket, report, now, answered=error.http_status > 0)
+            else:
+                scope.refuse(ticket, report, now, again=again)
+            self.write_news()
+        self.changed()
+        return refusal
 
     # --- limits in responses ---
 
@@ -219,9 +269,6 @@ def _hopeless(left: float, seconds: float, reason: str) -> ProviderError:
         provider_code=Clock.QUEUE.value,
         retryable=False,
     )
-
-
-_ADMITTED = methodcaller("admitted")
 
 
 def _sender(ticket: Ticket) -> Sender:

@@ -35,15 +35,6 @@ def is_targets_fault(error: ProviderError) -> bool:
     return error.category in TARGET_FAILURES
 
 
-def is_lost(error: ProviderError) -> bool:
-    """Return whether a call got no connection, or lost it: the server may be away."""
-    if error.http_status or not error.retryable:
-        return False
-    if error.category is ErrorCategory.TIMEOUT:
-        return error.provider_code == "connect"
-    return error.category is ErrorCategory.NETWORK
-
-
 def moves_on(error: ProviderError, refusal: Refusal, failover_on: Collection[str]) -> bool:
     """Return whether the call may go to another target after a failure.
 

@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
-from operator import methodcaller
 from typing import Protocol, TypeAlias
 
 from ....providers.errors import ProviderError
 from ....providers.model.options import Priority
 from ...call.runtime import Runtime, TrafficWatch
-from ..access import Access
 from ..breaker import OPEN_FOR, BreakerState
 from ..limits.host import Host
 from ..notice import open_notice
-from ..pump import Pump
+from ..pump import Notification, Pump
 from ..statistics import RouteStatistics, TargetStatistics
 from .hedge import HedgeState
-from .keys import KeyRing
+from .keys import Access, KeyRing
 from .options import Route, Target
 from .route_state import Balance, RouteState, TargetRecord
 
@@ -129,7 +126,7 @@ class LiveRoute:
             for place in places
         ]
         self.state: RouteState = RouteState(balance, records, runtime.random)
-        self._pump: Pump[Traveller] = Pump(self, runtime)
+        self._pump: Pump = Pump(self, runtime)
         self._parked: dict[Group, dict[Traveller, None]] = {}
         self._looking: dict[Traveller, None] = {}
         self._waiting: dict[Traveller, None] = {}  # for room at a target
@@ -207,21 +204,22 @@ class LiveRoute:
         """Return when a call that waits elsewhere asks whether a target that has failed answers again."""
         return max(self._asked_at + OPEN_FOR, self.state.asks_at(now))
 
-    def take(self, now: float) -> tuple[Traveller, Callable[[Traveller], object]] | None:
+    def take(self, now: float) -> Notification | None:
         """Take the next call that should choose again: one whose target was left alone, else one that is parked and
         may go. None if there is no such call."""
         if self._looking:
             call = next(iter(self._looking))
             del self._looking[call]
-            return call, _LOOK_AGAIN
+            return call.look_again, call.on_defect
         for group in sorted(self._parked, key=_priority):
             if self.state.choose(now, (), tried=group[1]).among:
                 call = next(iter(self._parked[group]))
                 self.unpark(call, group)
-                return call, _LOOK_AGAIN
+                return call.look_again, call.on_defect
         if self._waiting and self._asks_at(now) <= now:
             self._asked_at = now
-            return next(iter(self._waiting)), _LOOK_AGAIN
+            call = next(iter(self._waiting))
+            return call.look_again, call.on_defect
         return None
 
     def next_time(self, now: float) -> float:
@@ -333,9 +331,6 @@ class LiveRoute:
                 )
             )
         return RouteStatistics(tuple(targets), self.parked, 0 if self.hedging is None else self.hedging.total)
-
-
-_LOOK_AGAIN = methodcaller("look_again")
 
 
 def _priority(group: Group) -> int:

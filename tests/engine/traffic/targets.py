@@ -94,4 +94,4 @@ def ask(model: str = "fast", **options: object) -> ms.Request:
 
 def path(completion: ms.Completion) -> list[tuple[str, str]]:
     """The targets and outcomes of a call's attempts."""
-    return [(record.target, record.outcome) for record in completion.journey]
+    return [(record.target, record.outcome) for record in completion.attempt_records]

@@ -130,7 +130,7 @@ async def test_a_cancelled_call_leaves_nothing(autojump_clock: trio.testing.Mock
     assert (figures.reserved, figures.waiting) == (Amounts(), 0)
     if when == "under way":  # its prompt was sent, and is paid
         assert (figures.spent.calls, rest[0].error_category) == (1, ms.ErrorCategory.BUDGET)
-        record = completion.journey[0]
+        record = completion.attempt_records[0]
         assert record.estimated
         assert record.usage is not None
         assert completion.cost == pytest.approx((record.usage.input_tokens or 0) * 1e-6)
@@ -173,8 +173,8 @@ async def test_the_cost_of_a_call_is_that_of_all_attempts(autojump_clock: trio.t
     assert (streamed.success, streamed.attempts) == (True, 2)
     assert streamed.cost == pytest.approx(5.05e-4, rel=0.1)
     assert whole.cost is not None
-    assert [record.usage is None for record in streamed.journey] == [True, False]
-    assert not any(record.estimated for record in streamed.journey)
+    assert [record.usage is None for record in streamed.attempt_records] == [True, False]
+    assert not any(record.estimated for record in streamed.attempt_records)
     assert (unpriced.success, unpriced.cost) == (True, None)
     assert figures.budgets == ()
 
@@ -248,7 +248,7 @@ async def test_a_server_that_reports_no_usage_is_estimated(autojump_clock: trio.
     async with open_charged(server, ms.Budget(output_tokens=1_000, input_tokens=1_000)) as engine:
         completion = await engine.start_stream(ask()).wait()
         figures = of(engine)
-    assert completion.journey[0].estimated
+    assert completion.attempt_records[0].estimated
     assert figures.spent.output_tokens == pytest.approx(63)  # 250 bytes
     assert 5 < figures.spent.input_tokens < 60
 
@@ -353,7 +353,7 @@ async def test_an_error_inside_an_answer_costs_its_input(autojump_clock: trio.te
         spent = of(engine).spent
     assert completion.error is not None
     assert completion.error.http_status == 200
-    assert completion.journey[0].estimated
+    assert completion.attempt_records[0].estimated
     assert 10 < spent.input_tokens < 60
     assert completion.cost == spent.usd == pytest.approx(spent.input_tokens * 1e-6)
 
@@ -389,7 +389,7 @@ async def test_every_target_passes_the_budget_with_its_own_price(autojump_clock:
             figures = of(engine)
     # One fits the dear target, later ones only the cheap one, until not even that fits.
     assert [each.success for each in completions] == [True, True, True, True, True]
-    assert [each.journey[0].target for each in completions] == ["dear/m", *["cheap/cheap"] * 4]
+    assert [each.attempt_records[0].target for each in completions] == ["dear/m", *["cheap/cheap"] * 4]
     assert figures.spent.usd == pytest.approx(dear.dollars() + cheap.dollars("cheap"))
     assert sum(each.cost or 0 for each in completions) == pytest.approx(figures.spent.usd)
 
@@ -426,7 +426,7 @@ async def test_a_failed_attempt_gives_its_reservation_back(autojump_clock: trio.
         completions = [await engine.start_stream(ask("smart")).wait() for _ in range(3)]
         figures = of(engine)
     assert [each.success for each in completions] == [True, True, True]
-    assert [len(each.journey) for each in completions] == [2, 2, 2]
+    assert [len(each.attempt_records) for each in completions] == [2, 2, 2]
     assert (figures.spent.calls, figures.spent.output_tokens, figures.reserved) == (3, 150, Amounts())
 
 

@@ -130,7 +130,7 @@ async def test_the_second_attempt_answers_where_the_first_is_late(
     assert completion.attempts == 2
     assert figures.hedged == 1
     assert {name: each.completed for name, each in providers.items()} == {"one": 0, "two": 1}
-    lost, won = completion.journey
+    lost, won = completion.attempt_records
     assert [(each.target, each.outcome, each.hedged) for each in (lost, won)] == [
         ("one/m", "cancelled", True),
         ("two/m", "ok", True),
@@ -151,7 +151,7 @@ async def test_the_first_attempt_wins_if_its_event_comes_first(autojump_clock: t
         assert nothing_left(engine)
     assert recorder.text == "one!"
     assert (two.sent, two.gone) == (1, 1)
-    assert [(each.target, each.outcome, each.hedged) for each in completion.journey] == [
+    assert [(each.target, each.outcome, each.hedged) for each in completion.attempt_records] == [
         ("two/m", "cancelled", True),
         ("one/m", "ok", True),
     ]
@@ -172,7 +172,7 @@ async def test_a_call_in_time_is_sent_once(autojump_clock: trio.testing.MockCloc
     one, two = Slow("one", (0.5,)), Slow("two")
     async with open_hedged(one, two) as engine:
         completion = await engine.start_stream(ask()).wait()
-    assert (two.sent, path(completion), completion.journey[0].hedged) == (0, [("one/m", "ok")], False)
+    assert (two.sent, path(completion), completion.attempt_records[0].hedged) == (0, [("one/m", "ok")], False)
 
 
 async def test_a_route_with_one_target_hedges_there(autojump_clock: trio.testing.MockClock) -> None:
@@ -278,7 +278,7 @@ async def test_both_attempts_are_paid(autojump_clock: trio.testing.MockClock) ->
         completion = await engine.start_stream(ask(max_output_tokens=100)).wait()
         figures = engine.statistics().traffic.budgets[0]
         assert nothing_left(engine)
-    tokens = [each.usage for each in completion.journey]
+    tokens = [each.usage for each in completion.attempt_records]
     assert completion.cost == pytest.approx(
         sum((each.input_tokens or 0) * 1e-6 + (each.output_tokens or 0) * 1e-5 for each in tokens if each)
     )
@@ -312,7 +312,7 @@ async def test_the_first_attempt_goes_on_alone_where_the_second_fails(
         assert nothing_left(engine)
     assert (recorder.text, one.sent, two.sent) == ("one!", 1, 1)
     assert path(completion) == [("two/m", "server"), ("one/m", "ok")]
-    error = completion.journey[0].error
+    error = completion.attempt_records[0].error
     assert error is not None
     assert (error.provider, error.model) == ("two", "m")
 
@@ -494,5 +494,5 @@ async def test_random_faults_leave_nothing(autojump_clock: trio.testing.MockCloc
         assert len(recorder.completions) == 1
         assert recorder.types.count("START") <= 1
         assert recorder.text in {"", "one", "two", "three", "one!", "two!", "three!"}
-        last = completion.journey[-1:] if completion.success else ()
+        last = completion.attempt_records[-1:] if completion.success else ()
         assert all(record.outcome == "ok" for record in last)

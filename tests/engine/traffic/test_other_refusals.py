@@ -164,7 +164,7 @@ async def test_a_hint_is_neither_nothing_nor_a_day(
     assert pauses == pytest.approx(expected, abs=0.02)
     assert completion.success
     assert ended < 20 + min(longest, max(2.0, float(hint)))
-    assert completion.attempts == len(at) == len(completion.journey)
+    assert completion.attempts == len(at) == len(completion.attempt_records)
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ async def test_a_call_that_is_refused_for_hours_records_a_hundred_attempts(
         ms.open_engine([provider(peer)], traffic=OBEYING, timeouts=ms.Timeouts(queue=4000)) as engine,
     ):
         completion = await engine.start_stream(ms.Request("openai/gpt-5", "hello")).wait()
-    records = completion.journey
+    records = completion.attempt_records
     assert completion.attempts == server.sent > 200
     assert (len(records), records[0].started) == (100, 0)
     assert [later.started > earlier.started for earlier, later in itertools.pairwise(records)] == [True] * 99

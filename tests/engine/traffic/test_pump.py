@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from operator import methodcaller
 from typing import Any, cast
 
 import pytest
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 
 import manystream as ms
 from manystream.engine.traffic.budgets.amounts import Amounts
-from manystream.engine.traffic.pump import Pump
+from manystream.engine.traffic.pump import Notification, Pump
 from tests.engine.unit_runtime import Call, UnitRuntime
 from tests.support.peers import STREAM_HEAD, Line, answer, chat_answer, chat_stream, chunked, error_body, open_peer
 
@@ -32,15 +31,18 @@ class Row:
         self.calls = list(calls)
         self.goes_at = math.inf
         self.raises = False
-        self.pump: Pump[Call] = Pump(self, cast(Any, runtime))
+        self.pump = Pump(self, cast(Any, runtime))
 
     def __repr__(self) -> str:
         return "<Row>"
 
-    def take(self, now: float) -> tuple[Call, Callable[[Call], object]] | None:
+    def take(self, now: float) -> Notification | None:
         if self.raises:
             raise RuntimeError("mine")
-        return (self.calls.pop(0), methodcaller("admitted")) if self.calls else None
+        if not self.calls:
+            return None
+        call = self.calls.pop(0)
+        return call.admitted, call.on_defect
 
     def next_time(self, now: float) -> float:
         return self.goes_at
@@ -67,7 +69,7 @@ def test_a_notified_call_may_empty_the_line_and_call_the_pump() -> None:
     runtime, gone, new = UnitRuntime(), Call(), Call()
 
     class Busy(Call):
-        def admitted(self) -> None:
+        def admitted(self, permit: object = None) -> None:
             row.calls[:] = [new]
             assert row.pump.is_running
             row.pump.run()

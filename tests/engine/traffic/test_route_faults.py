@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 import manystream as ms
-from manystream.engine.traffic.routed import Journey
+from manystream.engine.traffic.routed import Routed
 from tests.support.peers import STREAM_HEAD, Line, Recorder, answer, chat_chunk, chunked, open_peer
 
 from .targets import Server, ask, failing, hangs, open_targets, path, provider
@@ -103,7 +103,7 @@ async def test_a_deadline_ends_the_wait_at_several_targets(autojump_clock: trio.
         assert (completion.error.category, completion.error.provider_code) == (ms.ErrorCategory.TIMEOUT, clock)
         assert completion.timings.finished == pytest.approx(5, abs=0.1)
         assert completion.timings.waited["quota"] == pytest.approx(5, abs=0.1)
-        assert completion.journey == ()
+        assert completion.attempt_records == ()
 
 
 async def test_a_session_is_forgotten_while_its_call_runs(autojump_clock: trio.testing.MockClock) -> None:
@@ -276,16 +276,16 @@ async def test_an_ended_wait_is_freed_without_the_garbage_collector(autojump_clo
         for _ in NAMES:
             assert (await engine.start_stream(ask()).wait()).success
         gc.collect()
-        before = count(Journey)
+        before = count(Routed)
         gc.disable()
         try:
             calls = [engine.start_stream(ask()) for _ in range(30)]
-            assert count(Journey) == before + 30
+            assert count(Routed) == before + 30
             for call in calls:
                 call.cancel()
                 await call.wait()
             del calls, call
-            assert count(Journey) == before
+            assert count(Routed) == before
         finally:
             gc.enable()
 

@@ -45,7 +45,7 @@ async def test_a_route_is_a_model_name_of_its_own(autojump_clock: trio.testing.M
         statistics = engine.statistics()
     assert (call.target, recorder.text, completion.attempts) == ("one/m", "one", 1)
     assert path(completion) == [("one/m", "ok")]
-    assert completion.journey[0].ended == pytest.approx(0.05, abs=0.02)
+    assert completion.attempt_records[0].ended == pytest.approx(0.05, abs=0.02)
     assert path(direct) == [("two/other", "ok")]
     assert (one.sent, two.sent) == (2, 1)
     assert b'"model":"m"' in one.requests[0]
@@ -63,7 +63,7 @@ async def test_a_failure_moves_the_call_to_the_next_target(autojump_clock: trio.
     assert (completion.success, recorder.text, call.target) == (True, "two", "two/m")
     assert recorder.types.count("START") == 1
     assert path(completion) == [("one/m", "server"), ("two/m", "ok")]
-    error = completion.journey[0].error
+    error = completion.attempt_records[0].error
     assert error is not None
     assert (error.provider, error.model) == ("one", "m")
     assert completion.timings.finished == pytest.approx(0.05, abs=0.03)  # no pause between two targets
@@ -166,7 +166,7 @@ async def test_attempts_count_over_the_whole_journey(autojump_clock: trio.testin
     # Each healthy target gets one attempt, whatever the number; there is no further one.
     assert [server.sent for server in servers] == [1, 1, 1]
     assert (completion.attempts, completion.error_category) == (3, ms.ErrorCategory.SERVER)
-    assert len(completion.journey) == 3
+    assert len(completion.attempt_records) == 3
 
 
 # --- what a target is sent ---
@@ -319,7 +319,7 @@ async def test_a_dead_target_is_left_alone_and_used_again(
     assert all(completion.success for completion in completions)
     assert within(completions, 1.0) >= least
     after = [place for place in range(len(completions)) if place * 0.02 > 18]
-    assert all(completions[place].journey[-1].target == "one/m" for place in after)
+    assert all(completions[place].attempt_records[-1].target == "one/m" for place in after)
     asked = [at for at in one.at if 8 <= at - started <= 14.9]
     assert len(asked) <= 5  # one probe every two seconds
     assert open_at_the_end == "closed"
@@ -409,8 +409,8 @@ async def test_sessions_stay(autojump_clock: trio.testing.MockClock) -> None:
         for turn in range(4):
             for number in range(9):
                 completion = await engine.start_stream(ask(session=f"s{number}")).wait()
-                home = homes.setdefault(f"s{number}", completion.journey[0].target)
-                assert completion.journey[0].target == home, turn
+                home = homes.setdefault(f"s{number}", completion.attempt_records[0].target)
+                assert completion.attempt_records[0].target == home, turn
         sessions = [target.sessions for target in engine.statistics().traffic.routes["fast"].targets]
         assert sum(sessions) == 9
         engine.end_session("s0")
@@ -422,7 +422,7 @@ async def test_sessions_stay(autojump_clock: trio.testing.MockClock) -> None:
         moved = await engine.start_stream(ask(session="s1")).wait()
         assert moved.success
         again = await engine.start_stream(ask(session="s1")).wait()
-        assert path(again) == [(moved.journey[-1].target, "ok")]
+        assert path(again) == [(moved.attempt_records[-1].target, "ok")]
 
 
 # --- several keys ---
@@ -497,7 +497,7 @@ async def test_nothing_is_left_behind(autojump_clock: trio.testing.MockClock, ba
             await trio.sleep(chance.choice([0.0, 0.0, 0.02, 0.1]))
         completions = [await call.wait() for call in calls]
         statistics = engine.statistics()
-    assert all(len(completion.journey) == completion.attempts for completion in completions)
+    assert all(len(completion.attempt_records) == completion.attempts for completion in completions)
     assert {(scope.waiting, scope.running) for scope in statistics.traffic.scopes.values()} == {(0, 0)}
     figures = statistics.traffic.routes["fast"]
     assert figures.waiting == 0

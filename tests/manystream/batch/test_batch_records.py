@@ -49,7 +49,7 @@ def test_the_record_of_an_answer_with_everything() -> None:
     )
     item = replace(ITEM, request=replace(ITEM.request, response_schema={"type": "object"}))
     journey = (AttemptRecord("one/m", 0, 1, "server"), AttemptRecord("two/n", 1, 2, "ok"))
-    assert answer_record(item, completed(response, journey=journey), "sim", COST, 0.75) == {
+    assert answer_record(item, completed(response, attempt_records=journey), "sim", COST, 0.75) == {
         "id": "q7",
         "provider": "two",
         "model": "m-1",
@@ -92,9 +92,9 @@ def test_the_record_of_an_answer_with_little() -> None:
 
 
 def test_the_model_of_an_answer_that_names_none_is_its_target() -> None:
-    answered = completed(ms.Response(), journey=(AttemptRecord("two/n", 0, 1, "ok"),))
+    answered = completed(ms.Response(), attempt_records=(AttemptRecord("two/n", 0, 1, "ok"),))
     assert (target_of(answered), answer_record(ITEM, answered, None)["model"]) == ("two/n", "two/n")
-    assert target_of(completed(journey=(AttemptRecord("two/n", 0, 1, "server"),))) == ""
+    assert target_of(completed(attempt_records=(AttemptRecord("two/n", 0, 1, "server"),))) == ""
 
 
 def test_the_record_of_a_failure() -> None:
