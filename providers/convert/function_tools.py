@@ -29,11 +29,11 @@ SECTIONS = PARAMETERS | {
 SPHINX_PARAMETERS = frozenset({"param", "parameter", "arg", "argument", "key", "keyword"})
 """Words of Sphinx's fields that describe a parameter."""
 
-_HEADING = re.compile(r"(?P<name>[A-Za-z ]+?)\s*:?\s*")
+_HEADING = re.compile(r"(?P<name>[A-Za-z]++(?: [A-Za-z]++)*+)\s*+(?::\s*+)?")
 _UNDERLINE = re.compile(r"\s*-{3,}\s*")
-_GOOGLE = re.compile(r"\*{0,2}(?P<name>\w+)\s*(?:\([^)]*\))?\s*:\s*(?P<text>.*)")
+_GOOGLE = re.compile(r"\*{0,2}(?P<name>\w++)\s*+(?:\([^)]*+\)\s*+)?:\s*+(?P<text>.*)")
 _NUMPY = re.compile(r"\*{0,2}(?P<name>\w+)\s*(?::.*)?(?P<text>)")
-_SPHINX = re.compile(r":(?P<kind>\w+)(?:\s+[^:]*?)??(?:\s+\*{0,2}(?P<name>\w+))?\s*:\s*(?P<text>.*)")
+_SPHINX = re.compile(r":(?P<kind>\w++)(?:\s++[^\s:]++)*?(?:\s++\*{0,2}(?P<name>\w++))?\s*+:\s*+(?P<text>.*)")
 
 
 def schema_of_function(function: Callable[..., object]) -> JSONObject:

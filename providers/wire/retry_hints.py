@@ -255,6 +255,9 @@ _RESET = re.compile(
 )
 """The header of a bucket's reset. Without a bucket's name, it is the only one and counts requests."""
 
+_NEXT_POLICY = re.compile(r",\s*(?=\")")
+"""What separates the quoted policies of `RateLimit`."""
+
 _FIELD = re.compile(r"\b(r|t|remaining|reset)=(\d+)", re.ASCII)
 """A parameter of `RateLimit`, in its present form (`"default";r=0;t=30`) or its older one (`remaining=0, reset=30`)."""
 
@@ -273,7 +276,7 @@ def _bucket_reset(headers: Mapping[str, str], now: float, status: int) -> int:
             empty.append(wait)
         elif remaining is None or (status == 429 and (match[1] or match[3])):
             unknown.append(wait)
-    for policy in re.split(r",\s*(?=\")", headers.get("ratelimit", "")):
+    for policy in _NEXT_POLICY.split(headers.get("ratelimit", "")):
         fields = {name: float(value) for name, value in _FIELD.findall(policy)}
         wait = _bounded(fields.get("t", fields.get("reset", -1.0)) * 1000)
         if wait != NO_HINT and fields.get("r", fields.get("remaining")) == 0:

@@ -21,7 +21,7 @@ _NO_SUCH_PLACE = re.compile(
 """The message of a server that has nothing at the address. Other errors with 404 are about a model, a file or the
 like."""
 
-_VERSION = re.compile(r"(/v\d+(?:alpha|beta)?\d*)(?=/)")
+_VERSION = re.compile(r"(/v\d++(?:(?:alpha|beta)\d*+)?)(?=/)")
 _TWO_VERSIONS = re.compile(_VERSION.pattern * 2)
 
 

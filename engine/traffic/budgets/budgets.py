@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -309,7 +308,7 @@ def _check_price(body: JSONObject, model: str, media: Media) -> None:
 
 def _placed(error: InvalidRequestError, extra: Mapping[str, JSON]) -> InvalidRequestError:
     """Return an error about a member of the body. If `extra_body` has that member, the error's field says so."""
-    if re.split(r"[.\[]", error.field)[0] not in extra:
+    if error.field.partition(".")[0].partition("[")[0] not in extra:
         return error
     return InvalidRequestError(f"extra_body.{error.field}", str(error).removeprefix(f"{error.field}: "))
 
