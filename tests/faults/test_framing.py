@@ -222,7 +222,7 @@ STATUS_CASES = [
     Case("31 no reason", raw(f"HTTP/1.1 200\r\n{EVENTS}{BODY}", WHOLE), SUCCESS, "one", True),
     Case("31 no reason, a space", raw(f"HTTP/1.1 200 \r\n{EVENTS}{BODY}", WHOLE), SUCCESS, "one", True),
     Case("31 529", raw("HTTP/1.1 529 Overloaded\r\nContent-Length: 0\r\n"), SERVER, "", True, True, "529"),
-    Case("31 599", raw("HTTP/1.1 599 What\r\nContent-Length: 0\r\n"), UNKNOWN, "", True, says="599"),
+    Case("31 599", raw("HTTP/1.1 599 What\r\nContent-Length: 0\r\n"), SERVER, "", True, True, "599"),
     Case("31 600", raw("HTTP/1.1 600 What\r\nContent-Length: 0\r\n"), UNKNOWN, "", True, says="600"),
     *(
         Case(f"31 {line!r}", Wire(line.encode("latin-1") + b"\r\n" + BODY.encode() + b"\r\n"), NETWORK, says=says)
