@@ -222,7 +222,7 @@ def aborted(raw: str | None) -> ProviderError:
 def no_answer(body: bytes = b"") -> ProviderError:
     """Return the error for an answer that has ended without saying anything. Another attempt may bring an answer.
 
-    body: the answer's body; empty for a stream.
+    body: the answer's body; of a stream, the data of its last event.
     """
     what = "the server ended its answer without content, tool call, refusal or finish reason"
     return ProviderError(what, category=ErrorCategory.SERVER, http_status=200, provider_code=NO_ANSWER_CODE, body=body)

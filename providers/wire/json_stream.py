@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from ..catalog.provider import Provider
 from ..errors import ProviderError, malformed, no_answer, truncated
 from ..json.json_values import JSON, JSONObject, MalformedJSONError, json_at, loads, shown
-from ..model.events import Event
+from ..model.events import Error, Event
 from ..model.response import arrived
 from .answer_limits import ANSWER_LIMITS, AnswerLimits
 from .dialect import BARE_LINES, MakeId, StreamMachine
@@ -94,7 +94,7 @@ class JSONStream(StreamMachine):
         if foreign is not None:
             return self.fail(foreign)
         if self.marked and arrived(self.answer.response()) is None:
-            return self.fail(no_answer())
+            return self.fail(no_answer(DONE_MARK))
         return self.fail(truncated(f"{what}, after {shown(self._unread)}" if self._unread else what))
 
     def foreign(self) -> ProviderError | None:
@@ -105,7 +105,10 @@ class JSONStream(StreamMachine):
 
     def _mark(self) -> Sequence[Event]:
         self.marked = True
-        return self.take_mark()
+        events = self.take_mark()
+        if events and isinstance(events[-1], Error) and not events[-1].error.body:
+            events[-1].error.body = DONE_MARK  # nothing else has come
+        return events
 
     def _no_json(self, event: str, data: bytes, error: MalformedJSONError) -> Sequence[Event]:
         if event == BARE_LINES:
