@@ -191,7 +191,8 @@ class Batch:
             return
 
         def on_completion(completion: Completion) -> None:
-            self._end(item, completion)
+            if item.id in self._calls:  # otherwise an interrupt during the start has ended the batch
+                self._end(item, completion)
 
         engine, request = self._engine, item.request
         self._calls[item.id] = None  # before the start, because a call may end during its start

@@ -235,6 +235,18 @@ async def test_a_line_that_cannot_be_started_is_invalid(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+async def test_a_call_that_ends_after_its_start_was_interrupted_is_ignored(tmp_path: Path) -> None:
+    class Interrupted(ScriptedEngine):
+        def start_request(self, request: ms.Request, on_completion: Callable[[Completion], None]) -> object:
+            super().start_request(request, on_completion)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        await ran(tmp_path, Interrupted(lambda text: completed()), line("a", "a"))
+    await trio.testing.wait_all_tasks_blocked()
+    assert records(tmp_path / "a.jsonl") == []
+
+
 async def test_a_key_that_cannot_be_had_ends_a_batch(tmp_path: Path) -> None:
     with pytest.raises(BatchError, match=r"^api_key: none$"):
         await ran(tmp_path, ScriptedEngine(lambda text: ms.InvalidRequestError("api_key", "none")), line("a", "a"))
