@@ -2,114 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable
-from typing import Final, Never, cast
-
 import httpx2
 
-from .sdk_clients.client_transport import ClientTransport
-from .sdk_clients.faults import ClientTransportError, Fault
-from .sdk_clients.transfer import NetworkStream, Transfer
-from .transport.pool import PoolLimits
-from .transport.tls import TLSConfig
-
-EXCEPTIONS: Final[dict[Fault, type[httpx2.TransportError]]] = {
-    Fault.POOL_TIMEOUT: httpx2.PoolTimeout,
-    Fault.CONNECT_TIMEOUT: httpx2.ConnectTimeout,
-    Fault.WRITE_TIMEOUT: httpx2.WriteTimeout,
-    Fault.READ_TIMEOUT: httpx2.ReadTimeout,
-    Fault.CONNECT: httpx2.ConnectError,
-    Fault.PROXY: httpx2.ProxyError,
-    Fault.WRITE: httpx2.WriteError,
-    Fault.READ: httpx2.ReadError,
-    Fault.REMOTE: httpx2.RemoteProtocolError,
-    Fault.LOCAL: httpx2.LocalProtocolError,
-    Fault.UNSUPPORTED: httpx2.UnsupportedProtocol,
-    Fault.DEFECT: httpx2.TransportError,
-}
+from .sdk_clients.adapter import Adapter, Package
 
 
-class Transport(httpx2.AsyncBaseTransport):
+class Transport(Adapter[httpx2.Request, httpx2.Response], httpx2.AsyncBaseTransport):
     """An async transport for `httpx2.AsyncClient`, on asyncio and trio. It speaks HTTP/1.1.
-
-    limits: caps on connections; the default is `PoolLimits()`.
-    tls: the CAs to trust and the client's certificate; the default trusts the system's CAs.
-    proxy: the URL of a proxy for all requests, `http://[user:password@]host[:port]`; "" for no proxy.
-    trust_env: use the proxies that the environment names at the first request of an event loop, where `proxy` is not
-        given.
 
     A client that is given a transport ignores its own `limits`, `verify`, `cert` and the environment's proxies, so
     they are given here. A client's own `proxy` and `mounts` open connections that do not use this transport.
-
-    Raises `TypeError` for an option of another type, such as `httpx2.Limits`, and for options that it does not have,
-    such as `http2`. Raises `URLError` for a proxy URL that cannot be used.
     """
 
-    def __init__(
-        self,
-        *,
-        limits: PoolLimits | None = None,
-        tls: TLSConfig | None = None,
-        proxy: str | None = None,
-        trust_env: bool = True,
-        **refused: Never,
-    ) -> None:
-        self._core = ClientTransport(limits, tls, proxy, trust_env, refused)
-
-    def __repr__(self) -> str:
-        return repr(self._core)
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request and return its response, whose body is still to be read. The client calls this.
-
-        Raises httpx2's own exceptions. Raises `RuntimeError` after `aclose`, and on another event loop than that of the
-        first request while that one is not closed.
-        """
-        url, stream = request.url, request.stream
-        try:
-            transfer = await self._core.send(
-                request.method.encode("ascii", "replace"),  # "?" is refused
-                (url.scheme, url.raw_host, url.port, url.raw_path),
-                request.headers.raw,
-                b"".join(stream) if isinstance(stream, httpx2.ByteStream) else cast("AsyncIterable[bytes]", stream),
-                request.extensions,
-            )
-        except ClientTransportError as error:
-            raise EXCEPTIONS[error.fault](str(error), request=request) from error.__cause__
-        return httpx2.Response(
-            transfer.status,
-            headers=list(transfer.headers),
-            stream=_Body(transfer, request),
-            extensions={
-                "http_version": b"HTTP/" + transfer.version,
-                "reason_phrase": transfer.reason,
-                "network_stream": NetworkStream(transfer.sock),
-            },
-        )
-
-    async def aclose(self) -> None:
-        """Close all connections. A request that runs is ended with an error."""
-        await self._core.close()
-
-
-class _Body(httpx2.AsyncByteStream):
-    """The body of a response."""
-
-    def __init__(self, transfer: Transfer, request: httpx2.Request) -> None:
-        self._transfer = transfer
-        self._request = request
-
-    def __aiter__(self) -> _Body:
-        return self
-
-    async def __anext__(self) -> bytes:
-        try:
-            data = await self._transfer.read()
-        except ClientTransportError as error:
-            raise EXCEPTIONS[error.fault](str(error), request=self._request) from error.__cause__
-        if not data:
-            raise StopAsyncIteration
-        return data
-
-    async def aclose(self) -> None:
-        await self._transfer.close()
+    _package = Package(httpx2)

@@ -126,9 +126,8 @@ def _described(name: str, value: object) -> Iterator[str]:
 
 
 def _class(name: str, owner: type) -> Iterator[str]:
-    base = owner.__bases__[0]
-    shown = base is not object and not base.__name__.startswith("_")
-    yield f"class {name}" + (f"({base.__name__})" if shown else "")
+    bases = [base.__name__ for base in owner.__bases__ if base is not object and not base.__name__.startswith("_")]
+    yield f"class {name}" + (f"({', '.join(bases)})" if bases else "")
     if issubclass(owner, enum.Enum):
         for member in owner:
             yield f"    {member.name} = {member.value!r}"

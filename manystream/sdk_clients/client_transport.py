@@ -1,7 +1,5 @@
 """The core of the transports for httpx2's and httpx's clients: sends requests over the transport layer.
 
-Must not import a client's package: `httpx2.py` and `httpx.py` translate requests, responses and exceptions.
-
 A transport belongs to the event loop of its first request. Where that event loop has been closed, the transport drops
 its sockets and begins anew on the loop of the next request.
 """
