@@ -55,7 +55,7 @@ class Samples:
         at = round(time.monotonic() - self._began, 3)
         self._add("received by the server", at, float(counts.accepted + counts.refused))
         self._add("refused by the server", at, float(counts.refused))
-        for scope in self._engine.statistics().traffic.scopes.values():
+        for scope in self._engine.statistics().traffic.limiters.values():
             for limits, label in ((scope.reported, "level, reported limit"), (scope.learned, "level, learned limit")):
                 if limits:
                     self._add(label, at, round(min(limit.level for limit in limits.values()), 3))

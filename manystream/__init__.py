@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from .engine.traffic.routing.options import Route as Route
     from .engine.traffic.routing.options import Target as Target
     from .engine.traffic.statistics import BudgetStatistics as BudgetStatistics
+    from .engine.traffic.statistics import LimiterStatistics as LimiterStatistics
     from .engine.traffic.statistics import LimitStatistics as LimitStatistics
     from .engine.traffic.statistics import RouteStatistics as RouteStatistics
-    from .engine.traffic.statistics import ScopeStatistics as ScopeStatistics
     from .engine.traffic.statistics import TargetStatistics as TargetStatistics
     from .engine.traffic.statistics import TrafficStatistics as TrafficStatistics
     from .partial_json import LiveCalls as LiveCalls
@@ -161,7 +161,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "BudgetStatistics",
         "LimitStatistics",
         "RouteStatistics",
-        "ScopeStatistics",
+        "LimiterStatistics",
         "TargetStatistics",
         "TrafficStatistics",
     ),
@@ -306,6 +306,7 @@ __all__ = [
     "InvalidRequestError",
     "JSONObject",
     "LimitStatistics",
+    "LimiterStatistics",
     "Limits",
     "LiveCalls",
     "ManystreamError",
@@ -340,7 +341,6 @@ __all__ = [
     "RouteStatistics",
     "Row",
     "RowError",
-    "ScopeStatistics",
     "Start",
     "Statistics",
     "StoreError",

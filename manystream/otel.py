@@ -23,7 +23,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from .engine.call.completion import Completion
 from .engine.call.handle import Call
 from .engine.observe.observer import CallStart, Observer
-from .engine.traffic.statistics import BudgetStatistics, RouteStatistics, ScopeStatistics
+from .engine.traffic.statistics import BudgetStatistics, LimiterStatistics, RouteStatistics
 from .otel_traffic import TrafficMetrics
 from .providers.catalog.provider import Provider
 from .providers.model.events import Event
@@ -196,8 +196,8 @@ class OpenTelemetryObserver(Observer):
         span.set_attributes(attributes)
         span.end()
 
-    def scope_changed(self, scope: str, statistics: ScopeStatistics) -> None:
-        self._traffic.put_scope(scope, statistics)
+    def limiter_changed(self, limiter: str, statistics: LimiterStatistics) -> None:
+        self._traffic.put_limiter(limiter, statistics)
 
     def route_changed(self, route: str, statistics: RouteStatistics) -> None:
         self._traffic.put_route(route, statistics)

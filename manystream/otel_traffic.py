@@ -1,4 +1,4 @@
-"""The metrics of traffic control for OpenTelemetry: scopes, routes and budgets.
+"""The metrics of traffic control for OpenTelemetry: limiters, routes and budgets.
 
 The conventions for generative AI have no such metrics, so the names are our own. The SDK reads them on a thread of its
 own, from the frozen records that the engine's thread has put here.
@@ -14,10 +14,10 @@ from typing import Generic, TypeAlias, TypeVar
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from .engine.traffic.budgets.amounts import MEMBERS, Amounts
-from .engine.traffic.statistics import BudgetStatistics, RouteStatistics, ScopeStatistics, TargetStatistics
+from .engine.traffic.statistics import BudgetStatistics, LimiterStatistics, RouteStatistics, TargetStatistics
 
 MOST_RECORDS = 1_000
-"""The scopes, routes and budgets whose figures are kept, of each kind. Above this number, the one that was seen first
+"""The limiters, routes and budgets whose figures are kept, of each kind. Above this number, the one that was seen first
 is dropped."""
 
 Labels: TypeAlias = dict[str, str | float]
@@ -47,7 +47,7 @@ class Metric(Generic[Part]):
 
 @dataclass(slots=True, frozen=True)
 class LimitFigures:
-    """One limit of a scope. rate: units per second. level: units that may be sent now."""
+    """One limit of a limiter. rate: units per second. level: units that may be sent now."""
 
     rate: float
     level: float
@@ -62,22 +62,22 @@ class AmountFigures:
     limit: float | None
 
 
-SCOPE_METRICS: tuple[Metric[ScopeStatistics], ...] = (
-    Metric("manystream.traffic.waiting", "{call}", "Calls that wait.", lambda scope: scope.waiting),
-    Metric("manystream.traffic.running", "{call}", "Calls sent and not ended.", lambda scope: scope.running),
-    Metric("manystream.traffic.window", "{call}", "Most unconfirmed calls.", lambda scope: scope.window),
-    Metric("manystream.traffic.concurrent", "{call}", "Most running calls.", lambda scope: scope.concurrent),
-    Metric("manystream.traffic.held", "s", "Time until the pause ends.", lambda scope: scope.held),
-    Metric("manystream.traffic.sent", "{request}", "Requests sent.", lambda scope: scope.sent, grows=True),
-    Metric("manystream.traffic.refused", "{request}", "Refused.", lambda scope: scope.refused, grows=True),
+LIMITER_METRICS: tuple[Metric[LimiterStatistics], ...] = (
+    Metric("manystream.traffic.waiting", "{call}", "Calls that wait.", lambda limiter: limiter.waiting),
+    Metric("manystream.traffic.running", "{call}", "Calls sent and not ended.", lambda limiter: limiter.running),
+    Metric("manystream.traffic.window", "{call}", "Most unconfirmed calls.", lambda limiter: limiter.window),
+    Metric("manystream.traffic.concurrent", "{call}", "Most running calls.", lambda limiter: limiter.concurrent),
+    Metric("manystream.traffic.held", "s", "Time until the pause ends.", lambda limiter: limiter.held),
+    Metric("manystream.traffic.sent", "{request}", "Requests sent.", lambda limiter: limiter.sent, grows=True),
+    Metric("manystream.traffic.refused", "{request}", "Refused.", lambda limiter: limiter.refused, grows=True),
 )
-"""The metrics of a scope, with the attribute `manystream.scope`."""
+"""The metrics of a limiter, with the attribute `manystream.limiter`."""
 
 LIMIT_METRICS: tuple[Metric[LimitFigures], ...] = (
     Metric("manystream.traffic.limit.rate", "", "What may be sent per second.", lambda limit: limit.rate),
     Metric("manystream.traffic.limit.level", "", "What may be sent now.", lambda limit: limit.level),
 )
-"""The metrics of a scope's limit: also with the attributes `manystream.limit` and `manystream.limit.source`."""
+"""The metrics of a limiter's limit: also with the attributes `manystream.limit` and `manystream.limit.source`."""
 
 ROUTE_METRICS: tuple[Metric[RouteStatistics], ...] = (
     Metric("manystream.route.waiting", "{call}", "Calls that wait for a target.", lambda route: route.waiting),
@@ -125,19 +125,19 @@ class TrafficMetrics:
     """The metrics of one observer. meter: makes them."""
 
     def __init__(self, meter: Meter) -> None:
-        self._scopes: _Records[tuple[str, ScopeStatistics]] = _Records()
+        self._limiters: _Records[tuple[str, LimiterStatistics]] = _Records()
         self._routes: _Records[tuple[str, RouteStatistics]] = _Records()
         self._budgets: _Records[BudgetStatistics] = _Records()
-        _observe(meter, SCOPE_METRICS, self._scope_parts)
+        _observe(meter, LIMITER_METRICS, self._limiter_parts)
         _observe(meter, LIMIT_METRICS, self._limit_parts)
         _observe(meter, ROUTE_METRICS, self._route_parts)
         _observe(meter, TARGET_METRICS, self._target_parts)
         _observe(meter, BUDGET_METRICS, self._budget_parts)
         _observe(meter, AMOUNT_METRICS, self._amount_parts)
 
-    def put_scope(self, scope: str, statistics: ScopeStatistics) -> None:
-        """Keep the figures of a scope."""
-        self._scopes.put(scope, (scope, statistics))
+    def put_limiter(self, limiter: str, statistics: LimiterStatistics) -> None:
+        """Keep the figures of a limiter."""
+        self._limiters.put(limiter, (limiter, statistics))
 
     def put_route(self, route: str, statistics: RouteStatistics) -> None:
         """Keep the figures of a route."""
@@ -150,15 +150,15 @@ class TrafficMetrics:
 
     # --- the parts that a metric is read from, with their attributes ---
 
-    def _scope_parts(self) -> Iterable[tuple[Labels, ScopeStatistics]]:
-        return [({"manystream.scope": name}, scope) for name, scope in self._scopes.all()]
+    def _limiter_parts(self) -> Iterable[tuple[Labels, LimiterStatistics]]:
+        return [({"manystream.limiter": name}, limiter) for name, limiter in self._limiters.all()]
 
     def _limit_parts(self) -> Iterable[tuple[Labels, LimitFigures]]:
-        for scope, statistics in self._scopes.all():
+        for limiter, statistics in self._limiters.all():
             for source, limits in (("reported", statistics.reported), ("learned", statistics.learned)):
                 for name, limit in limits.items():
                     labels: Labels = {
-                        "manystream.scope": scope,
+                        "manystream.limiter": limiter,
                         "manystream.limit": name,
                         "manystream.limit.source": source,
                     }

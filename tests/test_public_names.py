@@ -20,7 +20,7 @@ from .public_api import SNAPSHOT, describe
 CALLS = {"open_engine", "Engine", "Call", "Completion", "Timings", "Statistics", "InvalidRequestError", "ProviderError"}
 PROVIDERS = {"OpenAIChat", "OpenAIResponses", "Anthropic", "Gemini"}
 REQUESTS = {"Request", "Tool", "ThinkingLevel", "ThinkingConfig", "Timeouts", "Retry", "Priority"}
-TRAFFIC = {"Traffic", "RateLimit", "TrafficStatistics", "ScopeStatistics", "LimitStatistics"}
+TRAFFIC = {"Traffic", "RateLimit", "TrafficStatistics", "LimiterStatistics", "LimitStatistics"}
 MESSAGES = {"Message", "Role", "Text", "Thinking", "RedactedThinking", "ToolCall", "ToolResult", "Image", "File"}
 EVENTS = {
     "Event", "EventType", "Start", "TextDelta", "ThinkingDelta", "ToolCallStart", "ToolCallDelta", "ToolCallDone",

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from manystream.engine.traffic.limits.limiter_state import Scope
-from manystream.engine.traffic.queue.permit import Ticket
+from manystream.engine.traffic.limits.limiter_state import LimiterState
+from manystream.engine.traffic.queue.permit import Permit
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.limits.charging import charging_of
 from manystream.providers.limits.limit_reports import reader_of
@@ -71,7 +71,7 @@ class FormRun:
         self.outcome = FormOutcome()
         self._form, self._calls, self._one_way = form, calls, round_trip / 2
         self._events = Events()
-        self._scope = Scope("model", charging_of(form.profile, form.dialect))
+        self._scope = LimiterState("model", charging_of(form.profile, form.dialect))
         self._server = limiter.Limiter([read_limit(f"{form.limit} bucket={BUCKET:g}")])
         self._read_report = reader_of(form.dialect)
         self._sender = Sender(self._events, self._scope, self._send)
@@ -79,37 +79,37 @@ class FormRun:
     def run(self) -> FormOutcome:
         """Run until the last call has ended."""
         for _ in range(self._calls):
-            self._scope.add(Ticket(float(INPUT), float(MAX_OUTPUT)), 0.0)
+            self._scope.add(Permit(float(INPUT), float(MAX_OUTPUT)), 0.0)
         self._sender.pump()
         self._events.run(HORIZON)
         return self.outcome
 
-    def _send(self, ticket: Ticket) -> None:
-        self._events.at(self._events.now + self._one_way, self._at_server, ticket)
+    def _send(self, permit: Permit) -> None:
+        self._events.at(self._events.now + self._one_way, self._at_server, permit)
 
-    def _at_server(self, ticket: Ticket) -> None:
+    def _at_server(self, permit: Permit) -> None:
         now = self._events.now
         try:
             accepted = self._server.accept(self._form.dialect, "key", USAGE, now, UNIX_TIME + now)
         except APIError as failure:
             self.outcome.refused_at.append(now)
-            self._events.at(now + self._one_way, self._refused, ticket, failure)
+            self._events.at(now + self._one_way, self._refused, permit, failure)
             return
         assert accepted is not None
         self.outcome.accepted += 1
-        self._events.at(now + self._one_way, self._confirmed, ticket, dict(accepted.headers))
+        self._events.at(now + self._one_way, self._confirmed, permit, dict(accepted.headers))
         self._events.at(now + DURATION, self._end_at_server, accepted)
-        self._events.at(now + DURATION + self._one_way, self._ended, ticket)
+        self._events.at(now + DURATION + self._one_way, self._ended, permit)
 
-    def _confirmed(self, ticket: Ticket, headers: dict[str, str]) -> None:
+    def _confirmed(self, permit: Permit, headers: dict[str, str]) -> None:
         now = self._events.now
         report = self._read_report(self._form.profile, headers, UNIX_TIME + now, None, b"")
-        self._scope.confirm(ticket, report, now)
+        self._scope.confirm(permit, report, now)
         self._sender.pump()
 
-    def _refused(self, ticket: Ticket, failure: APIError) -> None:
+    def _refused(self, permit: Permit, failure: APIError) -> None:
         now = self._events.now
-        self._scope.refuse(ticket, self._report(failure, UNIX_TIME + now), now)
+        self._scope.refuse(permit, self._report(failure, UNIX_TIME + now), now)
         self._sender.pump()
 
     def _report(self, failure: APIError, unix_time: float) -> QuotaReport:
@@ -118,12 +118,12 @@ class FormRun:
         error = DIALECTS[dialect].decode_error(failure.status, headers, body, unix_time)
         return self._read_report(self._form.profile, headers, unix_time, error, body)
 
-    def _end_at_server(self, accepted: limiter.Ticket) -> None:
+    def _end_at_server(self, accepted: limiter.Permit) -> None:
         self._server.end(accepted, self._events.now, whole=True)
 
-    def _ended(self, ticket: Ticket) -> None:
+    def _ended(self, permit: Permit) -> None:
         now = self._events.now
         usage = self._scope.quota.charger.settled(INPUT, 0.0, OUTPUT)
-        self._scope.settle(ticket, usage, now, tokens=float(INPUT + OUTPUT))
+        self._scope.settle(permit, usage, now, tokens=float(INPUT + OUTPUT))
         self.outcome.ended_at = now
         self._sender.pump()

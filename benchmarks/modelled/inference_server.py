@@ -9,9 +9,9 @@ from statistics import median
 from typing import Literal
 
 from manystream.engine.traffic.limits.declared import DeclaredLimit
-from manystream.engine.traffic.limits.limiter_state import Scope
+from manystream.engine.traffic.limits.limiter_state import LimiterState
 from manystream.engine.traffic.limits.rate_limit import RateLimit
-from manystream.engine.traffic.queue.permit import Ticket
+from manystream.engine.traffic.queue.permit import Permit
 from manystream.providers.limits.charging import Charging
 from manystream.providers.limits.quota_report import NOTHING, QuotaReport, Refusal
 
@@ -63,7 +63,7 @@ class InferencePlan:
 
 @dataclass(slots=True)
 class _Running:
-    ticket: Ticket
+    permit: Permit
     sent_at: float
     size: float
     left: float
@@ -103,7 +103,7 @@ class InferenceServer:
         self._streamed = streamed
         self._fixed = fixed > 0
         limited_by = "slots" if plan.kind == "slots" else "concurrency"
-        self.scope = Scope(
+        self.state = LimiterState(
             "model",
             Charging(output="produced", limited_by=limited_by),
             limits=[DeclaredLimit("", RateLimit(concurrent=fixed), 0.0)] if fixed else [],
@@ -126,16 +126,16 @@ class InferenceServer:
         self.events.run(self.plan.horizon)
 
     def _refill(self) -> None:
-        while len(self.scope.queue) < 50:
+        while len(self.state.queue) < 50:
             size = self.plan.input_tokens * self._chance.lognormvariate(-0.125, 0.5)
             output = max(1.0, self.plan.output_tokens * self._chance.lognormvariate(-0.125, 0.5))
-            self.scope.queue.add(Ticket(size, output))
+            self.state.queue.add(Permit(size, output))
         now = self.events.now
-        while (ticket := self.scope.admit(now)) is not None:
-            self.events.at(now + self.plan.round_trip / 2, self._arrive, ticket, now)
-            if len(self.scope.queue) < 5:
+        while (permit := self.state.admit(now)) is not None:
+            self.events.at(now + self.plan.round_trip / 2, self._arrive, permit, now)
+            if len(self.state.queue) < 5:
                 break
-        time = self.scope.next_time(now)
+        time = self.state.next_time(now)
         if now < time < self._timer:
             self._timer = time
             self.events.at(time, self._wake, time)
@@ -145,18 +145,18 @@ class InferenceServer:
             self._timer = float("inf")
             self._refill()
 
-    def _arrive(self, ticket: Ticket, sent_at: float) -> None:
+    def _arrive(self, permit: Permit, sent_at: float) -> None:
         full = len(self._running) + len(self._inside) >= self.plan.slots
         # A call that fits waits for the next step only, and takes no place in the queue.
         if full or (self._used + self._waiting > self.plan.room and len(self._inside) >= self.plan.queue):
             self.refused += 1
             refusal = Refusal.RATE if full else Refusal.OVERLOAD
             back = self.plan.round_trip / 2 + (RETRY_SECONDS if self._fixed else 0.0)
-            self.events.at(self.events.now + back, self._refuse, ticket, refusal)
+            self.events.at(self.events.now + back, self._refuse, permit, refusal)
             return
-        size = ticket.input_tokens + (ticket.max_output or 0.0)
+        size = permit.input_tokens + (permit.max_output or 0.0)
         self._waiting += size
-        call = _Running(ticket, sent_at, size, ticket.max_output or 1.0)
+        call = _Running(permit, sent_at, size, permit.max_output or 1.0)
         call.fitted = self._used + self._waiting <= self.plan.room
         if call.fitted:
             # The call joins the batch after the current token, on average after half of it.
@@ -165,8 +165,8 @@ class InferenceServer:
         if not self._stepping:
             self._step()
 
-    def _refuse(self, ticket: Ticket, refusal: Refusal) -> None:
-        self.scope.refuse(ticket, QuotaReport(refusal=refusal), self.events.now)
+    def _refuse(self, permit: Permit, refusal: Refusal) -> None:
+        self.state.refuse(permit, QuotaReport(refusal=refusal), self.events.now)
         self._refill()
 
     def _step(self) -> None:
@@ -178,7 +178,7 @@ class InferenceServer:
             self._running.append(call)
             if not call.fitted:
                 self.events.at(self.events.now + self._token(call), self._first_token, call)
-            prefill += self.plan.prefill * call.ticket.input_tokens
+            prefill += self.plan.prefill * call.permit.input_tokens
         self._stepping = bool(self._running)
         if self._running:
             seconds = self.plan.base + self.plan.each * len(self._running) + prefill
@@ -187,7 +187,7 @@ class InferenceServer:
     def _token(self, call: _Running) -> float:
         """Return the seconds of a call's prompt and first token."""
         step = self.plan.base + self.plan.each * len(self._running)
-        return step / TOKENS_PER_STEP + self.plan.prefill * call.ticket.input_tokens + self.plan.round_trip / 2
+        return step / TOKENS_PER_STEP + self.plan.prefill * call.permit.input_tokens + self.plan.round_trip / 2
 
     def _stepped(self) -> None:
         now, back = self.events.now, self.plan.round_trip / 2
@@ -205,17 +205,17 @@ class InferenceServer:
             self.first_tokens.append(now - call.sent_at)
         if not self._streamed:
             return
-        self.scope.confirm(call.ticket, NOTHING, now)
-        self.scope.answered(call.ticket, now)
+        self.state.confirm(call.permit, NOTHING, now)
+        self.state.answered(call.permit, now)
 
     def _end(self, call: _Running) -> None:
         if self.events.now > WARM_UP * self.plan.horizon:
             self.done += 1
         output = 0.0
         if not self._streamed:
-            output = call.ticket.max_output or 0.0
-            self.scope.confirm(call.ticket, NOTHING, self.events.now, whole=True)
-        self.scope.settle(call.ticket, None, self.events.now, output=output)
+            output = call.permit.max_output or 0.0
+            self.state.confirm(call.permit, NOTHING, self.events.now, whole=True)
+        self.state.settle(call.permit, None, self.events.now, output=output)
         self._refill()
 
 
@@ -246,7 +246,7 @@ def measure(plan: InferencePlan, *, streamed: bool = True) -> ConcurrencyOutcome
         limit = max(limit + 1, limit * 1.19)
     best = max(done for _, done, _ in fixed)
     least = next(row for row in fixed if row[1] >= 0.95 * best)
-    concurrency = law.scope.concurrency
+    concurrency = law.state.concurrency
     assert concurrency is not None
     first = median(law.first_tokens or [plan.horizon])
     return ConcurrencyOutcome(plan, law.done / max(1, best), first / least[2], concurrency.limit)

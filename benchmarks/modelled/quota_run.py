@@ -8,9 +8,9 @@ from collections import deque
 from dataclasses import dataclass
 
 from manystream.engine.traffic.limits.declared import DeclaredLimit
-from manystream.engine.traffic.limits.limiter_state import Scope
+from manystream.engine.traffic.limits.limiter_state import LimiterState
 from manystream.engine.traffic.limits.rate_limit import RateLimit
-from manystream.engine.traffic.queue.permit import Ticket
+from manystream.engine.traffic.queue.permit import Permit
 from manystream.providers.limits.quota_report import MINUTE, QuotaReport, Unit
 
 from .events import Events
@@ -37,49 +37,49 @@ class Client:
     def __init__(self, events: Events, server: QuotaServer, declared: RateLimit | None = None) -> None:
         self.outcome = Outcome()
         limits = [] if declared is None else [DeclaredLimit("", declared, 0.0)]
-        self.scope = Scope("model", server.plan.charging, limits=limits)
+        self.state = LimiterState("model", server.plan.charging, limits=limits)
         self._events = events
         self._server = server
-        self._sender = Sender(events, self.scope, self._send)
+        self._sender = Sender(events, self.state, self._send)
 
     def arrive(self, works: list[Work]) -> None:
         for work in works:
-            self.scope.queue.add(Ticket(work.guess, work.max_tokens, owner=work))
+            self.state.queue.add(Permit(work.guess, work.max_tokens, owner=work))
         self._sender.pump()
 
-    def _send(self, ticket: Ticket) -> None:
+    def _send(self, permit: Permit) -> None:
         self.outcome.sent += 1
-        self._events.at(self._events.now + self._server.plan.round_trip / 2, self._at_server, ticket)
+        self._events.at(self._events.now + self._server.plan.round_trip / 2, self._at_server, permit)
 
-    def _at_server(self, ticket: Ticket) -> None:
-        work, now, plan = ticket.owner, self._events.now, self._server.plan
+    def _at_server(self, permit: Permit) -> None:
+        work, now, plan = permit.owner, self._events.now, self._server.plan
         assert isinstance(work, Work)
         refused = self._server.ask(work, now)
         report = self._server.report(refused)
         if refused is not None:
             self.outcome.refused += 1
-            self._events.at(now + plan.round_trip / 2, self._refused, ticket, report)
+            self._events.at(now + plan.round_trip / 2, self._refused, permit, report)
             return
         self.outcome.calls += 1
         self.outcome.served += self._server.charge_in_the_end(work, plan.binding)
         delay = min(plan.header_delay, work.seconds)
-        self._events.at(now + delay + plan.round_trip / 2, self._confirmed, ticket, report)
+        self._events.at(now + delay + plan.round_trip / 2, self._confirmed, permit, report)
         self._events.at(now + work.seconds, self._server.end, work, now + work.seconds)
-        self._events.at(now + work.seconds + plan.round_trip / 2, self._ended, ticket)
+        self._events.at(now + work.seconds + plan.round_trip / 2, self._ended, permit)
 
-    def _refused(self, ticket: Ticket, report: QuotaReport) -> None:
-        self.scope.refuse(ticket, report, self._events.now)
+    def _refused(self, permit: Permit, report: QuotaReport) -> None:
+        self.state.refuse(permit, report, self._events.now)
         self._sender.pump()
 
-    def _confirmed(self, ticket: Ticket, report: QuotaReport) -> None:
-        self.scope.confirm(ticket, report, self._events.now)
+    def _confirmed(self, permit: Permit, report: QuotaReport) -> None:
+        self.state.confirm(permit, report, self._events.now)
         self._sender.pump()
 
-    def _ended(self, ticket: Ticket) -> None:
-        work = ticket.owner
+    def _ended(self, permit: Permit) -> None:
+        work = permit.owner
         assert isinstance(work, Work)
-        usage = self.scope.quota.charger.settled(work.input_tokens, 0.0, work.output_tokens)
-        self.scope.settle(ticket, usage, self._events.now, tokens=work.input_tokens + work.output_tokens)
+        usage = self.state.quota.charger.settled(work.input_tokens, 0.0, work.output_tokens)
+        self.state.settle(permit, usage, self._events.now, tokens=work.input_tokens + work.output_tokens)
         self._sender.pump()
 
 

@@ -5,24 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from manystream.engine.traffic.limits.limiter_state import Scope
-from manystream.engine.traffic.queue.permit import Ticket
+from manystream.engine.traffic.limits.limiter_state import LimiterState
+from manystream.engine.traffic.queue.permit import Permit
 
 from .events import Events
 
 
 class Sender:
-    """Calls `send` with each ticket of a scope when it may be sent."""
+    """Calls `send` with each permit of a scope when it may be sent."""
 
-    def __init__(self, events: Events, scope: Scope, send: Callable[[Ticket], None]) -> None:
+    def __init__(self, events: Events, scope: LimiterState, send: Callable[[Permit], None]) -> None:
         self._events, self._scope, self._send = events, scope, send
         self._timer = math.inf
 
     def pump(self) -> None:
         """Send the calls that may be sent, and run again when more may be."""
         now = self._events.now
-        while (ticket := self._scope.admit(now)) is not None:
-            self._send(ticket)
+        while (permit := self._scope.admit(now)) is not None:
+            self._send(permit)
         time = self._scope.next_time(now)
         if time < self._timer:
             self._timer = time

@@ -16,13 +16,13 @@ from .slices import Action
 
 if TYPE_CHECKING:
     from ..observe.recording import RecordingFile
-    from ..traffic.statistics import BudgetStatistics, RouteStatistics, ScopeStatistics
+    from ..traffic.statistics import BudgetStatistics, LimiterStatistics, RouteStatistics
 
 
 class TrafficWatch(Protocol):
     """An observer, as traffic control sees it. `Observer` describes the methods."""
 
-    def scope_changed(self, scope: str, statistics: ScopeStatistics) -> None: ...
+    def limiter_changed(self, limiter: str, statistics: LimiterStatistics) -> None: ...
 
     def route_changed(self, route: str, statistics: RouteStatistics) -> None: ...
 

@@ -184,7 +184,7 @@ def _as_members(statistics: Statistics) -> dict[str, object]:
     traffic = statistics.traffic
     fullest = heapq.nlargest(LISTED, traffic.budgets, key=_share)
     budgets = [_budget_members(each) for each in fullest]
-    members["traffic"] = {"scopes": traffic.scopes, "routes": traffic.routes, "budgets": budgets}
+    members["traffic"] = {"limiters": traffic.limiters, "routes": traffic.routes, "budgets": budgets}
     return members
 
 

@@ -26,7 +26,7 @@ from ..call.context import CallContext
 from ..call.delivery import Receiver
 from ..call.handle import Call
 from ..request.prepared import Prepared
-from ..traffic.statistics import BudgetStatistics, RouteStatistics, ScopeStatistics
+from ..traffic.statistics import BudgetStatistics, LimiterStatistics, RouteStatistics
 
 logger: logging.Logger = logging.getLogger("manystream.observe")
 
@@ -89,13 +89,13 @@ class Observer:
     def connection_closed(self, origin: str, served: int) -> None:
         """A connection was closed after `served` exchanges."""
 
-    def scope_changed(self, scope: str, statistics: ScopeStatistics) -> None:
-        """The figures of a scope of traffic control have changed.
+    def limiter_changed(self, limiter: str, statistics: LimiterStatistics) -> None:
+        """The figures of a limiter of traffic control have changed.
 
-        Called at most once per second for each scope; the last call has the latest figures. Never called in an engine
+        Called at most once per second for each limiter; the last call has the latest figures. Never called in an engine
         without `traffic`.
 
-        scope: the scope's name, such as `openai/gpt-5`.
+        limiter: the limiter's name, such as `openai/gpt-5`.
         """
 
     def route_changed(self, route: str, statistics: RouteStatistics) -> None:
@@ -171,8 +171,8 @@ class GuardedObserver:
     def connection_closed(self, origin: str, served: int) -> None:
         self._notify("connection_closed", origin, served)
 
-    def scope_changed(self, scope: str, statistics: ScopeStatistics) -> None:
-        self._notify("scope_changed", scope, statistics)
+    def limiter_changed(self, limiter: str, statistics: LimiterStatistics) -> None:
+        self._notify("limiter_changed", limiter, statistics)
 
     def route_changed(self, route: str, statistics: RouteStatistics) -> None:
         self._notify("route_changed", route, statistics)

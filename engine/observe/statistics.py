@@ -90,7 +90,7 @@ class Statistics:
         callback); else "".
     loop_ticks: ticks since the engine opened.
     observer_failures: exceptions that methods of the observer have raised. Only the first one of each method is logged.
-    traffic: the figures of traffic control, by scope; empty in an engine without `traffic`.
+    traffic: the figures of traffic control, by limiter; empty in an engine without `traffic`.
     """
 
     calls: Mapping[str, int] = field(default_factory=dict[str, int])

@@ -16,7 +16,7 @@ from .budgets.budget_state import Holding
 from .budgets.spending import NOTHING_SPENT, Spending, Spent, spent_by
 from .candidate import Candidate
 from .limits.host import PAUSE, Host, is_lost
-from .queue.permit import NEVER, UNDER_WAY, Ticket
+from .queue.permit import NEVER, UNDER_WAY, Permit
 
 logger: logging.Logger = logging.getLogger("manystream.traffic")
 
@@ -70,7 +70,7 @@ class Admission(AdmissionControl):
         if self.spending is not None and self.spending.waiting_for:
             return self.spending.waiting_for
         candidate = self._candidate
-        return candidate.limiter.scope.waiting_for(candidate, self._now)
+        return candidate.limiter.state.waiting_for(candidate, self._now)
 
     def waited(self, seconds: float) -> dict[str, float]:
         budget = 0.0 if self.spending is None else self.spending.seconds
@@ -114,7 +114,7 @@ class Admission(AdmissionControl):
         if self._entered == NEVER:
             return
         candidate = self._candidate
-        slot = candidate.limiter.scope.slot_seconds(now) - candidate.slot_mark
+        slot = candidate.limiter.state.slot_seconds(now) - candidate.slot_mark
         self._slot_seconds += slot
         self._quota_seconds += max(0.0, now - self._entered - slot)
         self._entered = NEVER
@@ -140,12 +140,12 @@ class Admission(AdmissionControl):
 
     # --- as the limiter sees it ---
 
-    def admitted(self, permit: Ticket) -> None:
+    def admitted(self, permit: Permit) -> None:
         """Send the call if its spending can be reserved."""
         if self._pay(self._candidate, self._now):
             self._running.admitted()
 
-    def rejected(self, permit: Ticket, error: ProviderError) -> None:
+    def rejected(self, permit: Permit, error: ProviderError) -> None:
         """Fail the call: its limiter never sends it."""
         self._running.rejected(error)
 
@@ -226,7 +226,7 @@ class Admission(AdmissionControl):
 
     def first_content(self) -> None:
         candidate = self._candidate
-        candidate.limiter.scope.answered(candidate, self._now)
+        candidate.limiter.state.answered(candidate, self._now)
 
     def rival_chosen(self) -> None:
         raise AssertionError("a call to one target has no second attempt")
@@ -254,11 +254,11 @@ class Admission(AdmissionControl):
             return None
         if refusal is not Refusal.NONE:
             error.retryable = False
-        scope = candidate.limiter.scope
-        if not self._waits_for_host(error, scope.host, sent=sent, may_wait=may_wait):
+        state = candidate.limiter.state
+        if not self._waits_for_host(error, state.host, sent=sent, may_wait=may_wait):
             return error
         # Another call asks next, where this one has done so: its own request may be what breaks the connection.
-        scope.add(candidate, now, at_head=not sent)
+        state.add(candidate, now, at_head=not sent)
         candidate.limiter.changed()
         self._begin_to_wait(now)
         return None
@@ -278,7 +278,7 @@ class Admission(AdmissionControl):
         error = None if outcome is None else outcome.error
         response = None if outcome is None else outcome.response
         if error is not None and is_lost(error) and candidate.state in UNDER_WAY:
-            candidate.limiter.scope.host.lost(candidate.place, now, error)
+            candidate.limiter.state.host.lost(candidate.place, now, error)
         self._end_attempt(candidate, error, response, now, sent=sent)
         self._left(now)
         if self.spending is not None:

@@ -17,14 +17,14 @@ from ..request.prepared import Prepared
 from ..request.preparer import Preparer
 from .budgets.budgets import Need
 from .budgets.spending import Reservation
-from .limits.limiter import Lane
-from .queue.permit import NEVER, UNDER_WAY, Ticket
+from .limits.limiter import Limiter
+from .queue.permit import NEVER, UNDER_WAY, Permit
 
 MakeRequest: TypeAlias = Callable[[Request, Preparer], tuple[TargetRequest, WireRequest]]
 """Prepares a request for a target. Raises `InvalidRequestError`."""
 
 
-class Candidate(Ticket):
+class Candidate(Permit):
     """A call's permit at one target. It is the permit, and not an object beside it: thousands of calls wait, each at
     several targets.
 
@@ -60,7 +60,7 @@ class Candidate(Ticket):
 
     def __init__(
         self,
-        limiter: Lane,
+        limiter: Limiter,
         input_tokens: float = 0.0,
         max_output: float | None = None,
         *,
@@ -72,7 +72,7 @@ class Candidate(Ticket):
         need: Need | None = None,
     ) -> None:
         super().__init__(input_tokens, max_output, priority=priority, tenant=tenant)
-        self.limiter: Lane = limiter
+        self.limiter: Limiter = limiter
         self.route_place: int = route_place
         self.key: int = key
         self.request: Prepared | TargetRequest | None = request
@@ -97,7 +97,7 @@ class Candidate(Ticket):
 
     def has_room(self, now: float) -> bool:
         """Return whether the call could be sent now."""
-        return self.limiter.scope.has_room(self, now)
+        return self.limiter.state.has_room(self, now)
 
     def why_never(self, now: float) -> ProviderError | None:
         """Return why the call can never be sent; None where it can."""
@@ -105,13 +105,13 @@ class Candidate(Ticket):
 
     def begin_to_wait(self, now: float) -> None:
         """The call waits here from now on."""
-        self.slot_mark = self.limiter.scope.slot_seconds(now)
+        self.slot_mark = self.limiter.state.slot_seconds(now)
 
     # --- during an attempt ---
 
     def connected(self) -> None:
         """The attempt has a connection."""
-        self.limiter.scope.connected(self, self.limiter.now)
+        self.limiter.state.connected(self, self.limiter.now)
 
     def confirm(self, headers: Mapping[str, str], *, whole: bool) -> None:
         """The head of a successful response came. `whole`: it is no stream."""
@@ -129,7 +129,7 @@ class Candidate(Ticket):
 
     def cancel(self, now: float) -> None:
         """Leave the queue, or return what was reserved: no request was sent. May be called again."""
-        self.limiter.scope.cancel(self, now)
+        self.limiter.state.cancel(self, now)
         self.limiter.changed()
 
     def give_back(self, error: ProviderError, headers: Mapping[str, str], *, sent: bool, again: bool) -> Refusal:

@@ -1,4 +1,4 @@
-"""Chooses the traffic lane of a call: one lane for each key of a host and each group of models that share a limit."""
+"""Chooses the limiter of a call: one for each key of a host and each group of models that share a limit."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from ..request.prepared import Prepared, WallClock
 from ..request.preparer import Preparer
 from ..request.token_estimate import estimate_input_tokens
 from .admission import Admission
-from .budgets.budgets import LiveBudgets, Need
+from .budgets.budgets import Budgets, Need
 from .budgets.spending import Spending
 from .candidate import Candidate, MakeRequest
 from .leases import LeasedRateLimit
 from .limits.coverage import EVERY_CALL, Entry, find_entries
 from .limits.declared import DeclaredLimit
 from .limits.host import Host
-from .limits.limiter import Lane
-from .limits.limiter_state import Scope
+from .limits.limiter import Limiter
+from .limits.limiter_state import LimiterState
 from .options import Traffic
 from .routed import PRIORITIES, Routed
 from .routing.keys import Access, accesses_of
 from .routing.options import Route
-from .routing.router import LiveRoute, Place
+from .routing.router import Place, Router
 from .statistics import TrafficStatistics
 
 if TYPE_CHECKING:
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 Account: TypeAlias = Hashable
 """Identifies a key at an address. Calls of two accounts never share a limit of a server."""
 
-MOST_LANES = 1_000
-"""At this number of lanes, the lanes without calls are removed before a new one is made."""
+MOST_LIMITERS = 1_000
+"""At this number of limiters, the limiters without calls are removed before a new one is made."""
 
 
 class Dispatcher:
-    """The lanes and routes of one engine.
+    """The limiters and routes of one engine.
 
     has_routes: whether a call may be on a route, or have a provider with several keys.
     share: what this engine has of the limits that it shares with others; None: its limits are its own.
@@ -72,13 +72,13 @@ class Dispatcher:
         accesses = {provider.name: accesses_of(provider, preparer) for provider in providers}
         self._hosts: dict[Origin, Host] = {}
         self._access_of: dict[str, Access] = {name: several[0] for name, several in accesses.items()}
-        self._keyed: dict[str, LiveRoute] = {
-            name: LiveRoute(None, (Place(several, self._host(several[0])),), runtime)
+        self._keyed: dict[str, Router] = {
+            name: Router(None, (Place(several, self._host(several[0])),), runtime)
             for name, several in accesses.items()
             if len(several) > 1
         }
-        self._routes: dict[str, LiveRoute] = {
-            route.name: LiveRoute(route, self._places(route, accesses), runtime) for route in traffic.routes
+        self._routes: dict[str, Router] = {
+            route.name: Router(route, self._places(route, accesses), runtime) for route in traffic.routes
         }
         self.has_routes: bool = bool(self._routes or self._keyed)
         self.share: EngineShare | None = None
@@ -89,22 +89,22 @@ class Dispatcher:
         lease_of = None if self.share is None else self.share.amounts
         # The calls of an engine without budgets and prices have no spending.
         has_spending = traffic.budgets or traffic.price is not None
-        self._budgets = LiveBudgets(traffic, runtime, lease_of) if has_spending else None
+        self._budgets = Budgets(traffic, runtime, lease_of) if has_spending else None
         self._declared: dict[tuple[str, Account], DeclaredLimit] = {}
-        self._lane_of_model: dict[tuple[str, str], Lane] = {}
-        self._lanes: dict[Hashable, Lane] = {}
-        self._lane_of_scope: dict[Hashable, Lane] = {}
+        self._limiter_of_model: dict[tuple[str, str], Limiter] = {}
+        self._limiters: dict[Hashable, Limiter] = {}
+        self._limiter_of_state: dict[Hashable, Limiter] = {}
 
     def admission(self, request: Request, prepared: Prepared, wire: WireRequest) -> Admission:
         """The way of a new call to one model with one key. Raises `InvalidRequestError` if a budget cannot be applied
         to the call."""
         name, model = prepared.provider.name, prepared.model
-        lane = self._lane_of_model.get((name, model))
-        if lane is None:
-            lane = self._find_lane(self._access_of[name], model)
+        limiter = self._limiter_of_model.get((name, model))
+        if limiter is None:
+            limiter = self._find_limiter(self._access_of[name], model)
         budgets = self._budgets
         candidate = Candidate(
-            lane,
+            limiter,
             estimate_input_tokens(request, prepared.body),
             request.max_output_tokens,
             priority=PRIORITIES[request.priority],
@@ -143,9 +143,9 @@ class Dispatcher:
         for route in (*self._routes.values(), *self._keyed.values()):
             route.end_session(session)
 
-    def lane(self, access: Access, model: str) -> Lane:
-        """The lane of a model at a provider, for one key."""
-        return self._lane_of_model.get((access.name, model)) or self._find_lane(access, model)
+    def limiter(self, access: Access, model: str) -> Limiter:
+        """The limiter of a model at a provider, for one key."""
+        return self._limiter_of_model.get((access.name, model)) or self._find_limiter(access, model)
 
     def _places(self, route: Route, accesses: Mapping[str, tuple[Access, ...]]) -> tuple[Place, ...]:
         """The targets of a route. Raises `InvalidRequestError`."""
@@ -163,17 +163,17 @@ class Dispatcher:
         return tuple(places)
 
     def statistics(self) -> TrafficStatistics:
-        """Return the current figures of every scope, by the scope's name."""
+        """Return the current figures of every limiter, by the limiter's name."""
         now = self._runtime.loop.clock()
         return TrafficStatistics(
-            {lane.scope.name: lane.scope.statistics(now) for lane in self._lanes.values()},
+            {limiter.state.name: limiter.state.statistics(now) for limiter in self._limiters.values()},
             {name: route.statistics(now) for name, route in self._routes.items()},
             () if self._budgets is None else self._budgets.statistics(now),
         )
 
-    def _find_lane(self, access: Access, model: str) -> Lane:
-        """The lane of a model: a new one, unless another model or provider has the same limits."""
-        if len(self._lanes) >= MOST_LANES:
+    def _find_limiter(self, access: Access, model: str) -> Limiter:
+        """The limiter of a model: a new one, unless another model or provider has the same limits."""
+        if len(self._limiters) >= MOST_LIMITERS:
             self._forget_idle()
         provider = access.provider
         account, row = access.preparer.account(provider), provider.profile.name
@@ -184,9 +184,9 @@ class Dispatcher:
             if entry.covers(provider.name, model) or entry.covers(provider.name, family)
         )
         key = (account, family, entries)
-        lane = self._lanes.get(key)
-        if lane is None:
-            scope = Scope(
+        limiter = self._limiters.get(key)
+        if limiter is None:
+            state = LimiterState(
                 self._name(access, family),
                 charging_of(row, provider.profile.dialect_name),
                 limits=[self._declared_limit(entry, account) for entry in entries],
@@ -194,11 +194,11 @@ class Dispatcher:
                 host=self._host(access),
             )
             read_report = reader_of(provider.profile.dialect_name)
-            lane = Lane(scope, self._runtime, row, read_report, self._wall_clock, self._next_in_line)
-            self._lanes[key] = self._lane_of_scope[scope] = lane
-            scope.host.listen(lane.host_changed)
-        self._lane_of_model[access.name, model] = lane
-        return lane
+            limiter = Limiter(state, self._runtime, row, read_report, self._wall_clock, self._next_in_line)
+            self._limiters[key] = self._limiter_of_state[state] = limiter
+            state.host.listen(limiter.host_changed)
+        self._limiter_of_model[access.name, model] = limiter
+        return limiter
 
     def _host(self, access: Access) -> Host:
         """The address of a provider, which all providers there share."""
@@ -209,9 +209,9 @@ class Dispatcher:
         return host
 
     def _name(self, access: Access, family: str) -> str:
-        """A name that no other lane has."""
+        """A name that no other limiter has."""
         name = f"{access.name}/{family}"
-        taken = {lane.scope.name for lane in self._lanes.values()}
+        taken = {limiter.state.name for limiter in self._limiters.values()}
         number = 2
         while name in taken:
             name, number = f"{access.name}/{family} ({number})", number + 1
@@ -231,21 +231,23 @@ class Dispatcher:
                 limit.lease.listen(partial(self._next_in_line, limit, None))
         return limit
 
-    def _next_in_line(self, limit: DeclaredLimit, scope: Scope | None) -> None:
-        """Schedule the lane of the first scope in a declared limit's line, unless that is `scope` itself."""
+    def _next_in_line(self, limit: DeclaredLimit, state: LimiterState | None) -> None:
+        """Schedule the limiter of the first limiter in a declared limit's line, unless that is `limiter` itself."""
         first = limit.next_in_line()
-        if first is not None and first is not scope:
-            self._lane_of_scope[first].schedule()
+        if first is not None and first is not state:
+            self._limiter_of_state[first].schedule()
 
     def _forget_idle(self) -> None:
-        """Remove the lanes without calls, so that model names from untrusted input do not fill the memory."""
-        for key, lane in list(self._lanes.items()):
-            if not lane.scope.queue.length and not lane.scope.running:
-                del self._lanes[key]
-                del self._lane_of_scope[lane.scope]
-                lane.scope.host.forget(lane.host_changed)
-        kept = set(map(id, self._lanes.values()))
-        self._lane_of_model = {key: lane for key, lane in self._lane_of_model.items() if id(lane) in kept}
+        """Remove the limiters without calls, so that model names from untrusted input do not fill the memory."""
+        for key, limiter in list(self._limiters.items()):
+            if not limiter.state.queue.length and not limiter.state.running:
+                del self._limiters[key]
+                del self._limiter_of_state[limiter.state]
+                limiter.state.host.forget(limiter.host_changed)
+        kept = set(map(id, self._limiters.values()))
+        self._limiter_of_model = {
+            key: limiter for key, limiter in self._limiter_of_model.items() if id(limiter) in kept
+        }
 
 
 def _has_line(limit: DeclaredLimit) -> bool:

@@ -12,7 +12,7 @@ from ...providers.errors import ProviderError
 from ...transport.timers import Timer
 from ..call.runtime import Runtime
 from .candidate import Candidate
-from .queue.permit import NEVER, Ticket
+from .queue.permit import NEVER, Permit
 from .routing.hedge import HedgeState
 
 if TYPE_CHECKING:
@@ -102,11 +102,11 @@ class Hedging:
             rival.cancel(now)
         return self._is_admitted
 
-    def admitted(self, permit: Ticket) -> None:
+    def admitted(self, permit: Permit) -> None:
         """The limiter sends the second attempt."""
         self._is_admitted = True
 
-    def rejected(self, permit: Ticket, error: ProviderError) -> None:
+    def rejected(self, permit: Permit, error: ProviderError) -> None:
         """The limiter never sends the second attempt: there is none."""
 
     def on_defect(self, error: Exception) -> None:

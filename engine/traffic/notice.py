@@ -11,7 +11,7 @@ from collections.abc import Callable
 from ..call.runtime import Runtime, TrafficWatch
 
 NOTICE_SECONDS = 1.0
-"""The least seconds between two notifications about one scope, route or budget."""
+"""The least seconds between two notifications about one limiter, route or budget."""
 
 
 class Notice:

@@ -30,13 +30,13 @@ from .admission import PAUSES, Admission
 from .budgets.spending import NOTHING_SPENT, Spending, spent_by
 from .candidate import Candidate, MakeRequest, Rooms
 from .hedging import Hedging
-from .limits.limiter import Lane
-from .queue.permit import Ticket, TicketState
+from .limits.limiter import Limiter
+from .queue.permit import Permit, PermitState
 from .routing.failover import is_keys_fault, is_targets_fault, moves_on
 from .routing.keys import KeyRing
 from .routing.options import lay_over, with_model
 from .routing.route_state import Balance, Choice
-from .routing.router import Group, LiveRoute, Place
+from .routing.router import Group, Place, Router
 
 if TYPE_CHECKING:
     from .control import Dispatcher
@@ -45,7 +45,7 @@ PRIORITIES: dict[str, Priority] = {priority.value: priority for priority in Prio
 
 NO_TARGETS: frozenset[int] = frozenset()
 
-AWAY = (TicketState.NEW, TicketState.ENDED)
+AWAY = (PermitState.NEW, PermitState.ENDED)
 """The states of a permit that is in no queue, and of which nothing is reserved."""
 
 NO_OPTIONS: Mapping[str, object] = {}
@@ -84,7 +84,7 @@ class Routed(Admission):
 
     def __init__(
         self,
-        route: LiveRoute,
+        route: Router,
         request: Request,
         make_request: MakeRequest,
         control: Dispatcher,
@@ -310,7 +310,7 @@ class Routed(Admission):
 
     # --- as the limiters see it ---
 
-    def admitted(self, permit: Ticket) -> None:
+    def admitted(self, permit: Permit) -> None:
         """A limiter sends the call."""
         candidate, now = cast("Candidate", permit), self._now
         place = candidate.route_place
@@ -348,7 +348,7 @@ class Routed(Admission):
             self._running.redirect(request)
             self._running.admitted()
 
-    def rejected(self, permit: Ticket, error: ProviderError) -> None:
+    def rejected(self, permit: Permit, error: ProviderError) -> None:
         """A limiter never sends the call, or not in time."""
         candidate = cast("Candidate", permit)
         if candidate not in self._waiting:
@@ -453,7 +453,7 @@ class Routed(Admission):
         if len(candidates) == 1:
             return candidates[0]
         by_key = {candidate.key: candidate for candidate in candidates}
-        room = {key: candidate.limiter.scope.room(candidate, now) for key, candidate in by_key.items()}
+        room = {key: candidate.limiter.state.room(candidate, now) for key, candidate in by_key.items()}
         ring = self.ring(candidates[0].route_place)
         return by_key[ring.best(list(room), room, self._request.session, now)]
 
@@ -499,7 +499,7 @@ class Routed(Admission):
         self._candidates = (*self._candidates, candidate)
         return candidate
 
-    def _make_candidate(self, limiter: Lane, place: int, key: int) -> Candidate:
+    def _make_candidate(self, limiter: Limiter, place: int, key: int) -> Candidate:
         request, target = self._request, self._route.places[place].target
         options = NO_OPTIONS if target is None else target.options
         return Candidate(
@@ -524,9 +524,9 @@ class Routed(Admission):
             candidate.request = ready
         return candidate.request
 
-    def _limiter_at(self, place: int, key: int) -> Lane:
+    def _limiter_at(self, place: int, key: int) -> Limiter:
         target = self._route.places[place]
-        return self._control.lane(target.accesses[key], self._model_at(target))
+        return self._control.limiter(target.accesses[key], self._model_at(target))
 
     def _usable(self, place: int, now: float) -> list[int]:
         failed = {each.key for each in self._candidates if each.is_refused and each.route_place == place}
@@ -562,7 +562,7 @@ class Routed(Admission):
         alone = len(candidates) == 1
         for candidate in candidates:
             # A limiter may send the call at once. The call may even have ended and wait again by now.
-            if candidate in self._waiting and candidate.state is not TicketState.QUEUED:
+            if candidate in self._waiting and candidate.state is not PermitState.QUEUED:
                 until = min(deadline, candidate.until) if alone else math.inf
                 candidate.limiter.enter(candidate, now, again=self._was_sent, deadline=until)
         self._set_patience()
@@ -596,7 +596,7 @@ class Routed(Admission):
         waiting = [candidate for candidate in self._waiting if candidate.route_place == place]
         if not waiting:
             return  # it has gone elsewhere
-        reason = waiting[0].limiter.scope.waiting_for(waiting[0], now)
+        reason = waiting[0].limiter.state.waiting_for(waiting[0], now)
         self._note_error(timeout_error(Clock.QUEUE, self._longest_wait(place), f"waiting for {reason}"))
         self._tried |= {place}
         for candidate in waiting:

@@ -1,4 +1,4 @@
-"""The figures of traffic control. Values only; `Scope.statistics` fills them in."""
+"""The figures of traffic control. Values only; `LimiterState.statistics` fills them in."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class LimitStatistics:
 
 
 @dataclass(slots=True, frozen=True)
-class ScopeStatistics:
-    """The figures of one scope at one moment. A scope is a key of a host, and the models that share a limit there.
+class LimiterStatistics:
+    """The figures of one limiter at one moment. A limiter is a key of a host, and the models that share a limit there.
 
     waiting: calls in the queue.
     running: calls that were sent and have not ended.
@@ -82,7 +82,7 @@ class RouteStatistics:
     """One route at one moment.
 
     targets: in the order in which the route has them.
-    waiting: calls that wait until a target is used again. Calls that wait for a limit are counted by their scopes.
+    waiting: calls that wait until a target is used again. Calls that wait for a limit are counted by their limiters.
     hedged: calls that were sent a second time because their first event was late, since the engine opened.
     """
 
@@ -117,11 +117,11 @@ class BudgetStatistics:
 class TrafficStatistics:
     """The figures of traffic control at one moment.
 
-    scopes: the figures of each scope, by name, such as `openai/gpt-5`. Empty in an engine without `traffic`.
+    limiters: the figures of each limiter, by name, such as `openai/gpt-5`. Empty in an engine without `traffic`.
     routes: the figures of each route, by name.
     budgets: the figures of each budget, for each tenant that has made a call.
     """
 
-    scopes: Mapping[str, ScopeStatistics] = field(default_factory=dict[str, ScopeStatistics])
+    limiters: Mapping[str, LimiterStatistics] = field(default_factory=dict[str, LimiterStatistics])
     routes: Mapping[str, RouteStatistics] = field(default_factory=dict[str, RouteStatistics])
     budgets: tuple[BudgetStatistics, ...] = ()

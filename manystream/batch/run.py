@@ -163,7 +163,7 @@ class Batch:
 
     def count_waiting(self) -> None:
         """Set `counters.waiting`. Without `traffic` in the engine, it stays 0."""
-        scopes = self._engine.statistics().traffic.scopes.values()
+        scopes = self._engine.statistics().traffic.limiters.values()
         sent = sum(scope.running for scope in scopes)
         self.counters.waiting = max(0, self.counters.running - sent) if scopes else 0
 

@@ -12,13 +12,13 @@ import manystream as ms
 from manystream.engine.call.attempt import Attempt
 from manystream.engine.traffic.admission import Admission
 from manystream.engine.traffic.budgets.amounts import Amounts
-from manystream.engine.traffic.budgets.budgets import LiveBudgets, Need
+from manystream.engine.traffic.budgets.budgets import Budgets, Need
 from manystream.engine.traffic.budgets.spending import Spending
 from manystream.engine.traffic.candidate import Candidate
 from manystream.engine.traffic.limits.declared import DeclaredLimit
-from manystream.engine.traffic.limits.limiter import Lane
-from manystream.engine.traffic.limits.limiter_state import Scope
-from manystream.engine.traffic.queue.permit import Ticket
+from manystream.engine.traffic.limits.limiter import Limiter
+from manystream.engine.traffic.limits.limiter_state import LimiterState
+from manystream.engine.traffic.queue.permit import Permit
 from manystream.providers.limits.charging import charging_of
 from manystream.providers.limits.limit_reports import reader_of
 from manystream.providers.limits.quota_report import Refusal
@@ -27,16 +27,16 @@ from tests.engine.unit_runtime import Call, UnitRuntime
 INF = math.inf
 
 
-def lane(runtime: UnitRuntime, kind: str = "openai-chat", **rates: float) -> Lane:
+def lane(runtime: UnitRuntime, kind: str = "openai-chat", **rates: float) -> Limiter:
     limits = [DeclaredLimit("one", ms.RateLimit(**rates), 0.0)] if rates else []  # type: ignore[arg-type]
-    scope = Scope("one/m", charging_of(kind), limits=limits)
-    return Lane(scope, cast(Any, runtime), kind, reader_of(kind), lambda: 0.0, lambda limit, scope: None)
+    scope = LimiterState("one/m", charging_of(kind), limits=limits)
+    return Limiter(scope, cast(Any, runtime), kind, reader_of(kind), lambda: 0.0, lambda limit, scope: None)
 
 
 PREPARED = SimpleNamespace(provider=SimpleNamespace(name="one"), model="m", stream=True)
 
 
-def admission(lane: Lane, spending: Spending | None = None, need: Need | None = None) -> Admission:
+def admission(lane: Limiter, spending: Spending | None = None, need: Need | None = None) -> Admission:
     return Admission(Candidate(lane, 10.0, 5, request=cast(Any, PREPARED), need=need), spending)
 
 
@@ -139,10 +139,10 @@ def test_a_call_that_ends_while_it_waits_leaves_the_queue() -> None:
     admission(one_lane).enter(cast(Any, Call()), INF, 0.0, again=False)
     one = admission(one_lane)
     one.enter(cast(Any, call), INF, 0.0, again=False)
-    assert one_lane.scope.queue.length == 1
+    assert one_lane.state.queue.length == 1
     runtime.loop.time = 4.0
     one.end(None, attempt(sent=False))
-    assert (one_lane.scope.queue.length, one.attempt_records, one.waited(4.0)) == (0, (), {"quota": 4.0})
+    assert (one_lane.state.queue.length, one.attempt_records, one.waited(4.0)) == (0, (), {"quota": 4.0})
     runtime.go_to(100.0)
     assert call.reported == []
 
@@ -159,27 +159,27 @@ def test_what_a_failed_attempt_had_reserved_is_given_back(name: str) -> None:
     failure, expected, refused = REFUSED[name]
     runtime = UnitRuntime()
     one = lane(runtime, requests_per_minute=60)
-    ticket = Ticket(10.0, 5)
+    ticket = Permit(10.0, 5)
     ticket.owner = cast(Any, Call())
     one.enter(ticket, 0.0, again=False)
-    assert one.scope.statistics(0.0).running == 1
+    assert one.state.statistics(0.0).running == 1
     assert one.give_back(ticket, failure, {}, sent=True, again=False) is expected
-    statistics = one.scope.statistics(0.0)
+    statistics = one.state.statistics(0.0)
     assert (statistics.running, statistics.waiting, statistics.refused, statistics.sent) == (0, 0, refused, 1)
-    unsent = Ticket(10.0, 5)
+    unsent = Permit(10.0, 5)
     unsent.owner = cast(Any, Call())
     fresh = lane(runtime, requests_per_minute=60)
     fresh.enter(unsent, 0.0, again=False)
     assert fresh.give_back(unsent, failure, {}, sent=False, again=False) is Refusal.NONE
-    figures = fresh.scope.statistics(0.0)
+    figures = fresh.state.statistics(0.0)
     assert (figures.running, figures.refused, figures.unconfirmed, figures.held) == (0, 0, 0, 0.0)
 
 
 # --- with budgets ---
 
 
-def spending(runtime: UnitRuntime, *budgets: ms.Budget) -> tuple[LiveBudgets, Need]:
-    live = LiveBudgets(ms.Traffic(budgets=budgets), cast(Any, runtime))
+def spending(runtime: UnitRuntime, *budgets: ms.Budget) -> tuple[Budgets, Need]:
+    live = Budgets(ms.Traffic(budgets=budgets), cast(Any, runtime))
     provider = ms.OpenAIChat("k", "http://127.0.0.1:9/v1", name="one")
     return live, Need(provider, "m", None, Amounts(output_tokens=80, calls=1), 10)
 
@@ -195,7 +195,7 @@ def test_a_call_is_sent_when_a_budget_pays_for_it() -> None:
     two.enter(cast(Any, second), INF, 0.0, again=False)
     assert (first.reported, second.reported) == (["admitted"], [])
     assert two.waiting_for == "output_tokens of the engine's budget, reserved by 1 calls, 0 ahead"
-    assert one_lane.scope.statistics(0.0).running == 1
+    assert one_lane.state.statistics(0.0).running == 1
     runtime.loop.time = 5.0
     one.end(ms.Completion(True, response=ms.Response(usage=ms.Usage(10, 5))), attempt())
     runtime.tick()
@@ -219,7 +219,7 @@ def test_a_call_that_no_budget_pays_for_is_rejected_at_once() -> None:
     (refused,) = call.reported
     assert isinstance(refused, ms.ProviderError)
     assert refused.category is ms.ErrorCategory.BUDGET
-    assert (one_lane.scope.queue.length, one_lane.scope.running) == (0, 0)
+    assert (one_lane.state.queue.length, one_lane.state.running) == (0, 0)
 
 
 def test_a_failed_attempt_pays_for_what_it_received() -> None:

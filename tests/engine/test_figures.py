@@ -64,7 +64,7 @@ async def test_an_engine_without_calls_has_empty_figures() -> None:
         "Statistics(calls={}, started=0, completed=0, failed=0, cancelled=0, retried=0, resent=0, providers={},"
         " connections={}, opened=0, reused=0, discarded=0, events=0, bytes_received=0, bytes_sent=0, loop_lag=0.0,"
         " loop_culprit='', loop_ticks=0, observer_failures=0,"
-        " traffic=TrafficStatistics(scopes={}, routes={}, budgets=()))"
+        " traffic=TrafficStatistics(limiters={}, routes={}, budgets=()))"
     )
     assert OriginStatistics() == OriginStatistics(connecting=0, active=0, idle=0, waiting=0)
 
@@ -154,7 +154,7 @@ async def test_a_report_of_the_monitor_is_complete(tmp_path: Path, autojump_cloc
             "discarded": 0,
             "events": 2,
             "observer_failures": 0,
-            "traffic": {"scopes": {}, "routes": {}, "budgets": []},
+            "traffic": {"limiters": {}, "routes": {}, "budgets": []},
         },
         "oldest": [figures],
         "quietest": [figures],

@@ -16,7 +16,7 @@ from manystream.engine.request.limits import Limits
 from manystream.engine.request.preparer import Preparer
 from manystream.engine.traffic.budgets.amounts import NOTHING, Amounts
 from manystream.engine.traffic.budgets.budget_state import Account, Holding
-from manystream.engine.traffic.budgets.budgets import LiveBudgets, Need
+from manystream.engine.traffic.budgets.budgets import Budgets, Need
 from manystream.engine.traffic.budgets.spending import Spending
 from manystream.providers.model.options import Priority
 from tests.engine.unit_runtime import UnitRuntime
@@ -54,11 +54,11 @@ class Owner:
         self.reported.append(f"defect: {error}")
 
 
-def live(runtime: UnitRuntime, *budgets: ms.Budget, price: Price | None = None) -> LiveBudgets:
-    return LiveBudgets(ms.Traffic(budgets=budgets, price=price), cast(Any, runtime))
+def live(runtime: UnitRuntime, *budgets: ms.Budget, price: Price | None = None) -> Budgets:
+    return Budgets(ms.Traffic(budgets=budgets, price=price), cast(Any, runtime))
 
 
-def need_of(budgets: LiveBudgets, request: ms.Request) -> Need:
+def need_of(budgets: Budgets, request: ms.Request) -> Need:
     preparer = Preparer(addressed([CHAT]), {}, Limits(), lambda: "id", lambda: 0.0)
     return budgets.need(request, *preparer.prepare(request, stream=False))
 
@@ -71,7 +71,7 @@ def need(calls: float = 1.0, usd: float = 0.0, tenant: str | None = None, *, out
     return Need(CHAT, "m", tenant, Amounts(usd=usd, output_tokens=output, calls=calls), 10)
 
 
-def waiting(budgets: LiveBudgets, owner: Owner, wanted: Need) -> Spending:
+def waiting(budgets: Budgets, owner: Owner, wanted: Need) -> Spending:
     spending = Spending(budgets)
     account = spending.reserve(wanted, 0.0)
     assert isinstance(account, Account)
@@ -295,7 +295,7 @@ def test_a_call_that_left_is_not_told_anything() -> None:
 # --- what one call spends ---
 
 
-def spend(budgets: LiveBudgets, spending: Spending, wanted: Need, usage: ms.Usage | None) -> Amounts:
+def spend(budgets: Budgets, spending: Spending, wanted: Need, usage: ms.Usage | None) -> Amounts:
     """Reserve and settle an attempt. Returns what the budget has spent."""
     assert spending.reserve(wanted, 0.0) is None
     kept = spending.take()

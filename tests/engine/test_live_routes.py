@@ -9,7 +9,7 @@ import pytest
 
 import manystream as ms
 from manystream.engine.traffic.limits.host import Host
-from manystream.engine.traffic.routing.router import LiveRoute, Place
+from manystream.engine.traffic.routing.router import Place, Router
 from manystream.providers.model.options import Priority
 from tests.engine.unit_runtime import Call, UnitRuntime
 
@@ -22,13 +22,13 @@ class Access:
         self.name = name
 
 
-def route(runtime: UnitRuntime, *names: str, **options: Any) -> LiveRoute:
+def route(runtime: UnitRuntime, *names: str, **options: Any) -> Router:
     made = ms.Route("fast", [f"{name}/m" for name in names], **options)
     places = tuple(Place((cast(Any, Access(name)),), Host(name), "m", made.targets[0]) for name in names)
-    return LiveRoute(made, places, cast(Any, runtime))
+    return Router(made, places, cast(Any, runtime))
 
 
-def fails(one: LiveRoute, place: int = 0, times: int = 5, *, message: str = "down") -> None:
+def fails(one: Router, place: int = 0, times: int = 5, *, message: str = "down") -> None:
     error = ms.ProviderError(message, category=ms.ErrorCategory.SERVER)
     for _ in range(times):
         number = one.begin(place, 0.0)
@@ -63,7 +63,7 @@ def test_parked_calls_look_when_the_pause_of_a_target_ends() -> None:
     runtime = UnitRuntime()
     one, call = route(runtime, "one"), Call()
     fails(one)
-    assert (one.parked, repr(one)) == (0, "<LiveRoute fast, 0 waiting>")
+    assert (one.parked, repr(one)) == (0, "<Router fast, 0 waiting>")
     one.park(call, Priority.NORMAL, ALL)
     runtime.tick()
     assert (one.parked, runtime.timers.times) == (1, [2.0])

@@ -324,7 +324,7 @@ async def test_a_report_has_routes_and_budgets(tmp_path: Path) -> None:
         async with open_client(path) as client:
             look = await client.look()
     figures = look["statistics"]["traffic"]
-    assert list(figures["scopes"]) == ["peer/m"]
+    assert list(figures["limiters"]) == ["peer/m"]
     assert figures["routes"]["fast"]["targets"][0]["target"] == "peer/m"
     whole, tenant = sorted(figures["budgets"], key=lambda budget: budget["per"])
     assert whole["limit"] == {"usd": 5.0, "calls": None}

@@ -14,7 +14,7 @@ import trio.testing
 
 import manystream as ms
 from manystream.engine.observe.observer import HOOKS
-from manystream.engine.traffic.statistics import ScopeStatistics
+from manystream.engine.traffic.statistics import LimiterStatistics
 from tests.support.addresses import closed_port
 from tests.support.peers import (
     NO_RETRY,
@@ -113,13 +113,13 @@ async def test_an_unstreamed_call_has_no_first_token() -> None:
 async def test_the_hooks_are_the_methods_of_an_observer() -> None:
     assert HOOKS == (
         "call_started", "attempt_started", "first_token", "events_received", "call_ended", "connection_opened",
-        "connection_closed", "scope_changed", "route_changed", "budget_changed",
+        "connection_closed", "limiter_changed", "route_changed", "budget_changed",
     )  # fmt: skip
     observer = ms.Observer()
     assert observer.every_event is False
     observer.connection_opened("a")
     observer.connection_closed("a", 1)
-    observer.scope_changed("a", ScopeStatistics())
+    observer.limiter_changed("a", LimiterStatistics())
 
 
 @pytest.mark.parametrize("every", [1, "yes", None])

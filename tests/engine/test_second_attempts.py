@@ -262,7 +262,7 @@ async def test_what_both_attempts_used_is_in_the_journey(autojump_clock: trio.te
     async with open_pair(one, two, traffic={"budgets": [ms.Budget(calls=9, output_tokens=1000)]}) as (engine, _):
         completion = await engine.start_stream(ask(max_output_tokens=100)).wait()
         (budget,) = engine.statistics().traffic.budgets
-        scopes = engine.statistics().traffic.scopes
+        scopes = engine.statistics().traffic.limiters
     lost, won = completion.attempt_records
     assert lost.usage is not None
     assert (lost.usage.output_tokens, lost.estimated, lost.usage.total_tokens) == (0, True, lost.usage.input_tokens)
@@ -287,7 +287,7 @@ async def test_a_second_attempt_that_could_not_be_sent_costs_nothing(autojump_cl
                 (budget,) = engine.statistics().traffic.budgets
                 assert (budget.reserved.output_tokens, budget.spent.output_tokens) == (100, 0)
                 completion = await call.wait()
-                scope = engine.statistics().traffic.scopes["two/m"]
+                scope = engine.statistics().traffic.limiters["two/m"]
     assert rows(completion) == [("two/m", "network", True, 1.0, 1.0), ("one/m", "ok", True, 0.0, 5.0)]
     assert (completion.attempt_records[0].usage, completion.attempt_records[0].estimated) == (None, False)
     assert (scope.running, scope.waiting, scope.unconfirmed) == (0, 0, 0)
@@ -316,7 +316,7 @@ async def test_a_second_attempt_on_a_closed_connection_is_sent_again_where_it_ca
         assert (await engine.start_request(ask("two/m")).wait()).success
         completion = await engine.start_request(ask()).wait()
         statistics = engine.statistics()
-    assert (completion.success, completion.resent, statistics.traffic.scopes["two/m"].running) == (True, 0, 0)
+    assert (completion.success, completion.resent, statistics.traffic.limiters["two/m"].running) == (True, 0, 0)
     if written:
         assert (served, completion.attempts) == ([1, 1], 2)
         assert rows(completion) == [("two/m", "network", True, 1.0, 1.0), ("one/m", "ok", True, 0.0, 20.0)]
@@ -403,11 +403,11 @@ async def test_the_limits_that_a_second_response_reports_are_used(
     async with open_pair(after(20), two) as (engine, _):
         call = engine.start_stream(ask())
         await trio.sleep(2)
-        scope = engine.statistics().traffic.scopes["two/m"]
+        scope = engine.statistics().traffic.limiters["two/m"]
         assert (scope.running, scope.unconfirmed, list(scope.reported)) == (1, 0, ["requests"])
         assert [record.getMessage() for record in caplog.records] == ["two/m: limit reported: requests, 60 in 60 s"]
         assert (await call.wait()).success
-        assert engine.statistics().traffic.scopes["two/m"].running == 0
+        assert engine.statistics().traffic.limiters["two/m"].running == 0
 
 
 async def test_a_limit_that_refuses_a_second_attempt_is_learned(
@@ -428,7 +428,7 @@ async def test_a_limit_that_refuses_a_second_attempt_is_learned(
         call = engine.start_stream(ask())
         await trio.sleep(2)
         statistics = engine.statistics().traffic
-        scope, target = statistics.scopes["two/m"], statistics.routes["fast"].targets[1]
+        scope, target = statistics.limiters["two/m"], statistics.routes["fast"].targets[1]
         assert (scope.refused, scope.sent, scope.running, scope.waiting) == (1, 1, 0, 0)
         assert scope.held > 0
         assert (target.failures, target.outstanding) == (0.0, 0)

@@ -9,11 +9,11 @@ import pytest
 
 import manystream as ms
 from manystream.engine.traffic.limits.declared import DeclaredLimit
-from manystream.engine.traffic.limits.limiter import Lane
-from manystream.engine.traffic.limits.limiter_state import Scope
+from manystream.engine.traffic.limits.limiter import Limiter
+from manystream.engine.traffic.limits.limiter_state import LimiterState
 from manystream.engine.traffic.limits.quota import Impossible
 from manystream.engine.traffic.notice import Notice, open_notice
-from manystream.engine.traffic.queue.permit import Ticket
+from manystream.engine.traffic.queue.permit import Permit
 from manystream.providers.limits.charging import charging_of
 from manystream.providers.limits.limit_reports import reader_of
 from manystream.providers.limits.quota_report import Refusal
@@ -26,7 +26,7 @@ class Watch:
     def __init__(self) -> None:
         self.reported: list[tuple[object, ...]] = []
 
-    def scope_changed(self, scope: str, statistics: ms.ScopeStatistics) -> None:
+    def limiter_changed(self, scope: str, statistics: ms.LimiterStatistics) -> None:
         self.reported.append((scope, statistics.waiting, statistics.running))
 
     def route_changed(self, route: str, statistics: ms.RouteStatistics) -> None:
@@ -38,15 +38,15 @@ class Watch:
 
 def lane(
     runtime: UnitRuntime, *limits: DeclaredLimit, reported: list[object] | None = None, adaptive: bool = True
-) -> Lane:
-    scope = Scope("one/m", charging_of("openai-chat"), limits=limits, adaptive=adaptive)
+) -> Limiter:
+    scope = LimiterState("one/m", charging_of("openai-chat"), limits=limits, adaptive=adaptive)
 
-    def next_in_line(limit: DeclaredLimit, scope: Scope) -> None:
+    def next_in_line(limit: DeclaredLimit, scope: LimiterState) -> None:
         if reported is not None:
             reported.append((limit, scope))
 
     reader = reader_of("openai-chat")
-    return Lane(scope, cast(Any, runtime), "openai-chat", reader, lambda: 0.0, cast(Any, next_in_line))
+    return Limiter(scope, cast(Any, runtime), "openai-chat", reader, lambda: 0.0, cast(Any, next_in_line))
 
 
 def declared(**rates: float) -> DeclaredLimit:
@@ -54,9 +54,9 @@ def declared(**rates: float) -> DeclaredLimit:
 
 
 def enter(
-    lane: Lane, call: Call, *, deadline: float = math.inf, again: bool = False, tokens: float = 1.0, **options: Any
-) -> Ticket:
-    ticket = Ticket(tokens, 1, **options)
+    lane: Limiter, call: Call, *, deadline: float = math.inf, again: bool = False, tokens: float = 1.0, **options: Any
+) -> Permit:
+    ticket = Permit(tokens, 1, **options)
     ticket.owner = cast(Any, call)
     lane.enter(ticket, lane.now, again=again, deadline=deadline)
     return ticket
@@ -127,7 +127,7 @@ def test_a_call_larger_than_a_limit_is_never_sent() -> None:
         False,
         -1,
     )
-    assert one.scope.queue.length == 0
+    assert one.state.queue.length == 0
 
 
 def test_a_change_is_passed_on_to_the_scopes_that_share_a_limit() -> None:
@@ -135,15 +135,15 @@ def test_a_change_is_passed_on_to_the_scopes_that_share_a_limit() -> None:
     shared = declared(requests_per_minute=1)
     one = lane(runtime, shared, reported=reported)
     one.changed()
-    assert (reported, runtime.due) == ([(shared, one.scope)], [])
+    assert (reported, runtime.due) == ([(shared, one.state)], [])
     enter(one, Call())
     enter(one, Call())
     reported.clear()
     one.changed()
-    assert (reported, len(runtime.due)) == ([(shared, one.scope)], 1)
+    assert (reported, len(runtime.due)) == ([(shared, one.state)], 1)
     reported.clear()
     runtime.tick()
-    assert reported == [(shared, one.scope)]
+    assert reported == [(shared, one.state)]
 
 
 def test_an_observer_is_told_of_each_change_of_a_lane() -> None:

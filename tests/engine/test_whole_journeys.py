@@ -65,7 +65,7 @@ async def test_a_call_s_times_are_counted_from_its_start(autojump_clock: trio.te
     assert timings.queued == pytest.approx(waited + 3, abs=0.2)
     assert timings.first_byte == pytest.approx(waited + 5, abs=0.2)
     assert statistics.traffic.routes["fast"].targets[0].failures > 0
-    assert {name: scope.sent for name, scope in statistics.traffic.scopes.items()} == {"one/m": 7, "two/m": 1}
+    assert {name: scope.sent for name, scope in statistics.traffic.limiters.items()} == {"one/m": 7, "two/m": 1}
 
 
 async def test_a_call_too_late_everywhere_fails_with_a_queue_timeout(
@@ -80,7 +80,7 @@ async def test_a_call_too_late_everywhere_fails_with_a_queue_timeout(
         for name in ("one/m", "two/m"):
             assert (await engine.start_stream(ask(name)).wait()).success
         completion = await engine.start_stream(ask()).wait()
-        scopes = engine.statistics().traffic.scopes
+        scopes = engine.statistics().traffic.limiters
     assert message(completion) == (
         "queue timeout: the call was not sent within 4 s (waiting for declared requests_per_minute of two, 0 ahead,"
         " about 54 s)"
@@ -193,7 +193,7 @@ async def test_a_refused_key_is_followed_by_the_next_one(autojump_clock: trio.te
         async with ms.open_engine([keyed], traffic=ms.Traffic(), retry=ONCE) as engine:
             completion = await engine.start_stream(ask("one/m")).wait()
             again = await engine.start_stream(ask("one/m")).wait()
-            scopes = engine.statistics().traffic.scopes
+            scopes = engine.statistics().traffic.limiters
     assert [row[:2] for row in rows(completion)] == [("one/m", "auth"), ("one/m", "ok")]
     assert [row[:2] for row in rows(again)] == [("one/m", "ok")]
     assert {name: (scope.sent, scope.running) for name, scope in scopes.items()} == {
@@ -253,10 +253,10 @@ async def test_an_overdue_call_leaves_the_queues_of_all_keys(
                 assert (await engine.start_stream(ask()).wait()).success
             call = engine.start_stream(ask())
             await trio.sleep(1)
-            scopes = engine.statistics().traffic.scopes
+            scopes = engine.statistics().traffic.limiters
             assert {name: scope.waiting for name, scope in scopes.items()} == {"one[0]/m": 1, "one[1]/m": 1}
             completion = await call.wait()
-            scopes = engine.statistics().traffic.scopes
+            scopes = engine.statistics().traffic.limiters
             assert {name: scope.waiting for name, scope in scopes.items()} == dict.fromkeys(scopes, 0)
     assert rows(completion) == [("two/m", "ok", 2.0, pytest.approx(2.05, abs=0.06))]
     assert waits(completion) == {"quota": 2.0}
@@ -273,9 +273,9 @@ async def test_a_call_in_the_queues_of_all_targets_is_sent_once(
             assert (await engine.start_stream(ask()).wait()).success
         calls = [engine.start_stream(ask()) for _ in range(3)]
         await trio.sleep(1)
-        assert [scope.waiting for scope in engine.statistics().traffic.scopes.values()] == [3, 3]
+        assert [scope.waiting for scope in engine.statistics().traffic.limiters.values()] == [3, 3]
         completions = [await call.wait() for call in calls]
-        assert [scope.waiting for scope in engine.statistics().traffic.scopes.values()] == [0, 0]
+        assert [scope.waiting for scope in engine.statistics().traffic.limiters.values()] == [0, 0]
         assert [target.outstanding for target in engine.statistics().traffic.routes["fast"].targets] == [0, 0]
     assert all(completion.success for completion in completions)
     assert [completion.attempts for completion in completions] == [1, 1, 1]
@@ -308,7 +308,7 @@ async def test_models_that_share_a_limit_share_a_scope(autojump_clock: trio.test
         async with ms.open_engine([*same, other], traffic=ms.Traffic()) as engine:
             for name in ("a", "b", "c"):
                 assert (await engine.start_stream(ask(f"{name}/m")).wait()).success
-            scopes = engine.statistics().traffic.scopes
+            scopes = engine.statistics().traffic.limiters
     assert {name: scope.sent for name, scope in scopes.items()} == {"a/m": 2, "c/m": 1}
 
 
@@ -324,7 +324,7 @@ async def test_two_scopes_of_one_name_are_told_apart(autojump_clock: trio.testin
         async with ms.open_engine(providers, traffic=traffic) as engine:
             for model in ("gpt-5-mini", "gpt-5-nano", "gpt-5"):
                 await engine.start_stream(ask(f"one/{model}")).wait()
-            names = list(engine.statistics().traffic.scopes)
+            names = list(engine.statistics().traffic.limiters)
     assert len(set(names)) == len(names) == 3
 
 
@@ -336,13 +336,13 @@ async def test_a_thousand_scopes_without_calls_are_forgotten(autojump_clock: tri
         await until(lambda: one.sent == 1)
         for number in range(999):
             engine.start_stream(ask(f"one/m{number}")).cancel()
-        assert len(engine.statistics().traffic.scopes) == 1000
+        assert len(engine.statistics().traffic.limiters) == 1000
         engine.start_stream(ask("one/last")).cancel()
-        scopes = engine.statistics().traffic.scopes
+        scopes = engine.statistics().traffic.limiters
         assert list(scopes) == ["one/held", "one/last"]
         assert scopes["one/held"].running == 1
         assert (await held.wait()).success
-        assert engine.statistics().traffic.scopes["one/held"].running == 0
+        assert engine.statistics().traffic.limiters["one/held"].running == 0
 
 
 async def test_a_call_to_an_overloaded_server_keeps_its_retry_rules(
@@ -352,7 +352,7 @@ async def test_a_call_to_an_overloaded_server_keeps_its_retry_rules(
     one = Server("one", fault=failing("529 Overloaded", "overloaded"))
     async with open_targets(one, retry=ms.Retry(max_attempts=2, base=3, jitter=0)) as engine:
         completion = await engine.start_stream(ask("one/m")).wait()
-        scope = engine.statistics().traffic.scopes["one/m"]
+        scope = engine.statistics().traffic.limiters["one/m"]
     assert rows(completion) == [("one/m", "server", 0.0, 0.0), ("one/m", "server", 3.0, 3.0)]
     assert (scope.refused, scope.sent, scope.running, scope.held) == (0, 2, 0, 0.0)
     assert [record.getMessage() for record in caplog.records] == []
@@ -363,7 +363,7 @@ async def test_a_refusal_that_only_time_helps_is_no_try(autojump_clock: trio.tes
     one = Server("one", fault=lambda server: limited(server) if server.sent == 1 else None)
     async with open_targets(one, retry=ONCE) as engine:
         completion = await engine.start_stream(ask("one/m")).wait()
-        scope = engine.statistics().traffic.scopes["one/m"]
+        scope = engine.statistics().traffic.limiters["one/m"]
     assert [row[:2] for row in rows(completion)] == [("one/m", "rate_limit"), ("one/m", "ok")]
     assert completion.attempt_records[1].started == pytest.approx(3, abs=0.5)
     assert waits(completion)["quota"] == pytest.approx(3, abs=0.5)

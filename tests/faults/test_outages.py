@@ -177,11 +177,11 @@ async def test_calls_wait_within_their_timeouts(autojump_clock: trio.testing.Moc
             nursery.start_soon(server.away, 30)
             await trio.sleep(5)
             waits_for = patient[-1].waiting_for
-            figures = engine.statistics().traffic.scopes["one/m"]
+            figures = engine.statistics().traffic.limiters["one/m"]
             failed = [await call.wait() for call in hurried]
             at = trio.current_time()
         assert all([(await call.wait()).success for call in patient])
-        assert engine.statistics().traffic.scopes["one/m"].away == 0
+        assert engine.statistics().traffic.limiters["one/m"].away == 0
     assert waits_for.startswith(f"http://127.0.0.1:{server.port} to take connections, ")
     assert 3 <= figures.away <= 5
     assert at - began <= 11

@@ -113,7 +113,7 @@ def check(sent: ms.Call | aio.Call | portal.PortalCall, waiting: ms.Call | aio.C
 async def test_traffic_control_on_trio() -> None:
     async with core.open_engine(ONE, traffic=ONE_A_DAY, dial=hanging_dial) as engine:
         check(engine.start_stream(ASKED), engine.start_request(ASKED))
-        assert engine.statistics().traffic.scopes["one/m"].waiting == 1
+        assert engine.statistics().traffic.limiters["one/m"].waiting == 1
 
 
 def test_traffic_control_on_asyncio() -> None:
@@ -121,7 +121,7 @@ def test_traffic_control_on_asyncio() -> None:
         async with aio.open_engine(ONE, traffic=ONE_A_DAY, dial=hanging_dial) as engine:
             waiting = engine.start_stream(ASKED), engine.start_request(ASKED)
             check(*waiting)
-            assert engine.statistics().traffic.scopes["one/m"].waiting == 1
+            assert engine.statistics().traffic.limiters["one/m"].waiting == 1
         completion = await waiting[1].wait()
         assert (completion.error_category, completion.tags) == (ms.ErrorCategory.CANCELLED, TAGS)
         assert waiting[1].waiting_for == ""
@@ -133,7 +133,7 @@ def test_traffic_control_for_threads() -> None:
     with portal.open_portal(ONE, traffic=ONE_A_DAY, dial=hanging_dial) as threads:
         waiting = threads.start_stream(ASKED), threads.start_request(ASKED)
         check(*waiting)
-        assert threads.statistics().traffic.scopes["one/m"].waiting == 1
+        assert threads.statistics().traffic.limiters["one/m"].waiting == 1
     completion = waiting[1].wait(10)
     assert (completion.error_category, completion.tags) == (ms.ErrorCategory.CANCELLED, TAGS)
     assert waiting[1].waiting_for == ""

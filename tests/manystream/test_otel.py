@@ -165,7 +165,7 @@ async def test_the_names_are_in_the_conventions() -> None:
 
 
 METRICS: dict[str, list[tuple[str, str, str, bool]]] = {
-    "SCOPE_METRICS": [
+    "LIMITER_METRICS": [
         ("manystream.traffic.waiting", "{call}", "Calls that wait.", False),
         ("manystream.traffic.running", "{call}", "Calls sent and not ended.", False),
         ("manystream.traffic.window", "{call}", "Most unconfirmed calls.", False),

@@ -15,9 +15,9 @@ from manystream.engine.observe.observer import CallStart
 from manystream.engine.traffic.budgets.amounts import Amounts
 from manystream.engine.traffic.statistics import (
     BudgetStatistics,
+    LimiterStatistics,
     LimitStatistics,
     RouteStatistics,
-    ScopeStatistics,
     TargetStatistics,
 )
 from manystream.otel import OpenTelemetryObserver
@@ -185,7 +185,7 @@ def test_the_units_and_bounds_of_the_client_metrics() -> None:
     data = reader.get_metrics_data()
     assert data is not None
     (scope,) = data.resource_metrics[0].scope_metrics
-    assert scope.scope.name == "manystream"
+    assert scope.state.name == "manystream"
     found = {
         metric.name: (metric.unit, metric.description, cast("Any", metric.data.data_points[0]).explicit_bounds)
         for metric in scope.metrics
@@ -217,10 +217,10 @@ def test_every_figure_of_a_scope_is_a_metric() -> None:
     telemetry = Telemetry()
     limits = {"requests": LimitStatistics(1.5, 60, 40)}
     learned = {"tokens": LimitStatistics(25, 100, -3)}
-    telemetry.observer.scope_changed("p/old", ScopeStatistics(1, 2, 3, 4, {}, {}, 5, 6, 7, 8, None))
-    telemetry.observer.scope_changed("p/m", ScopeStatistics(9, 9, 9, 9, {}, {}, 9, 9, 9, 9, 9))
-    telemetry.observer.scope_changed("p/m", ScopeStatistics(11, 12, 13, 14, limits, learned, 15, 16, 17, 18, 19))
-    old, new = {"manystream.scope": "p/old"}, {"manystream.scope": "p/m"}
+    telemetry.observer.limiter_changed("p/old", LimiterStatistics(1, 2, 3, 4, {}, {}, 5, 6, 7, 8, None))
+    telemetry.observer.limiter_changed("p/m", LimiterStatistics(9, 9, 9, 9, {}, {}, 9, 9, 9, 9, 9))
+    telemetry.observer.limiter_changed("p/m", LimiterStatistics(11, 12, 13, 14, limits, learned, 15, 16, 17, 18, 19))
+    old, new = {"manystream.limiter": "p/old"}, {"manystream.limiter": "p/m"}
     reported = {**new, "manystream.limit": "requests", "manystream.limit.source": "reported"}
     from_refusals = {**new, "manystream.limit": "tokens", "manystream.limit.source": "learned"}
     assert metrics_of(telemetry) == {
@@ -282,9 +282,9 @@ def test_every_figure_of_a_budget_is_a_metric() -> None:
 def test_the_latest_thousand_scopes_are_kept() -> None:
     telemetry = Telemetry()
     for number in range(1001):
-        telemetry.observer.scope_changed(f"p/{number}", ScopeStatistics(sent=number))
-    telemetry.observer.scope_changed("p/500", ScopeStatistics(sent=7))
+        telemetry.observer.limiter_changed(f"p/{number}", LimiterStatistics(sent=number))
+    telemetry.observer.limiter_changed("p/500", LimiterStatistics(sent=7))
     values = {
-        point.attributes["manystream.scope"]: point.value for point in telemetry.metrics()["manystream.traffic.sent"]
+        point.attributes["manystream.limiter"]: point.value for point in telemetry.metrics()["manystream.traffic.sent"]
     }
     assert (len(values), "p/0" in values, values["p/1"], values["p/500"], values["p/1000"]) == (1000, False, 1, 7, 1000)

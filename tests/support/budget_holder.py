@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from manystream.engine.traffic.budgets.amounts import Amounts
-from manystream.engine.traffic.budgets.budget_state import Account, BudgetRefusal, Budgets, Claim, Holding
+from manystream.engine.traffic.budgets.budget_state import Account, BudgetRefusal, BudgetsState, Claim, Holding
 from manystream.engine.traffic.leased_amounts import UNITS_PER_USD, AmountHolder, AmountLease, LeasedBudget
-from manystream.engine.traffic.queue.permit import Ticket
+from manystream.engine.traffic.queue.permit import Permit
 
 DOLLARS = UNITS_PER_USD
 
@@ -26,12 +26,12 @@ class BudgetHolder:
         self.waiting: int = 0
         self.refused: int = 0
         self.used: float = 0.0
-        self._budgets = Budgets((budget := LeasedBudget.of(self.lease),))
+        self._budgets = BudgetsState((budget := LeasedBudget.of(self.lease),))
         self.lease.listen(lambda: self._changed(budget))
 
     def call(self, dollars: float) -> None:
         """Start a call that costs at most so many US dollars. It may have to wait."""
-        claim = Claim(Amounts(usd=dollars), Ticket(1.0, None))
+        claim = Claim(Amounts(usd=dollars), Permit(1.0, None))
         found = self._budgets.reserve(None, claim.amounts, 0.0)
         if isinstance(found, Account):
             self._budgets.wait(claim, found)

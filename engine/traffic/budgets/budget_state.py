@@ -19,7 +19,7 @@ from typing import TypeAlias
 from ....providers.errors import InvalidRequestError
 from ..leased_amounts import UNITS_PER_USD, AccountLease, LeasedBudget
 from ..queue.fair_queue import FairQueue
-from ..queue.permit import Ticket, TicketState
+from ..queue.permit import Permit, PermitState
 from ..statistics import BudgetStatistics
 from .amounts import MEMBERS, NOTHING, Amounts, Budget, limits_of
 
@@ -150,9 +150,9 @@ class Account:
 
     def keep_waiting(self, now: float) -> None:
         """Note that the next call of the line does not fit now."""
-        ticket = None if self.line is None or self.lease is None else self.line.first(now)
-        if ticket is not None and self.lease is not None:
-            self.lease.need(self.spent.plus(self.reserved), _claim_of(ticket).amounts, self.waiting)
+        permit = None if self.line is None or self.lease is None else self.line.first(now)
+        if permit is not None and self.lease is not None:
+            self.lease.need(self.spent.plus(self.reserved), _claim_of(permit).amounts, self.waiting)
 
 
 class BudgetRefusal:
@@ -221,19 +221,19 @@ class Claim:
     """A call that waits for a reservation.
 
     amounts: the largest amounts that it can use.
-    ticket: its place in a line; its `owner` is the claim.
+    permit: its place in a line; its `owner` is the claim.
     account: the account in whose line it is; None while it does not wait.
     owner: an object of the caller, such as the call.
     """
 
-    __slots__ = ("account", "amounts", "owner", "ticket")
+    __slots__ = ("account", "amounts", "owner", "permit")
 
-    def __init__(self, amounts: Amounts, ticket: Ticket, owner: object = None) -> None:
+    def __init__(self, amounts: Amounts, permit: Permit, owner: object = None) -> None:
         self.amounts: Amounts = amounts
-        self.ticket: Ticket = ticket
+        self.permit: Permit = permit
         self.account: Account | None = None
         self.owner: object = owner
-        ticket.owner = self
+        permit.owner = self
 
     @property
     def waiting_for(self) -> str:
@@ -243,12 +243,12 @@ class Claim:
             return ""
         member = account.lacking(self.amounts, with_reserved=True) or "its turn"
         shared = "" if account.lease is None else "a part of "
-        ahead = int(account.line.place(self.ticket)[0])
+        ahead = int(account.line.place(self.permit)[0])
         name = whose(account.budget, account.tenant)
         return f"{member} of {shared}{name}, reserved by {account.holdings} calls, {ahead} ahead"
 
 
-class Budgets:
+class BudgetsState:
     """All budgets of an engine, and the calls that wait for one of them.
 
     budgets: the budgets as the program gave them.
@@ -332,8 +332,8 @@ class Budgets:
             return
         claim.account = None
         assert account.line is not None
-        if claim.ticket.state is TicketState.QUEUED:
-            account.line.remove(claim.ticket)
+        if claim.permit.state is PermitState.QUEUED:
+            account.line.remove(claim.permit)
         if account.line.length:
             self._changed[account] = None
         else:
@@ -350,13 +350,13 @@ class Budgets:
             heapq.heapreplace(self._windows, (account.ends_at, next(self._numbers), account))
         while self._changed:
             account = next(iter(self._changed))
-            ticket = None if account.line is None else account.line.first(now)
-            if ticket is None:
+            permit = None if account.line is None else account.line.first(now)
+            if permit is None:
                 del self._changed[account]
                 continue
-            claim = _claim_of(ticket)
+            claim = _claim_of(permit)
             try:
-                accounts = self.ask(ticket.tenant, claim.amounts, now)
+                accounts = self.ask(permit.tenant, claim.amounts, now)
             except InvalidRequestError as error:
                 if claim.account is None:
                     continue
@@ -372,7 +372,7 @@ class Budgets:
             if isinstance(found, Holding):
                 assert account.line is not None
                 account.line.take(now)
-                ticket.state = TicketState.ENDED
+                permit.state = PermitState.ENDED
             self.leave(claim)
             if not isinstance(found, Account):
                 return claim, found
@@ -454,7 +454,7 @@ class Budgets:
         if not account.is_timed and account.budget.every is not None and account.lease is None:
             account.is_timed = True
             heapq.heappush(self._windows, (account.ends_at, next(self._numbers), account))
-        account.line.add(claim.ticket, at_head=at_head)
+        account.line.add(claim.permit, at_head=at_head)
         claim.account = account
 
     def _account(self, key: tuple[int, str | None], now: float) -> Account:
@@ -499,6 +499,6 @@ def _never(accounts: tuple[Account, ...], amounts: Amounts, now: float) -> Budge
     return None
 
 
-def _claim_of(ticket: Ticket) -> Claim:
-    assert isinstance(ticket.owner, Claim)
-    return ticket.owner
+def _claim_of(permit: Permit) -> Claim:
+    assert isinstance(permit.owner, Claim)
+    return permit.owner

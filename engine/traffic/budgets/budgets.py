@@ -29,7 +29,7 @@ from ..options import Traffic
 from ..pump import AT_ONCE, Notification, Pump
 from ..statistics import BudgetStatistics
 from .amounts import NOTHING, Amounts, Budget
-from .budget_state import Account, BudgetRefusal, Budgets, Claim, Holding
+from .budget_state import Account, BudgetRefusal, BudgetsState, Claim, Holding
 from .price import Price, ask_price, why_unknown
 
 logger: logging.Logger = logging.getLogger("manystream.traffic")
@@ -81,7 +81,7 @@ class Claimant(Protocol):
         ...
 
 
-class LiveBudgets:
+class Budgets:
     """The budgets of one engine.
 
     traffic: they, and the function that knows prices.
@@ -108,7 +108,7 @@ class LiveBudgets:
     ) -> None:
         budgets = tuple(traffic.budgets)
         self.price: Price | None = traffic.price
-        self._budgets = Budgets(budgets, lease_of, self._account_changed)
+        self._budgets = BudgetsState(budgets, lease_of, self._account_changed)
         self._limited = {member for member in Amounts._fields if any(budget.limits(member) for budget in budgets)}
         self._runtime = runtime
         self._pump: Pump = Pump(self, runtime)
@@ -121,7 +121,7 @@ class LiveBudgets:
                 budget.lease.listen(partial(self._lease_changed, budget))
 
     def __repr__(self) -> str:
-        return f"<LiveBudgets {len(self._budgets.budgets)} budgets>"
+        return f"<Budgets {len(self._budgets.budgets)} budgets>"
 
     # --- what a call may use, and what it used ---
 

@@ -13,10 +13,10 @@ from ....providers.model.usage import Usage
 from ...call.completion import NO_PRICE_FUNCTION
 from ...request.token_estimate import seen_output_tokens
 from ..limits.charge import credible
-from ..queue.permit import Ticket
+from ..queue.permit import Permit
 from .amounts import NOTHING, Amounts
 from .budget_state import Account, Claim, Holding
-from .budgets import Claimant, LiveBudgets, Need
+from .budgets import Budgets, Claimant, Need
 
 
 class Reservation(NamedTuple):
@@ -56,7 +56,7 @@ class Spending:
 
     __slots__ = ("_claim", "_claimed_at", "_is_counted", "_live", "cost", "cost_unknown", "reservation", "seconds")
 
-    def __init__(self, live: LiveBudgets) -> None:
+    def __init__(self, live: Budgets) -> None:
         self._live = live
         self._claim: Claim | None = None
         self._claimed_at = 0.0
@@ -99,8 +99,8 @@ class Spending:
         """Wait until the attempt can be reserved. account: the one that does not pay for it now."""
         amounts = self._amounts(need)
         tokens = amounts.input_tokens + amounts.output_tokens
-        ticket = Ticket(tokens, None, priority=priority, tenant=need.tenant)
-        self._claim, self._claimed_at = Claim(amounts, ticket, claimant), now
+        permit = Permit(tokens, None, priority=priority, tenant=need.tenant)
+        self._claim, self._claimed_at = Claim(amounts, permit, claimant), now
         self._live.wait(self._claim, account)
 
     def fund(self, need: Need, holding: Holding) -> None:

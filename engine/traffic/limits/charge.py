@@ -64,7 +64,7 @@ FREE = Cost(0.0, 0.0, 0.0, 0.0)
 
 
 class Charger:
-    """Computes costs from token counts for one scope, and learns the mean length of its responses.
+    """Computes costs from token counts for one limiter, and learns the mean length of its responses.
 
     charging: how the server counts requests and tokens.
     output: the output tokens of a call, learned from ended calls.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 from ...call.retry import hinted_pause
-from ..queue.permit import Ticket
+from ..queue.permit import Permit
 
 START = 8
 """The limit before anything is learned."""
@@ -82,7 +82,7 @@ class _Ended:
 
 
 class Concurrency:
-    """The limit for the running calls of one scope.
+    """The limit for the running calls of one limiter.
 
     at_most: the declared limit; `math.inf` if there is none.
     adaptive: True: learn the limit; False: only the declared limit applies.
@@ -95,7 +95,7 @@ class Concurrency:
         self.adaptive = adaptive
         self.limit: float = min(float(START), self.at_most) if adaptive else self.at_most
         self.hold_until: float = -math.inf
-        self._calls: dict[Ticket, _Running] = {}
+        self._calls: dict[Permit, _Running] = {}
         self._least_to_token = LeastTimes()
         self._least_per_token = LeastTimes()
         self._round: list[_Ended] = []
@@ -114,24 +114,24 @@ class Concurrency:
             return math.inf
         return max(now, self.hold_until)
 
-    def start(self, ticket: Ticket, now: float) -> None:
+    def start(self, permit: Permit, now: float) -> None:
         """Record that a call is sent."""
-        self._calls[ticket] = _Running(now)
+        self._calls[permit] = _Running(now)
 
-    def first_token(self, ticket: Ticket, now: float) -> None:
+    def first_token(self, permit: Permit, now: float) -> None:
         """Record the first token of a streamed response. Comments and empty deltas are not tokens."""
-        call = self._calls.get(ticket)
+        call = self._calls.get(permit)
         self._refusals = 0
         if call is None or call.ratio > 0 or not self.adaptive:
             return
         time = now - call.sent_at
-        least = self._least_to_token.measure(ticket.cost.input_tokens, time, now)
+        least = self._least_to_token.measure(permit.cost.input_tokens, time, now)
         self._judge(call, time, least, in_use=self._is_in_use())
 
-    def end(self, ticket: Ticket, now: float, output_tokens: float = 0.0) -> None:
+    def end(self, permit: Permit, now: float, output_tokens: float = 0.0) -> None:
         """Record the end of a call. `output_tokens`: those of an unstreamed response; 0 if unknown or streamed."""
         in_use = self._is_in_use()
-        call = self._calls.pop(ticket, None)
+        call = self._calls.pop(permit, None)
         self._refusals = 0
         if call is None or not self.adaptive or call.sent_at <= self._cut_at:
             return
@@ -143,9 +143,9 @@ class Concurrency:
         if len(self._round) >= max(LEAST_ROUND, int(self.limit)):
             self._end_round(in_use, now)
 
-    def refuse(self, ticket: Ticket, hint: float | None, now: float) -> None:
+    def refuse(self, permit: Permit, hint: float | None, now: float) -> None:
         """Record that the server refused a call because too many run. `hint`: seconds to wait, from the server."""
-        call = self._calls.pop(ticket, None)
+        call = self._calls.pop(permit, None)
         if call is not None and call.sent_at > self._refused_at:
             self._refusals += 1
             self._refused_at = now
@@ -154,9 +154,9 @@ class Concurrency:
         if call is not None and self.adaptive and call.sent_at > self._cut_at:
             self._cut(float(self.running), now)
 
-    def leave(self, ticket: Ticket) -> None:
+    def leave(self, permit: Permit) -> None:
         """Remove a call that ended for a reason unrelated to concurrency: cancelled, or refused by a quota."""
-        self._calls.pop(ticket, None)
+        self._calls.pop(permit, None)
 
     def _judge(self, call: _Running, time: float, least: float, *, in_use: bool) -> None:
         """Compare the time of a first token, or of a whole answer, with the least; grow before the first cut."""

@@ -1,8 +1,8 @@
-"""A limit that the user declared, and the line of scopes that wait for it.
+"""A limit that the user declared, and the line of limiters that wait for it.
 
-Several scopes may share one declared limit, such as `rates={"*": …}`. If the next call of a scope fits the scope's own
-limits and waits only for the shared one, the scope enters the limit's line. Only the first scope in the line may take
-from the limit. Without the line, a scope with small calls could block a scope with large calls forever.
+Several limiters may share one declared limit, such as `rates={"*": …}`. If the next call of a limiter fits its own
+limits and waits only for the shared one, the limiter enters the limit's line. Only the first limiter in the line may
+take from the limit. Without the line, a limiter with small calls could block a limiter with large calls forever.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ class DeclaredLimit:
             self._slots.count_running = self._count_running
         self._line: dict[Hashable, None] = {}
 
-    def ready_at(self, cost: Cost, scope: Hashable, now: float) -> float:
-        """Return the time at which a call of `scope` may be sent.
+    def ready_at(self, cost: Cost, state: Hashable, now: float) -> float:
+        """Return the time at which a call of `limiter` may be sent.
 
-        Returns `math.inf` if a running call must end first, if another scope is first in the line, or if the lease has
-        ended.
+        Returns `math.inf` if a running call must end first, if another limiter is first in the line, or if the lease
+        has ended.
         """
         if self.lease is not None and now >= self.lease.open_until:
             return math.inf
-        if self._line and next(iter(self._line)) is not scope:
+        if self._line and next(iter(self._line)) is not state:
             return math.inf
         if self.is_full:
             return math.inf
@@ -69,17 +69,17 @@ class DeclaredLimit:
     def _count_running(self) -> int:
         return self.running
 
-    def stand_in_line(self, scope: Hashable) -> None:
-        """Put a scope at the end of the line, if it is not in it, because its next call waits only for this limit."""
+    def stand_in_line(self, state: Hashable) -> None:
+        """Put a limiter at the end of the line, if it is not in it, because its next call waits only for this limit."""
         begins = not self._line
-        self._line.setdefault(scope)
+        self._line.setdefault(state)
         if begins and self.lease is not None and self.lease.on_want is not None:
             self.lease.on_want()
 
-    def leave_line(self, scope: Hashable) -> None:
-        """Remove a scope from the line, because its call was sent or no longer waits for this limit."""
-        self._line.pop(scope, None)
+    def leave_line(self, state: Hashable) -> None:
+        """Remove a limiter from the line, because its call was sent or no longer waits for this limit."""
+        self._line.pop(state, None)
 
     def next_in_line(self) -> Hashable | None:
-        """Return the first scope in the line; None if the line is empty."""
+        """Return the first limiter in the line; None if the line is empty."""
         return next(iter(self._line), None)

@@ -1,6 +1,6 @@
-"""The traffic control of one scope: combines its queue, its quota and its limit for running calls.
+"""The traffic control of one limiter: combines its queue, its quota and its limit for running calls.
 
-The engine adds tickets, calls `admit` for the next ticket to send until it returns None, and sets a timer for
+The engine adds permits, calls `admit` for the next permit to send until it returns None, and sets a timer for
 `next_time`.
 """
 
@@ -13,8 +13,8 @@ from ....providers.errors import ProviderError
 from ....providers.limits.charging import Charging
 from ....providers.limits.quota_report import QuotaReport, Refusal, Unit
 from ..queue.fair_queue import FairQueue
-from ..queue.permit import QUEUED, UNDER_WAY, Ticket
-from ..statistics import LimitStatistics, ScopeStatistics
+from ..queue.permit import QUEUED, UNDER_WAY, Permit
+from ..statistics import LimiterStatistics, LimitStatistics
 from .bucket import Bucket
 from .charge import Cost
 from .concurrency import Concurrency
@@ -26,15 +26,15 @@ HOPELESS = 1.5
 """A call fails early if the calls ahead of it take more than this many times the time until its deadline."""
 
 MUCH_ROOM = 1e12
-"""The room of a scope without a known limit."""
+"""The room of a limiter without a known limit."""
 
 
-class Scope:
+class LimiterState:
     """The calls that share a server's limits: those with one key of one host and one group of models.
 
-    name: the scope's name, such as `openai/gpt-5`.
-    limits: the declared limits that its calls must fit. Other scopes may share them.
-    host: the address of its server, which takes connections or not. Other scopes may share it.
+    name: the limiter's name, such as `openai/gpt-5`.
+    limits: the declared limits that its calls must fit. Other limiters may share them.
+    host: the address of its server, which takes connections or not. Other limiters may share it.
     queue: the calls that wait to be sent.
     quota: the limits over time.
     concurrency: the learned limit for running calls; None if none is learned for this server.
@@ -64,11 +64,11 @@ class Scope:
 
     # --- before a call is sent ---
 
-    def add(self, ticket: Ticket, now: float, *, at_head: bool = False) -> None:
+    def add(self, permit: Permit, now: float, *, at_head: bool = False) -> None:
         """Add a call to the queue. `at_head`: before the other calls of its tenant, because it waited before."""
-        self.queue.add(ticket, at_head=at_head)
+        self.queue.add(permit, at_head=at_head)
 
-    def admit_at_once(self, ticket: Ticket, now: float) -> bool:
+    def admit_at_once(self, permit: Permit, now: float) -> bool:
         """Reserve the cost of a call that no other call waits before, if every limit lets it go now.
 
         The effect is that of `add` and `admit`, for a part of their cost. Returns False and changes nothing if another
@@ -76,7 +76,7 @@ class Scope:
         """
         if self.queue.length or self.host.ready_at(now) > now:
             return False
-        cost = self._cost(ticket)
+        cost = self._cost(permit)
         if not self.quota.fits_at_once(cost, now):
             return False
         for limit in self.limits:
@@ -86,76 +86,76 @@ class Scope:
             return False
         if self._no_slot_since < math.inf:
             self._note_slot(False, now)
-        self.queue.pass_through(ticket)
-        self._reserve(ticket, cost, now)
+        self.queue.pass_through(permit)
+        self._reserve(permit, cost, now)
         return True
 
-    def admit(self, now: float) -> Ticket | None:
+    def admit(self, now: float) -> Permit | None:
         """Take the next call out of the queue and reserve its cost; None if no call may be sent now."""
-        ticket = self.queue.first(now)
-        if ticket is None:
+        permit = self.queue.first(now)
+        if permit is None:
             return None
-        cost = self._cost(ticket)
+        cost = self._cost(permit)
         if self._ready_at(cost, now) > now:
             return None
         self.queue.take(now)
         self.leave_lines()
-        self._reserve(ticket, cost, now)
-        return ticket
+        self._reserve(permit, cost, now)
+        return permit
 
-    def has_room(self, ticket: Ticket, now: float) -> bool:
+    def has_room(self, permit: Permit, now: float) -> bool:
         """Return whether a call that is not in the queue could be sent now. Changes nothing."""
-        if self.queue.length or self.host.ready_at(now) > now or self.never(ticket, now) is not None:
+        if self.queue.length or self.host.ready_at(now) > now or self.never(permit, now) is not None:
             return False
-        cost = self._cost(ticket)
+        cost = self._cost(permit)
         if self.quota.own_ready_at(cost, now) > now:
             return False
         if self.concurrency is not None and self.concurrency.ready_at(now) > now:
             return False
         return all(limit.ready_at(cost, self, now) <= now for limit in self.limits)
 
-    def room(self, ticket: Ticket, now: float) -> float:
+    def room(self, permit: Permit, now: float) -> float:
         """Return about how many calls like this one could be sent now, less those that run where no limit is known."""
-        cost = self._cost(ticket)
+        cost = self._cost(permit)
         levels = (self.quota.level(unit, now) / cost[unit] for unit in Unit if cost[unit] > 0)
         room = min(levels, default=math.inf)
         return room if room < math.inf else MUCH_ROOM - self.quota.running
 
-    def never(self, ticket: Ticket, now: float) -> Impossible | None:
+    def never(self, permit: Permit, now: float) -> Impossible | None:
         """Return why a call can never be sent; None if it can be."""
-        return None if self.quota.is_unlimited(now) else self.quota.never(ticket, now)
+        return None if self.quota.is_unlimited(now) else self.quota.never(permit, now)
 
     def next_time(self, now: float) -> float:
         """Return the time at which to call `admit` again, unless a call ends earlier; `math.inf`: at no set time."""
-        ticket = self.queue.first(now)
-        return math.inf if ticket is None else min(self._ready_at(self._cost(ticket), now), self.host.gives_up_at(now))
+        permit = self.queue.first(now)
+        return math.inf if permit is None else min(self._ready_at(self._cost(permit), now), self.host.gives_up_at(now))
 
-    def is_hopeless(self, ticket: Ticket, deadline: float, now: float) -> bool:
+    def is_hopeless(self, permit: Permit, deadline: float, now: float) -> bool:
         """Return True if a waiting call will miss its deadline by a wide margin. False if no rate is known."""
-        return deadline < math.inf and self.seconds_ahead(ticket, now) > HOPELESS * (deadline - now)
+        return deadline < math.inf and self.seconds_ahead(permit, now) > HOPELESS * (deadline - now)
 
-    def seconds_ahead(self, ticket: Ticket, now: float) -> float:
+    def seconds_ahead(self, permit: Permit, now: float) -> float:
         """Estimate the seconds until all calls ahead of a waiting call are sent; 0 if no rate is known."""
-        calls, tokens = self.queue.place(ticket)
+        calls, tokens = self.queue.place(permit)
         if calls < 1:
             return 0.0
-        seconds, own = 0.0, self._cost(ticket)
+        seconds, own = 0.0, self._cost(permit)
         for unit in Unit:
             rate, level = self.quota.believed_rate(unit), self.quota.level(unit, now)
-            cost = calls if unit is Unit.REQUESTS else tokens * own[unit] / ticket.size
+            cost = calls if unit is Unit.REQUESTS else tokens * own[unit] / permit.size
             if 0 < rate < math.inf:
                 seconds = max(seconds, (cost - max(0.0, level)) / rate)
         return seconds
 
-    def waiting_for(self, ticket: Ticket, now: float) -> str:
+    def waiting_for(self, permit: Permit, now: float) -> str:
         """Return what a call waits for, such as `requests of openai/gpt-5, 12 ahead, about 3 s`; "" if for nothing."""
-        if ticket.state is not QUEUED:
+        if permit.state is not QUEUED:
             return ""
         first = self.queue.first(now)
         assert first is not None
         what = self.reason(first, now)
-        ahead = int(self.queue.place(ticket)[0])
-        seconds = max(self.seconds_ahead(ticket, now), self._ready_at(self._cost(first), now) - now)
+        ahead = int(self.queue.place(permit)[0])
+        seconds = max(self.seconds_ahead(permit, now), self._ready_at(self._cost(first), now) - now)
         about = f", about {seconds:.0f} s" if 1 <= seconds < math.inf else ""
         return f"{what}, {ahead} ahead{about}"
 
@@ -167,39 +167,39 @@ class Scope:
 
     # --- after a call was sent ---
 
-    def connected(self, ticket: Ticket, now: float) -> None:
+    def connected(self, permit: Permit, now: float) -> None:
         """Record that a call has a connection."""
-        self.host.connected(ticket.place, now)
+        self.host.connected(permit.place, now)
 
-    def confirm(self, ticket: Ticket, report: QuotaReport, now: float, *, whole: bool = False) -> None:
+    def confirm(self, permit: Permit, report: QuotaReport, now: float, *, whole: bool = False) -> None:
         """Record the head of a response that is not a refusal. `whole`: it is no stream."""
-        self.host.answered(ticket.place, now)
-        self.quota.confirm(ticket, report, now, whole=whole)
+        self.host.answered(permit.place, now)
+        self.quota.confirm(permit, report, now, whole=whole)
 
-    def refuse(self, ticket: Ticket, report: QuotaReport, now: float, *, again: bool = True) -> Refusal:
+    def refuse(self, permit: Permit, report: QuotaReport, now: float, *, again: bool = True) -> Refusal:
         """Record that a limit refused a call, and return the kind of refusal.
 
         After `RATE` and `OVERLOAD` the call is queued again, before the other calls of its tenant, unless `again` is
         False because the call is sent to another target.
         """
-        self.host.answered(ticket.place, now)
-        self._release(ticket)
+        self.host.answered(permit.place, now)
+        self._release(permit)
         if self.concurrency is not None:
             by_slots = report.refusal is Refusal.RATE and self.quota.charger.charging.limited_by == "slots"
             if by_slots or report.refusal is Refusal.OVERLOAD:
-                self.concurrency.refuse(ticket, report.hint, now)
+                self.concurrency.refuse(permit, report.hint, now)
                 report = QuotaReport(report.limits, Refusal.OVERLOAD, None, report.hint)
             else:
-                self.concurrency.leave(ticket)
-        refusal = self.quota.refuse(ticket, report, now)
+                self.concurrency.leave(permit)
+        refusal = self.quota.refuse(permit, report, now)
         if refusal in (Refusal.RATE, Refusal.OVERLOAD) and again:
-            self.queue.put_back(ticket)
+            self.queue.put_back(permit)
         else:
-            self.queue.correct(ticket, 0.0)
+            self.queue.correct(permit, 0.0)
         return refusal
 
     def settle(
-        self, ticket: Ticket, usage: Cost | None, now: float, *, tokens: float | None = None, output: float = 0.0
+        self, permit: Permit, usage: Cost | None, now: float, *, tokens: float | None = None, output: float = 0.0
     ) -> None:
         """Record that a call ended.
 
@@ -207,52 +207,52 @@ class Scope:
         tokens: its input and output tokens; None keeps the estimate.
         output: the output tokens of an unstreamed response; 0 if unknown or streamed.
         """
-        self._release(ticket)
+        self._release(permit)
         if self.concurrency is not None:
-            self.concurrency.end(ticket, now, output)
-        self.quota.settle(ticket, usage, now)
+            self.concurrency.end(permit, now, output)
+        self.quota.settle(permit, usage, now)
         if tokens is not None:
-            self.queue.correct(ticket, tokens)
+            self.queue.correct(permit, tokens)
 
-    def fail(self, ticket: Ticket, report: QuotaReport, now: float, *, answered: bool) -> None:
+    def fail(self, permit: Permit, report: QuotaReport, now: float, *, answered: bool) -> None:
         """Record that a call failed for a reason other than a limit.
 
         answered: True if the server reported the failure; False: the server may have processed the request.
         """
         usage = None
         if answered:
-            self.host.answered(ticket.place, now)
-            self.quota.confirm(ticket, report, now, accepted=False)
-            usage = self.quota.charger.failed(ticket.cost)
-        self.settle(ticket, usage, now, tokens=0.0)
+            self.host.answered(permit.place, now)
+            self.quota.confirm(permit, report, now, accepted=False)
+            usage = self.quota.charger.failed(permit.cost)
+        self.settle(permit, usage, now, tokens=0.0)
 
-    def lose(self, ticket: Ticket, error: ProviderError, now: float, *, sent: bool) -> None:
+    def lose(self, permit: Permit, error: ProviderError, now: float, *, sent: bool) -> None:
         """Record that a call got no connection, or lost it. sent: the server may have processed the request."""
-        self.host.lost(ticket.place, now, error)
+        self.host.lost(permit.place, now, error)
         if not sent:
-            self.cancel(ticket, now)
+            self.cancel(permit, now)
             return
         if self.concurrency is not None:
-            self.concurrency.leave(ticket)
-        self.settle(ticket, None, now, tokens=0.0)
+            self.concurrency.leave(permit)
+        self.settle(permit, None, now, tokens=0.0)
 
-    def cancel(self, ticket: Ticket, now: float) -> None:
+    def cancel(self, permit: Permit, now: float) -> None:
         """Remove a call that is given up before its request was sent, and release all that it reserved."""
-        if ticket.state is QUEUED:
-            self.queue.remove(ticket)
+        if permit.state is QUEUED:
+            self.queue.remove(permit)
             if not self.queue.length:
                 self.leave_lines()
-        elif ticket.state in UNDER_WAY:
-            self._release(ticket)
+        elif permit.state in UNDER_WAY:
+            self._release(permit)
             if self.concurrency is not None:
-                self.concurrency.leave(ticket)
-            self.quota.release(ticket, now)
-            self.queue.correct(ticket, 0.0)
+                self.concurrency.leave(permit)
+            self.quota.release(permit, now)
+            self.queue.correct(permit, 0.0)
 
-    def answered(self, ticket: Ticket, now: float) -> None:
+    def answered(self, permit: Permit, now: float) -> None:
         """Record the first token of a streamed response."""
         if self.concurrency is not None:
-            self.concurrency.first_token(ticket, now)
+            self.concurrency.first_token(permit, now)
 
     # --- figures ---
 
@@ -261,15 +261,15 @@ class Scope:
         """The number of calls that were sent and have not ended."""
         return self.quota.running
 
-    def statistics(self, now: float) -> ScopeStatistics:
-        """Return the scope's figures at the time `now`."""
+    def statistics(self, now: float) -> LimiterStatistics:
+        """Return the limiter's figures at the time `now`."""
         quota, window = self.quota, self.quota.window
         most = [limit.concurrent for limit in self.limits if limit.concurrent is not None]
         hold_until = quota.hold_until
         if self.concurrency is not None:
             most.append(int(self.concurrency.limit))
             hold_until = max(hold_until, self.concurrency.hold_until)
-        return ScopeStatistics(
+        return LimiterStatistics(
             waiting=self.queue.length,
             running=quota.running,
             sent=quota.sent,
@@ -286,15 +286,15 @@ class Scope:
 
     # --- shared by the methods above ---
 
-    def _cost(self, ticket: Ticket) -> Cost:
+    def _cost(self, permit: Permit) -> Cost:
         """Return the estimated charge of a call. A call that waits does not keep it: thousands may wait."""
-        return self.quota.charger.estimate(ticket.input_tokens, ticket.max_output)
+        return self.quota.charger.estimate(permit.input_tokens, permit.max_output)
 
     def _ready_at(self, cost: Cost, now: float) -> float:
         """Return the time at which the next call, of this cost, may be sent.
 
-        If the scope's own limits hold the call back, it is in no line, and nobody wakes the scope. So it looks again at
-        the time of its own limits, whatever the declared limits are.
+        If the limiter's own limits hold the call back, it is in no line, and nobody wakes it. So it looks again at the
+        time of its own limits, whatever the declared limits are.
         """
         at = max(self.quota.own_ready_at(cost, now), self.host.ready_at(now))
         slot = now if self.concurrency is None else self.concurrency.ready_at(now)
@@ -309,10 +309,10 @@ class Scope:
     def _take_turns(self, cost: Cost, held_back: bool, now: float) -> float:
         """Return the time at which the declared limits allow a call of this cost, and update the limits' lines.
 
-        The scope enters only the line of the limit that allows the call last, so that it does not block other scopes
-        at a limit that it cannot use yet.
+        The limiter enters only the line of the limit that allows the call last, so that it does not block other
+        limiters at a limit that it cannot use yet.
 
-        held_back: True if the scope's own limits do not allow the call now.
+        held_back: True if the limiter's own limits do not allow the call now.
         """
         last, binding = now, None
         for limit in self.limits:
@@ -326,11 +326,11 @@ class Scope:
                 limit.leave_line(self)
         return last
 
-    def reason(self, ticket: Ticket, now: float) -> str:
-        """Return what the next call, `ticket`, waits for, in words."""
+    def reason(self, permit: Permit, now: float) -> str:
+        """Return what the next call, `permit`, waits for, in words."""
         if self.host.is_away:
             return f"{self.host.name} to take connections"
-        cost = self._cost(ticket)
+        cost = self._cost(permit)
         full = next((limit for limit in self.limits if limit.is_full), None)
         if full is not None:
             return f"one of {full.concurrent} calls of {full.name} to end"
@@ -339,24 +339,24 @@ class Scope:
         what = self.quota.waits_for(cost, now)
         return what if what.startswith("declared ") else f"{what or 'its turn'} of {self.name}"
 
-    def _reserve(self, ticket: Ticket, cost: Cost, now: float) -> None:
+    def _reserve(self, permit: Permit, cost: Cost, now: float) -> None:
         """Take the cost of a call that is sent out of every limit."""
-        ticket.cost, ticket.place = cost, self.host.begin(now)
-        self.quota.reserve(ticket, now)
+        permit.cost, permit.place = cost, self.host.begin(now)
+        self.quota.reserve(permit, now)
         for limit in self.limits:
             limit.running += 1
         if self.concurrency is not None:
-            self.concurrency.start(ticket, now)
+            self.concurrency.start(permit, now)
 
-    def _release(self, ticket: Ticket) -> None:
+    def _release(self, permit: Permit) -> None:
         """Stop counting a sent call as running in the declared limits."""
-        if ticket.state in UNDER_WAY:
-            self.host.end(ticket.place)
+        if permit.state in UNDER_WAY:
+            self.host.end(permit.place)
             for limit in self.limits:
                 limit.running -= 1
 
     def leave_lines(self) -> None:
-        """Leave the lines of all declared limits, because no call of this scope waits."""
+        """Leave the lines of all declared limits, because no call of this limiter waits."""
         for limit in self.limits:
             limit.leave_line(self)
 

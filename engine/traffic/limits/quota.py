@@ -1,6 +1,6 @@
 """Decides when a call may be sent within its server's limits: reported limits, learned limits, window, hold.
 
-There is one quota per scope, that is, per key of one host and group of models that share a limit there. Each unit has
+There is one quota per limiter, that is, per key of one host and group of models that share a limit there. Each unit has
 up to two kinds of buckets. A reported bucket has a limit from a response or from the user. Only its first level comes
 from `remaining`; later levels are counted here, because a server does not report the time at which `remaining` was
 true. The first refusal makes a learned bucket. It is separate, so that no later header raises its rate.
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from ....providers.limits.charging import Charging
 from ....providers.limits.quota_report import QuotaReport, Refusal, ReportedLimit, Unit
 from ...call.retry import hinted_pause
-from ..queue.permit import CONFIRMED, ENDED, SENT, UNDER_WAY, Ticket
+from ..queue.permit import CONFIRMED, ENDED, SENT, UNDER_WAY, Permit
 from .charge import FREE, Charger, Cost
 from .learned import FIRST_BACKOFF, LONGEST_BACKOFF, LearnedBucket, first_rate
 from .reported import LONG_WINDOW, ReportedBucket, reported_bucket
@@ -63,7 +63,7 @@ class Impossible:
 
 
 class Quota:
-    """The limits of one scope.
+    """The limits of one limiter.
 
     charger: computes costs from token counts.
     adaptive: True: learn limits; False: only declared limits and the hints of refusals apply.
@@ -169,13 +169,13 @@ class Quota:
         """Return True if no reported limit and no used-up quota is known, so that no call is too large."""
         return not self.reported and now >= self.spent_until
 
-    def never(self, ticket: Ticket, now: float) -> Impossible | None:
+    def never(self, permit: Permit, now: float) -> Impossible | None:
         """Return why a call can never be sent; None if it can be.
 
         Estimated output is not counted.
         """
-        tokens, output = ticket.input_tokens, ticket.max_output
-        least, sure = self.charger.least(tokens, output), self._sure_cost(ticket)
+        tokens, output = permit.input_tokens, permit.max_output
+        least, sure = self.charger.least(tokens, output), self._sure_cost(permit)
         return self.impossible(self.charger.estimate(tokens, output), now, least, sure)
 
     def impossible(
@@ -204,28 +204,28 @@ class Quota:
                     return Impossible(f"used up: {reported.name}", Refusal.SPENT, wait)
         return None
 
-    def reserve(self, ticket: Ticket, now: float) -> None:
+    def reserve(self, permit: Permit, now: float) -> None:
         """Record that a call is sent, and take its cost out of every bucket, even if the level becomes negative."""
-        cost = ticket.cost
+        cost = permit.cost
         for reported in self.reported.values():
             reported.bucket.take(cost[reported.unit], now)
         for unit, learned in self.learned.items():
             learned.bucket.take(cost[unit], now)
         self._totals = self._totals.plus(cost)
         self.outstanding = self.outstanding.plus(cost)
-        self.window.add(ticket, now)
+        self.window.add(permit, now)
         self.sent += 1
         self.running += 1
         self._first_sent_at = min(self._first_sent_at, now)
         self._last_sent_at = now
-        ticket.sent_at = now
-        ticket.sent_before = self._totals
-        ticket.state = SENT
+        permit.sent_at = now
+        permit.sent_before = self._totals
+        permit.state = SENT
 
     # --- after a call was sent ---
 
     def confirm(
-        self, ticket: Ticket, report: QuotaReport, now: float, *, accepted: bool = True, whole: bool = False
+        self, permit: Permit, report: QuotaReport, now: float, *, accepted: bool = True, whole: bool = False
     ) -> None:
         """Record the head of a response that is not a refusal.
 
@@ -233,50 +233,50 @@ class Quota:
         whole: it is no stream, so its head came with its end.
         """
         if accepted:
-            report = self._without_refuted(report, ticket)
-        self._read(report, ticket, now)
-        self._accept(ticket, now, whole=whole)
+            report = self._without_refuted(report, permit)
+        self._read(report, permit, now)
+        self._accept(permit, now, whole=whole)
 
-    def refuse(self, ticket: Ticket, report: QuotaReport, now: float) -> Refusal:
+    def refuse(self, permit: Permit, report: QuotaReport, now: float) -> Refusal:
         """Record that a limit refused a call, return its cost to the buckets, and return the kind of refusal.
 
         Only after `RATE` may the call wait and be sent again.
         """
         self.refused += 1
-        self.window.remove(ticket)
-        cost = ticket.cost
+        self.window.remove(permit)
+        cost = permit.cost
         refund = cost._replace(requests=0.0) if self.charger.charging.refused_requests else cost
-        self._change(ticket, refund, now)
-        self._close(ticket)
-        self._read(report, ticket, now)
+        self._change(permit, refund, now)
+        self._close(permit)
+        self._read(report, permit, now)
         if report.refusal is Refusal.RATE:
-            self._learn(ticket, report, now)
+            self._learn(permit, report, now)
         elif report.refusal is Refusal.SPENT:
             self.spent_until = now + SPENT_FOR
             self.spent_why = "the provider's quota is used up"
             self.news.append(f"{self.spent_why}, next try in {SPENT_FOR:.0f} s")
         return report.refusal
 
-    def settle(self, ticket: Ticket, usage: Cost | None, now: float) -> None:
+    def settle(self, permit: Permit, usage: Cost | None, now: float) -> None:
         """Record that a call ended. `usage`: what it used (`Charger.settled`); None: its charge is kept.
 
         Declared limits count what was used. The server's own limits keep the charge if its settlement is unknown.
         """
-        if ticket.state is SENT:
-            self._accept(ticket, now)
+        if permit.state is SENT:
+            self._accept(permit, now)
         if usage is not None:
             declared_only = self.charger.charging.settlement == "unknown"
-            self._change(ticket, ticket.charged.less(usage), now, declared_only=declared_only)
-        self._close(ticket)
+            self._change(permit, permit.charged.less(usage), now, declared_only=declared_only)
+        self._close(permit)
 
-    def release(self, ticket: Ticket, now: float) -> None:
+    def release(self, permit: Permit, now: float) -> None:
         """Return the whole cost of a call that was given up before its request was sent."""
         self.sent -= 1
-        self.window.remove(ticket, was_sent=False)
-        charged = ticket.charged
-        self._change(ticket, charged, now)
+        self.window.remove(permit, was_sent=False)
+        charged = permit.charged
+        self._change(permit, charged, now)
         self._totals = self._totals.less(charged)
-        self._close(ticket)
+        self._close(permit)
 
     def believed_rate(self, unit: Unit) -> float:
         """Return the units that may be sent per second; `math.inf` if no limit is known."""
@@ -297,18 +297,18 @@ class Quota:
         return now - self._last_sent_at >= SPENT_FOR
 
     def _confirm_overdue(self, now: float) -> None:
-        while (ticket := self.window.overdue(now)) is not None:
-            self._accept(ticket, now)
+        while (permit := self.window.overdue(now)) is not None:
+            self._accept(permit, now)
 
-    def _accept(self, ticket: Ticket, now: float, *, whole: bool = False) -> None:
-        if not self.window.confirm(ticket, self._calls_per_second(ticket.cost), now, whole=whole):
+    def _accept(self, permit: Permit, now: float, *, whole: bool = False) -> None:
+        if not self.window.confirm(permit, self._calls_per_second(permit.cost), now, whole=whole):
             return
-        ticket.state = CONFIRMED
+        permit.state = CONFIRMED
         self._refusals = 0
         for unit, learned in self.learned.items():
-            learned.accept(ticket.cost[unit], self._reported_rate(unit), now)
+            learned.accept(permit.cost[unit], self._reported_rate(unit), now)
 
-    def _change(self, ticket: Ticket, refund: Cost, now: float, *, declared_only: bool = False) -> None:
+    def _change(self, permit: Permit, refund: Cost, now: float, *, declared_only: bool = False) -> None:
         """Return `refund` to every bucket that the call was charged to, or to those of declared limits only.
 
         These include reported buckets that were made after the call was sent: the server had subtracted the call's
@@ -318,25 +318,25 @@ class Quota:
             if reported.declared or not declared_only:
                 reported.bucket.give_back(refund[reported.unit], now)
         for unit, learned in self.learned.items():
-            if not declared_only and ticket.sent_at > learned.made_at:
+            if not declared_only and permit.sent_at > learned.made_at:
                 learned.give_back(refund[unit], now)
 
-    def _close(self, ticket: Ticket) -> None:
-        if ticket.state in UNDER_WAY:
+    def _close(self, permit: Permit) -> None:
+        if permit.state in UNDER_WAY:
             self.running -= 1
-            self.outstanding = self.outstanding.less(ticket.cost)
-        ticket.state = ENDED
+            self.outstanding = self.outstanding.less(permit.cost)
+        permit.state = ENDED
 
-    def _read(self, report: QuotaReport, ticket: Ticket, now: float) -> None:
+    def _read(self, report: QuotaReport, permit: Permit, now: float) -> None:
         """Learn the limits that a response reports."""
         if not self.adaptive:
             return
         for limit in report.limits:
             # Servers report an unknown limit as 0 of 0. A `remaining` without a limit has no rate.
             if limit.limit and limit.limit / limit.window > 0 and limit.tier == self.tier:
-                self._read_limit(limit, limit.limit / limit.window, ticket, now)
+                self._read_limit(limit, limit.limit / limit.window, permit, now)
 
-    def _read_limit(self, limit: ReportedLimit, rate: float, ticket: Ticket, now: float) -> None:
+    def _read_limit(self, limit: ReportedLimit, rate: float, permit: Permit, now: float) -> None:
         reported = self.reported.get(limit.name)
         if reported is None:
             reported = self.reported[limit.name] = reported_bucket(limit, now)
@@ -344,9 +344,9 @@ class Quota:
             if limit.remaining is None:
                 level = bucket.capacity - self._totals[limit.unit]
             else:
-                since = self._totals[limit.unit] - ticket.sent_before[limit.unit]
+                since = self._totals[limit.unit] - permit.sent_before[limit.unit]
                 level = min(bucket.capacity, limit.remaining - since)
-            bucket.level = max(level, self._least_level(limit.unit, ticket))
+            bucket.level = max(level, self._least_level(limit.unit, permit))
             reported.size.read(limit)
             self._note(reported, "reported")
             return
@@ -359,49 +359,49 @@ class Quota:
         # A day is one bucket, which may be full again at once, at the server's midnight.
         may_rise = reported.window >= LONG_WINDOW or self.charger.charging.settlement == "unknown"
         if limit.remaining is not None and (is_smaller or may_rise):
-            self._correct_level(reported, limit.remaining, ticket, now, is_smaller=is_smaller)
+            self._correct_level(reported, limit.remaining, permit, now, is_smaller=is_smaller)
 
     def _correct_level(
-        self, reported: ReportedBucket, remaining: float, ticket: Ticket, now: float, *, is_smaller: bool
+        self, reported: ReportedBucket, remaining: float, permit: Permit, now: float, *, is_smaller: bool
     ) -> None:
         """Set a bucket's level by the amount that a response reports: raise it, or lower it in a smaller bucket."""
         bucket, unit = reported.bucket, reported.unit
         # The server may receive calls that were sent earlier after this one.
-        since = self._totals[unit] - ticket.sent_before[unit]
-        since += sum(call.cost[unit] for call in self.window.before(ticket))
+        since = self._totals[unit] - permit.sent_before[unit]
+        since += sum(call.cost[unit] for call in self.window.before(permit))
         part = reported.size.seconds / reported.window
         if part >= 1.0 or reported.window >= LONG_WINDOW:
             bucket.level = max(bucket.fill(now), min(bucket.capacity, remaining - since))
             return
         bucket.capacity = min(bucket.capacity, reported.limit * part)
-        left = max(remaining * part - since - SPARE * bucket.capacity, self._least_level(unit, ticket))
+        left = max(remaining * part - since - SPARE * bucket.capacity, self._least_level(unit, permit))
         bucket.level = (min if is_smaller else max)(bucket.fill(now), left)
 
-    def _least_level(self, unit: Unit, ticket: Ticket) -> float:
+    def _least_level(self, unit: Unit, permit: Permit) -> float:
         """Return the lowest level that the server's bucket can have, whose report came with the response to this call.
 
         Calls that the server accepted left it at 0 or more, however many they were. Only unconfirmed ones may follow.
         """
-        return -sum(call.cost[unit] for call in self.window if call is not ticket)
+        return -sum(call.cost[unit] for call in self.window if call is not permit)
 
-    def _sure_cost(self, ticket: Ticket) -> Cost:
+    def _sure_cost(self, permit: Permit) -> Cost:
         """Return the cost of a call that is compared with whole limits that the server reports.
 
         Of the input, `LEAST_OF_ESTIMATE` is counted, because the server counts tokens in another way. If it does not
         count input from its cache, no input is counted until the call was refused `REFUSALS_OF_CACHED` times.
         """
-        may_be_cached = not self.charger.charging.cached_input and ticket.refusals < REFUSALS_OF_CACHED
-        tokens = 0.0 if may_be_cached else ticket.input_tokens * LEAST_OF_ESTIMATE
-        return self.charger.least(tokens, ticket.max_output)
+        may_be_cached = not self.charger.charging.cached_input and permit.refusals < REFUSALS_OF_CACHED
+        tokens = 0.0 if may_be_cached else permit.input_tokens * LEAST_OF_ESTIMATE
+        return self.charger.least(tokens, permit.max_output)
 
-    def _without_refuted(self, report: QuotaReport, ticket: Ticket) -> QuotaReport:
+    def _without_refuted(self, report: QuotaReport, permit: Permit) -> QuotaReport:
         """Forget reported limits that are smaller than a call that the server has accepted. Return the other ones of
         its report."""
-        cost = ticket.cost
+        cost = permit.cost
         known = [one for one in self.reported.values() if not one.declared and cost[one.unit] > one.limit]
         if not known and all(cost[limit.unit] <= (limit.limit or 0.0) for limit in report.limits):
             return report
-        sure = self._sure_cost(ticket)
+        sure = self._sure_cost(permit)
         for one in known:
             if sure[one.unit] > one.limit * (1 + 1e-9):
                 del self.reported[one.name]
@@ -426,10 +426,10 @@ class Quota:
         )
         return min(rates, default=math.inf)
 
-    def _learn(self, ticket: Ticket, report: QuotaReport, now: float) -> None:
+    def _learn(self, permit: Permit, report: QuotaReport, now: float) -> None:
         if not self.adaptive:
             # No learned rate limits the calls after the hold, so the hold lasts for the whole hint.
-            if ticket.sent_at > self._refused_at:
+            if permit.sent_at > self._refused_at:
                 self._refusals += 1
                 self._refused_at = now
             if report.hint is None:
@@ -439,15 +439,15 @@ class Quota:
             self.hold_until = max(self.hold_until, now + hold)
             return
         hold = HOLD if report.hint is None else hinted_pause(report.hint, 0, LONGEST_HOLD)
-        unit = self._refused_by(ticket.cost, report, now)
-        cost = ticket.cost[unit]
+        unit = self._refused_by(permit.cost, report, now)
+        cost = permit.cost[unit]
         learned = self.learned.get(unit)
         if learned is None:
             reported = self._reported_rate(unit)
             rate = first_rate(reported, self._totals[unit], now - self._first_sent_at)
             learned = self.learned[unit] = LearnedBucket(rate, cost, now, reported)
             self.news.append(f"limit learned from a refusal: {unit.words}, {learned.rate:.3g} a second")
-        elif ticket.sent_at > learned.cut_at:
+        elif permit.sent_at > learned.cut_at:
             before = learned.rate
             hold = max(hold, learned.refuse(cost, now))
             if learned.rate < before:

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import takewhile
 
-from ..queue.permit import Ticket
+from ..queue.permit import Permit
 from .bucket import Bucket
 from .charge import Mean
 
@@ -58,13 +58,13 @@ class Window:
         self._size = float(START)
         self._seconds = Mean(CONFIRMED_AFTER)  # until a call is confirmed
         self._pace = Bucket(START / CONFIRMED_AFTER, START, START, -math.inf)
-        self._unconfirmed: OrderedDict[Ticket, float] = OrderedDict()
+        self._unconfirmed: OrderedDict[Permit, float] = OrderedDict()
         self._used_at = -math.inf  # when at least half of the window was in use
 
     def __len__(self) -> int:
         return len(self._unconfirmed)
 
-    def __iter__(self) -> Iterator[Ticket]:
+    def __iter__(self) -> Iterator[Permit]:
         return iter(self._unconfirmed)
 
     @property
@@ -72,20 +72,20 @@ class Window:
         """The largest number of unconfirmed calls."""
         return int(self._size)
 
-    def add(self, ticket: Ticket, now: float) -> None:
+    def add(self, permit: Permit, now: float) -> None:
         """Add a call that is sent."""
-        self._unconfirmed[ticket] = now + CONFIRMED_AFTER
+        self._unconfirmed[permit] = now + CONFIRMED_AFTER
         self._pace.take(1.0, now)
         if 2 * len(self._unconfirmed) >= self.size:
             self._used_at = now
 
-    def confirm(self, ticket: Ticket, calls_per_second: float, now: float, *, whole: bool = False) -> bool:
+    def confirm(self, permit: Permit, calls_per_second: float, now: float, *, whole: bool = False) -> bool:
         """Remove a call that the server accepted. Return False if it was not in the window.
 
         calls_per_second: the calls that the known limits allow; `math.inf` if none is known.
         whole: the response is no stream.
         """
-        until = self._unconfirmed.pop(ticket, None)
+        until = self._unconfirmed.pop(permit, None)
         if until is None:
             return False
         sent_at = until - CONFIRMED_AFTER
@@ -106,19 +106,19 @@ class Window:
             growth = GROWTH
         self._size += growth
 
-    def remove(self, ticket: Ticket, *, was_sent: bool = True) -> None:
+    def remove(self, permit: Permit, *, was_sent: bool = True) -> None:
         """Remove a call that was refused or cancelled. The window does not grow."""
-        if self._unconfirmed.pop(ticket, None) is not None and not was_sent:
+        if self._unconfirmed.pop(permit, None) is not None and not was_sent:
             self._pace.level += 1.0
 
-    def before(self, ticket: Ticket) -> Iterator[Ticket]:
+    def before(self, permit: Permit) -> Iterator[Permit]:
         """Yield the unconfirmed calls that were sent before this one. The server may receive them later."""
-        return takewhile(lambda call: call is not ticket, self._unconfirmed)
+        return takewhile(lambda call: call is not permit, self._unconfirmed)
 
-    def overdue(self, now: float) -> Ticket | None:
+    def overdue(self, now: float) -> Permit | None:
         """Return the oldest call if it counts as accepted, because no refusal came for `CONFIRMED_AFTER` seconds."""
-        for ticket, until in self._unconfirmed.items():
-            return ticket if until <= now else None
+        for permit, until in self._unconfirmed.items():
+            return permit if until <= now else None
         return None
 
     def ready_at(self, now: float) -> float:

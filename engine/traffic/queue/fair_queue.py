@@ -1,4 +1,4 @@
-"""A fair queue of the calls of one scope that wait to be sent.
+"""A fair queue of the calls of one limiter that wait to be sent.
 
 Priority classes are served in strict order, except that a class that was passed over for 30 s is served once. Within a
 class, the tenant with the least service is next (tenants.py).
@@ -7,7 +7,7 @@ class, the tenant with the least service is next (tenants.py).
 from __future__ import annotations
 
 from ....providers.model.options import Priority
-from .permit import ENDED, QUEUED, Ticket
+from .permit import ENDED, QUEUED, Permit
 from .tenants import TenantClass
 
 LONGEST_WAIT = 30.0
@@ -22,7 +22,7 @@ CLASSES = tuple(Priority)
 
 
 class FairQueue:
-    """The waiting calls of one scope, by priority and tenant.
+    """The waiting calls of one limiter, by priority and tenant.
 
     length: the number of waiting calls, equal to `len()`.
     """
@@ -35,56 +35,56 @@ class FairQueue:
     def __len__(self) -> int:
         return self.length
 
-    def add(self, ticket: Ticket, *, at_head: bool = False) -> None:
+    def add(self, permit: Permit, *, at_head: bool = False) -> None:
         """Add a call behind the other calls of its tenant. `at_head`: before them, because it waited before."""
-        self._enter(ticket, at_head=at_head)
+        self._enter(permit, at_head=at_head)
 
-    def pass_through(self, ticket: Ticket) -> None:
+    def pass_through(self, permit: Permit) -> None:
         """Let a call pass that is sent at once: its tenant is charged as for `add` and `take`. The queue must be
         empty."""
-        self._classes[ticket.priority].pass_through(ticket)
+        self._classes[permit.priority].pass_through(permit)
         if self._passed_since:
-            self._passed_since.pop(ticket.priority, None)
+            self._passed_since.pop(permit.priority, None)
 
-    def put_back(self, ticket: Ticket) -> None:
+    def put_back(self, permit: Permit) -> None:
         """Add a refused call again, before the other calls of its tenant, and give the tenant its service back."""
-        self._classes[ticket.priority].correct(ticket, 0.0)
-        ticket.refusals += 1
-        self._enter(ticket, at_head=ticket.refusals % STUBBORN > 0)
+        self._classes[permit.priority].correct(permit, 0.0)
+        permit.refusals += 1
+        self._enter(permit, at_head=permit.refusals % STUBBORN > 0)
 
-    def first(self, now: float) -> Ticket | None:
+    def first(self, now: float) -> Permit | None:
         """Return the next call without removing it; None if the queue is empty."""
         if not self.length:
             return None
         return self._classes[self._next_class(now)].first()
 
-    def take(self, now: float) -> Ticket:
+    def take(self, now: float) -> Permit:
         """Remove and return the next call, because it is sent. The queue must not be empty."""
         priority = self._next_class(now)
-        ticket = self._classes[priority].take()
+        permit = self._classes[priority].take()
         self.length -= 1
         self._passed_since.pop(priority, None)
         for other, waiting in self._classes.items():
             if waiting.length and other is not priority:
                 self._passed_since.setdefault(other, now)
-        return ticket
+        return permit
 
-    def remove(self, ticket: Ticket) -> None:
+    def remove(self, permit: Permit) -> None:
         """Remove a waiting call that was cancelled. Its tenant is not charged."""
-        self._classes[ticket.priority].remove(ticket)
+        self._classes[permit.priority].remove(permit)
         self.length -= 1
-        ticket.state = ENDED
-        if not self._classes[ticket.priority].length:
-            self._passed_since.pop(ticket.priority, None)
+        permit.state = ENDED
+        if not self._classes[permit.priority].length:
+            self._passed_since.pop(permit.priority, None)
 
-    def correct(self, ticket: Ticket, tokens: float) -> None:
+    def correct(self, permit: Permit, tokens: float) -> None:
         """Replace the expected tokens of an ended call by those that it used, in the service of its tenant."""
-        self._classes[ticket.priority].correct(ticket, tokens)
+        self._classes[permit.priority].correct(permit, tokens)
 
-    def place(self, ticket: Ticket) -> tuple[float, float]:
+    def place(self, permit: Permit) -> tuple[float, float]:
         """Estimate the number of calls, and of tokens, that are served before a waiting call."""
-        calls, tokens = self._classes[ticket.priority].place(ticket)
-        for priority in CLASSES[: CLASSES.index(ticket.priority)]:
+        calls, tokens = self._classes[permit.priority].place(permit)
+        for priority in CLASSES[: CLASSES.index(permit.priority)]:
             calls += self._classes[priority].length
             tokens += self._classes[priority].backlog
         return calls, tokens
@@ -96,7 +96,7 @@ class FairQueue:
                 return priority
         return highest
 
-    def _enter(self, ticket: Ticket, *, at_head: bool) -> None:
+    def _enter(self, permit: Permit, *, at_head: bool) -> None:
         self.length += 1
-        ticket.state = QUEUED
-        self._classes[ticket.priority].add(ticket, at_head=at_head)
+        permit.state = QUEUED
+        self._classes[permit.priority].add(permit, at_head=at_head)

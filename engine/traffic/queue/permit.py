@@ -1,6 +1,6 @@
-"""The ticket of a call in traffic control, and the linked list in which the calls of one tenant wait.
+"""The permit of a call in traffic control, and the linked list in which the calls of one tenant wait.
 
-A call has one ticket from the queue to its end.
+A call has one permit from the queue to its end.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from ....providers.model.options import Priority
 from ..limits.charge import FREE, Cost, Mean
 
 NEVER = -math.inf
-"""The time of what has not happened. All tickets share it."""
+"""The time of what has not happened. All permits share it."""
 
 
-class TicketState(enum.IntEnum):
-    """The state of a ticket."""
+class PermitState(enum.IntEnum):
+    """The state of a permit."""
 
     NEW = 0
     """The call is not queued yet."""
@@ -30,15 +30,15 @@ class TicketState(enum.IntEnum):
     """The call ended, was refused or was cancelled."""
 
 
-NEW, QUEUED, SENT = TicketState.NEW, TicketState.QUEUED, TicketState.SENT
-CONFIRMED, ENDED = TicketState.CONFIRMED, TicketState.ENDED
+NEW, QUEUED, SENT = PermitState.NEW, PermitState.QUEUED, PermitState.SENT
+CONFIRMED, ENDED = PermitState.CONFIRMED, PermitState.ENDED
 """The states, for the path of every call. CPython 3.11 needs a thousand instructions to find a member in its enum."""
 
 UNDER_WAY = (SENT, CONFIRMED)
 """The states of a call that was sent and has not ended."""
 
 
-class Ticket:
+class Permit:
     """The place of one call in a queue and, after the call was sent, its reserved cost.
 
     input_tokens: the estimated tokens of the prompt.
@@ -94,13 +94,13 @@ class Ticket:
         self.owner: object = owner
         self.size: float = max(1.0, input_tokens + (max_output or 0.0))
         self.refusals: int = 0
-        self.state: TicketState = NEW
+        self.state: PermitState = NEW
         self.sent_at: float = NEVER
         self.sent_before: Cost = FREE
         self.place: int = 0
         self.line: TenantLine | None = None
-        self.before: Ticket | None = None
-        self.after: Ticket | None = None
+        self.before: Permit | None = None
+        self.after: Permit | None = None
 
     @property
     def charged(self) -> Cost:
@@ -113,7 +113,7 @@ class Ticket:
         return self.line is not None and self.line.first is self
 
     def __repr__(self) -> str:
-        return f"Ticket({self.state.name}, {self.priority}, tenant={self.tenant!r}, cost={tuple(self.cost)})"
+        return f"Permit({self.state.name}, {self.priority}, tenant={self.tenant!r}, cost={tuple(self.cost)})"
 
 
 class TenantLine:
@@ -140,26 +140,26 @@ class TenantLine:
         self.length: int = 0
         self.version: int = 0
         self.octave: int = 0
-        self.first: Ticket | None = None
-        self.last: Ticket | None = None
+        self.first: Permit | None = None
+        self.last: Permit | None = None
 
-    def expected(self, ticket: Ticket) -> float:
+    def expected(self, permit: Permit) -> float:
         """Return the tokens that a call of this tenant is expected to use."""
-        return max(1.0, ticket.input_tokens + self.excess.value)
+        return max(1.0, permit.input_tokens + self.excess.value)
 
-    def append(self, ticket: Ticket) -> None:
+    def append(self, permit: Permit) -> None:
         """Add a call at the end of the line."""
-        ticket.place = 0 if self.last is None else self.last.place + 1
-        self._link(self.last, ticket, None)
+        permit.place = 0 if self.last is None else self.last.place + 1
+        self._link(self.last, permit, None)
 
-    def prepend(self, ticket: Ticket) -> None:
+    def prepend(self, permit: Permit) -> None:
         """Add a call at the head of the line."""
-        ticket.place = 0 if self.first is None else self.first.place - 1
-        self._link(None, ticket, self.first)
+        permit.place = 0 if self.first is None else self.first.place - 1
+        self._link(None, permit, self.first)
 
-    def unlink(self, ticket: Ticket) -> None:
+    def unlink(self, permit: Permit) -> None:
         """Remove a call from any place in the line."""
-        before, after = ticket.before, ticket.after
+        before, after = permit.before, permit.after
         if before is None:
             self.first = after
         else:
@@ -168,21 +168,21 @@ class TenantLine:
             self.last = before
         else:
             after.before = before
-        ticket.before = ticket.after = ticket.line = None
-        self._count(-1, ticket)
+        permit.before = permit.after = permit.line = None
+        self._count(-1, permit)
 
-    def _link(self, before: Ticket | None, ticket: Ticket, after: Ticket | None) -> None:
-        ticket.line, ticket.before, ticket.after = self, before, after
+    def _link(self, before: Permit | None, permit: Permit, after: Permit | None) -> None:
+        permit.line, permit.before, permit.after = self, before, after
         if before is None:
-            self.first = ticket
+            self.first = permit
         else:
-            before.after = ticket
+            before.after = permit
         if after is None:
-            self.last = ticket
+            self.last = permit
         else:
-            after.before = ticket
-        self._count(1, ticket)
+            after.before = permit
+        self._count(1, permit)
 
-    def _count(self, sign: int, ticket: Ticket) -> None:
+    def _count(self, sign: int, permit: Permit) -> None:
         self.length += sign
-        self.backlog = self.backlog + sign * ticket.size if self.length else 0.0
+        self.backlog = self.backlog + sign * permit.size if self.length else 0.0

@@ -18,7 +18,7 @@ from __future__ import annotations
 import heapq
 
 from ..limits.charge import Mean
-from .permit import TenantLine, Ticket
+from .permit import Permit, TenantLine
 
 MOST_CALLS = 2.0
 """The most calls of a tenant by which a correction takes its service below or above the least service of the others."""
@@ -55,29 +55,29 @@ class TenantClass:
         self._octave_lines = [0] * _OCTAVES
         self._octave_tokens = [0.0] * _OCTAVES
 
-    def add(self, ticket: Ticket, *, at_head: bool = False) -> None:
+    def add(self, permit: Permit, *, at_head: bool = False) -> None:
         """Add a call at the end of its tenant's line. `at_head`: at the beginning."""
-        line = self.present.get(ticket.tenant)
+        line = self.present.get(permit.tenant)
         if line is None:
-            line = self._arrive(ticket.tenant)
+            line = self._arrive(permit.tenant)
         before = line.backlog
         if at_head:
-            line.prepend(ticket)
+            line.prepend(permit)
         else:
-            line.append(ticket)
+            line.append(permit)
         self._moved(line, before, 1)
 
-    def remove(self, ticket: Ticket) -> None:
+    def remove(self, permit: Permit) -> None:
         """Remove a call from its tenant's line, because it is sent or cancelled."""
-        line = ticket.line
+        line = permit.line
         assert line is not None
         before = line.backlog
-        line.unlink(ticket)
+        line.unlink(permit)
         self._moved(line, before, -1)
         if line.length == 0:
             self._leave(line)
 
-    def first(self) -> Ticket:
+    def first(self) -> Permit:
         """Return the next call without removing it. The class must not be empty."""
         while True:
             _, _, version, line = self._heap[0]
@@ -85,40 +85,40 @@ class TenantClass:
                 return line.first
             heapq.heappop(self._heap)
 
-    def take(self) -> Ticket:
+    def take(self) -> Permit:
         """Remove and return the next call, because it is sent, and charge it to its tenant."""
-        ticket = self.first()
-        line = ticket.line
+        permit = self.first()
+        line = permit.line
         assert line is not None
         self._floor = line.service
-        self._charge(ticket, line)
+        self._charge(permit, line)
         self._enter(line)
-        self.remove(ticket)
-        ticket.line = line
-        return ticket
+        self.remove(permit)
+        permit.line = line
+        return permit
 
-    def pass_through(self, ticket: Ticket) -> None:
+    def pass_through(self, permit: Permit) -> None:
         """Charge a call to its tenant that waits for nothing. No call of the class may be waiting.
 
         The effect is that of `add` and `take`.
         """
-        line = ticket.line = self._away.get(ticket.tenant) or TenantLine(ticket.tenant)
+        line = permit.line = self._away.get(permit.tenant) or TenantLine(permit.tenant)
         self._floor = line.service = max(self._floor, line.service)
-        self._charge(ticket, line)
+        self._charge(permit, line)
         self._rest(line)
 
-    def correct(self, ticket: Ticket, tokens: float) -> None:
+    def correct(self, permit: Permit, tokens: float) -> None:
         """Replace what is expected of a call that is no longer under way by what it used.
 
         tokens: the tokens that it used; 0 if it was refused, failed or cancelled, and then nothing is learned.
         """
-        line, ticket.line = ticket.line, None
+        line, permit.line = permit.line, None
         assert line is not None
-        change = tokens - line.expected(ticket)
+        change = tokens - line.expected(permit)
         if tokens:
-            line.excess.add(tokens - ticket.input_tokens)
-            self._excess.add(tokens - ticket.input_tokens)
-        most = MOST_CALLS * max(tokens, line.expected(ticket))
+            line.excess.add(tokens - permit.input_tokens)
+            self._excess.add(tokens - permit.input_tokens)
+        most = MOST_CALLS * max(tokens, line.expected(permit))
         if line.length:
             line.version = 0
             self._shift(line, change, most)
@@ -127,11 +127,11 @@ class TenantClass:
             self._shift(line, change, most)
             self._rest(line)
 
-    def _charge(self, ticket: Ticket, line: TenantLine) -> None:
+    def _charge(self, permit: Permit, line: TenantLine) -> None:
         """Add to a tenant's service what is expected of a call that is sent."""
         if not line.excess.count:
             line.excess.value = self._excess.value
-        line.service += line.expected(ticket)
+        line.service += line.expected(permit)
 
     def _shift(self, line: TenantLine, change: float, most: float) -> None:
         """Change a tenant's service, but not to more than `most` below or above that of the others."""
@@ -142,19 +142,19 @@ class TenantClass:
         else:
             line.service = min(line.service + change, max(line.service, others + most))
 
-    def place(self, ticket: Ticket) -> tuple[float, float]:
+    def place(self, permit: Permit) -> tuple[float, float]:
         """Estimate the number of calls, and of tokens, that are served before a call at any place of its tenant's line.
 
         Of another tenant, as many tokens are counted as of the call's own, at most its backlog. A backlog in the same
         power of two as the own tokens counts as that power's smallest number. Calls of the tenant that were cancelled
         after this call was added are counted, too.
         """
-        line = ticket.line
+        line = permit.line
         assert line is not None
         assert line.first is not None
-        calls = min(line.length - 1, ticket.place - line.first.place)
+        calls = min(line.length - 1, permit.place - line.first.place)
         tokens = line.backlog * calls / line.length
-        others = self._others(tokens + ticket.size, line)
+        others = self._others(tokens + permit.size, line)
         return calls + others * self.length / self.backlog, tokens + others
 
     def _others(self, tokens: float, line: TenantLine) -> float:

@@ -1,6 +1,6 @@
 """A route with its targets, the calls that wait for one of them, and its log lines.
 
-Calls wait here only while every target is left alone. Calls that wait for a limit stand in the queues of lanes.
+Calls wait here only while every target is left alone. Calls that wait for a limit stand in the queues of limiters.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Place:
             ring.end_session(session)
 
 
-class LiveRoute:
+class Router:
     """A route of one engine, or a provider with several keys.
 
     name: the route's name; empty for a provider with several keys.
@@ -138,7 +138,7 @@ class LiveRoute:
             place.host.listen(self.host_changed)
 
     def __repr__(self) -> str:
-        return f"<LiveRoute {self.name or self.places[0].provider}, {self.parked} waiting>"
+        return f"<Router {self.name or self.places[0].provider}, {self.parked} waiting>"
 
     @property
     def parked(self) -> int:

@@ -40,7 +40,7 @@ ORIGIN_COLUMNS = (
     Column("calls waiting"),
 )
 SCOPE_COLUMNS = (
-    Column("scope", "left"),
+    Column("limiter", "left"),
     Column("waiting"),
     Column("running"),
     Column("at most"),
@@ -50,7 +50,7 @@ SCOPE_COLUMNS = (
     Column("held for"),
 )
 LIMIT_COLUMNS = (
-    Column("scope", "left"),
+    Column("limiter", "left"),
     Column("limit", "left"),
     Column("from", "left"),
     Column("a second"),
@@ -130,9 +130,13 @@ class View:
         self.heading: list[str] = self._heading()
         self.sections: list[Section] = [self._providers(), self._origins()]
         traffic = mapping(self._statistics, "traffic")
-        scopes, routes, budgets = mapping(traffic, "scopes"), mapping(traffic, "routes"), objects(traffic, "budgets")
-        if scopes:
-            self.sections += [_scopes(scopes), _limits(scopes)]
+        limiters, routes, budgets = (
+            mapping(traffic, "limiters"),
+            mapping(traffic, "routes"),
+            objects(traffic, "budgets"),
+        )
+        if limiters:
+            self.sections += [_limiters(limiters), _limits(limiters)]
         if routes:
             self.sections.append(_routes(routes))
         if budgets:
@@ -213,39 +217,39 @@ class View:
         return Section(f"calls, {words} first", CALL_COLUMNS, rows)
 
 
-def _scopes(scopes: JSONObject) -> Section:
-    """Return the table of the scopes of traffic control: what waits, and why."""
+def _limiters(limiters: JSONObject) -> Section:
+    """Return the table of the limiters of traffic control: what waits, and why."""
     rows: list[list[str]] = []
-    for name in scopes:
-        scope = mapping(scopes, name)
-        held = max(_number(scope, "held"), _number(scope, "spent"))
-        most, window = integer(scope, "concurrent"), integer(scope, "window")
+    for name in limiters:
+        limiter = mapping(limiters, name)
+        held = max(_number(limiter, "held"), _number(limiter, "spent"))
+        most, window = integer(limiter, "concurrent"), integer(limiter, "window")
         rows.append(
             [
                 _short(name, MODEL_WIDTH),
-                _count(scope, "waiting"),
-                _count(scope, "running"),
+                _count(limiter, "waiting"),
+                _count(limiter, "running"),
                 "–" if most is None else f"{most:,}",
-                f"{_count(scope, 'unconfirmed')} of {window:,}" if window else "–",
-                _count(scope, "sent"),
-                _count(scope, "refused"),
+                f"{_count(limiter, 'unconfirmed')} of {window:,}" if window else "–",
+                _count(limiter, "sent"),
+                _count(limiter, "refused"),
                 duration(held) if held else "–",
             ]
         )
     return Section("traffic", SCOPE_COLUMNS, rows)
 
 
-def _limits(scopes: JSONObject) -> Section:
+def _limits(limiters: JSONObject) -> Section:
     """Return the table of all known limits over time."""
     rows: list[list[str]] = []
-    for scope in scopes:
+    for limiter in limiters:
         for source in ("reported", "learned"):
-            limits = mapping(mapping(scopes, scope), source)
+            limits = mapping(mapping(limiters, limiter), source)
             for name in limits:
                 limit, declared = mapping(limits, name), name.startswith(DECLARED)
                 rows.append(
                     [
-                        _short(scope, MODEL_WIDTH),
+                        _short(limiter, MODEL_WIDTH),
                         harmless(name.removeprefix(DECLARED)),
                         DECLARED.strip() if declared else source,
                         *(f"{_number(limit, member):,.6g}" for member in ("rate", "level", "capacity")),
@@ -319,10 +323,10 @@ def summary_line(snapshot: JSONObject) -> str:
         f"{_count(statistics, 'failed')} failed",
         f"lag {duration(_number(statistics, 'loop_lag'))}",
     ]
-    scopes = mapping(mapping(statistics, "traffic"), "scopes")
-    if scopes:
+    limiters = mapping(mapping(statistics, "traffic"), "limiters")
+    if limiters:
         waiting, refused = (
-            sum(integer(mapping(scopes, name), member) or 0 for name in scopes) for member in ("waiting", "refused")
+            sum(integer(mapping(limiters, name), member) or 0 for name in limiters) for member in ("waiting", "refused")
         )
         parts.insert(-2, f"{waiting:,} waiting, {refused:,} refused")
     quietest = objects(snapshot, "quietest")

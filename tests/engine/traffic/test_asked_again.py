@@ -12,7 +12,7 @@ import manystream as ms
 from manystream.engine.traffic.limits.charge import Cost
 from manystream.engine.traffic.limits.quota import Quota
 from manystream.engine.traffic.limits.reported import declared_buckets
-from manystream.engine.traffic.queue.permit import Ticket
+from manystream.engine.traffic.queue.permit import Permit
 from manystream.providers.limits.charging import Charging
 from manystream.providers.limits.quota_report import DAY, MINUTE, NOTHING, QuotaReport, Refusal, ReportedLimit, Unit
 from tests.support.peers import Line, answer, open_peer
@@ -109,7 +109,7 @@ def test_refused_input_counts_against_a_whole_limit_in_the_end() -> None:
     quota = Quota(Charging(cached_input=False))
     limit = ReportedLimit("input-tokens", Unit.INPUT_TOKENS, MINUTE, 1000, 1000)
     quota.confirm(send(quota, 0), QuotaReport((limit,)), 0)
-    call = Ticket(5000, 0)
+    call = Permit(5000, 0)
     for call.refusals in range(5):
         assert quota.never(call, 1) is None
     call.refusals = 5
@@ -134,8 +134,8 @@ def test_an_error_refutes_no_limit() -> None:
     ]
 
 
-def send(quota: Quota, now: float) -> Ticket:
-    ticket = Ticket(100, 0)
+def send(quota: Quota, now: float) -> Permit:
+    ticket = Permit(100, 0)
     ticket.cost = Cost(1, 100, 0, 100)
     quota.reserve(ticket, now)
     return ticket
@@ -160,12 +160,12 @@ def test_a_day_may_be_full_again_at_once() -> None:
 def test_a_minute_without_a_request_lets_one_call_go(now: float, refusal: Refusal | None) -> None:
     quota = Quota(Charging())
     quota.confirm(send(quota, 0), daily(0), 0)
-    never = quota.never(Ticket(100, 0), now)
+    never = quota.never(Permit(100, 0), now)
     assert (never.refusal if never else None) is refusal
     if refusal is None:
         assert quota.ready_at(Cost(1, 100, 0, 100), now) == now
         send(quota, now)
-        never = quota.never(Ticket(100, 0), now)
+        never = quota.never(Permit(100, 0), now)
         assert never is not None
         assert never.refusal is Refusal.SPENT
 
@@ -181,7 +181,7 @@ def test_a_declared_limit_is_never_asked_for_again(limit: ms.RateLimit, refusal:
     quota = Quota(Charging(), declared=declared_buckets(limit))
     quota.confirm(send(quota, 0), NOTHING, 0)
     for now in (0, 60, 3600):
-        never = quota.never(Ticket(100, 0), now)
+        never = quota.never(Permit(100, 0), now)
         assert never is not None
         assert never.refusal is refusal
 

@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks.modelled.events import Events
 from manystream.engine.traffic.limits.bucket_size import BucketSize
-from manystream.engine.traffic.limits.limiter_state import Scope
-from manystream.engine.traffic.queue.permit import Ticket
+from manystream.engine.traffic.limits.limiter_state import LimiterState
+from manystream.engine.traffic.queue.permit import Permit
 from manystream.providers.limits.charging import charging_of
 from manystream.providers.limits.limit_reports import reader_of
 from manystream.providers.limits.quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit
@@ -77,11 +77,11 @@ class Run:
         self.accepted = self.refused = 0
         self.ended = 0.0
         self._limiter = Limiter([read_limit(limit)])
-        self._scope = Scope("openai/gpt-5", charging_of("openai-chat"))
+        self._scope = LimiterState("openai/gpt-5", charging_of("openai-chat"))
         self._events = Events()
         self._read = reader_of("openai-chat")
         for _ in range(calls):
-            self._scope.queue.add(Ticket(100, 100))
+            self._scope.queue.add(Permit(100, 100))
         self._pump()
         self._events.run(600)
 
@@ -92,7 +92,7 @@ class Run:
         if time < math.inf:
             self._events.at(time, self._pump)
 
-    def _arrive(self, ticket: Ticket) -> None:
+    def _arrive(self, ticket: Permit) -> None:
         now = self._events.now
         usage = Usage(model="gpt-5", input_tokens=100, cached_tokens=0, output_tokens=10, max_tokens=100)
         try:
@@ -109,11 +109,11 @@ class Run:
     def _report(self, headers: list[tuple[str, str]]) -> QuotaReport:
         return self._read("openai-chat", {name.lower(): value for name, value in headers}, 1e9, None, b"")
 
-    def _refuse(self, ticket: Ticket, report: QuotaReport) -> None:
+    def _refuse(self, ticket: Permit, report: QuotaReport) -> None:
         self._scope.refuse(ticket, report, self._events.now)
         self._pump()
 
-    def _end(self, ticket: Ticket, report: QuotaReport) -> None:
+    def _end(self, ticket: Permit, report: QuotaReport) -> None:
         self.ended = self._events.now
         self._scope.confirm(ticket, report, self.ended)
         self._scope.settle(ticket, None, self.ended)

@@ -10,27 +10,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from manystream.engine.traffic.budgets.amounts import Amounts, Budget
-from manystream.engine.traffic.budgets.budget_state import Account, BudgetRefusal, Budgets, Claim, Holding
-from manystream.engine.traffic.queue.permit import Ticket
+from manystream.engine.traffic.budgets.budget_state import Account, BudgetRefusal, BudgetsState, Claim, Holding
+from manystream.engine.traffic.queue.permit import Permit
 from manystream.providers.errors import InvalidRequestError
 from manystream.providers.model.options import Priority
 
 
-def reserved(budgets: Budgets, amounts: Amounts, tenant: str | None = None, now: float = 0) -> Holding:
+def reserved(budgets: BudgetsState, amounts: Amounts, tenant: str | None = None, now: float = 0) -> Holding:
     holding = budgets.reserve(tenant, amounts, now)
     assert isinstance(holding, Holding)
     return holding
 
 
 def test_a_thousand_calls_in_one_tick_cannot_overspend() -> None:
-    budgets = Budgets((Budget(usd=1.0),))
+    budgets = BudgetsState((Budget(usd=1.0),))
     results = [budgets.reserve(None, Amounts(usd=0.01), 0) for _ in range(1000)]
     assert sum(isinstance(result, Holding) for result in results) == 100
     assert all(isinstance(result, Account) for result in results[100:])
 
 
 def test_a_call_waits_only_if_others_could_leave_something_over() -> None:
-    budgets = Budgets((Budget(output_tokens=100),))
+    budgets = BudgetsState((Budget(output_tokens=100),))
     holding = reserved(budgets, Amounts(output_tokens=80))
     assert isinstance(budgets.reserve(None, Amounts(output_tokens=50), 0), Account)
     budgets.settle(holding, Amounts(output_tokens=60), 0)
@@ -46,7 +46,7 @@ def test_a_call_waits_only_if_others_could_leave_something_over() -> None:
 
 
 def test_each_tenant_has_its_own_and_calls_without_one_share_one() -> None:
-    budgets = Budgets((Budget(calls=1, per="tenant"), Budget(calls=3)))
+    budgets = BudgetsState((Budget(calls=1, per="tenant"), Budget(calls=3)))
     for tenant in ("a", "b", None):
         budgets.settle(reserved(budgets, Amounts(calls=1), tenant), Amounts(calls=1), 0)
     refusal = budgets.reserve("a", Amounts(calls=1), 0)
@@ -60,7 +60,7 @@ def test_each_tenant_has_its_own_and_calls_without_one_share_one() -> None:
 
 
 def test_a_window_begins_anew() -> None:
-    budgets = Budgets((Budget(calls=1, every=60),))
+    budgets = BudgetsState((Budget(calls=1, every=60),))
     budgets.settle(reserved(budgets, Amounts(calls=1), now=10), Amounts(calls=1), 20)
     refusal = budgets.reserve(None, Amounts(calls=1), 30)
     assert isinstance(refusal, BudgetRefusal)
@@ -70,7 +70,7 @@ def test_a_window_begins_anew() -> None:
 
 def test_windows_follow_each_other_without_a_gap() -> None:
     """A window begins a whole number of windows after the first, whenever the next call comes."""
-    budgets = Budgets((Budget(calls=1, every=60),))
+    budgets = BudgetsState((Budget(calls=1, every=60),))
     for now, left in ((10, 60), (200, 50), (249, 1), (250, 60), (1000, 30)):
         result = budgets.reserve(None, Amounts(calls=1), now)
         if now != 249:
@@ -82,7 +82,7 @@ def test_windows_follow_each_other_without_a_gap() -> None:
 
 
 def test_a_call_that_ends_in_the_next_window_is_counted_there() -> None:
-    budgets = Budgets((Budget(calls=1, every=60),))
+    budgets = BudgetsState((Budget(calls=1, every=60),))
     holding = reserved(budgets, Amounts(calls=1), now=0)
     assert isinstance(budgets.reserve(None, Amounts(calls=1), 70), Account)
     budgets.settle(holding, Amounts(calls=1), 80)
@@ -96,7 +96,7 @@ def test_a_call_that_ends_in_the_next_window_is_counted_there() -> None:
 
 def test_an_amount_may_be_a_function_called_before_a_refusal() -> None:
     plan = {"a": 1.0}
-    budgets = Budgets((Budget(usd=lambda tenant: plan[str(tenant)], per="tenant"),))
+    budgets = BudgetsState((Budget(usd=lambda tenant: plan[str(tenant)], per="tenant"),))
     budgets.settle(reserved(budgets, Amounts(usd=1), "a"), Amounts(usd=1), 0)
     assert isinstance(budgets.reserve("a", Amounts(usd=1), 0), BudgetRefusal)
     plan["a"] = 2
@@ -104,7 +104,7 @@ def test_an_amount_may_be_a_function_called_before_a_refusal() -> None:
 
 
 def test_settling_twice_is_settling_once() -> None:
-    budgets = Budgets((Budget(calls=5),))
+    budgets = BudgetsState((Budget(calls=5),))
     holding = reserved(budgets, Amounts(calls=1))
     budgets.release(holding, 0)
     budgets.settle(holding, Amounts(calls=1), 0)
@@ -147,7 +147,7 @@ def returns(value: object) -> Callable[[str | None], object]:
 
 @pytest.mark.parametrize("function", [broken, *map(returns, (-1, math.nan, "5", None))])
 def test_a_function_that_returns_no_amount_is_an_error(function: Callable[[str | None], float]) -> None:
-    budgets = Budgets((Budget(calls=1), Budget(usd=function, per="tenant")))
+    budgets = BudgetsState((Budget(calls=1), Budget(usd=function, per="tenant")))
     with pytest.raises(InvalidRequestError, match=r"budget\.usd: the function .*tenant 'a'"):
         budgets.reserve("a", Amounts(usd=1), 0)
     assert [account.reserved for account in budgets.accounts()] == [Amounts()]
@@ -155,19 +155,19 @@ def test_a_function_that_returns_no_amount_is_an_error(function: Callable[[str |
 
 def test_a_function_may_return_nothing_or_no_limit() -> None:
     plans = {"free": 0.0, "unlimited": math.inf}
-    budgets = Budgets((Budget(usd=lambda tenant: plans[str(tenant)], per="tenant"),))
+    budgets = BudgetsState((Budget(usd=lambda tenant: plans[str(tenant)], per="tenant"),))
     assert isinstance(budgets.reserve("free", Amounts(usd=1e-6), 0), BudgetRefusal)
     assert isinstance(budgets.reserve("free", Amounts(calls=1), 0), Holding)  # a call that costs nothing
     assert isinstance(budgets.reserve("unlimited", Amounts(usd=1e9), 0), Holding)
 
 
 def waiting(amounts: Amounts, tenant: str | None = None, *, priority: Priority = Priority.NORMAL) -> Claim:
-    return Claim(amounts, Ticket(amounts.output_tokens, None, priority=priority, tenant=tenant))
+    return Claim(amounts, Permit(amounts.output_tokens, None, priority=priority, tenant=tenant))
 
 
-def claim(budgets: Budgets, claim: Claim, now: float) -> Holding | BudgetRefusal | None:
+def claim(budgets: BudgetsState, claim: Claim, now: float) -> Holding | BudgetRefusal | None:
     """Reserve, or wait and return None."""
-    found = budgets.reserve(claim.ticket.tenant, claim.amounts, now)
+    found = budgets.reserve(claim.permit.tenant, claim.amounts, now)
     if not isinstance(found, Account):
         return found
     budgets.wait(claim, found)
@@ -175,7 +175,7 @@ def claim(budgets: Budgets, claim: Claim, now: float) -> Holding | BudgetRefusal
 
 
 def test_waiting_calls_go_in_the_order_of_priority_and_by_tenants() -> None:
-    budgets = Budgets((Budget(output_tokens=100),))
+    budgets = BudgetsState((Budget(output_tokens=100),))
     holding = reserved(budgets, Amounts(output_tokens=100))
     claims = [
         waiting(Amounts(output_tokens=10), "a"),
@@ -200,7 +200,7 @@ def test_waiting_calls_go_in_the_order_of_priority_and_by_tenants() -> None:
 
 
 def test_a_call_that_can_no_longer_fit_is_refused_while_it_waits() -> None:
-    budgets = Budgets((Budget(calls=5), Budget(output_tokens=100)))
+    budgets = BudgetsState((Budget(calls=5), Budget(output_tokens=100)))
     holding = reserved(budgets, Amounts(output_tokens=100, calls=1))
     waits = waiting(Amounts(output_tokens=10, calls=1))
     assert claim(budgets, waits, 0) is None
@@ -213,7 +213,7 @@ def test_a_call_that_can_no_longer_fit_is_refused_while_it_waits() -> None:
 
 
 def test_a_waiting_call_goes_when_the_next_window_begins() -> None:
-    budgets = Budgets((Budget(calls=1, every=60),))
+    budgets = BudgetsState((Budget(calls=1, every=60),))
     reserved(budgets, Amounts(calls=1))
     waits = waiting(Amounts(calls=1))
     assert (claim(budgets, waits, 30), budgets.next_time()) == (None, 60)
@@ -227,7 +227,7 @@ def test_a_waiting_call_goes_when_the_next_window_begins() -> None:
 @pytest.mark.parametrize("every", [0.1, 0.3, 1 / 3, 7.7])
 def test_windows_begin_at_the_time_that_was_said(every: float) -> None:
     """A sum of times is rounded: nothing is looked at twice at the same time."""
-    budgets, now = Budgets((Budget(calls=1, every=every),)), 1e6 / 3
+    budgets, now = BudgetsState((Budget(calls=1, every=every),)), 1e6 / 3
     reserved(budgets, Amounts(calls=1), now=now)
     claim(budgets, waiting(Amounts(calls=1)), now)
     for _ in range(1_000):
@@ -237,7 +237,7 @@ def test_windows_begin_at_the_time_that_was_said(every: float) -> None:
 
 
 def test_tenants_without_spending_are_forgotten() -> None:
-    budgets = Budgets((Budget(calls=1, per="tenant"),))
+    budgets = BudgetsState((Budget(calls=1, per="tenant"),))
     budgets.settle(reserved(budgets, Amounts(calls=1), "payer"), Amounts(calls=1), 0)
     for number in range(5_000):
         budgets.release(reserved(budgets, Amounts(calls=1), str(number)), 0)
@@ -251,7 +251,7 @@ def test_tenants_without_spending_are_forgotten() -> None:
     st.lists(st.tuples(st.sampled_from(["start", "start", "end", "cancel"]), st.integers(0, 300), st.integers(0, 100))),
 )
 def test_a_budget_is_never_exceeded_whatever_the_order_of_ends(limit: int, steps: list[tuple[str, int, int]]) -> None:
-    budgets, running, spent = Budgets((Budget(output_tokens=limit),)), list[tuple[Holding, int]](), 0
+    budgets, running, spent = BudgetsState((Budget(output_tokens=limit),)), list[tuple[Holding, int]](), 0
     for action, number, part in steps:
         if action == "start":
             result = budgets.reserve(None, Amounts(output_tokens=number), 0)
@@ -278,7 +278,7 @@ class Program:
     def __init__(self, limit: int) -> None:
         self.now = 0.0
         self.limit = limit
-        self.budgets = Budgets(
+        self.budgets = BudgetsState(
             (
                 Budget(output_tokens=limit or 1),
                 Budget(output_tokens=lambda tenant: limit / 2, calls=3, per="tenant", every=10),

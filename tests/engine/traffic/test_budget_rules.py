@@ -10,10 +10,10 @@ import pytest
 
 import manystream as ms
 from manystream.engine.traffic.budgets.amounts import Amounts, Budget, amount_of, limits_of
-from manystream.engine.traffic.budgets.budget_state import Account, BudgetRefusal, Budgets, Claim, Holding
+from manystream.engine.traffic.budgets.budget_state import Account, BudgetRefusal, BudgetsState, Claim, Holding
 from manystream.engine.traffic.budgets.price import ask_price
 from manystream.engine.traffic.leased_amounts import AmountLease, LeasedBudget, units
-from manystream.engine.traffic.queue.permit import Ticket, TicketState
+from manystream.engine.traffic.queue.permit import Permit, PermitState
 from manystream.engine.traffic.statistics import BudgetStatistics
 from manystream.providers.errors import InvalidRequestError
 from manystream.providers.model.usage import Usage
@@ -36,8 +36,8 @@ def lacking(found: object) -> Account:
     return found
 
 
-def claimed(budgets: Budgets, amounts: Amounts, now: float = 0, *, tenant: str | None = None) -> Claim:
-    claim = Claim(amounts, Ticket(1, None, tenant=tenant))
+def claimed(budgets: BudgetsState, amounts: Amounts, now: float = 0, *, tenant: str | None = None) -> Claim:
+    claim = Claim(amounts, Permit(1, None, tenant=tenant))
     budgets.wait(claim, lacking(budgets.reserve(tenant, amounts, now)))
     return claim
 
@@ -151,7 +151,7 @@ def test_a_price_is_a_float_or_not_known() -> None:
 
 @pytest.mark.parametrize("member", ["usd", "input_tokens", "output_tokens", "calls"])
 def test_each_amount_is_counted_for_itself(member: str) -> None:
-    budgets = Budgets((Budget(**{member: 10}),))  # type: ignore[arg-type]
+    budgets = BudgetsState((Budget(**{member: 10}),))  # type: ignore[arg-type]
     one = held(budgets.reserve(None, Amounts(**{member: 6}), 0))
     others = Amounts(1e9, 1e9, 1e9, 1e9)._replace(**{member: 4})
     held(budgets.reserve(None, others, 0))
@@ -166,12 +166,12 @@ def test_each_amount_is_counted_for_itself(member: str) -> None:
 
 
 def test_a_billionth_too_much_is_rounding() -> None:
-    assert isinstance(Budgets((Budget(usd=1),)).reserve(None, Amounts(usd=1 + 5e-10), 0), Holding)
-    assert isinstance(Budgets((Budget(usd=1),)).reserve(None, Amounts(usd=1 + 2e-9), 0), BudgetRefusal)
+    assert isinstance(BudgetsState((Budget(usd=1),)).reserve(None, Amounts(usd=1 + 5e-10), 0), Holding)
+    assert isinstance(BudgetsState((Budget(usd=1),)).reserve(None, Amounts(usd=1 + 2e-9), 0), BudgetRefusal)
 
 
 def test_nothing_remains_reserved_of_the_last_call() -> None:
-    budgets = Budgets((Budget(usd=1),))
+    budgets = BudgetsState((Budget(usd=1),))
     holdings = [held(budgets.reserve(None, Amounts(usd=usd), 0)) for usd in (0.1, 0.2, 0.3)]
     for holding in holdings:
         budgets.settle(holding, Amounts(usd=0.01), 0)
@@ -180,7 +180,7 @@ def test_nothing_remains_reserved_of_the_last_call() -> None:
 
 
 def test_a_refusal_is_looked_up_without_reserving() -> None:
-    budgets = Budgets((Budget(calls=2), Budget(usd=1, per="tenant", every=60)))
+    budgets = BudgetsState((Budget(calls=2), Budget(usd=1, per="tenant", every=60)))
     assert budgets.refusal("a", Amounts(usd=1, calls=2), 0) is None
     found = budgets.refusal("a", Amounts(usd=1.5, calls=1), 10)
     assert found is not None
@@ -193,7 +193,7 @@ def test_a_refusal_is_looked_up_without_reserving() -> None:
 
 def test_the_figures_of_every_account() -> None:
     whole, each = Budget(calls=5), Budget(output_tokens=100, per="tenant", every=60)
-    budgets = Budgets((whole, each))
+    budgets = BudgetsState((whole, each))
     held(budgets.reserve("a", Amounts(0, 0, 60, 1), 10))
     claimed(budgets, Amounts(0, 0, 50, 1), 20, tenant="a")
     held(budgets.reserve("b", Amounts(0, 0, 60, 1), 30))
@@ -208,14 +208,14 @@ def test_the_figures_of_every_account() -> None:
 
 
 def test_a_window_ends_exactly_after_its_seconds() -> None:
-    budgets = Budgets((Budget(calls=1, every=60),))
+    budgets = BudgetsState((Budget(calls=1, every=60),))
     budgets.settle(held(budgets.reserve(None, Amounts(calls=1), 5)), Amounts(calls=1), 6)
     assert refused(budgets.reserve(None, Amounts(calls=1), 64.9)).retry_after == pytest.approx(0.1)
     assert isinstance(budgets.reserve(None, Amounts(calls=1), 65), Holding)
 
 
 def test_a_settled_call_counts_in_the_window_in_which_it_ends() -> None:
-    budgets = Budgets((Budget(calls=3, every=60),))
+    budgets = BudgetsState((Budget(calls=3, every=60),))
     budgets.settle(held(budgets.reserve(None, Amounts(calls=1), 0)), Amounts(calls=1), 1)
     running = held(budgets.reserve(None, Amounts(calls=1), 2))
     budgets.settle(running, Amounts(calls=1), 61)
@@ -227,26 +227,26 @@ def test_a_settled_call_counts_in_the_window_in_which_it_ends() -> None:
 
 
 def test_a_waiting_call_is_behind_those_that_wait() -> None:
-    budgets = Budgets((Budget(calls=10, output_tokens=100),))
+    budgets = BudgetsState((Budget(calls=10, output_tokens=100),))
     holding = held(budgets.reserve(None, Amounts(output_tokens=100, calls=1), 0))
     one = claimed(budgets, Amounts(output_tokens=80, calls=1))
     two = claimed(budgets, Amounts(calls=1))
     assert one.waiting_for == "output_tokens of the engine's budget, reserved by 1 calls, 0 ahead"
     assert two.waiting_for == "its turn of the engine's budget, reserved by 1 calls, 1 ahead"
     lacking(budgets.reserve(None, Amounts(calls=1), 0))
-    assert (one.account, one.ticket.state, budgets.has_changed) == (budgets.accounts()[0], TicketState.QUEUED, True)
+    assert (one.account, one.permit.state, budgets.has_changed) == (budgets.accounts()[0], PermitState.QUEUED, True)
     assert (budgets.next(0), budgets.has_changed) == (None, False)
     budgets.settle(holding, Amounts(output_tokens=10), 0)
     assert budgets.has_changed
     found = [budgets.next(0), budgets.next(0), budgets.next(0)]
     assert [each and each[0] for each in found] == [one, two, None]
-    assert (one.account, one.waiting_for, one.ticket.state) == (None, "", TicketState.ENDED)
+    assert (one.account, one.waiting_for, one.permit.state) == (None, "", PermitState.ENDED)
     assert (budgets.accounts()[0].holdings, budgets.accounts()[0].line, budgets.has_changed) == (2, None, False)
 
 
 def test_a_call_moves_on_to_the_budget_that_it_lacks_next() -> None:
     first, second = Budget(calls=1), Budget(output_tokens=100)
-    budgets = Budgets((first, second))
+    budgets = BudgetsState((first, second))
     call = held(budgets.reserve(None, Amounts(calls=1), 0))
     tokens = held(budgets.reserve(None, Amounts(output_tokens=100), 0))
     claim = claimed(budgets, Amounts(output_tokens=50, calls=1))
@@ -264,7 +264,7 @@ def test_a_call_moves_on_to_the_budget_that_it_lacks_next() -> None:
 
 
 def test_a_call_that_leaves_lets_the_next_one_try() -> None:
-    budgets = Budgets((Budget(output_tokens=100),))
+    budgets = BudgetsState((Budget(output_tokens=100),))
     held(budgets.reserve(None, Amounts(output_tokens=60), 0))
     large, small = claimed(budgets, Amounts(output_tokens=90)), claimed(budgets, Amounts(output_tokens=30))
     assert budgets.next(0) is None
@@ -273,11 +273,11 @@ def test_a_call_that_leaves_lets_the_next_one_try() -> None:
     found = budgets.next(0)
     assert found is not None
     assert found[0] is small
-    assert large.ticket.state is TicketState.ENDED
+    assert large.permit.state is PermitState.ENDED
 
 
 def test_the_next_look_at_budgets_is_at_a_window_s_end() -> None:
-    budgets = Budgets((Budget(calls=1, per="tenant", every=60), Budget(output_tokens=10)))
+    budgets = BudgetsState((Budget(calls=1, per="tenant", every=60), Budget(output_tokens=10)))
     assert budgets.next_time() == INF
     held(budgets.reserve("a", Amounts(output_tokens=10, calls=1), 0))
     claimed(budgets, Amounts(calls=1), 5, tenant="a")
@@ -289,7 +289,7 @@ def test_the_next_look_at_budgets_is_at_a_window_s_end() -> None:
 
 def test_thousands_of_windows_end_one_by_one() -> None:
     """What a look costs does not depend on the number of tenants that wait."""
-    budgets = Budgets((Budget(calls=1, per="tenant", every=3600),))
+    budgets = BudgetsState((Budget(calls=1, per="tenant", every=3600),))
     claims: list[Claim] = []
     for number in range(3_000):
         tenant, now = str(number), number / 1000
@@ -302,9 +302,9 @@ def test_thousands_of_windows_end_one_by_one() -> None:
     assert len(budgets._windows) == 10
 
 
-@pytest.mark.parametrize("look", [Budgets.statistics, lambda budgets, now: budgets.ask(None, Amounts(), now)])
-def test_any_look_at_a_new_window_lets_waiting_calls_try(look: Callable[[Budgets, float], object]) -> None:
-    budgets = Budgets((Budget(calls=2, every=60),))
+@pytest.mark.parametrize("look", [BudgetsState.statistics, lambda budgets, now: budgets.ask(None, Amounts(), now)])
+def test_any_look_at_a_new_window_lets_waiting_calls_try(look: Callable[[BudgetsState, float], object]) -> None:
+    budgets = BudgetsState((Budget(calls=2, every=60),))
     held(budgets.reserve(None, Amounts(calls=1), 0))
     budgets.settle(held(budgets.reserve(None, Amounts(calls=1), 0)), Amounts(calls=1), 0)
     claim = claimed(budgets, Amounts(calls=1), 59)
@@ -319,7 +319,7 @@ def test_any_look_at_a_new_window_lets_waiting_calls_try(look: Callable[[Budgets
 
 def test_a_function_that_fails_ends_the_call_that_waits() -> None:
     plan: dict[str | None, object] = {"a": 1.0}
-    budgets = Budgets((Budget(calls=1), Budget(usd=lambda tenant: plan[tenant], per="tenant")))  # type: ignore[arg-type, return-value]
+    budgets = BudgetsState((Budget(calls=1), Budget(usd=lambda tenant: plan[tenant], per="tenant")))  # type: ignore[arg-type, return-value]
     holding = held(budgets.reserve("a", Amounts(usd=1, calls=1), 0))
     claim = claimed(budgets, Amounts(usd=0.5, calls=1), tenant="a")
     plan["a"] = "none"
@@ -332,7 +332,7 @@ def test_a_function_that_fails_ends_the_call_that_waits() -> None:
 
 
 def test_accounts_in_use_are_not_forgotten() -> None:
-    budgets = Budgets((Budget(calls=2, per="tenant", every=60),))
+    budgets = BudgetsState((Budget(calls=2, per="tenant", every=60),))
     held(budgets.reserve("runs", Amounts(calls=2), 0))
     claimed(budgets, Amounts(calls=1), tenant="runs")
     budgets.settle(held(budgets.reserve("spent", Amounts(calls=1), 0)), Amounts(calls=1), 0)
@@ -348,7 +348,7 @@ def test_accounts_in_use_are_not_forgotten() -> None:
 
 
 def test_many_accounts_in_use_are_looked_through_seldom() -> None:
-    budgets = Budgets((Budget(calls=2, per="tenant"),))
+    budgets = BudgetsState((Budget(calls=2, per="tenant"),))
     for number in range(1000):
         held(budgets.reserve(f"t{number}", Amounts(calls=1), 0))
     for number in range(1000):
@@ -393,7 +393,7 @@ def test_a_lease_counts_and_tells_its_owner() -> None:
 def test_a_leased_budget_holds_what_its_lease_allows() -> None:
     lease = AmountLease()
     budget = LeasedBudget.of(lease)
-    budgets = Budgets((Budget(calls=9), budget))
+    budgets = BudgetsState((Budget(calls=9), budget))
     lease.change(10**9, 2 * 10**9)
     holding = held(budgets.reserve("a", Amounts(usd=0.75, calls=1), 0))
     assert (lease.taken, lease.spent, limits_of(budget, None).usd, budget.per) == (750_000_000, 0, 1, "engine")
@@ -420,7 +420,7 @@ def test_a_leased_budget_holds_what_its_lease_allows() -> None:
 def test_a_change_of_a_lease_lets_its_own_calls_try() -> None:
     lease, other = AmountLease(), AmountLease()
     budget = LeasedBudget.of(lease)
-    budgets = Budgets((budget, LeasedBudget.of(other)))
+    budgets = BudgetsState((budget, LeasedBudget.of(other)))
     claimed(budgets, Amounts(usd=1))
     assert not budgets.next(0)
     budgets.lease_changed(LeasedBudget.of(other))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 from manystream.engine.traffic.limits.concurrency import Concurrency, LeastTimes
-from manystream.engine.traffic.queue.permit import Ticket
+from manystream.engine.traffic.queue.permit import Permit
 
 
-def start(concurrency: Concurrency, count: int, now: float) -> list[Ticket]:
-    tickets = [Ticket(100, 10) for _ in range(count)]
+def start(concurrency: Concurrency, count: int, now: float) -> list[Permit]:
+    tickets = [Permit(100, 10) for _ in range(count)]
     for ticket in tickets:
         concurrency.start(ticket, now)
     return tickets

@@ -151,7 +151,7 @@ async def test_a_refused_call_waits_and_goes_again(
         ms.open_engine([provider(peer)], traffic=ms.Traffic(), retry=ONE_ATTEMPT) as engine,
     ):
         completions = await run_all(engine, 12)
-        scope = engine.statistics().traffic.scopes["openai/gpt-5"]
+        scope = engine.statistics().traffic.limiters["openai/gpt-5"]
     assert all(completion.success for completion in completions)
     assert max(completion.attempts for completion in completions) > 1
     assert sum(completion.attempts for completion in completions) == server.sent == scope.sent
@@ -232,7 +232,7 @@ async def test_an_overloaded_server_is_retried_by_the_call(
         async with ms.open_engine([anthropic], traffic=ms.Traffic()) as engine:
             call = engine.start_stream(ms.Request("anthropic/claude-sonnet-4-5", [ms.Message.user("a")]))
             completion = await call.wait()
-            scope = engine.statistics().traffic.scopes["anthropic/claude-sonnet-4"]
+            scope = engine.statistics().traffic.limiters["anthropic/claude-sonnet-4"]
     assert (completion.error_category, completion.attempts, seen[0]) == (ms.ErrorCategory.SERVER, 4, 4)
     assert (scope.running, scope.waiting, scope.refused) == (0, 0, 0)
 
@@ -287,14 +287,14 @@ async def test_a_call_that_is_cancelled_while_it_waits_holds_nothing(autojump_cl
         assert waiting[1].state is ms.CallState.QUEUED
         waiting[0].cancel()
         waiting[1].cancel()
-        assert engine.statistics().traffic.scopes["openai/gpt-5"].waiting == 1
+        assert engine.statistics().traffic.limiters["openai/gpt-5"].waiting == 1
         completion = await waiting[0].wait()
         assert completion.error_category is ms.ErrorCategory.CANCELLED
         started = trio.current_time()
         assert (await waiting[2].wait()).success
         assert trio.current_time() - started == pytest.approx(61, abs=1)
         assert (await first.wait()).success
-        scope = engine.statistics().traffic.scopes["openai/gpt-5"]
+        scope = engine.statistics().traffic.limiters["openai/gpt-5"]
     assert (scope.waiting, scope.running, scope.sent) == (0, 0, 2)
 
 
@@ -310,10 +310,10 @@ async def test_a_call_cancelled_before_sending_returns_its_share(
     async with ms.open_engine([openai], traffic=traffic, dial=never_connects) as engine:
         calls = [engine.start_stream(ask()) for _ in range(5)]
         await trio.testing.wait_all_tasks_blocked()
-        before = engine.statistics().traffic.scopes["openai/gpt-5"]
+        before = engine.statistics().traffic.limiters["openai/gpt-5"]
         for call in calls:
             call.cancel()
-        after = engine.statistics().traffic.scopes["openai/gpt-5"]
+        after = engine.statistics().traffic.limiters["openai/gpt-5"]
     assert (before.running, round(before.reported["declared requests_per_minute of openai"].level)) == (5, 0)
     assert (after.running, round(after.reported["declared requests_per_minute of openai"].level)) == (0, 5)
 
@@ -329,7 +329,7 @@ async def test_the_queue_clock_bounds_the_wait_for_a_limit(autojump_clock: trio.
         completion = await engine.start_stream(ask(timeouts=ms.Timeouts(queue=20))).wait()
         assert trio.current_time() - started == pytest.approx(20, abs=0.1)
         total = await engine.start_stream(ask(timeouts=ms.Timeouts(total=5))).wait()
-        scope = engine.statistics().traffic.scopes["openai/gpt-5"]
+        scope = engine.statistics().traffic.limiters["openai/gpt-5"]
     assert completion.error is not None
     assert (completion.error.category, completion.error.provider_code) == (ms.ErrorCategory.TIMEOUT, "queue")
     assert completion.error.message == (
@@ -399,7 +399,7 @@ async def test_a_waiting_call_is_no_task(autojump_clock: trio.testing.MockClock)
         before = trio.lowlevel.current_statistics().tasks_living
         calls = [engine.start_stream(ask()) for _ in range(1000)]
         assert trio.lowlevel.current_statistics().tasks_living == before
-        assert engine.statistics().traffic.scopes["openai/gpt-5"].waiting == 1000
+        assert engine.statistics().traffic.limiters["openai/gpt-5"].waiting == 1000
         engine.close()
         completions = [await call.wait() for call in calls]
     assert {completion.error_category for completion in completions} == {ms.ErrorCategory.CANCELLED}
@@ -472,7 +472,7 @@ async def test_a_server_error_is_retried_and_gives_its_place_back(autojump_clock
 
     async with open_peer(script) as peer, ms.open_engine([provider(peer)], traffic=ms.Traffic()) as engine:
         completion = await engine.start_stream(ask()).wait()
-        scope = engine.statistics().traffic.scopes["openai/gpt-5"]
+        scope = engine.statistics().traffic.limiters["openai/gpt-5"]
     assert (completion.success, completion.attempts) == (True, 2)
     assert (scope.running, scope.waiting, scope.unconfirmed) == (0, 0, 0)
 
@@ -481,7 +481,7 @@ async def test_calls_that_cannot_connect_leave_nothing_behind(autojump_clock: tr
     openai = ms.OpenAIChat("key", "http://127.0.0.1:9/v1", name="openai", profile="openai-chat")
     async with ms.open_engine([openai], traffic=declared(requests_per_minute=100)) as engine:
         completions = await run_all(engine, 20)
-        scope = engine.statistics().traffic.scopes["openai/gpt-5"]
+        scope = engine.statistics().traffic.limiters["openai/gpt-5"]
     assert {completion.error_category for completion in completions} == {ms.ErrorCategory.NETWORK}
     assert (scope.running, scope.waiting, scope.unconfirmed) == (0, 0, 0)
     assert scope.reported["declared requests_per_minute of openai"].level == pytest.approx(100)
@@ -513,7 +513,7 @@ async def test_headers_that_say_nothing_are_ignored_and_logged_once(
     server = Limited(form=junk, seconds=0)
     async with open_limited(server) as peer, ms.open_engine([provider(peer)], traffic=ms.Traffic()) as engine:
         completions = await run_all(engine, 5)
-        scope = engine.statistics().traffic.scopes["openai/gpt-5"]
+        scope = engine.statistics().traffic.limiters["openai/gpt-5"]
     assert all(completion.success for completion in completions)
     assert scope.reported == {}
     lines = [record.getMessage() for record in caplog.records if record.name == "manystream.traffic"]

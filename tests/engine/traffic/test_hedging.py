@@ -105,7 +105,7 @@ def nothing_left(engine: ms.Engine) -> bool:
     return (
         statistics.calls == {}
         and all(target.outstanding == 0 for target in targets)
-        and all(scope.running == 0 and scope.waiting == 0 for scope in traffic.scopes.values())
+        and all(scope.running == 0 and scope.waiting == 0 for scope in traffic.limiters.values())
         and all(budget.reserved == Amounts() and budget.waiting == 0 for budget in traffic.budgets)
         and all(origin.active == 0 and origin.waiting == 0 for origin in statistics.connections.values())
     )

@@ -55,7 +55,7 @@ async def test_both_keys_are_used_to_their_limits(autojump_clock: trio.testing.M
         calls = [engine.start_stream(ask("one/m")) for _ in range(160)]
         completions = [await call.wait() for call in calls]
         seconds = trio.current_time() - started
-        scopes = engine.statistics().traffic.scopes
+        scopes = engine.statistics().traffic.limiters
     assert all(completion.success for completion in completions)
     assert seconds < 22
     assert set(scopes) == {"one[0]/m", "one[1]/m"}
@@ -127,7 +127,7 @@ async def test_calls_that_wait_for_a_refused_key_are_not_sent_with_it(autojump_c
     server = Server("one", fault=refuses("sk-first"))  # type: ignore[arg-type]
     async with open_keys(server) as engine:
         completions = [await call.wait() for call in [engine.start_stream(ask("one/m")) for _ in range(300)]]
-        scopes = engine.statistics().traffic.scopes
+        scopes = engine.statistics().traffic.limiters
     assert all(completion.success for completion in completions)
     assert Counter(map(key_of, server.requests))["sk-first"] <= 10  # what was under way when the first one was refused
     assert {(scope.waiting, scope.running) for scope in scopes.values()} == {(0, 0)}
@@ -266,4 +266,4 @@ async def test_a_call_goes_on_without_a_key_that_there_is_not(
         if completion.error is not None:
             assert (completion.error.category, completion.error.retryable) == (ms.ErrorCategory.AUTH, False)
             assert completion.error.message == "the api_key function of 'one' raised OSError"
-    assert all((each.running, each.waiting) == (0, 0) for each in left.scopes.values())
+    assert all((each.running, each.waiting) == (0, 0) for each in left.limiters.values())

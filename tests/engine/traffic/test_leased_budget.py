@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from manystream.engine.traffic.budgets.amounts import Amounts
-from manystream.engine.traffic.budgets.budget_state import Account, BudgetRefusal, Budgets, Claim, Holding
+from manystream.engine.traffic.budgets.budget_state import Account, BudgetRefusal, BudgetsState, Claim, Holding
 from manystream.engine.traffic.leased_amounts import UNITS_PER_USD, AmountLease, LeasedBudget
-from manystream.engine.traffic.queue.permit import Ticket
+from manystream.engine.traffic.queue.permit import Permit
 
 
 class Place:
@@ -14,13 +14,13 @@ class Place:
     def __init__(self) -> None:
         self.lease = AmountLease()
         self.budget = LeasedBudget.of(self.lease)
-        self.budgets = Budgets((self.budget,))
+        self.budgets = BudgetsState((self.budget,))
         self.lease.listen(lambda: self.budgets.lease_changed(self.budget))
         self.needs: list[int] = []
         self.lease.on_need = lambda: self.needs.append(self.lease.needed)
 
     def claim(self, dollars: float) -> Claim:
-        claim = Claim(Amounts(usd=dollars), Ticket(1.0, None))
+        claim = Claim(Amounts(usd=dollars), Permit(1.0, None))
         account = self.budgets.reserve(None, claim.amounts, 0.0)
         assert isinstance(account, Account)
         self.budgets.wait(claim, account)

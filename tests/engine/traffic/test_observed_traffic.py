@@ -24,11 +24,11 @@ class Watcher(ms.Observer):
     """An observer that keeps the figures of all scopes, and the times at which it got them."""
 
     def __init__(self) -> None:
-        self.seen: list[tuple[float, str, ms.ScopeStatistics]] = []
+        self.seen: list[tuple[float, str, ms.LimiterStatistics]] = []
         self.routes: list[tuple[float, str, ms.RouteStatistics]] = []
         self.budgets: list[tuple[float, ms.BudgetStatistics]] = []
 
-    def scope_changed(self, scope: str, statistics: ms.ScopeStatistics) -> None:
+    def limiter_changed(self, scope: str, statistics: ms.LimiterStatistics) -> None:
         self.seen.append((trio.current_time(), scope, statistics))
 
     def route_changed(self, route: str, statistics: ms.RouteStatistics) -> None:
@@ -245,7 +245,7 @@ async def test_metrics_have_the_figures_of_each_scope(autojump_clock: trio.testi
     metrics = telemetry.metrics()
     [sent] = metrics["manystream.traffic.sent"]
     assert sent.value >= 30
-    assert dict(sent.attributes) == {"manystream.scope": "openai/gpt-5"}
+    assert dict(sent.attributes) == {"manystream.limiter": "openai/gpt-5"}
     [waiting] = metrics["manystream.traffic.waiting"]
     assert waiting.value == 0
     rates = {point.attributes["manystream.limit"]: point for point in metrics["manystream.traffic.limit.rate"]}
@@ -258,6 +258,6 @@ async def test_the_scopes_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("manystream.otel_traffic.MOST_RECORDS", 3)
     telemetry = Telemetry()
     for number in range(10):
-        telemetry.observer.scope_changed(f"openai/{number}", ms.ScopeStatistics(sent=number))
+        telemetry.observer.limiter_changed(f"openai/{number}", ms.LimiterStatistics(sent=number))
     points = telemetry.metrics()["manystream.traffic.sent"]
     assert [point.value for point in points] == [7, 8, 9]

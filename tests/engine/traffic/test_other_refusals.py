@@ -71,7 +71,7 @@ async def test_a_gateways_429_inside_a_stream_is_a_refusal(autojump_clock: trio.
     ):
         calls = [engine.start_stream(ms.Request("openai/gpt-5", "hello")) for _ in range(5)]
         completions = [await call.wait() for call in calls]
-        scope = engine.statistics().traffic.scopes["openai/gpt-5"]
+        scope = engine.statistics().traffic.limiters["openai/gpt-5"]
     assert [completion.success for completion in completions] == [True] * 5
     assert scope.refused == server.refused > 0
 

@@ -287,7 +287,7 @@ class World(ms.Observer):
     def connection_closed(self, origin: str, served: int) -> None:
         self.turn()
 
-    def scope_changed(self, scope: str, statistics: ms.ScopeStatistics) -> None:
+    def limiter_changed(self, scope: str, statistics: ms.LimiterStatistics) -> None:
         self.turn()
 
     def route_changed(self, route: str, statistics: ms.RouteStatistics) -> None:
@@ -340,8 +340,8 @@ async def play(steps: list[tuple[Any, ...]], faults: list[str], turns: list[str]
     for started in world.started:
         assert started.call is not None
         assert [started.call.completion] == started.completions
-    assert {name: (each.waiting, each.running) for name, each in left.scopes.items()} == dict.fromkeys(
-        left.scopes, (0, 0)
+    assert {name: (each.waiting, each.running) for name, each in left.limiters.items()} == dict.fromkeys(
+        left.limiters, (0, 0)
     )
     for route in left.routes.values():
         assert (route.waiting, [target.outstanding for target in route.targets]) == (0, [0] * len(route.targets))
@@ -497,7 +497,7 @@ def test_a_call_that_a_function_has_ended_is_not_sent(who: str, model: str) -> N
     assert [completion.error_category for completion in done] == [ms.ErrorCategory.CANCELLED]
     assert program.sent == sent
     assert [(each.reserved, each.waiting) for each in left.budgets] == [(Amounts(), 0)]
-    assert all((each.running, each.waiting) == (0, 0) for each in left.scopes.values())
+    assert all((each.running, each.waiting) == (0, 0) for each in left.limiters.values())
 
 
 @pytest.mark.parametrize("turn", [2, 3])
@@ -530,7 +530,7 @@ def test_a_price_that_ends_a_call_during_its_second_attempt_loses_nothing(turn: 
     assert (program.sent, slow.sent) == (1, turn - 2)
     assert [(each.reserved, each.waiting) for each in left.budgets] == [(Amounts(), 0)]
     assert [target.outstanding for target in left.routes["route"].targets] == [0, 0]
-    assert all((each.running, each.waiting) == (0, 0) for each in left.scopes.values())
+    assert all((each.running, each.waiting) == (0, 0) for each in left.limiters.values())
 
 
 def test_a_call_that_ends_when_the_pool_discards_an_old_connection_is_not_sent() -> None:

@@ -6,7 +6,7 @@ import gc
 import random
 
 from manystream.engine.traffic.queue.fair_queue import FairQueue
-from manystream.engine.traffic.queue.permit import Ticket
+from manystream.engine.traffic.queue.permit import Permit
 from manystream.providers.model.options import Priority
 
 INTERACTIVE, NORMAL, BATCH = Priority.INTERACTIVE, Priority.NORMAL, Priority.BATCH
@@ -17,8 +17,8 @@ def waiting(
     tokens: float = 100,
     priority: Priority = NORMAL,
     tenant: str | None = None,
-) -> Ticket:
-    ticket = Ticket(tokens, 0, priority=priority, tenant=tenant)
+) -> Permit:
+    ticket = Permit(tokens, 0, priority=priority, tenant=tenant)
     queue.add(ticket)
     return ticket
 
@@ -146,7 +146,7 @@ def test_a_cancelled_call_is_gone() -> None:
 
 
 def test_calls_that_were_sent_or_cancelled_are_not_kept() -> None:
-    before = sum(type(found) is Ticket for found in gc.get_objects())
+    before = sum(type(found) is Permit for found in gc.get_objects())
     queue = FairQueue()
     waiting(queue)
     for _ in range(1000):
@@ -154,4 +154,4 @@ def test_calls_that_were_sent_or_cancelled_are_not_kept() -> None:
         waiting(queue)
         queue.take(0)
     assert len(queue) == 1
-    assert sum(type(found) is Ticket for found in gc.get_objects()) - before < 100
+    assert sum(type(found) is Permit for found in gc.get_objects()) - before < 100

@@ -8,7 +8,7 @@ import pytest
 
 from manystream.engine.traffic.limits.charge import FREE, Cost
 from manystream.engine.traffic.queue.fair_queue import FairQueue
-from manystream.engine.traffic.queue.permit import TenantLine, Ticket, TicketState
+from manystream.engine.traffic.queue.permit import Permit, PermitState, TenantLine
 from manystream.engine.traffic.queue.tenants import MOST_AWAY, TenantClass
 from manystream.providers.model.options import Priority
 
@@ -22,8 +22,8 @@ def added(
     *,
     priority: Priority = NORMAL,
     at_head: bool = False,
-) -> Ticket:
-    ticket = Ticket(tokens, 0, priority=priority, tenant=tenant)
+) -> Permit:
+    ticket = Permit(tokens, 0, priority=priority, tenant=tenant)
     queue.add(ticket, at_head=at_head)
     return ticket
 
@@ -32,12 +32,12 @@ def added(
 
 
 def test_a_new_ticket_waits_for_nothing_and_costs_nothing() -> None:
-    ticket = Ticket(300, 20)
+    ticket = Permit(300, 20)
     assert (ticket.input_tokens, ticket.max_output, ticket.cost, ticket.priority, ticket.tenant) == (
         300, 20, FREE, NORMAL, None,
     )  # fmt: skip
     assert (ticket.owner, ticket.size, ticket.refusals, ticket.state, ticket.sent_at, ticket.sent_before) == (
-        None, 320, 0, TicketState.NEW, -math.inf, FREE,
+        None, 320, 0, PermitState.NEW, -math.inf, FREE,
     )  # fmt: skip
     assert (ticket.place, ticket.line, ticket.before, ticket.after) == (0, None, None, None)
     assert (ticket.charged, ticket.is_first_of_tenant) == (FREE, False)
@@ -48,27 +48,27 @@ def test_a_new_ticket_waits_for_nothing_and_costs_nothing() -> None:
     ("tokens", "output", "size"), [(0, None, 1), (0.5, 0.25, 1), (1, 0, 1), (2, None, 2), (3, 4, 7)]
 )
 def test_a_call_counts_as_at_least_one_token(tokens: float, output: float | None, size: float) -> None:
-    assert Ticket(tokens, output).size == size
+    assert Permit(tokens, output).size == size
 
 
 def test_only_a_call_under_way_is_charged() -> None:
-    ticket = Ticket(1, 1)
+    ticket = Permit(1, 1)
     ticket.cost = Cost(1, 2, 3, 5)
     charged: list[float] = []
-    for state in TicketState:
+    for state in PermitState:
         ticket.state = state
         charged.append(ticket.charged.tokens)
     assert charged == [0, 0, 5, 5, 0]
-    assert [(state.name, state.value) for state in TicketState] == [
+    assert [(state.name, state.value) for state in PermitState] == [
         ("NEW", 0), ("QUEUED", 1), ("SENT", 2), ("CONFIRMED", 3), ("ENDED", 4),
     ]  # fmt: skip
-    assert repr(ticket) == "Ticket(ENDED, normal, tenant=None, cost=(1, 2, 3, 5))"
+    assert repr(ticket) == "Permit(ENDED, normal, tenant=None, cost=(1, 2, 3, 5))"
 
 
 def test_a_line_is_a_list_from_which_any_call_can_leave() -> None:
     line = TenantLine("a")
     assert (line.name, line.service, line.backlog, line.length, line.version, line.octave) == ("a", 0, 0, 0, 0, 0)
-    one, two, three, four = (Ticket(tokens, 0) for tokens in (10, 20, 30, 40))
+    one, two, three, four = (Permit(tokens, 0) for tokens in (10, 20, 30, 40))
     line.append(two)
     line.append(three)
     line.prepend(one)
@@ -131,8 +131,8 @@ def test_a_tenant_starts_no_lower_than_the_last_call_taken() -> None:
     assert queue.present["a"].service == 120, "its own service is not forgotten"
 
 
-def passed(queue: TenantClass, tokens: float, tenant: str | None) -> Ticket:
-    ticket = Ticket(tokens, None, tenant=tenant)
+def passed(queue: TenantClass, tokens: float, tenant: str | None) -> Permit:
+    ticket = Permit(tokens, None, tenant=tenant)
     queue.pass_through(ticket)
     return ticket
 
@@ -163,8 +163,8 @@ def test_what_ended_calls_used_is_expected_of_the_next_ones() -> None:
     queue = FairQueue()
     lines = queue._classes[NORMAL].present
     for tenant in ("a", "a", "b", "c"):
-        queue.add(Ticket(10, 4000, tenant=tenant))
-        queue.add(Ticket(10, 4000, tenant=tenant))
+        queue.add(Permit(10, 4000, tenant=tenant))
+        queue.add(Permit(10, 4000, tenant=tenant))
     first = [queue.take(0) for _ in range(3)]
     assert [line.service for line in lines.values()] == [10, 10, 10]
     queue.correct(first[0], 30)
@@ -214,7 +214,7 @@ def test_corrected_calls_are_counted_in_bounded_memory() -> None:
 def test_tenants_of_equal_service_need_no_order_of_their_names() -> None:
     """Calls with and without a tenant were sent at once, and end with more tokens than estimated."""
     queue = FairQueue()
-    tickets = [Ticket(10, 0, tenant=tenant) for _ in range(40) for tenant in ("a", None)]
+    tickets = [Permit(10, 0, tenant=tenant) for _ in range(40) for tenant in ("a", None)]
     for ticket in tickets:
         queue.pass_through(ticket)
     for ticket in tickets:
@@ -292,9 +292,9 @@ def test_the_length_of_a_queue() -> None:
     queue = FairQueue()
     assert (len(queue), queue.length, queue.first(0)) == (0, 0, None)
     ticket = added(queue)
-    assert (len(queue), queue.length, ticket.state) == (1, 1, TicketState.QUEUED)
+    assert (len(queue), queue.length, ticket.state) == (1, 1, PermitState.QUEUED)
     queue.remove(ticket)
-    assert (len(queue), queue.length, ticket.state) == (0, 0, TicketState.ENDED)
+    assert (len(queue), queue.length, ticket.state) == (0, 0, PermitState.ENDED)
 
 
 def test_a_call_that_waited_before_stands_at_the_head() -> None:
@@ -352,7 +352,7 @@ def test_a_call_that_passes_through_ends_the_wait_of_its_class() -> None:
     queue.take(0)
     queue._classes[BATCH].remove(batch)
     queue.length = 0
-    queue.pass_through(Ticket(5, 0, priority=BATCH))
+    queue.pass_through(Permit(5, 0, priority=BATCH))
     assert queue._passed_since == {}
     assert added(queue, 1, priority=BATCH).line is not None
     assert queue._classes[BATCH].present[None].service == 5
@@ -379,7 +379,7 @@ def test_tenants_that_never_come_back_are_forgotten(through: bool) -> None:
     tenants = TenantClass()
 
     def call(name: str, tokens: float) -> None:
-        ticket = Ticket(tokens, 0, tenant=name)
+        ticket = Permit(tokens, 0, tenant=name)
         if through:
             tenants.pass_through(ticket)
         else:

@@ -9,7 +9,7 @@ import pytest
 from manystream.engine.traffic.limits.quota import Quota
 from manystream.engine.traffic.limits.rate_limit import RateLimit
 from manystream.engine.traffic.limits.reported import declared_buckets
-from manystream.engine.traffic.queue.permit import Ticket, TicketState
+from manystream.engine.traffic.queue.permit import Permit, PermitState
 from manystream.providers.errors import InvalidRequestError
 from manystream.providers.limits.charging import Charging, charging_of
 from manystream.providers.limits.quota_report import DAY, MINUTE, NOTHING, QuotaReport, Refusal, ReportedLimit, Unit
@@ -23,8 +23,8 @@ def a_quota(charging: Charging = PLAIN, **limits: float) -> Quota:
     return Quota(charging, declared=declared_buckets(RateLimit(**limits)) if limits else ())
 
 
-def send(quota: Quota, now: float, input_tokens: float = 100, max_output: float = 0) -> Ticket:
-    ticket = Ticket(input_tokens, max_output)
+def send(quota: Quota, now: float, input_tokens: float = 100, max_output: float = 0) -> Permit:
+    ticket = Permit(input_tokens, max_output)
     ticket.cost = quota.charger.estimate(input_tokens, max_output)
     quota.reserve(ticket, now)
     return ticket
@@ -203,7 +203,7 @@ def test_half_a_second_without_a_refusal_confirms() -> None:
     quota = a_quota()
     tickets = [send(quota, 0) for _ in range(10)]
     assert ready_at(quota, 0.5) == 0.5
-    assert {ticket.state for ticket in tickets} == {TicketState.CONFIRMED}
+    assert {ticket.state for ticket in tickets} == {PermitState.CONFIRMED}
 
 
 def test_the_window_grows_only_while_half_of_it_is_used() -> None:
@@ -378,7 +378,7 @@ def test_the_next_scarce_limit_is_blamed_after_the_first() -> None:
 
 def test_less_than_one_request_in_a_window_is_one_in_a_longer_time() -> None:
     quota = a_quota(requests_per_second=0.5)
-    assert quota.never(Ticket(100, 0), 0) is None
+    assert quota.never(Permit(100, 0), 0) is None
     send(quota, 0)
     assert ready_at(quota, 0) == 2
 

@@ -11,7 +11,7 @@ from manystream.engine.traffic.limits.charge import Cost
 from manystream.engine.traffic.limits.quota import Impossible, Quota
 from manystream.engine.traffic.limits.rate_limit import RateLimit
 from manystream.engine.traffic.limits.reported import declared_buckets
-from manystream.engine.traffic.queue.permit import Ticket, TicketState
+from manystream.engine.traffic.queue.permit import Permit, PermitState
 from manystream.providers.limits.charging import Charging
 from manystream.providers.limits.quota_report import DAY, MINUTE, NOTHING, QuotaReport, Refusal, ReportedLimit, Unit
 
@@ -29,8 +29,8 @@ def cost(tokens: float = 100, output: float = 0) -> Cost:
     return Cost(1, tokens, output, tokens + output)
 
 
-def send(quota: Quota, now: float, tokens: float = 100, output: float = 0) -> Ticket:
-    ticket = Ticket(tokens, output)
+def send(quota: Quota, now: float, tokens: float = 100, output: float = 0) -> Permit:
+    ticket = Permit(tokens, output)
     ticket.cost = cost(tokens, output)
     quota.reserve(ticket, now)
     return ticket
@@ -55,21 +55,21 @@ def test_a_new_quota_knows_nothing() -> None:
     )  # fmt: skip
     assert (quota.outstanding, quota.believed_rate(REQUESTS), quota.level(REQUESTS, 0)) == ((0, 0, 0, 0), INF, INF)
     assert (quota.ready_at(cost(), 7), quota.fits_at_once(cost(), 7), quota.waits_for(cost(), 7)) == (7, True, "")
-    assert (quota.is_unlimited(7), quota.never(Ticket(10**9, 10**9), 7)) == (True, None)
+    assert (quota.is_unlimited(7), quota.never(Permit(10**9, 10**9), 7)) == (True, None)
 
 
 def test_a_call_is_counted_from_its_start_to_its_end() -> None:
     quota = a_quota()
     one, two = send(quota, 3, 100, 20), send(quota, 4)
     assert (quota.sent, quota.running, quota.outstanding) == (2, 2, (2, 200, 20, 220))
-    assert (one.state, one.sent_at, one.sent_before) == (TicketState.SENT, 3, (1, 100, 20, 120))
+    assert (one.state, one.sent_at, one.sent_before) == (PermitState.SENT, 3, (1, 100, 20, 120))
     assert (two.sent_at, two.sent_before) == (4, (2, 200, 20, 220))
     quota.confirm(one, NOTHING, 5)
-    assert (one.state, quota.running, len(quota.window)) == (TicketState.CONFIRMED, 2, 1)
+    assert (one.state, quota.running, len(quota.window)) == (PermitState.CONFIRMED, 2, 1)
     quota.settle(one, None, 6)
     quota.settle(two, None, 6)
     assert (quota.sent, quota.running, quota.outstanding, len(quota.window)) == (2, 0, (0, 0, 0, 0), 0)
-    assert (one.state, two.state) == (TicketState.ENDED, TicketState.ENDED)
+    assert (one.state, two.state) == (PermitState.ENDED, PermitState.ENDED)
 
 
 def test_a_call_that_was_not_sent_counts_as_if_it_had_not_been() -> None:
@@ -77,7 +77,7 @@ def test_a_call_that_was_not_sent_counts_as_if_it_had_not_been() -> None:
     quota.confirm(send(quota, 0), report(TOKENS, 6000, 5000), 0)
     ticket = send(quota, 1, 300)
     quota.release(ticket, 1)
-    assert (quota.sent, quota.running, len(quota.window), ticket.state) == (1, 1, 0, TicketState.ENDED)
+    assert (quota.sent, quota.running, len(quota.window), ticket.state) == (1, 1, 0, PermitState.ENDED)
     assert (quota.level(TOKENS, 1), quota.level(REQUESTS, 1)) == (5100, 60)
     late = send(quota, 2)
     assert late.sent_before == (2, 200, 0, 200)
@@ -158,25 +158,25 @@ def test_the_scarcest_limit_of_a_unit_counts() -> None:
 
 def test_a_call_larger_than_a_limit_is_refused_in_words() -> None:
     quota = a_quota(Charging(output="produced"), tokens_per_minute=600)
-    assert quota.never(Ticket(600, 1000), 0) is None, "output that is produced later may be small"
-    assert quota.never(Ticket(601, 0), 0) == Impossible(
+    assert quota.never(Permit(600, 1000), 0) is None, "output that is produced later may be small"
+    assert quota.never(Permit(601, 0), 0) == Impossible(
         "the request is larger than the whole limit: declared tokens_per_minute of * (600)", Refusal.TOO_LARGE, -1.0
     )
     assert not quota.is_unlimited(0)
     reserved = a_quota(Charging(), tokens_per_minute=600)
-    assert reserved.never(Ticket(500, 100), 0) is None
-    assert reserved.never(Ticket(500, 101), 0) is not None
+    assert reserved.never(Permit(500, 100), 0) is None
+    assert reserved.never(Permit(500, 101), 0) is not None
 
 
 def test_half_of_the_estimate_must_exceed_a_reported_limit() -> None:
     quota = a_quota()
     quota.confirm(send(quota, 0), report(TOKENS, 600, 600), 0)
-    assert quota.never(Ticket(1200, 0), 0) is None
-    impossible = quota.never(Ticket(1202, 0), 0)
+    assert quota.never(Permit(1200, 0), 0) is None
+    impossible = quota.never(Permit(1202, 0), 0)
     assert impossible is not None
     assert impossible.why == "the request is larger than the whole limit: tokens (600)"
-    assert quota.never(Ticket(1000, 100), 0) is None
-    assert quota.never(Ticket(1000, 102), 0) is not None
+    assert quota.never(Permit(1000, 100), 0) is None
+    assert quota.never(Permit(1000, 102), 0) is not None
 
 
 def test_a_used_up_day_fails_a_call_that_would_wait_a_minute() -> None:
@@ -397,7 +397,7 @@ def test_other_refusals_give_back_and_teach_nothing() -> None:
         assert quota.refuse(ticket, QuotaReport(refusal=refusal, hint=9), 0) is refusal
         assert (quota.learned, quota.hold_until, quota.level(REQUESTS, 0), quota.news) == ({}, -INF, 60, [])
         assert (quota.running, quota.outstanding, len(quota.window), ticket.state) == (
-            0, (0, 0, 0, 0), 0, TicketState.ENDED,
+            0, (0, 0, 0, 0), 0, PermitState.ENDED,
         )  # fmt: skip
 
 

@@ -197,7 +197,7 @@ async def test_without_adapting_only_hints_are_followed(autojump_clock: trio.tes
         calls = [engine.start_stream(ms.Request("chat/m", MESSAGES)) for _ in range(3)]
         started = trio.current_time()
         assert all([(await call.wait()).success for call in calls])
-        scope = engine.statistics().traffic.scopes["chat/m"]
+        scope = engine.statistics().traffic.limiters["chat/m"]
     assert (scope.reported, scope.learned, scope.window) == ({}, {}, 0)
     assert trio.current_time() - started >= 3
 

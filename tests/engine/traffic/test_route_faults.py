@@ -34,7 +34,7 @@ def limits() -> dict[str, ms.RateLimit]:
 
 def assert_nothing_is_left(engine: ms.Engine) -> None:
     traffic = engine.statistics().traffic
-    assert {(scope.waiting, scope.running, scope.unconfirmed) for scope in traffic.scopes.values()} == {(0, 0, 0)}
+    assert {(scope.waiting, scope.running, scope.unconfirmed) for scope in traffic.limiters.values()} == {(0, 0, 0)}
     assert [target.outstanding for target in traffic.routes["fast"].targets] == [0, 0, 0]
     assert traffic.routes["fast"].waiting == 0
 
@@ -46,7 +46,7 @@ async def test_a_closed_engine_ends_calls_that_wait_at_several_targets(
     async with open_targets(*map(Server, NAMES), route=shared(), rates=limits()) as engine:
         calls = [engine.start_stream(ask(), each.on_event, each.on_completion) for each in recorders]
         await trio.sleep(1)
-        assert [scope.waiting for scope in engine.statistics().traffic.scopes.values()] == [6, 6, 6]
+        assert [scope.waiting for scope in engine.statistics().traffic.limiters.values()] == [6, 6, 6]
     assert [call.completion is not None and call.completion.success for call in calls] == [True] * 3 + [False] * 6
     assert {call.completion.error_category for call in calls[3:] if call.completion} == {ms.ErrorCategory.CANCELLED}
     assert [len(recorder.completions) for recorder in recorders] == [1] * 9

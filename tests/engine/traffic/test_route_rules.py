@@ -11,7 +11,7 @@ from manystream.engine.traffic.breaker import Breaker
 from manystream.engine.traffic.routing.failover import is_keys_fault, is_targets_fault, moves_on
 from manystream.engine.traffic.routing.route_state import Balance, Choice, RouteState, TargetRecord
 from manystream.engine.traffic.routing.score import Score
-from manystream.engine.traffic.statistics import RouteStatistics, ScopeStatistics, TargetStatistics, TrafficStatistics
+from manystream.engine.traffic.statistics import LimiterStatistics, RouteStatistics, TargetStatistics, TrafficStatistics
 from manystream.providers.errors import ErrorCategory, ProviderError
 from manystream.providers.limits.quota_report import Refusal
 
@@ -435,7 +435,7 @@ def test_a_route_may_move_on_for_a_filter_and_a_long_prompt() -> None:
 
 
 def test_the_figures_are_zero_before_any_call() -> None:
-    assert ScopeStatistics() == ScopeStatistics(0, 0, 0, 0, {}, {}, 0, 0, 0.0, 0.0, None)
+    assert LimiterStatistics() == LimiterStatistics(0, 0, 0, 0, {}, {}, 0, 0, 0.0, 0.0, None)
     assert TargetStatistics("p/m") == TargetStatistics("p/m", 0, 0, "closed", None, None, 0.0)
     assert RouteStatistics() == RouteStatistics((), 0, 0)
     assert TrafficStatistics() == TrafficStatistics({}, {}, ())

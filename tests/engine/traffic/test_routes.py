@@ -251,7 +251,7 @@ async def test_the_first_target_with_room_gets_a_waiting_call(
         started = trio.current_time()
         completions = [await call.wait() for call in [engine.start_stream(ask()) for _ in range(140)]]
         seconds = trio.current_time() - started
-        scopes = engine.statistics().traffic.scopes
+        scopes = engine.statistics().traffic.limiters
     assert all(completion.success for completion in completions)
     assert seconds < 13  # both limits are used
     assert (one.sent + two.sent, min(one.sent, two.sent)) == (140, pytest.approx(70, abs=3))
@@ -274,11 +274,11 @@ async def test_a_cancelled_call_leaves_every_queue(autojump_clock: trio.testing.
     route = ms.Route("fast", ["one/m", "two/m"], balance="fastest")
     async with open_targets(one, two, route=route, rates=rates) as engine:
         calls = [engine.start_stream(ask()) for _ in range(6)]
-        assert [scope.waiting for scope in engine.statistics().traffic.scopes.values()] == [4, 4]
+        assert [scope.waiting for scope in engine.statistics().traffic.limiters.values()] == [4, 4]
         for call in calls:
             call.cancel()
         statistics = engine.statistics().traffic
-    assert [(scope.waiting, scope.running) for scope in statistics.scopes.values()] == [(0, 0), (0, 0)]
+    assert [(scope.waiting, scope.running) for scope in statistics.limiters.values()] == [(0, 0), (0, 0)]
     assert [target.outstanding for target in statistics.routes["fast"].targets] == [0, 0]
 
 
@@ -498,7 +498,7 @@ async def test_nothing_is_left_behind(autojump_clock: trio.testing.MockClock, ba
         completions = [await call.wait() for call in calls]
         statistics = engine.statistics()
     assert all(len(completion.attempt_records) == completion.attempts for completion in completions)
-    assert {(scope.waiting, scope.running) for scope in statistics.traffic.scopes.values()} == {(0, 0)}
+    assert {(scope.waiting, scope.running) for scope in statistics.traffic.limiters.values()} == {(0, 0)}
     figures = statistics.traffic.routes["fast"]
     assert figures.waiting == 0
     assert [target.outstanding for target in figures.targets] == [0, 0, 0, 0]

@@ -9,10 +9,10 @@ import pytest
 from manystream.engine.traffic.leases import LeasedBucket, LeasedRateLimit, RateLease
 from manystream.engine.traffic.limits.charge import Cost
 from manystream.engine.traffic.limits.declared import DeclaredLimit
-from manystream.engine.traffic.limits.limiter_state import Scope
+from manystream.engine.traffic.limits.limiter_state import LimiterState
 from manystream.engine.traffic.limits.rate_limit import RateLimit
-from manystream.engine.traffic.queue.permit import Ticket, TicketState
-from manystream.engine.traffic.statistics import LimitStatistics, ScopeStatistics
+from manystream.engine.traffic.queue.permit import Permit, PermitState
+from manystream.engine.traffic.statistics import LimiterStatistics, LimitStatistics
 from manystream.providers.limits.charging import Charging
 from manystream.providers.limits.quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit
 
@@ -20,18 +20,20 @@ INF = math.inf
 RATE = QuotaReport(refusal=Refusal.RATE)
 
 
-def a_scope(charging: Charging | None = None, *, adaptive: bool = True, **limits: float) -> Scope:
+def a_scope(charging: Charging | None = None, *, adaptive: bool = True, **limits: float) -> LimiterState:
     declared = [DeclaredLimit("*", RateLimit(**limits), 0)] if limits else []  # type: ignore[arg-type]
-    return Scope("p/m", charging or Charging(), limits=declared, adaptive=adaptive)
+    return LimiterState("p/m", charging or Charging(), limits=declared, adaptive=adaptive)
 
 
-def queued(scope: Scope, tokens: float = 100, output: float | None = 0, *, now: float = 0, **options: object) -> Ticket:
-    ticket = Ticket(tokens, output, **options)  # type: ignore[arg-type]
+def queued(
+    scope: LimiterState, tokens: float = 100, output: float | None = 0, *, now: float = 0, **options: object
+) -> Permit:
+    ticket = Permit(tokens, output, **options)  # type: ignore[arg-type]
     scope.add(ticket, now)
     return ticket
 
 
-def sent(scope: Scope, tokens: float = 100, output: float | None = 0, *, now: float = 0) -> Ticket:
+def sent(scope: LimiterState, tokens: float = 100, output: float | None = 0, *, now: float = 0) -> Permit:
     ticket = queued(scope, tokens, output, now=now)
     assert scope.admit(now) is ticket
     return ticket
@@ -41,18 +43,20 @@ def sent(scope: Scope, tokens: float = 100, output: float | None = 0, *, now: fl
 
 
 def test_the_figures_of_a_new_scope() -> None:
-    assert a_scope().statistics(5) == ScopeStatistics(window=10)
-    assert a_scope(adaptive=False).statistics(5) == ScopeStatistics()
-    assert a_scope(Charging(limited_by="slots")).statistics(5) == ScopeStatistics(window=10, concurrent=8)
-    assert a_scope(Charging(limited_by="slots"), adaptive=False).statistics(5) == ScopeStatistics()
-    assert a_scope(Charging(limited_by="slots"), concurrent=3).statistics(5) == ScopeStatistics(window=10, concurrent=3)
-    assert a_scope(concurrent=3).statistics(5) == ScopeStatistics(window=10, concurrent=3)
+    assert a_scope().statistics(5) == LimiterStatistics(window=10)
+    assert a_scope(adaptive=False).statistics(5) == LimiterStatistics()
+    assert a_scope(Charging(limited_by="slots")).statistics(5) == LimiterStatistics(window=10, concurrent=8)
+    assert a_scope(Charging(limited_by="slots"), adaptive=False).statistics(5) == LimiterStatistics()
+    assert a_scope(Charging(limited_by="slots"), concurrent=3).statistics(5) == LimiterStatistics(
+        window=10, concurrent=3
+    )
+    assert a_scope(concurrent=3).statistics(5) == LimiterStatistics(window=10, concurrent=3)
 
 
 def test_the_least_declared_number_bounds_the_learned_one() -> None:
     limits = [DeclaredLimit(str(each), RateLimit(concurrent=each), 0) for each in (6, 4, 7)]
     limits.append(DeclaredLimit("no number", RateLimit(requests_per_minute=60), 0))
-    scope = Scope("p/m", Charging(limited_by="concurrency"), limits=limits)
+    scope = LimiterState("p/m", Charging(limited_by="concurrency"), limits=limits)
     assert scope.concurrency is not None
     assert (scope.concurrency.at_most, scope.concurrency.limit, scope.statistics(0).concurrent) == (4, 4, 4)
 
@@ -67,7 +71,7 @@ def test_the_figures_of_a_scope_that_was_used() -> None:
     tokens = ReportedLimit("tokens", Unit.TOKENS, MINUTE, 6000, 3000)
     scope.confirm(first, QuotaReport((tokens,)), 1)
     scope.refuse(refused, QuotaReport(refusal=Refusal.RATE, hint=2.0, refused_by=Unit.TOKENS), 2)
-    assert scope.statistics(3) == ScopeStatistics(
+    assert scope.statistics(3) == LimiterStatistics(
         waiting=3,
         running=2,
         sent=3,
@@ -89,17 +93,17 @@ def test_a_used_up_quota_is_in_the_figures_and_refuses() -> None:
     assert scope.refuse(sent(scope), QuotaReport(refusal=Refusal.SPENT), 10) is Refusal.SPENT
     figures = scope.statistics(30)
     assert (figures.spent, figures.held, figures.waiting) == (40, 0, 0), "it is not queued again"
-    impossible = scope.never(Ticket(1, 1), 30)
+    impossible = scope.never(Permit(1, 1), 30)
     assert impossible is not None
     assert (impossible.why, impossible.refusal, impossible.retry_after) == (
         "the provider's quota is used up", Refusal.SPENT, 40,
     )  # fmt: skip
-    assert (scope.never(Ticket(1, 1), 70), scope.statistics(99).spent) == (None, 0)
+    assert (scope.never(Permit(1, 1), 70), scope.statistics(99).spent) == (None, 0)
 
 
 def test_a_call_that_waits_says_for_what_and_how_long() -> None:
     scope = a_scope(requests_per_minute=6)
-    ticket = Ticket(100, 0)
+    ticket = Permit(100, 0)
     assert scope.waiting_for(ticket, 0) == ""
     for _ in range(6):
         sent(scope)
@@ -177,41 +181,41 @@ def test_the_next_look_is_at_the_free_place() -> None:
 
 def test_the_room_of_a_scope_is_the_number_of_such_calls() -> None:
     scope = a_scope(requests_per_minute=60, tokens_per_minute=1200)
-    assert scope.room(Ticket(100, 100), 0) == 6
-    assert scope.room(Ticket(1, 1), 0) == 60
+    assert scope.room(Permit(100, 100), 0) == 6
+    assert scope.room(Permit(1, 1), 0) == 60
     sent(scope, 500)
-    assert scope.room(Ticket(100, 0), 0) == 7
+    assert scope.room(Permit(100, 0), 0) == 7
     free = a_scope()
-    assert free.room(Ticket(1, 1), 0) == 1e12
+    assert free.room(Permit(1, 1), 0) == 1e12
     sent(free)
     sent(free)
-    assert free.room(Ticket(1, 1), 0) == 1e12 - 2
+    assert free.room(Permit(1, 1), 0) == 1e12 - 2
 
 
 def test_there_is_room_if_nothing_waits_and_every_limit_has_some() -> None:
     scope = a_scope(requests_per_minute=2, tokens_per_minute=1200)
-    assert scope.has_room(Ticket(1200, 0), 0)
-    assert not scope.has_room(Ticket(1201, 0), 0), "it can never be sent"
+    assert scope.has_room(Permit(1200, 0), 0)
+    assert not scope.has_room(Permit(1201, 0), 0), "it can never be sent"
     sent(scope, 300)
-    assert [scope.has_room(Ticket(tokens, 0), 0) for tokens in (900, 1000)] == [True, False]
+    assert [scope.has_room(Permit(tokens, 0), 0) for tokens in (900, 1000)] == [True, False]
     ticket = queued(scope)
-    assert not scope.has_room(Ticket(1, 0), 0)
+    assert not scope.has_room(Permit(1, 0), 0)
     scope.cancel(ticket, 0)
     scope.quota.hold_until = 5
-    assert [scope.has_room(Ticket(1, 0), now) for now in (4.9, 5)] == [False, True]
+    assert [scope.has_room(Permit(1, 0), now) for now in (4.9, 5)] == [False, True]
     slots = a_scope(Charging(limited_by="slots"))
     for _ in range(7):
         sent(slots)
-    assert slots.has_room(Ticket(1, 0), 0)
+    assert slots.has_room(Permit(1, 0), 0)
     sent(slots)
-    assert not slots.has_room(Ticket(1, 0), 0)
+    assert not slots.has_room(Permit(1, 0), 0)
 
 
 # --- the end of a call ---
 
 
 def test_a_refused_call_is_queued_again_or_goes_elsewhere() -> None:
-    for again, waiting, state in ((True, 1, TicketState.QUEUED), (False, 0, TicketState.ENDED)):
+    for again, waiting, state in ((True, 1, PermitState.QUEUED), (False, 0, PermitState.ENDED)):
         scope = a_scope(requests_per_minute=60, concurrent=5)
         ticket = sent(scope)
         assert scope.refuse(ticket, RATE, 0, again=again) is Refusal.RATE
@@ -249,7 +253,7 @@ def test_a_call_that_ends_is_settled_everywhere() -> None:
     assert (scope.limits[0].running, scope.concurrency.running, scope.running) == (1, 1, 1)
     scope.settle(ticket, Cost(1, 100, 50, 150), 0, tokens=150)
     assert (scope.limits[0].running, scope.concurrency.running, scope.running) == (0, 0, 0)
-    assert (ticket.state, scope.quota.level(Unit.TOKENS, 0)) == (TicketState.ENDED, 1050)
+    assert (ticket.state, scope.quota.level(Unit.TOKENS, 0)) == (PermitState.ENDED, 1050)
     kept = sent(scope, 100, 500)
     scope.settle(kept, None, 0)
     assert scope.quota.level(Unit.TOKENS, 0) == 450
@@ -297,7 +301,7 @@ def test_a_failed_call_is_charged_as_its_server_does(
     report = QuotaReport((ReportedLimit("requests", Unit.REQUESTS, MINUTE, 600, 500),))
     scope.fail(ticket, report, 0, answered=answered)
     assert (scope.quota.level(Unit.REQUESTS, 0), scope.quota.level(Unit.TOKENS, 0)) == (requests, tokens)
-    assert ("requests" in scope.quota.reported, ticket.state) == (answered, TicketState.ENDED)
+    assert ("requests" in scope.quota.reported, ticket.state) == (answered, PermitState.ENDED)
 
 
 def test_a_cancelled_call_gives_everything_back() -> None:
@@ -306,12 +310,12 @@ def test_a_cancelled_call_gives_everything_back() -> None:
     before = scope.statistics(0)
     ticket = sent(scope, 100, 500)
     scope.cancel(ticket, 0)
-    assert (scope.statistics(0), ticket.state) == (before, TicketState.ENDED)
+    assert (scope.statistics(0), ticket.state) == (before, PermitState.ENDED)
     assert (scope.limits[0].running, scope.concurrency.running, scope.queue.length) == (0, 0, 0)
     waiting = queued(scope)
     scope.cancel(waiting, 0)
     scope.cancel(waiting, 0)
-    assert (scope.statistics(0), waiting.state) == (before, TicketState.ENDED)
+    assert (scope.statistics(0), waiting.state) == (before, PermitState.ENDED)
 
 
 def test_seconds_without_a_slot_are_added_up() -> None:
@@ -345,25 +349,25 @@ def test_a_call_sent_at_once_is_the_same_as_one_that_was_queued() -> None:
     at_once, by_queue = (
         a_scope(Charging(limited_by="concurrency"), tokens_per_minute=1200, concurrent=2) for _ in range(2)
     )
-    one = Ticket(100, 200, tenant="t")
+    one = Permit(100, 200, tenant="t")
     assert at_once.admit_at_once(one, 3)
     two = queued(by_queue, 100, 200, now=3, tenant="t")
     assert by_queue.admit(3) is two
     assert at_once.statistics(3) == by_queue.statistics(3)
     assert (one.cost, one.state, one.sent_at, one.sent_before) == (two.cost, two.state, two.sent_at, two.sent_before)
     assert at_once.limits[0].running == 1
-    assert at_once.admit_at_once(Ticket(1, 1), 3)
-    assert not at_once.admit_at_once(Ticket(1, 1), 3), "two run"
+    assert at_once.admit_at_once(Permit(1, 1), 3)
+    assert not at_once.admit_at_once(Permit(1, 1), 3), "two run"
 
 
 def test_a_call_does_not_go_at_once_in_a_pause_or_past_a_limit() -> None:
     scope = a_scope()
     scope.refuse(sent(scope), QuotaReport(refusal=Refusal.RATE, hint=2), 0, again=False)
-    assert [scope.admit_at_once(Ticket(1, 1), now) for now in (1.9, 2.0)] == [False, True]
+    assert [scope.admit_at_once(Permit(1, 1), now) for now in (1.9, 2.0)] == [False, True]
     slots = a_scope(Charging(limited_by="slots"))
-    assert [slots.admit_at_once(Ticket(1, 1), 0) for _ in range(9)] == [True] * 8 + [False]
+    assert [slots.admit_at_once(Permit(1, 1), 0) for _ in range(9)] == [True] * 8 + [False]
     windowed = a_scope()
-    assert [windowed.admit_at_once(Ticket(1, 1), 0) for _ in range(11)] == [True] * 10 + [False]
+    assert [windowed.admit_at_once(Permit(1, 1), 0) for _ in range(11)] == [True] * 10 + [False]
 
 
 def test_a_call_sent_at_once_ends_the_time_without_a_slot() -> None:
@@ -372,7 +376,7 @@ def test_a_call_sent_at_once_ends_the_time_without_a_slot() -> None:
     assert scope.admit(2) is None
     scope.settle(first, None, 5)
     scope.cancel(second, 5)
-    assert scope.admit_at_once(Ticket(1, 1), 6)
+    assert scope.admit_at_once(Permit(1, 1), 6)
     assert (scope.slot_seconds(6), scope.slot_seconds(9)) == (4, 4)
 
 
@@ -421,7 +425,7 @@ def test_nothing_is_sent_after_the_end_of_a_lease() -> None:
 def test_a_scope_stands_in_the_line_of_the_limit_that_binds_it() -> None:
     minute = DeclaredLimit("minute", RateLimit(tokens_per_minute=600), 0)
     second = DeclaredLimit("second", RateLimit(requests_per_second=1), 0)
-    scope = Scope("p/m", Charging(), limits=[minute, second])
+    scope = LimiterState("p/m", Charging(), limits=[minute, second])
     for now in range(6):
         sent(scope, now=now)
     queued(scope)
@@ -434,7 +438,7 @@ def test_a_scope_stands_in_the_line_of_the_limit_that_binds_it() -> None:
 
 def test_a_scope_without_waiting_calls_stands_in_no_line() -> None:
     limit = DeclaredLimit("*", RateLimit(requests_per_minute=6, concurrent=1), 0)
-    scope = Scope("p/m", Charging(), limits=[limit])
+    scope = LimiterState("p/m", Charging(), limits=[limit])
     running = sent(scope)
     waiting = [queued(scope), queued(scope)]
     assert (scope.admit(0), limit.next_in_line()) == (None, scope)

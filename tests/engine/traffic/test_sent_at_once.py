@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from manystream.engine.traffic.limits.charge import FREE
 from manystream.engine.traffic.limits.declared import DeclaredLimit
-from manystream.engine.traffic.limits.limiter_state import Scope
+from manystream.engine.traffic.limits.limiter_state import LimiterState
 from manystream.engine.traffic.limits.rate_limit import RateLimit
-from manystream.engine.traffic.queue.permit import Ticket, TicketState
+from manystream.engine.traffic.queue.permit import Permit, PermitState
 from manystream.providers.limits.charging import CHARGING, charging_of
 from manystream.providers.limits.quota_report import MINUTE, NOTHING, QuotaReport, Refusal, ReportedLimit, Unit
 from manystream.providers.model.options import Priority
@@ -34,32 +34,32 @@ class Way:
 
     def __init__(self, provider: str, *, at_once: bool) -> None:
         self.declared = DeclaredLimit("", RateLimit(requests_per_minute=300, concurrent=9), 0.0)
-        self.scope = Scope("one", charging_of(provider), limits=[self.declared])
+        self.state = LimiterState("one", charging_of(provider), limits=[self.declared])
         self.at_once = at_once
-        self.running: list[Ticket] = []
-        self.names: dict[Ticket, int] = {}
+        self.running: list[Permit] = []
+        self.names: dict[Permit, int] = {}
         self.went: list[int] = []
 
     def start(self, number: int, now: float) -> None:
-        ticket = Ticket(1.0 + number, number % 300, priority=list(Priority)[number % 3], tenant=str(number % 4))
+        ticket = Permit(1.0 + number, number % 300, priority=list(Priority)[number % 3], tenant=str(number % 4))
         self.names[ticket] = len(self.names)
-        if self.at_once and self.scope.admit_at_once(ticket, now):
+        if self.at_once and self.state.admit_at_once(ticket, now):
             self.sent(ticket)
-        elif self.scope.never(ticket, now) is None:
-            self.scope.add(ticket, now)
+        elif self.state.never(ticket, now) is None:
+            self.state.add(ticket, now)
             self.send(now)
 
     def send(self, now: float) -> None:
-        while (first := self.scope.queue.first(now)) is not None:
-            if self.scope.never(first, now) is not None:
-                self.scope.cancel(first, now)
-            elif self.scope.admit(now) is None:
+        while (first := self.state.queue.first(now)) is not None:
+            if self.state.never(first, now) is not None:
+                self.state.cancel(first, now)
+            elif self.state.admit(now) is None:
                 return
             else:
                 self.sent(first)
-        self.scope.leave_lines()
+        self.state.leave_lines()
 
-    def sent(self, ticket: Ticket) -> None:
+    def sent(self, ticket: Permit) -> None:
         self.running.append(ticket)
         self.went.append(self.names[ticket])
 
@@ -67,16 +67,16 @@ class Way:
         if not self.running:
             return
         if action == "confirm":
-            self.scope.confirm(self.running[number % len(self.running)], REPORT if number % 3 else NOTHING, now)
+            self.state.confirm(self.running[number % len(self.running)], REPORT if number % 3 else NOTHING, now)
             return
         ticket = self.running.pop(number % len(self.running))
         if action == "refuse":
-            self.scope.refuse(ticket, QuotaReport(refusal=Refusal.RATE), now)
+            self.state.refuse(ticket, QuotaReport(refusal=Refusal.RATE), now)
         elif action == "settle":
-            usage = self.scope.quota.charger.settled(number, 0, number)
-            self.scope.settle(ticket, usage, now, tokens=2.0 * number)
+            usage = self.state.quota.charger.settled(number, 0, number)
+            self.state.settle(ticket, usage, now, tokens=2.0 * number)
         else:
-            self.scope.cancel(ticket, now)
+            self.state.cancel(ticket, now)
 
     def play(self, steps: list[tuple[str, int, float]]) -> None:
         now = 0.0
@@ -91,10 +91,10 @@ class Way:
         self.now = now
 
     def traces(self) -> dict[str, object]:
-        quota = self.scope.quota
+        quota = self.state.quota
         return {
             "order": self.went,
-            "waiting": len(self.scope.queue),
+            "waiting": len(self.state.queue),
             "running": (quota.running, self.declared.running),
             "window": (quota.window.size, len(quota.window)),
             "levels": {name: reported.bucket.fill(self.now) for name, reported in quota.reported.items()},
@@ -104,7 +104,7 @@ class Way:
         }
 
 
-def taken(scope: Scope, count: int) -> list[Ticket]:
+def taken(scope: LimiterState, count: int) -> list[Permit]:
     """Return the next calls of the queue, in their order."""
     return [scope.queue.take(0.0) for _ in range(count)]
 
@@ -120,10 +120,10 @@ def test_calls_at_once_go_in_the_order_of_queued_calls(provider: str, steps: lis
 
 def test_the_service_of_a_call_at_once_is_charged_to_its_tenant() -> None:
     """A tenant whose calls went at once is behind another one as soon as calls wait."""
-    scope = Scope("one", charging_of("openai-chat"), limits=[DeclaredLimit("", RateLimit(concurrent=3), 0.0)])
+    scope = LimiterState("one", charging_of("openai-chat"), limits=[DeclaredLimit("", RateLimit(concurrent=3), 0.0)])
     for _ in range(3):
-        assert scope.admit_at_once(Ticket(1000.0, 10, tenant="busy"), 0.0)
-    waiting = {name: Ticket(10.0, 10, tenant=name.split()[0]) for name in ("quiet 1", "busy", "quiet 2")}
+        assert scope.admit_at_once(Permit(1000.0, 10, tenant="busy"), 0.0)
+    waiting = {name: Permit(10.0, 10, tenant=name.split()[0]) for name in ("quiet 1", "busy", "quiet 2")}
     for ticket in waiting.values():
         assert not scope.admit_at_once(ticket, 0.0)
         scope.add(ticket, 0.0)
@@ -139,7 +139,7 @@ def test_a_learned_limit_does_not_exceed_the_least_declared_one() -> None:
     rates = RateLimit(requests_per_second=100), RateLimit(concurrent=5), RateLimit(concurrent=3)
     limits = [DeclaredLimit("", rate, 0.0) for rate in rates]
     for declared, least in ((limits, 3), (limits[:2], 5), (limits[:1], 8)):
-        scope = Scope("one", charging_of("vllm"), limits=declared)
+        scope = LimiterState("one", charging_of("vllm"), limits=declared)
         assert scope.concurrency is not None
         assert scope.concurrency.limit == least
 
@@ -147,30 +147,30 @@ def test_a_learned_limit_does_not_exceed_the_least_declared_one() -> None:
 @pytest.mark.parametrize("tokens", [601.0, 1e9])
 def test_a_call_that_is_larger_than_a_limit_does_not_go_at_once(tokens: float) -> None:
     limits = [DeclaredLimit("", RateLimit(input_tokens_per_minute=600), 0.0)]
-    scope = Scope("one", charging_of("anthropic"), limits=limits)
-    ticket = Ticket(tokens, 10)
+    scope = LimiterState("one", charging_of("anthropic"), limits=limits)
+    ticket = Permit(tokens, 10)
     assert not scope.admit_at_once(ticket, 0.0)
     assert scope.never(ticket, 0.0) is not None
-    assert (ticket.state, ticket.charged, scope.running) == (TicketState.NEW, FREE, 0)
+    assert (ticket.state, ticket.charged, scope.running) == (PermitState.NEW, FREE, 0)
 
 
 def test_a_call_does_not_go_at_once_before_one_that_waits() -> None:
     """Not even a small one, which would fit beside the large one that waits."""
     limits = [DeclaredLimit("", RateLimit(input_tokens_per_minute=600), 0.0)]
-    scope = Scope("one", charging_of("anthropic"), limits=limits)
-    assert scope.admit_at_once(Ticket(500.0, 10), 0.0)
-    scope.add(Ticket(500.0, 10), 0.0)
+    scope = LimiterState("one", charging_of("anthropic"), limits=limits)
+    assert scope.admit_at_once(Permit(500.0, 10), 0.0)
+    scope.add(Permit(500.0, 10), 0.0)
     assert scope.admit(0.0) is None
-    assert not scope.admit_at_once(Ticket(1.0, 10), 0.0)
+    assert not scope.admit_at_once(Permit(1.0, 10), 0.0)
 
 
 def test_a_call_does_not_go_at_once_past_another_scope_in_the_line() -> None:
     """The next call of another scope waits for the shared limit: a small call of this scope waits behind it."""
     shared = DeclaredLimit("*", RateLimit(tokens_per_minute=600), 0.0)
-    first, second = (Scope(name, charging_of("groq"), limits=[shared]) for name in ("first", "second"))
-    assert first.admit_at_once(Ticket(500.0, 0), 0.0)
-    first.add(Ticket(500.0, 0), 0.0)
+    first, second = (LimiterState(name, charging_of("groq"), limits=[shared]) for name in ("first", "second"))
+    assert first.admit_at_once(Permit(500.0, 0), 0.0)
+    first.add(Permit(500.0, 0), 0.0)
     assert first.admit(0.0) is None
-    assert not second.admit_at_once(Ticket(1.0, 0), 0.0)
-    second.add(Ticket(1.0, 0), 0.0)
+    assert not second.admit_at_once(Permit(1.0, 0), 0.0)
+    second.add(Permit(1.0, 0), 0.0)
     assert second.admit(0.0) is None

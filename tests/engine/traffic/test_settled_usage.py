@@ -51,10 +51,10 @@ async def test_a_call_is_charged_what_it_used_in_the_end(
             call = engine.start_stream(ms.Request("groq/m", [ms.Message.user("hello")], max_output_tokens=5000))
             await trio.sleep(0.2)
             name = "declared tokens_per_minute of groq"
-            (scope,) = engine.statistics().traffic.scopes.values()
+            (scope,) = engine.statistics().traffic.limiters.values()
             assert scope.reported[name].level < 1000 + 0.3 * 100
             completion = await call.wait()
-            (scope,) = engine.statistics().traffic.scopes.values()
+            (scope,) = engine.statistics().traffic.limiters.values()
             assert (completion.success, scope.running) == (True, 0)
             assert completion.response is not None
             assert completion.response.usage.input_tokens == 30
@@ -83,7 +83,7 @@ async def test_a_declared_limit_counts_what_was_used_at_every_server(
             request = ms.Request("one/m", [ms.Message.user("hello")], max_output_tokens=4000)
             calls = [engine.start_stream(request) for _ in range(60)]
             assert all([(await call.wait()).success for call in calls])
-            (scope,) = engine.statistics().traffic.scopes.values()
+            (scope,) = engine.statistics().traffic.limiters.values()
     assert trio.current_time() - began < 10
     assert scope.reported["declared tokens_per_minute of *"].level > 60_000 - 60 * 27 - 1
 
@@ -99,7 +99,7 @@ async def test_a_failed_call_gives_a_declared_limit_its_tokens_back(autojump_clo
         async with ms.open_engine([provider], traffic=traffic) as engine:
             request = ms.Request("openai/m", [ms.Message.user("hello")], max_output_tokens=5000)
             assert not (await engine.start_stream(request).wait()).success
-            (scope,) = engine.statistics().traffic.scopes.values()
+            (scope,) = engine.statistics().traffic.limiters.values()
     assert {name.split()[1]: round(limit.level) for name, limit in scope.reported.items()} == {
         "tokens_per_minute": 6000,
         "requests_per_minute": 59,
@@ -123,7 +123,7 @@ async def test_a_call_without_usage_is_charged_its_estimate(autojump_clock: trio
             if cut:
                 call.cancel()
             completion = await call.wait()
-            (scope,) = engine.statistics().traffic.scopes.values()
+            (scope,) = engine.statistics().traffic.limiters.values()
     assert (completion.success, scope.running) == (not cut, 0)
     assert scope.reported["declared tokens_per_minute of groq"].level == pytest.approx(1000, abs=60)
 

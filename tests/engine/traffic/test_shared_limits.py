@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import manystream as ms
 from manystream.engine.traffic.budgets.amounts import Amounts
-from manystream.engine.traffic.budgets.budget_state import Account, BudgetRefusal, Budgets, Claim, Holding
-from manystream.engine.traffic.queue.permit import Ticket
+from manystream.engine.traffic.budgets.budget_state import Account, BudgetRefusal, BudgetsState, Claim, Holding
+from manystream.engine.traffic.queue.permit import Permit
 from manystream.engine.traffic.shared_limits import (
     EngineShare,
     KeeperState,
@@ -58,14 +58,14 @@ class Spender:
         self.refused = 0
         self.used = 0.0
         self._clock = clock
-        self._budgets = Budgets(tuple(traffic.budgets), self.share.amounts, self._changed)
+        self._budgets = BudgetsState(tuple(traffic.budgets), self.share.amounts, self._changed)
 
     @property
     def reserved(self) -> float:
         return sum(holding.amounts.usd for holding in self.running)
 
     def call(self, dollars: float, tenant: str | None = None) -> None:
-        claim = Claim(Amounts(usd=dollars, calls=1), Ticket(1.0, 1.0, tenant=tenant))
+        claim = Claim(Amounts(usd=dollars, calls=1), Permit(1.0, 1.0, tenant=tenant))
         found = self._budgets.reserve(tenant, claim.amounts, self._clock())
         if isinstance(found, Account):
             self._budgets.wait(claim, found)

@@ -50,7 +50,7 @@ async def test_refusals_teach_how_many_may_run(
             calls = [engine.start_stream(ms.Request("here/m", [ms.Message.user("a")])) for _ in range(100)]
             completions = [await call.wait() for call in calls]
             seconds = trio.current_time() - started
-            (scope,) = engine.statistics().traffic.scopes.values()
+            (scope,) = engine.statistics().traffic.limiters.values()
     assert all(completion.success for completion in completions)
     assert server.most == 5
     assert server.refused < 40
@@ -71,4 +71,4 @@ async def test_models_of_one_server_share_its_slots(autojump_clock: trio.testing
                 for model in ("m", "m-lora")
             ]
             assert all([(await call.wait()).success for call in calls])
-            assert list(engine.statistics().traffic.scopes) == ["here/*"]
+            assert list(engine.statistics().traffic.limiters) == ["here/*"]

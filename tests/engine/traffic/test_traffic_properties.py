@@ -16,10 +16,10 @@ from benchmarks.traffic_model import jain
 from manystream.engine.traffic.limits.charge import FREE
 from manystream.engine.traffic.limits.declared import DeclaredLimit
 from manystream.engine.traffic.limits.learned import LearnedBucket
-from manystream.engine.traffic.limits.limiter_state import Scope
+from manystream.engine.traffic.limits.limiter_state import LimiterState
 from manystream.engine.traffic.limits.rate_limit import RateLimit
 from manystream.engine.traffic.queue.fair_queue import LONGEST_WAIT, FairQueue
-from manystream.engine.traffic.queue.permit import Ticket, TicketState
+from manystream.engine.traffic.queue.permit import Permit, PermitState
 from manystream.providers.limits.charging import CHARGING, charging_of
 from manystream.providers.limits.quota_report import MINUTE, NOTHING, QuotaReport, Refusal, ReportedLimit, Unit
 from manystream.providers.model.options import Priority
@@ -36,8 +36,8 @@ STEPS = st.lists(
 )
 
 
-def new_ticket(number: int) -> Ticket:
-    return Ticket(
+def new_ticket(number: int) -> Permit:
+    return Permit(
         1.0 + number % 50,
         number % 30,
         priority=list(Priority)[number % 3],
@@ -45,9 +45,9 @@ def new_ticket(number: int) -> Ticket:
     )
 
 
-def play(scope: Scope, steps: list[tuple[str, int, float]]) -> tuple[list[Ticket], float]:
+def play(scope: LimiterState, steps: list[tuple[str, int, float]]) -> tuple[list[Permit], float]:
     """Run random events on a scope. Return the running calls and the time."""
-    now, waiting, sent = 0.0, list[Ticket](), list[Ticket]()
+    now, waiting, sent = 0.0, list[Permit](), list[Permit]()
     report = QuotaReport((ReportedLimit("requests", Unit.REQUESTS, MINUTE, 600, 500),))
     for action, number, seconds in steps:
         ticket = sent[number % len(sent)] if sent else None
@@ -81,7 +81,7 @@ def play(scope: Scope, steps: list[tuple[str, int, float]]) -> tuple[list[Ticket
 @given(st.sampled_from(sorted(CHARGING)), STEPS)
 def test_reservations_balance_to_zero(provider: str, steps: list[tuple[str, int, float]]) -> None:
     declared = DeclaredLimit("", RateLimit(requests_per_second=5, tokens_per_minute=3000, concurrent=7), 0.0)
-    scope = Scope("one", charging_of(provider), limits=[declared])
+    scope = LimiterState("one", charging_of(provider), limits=[declared])
     sent, now = play(scope, steps)
     for number, ticket in enumerate(sent):
         if number % 2:
@@ -99,7 +99,7 @@ def test_reservations_balance_to_zero(provider: str, steps: list[tuple[str, int,
 @given(STEPS)
 def test_what_was_given_back_can_be_taken_again(steps: list[tuple[str, int, float]]) -> None:
     """Calls that are cancelled before they are sent change no level."""
-    scope = Scope("one", charging_of("groq"), limits=[DeclaredLimit("", RateLimit(tokens_per_minute=1e6), 0.0)])
+    scope = LimiterState("one", charging_of("groq"), limits=[DeclaredLimit("", RateLimit(tokens_per_minute=1e6), 0.0)])
     bucket = scope.quota.reported["declared tokens_per_minute"].bucket
     tickets = [new_ticket(number) for _, number, _ in steps]
     for ticket in tickets:
@@ -108,7 +108,7 @@ def test_what_was_given_back_can_be_taken_again(steps: list[tuple[str, int, floa
     while (admitted := scope.admit(0)) is not None:
         scope.cancel(admitted, 0)
     assert bucket.fill(0) == pytest.approx(before)
-    assert all(ticket.state is TicketState.ENDED for ticket in tickets)
+    assert all(ticket.state is PermitState.ENDED for ticket in tickets)
 
 
 def reachable(root: object) -> set[int]:
@@ -119,7 +119,7 @@ def reachable(root: object) -> set[int]:
         if id(item) in seen or isinstance(item, str | float | int | type | None):
             continue
         seen.add(id(item))
-        if isinstance(item, Ticket):
+        if isinstance(item, Permit):
             found.add(id(item))
         if isinstance(item, dict):
             todo += [*item.keys(), *item.values()]
@@ -135,7 +135,7 @@ def reachable(root: object) -> set[int]:
 @bounded
 @given(STEPS)
 def test_a_cancelled_call_leaves_nothing_behind(steps: list[tuple[str, int, float]]) -> None:
-    scope = Scope("one", charging_of("deepseek"))
+    scope = LimiterState("one", charging_of("deepseek"))
     sent, now = play(scope, steps)
     for ticket in sent:
         scope.cancel(ticket, now)
@@ -161,13 +161,13 @@ def test_a_hundred_thousand_cancelled_calls_leave_nothing_behind() -> None:
 def test_nobody_starves(seed: int, tenants: int) -> None:
     """With any arrivals, every class is served at least every 30 s, and every tenant of a class is served."""
     chance, queue = random.Random(seed), FairQueue()
-    waiting_since: dict[Ticket, float] = {}
+    waiting_since: dict[Permit, float] = {}
     last_place = dict.fromkeys(Priority, 0.0)
     now = 0.0
     while now < 200:
         for _ in range(chance.choice((0, 1, 1, 3))):
             priority = chance.choices(list(Priority), (8, 1, 1))[0]
-            ticket = Ticket(chance.uniform(1, 5000), 0, priority=priority, tenant=str(chance.randrange(tenants)))
+            ticket = Permit(chance.uniform(1, 5000), 0, priority=priority, tenant=str(chance.randrange(tenants)))
             queue.add(ticket)
             waiting_since[ticket] = now
         now += 1.0
@@ -190,27 +190,27 @@ class TwoTenants:
     def __init__(self, profile: str, calls_per_second: float, seconds: float) -> None:
         limit = RateLimit(requests_per_minute=calls_per_second * MINUTE)
         self.events, self.seconds = Events(), seconds
-        self.scope = Scope("one", charging_of(profile), limits=[DeclaredLimit("", limit, 0.0)])
+        self.state = LimiterState("one", charging_of(profile), limits=[DeclaredLimit("", limit, 0.0)])
         self.sent: list[tuple[float, str]] = []
-        self.sender = Sender(self.events, self.scope, self.send)
+        self.sender = Sender(self.events, self.state, self.send)
 
     def start(self, tenant: str, reserved: float, calls: int) -> None:
         for _ in range(calls):
-            self.scope.add(Ticket(10.0, reserved, tenant=tenant), self.events.now)
+            self.state.add(Permit(10.0, reserved, tenant=tenant), self.events.now)
         self.sender.pump()
 
-    def send(self, ticket: Ticket) -> None:
+    def send(self, ticket: Permit) -> None:
         self.sent.append((self.events.now, str(ticket.tenant)))
         self.events.at(self.events.now + min(0.02, self.seconds), self.confirm, ticket)
         self.events.at(self.events.now + self.seconds, self.end, ticket)
 
-    def confirm(self, ticket: Ticket) -> None:
-        self.scope.confirm(ticket, NOTHING, self.events.now)
+    def confirm(self, ticket: Permit) -> None:
+        self.state.confirm(ticket, NOTHING, self.events.now)
         self.sender.pump()
 
-    def end(self, ticket: Ticket) -> None:
-        usage = self.scope.quota.charger.settled(10, 0, self.USED)
-        self.scope.settle(ticket, usage, self.events.now, tokens=10 + self.USED)
+    def end(self, ticket: Permit) -> None:
+        usage = self.state.quota.charger.settled(10, 0, self.USED)
+        self.state.settle(ticket, usage, self.events.now, tokens=10 + self.USED)
         self.sender.pump()
 
     def least_fair(self, since: float, until: float) -> float:
@@ -281,7 +281,7 @@ def test_at_the_time_that_a_bucket_gives_there_is_room(rate: float, capacity: fl
 @given(STEPS)
 def test_a_scope_that_waits_says_when_it_will_not(steps: list[tuple[str, int, float]]) -> None:
     """`next_time` is never in the past, and a caller that follows it sends every call."""
-    scope = Scope("one", charging_of("openai-chat"))
+    scope = LimiterState("one", charging_of("openai-chat"))
     sent, now = play(scope, steps)
     for ticket in sent:
         scope.settle(ticket, None, now)

@@ -9,14 +9,14 @@ import pytest
 from manystream.engine.traffic.limits.charge import Charger, Cost
 from manystream.engine.traffic.limits.concurrency import Concurrency, LeastTimes
 from manystream.engine.traffic.limits.window import Window
-from manystream.engine.traffic.queue.permit import Ticket
+from manystream.engine.traffic.queue.permit import Permit
 from manystream.providers.limits.charging import Charging
 
 INF = math.inf
 
 
-def filled(window: Window, count: int, now: float) -> list[Ticket]:
-    tickets = [Ticket(1, 1) for _ in range(count)]
+def filled(window: Window, count: int, now: float) -> list[Permit]:
+    tickets = [Permit(1, 1) for _ in range(count)]
     for ticket in tickets:
         window.add(ticket, now)
     return tickets
@@ -136,14 +136,14 @@ def test_a_time_of_nothing_is_a_microsecond() -> None:
     assert LeastTimes().measure(1, 0.0, 0) == 1e-6
 
 
-def running(concurrency: Concurrency, count: int, now: float) -> list[Ticket]:
-    tickets = [Ticket(100, 10) for _ in range(count)]
+def running(concurrency: Concurrency, count: int, now: float) -> list[Permit]:
+    tickets = [Permit(100, 10) for _ in range(count)]
     for ticket in tickets:
         concurrency.start(ticket, now)
     return tickets
 
 
-def end(concurrency: Concurrency, tickets: list[Ticket], now: float, first: float = 0.0) -> None:
+def end(concurrency: Concurrency, tickets: list[Permit], now: float, first: float = 0.0) -> None:
     for ticket in tickets:
         if first:
             concurrency.first_token(ticket, first)
@@ -186,7 +186,7 @@ def test_quick_first_tokens_raise_the_limit_while_it_is_in_use() -> None:
     assert concurrency.limit == 9, "the second token says nothing"
     concurrency.first_token(tickets[1], 1)  # 7 of 9 are less
     assert concurrency.limit == 9
-    concurrency.first_token(Ticket(1, 1), 1)
+    concurrency.first_token(Permit(1, 1), 1)
     assert concurrency.limit == 9
     running(concurrency, 1, 1)
     concurrency.first_token(tickets[0], 1)

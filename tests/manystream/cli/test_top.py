@@ -314,7 +314,7 @@ def test_a_snapshot_with_missing_members_can_be_shown() -> None:
 TRAFFIC: JSONObject = {
     "statistics": {
         "traffic": {
-            "scopes": {
+            "limiters": {
                 "openai/gpt-\x1b5": {
                     "waiting": 1200,
                     "running": 30,

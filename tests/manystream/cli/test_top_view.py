@@ -110,7 +110,7 @@ call  provider  model  phase                   age  silent for  attempt  request
    1  gemini           queued, unstreamed  95.00 s    500.0 ms        3  –\
 """
 TRAFFIC: JSONObject = {
-    "scopes": {
+    "limiters": {
         "azure": {},
         "vertex/" + "m" * 26: {"waiting": 1, "running": 2, "sent": 3, "refused": 4, "held": 0.5, "spent": 2.5},
         "vertex\x1b": {
@@ -166,13 +166,13 @@ TRAFFIC: JSONObject = {
 TRAFFIC_TABLES = """\
 
 traffic
-scope                             waiting  running  at most      window    sent  refused  held for
+limiter                           waiting  running  at most      window    sent  refused  held for
 azure                                   0        0        –           –       0        0         –
 vertex/mmmmmmmmmmmmmmmmmmmmmmmm…        1        2        –           –       3        4    2.50 s
 vertex�                             1,200    3,400    5,600  9 of 7,800  12,000    3,400    1.50 s
 
 limits
-scope    limit          from      a second  level  capacity
+limiter  limit          from      a second  level  capacity
 vertex�  requests of �  declared        60    5.5     3,600
 vertex�  tokens         reported     2,500     -3   150,000
 vertex�  requests       learned         42   0.25        42
@@ -244,7 +244,7 @@ def test_the_whole_page_of_an_engine_with_traffic_control() -> None:
 
 
 @pytest.mark.parametrize(
-    ("member", "titles"), [("scopes", ["traffic", "limits"]), ("routes", ["routes"]), ("budgets", ["budgets"])]
+    ("member", "titles"), [("limiters", ["traffic", "limits"]), ("routes", ["routes"]), ("budgets", ["budgets"])]
 )
 def test_a_part_of_traffic_control_has_its_own_tables(member: str, titles: list[str]) -> None:
     view = View({"statistics": {"traffic": {member: TRAFFIC[member]}}}, sort="age", calls=0)
