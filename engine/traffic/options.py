@@ -13,6 +13,9 @@ from .budgets.price import Price
 from .limits.rate_limit import RateLimit
 from .routing.options import Route
 
+OUTAGE = 1800.0
+"""Seconds for which calls wait for a server that is away, unless a program chooses another time."""
+
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Traffic:
@@ -41,7 +44,7 @@ class Traffic:
     price: Price | None = None
     adaptive: bool = True
     shared: bool | str | os.PathLike[str] = False
-    outage: float = 1800.0
+    outage: float = OUTAGE
 
     def __post_init__(self) -> None:
         TRAFFIC.check(self, "traffic")

@@ -35,6 +35,8 @@ class Counters:
     unpriced: number of answers without a price.
     unpriced_reason: why the first of them has none; empty if all have one.
     waiting: those of `running` that wait to be sent; `Batch.count_waiting` sets it.
+    away: seconds for which a server has refused or dropped every connection, the longest if there are several; 0 if
+        all take them. `Batch.count_waiting` sets it.
     budget: US dollars that all runs together may cost; None for no budget.
     spent: US dollars that count in the budget, those of earlier runs included.
     unpaid: lines that were not sent because the budget did not allow it. They are not recorded.
@@ -59,6 +61,7 @@ class Counters:
     unpriced: int = 0
     unpriced_reason: str = ""
     waiting: int = 0
+    away: float = 0.0
     budget: float | None = None
     spent: float = 0.0
     unpaid: int = 0

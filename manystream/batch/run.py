@@ -21,6 +21,7 @@ from ..engine.engine import Engine
 from ..engine.request.errors import EngineClosedError, TooManyCallsError
 from ..engine.traffic.admission import OK
 from ..engine.traffic.budgets.budgets import REFUSAL_CODE as BUDGET_SPENT
+from ..engine.traffic.limits.host import AWAY
 from ..engine.traffic.limits.limiter import REFUSAL_CODES
 from ..providers.errors import ErrorCategory, InvalidRequestError, ManystreamError, ProviderError
 from ..providers.json.json_values import JSONObject
@@ -36,8 +37,9 @@ from .lines import ChooseModel, CommonOptions, Item, Line, LineError, LineId, re
 from .prices import Price
 from .shard import Shard
 
-SPENT_IN_A_ROW = 10
-"""The number of refusals for an exhausted quota, without an answer between them, that ends the batch.
+HOPELESS_IN_A_ROW = 10
+"""The number of lines, without an answer between them, that end the batch because the quota is exhausted or the server
+takes no connection.
 
 A single refusal may be caused by its line.
 """
@@ -108,7 +110,7 @@ class Batch:
         self._scope = trio.CancelScope()
         self._idle = trio.Event()
         self._budget = budget
-        self._quota_refusals = 0
+        self._hopeless_lines = 0
         self._budget_refusals = 0
         self._stopped = False
         self._failure: BatchError | None = None
@@ -162,10 +164,11 @@ class Batch:
                 call.cancel()
 
     def count_waiting(self) -> None:
-        """Set `counters.waiting`. Without `traffic` in the engine, it stays 0."""
-        scopes = self._engine.statistics().traffic.limiters.values()
-        sent = sum(scope.running for scope in scopes)
-        self.counters.waiting = max(0, self.counters.running - sent) if scopes else 0
+        """Set `counters.waiting` and `counters.away`. Without `traffic` in the engine, they stay 0."""
+        limiters = self._engine.statistics().traffic.limiters.values()
+        sent = sum(limiter.running for limiter in limiters)
+        self.counters.waiting = max(0, self.counters.running - sent) if limiters else 0
+        self.counters.away = max((limiter.away for limiter in limiters), default=0.0)
 
     # --- a line ---
 
@@ -254,7 +257,7 @@ class Batch:
         cost = self._count_cost(item, completion)
         spent = self._count_spent(item, completion)
         if error is None:
-            self._quota_refusals = self._budget_refusals = 0
+            self._hopeless_lines = self._budget_refusals = 0
             self._keep_answer(item, answer_record(item, completion, self._provider, cost, spent))
         elif error.category is ErrorCategory.CANCELLED:
             # A cancelled line is not recorded as failed, so a later run sends it.
@@ -273,11 +276,14 @@ class Batch:
         # Extra headers of a line may hold a key of that line only.
         if error.http_status == 401 and not self.counters.answered and not item.request.extra_headers:
             return "the key was refused"
-        if error.category is ErrorCategory.RATE_LIMIT and not error.retryable and error.provider_code != TOO_LARGE:
-            self._quota_refusals += 1
-            if self._quota_refusals >= SPENT_IN_A_ROW:
-                return "the quota is exhausted"
-        return None
+        if error.provider_code == AWAY:
+            reason = "the server takes no connection"
+        elif error.category is ErrorCategory.RATE_LIMIT and not error.retryable and error.provider_code != TOO_LARGE:
+            reason = "the quota is exhausted"
+        else:
+            return None
+        self._hopeless_lines += 1
+        return reason if self._hopeless_lines >= HOPELESS_IN_A_ROW else None
 
     def _leave_unpaid(self, item: Item, budget: BatchBudget) -> None:
         """Count a line that the budget refused. After several in a row, read no further line; running calls go on."""

@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -37,7 +37,7 @@ from ..cost import PriceTable
 from ..engine import Engine, open_engine
 from ..engine.traffic.limits.coverage import EVERY_CALL
 from ..engine.traffic.limits.rate_limit import RateLimit
-from ..engine.traffic.options import Traffic
+from ..engine.traffic.options import OUTAGE, Traffic
 from ..engine.traffic.routing.options import Route
 from ..providers.errors import InvalidRequestError
 from ..providers.model.options import Retry
@@ -93,6 +93,7 @@ class BatchOptions:
     prices: prices of the user's own, which precede those of the list; None for none.
     adaptive: whether to learn limits from what servers report and refuse.
     attempts: the most attempts of each line.
+    outage: seconds for which lines wait for a server that refuses or drops every connection.
     stream: whether to request streams.
     retry_failed: whether to send lines again that failed in earlier runs.
     ray: the address of a Ray cluster, or None for an engine in this process.
@@ -114,6 +115,7 @@ class BatchOptions:
     prices: PriceTable | None
     adaptive: bool
     attempts: int
+    outage: float
     stream: bool
     retry_failed: bool
     ray: str | None
@@ -145,10 +147,8 @@ class BatchOptions:
     def traffic(self, routes: Sequence[Route], budget: BatchBudget | None) -> Traffic:
         """Return the engine's traffic control."""
         rates = {EVERY_CALL: self.limit} if self.limit is not None else {}
-        if budget is None:
-            return Traffic(rates=rates, routes=routes, adaptive=self.adaptive)
-        budgets = (budget.for_engine(),)
-        return Traffic(rates=rates, routes=routes, budgets=budgets, price=budget.price, adaptive=self.adaptive)
+        traffic = Traffic(rates=rates, routes=routes, adaptive=self.adaptive, outage=self.outage)
+        return traffic if budget is None else replace(traffic, budgets=(budget.for_engine(),), price=budget.price)
 
 
 @dataclass(slots=True)
@@ -205,6 +205,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--attempts", type=int, default=6, metavar="N", help="the most attempts of a line in one run (default: 6)"
     )
     parser.add_argument(
+        "--outage",
+        type=float,
+        default=OUTAGE,
+        metavar="SECONDS",
+        help="how long to wait for a server that takes no connections (default: 1800, half an hour; inf: for ever)",
+    )
+    parser.add_argument(
         "--stream", action="store_true", help="request streams: for long answers over networks that close idle ones"
     )
     parser.add_argument("--retry-failed", action="store_true", help="send lines again that failed in earlier runs")
@@ -247,6 +254,7 @@ def _read_options(arguments: argparse.Namespace) -> BatchOptions:
         prices=read_prices(arguments.prices),
         adaptive=not arguments.no_adaptive,
         attempts=arguments.attempts,
+        outage=arguments.outage,
         stream=arguments.stream,
         retry_failed=arguments.retry_failed,
         ray=arguments.ray,
@@ -258,6 +266,8 @@ def _read_options(arguments: argparse.Namespace) -> BatchOptions:
     for name, value in (given | options.shared_limits).items():
         if value is not None and not (math.isfinite(value) and value > 0):
             raise CommandError(f"{name} must be above 0, not {value:g}", status=2)
+    if not options.outage >= 0:
+        raise CommandError(f"--outage must be a number of seconds of at least 0, not {options.outage:g}", status=2)
     if options.ray is not None or options.actors is not None:
         check_ray(options.ray, options.targets)
     if options.budget is not None or options.prices is not None:
@@ -371,7 +381,7 @@ async def _ask(
         if total is not None and shard is not None:
             total = shard.lines_of(total)
         label = f"shard {shard}" if shard is not None else ""
-        progress = open_progress(batch.counters, total, label, plain=options.plain)
+        progress = open_progress(batch.counters, total, label, outage=options.outage, plain=options.plain)
         run.started, run.counters, run.total = True, batch.counters, total
         try:
             run.interrupted = await _work(batch, options, progress, input, journal)
@@ -410,6 +420,7 @@ async def _open_batch(
             budgeted=budget is not None,
             prices=options.prices,
             requests=_picklable(options.requests),
+            outage=options.outage,
         )
         with open_cluster_batch(
             options.ray,

@@ -82,6 +82,10 @@ rate:
   and does not count against --attempts. --max-rps and --max-tpm are limits of
   your own, over all models together. A minute's tokens may be used at once.
 
+outages:
+  While a server takes no connections, lines wait for it, for half an hour or as
+  long as --outage says, and one call per second asks whether it is back.
+
 budget:
   --budget 5 lets all runs on these files cost at most 5 US dollars, at the list
   prices of the extra `cost`, and those of --prices FILE. What the files already

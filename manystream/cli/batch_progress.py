@@ -6,12 +6,14 @@ Progress is a bar on a terminal with rich, and otherwise a line every few second
 from __future__ import annotations
 
 import abc
+import math
 import sys
 import time
 from collections import deque
 from pathlib import Path
 
 from ..batch import Counters
+from ..engine.traffic.options import OUTAGE
 from .batch_budget import dollars, spent_text
 from .output.terminal import Paint, bare, clock, compact, counted, harmless, money
 
@@ -33,11 +35,13 @@ class Progress(abc.ABC):
     counters: the run's figures.
     total: the number of lines; None if it is unknown.
     label: the name of the part of the input, such as `shard 2/8`; empty for the whole input.
+    outage: seconds for which lines wait for a server that is away.
     """
 
-    def __init__(self, counters: Counters, total: int | None, label: str) -> None:
+    def __init__(self, counters: Counters, total: int | None, label: str, outage: float) -> None:
         self._counters = counters
         self._total = total
+        self._outage = outage
         self._label = f"{label}: " if label else ""
         self._began = self._last = time.monotonic()
         self._done = self._tokens = 0
@@ -81,6 +85,7 @@ class Progress(abc.ABC):
         counters = self._counters
         failed = counters.failed + counters.invalid
         parts = [
+            *([self._away()] if counters.away else []),
             f"{self._rate:,.1f}/s",
             f"{compact(counters.input_tokens + counters.output_tokens)} tokens ({compact(self._token_rate * 60)}/min)",
             *([cost] if (cost := spent_text(counters) or cost_text(counters)) else []),
@@ -91,6 +96,13 @@ class Progress(abc.ABC):
         if counters.retries:
             parts.append(f"{counters.retries:,} retried")
         return ", ".join(parts)
+
+    def _away(self) -> str:
+        """Return for how long a server has been away, and how long lines wait for it."""
+        text = f"server away for {clock(self._counters.away)}"
+        if self._counters.away >= self._outage:
+            return text
+        return f"{text}, waiting {f'up to {clock(self._outage)}' if self._outage < math.inf else 'for it'}"
 
     @abc.abstractmethod
     def show(self) -> None:
@@ -104,8 +116,8 @@ class Progress(abc.ABC):
 class PlainProgress(Progress):
     """A progress display that prints a line every few seconds."""
 
-    def __init__(self, counters: Counters, total: int | None, label: str) -> None:
-        super().__init__(counters, total, label)
+    def __init__(self, counters: Counters, total: int | None, label: str, outage: float) -> None:
+        super().__init__(counters, total, label, outage)
         self._next = self._began + PLAIN_SECONDS
 
     def show(self) -> None:
@@ -121,17 +133,19 @@ class PlainProgress(Progress):
         pass
 
 
-def open_progress(counters: Counters, total: int | None, label: str = "", *, plain: bool) -> Progress:
+def open_progress(
+    counters: Counters, total: int | None, label: str = "", *, outage: float = OUTAGE, plain: bool
+) -> Progress:
     """Return the display for this terminal: rich's bar if rich is installed and `plain` is false, or plain lines."""
     if not plain:
         try:
-            return _rich_progress(counters, total, label)
+            return _rich_progress(counters, total, label, outage)
         except ImportError:
             pass
-    return PlainProgress(counters, total, label)
+    return PlainProgress(counters, total, label, outage)
 
 
-def _rich_progress(counters: Counters, total: int | None, label: str) -> Progress:
+def _rich_progress(counters: Counters, total: int | None, label: str, outage: float) -> Progress:
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn
     from rich.progress import Progress as Bars
@@ -139,8 +153,8 @@ def _rich_progress(counters: Counters, total: int | None, label: str) -> Progres
     class RichProgress(Progress):
         """A progress display with rich's bar. It draws in `look`: rich's own thread would take time from the calls."""
 
-        def __init__(self, counters: Counters, total: int | None, label: str) -> None:
-            super().__init__(counters, total, label)
+        def __init__(self, counters: Counters, total: int | None, label: str, outage: float) -> None:
+            super().__init__(counters, total, label, outage)
             self._bars = Bars(
                 *([TextColumn("{task.description}")] if label else []),
                 BarColumn(24),
@@ -167,7 +181,7 @@ def _rich_progress(counters: Counters, total: int | None, label: str) -> Progres
         def close(self) -> None:
             self._bars.stop()
 
-    return RichProgress(counters, total, label)
+    return RichProgress(counters, total, label, outage)
 
 
 def summary(counters: Counters, elapsed: float, answers: Path, errors: Path, paint: Paint) -> str:

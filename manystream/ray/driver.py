@@ -370,6 +370,7 @@ class ClusterBatch:
             self.counters.running -= figures.running
             self.counters.waiting -= figures.waiting
             figures.running = figures.waiting = 0
+            figures.away = 0.0
         if was_ready or reason:  # otherwise it found no place, and others may be working
             self._lost += 1
         if self._lost > LOST_PER_WORKER * len(self._concurrency):
@@ -430,6 +431,9 @@ class ClusterBatch:
             total.waiting += now.waiting - before.waiting
         else:
             now.running = now.waiting = 0
+            now.away = 0.0
+        if now.away or total.away:
+            total.away = max(figures.away for figures in self._figures.values())
         total.retries += now.retries - before.retries
         total.input_tokens += now.input_tokens - before.input_tokens
         total.output_tokens += now.output_tokens - before.output_tokens

@@ -28,7 +28,7 @@ from ..engine.traffic.leased_amounts import AmountHolder, AmountReport, Gift, Le
 from ..engine.traffic.leases import EngineRates, Lease, LeaseRequest
 from ..engine.traffic.limits.coverage import EVERY_CALL
 from ..engine.traffic.limits.rate_limit import RateLimit
-from ..engine.traffic.options import Traffic
+from ..engine.traffic.options import OUTAGE, Traffic
 from ..engine.traffic.routing.options import Route
 from ..providers.catalog.provider import Provider
 from ..providers.errors import InvalidRequestError
@@ -74,6 +74,7 @@ class WorkerOptions:
     budgeted: whether calls may cost only what exchanges bring.
     prices: prices of the user's own, which precede those of the list; None for none.
     requests: options of the requests of all rows.
+    outage: seconds for which rows wait for a server that refuses or drops every connection.
     """
 
     providers: tuple[Provider, ...]
@@ -91,6 +92,7 @@ class WorkerOptions:
     budgeted: bool = False
     prices: PriceTable | None = None
     requests: CommonOptions = field(default_factory=CommonOptions)
+    outage: float = OUTAGE
 
 
 @dataclass(slots=True, frozen=True)
@@ -238,7 +240,7 @@ class Worker:
         retry = Retry(max_attempts=options.attempts, cap=60.0)
         limit = options.limit or RateLimit(concurrent=options.concurrency)
         rates = EngineRates({EVERY_CALL: limit}, trio.current_time())
-        traffic = Traffic(rates=rates.declared, routes=options.routes, adaptive=options.adaptive)
+        traffic = Traffic(rates=rates.declared, routes=options.routes, adaptive=options.adaptive, outage=options.outage)
         if options.budgeted:
             traffic = replace(traffic, budgets=(self._open_budget(),), price=self._price)
         failure: Exception | None = None

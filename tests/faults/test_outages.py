@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -14,6 +15,7 @@ import trio
 import trio.testing
 
 import manystream as ms
+from manystream.batch import Batch, BatchError, Journal
 from tests.support.peers import STREAM_HEAD, Line, answer, chat_answer, chat_stream, chunked, error_body
 
 pytestmark = pytest.mark.trio
@@ -41,6 +43,7 @@ class Server:
     asked: list[float] = field(default_factory=list[float])
     _serving: set[trio.CancelScope] = field(default_factory=set[trio.CancelScope])
     _open: trio.CancelScope = field(default_factory=trio.CancelScope)
+    _back: trio.Event = field(default_factory=trio.Event)
 
     @property
     def provider(self) -> ms.OpenAIChat:
@@ -53,8 +56,7 @@ class Server:
             with trio.CancelScope() as self._open:
                 await trio.serve_listeners(self._serve, listeners, task_status=task_status)  # type: ignore[arg-type]
             task_status = trio.TASK_STATUS_IGNORED
-            while self.is_away:
-                await trio.sleep(0.01)
+            await self._back.wait()
 
     async def _serve(self, stream: trio.SocketStream) -> None:
         line = Line(stream)
@@ -88,13 +90,14 @@ class Server:
             stream.socket.close()
 
     async def away(self, seconds: float) -> None:
-        self.is_away = True
+        self.is_away, self._back = True, trio.Event()
         if self.kind == "refuse":
             self._open.cancel()
         for scope in self._serving:
             scope.cancel()
         await trio.sleep(seconds)
         self.is_away = False
+        self._back.set()
 
 
 @asynccontextmanager
@@ -245,6 +248,66 @@ async def test_without_traffic_control_the_error_names_the_reserve(autojump_cloc
     for reserve in (100, 0):
         used_up = f"(not repeated: all {reserve} retries of the engine's limits.retry_reserve are used up)"
         assert lost[reserve][-1].message.endswith(used_up)
+
+
+# --- batches ---
+
+
+async def prompts(number: int) -> AsyncGenerator[list[tuple[int, bytes]], None]:
+    yield [(index, b'{"id": %d, "prompt": "hello"}' % index) for index in range(1, number + 1)]
+
+
+@pytest.mark.parametrize(("profile", "attempts"), [("openai-chat", 6), ("vllm", 2)])
+@pytest.mark.parametrize("kind", [*KINDS, "never there"])
+async def test_a_batch_survives_half_an_hour(
+    kind: Kind, profile: str, attempts: int, tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    server = Server(kind="refuse" if kind == "never there" else kind)
+    retry = ms.Retry(max_attempts=attempts, cap=60.0)
+    async with serving(server):
+        provider = ms.OpenAIChat("k", server.provider.base_url, name=profile, profile=profile)
+        async with ms.open_engine([provider], retry=retry, traffic=ms.Traffic()) as engine:
+            with Journal(tmp_path / "a.jsonl") as journal:
+                batch = Batch(engine, journal, lambda model: f"{profile}/m", concurrency=40)
+                async with trio.open_nursery() as nursery:
+                    if kind == "never there":
+                        nursery.start_soon(server.away, 29 * 60)
+                    nursery.start_soon(batch.run, prompts(300))
+                    if kind != "never there":
+                        await trio.sleep(2)
+                        nursery.start_soon(server.away, 29 * 60)
+                    await trio.sleep(28 * 60)
+                    batch.count_waiting()
+                    assert 27 * 60 <= batch.counters.away <= 28 * 60 + 2
+                    assert batch.counters.waiting >= 39
+                batch.count_waiting()
+    assert (batch.counters.answered, batch.counters.failed, batch.counters.away) == (300, 0, 0.0)
+
+
+async def test_a_batch_ends_after_the_longest_outage_and_continues(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    server = Server()
+    answered: list[int] = []
+    for outage in (20.0, 0.0, math.inf):
+        async with (
+            serving(server),
+            ms.open_engine([server.provider], traffic=ms.Traffic(outage=outage)) as engine,
+        ):
+            with Journal(tmp_path / "a.jsonl") as journal:
+                batch = Batch(engine, journal, lambda model: "one/m", concurrency=20, retry_failed=True)
+                async with trio.open_nursery() as nursery:
+                    began = trio.current_time()
+                    nursery.start_soon(server.away, 40)
+                    if outage < math.inf:
+                        with pytest.raises(BatchError, match=r"the server takes no connection: not sent: http://"):
+                            await batch.run(prompts(500))
+                        assert outage <= trio.current_time() - began <= outage + 3
+                        assert batch.counters.failed <= 20
+                    else:
+                        await batch.run(prompts(500))
+                answered.append(batch.counters.answered)
+    assert answered == [0, 0, 500]
 
 
 # --- routes ---

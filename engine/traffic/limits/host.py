@@ -25,6 +25,9 @@ SETTLED_AFTER = 0.5
 """Seconds after which a call that asks has found the server back, if its connection was not dropped. An answer may take
 minutes."""
 
+AWAY = "server_away"
+"""The `provider_code` of a call that has waited for a server in vain."""
+
 
 def is_lost(error: ProviderError) -> bool:
     """Return whether a call got no connection, or lost it: the server may be away."""
@@ -85,7 +88,7 @@ class Host:
             f"not sent: {self.name} has taken no connection for {self.patience:g} s; the latest error:"
             f" {self._error.message}",
             category=ErrorCategory.NETWORK,
-            provider_code=self._error.provider_code,
+            provider_code=AWAY,
         )
 
     def gives_up_at(self, now: float) -> float:

@@ -20,6 +20,7 @@ from manystream.batch.model_choice import OneModel
 from manystream.cost import Cost, Unpriced
 from manystream.engine import Engine
 from manystream.engine.call.completion import Completion, Timings
+from manystream.engine.traffic.limits.host import AWAY
 from manystream.providers.errors import ErrorCategory, ProviderError
 from tests.support.batches import line, records
 
@@ -201,19 +202,25 @@ async def test_a_refused_key_ends_a_batch_without_answers(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("between", "lines", "ends"), [(10, 9, False), (10, 10, True), (5, 14, False), (5, 15, True)])
-async def test_ten_refusals_in_a_row_by_a_spent_quota_end_a_batch(
-    tmp_path: Path, between: int, lines: int, ends: bool
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (failed(ErrorCategory.RATE_LIMIT, "no money", retryable=False), "the quota is exhausted: no money"),
+        (failed(ErrorCategory.NETWORK, "gone", provider_code=AWAY), "the server takes no connection: gone"),
+    ],
+)
+async def test_ten_lines_in_a_row_for_a_reason_that_lasts_end_a_batch(
+    tmp_path: Path, between: int, lines: int, ends: bool, error: Completion, reason: str
 ) -> None:
     """An answer, on the line `between`, begins the count anew."""
-    spent = failed(ErrorCategory.RATE_LIMIT, "no money", retryable=False)
-    engine = ScriptedEngine(lambda text: completed() if text == "answer" else spent)
+    engine = ScriptedEngine(lambda text: completed() if text == "answer" else error)
     given = [line(n, "answer" if n == between else "q", model="m") for n in range(lines + (between < lines))]
     if ends:
-        with pytest.raises(BatchError, match=r"^the quota is exhausted: no money$"):
+        with pytest.raises(BatchError, match=f"^{reason}$"):
             await ran(tmp_path, engine, *given, concurrency=1)
     else:
         batch = await ran(tmp_path, engine, *given, concurrency=1)
-        assert batch.counters.failures == {"rate_limit": lines}
+        assert batch.counters.failures == {error.error_category: lines}
 
 
 @pytest.mark.parametrize("members", [{"retryable": True}, {"retryable": False, "provider_code": "request_too_large"}])

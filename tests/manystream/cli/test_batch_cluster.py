@@ -109,12 +109,27 @@ def test_a_cluster_is_given_the_defaults(cluster: Cluster) -> None:
 
 def test_a_cluster_is_given_every_option(cluster: Cluster) -> None:
     words = ["--ray", "auto", "--actors", "2", "--concurrency", "5", "--attempts", "3", "--stream", "--retry-failed"]
-    assert batch(*words, "--no-adaptive", "--monitor", "--max-rps", "4", "--shard", "0/2", "--model", "gpt-5") == 0
+    assert (
+        batch(
+            *words,
+            "--no-adaptive",
+            "--outage",
+            "60",
+            "--monitor",
+            "--max-rps",
+            "4",
+            "--shard",
+            "0/2",
+            "--model",
+            "gpt-5",
+        )
+        == 0
+    )
     assert cluster.asked == [("auto", 2)]
     workers = cluster.workers
     assert workers is not None
     assert (workers.concurrency, workers.attempts, workers.stream, workers.adaptive) == (5, 3, True, False)
-    assert (workers.monitor, workers.limit) == (True, RateLimit(requests_per_second=2.0))
+    assert (workers.monitor, workers.limit, workers.outage) == (True, RateLimit(requests_per_second=2.0), 60.0)
     assert cluster.options == {
         "concurrency": [3, 2],
         "retry_failed": True,

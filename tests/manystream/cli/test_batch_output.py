@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from pathlib import Path
@@ -143,6 +144,7 @@ def test_answered_lines_are_summed_up(run: Run, batches: Batches) -> None:
 
 def test_every_option_reaches_the_batch(run: Run, batches: Batches) -> None:
     words = ["--attempts", "3", "--monitor", "--concurrency", "7", "--stream", "--retry-failed", "--no-adaptive"]
+    words += ["--outage", "60"]
     assert run(*TARGET, *words, "--max-rps", "2", "--max-tpm", "5000", "--shard", "1/4") == (
         0,
         SUMMARY.replace("a.jsonl", "a.1-of-4.jsonl"),
@@ -152,7 +154,9 @@ def test_every_option_reaches_the_batch(run: Run, batches: Batches) -> None:
         "retry": Retry(max_attempts=3, cap=60.0),
         "proxy": None,
         "monitor": True,
-        "traffic": Traffic(rates={"*": RateLimit(requests_per_second=0.5, tokens_per_minute=1250.0)}, adaptive=False),
+        "traffic": Traffic(
+            rates={"*": RateLimit(requests_per_second=0.5, tokens_per_minute=1250.0)}, adaptive=False, outage=60.0
+        ),
     }
     assert (batches.options["concurrency"], batches.options["stream"]) == (7, True)
     assert (batches.options["retry_failed"], batches.options["shard"]) == (True, Shard(1, 4))
@@ -334,6 +338,7 @@ def test_the_options_that_are_left_out(batches: Batches) -> None:
         prices=None,
         adaptive=True,
         attempts=6,
+        outage=1800.0,
         stream=False,
         retry_failed=False,
         ray=None,
@@ -349,7 +354,7 @@ def test_every_option_is_read(batches: Batches, monkeypatch: pytest.MonkeyPatch)
         "p.jsonl", "-o", "a.jsonl", "--errors", "e.jsonl", "--shard", "2/8", "--route", "a, b", "--provider", "p",
         "--base-url", URL, "--concurrency", "1", "--max-rps", "0.5", "--max-tpm", "0.5", "--budget", "0.5",
         "--no-adaptive", "--attempts", "1", "--stream", "--retry-failed", "--ray", "local", "--actors", "1",
-        "--monitor", "--system", "Be brief.", "--max-tokens", "9", "--temperature", "0",
+        "--monitor", "--outage", "inf", "--system", "Be brief.", "--max-tokens", "9", "--temperature", "0",
     ]  # fmt: skip
     expected = BatchOptions(
         prompts=Path("p.jsonl"),
@@ -365,6 +370,7 @@ def test_every_option_is_read(batches: Batches, monkeypatch: pytest.MonkeyPatch)
         prices=None,
         adaptive=False,
         attempts=1,
+        outage=math.inf,
         stream=True,
         retry_failed=True,
         ray="local",
@@ -410,6 +416,8 @@ def test_standard_input_has_a_name(batches: Batches) -> None:
     [
         (("--concurrency", "0"), "--concurrency must be above 0, not 0"),
         (("--attempts", "0"), "--attempts must be above 0, not 0"),
+        (("--outage", "-1"), "--outage must be a number of seconds of at least 0, not -1"),
+        (("--outage", "nan"), "--outage must be a number of seconds of at least 0, not nan"),
         (("--actors", "0", "--ray", "local"), "--actors must be above 0, not 0"),
         (("--max-rps", "0"), "--max-rps must be above 0, not 0"),
         (("--max-tpm", "inf"), "--max-tpm must be above 0, not inf"),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import math
 import sys
 import threading
 from contextlib import redirect_stderr
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -158,6 +160,20 @@ def test_only_known_figures_are_shown(time: Clock) -> None:
     assert progress.figures() == "0.0/s, 0 tokens (0/min), $1.50 of $20.00, 0 running, 2 waiting, 0 failed"
 
 
+@pytest.mark.parametrize(
+    ("away", "outage", "words"),
+    [
+        (12.3, 1800.0, "server away for 0:12, waiting up to 30:00"),
+        (1900.0, 1800.0, "server away for 31:40"),
+        (12.3, 0.0, "server away for 0:12"),
+        (4000.0, math.inf, "server away for 1:06:40, waiting for it"),
+    ],
+)
+def test_a_server_that_is_away_comes_first(time: Clock, away: float, outage: float, words: str) -> None:
+    progress = open_progress(Counters(running=2, waiting=2, away=away), 10, outage=outage, plain=True)
+    assert progress.figures() == f"{words}, 0.0/s, 0 tokens (0/min), 0 running, 2 waiting, 0 failed"
+
+
 def test_a_line_reaches_a_pipe_at_once(time: Clock) -> None:
     flushed: list[str] = []
 
@@ -172,7 +188,9 @@ def test_a_line_reaches_a_pipe_at_once(time: Clock) -> None:
     assert flushed[-1].startswith("   0:05  0/10 lines, ")
 
 
-def shown_bar(monkeypatch: pytest.MonkeyPatch, time: Clock, total: int | None, label: str = "") -> list[str]:
+def shown_bar(
+    monkeypatch: pytest.MonkeyPatch, time: Clock, total: int | None, label: str = "", away: float = 0.0
+) -> list[str]:
     """Return the updates of rich's bar on a terminal, without escape sequences."""
     pytest.importorskip("rich")
     for name, value in (("TERM", "xterm"), ("COLUMNS", "180"), ("NO_COLOR", "1")):
@@ -180,7 +198,7 @@ def shown_bar(monkeypatch: pytest.MonkeyPatch, time: Clock, total: int | None, l
     terminal = Terminal()
     with redirect_stderr(terminal):
         before = threading.active_count()
-        progress = open_progress(busy(), total, label, plain=False)
+        progress = open_progress(replace(busy(), away=away), total, label, outage=60.0, plain=False)
         assert threading.active_count() == before, "the bar is drawn without a thread"
         time.now += 5.0
         progress.look()
@@ -206,6 +224,11 @@ def test_a_bar_has_the_same_figures(monkeypatch: pytest.MonkeyPatch, time: Clock
     first, *_, last = shown_bar(monkeypatch, time, 5000)
     assert first == "0/5,000", "there are no figures yet"
     assert last == "━" * 11 + " " * 14 + f"2,355/5,000 {FIGURES} 0:06 left"
+
+
+def test_a_bar_shows_a_server_that_is_away(monkeypatch: pytest.MonkeyPatch, time: Clock) -> None:
+    bar = shown_bar(monkeypatch, time, 5000, away=7.0)
+    assert "2,355/5,000 server away for 0:07, waiting up to 1:00" in " ".join(bar)
 
 
 def test_a_bar_names_its_shard_first(monkeypatch: pytest.MonkeyPatch, time: Clock) -> None:

@@ -53,6 +53,7 @@ async def test_the_figures_of_all_workers_are_added(tmp_path: Path, mock_clock: 
     second = Counters(
         running=5,
         waiting=4,
+        away=7.0,
         retries=2,
         input_tokens=30,
         output_tokens=40,
@@ -76,10 +77,10 @@ async def test_the_figures_of_all_workers_are_added(tmp_path: Path, mock_clock: 
         tmp_path,
         script(
             ready,
-            look(reply(0, 2, counters=replace(first)), reply(1, 2, counters=second)),
+            look(reply(0, 2, counters=replace(first, away=8.0)), reply(1, 2, counters=second)),
             look(reply(0, 3, counters=replace(more))),
             look(Died(0, "it died")),
-            look(reply(0, 4, counters=replace(more, running=9, waiting=9, retries=6))),
+            look(reply(0, 4, counters=replace(more, running=9, waiting=9, away=9.0, retries=6))),
             look(reply(1, 3, *(answer(f"q{number}") for number in range(1, 5)), counters=Counters())),
         ),
         count=4,
@@ -97,8 +98,9 @@ async def test_the_figures_of_all_workers_are_added(tmp_path: Path, mock_clock: 
         unpriced=3,
         unpriced_reason="no price",
         waiting=6,
+        away=8.0,
     )
-    later = replace(both, running=6, waiting=4, retries=7, input_tokens=47, output_tokens=62, unpriced=6)
+    later = replace(both, running=6, away=7.0, waiting=4, retries=7, input_tokens=47, output_tokens=62, unpriced=6)
     later = replace(later, cost={"USD": Decimal("1.75"), "EUR": Decimal(6)})
     without = replace(later, running=5, waiting=4, lost=1, asked_again=3)
     assert seen[1:] == [both, later, without, replace(without, retries=8)]

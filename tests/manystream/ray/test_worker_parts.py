@@ -281,6 +281,7 @@ def test_a_worker_uses_what_its_options_say(monkeypatch: pytest.MonkeyPatch, eng
         routes=(route,),
         limit=limit,
         adaptive=False,
+        outage=60.0,
         proxy="",
         monitor=True,
         priced=False,
@@ -294,11 +295,11 @@ def test_a_worker_uses_what_its_options_say(monkeypatch: pytest.MonkeyPatch, eng
     traffic = how["traffic"]
     assert (how["proxy"], how["monitor"]) == ("", True)
     assert (traffic.rates["*"].requests_per_minute, traffic.rates["*"].concurrent) == (60, None)
-    assert (traffic.routes, traffic.adaptive) == ((route,), False)
+    assert (traffic.routes, traffic.adaptive, traffic.outage) == ((route,), False, 60.0)
     assert (traffic.price.func, traffic.price.keywords) == (price, {"table": table})
     (budget,) = traffic.budgets
     assert isinstance(budget, LeasedBudget)
-    assert budget.lease.on_need is not None
+    assert budget.lease.members[0].on_need is not None
     assert Batch.made.how["price"] is None
     batch_budget: Any = Batch.made.how["budget"]
     assert (batch_budget.usd, batch_budget.unpaid_in_a_row) == (math.inf, math.inf)
