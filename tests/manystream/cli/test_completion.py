@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import select
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -14,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from manystream.cli import main
-from manystream.cli.command_line import COMMANDS, command_parser
-from manystream.cli.completion_scripts import SCRIPTS, fish_script
-from manystream.cli.completion_tree import read_parser
-from manystream.simulator.knobs import READERS
+from manystream.cli.command_line import COMMANDS
+from manystream.cli.completion import SHELLS, completion_script
+
+pytest.importorskip("shtab")
 
 WAIT = 20.0
 MARK = "prompt-is-here>"
@@ -183,7 +185,7 @@ def zsh_offers(script: Path, folder: Path, lines: Sequence[str]) -> list[set[str
     program = f"""
 zmodload zsh/zpty
 zpty shell {needs("zsh")} -f -i
-zpty -w shell 'PS1=; cd {folder}; autoload -U compinit; compinit -u -D; source {script}'
+zpty -w shell 'PS1=; cd {folder}; autoload -U compinit; compinit -u -D; eval "$(<{script})"'
 zpty -w shell 'compadd() {{ local -a found; builtin compadd -O found "$@"; print -l -- "<${{^found[@]}}>"'
 zpty -w shell 'builtin compadd "$@" }}'
 zpty -w shell 'zle -C ask complete-word ask'
@@ -244,34 +246,38 @@ def test_zsh_offers_files_for_values_that_are_files(script: Callable[[str], Path
 # Without a shell
 
 
-def test_the_scripts_hold_every_option_of_every_command(script: Callable[[str], Path]) -> None:
-    tree = read_parser(command_parser(), {}, "manystream")
-    assert [branch.name for branch in tree.branches] == list(COMMANDS)
-    flags = {flag for branch in tree.branches for option in branch.options for flag in option.flags}
-    assert {"--concurrency", "--simulate", "--replay", "-o", "-c"} <= flags
-    for shell in SCRIPTS:
-        text = script(shell).read_text("utf-8")
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_script_holds_every_option_of_every_command(
+    script: Callable[[str], Path], capsys: pytest.CaptureFixture[str], shell: str
+) -> None:
+    text = script(shell).read_text("utf-8")
+    assert text.endswith("\n")
+    assert not text.endswith("\n\n")
+    for command in COMMANDS:
+        assert main([command, "--help"]) == 0
+        usage = capsys.readouterr().out.partition("\n\n")[0]
+        flags = re.findall(r"\[(-[-\w]+)", usage)
+        assert flags
         for flag in flags:
-            assert (f"-l {flag[2:]} " if shell == "fish" and flag.startswith("--") else flag.lstrip("-")) in text
+            fish = f" {'-l' if flag.startswith('--') else '-s'} {flag.lstrip('-')} "
+            assert (fish if shell == "fish" else flag) in text
 
 
-@pytest.mark.parametrize("shell", list(SCRIPTS))
+@pytest.mark.parametrize("shell", SHELLS)
 def test_help_texts_are_quoted(shell: str, tmp_path: Path) -> None:
-    parser = argparse.ArgumentParser(prog="it's-a-tool", add_help=False)
+    parser = argparse.ArgumentParser(prog="a-tool", add_help=False)
     ran = tmp_path / "ran"
     evil = f'don\'t $(touch {ran}) `touch {ran}` [x]: \\ "100%% of"'
     parser.add_argument("--all", metavar="A:B", help=evil)
     parser.add_argument("--hidden", help=argparse.SUPPRESS)
     commands = parser.add_subparsers()
     commands.add_parser("go", help=evil).add_argument("-n", "--name", action="append", help=evil)
-    tree = read_parser(parser, {}, "tool")
-    assert tree.options[0].help.endswith('"100% of"')
     path = tmp_path / "script"
-    path.write_text(SCRIPTS[shell](tree), "utf-8")
+    path.write_text(completion_script(parser, shell), "utf-8")
     assert "hidden" not in path.read_text("utf-8")
-    begin = "autoload -U compinit; compinit -u -D; " if shell == "zsh" else ""
+    load = f'autoload -U compinit; compinit -u -D; eval "$(<{path})"' if shell == "zsh" else f"source {path}"
     done = subprocess.run(
-        [needs(shell), "-c", f"{begin}source {path}"],
+        [needs(shell), "-c", load],
         capture_output=True,
         text=True,
         timeout=WAIT,
@@ -280,12 +286,6 @@ def test_help_texts_are_quoted(shell: str, tmp_path: Path) -> None:
     )
     assert not done.stderr
     assert not ran.exists()
-    assert fish_script(tree)
-
-
-def test_knobs_are_the_simulators(script: Callable[[str], Path]) -> None:
-    text = script("bash").read_text("utf-8")
-    assert all(f"{name.replace('_', '-')}=" in text for name in READERS)
 
 
 def test_an_unknown_shell_is_a_wrong_command_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -293,10 +293,10 @@ def test_an_unknown_shell_is_a_wrong_command_line(capsys: pytest.CaptureFixture[
     assert "bash" in capsys.readouterr().err
 
 
-def test_an_option_with_choices_offers_no_files() -> None:
-    """An option with fixed choices offers only these."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--order", choices=["first", "last"])
-    (option,) = [found for found in read_parser(parser, {}, "m").options if "--order" in found.flags]
-    assert option.value is not None
-    assert (option.value.words, option.value.files, option.value.unfinished) == (("first", "last"), False, False)
+def test_without_shtab_the_message_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert main(["completion", "bash"]) == 1
+    message = "manystream completion: completion needs the library shtab: pip install 'manystream[cli]'\n"
+    assert capsys.readouterr() == ("", message)
