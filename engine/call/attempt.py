@@ -23,9 +23,10 @@ from ...transport.timers import Deadline
 from ..request.errors import hide_words, redacted, redacted_headers, transport_error
 from ..request.prepared import Prepared
 from .body import Body, BodyOwner, Envelope, ErrorBody, content_coding
+from .body.base import Receiver
 from .body.fast_path import FastPath
 from .completion import Timings
-from .delivery import NOBODY, Receiver
+from .delivery import NOBODY
 from .listener import Listener, Tap
 from .slices import Action, Steps
 from .timeouts import (

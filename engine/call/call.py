@@ -19,9 +19,10 @@ from ..request.errors import callback_failed, cancelled, hide_words, internal, r
 from ..request.prepared import Prepared
 from .admission_control import AdmissionControl
 from .attempt import Attempt
+from .body.base import Receiver
 from .callbacks import OnCompletion, OnEvent
 from .completion import Completion, Timings
-from .delivery import Counters, Delivery, Receiver
+from .delivery import Counters, Delivery
 from .ending import OPEN, STOPPED, Ending
 from .retry import retry_delay
 from .runtime import Runtime

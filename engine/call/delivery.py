@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ...providers.errors import ErrorCategory
 from ...providers.model.events import Event
@@ -27,26 +27,6 @@ class Counters:
         self.started: int = 0
         self.completed: int = 0
         self.failures: Counter[ErrorCategory] = Counter()
-
-
-class Receiver(Protocol):
-    """Receives the events of an attempt."""
-
-    def deliver(self, events: Sequence[Event]) -> None:
-        """Deliver events, none of them terminal."""
-        ...
-
-
-class FastReceiver(Protocol):
-    """Receives the events of a fast path."""
-
-    def deliver_matches(self, target: DeltaTarget, matches: Iterable[Match]) -> None:
-        """Deliver the events of deltas that matched, none of them terminal.
-
-        target: makes the event of each delta. The receiver calls it after it has delivered the previous event, and not
-            at all after the call has ended.
-        """
-        ...
 
 
 class Nobody:

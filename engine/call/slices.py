@@ -11,12 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from ...providers.model.events import Event
+from .body.base import STEP_EVENTS
 
 if TYPE_CHECKING:
     from .attempt import Attempt
-
-STEP_EVENTS = 64
-"""The number of events of one step: the number that may wait for a consumer before its stream is paused."""
 
 Action: TypeAlias = Callable[[], None]
 

@@ -19,11 +19,11 @@ from ...providers.catalog.provider import Provider
 from ...providers.model.events import Event
 from ...providers.model.request import Request
 from ...providers.rules.rules import Rule, instance
+from ..call.body.base import Receiver
 from ..call.call import CallHooks, RunningCall
 from ..call.callbacks import check_callback
 from ..call.completion import Completion
 from ..call.context import CallContext
-from ..call.delivery import Receiver
 from ..call.handle import Call
 from ..request.prepared import Prepared
 from ..traffic.statistics import BudgetStatistics, LimiterStatistics, RouteStatistics

@@ -12,7 +12,7 @@ import trio.testing
 
 import manystream as ms
 from manystream import aio
-from manystream.engine.call.slices import STEP_EVENTS
+from manystream.engine.call.body.base import STEP_EVENTS
 from manystream.engine.frontends.stream import HIGH_WATER
 from manystream.portal import open_portal
 from tests.support.peers import (

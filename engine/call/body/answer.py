@@ -8,8 +8,7 @@ from ....providers.errors import ProviderError
 from ....providers.json.json_values import leading_json
 from ....providers.model.response import Response
 from ....providers.wire.accumulate import events_of
-from ..slices import STEP_EVENTS
-from .base import Body, BodyOwner
+from .base import STEP_EVENTS, Body, BodyOwner
 from .error_answer import add_address
 from .stream import StreamBody
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from ....providers.errors import ProviderError, malformed
 from ....providers.model.events import Event
@@ -13,9 +13,12 @@ from ....transport.errors import TransportError
 from ...request.buffered import Holder
 from ...request.errors import transport_error
 from ...request.prepared import Prepared
-from ..delivery import FastReceiver, Receiver
 from .answer_size import AnswerSize
-from .fast_path import FastPath
+from .fast_path import FastPath, FastReceiver
+
+STEP_EVENTS = 64
+"""The most events of one wire event that are delivered in one step: the number that may wait for a consumer before its
+stream is paused."""
 
 BOM = b"\xef\xbb\xbf"
 """The byte order mark that some servers write before a JSON text. It is ignored (RFC 8259, section 8.1)."""
@@ -25,6 +28,14 @@ def content_coding(headers: Mapping[str, str]) -> str:
     """Return the body's content coding (RFC 9110, section 8.4); empty if it has none."""
     coding = headers.get("content-encoding", "").strip().lower()
     return "" if coding == "identity" else coding
+
+
+class Receiver(Protocol):
+    """Receives the events of an attempt."""
+
+    def deliver(self, events: Sequence[Event]) -> None:
+        """Deliver events, none of them terminal."""
+        ...
 
 
 class BodyOwner(Holder, abc.ABC):

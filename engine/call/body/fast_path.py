@@ -19,16 +19,27 @@ reads every event that does not match byte for byte, and everything while the SS
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 from ....providers.wire.delta_template import LARGEST_DELTA, Match, Template, shared_bytes
-from ....providers.wire.dialect import StreamMachine
+from ....providers.wire.dialect import DeltaTarget, StreamMachine
 from ....transport.chunked import CHUNK_END, SIZES, size_line_length
 from ....transport.sse import ServerSentEvent, usual_framing
-from ..delivery import FastReceiver
 from .answer_size import AnswerSize
 
 size_of: Callable[[bytes], int | None] = SIZES.get
+
+
+class FastReceiver(Protocol):
+    """Receives the events of a fast path."""
+
+    def deliver_matches(self, target: DeltaTarget, matches: Iterable[Match]) -> None:
+        """Deliver the events of deltas that matched, none of them terminal.
+
+        target: makes the event of each delta. The receiver calls it after it has delivered the previous event, and not
+            at all after the call has ended.
+        """
 
 
 class FastPath:

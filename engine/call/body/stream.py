@@ -17,8 +17,7 @@ from ....providers.wire.dialect import StreamMachine
 from ....transport.errors import TransportError
 from ....transport.sse import BARE_LINES, ServerSentEvent, SSEOverflowError, SSEParser
 from ...request.errors import transport_error
-from ..slices import STEP_EVENTS
-from .base import Body, BodyOwner
+from .base import STEP_EVENTS, Body, BodyOwner
 from .fast_path import FastPath
 
 

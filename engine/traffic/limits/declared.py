@@ -11,7 +11,7 @@ import math
 from collections.abc import Hashable
 
 from ..leases import LeasedRateLimit, RateLease
-from .charge import Cost
+from ..queue.cost import Cost
 from .rate_limit import RateLimit
 from .reported import ReportedBucket, declared_buckets
 

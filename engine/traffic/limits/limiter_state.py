@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from ....providers.errors import ProviderError
 from ....providers.limits.charging import Charging
 from ....providers.limits.quota_report import QuotaReport, Refusal, Unit
+from ..queue.cost import Cost
 from ..queue.fair_queue import FairQueue
 from ..queue.permit import QUEUED, UNDER_WAY, Permit
 from ..statistics import LimiterStatistics, LimitStatistics
 from .bucket import Bucket
-from .charge import Cost
 from .concurrency import Concurrency
 from .declared import DeclaredLimit
 from .host import Host

@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from ....providers.limits.charging import Charging
 from ....providers.limits.quota_report import QuotaReport, Refusal, ReportedLimit, Unit
 from ...call.retry import hinted_pause
+from ..queue.cost import FREE, Cost
 from ..queue.permit import CONFIRMED, ENDED, SENT, UNDER_WAY, Permit
-from .charge import FREE, Charger, Cost
+from .charge import Charger
 from .learned import FIRST_BACKOFF, LONGEST_BACKOFF, LearnedBucket, first_rate
 from .reported import LONG_WINDOW, ReportedBucket, reported_bucket
 from .window import Window

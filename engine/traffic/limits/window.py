@@ -12,9 +12,9 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import takewhile
 
+from ..queue.cost import Mean
 from ..queue.permit import Permit
 from .bucket import Bucket
-from .charge import Mean
 
 START = 10
 """The size of the window at the start, in calls."""

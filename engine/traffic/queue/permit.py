@@ -9,7 +9,7 @@ import enum
 import math
 
 from ....providers.model.options import Priority
-from ..limits.charge import FREE, Cost, Mean
+from .cost import FREE, Cost, Mean
 
 NEVER = -math.inf
 """The time of what has not happened. All permits share it."""

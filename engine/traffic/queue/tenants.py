@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import heapq
 
-from ..limits.charge import Mean
+from .cost import Mean
 from .permit import Permit, TenantLine
 
 MOST_CALLS = 2.0

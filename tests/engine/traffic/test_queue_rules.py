@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from manystream.engine.traffic.limits.charge import FREE, Cost
+from manystream.engine.traffic.queue.cost import FREE, Cost
 from manystream.engine.traffic.queue.fair_queue import FairQueue
 from manystream.engine.traffic.queue.permit import Permit, PermitState, TenantLine
 from manystream.engine.traffic.queue.tenants import MOST_AWAY, TenantClass

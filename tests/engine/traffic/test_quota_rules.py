@@ -7,10 +7,10 @@ import math
 import pytest
 
 from manystream.engine.traffic.limits.bucket_size import BucketSize
-from manystream.engine.traffic.limits.charge import Cost
 from manystream.engine.traffic.limits.quota import Impossible, Quota
 from manystream.engine.traffic.limits.rate_limit import RateLimit
 from manystream.engine.traffic.limits.reported import declared_buckets
+from manystream.engine.traffic.queue.cost import Cost
 from manystream.engine.traffic.queue.permit import Permit, PermitState
 from manystream.providers.limits.charging import Charging
 from manystream.providers.limits.quota_report import DAY, MINUTE, NOTHING, QuotaReport, Refusal, ReportedLimit, Unit

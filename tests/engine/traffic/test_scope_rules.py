@@ -7,10 +7,10 @@ import math
 import pytest
 
 from manystream.engine.traffic.leases import LeasedBucket, LeasedRateLimit, RateLease
-from manystream.engine.traffic.limits.charge import Cost
 from manystream.engine.traffic.limits.declared import DeclaredLimit
 from manystream.engine.traffic.limits.limiter_state import LimiterState
 from manystream.engine.traffic.limits.rate_limit import RateLimit
+from manystream.engine.traffic.queue.cost import Cost
 from manystream.engine.traffic.queue.permit import Permit, PermitState
 from manystream.engine.traffic.statistics import LimiterStatistics, LimitStatistics
 from manystream.providers.limits.charging import Charging

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manystream.engine.traffic.limits.charge import FREE
 from manystream.engine.traffic.limits.declared import DeclaredLimit
 from manystream.engine.traffic.limits.limiter_state import LimiterState
 from manystream.engine.traffic.limits.rate_limit import RateLimit
+from manystream.engine.traffic.queue.cost import FREE
 from manystream.engine.traffic.queue.permit import Permit, PermitState
 from manystream.providers.limits.charging import CHARGING, charging_of
 from manystream.providers.limits.quota_report import MINUTE, NOTHING, QuotaReport, Refusal, ReportedLimit, Unit

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from benchmarks.modelled.events import Events
 from benchmarks.modelled.sender import Sender
 from benchmarks.traffic_model import jain
-from manystream.engine.traffic.limits.charge import FREE
 from manystream.engine.traffic.limits.declared import DeclaredLimit
 from manystream.engine.traffic.limits.learned import LearnedBucket
 from manystream.engine.traffic.limits.limiter_state import LimiterState
 from manystream.engine.traffic.limits.rate_limit import RateLimit
+from manystream.engine.traffic.queue.cost import FREE
 from manystream.engine.traffic.queue.fair_queue import LONGEST_WAIT, FairQueue
 from manystream.engine.traffic.queue.permit import Permit, PermitState
 from manystream.providers.limits.charging import CHARGING, charging_of
