@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ....providers.catalog.provider import Provider, keys_of
 from ...request.preparer import Preparer
-from .route_state import SESSION_KEPT
+from .sessions import Sessions
 
 ASIDE_FOR = 60.0
 """Seconds for which a key that the server refused is not used. Then one call tries it again."""
@@ -41,14 +40,20 @@ def accesses_of(provider: Provider, preparer: Preparer) -> tuple[Access, ...]:
 
 
 class KeyRing:
-    """The keys of one provider, for one model. `count`: how many there are."""
+    """The keys of one provider, for one model.
 
-    __slots__ = ("_aside_until", "_sessions", "count")
+    model: the model's name, which names its sessions in `sessions`.
+    count: how many keys there are.
+    sessions: the keys of the sessions of all models.
+    """
 
-    def __init__(self, count: int) -> None:
+    __slots__ = ("_aside_until", "_model", "_sessions", "count")
+
+    def __init__(self, model: str, count: int, sessions: Sessions) -> None:
         self.count: int = count
+        self._model = model
         self._aside_until = [0.0] * count
-        self._sessions: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        self._sessions = sessions
 
     def usable(self, now: float, without: Collection[int] = ()) -> list[int]:
         """Return the positions of the keys that may be used: those that are not put aside, else all.
@@ -64,18 +69,15 @@ class KeyRing:
         keys: the ones that can send it now. room: key → how many such calls it could send.
         """
         if session is not None:
-            self._expire(now)
-            kept = self._sessions.get(session)
-            if kept is not None and kept[0] in keys:
-                return kept[0]
+            kept = self._sessions.place((self._model, session), now)
+            if kept is not None and kept in keys:
+                return kept
         return max(keys, key=room.__getitem__)
 
     def begin(self, key: int, session: str | None, now: float) -> None:
         """A call of a session is sent with a key, which the session keeps."""
         if session is not None and self.count > 1:
-            self._sessions.pop(session, None)
-            self._sessions[session] = (key, now)
-            self._expire(now)
+            self._sessions.keep((self._model, session), key, now)
 
     def put_aside(self, key: int, now: float) -> None:
         """The server refused the key."""
@@ -87,11 +89,4 @@ class KeyRing:
 
     def end_session(self, session: str) -> None:
         """Forget which key a session has."""
-        self._sessions.pop(session, None)
-
-    def _expire(self, now: float) -> None:
-        while self._sessions:
-            session, (_, used_at) = next(iter(self._sessions.items()))
-            if now - used_at < SESSION_KEPT:
-                return
-            self._sessions.pop(session)
+        self._sessions.end((self._model, session))

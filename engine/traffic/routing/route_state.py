@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import enum
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Container, Sequence
 from dataclasses import dataclass, field
 
 from ..breaker import Breaker, BreakerState
 from ..limits.host import Host
 from .score import STALE, Score
+from .sessions import Sessions
 
 MARGIN = 4.0
 """A session leaves its target if the target's score is more than this many times the best score."""
-
-SESSION_KEPT = 3600.0
-"""Seconds after its last call for which a session keeps its target."""
 
 
 class Balance(enum.StrEnum):
@@ -40,7 +37,6 @@ class TargetRecord:
     fallback: True if the target is used only when no other target is left.
     breaker: its circuit breaker.
     score: its times and failures.
-    sessions: the number of sessions that keep this target.
     host: the address of its server, which takes connections or not.
     """
 
@@ -48,7 +44,6 @@ class TargetRecord:
     fallback: bool = False
     breaker: Breaker = field(default_factory=Breaker)
     score: Score = field(default_factory=Score)
-    sessions: int = 0
     host: Host = field(default_factory=lambda: Host(""))
 
 
@@ -73,6 +68,7 @@ class RouteState:
 
     balance: the rule by which it chooses.
     targets: the targets' records; methods name a target by its index.
+    sessions: the targets of sessions.
     random: a function that returns random numbers in [0, 1).
     """
 
@@ -80,7 +76,7 @@ class RouteState:
         self.balance = balance
         self.targets: tuple[TargetRecord, ...] = tuple(targets)
         self._random = random
-        self._sessions: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        self.sessions: Sessions = Sessions()
         self._uses_breakers = balance in (Balance.ORDER, Balance.WEIGHTED)
 
     def choose(
@@ -154,10 +150,7 @@ class RouteState:
         target = self.targets[place]
         target.score.outstanding += 1
         if session is not None and self.balance is Balance.STICKY:
-            self.end_session(session)
-            self._sessions[session] = (place, now)
-            target.sessions += 1
-            self._expire(now)
+            self.sessions.keep(session, place, now)
         return target.breaker.begin(now)
 
     def succeed(self, place: int, number: int, first_event: float, now: float) -> None:
@@ -182,19 +175,13 @@ class RouteState:
         target.score.fail(now)
         if not target.host.is_away:  # otherwise its return is found out without the pauses of the breaker
             target.breaker.fail(number, now, broke=broke)
-        if session is not None and self._sessions.get(session, (-1, now))[0] == place:
-            self.end_session(session)
+        if session is not None and self.sessions.place(session, now) == place:
+            self.sessions.end(session)
 
     def end(self, place: int, number: int) -> None:
         """Record that a call has ended, with any outcome. This is the last method for a call, once per `begin`."""
         self.targets[place].score.outstanding -= 1
         self.targets[place].breaker.end(number)
-
-    def end_session(self, session: str) -> None:
-        """Forget the target of a session."""
-        kept = self._sessions.pop(session, None)
-        if kept is not None:
-            self.targets[kept[0]].sessions -= 1
 
     def _healthy(self, places: list[int], now: float) -> list[int]:
         if not self._uses_breakers:
@@ -208,19 +195,11 @@ class RouteState:
         return [place for place in places if self.targets[place].breaker.state(now) is not BreakerState.OPEN]
 
     def _kept(self, session: str, places: list[int], now: float) -> int | None:
-        self._expire(now)
-        kept = self._sessions.get(session)
-        if kept is None or kept[0] not in places or not self._is_here(kept[0]):
+        kept = self.sessions.place(session, now)
+        if kept is None or kept not in places or not self._is_here(kept):
             return None
         best = min(self.targets[place].score.value() for place in places)
-        return kept[0] if self.targets[kept[0]].score.value() <= MARGIN * best else None
-
-    def _expire(self, now: float) -> None:
-        while self._sessions:
-            session, (_, used_at) = next(iter(self._sessions.items()))
-            if now - used_at < SESSION_KEPT:
-                return
-            self.end_session(session)
+        return kept if self.targets[kept].score.value() <= MARGIN * best else None
 
     def _by_weight(self, places: list[int]) -> int:
         point = self._random() * sum(self.targets[place].weight for place in places)

@@ -21,6 +21,7 @@ from .hedge import HedgeState
 from .keys import Access, KeyRing
 from .options import Route, Target
 from .route_state import Balance, RouteState, TargetRecord
+from .sessions import Sessions
 
 logger: logging.Logger = logging.getLogger("manystream.traffic")
 
@@ -55,7 +56,7 @@ class Place:
     host: the provider's address.
     """
 
-    __slots__ = ("_rings", "accesses", "host", "model", "target", "was_reported")
+    __slots__ = ("_rings", "_sessions", "accesses", "host", "model", "target", "was_reported")
 
     def __init__(self, accesses: tuple[Access, ...], host: Host, model: str = "", target: Target | None = None) -> None:
         self.accesses: tuple[Access, ...] = accesses
@@ -64,6 +65,7 @@ class Place:
         self.target: Target | None = target
         self.was_reported: bool = False
         self._rings: dict[str, KeyRing] = {}
+        self._sessions = Sessions()
 
     @property
     def provider(self) -> str:
@@ -76,7 +78,8 @@ class Place:
         if ring is None:
             if len(self._rings) >= MOST_RINGS:
                 self._rings.clear()
-            ring = self._rings[model] = KeyRing(len(self.accesses))
+                self._sessions = Sessions()
+            ring = self._rings[model] = KeyRing(model, len(self.accesses), self._sessions)
         return ring
 
     def end_session(self, session: str) -> None:
@@ -291,7 +294,7 @@ class Router:
 
     def end_session(self, session: str) -> None:
         """Forget where a session goes."""
-        self.state.end_session(session)
+        self.state.sessions.end(session)
         for place in self.places:
             place.end_session(session)
 
@@ -323,7 +326,7 @@ class Router:
                 TargetStatistics(
                     target=self.label(place),
                     outstanding=score.outstanding,
-                    sessions=record.sessions,
+                    sessions=self.state.sessions.counts[place],
                     breaker=breaker.value,
                     score=score.value() if score.is_known else None,
                     seconds=score.time if score.is_known else None,

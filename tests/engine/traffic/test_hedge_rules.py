@@ -9,6 +9,7 @@ import pytest
 
 from manystream.engine.traffic.routing.hedge import Hedge, HedgeState
 from manystream.engine.traffic.routing.keys import KeyRing
+from manystream.engine.traffic.routing.sessions import MOST_SESSIONS, Sessions
 from manystream.providers.errors import InvalidRequestError
 
 INF = math.inf
@@ -124,13 +125,13 @@ def test_nothing_is_left_of_an_earlier_minute(later: int) -> None:
 
 
 def test_a_refused_key_is_left_aside_for_a_minute() -> None:
-    ring = KeyRing(3)
+    ring = KeyRing("m", 3, Sessions())
     assert (ring.count, ring.usable(0)) == (3, [0, 1, 2])
     ring.put_aside(1, 10)
     assert [ring.usable(now) for now in (10, 69.9, 70)] == [[0, 2], [0, 2], [0, 1, 2]]
     assert ring.usable(10, {0, 2}) == [1], "it is better than none"
     assert ring.usable(10, {0, 1, 2}) == []
-    early = KeyRing(3)
+    early = KeyRing("m", 3, Sessions())
     early.put_aside(1, 0)
     assert early.usable(0.5) == [0, 2]
     early.put_aside(0, 0)
@@ -139,7 +140,7 @@ def test_a_refused_key_is_left_aside_for_a_minute() -> None:
 
 
 def test_a_session_keeps_its_key_for_an_hour() -> None:
-    ring = KeyRing(2)
+    ring = KeyRing("m", 2, Sessions())
     room = {0: 9.0, 1: 1.0}
     ring.begin(1, "a", 0)
     ring.begin(1, "b", 5)
@@ -156,10 +157,26 @@ def test_a_session_keeps_its_key_for_an_hour() -> None:
 
 
 def test_many_sessions_of_one_key_are_not_kept() -> None:
-    ring = KeyRing(1)
-    ring.begin(0, "a", 0)
-    assert not ring._sessions
-    two = KeyRing(2)
+    sessions = Sessions()
+    KeyRing("m", 1, sessions).begin(0, "a", 0)
+    assert sessions.counts.total() == 0
+    two = KeyRing("m", 2, sessions)
     two.begin(0, "a", 0)
     two.begin(1, "b", 3600)
-    assert list(two._sessions) == ["b"], "old ones are forgotten by any call"
+    assert sessions.counts == {0: 0, 1: 1}, "old ones are forgotten by any call"
+
+
+def test_the_sessions_of_all_models_together_are_bounded() -> None:
+    sessions = Sessions()
+    rings = [KeyRing(str(model), 2, sessions) for model in range(3)]
+    room = {0: 9.0, 1: 1.0}
+    for number in range(MOST_SESSIONS):
+        rings[number % 3].begin(1, str(number), number / 1000)
+        rings[0].begin(1, "0", number / 1000)  # it is used all the time
+        assert sessions.counts[1] <= MOST_SESSIONS
+    now = MOST_SESSIONS / 1000
+    rings[1].begin(1, "one more", now)
+    assert sessions.counts == {1: MOST_SESSIONS}
+    kept = [rings[number % 3].best([0, 1], room, str(number), now) for number in (0, 1, 2, MOST_SESSIONS - 1)]
+    assert kept == [1, 0, 1, 1], "the oldest one is forgotten"
+    assert rings[2].best([0, 1], room, "0", now) == 0, "each model has its own"

@@ -13,6 +13,7 @@ import trio.testing
 
 import manystream as ms
 from manystream.engine.traffic.routing.keys import KeyRing
+from manystream.engine.traffic.routing.sessions import Sessions
 from tests.support.peers import STREAM_HEAD, Line, answer, chat_answer, chat_stream, chunked, error_body, open_peer
 
 from .limited import Limited, openai_headers
@@ -180,7 +181,7 @@ async def test_wrong_keys_are_errors_that_show_no_key(keys: object, message: str
 
 
 async def test_a_key_ring_uses_all_keys_where_each_was_put_aside() -> None:
-    ring = KeyRing(2)
+    ring = KeyRing("m", 2, Sessions())
     ring.put_aside(0, 10)
     assert ring.usable(11) == [1]
     ring.put_aside(1, 11)
@@ -192,7 +193,7 @@ async def test_a_key_ring_uses_all_keys_where_each_was_put_aside() -> None:
 
 
 async def test_a_session_goes_to_the_key_with_the_most_room_and_stays() -> None:
-    ring = KeyRing(3)
+    ring = KeyRing("m", 3, Sessions())
     assert ring.best([0, 1, 2], {0: 1, 1: 5, 2: 3}, "s", 0) == 1
     ring.begin(1, "s", 0)
     assert ring.best([0, 1], {0: 9, 1: 1}, "s", 1) == 1

@@ -128,19 +128,19 @@ def test_a_session_stays_until_its_target_is_much_worse() -> None:
     route.begin(first, 0)
     # Four calls under way make five times one second; the others score 1.
     assert route.choose(0, ALL, session="s").target != first
-    assert route.targets[first].sessions == 1
+    assert route.sessions.counts[first] == 1
     route.fail(first, 0, 0, "s")
-    assert route.targets[first].sessions == 0
+    assert route.sessions.counts[first] == 0
 
 
 def test_a_session_is_forgotten_when_it_ends_and_after_an_hour() -> None:
     route = a_route(Balance.STICKY)
     for session, now in (("a", 0), ("b", 10)):
         route.begin(0, now, session)
-    route.end_session("a")
-    assert route.targets[0].sessions == 1
+    route.sessions.end("a")
+    assert route.sessions.counts[0] == 1
     route.choose(3700, ALL, session="c")
-    assert route.targets[0].sessions == 0
+    assert route.sessions.counts[0] == 0
 
 
 def test_a_hedge_waits_for_the_95th_percentile_of_the_last_200() -> None:

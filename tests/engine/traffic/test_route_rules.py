@@ -11,6 +11,7 @@ from manystream.engine.traffic.breaker import Breaker
 from manystream.engine.traffic.routing.failover import is_keys_fault, is_targets_fault, moves_on
 from manystream.engine.traffic.routing.route_state import Balance, Choice, RouteState, TargetRecord
 from manystream.engine.traffic.routing.score import Score
+from manystream.engine.traffic.routing.sessions import MOST_SESSIONS
 from manystream.engine.traffic.statistics import LimiterStatistics, RouteStatistics, TargetStatistics, TrafficStatistics
 from manystream.providers.errors import ErrorCategory, ProviderError
 from manystream.providers.limits.quota_report import Refusal
@@ -204,7 +205,7 @@ def route(balance: Balance, *targets: TargetRecord, random: Callable[[], float] 
 
 def test_a_new_target_has_the_weight_one_and_is_no_fallback() -> None:
     record = TargetRecord()
-    assert (record.weight, record.fallback, record.sessions) == (1, False, 0)
+    assert (record.weight, record.fallback) == (1, False)
     assert Choice(2) == Choice(2, (), -INF)
 
 
@@ -297,22 +298,22 @@ def test_a_session_stays_at_up_to_four_times_the_best_score() -> None:
 def test_only_a_sticky_route_keeps_sessions() -> None:
     state = route(Balance.FASTEST)
     state.begin(0, 0, "s")
-    assert state.targets[0].sessions == 0
+    assert state.sessions.counts[0] == 0
 
 
 def test_a_session_moves_and_leaves_a_failing_target() -> None:
     state = route(Balance.STICKY)
     state.begin(0, 5, "s")
     state.begin(1, 6, "s")
-    assert [target.sessions for target in state.targets] == [0, 1, 0]
+    assert [state.sessions.counts[place] for place in range(3)] == [0, 1, 0]
     state.fail(0, 5, 7, "s")
-    assert state.targets[1].sessions == 1, "a call at its former target says nothing"
+    assert state.sessions.counts[1] == 1, "a call at its former target says nothing"
     state.fail(1, 6, 7)
-    assert state.targets[1].sessions == 1
+    assert state.sessions.counts[1] == 1
     state.fail(1, 6, 7, "s", broke=True)
-    assert state.targets[1].sessions == 0
-    state.end_session("s")
-    assert state.targets[1].sessions == 0
+    assert state.sessions.counts[1] == 0
+    state.sessions.end("s")
+    assert state.sessions.counts[1] == 0
 
 
 def test_a_session_is_kept_for_an_hour_after_its_last_call() -> None:
@@ -321,11 +322,23 @@ def test_a_session_is_kept_for_an_hour_after_its_last_call() -> None:
     state.begin(1, 5, "b")
     state.begin(0, 10, "a")
     state.choose(3604.9, (0, 1, 2), session="c")
-    assert [target.sessions for target in state.targets] == [1, 1, 0]
+    assert [state.sessions.counts[place] for place in range(3)] == [1, 1, 0]
     state.begin(2, 3605, "c")
-    assert [target.sessions for target in state.targets] == [1, 0, 1]
+    assert [state.sessions.counts[place] for place in range(3)] == [1, 0, 1]
     state.choose(3610, (0, 1, 2), session="c")
-    assert [target.sessions for target in state.targets] == [0, 0, 1]
+    assert [state.sessions.counts[place] for place in range(3)] == [0, 0, 1]
+
+
+def test_no_more_sessions_are_kept_than_are_documented() -> None:
+    state = route(Balance.STICKY)
+    for number in range(2 * MOST_SESSIONS):
+        state.end(0, state.begin(0, number / 1000, str(number)))
+        if number % 1000 == 0:
+            state.end(1, state.begin(1, number / 1000, "busy"))
+    assert (state.sessions.counts[0], state.sessions.counts[1]) == (MOST_SESSIONS - 1, 1)
+    now = 2 * MOST_SESSIONS / 1000
+    last = [str(2 * MOST_SESSIONS - 1), str(MOST_SESSIONS + 1), str(MOST_SESSIONS), "0", "busy"]
+    assert [state.sessions.place(session, now) for session in last] == [0, 0, None, None, 1]
 
 
 def test_a_record_counts_calls_and_passes_outcomes_on() -> None:
