@@ -161,7 +161,7 @@ def test_bash_completes_when_tab_is_pressed(
     shell = terminal([needs("bash"), "--norc", "--noprofile", "-i"])
     shell.type(f"PS1='{MARK}'; source {script('bash')}; echo so''urced\n", "sourced\r\n" + MARK)
     shell.type("manystream bat\t", "manystream batch ")
-    shell.type("--ou\t", "--output ")
+    shell.type("--outp\t", "--output ")
     shell.type("my\t", "my\\ prompts.jsonl ")
     shell.type("\x15manystream simulate ra\t", "rate=")
     shell.type("5", "5")
