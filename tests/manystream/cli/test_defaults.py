@@ -52,6 +52,7 @@ DEFAULTS: dict[str, dict[str, object]] = {
         "temperature": None,
         "schema": None,
         "attempts": 6,
+        "outage": 1800.0,
         "stream": False,
         "retry_failed": False,
         "shard": None,
