@@ -72,6 +72,7 @@ class Attempt(BodyOwner):
     connected_at: when the request was given to a connection.
     head_at: when the response's head had arrived.
     content_at: when its first content was delivered; the call sets it.
+    is_whole: the response has ended as its framing says, so the connection is in order.
     phase: the phase of the connection or exchange.
     connection: the connection in use; None before there is one, and after the response has ended or was given up.
     paused: True while the consumer wants no events.
@@ -97,6 +98,7 @@ class Attempt(BodyOwner):
         "content_at",
         "dequeued_at",
         "head_at",
+        "is_whole",
         "paused",
         "phase",
         "queue_since",
@@ -131,6 +133,7 @@ class Attempt(BodyOwner):
         self.connected_at: float = math.inf
         self.head_at: float = math.inf
         self.content_at: float = math.inf
+        self.is_whole: bool = False
         self.connection: Connection | None = None
         self.phase: Phase = QUEUE
         self.paused: bool = paused
@@ -275,7 +278,7 @@ class Attempt(BodyOwner):
     def on_end(self) -> None:
         if self.over:
             return
-        self.connection = None
+        self.connection, self.is_whole = None, True
         if self.steps is not None:
             self._ended = self.on_end
             return

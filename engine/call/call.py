@@ -382,7 +382,8 @@ class RunningCall(Ending):
         if self._unanswered:
             self._resent += 1
             self._runtime.resent += 1
-            fresh = True  # the others may be as old as the one that was lost
+            # A connection was lost: the others may be as old.
+            fresh = fresh or (self._attempt is not None and not self._attempt.is_whole)
         attempt = self._attempt = self._make_attempt(self._prepared, self._clocks)
         attempt.queue_since = self._queued_since - self._queued_before
         self._send(attempt, fresh=fresh)
