@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 TOPIC = "{topic}"
+KIND = "{kind}"
 DEFAULT_TOPIC = "streamed answers"
 """The topic of a message that names none: a greeting, or knobs of the simulator."""
 
@@ -29,107 +29,63 @@ SENTENCES_PER_PARAGRAPH = 6
 LONGEST_CLOSING = 8
 
 
-@dataclass(slots=True, frozen=True)
-class Style:
-    """The sentences of one kind of text.
+OPENING = "This is a simulated {kind} about {topic}."
+"""The first sentence."""
 
-    opening: the first sentence. It names the topic, once.
-    brief: number of words → a text of so many words, where there is no room for the opening.
-    sentences: what may follow the opening. Those that name the topic and the others take turns.
-    closings: number of words → a last sentence of so many words, up to `LONGEST_CLOSING`.
-    """
+BRIEF = {
+    1: "Simulated.",
+    2: "Simulated {kind}.",
+    3: "A simulated {kind}.",
+    4: "This {kind} is simulated.",
+    5: "This is a simulated {kind}.",
+    6: "This {kind} comes from the simulator.",
+    7: "This short {kind} comes from the simulator.",
+}
+"""Number of words → a text of so many words, where there is no room for the opening."""
 
-    opening: str
-    brief: Mapping[int, str]
-    sentences: tuple[str, ...]
-    closings: Mapping[int, str]
-
-
-ANSWER = Style(
-    opening="This is a simulated answer about {topic}.",
-    brief={
-        1: "Simulated.",
-        2: "Simulated answer.",
-        3: "A simulated answer.",
-        4: "This answer is simulated.",
-        5: "This is a simulated answer.",
-        6: "This answer comes from the simulator.",
-        7: "This short answer comes from the simulator.",
-    },
-    sentences=(
-        "Most questions about {topic} have a short answer and a long one.",
-        "There are several ways to look at {topic}.",
-        "One example says more about {topic} than a long explanation.",
-        "Much has been written about {topic}, and not all of it agrees.",
-        "It helps to compare {topic} with something familiar.",
-        "People who know more about {topic} would add details here.",
-        "A real model would now say what it knows about {topic}.",
-        "Three things matter to anyone who thinks about {topic}.",
-        "The history of {topic} is longer than most people expect.",
-        "Opinions about {topic} differ from place to place.",
-        "It is easy to say too much about {topic}.",
-        "A diagram would help to explain {topic}.",
-        "The first point is the most important one.",
-        "The second point follows from the first.",
-        "Details matter, but they can wait.",
-        "Numbers make the difference easier to see.",
-        "The order of the steps can be changed.",
-        "Some of this depends on the circumstances.",
-        "It is worth checking the sources.",
-        "An example makes this clearer.",
-        "In practice, the simple way is good enough.",
-        "There are exceptions, but they are rare.",
-        "The same idea appears in other fields.",
-        "Each word of this text is one event.",
-        "The request decides how long this text is.",
-        "A different question gives a different answer.",
-        "The same question gives the same answer again.",
-        "Nothing here was looked up or computed.",
-    ),
-    closings={
-        1: "Done.",
-        2: "That's all.",
-        3: "That is all.",
-        4: "That is the answer.",
-        5: "That is the whole answer.",
-        6: "That is all there is here.",
-        7: "That is the end of this answer.",
-        8: "That is all that the simulator can say.",
-    },
+SENTENCES = (
+    "Most questions about {topic} have a short answer and a long one.",
+    "There are several ways to look at {topic}.",
+    "One example says more about {topic} than a long explanation.",
+    "Much has been written about {topic}, and not all of it agrees.",
+    "It helps to compare {topic} with something familiar.",
+    "People who know more about {topic} would add details here.",
+    "A real model would now say what it knows about {topic}.",
+    "Three things matter to anyone who thinks about {topic}.",
+    "The history of {topic} is longer than most people expect.",
+    "Opinions about {topic} differ from place to place.",
+    "It is easy to say too much about {topic}.",
+    "A diagram would help to explain {topic}.",
+    "The first point is the most important one.",
+    "The second point follows from the first.",
+    "Details matter, but they can wait.",
+    "Numbers make the difference easier to see.",
+    "The order of the steps can be changed.",
+    "Some of this depends on the circumstances.",
+    "It is worth checking the sources.",
+    "An example makes this clearer.",
+    "In practice, the simple way is good enough.",
+    "There are exceptions, but they are rare.",
+    "The same idea appears in other fields.",
+    "Each word of this text is one event.",
+    "The request decides how long this text is.",
+    "A different question gives a different answer.",
+    "The same question gives the same answer again.",
+    "Nothing here was looked up or computed.",
 )
+"""What may follow the opening. Those that name the topic and the others take turns."""
 
-THINKING = Style(
-    opening="The user asks about {topic}.",
-    brief={
-        1: "Thinking.",
-        2: "Let's see.",
-        3: "Let me think.",
-        4: "Let me think first.",
-        5: "I should answer this briefly.",
-    },
-    sentences=(
-        "I should say first what {topic} has to do with the question.",
-        "What do I know about {topic}?",
-        "The question has more than one part.",
-        "I should begin with the simplest part.",
-        "A short answer is better than a long one.",
-        "The details can come at the end.",
-        "I should check that nothing is missing.",
-        "There is no need for an example.",
-        "The user did not ask for sources.",
-        "It is better to say what is uncertain.",
-    ),
-    closings={
-        1: "Good.",
-        2: "Now answer.",
-        3: "Now the answer.",
-        4: "That should be enough.",
-        5: "Now I can answer this.",
-        6: "This is enough for an answer.",
-        7: "This is all I need to answer.",
-        8: "Now I know enough to write the answer.",
-    },
-)
+CLOSINGS = {
+    1: "Done.",
+    2: "That's all.",
+    3: "That is all.",
+    4: "That is the {kind}.",
+    5: "That is the whole {kind}.",
+    6: "That is all there is here.",
+    7: "That is the end of this {kind}.",
+    8: "That is all that the simulator can say.",
+}
+"""Number of words → a last sentence of so many words, up to `LONGEST_CLOSING`."""
 
 _SENTENCE_END = re.compile(r"[.?!](?=\s|$)|\n")
 _COMMAND = re.compile(
@@ -167,28 +123,29 @@ def topic_of(question: str) -> str:
     return f'the {"question" if is_question else "message"} "{quoted}{mark}"'
 
 
-def write_text(question: str, count: int, source: random.Random, style: Style = ANSWER) -> tuple[str, ...]:
+def write_text(question: str, count: int, source: random.Random, kind: str = "answer") -> tuple[str, ...]:
     """Whole sentences about a question, as exactly `count` words. Each word but the first begins with its space.
 
-    `source` decides which sentences are used and in which order.
+    source: decides which sentences are used and in which order.
+    kind: the noun for the text, such as `answer` or `thought`.
     """
     if count <= 0:
         return ()
-    topic = topic_of(question)
-    opening = _first(style.opening.replace(TOPIC, topic).replace('?".', '?"'))
-    if len(opening) > count and count in style.brief:
-        return _first(style.brief[count])
+    topic, beginning = topic_of(question), OPENING.replace(KIND, kind)
+    opening = _first(beginning.replace(TOPIC, topic).replace('?".', '?"'))
+    if len(opening) > count and count in BRIEF:
+        return _first(BRIEF[count].replace(KIND, kind))
     if len(opening) > count or topic.endswith('"'):
         topic = "this question"
     if len(opening) > count:
-        opening = _first(style.opening.replace(TOPIC, topic))
+        opening = _first(beginning.replace(TOPIC, topic))
     pieces = list(opening)
-    sentences = _endless(style, topic, source)
+    sentences = _endless(topic, source)
     written = 1
     while len(pieces) < count:
         room = count - len(pieces)
         if room <= LONGEST_CLOSING:
-            sentence = _CLOSINGS[style.opening][room]
+            sentence = _following(CLOSINGS[room].replace(KIND, kind))
         else:
             sentence = next(sentence for sentence in sentences if len(sentence) <= room)
         if written % SENTENCES_PER_PARAGRAPH == 0:
@@ -209,14 +166,13 @@ def _following(sentence: str) -> tuple[str, ...]:
     return tuple(" " + word for word in sentence.split())
 
 
-def _endless(style: Style, topic: str, source: random.Random) -> Iterator[tuple[str, ...]]:
+def _endless(topic: str, source: random.Random) -> Iterator[tuple[str, ...]]:
     """Sentences without end: one that names the topic, then one that does not. No list is shuffled: that would cost
     more than the few sentences that most answers use."""
-    naming, general = _NAMING[style.opening], _GENERAL[style.opening]
-    orders = zip(_endless_order(len(naming), source), _endless_order(len(general), source), strict=False)
+    orders = zip(_endless_order(len(_NAMING), source), _endless_order(len(_GENERAL), source), strict=False)
     for named, other in orders:
-        yield _following(naming[named].replace(TOPIC, topic))
-        yield general[other]
+        yield _following(_NAMING[named].replace(TOPIC, topic))
+        yield _GENERAL[other]
 
 
 def _endless_order(count: int, source: random.Random) -> Iterator[int]:
@@ -230,19 +186,12 @@ def _endless_order(count: int, source: random.Random) -> Iterator[int]:
         place = (place + step) % count
 
 
-_STYLES = (ANSWER, THINKING)
-_NAMING = {style.opening: tuple(sentence for sentence in style.sentences if TOPIC in sentence) for style in _STYLES}
-_GENERAL = {
-    style.opening: tuple(_following(sentence) for sentence in style.sentences if TOPIC not in sentence)
-    for style in _STYLES
-}
-_CLOSINGS = {
-    style.opening: {count: _following(sentence) for count, sentence in style.closings.items()} for style in _STYLES
-}
-"""The sentences of each style; those without a topic are split into words once. The key is the opening of the style."""
+_NAMING = tuple(sentence for sentence in SENTENCES if TOPIC in sentence)
+_GENERAL = tuple(_following(sentence) for sentence in SENTENCES if TOPIC not in sentence)
+"""The sentences without the topic, split into words once."""
 
 _STEPS = {
     len(sentences): [step for step in range(1, len(sentences) + 1) if math.gcd(step, len(sentences)) == 1]
-    for sentences in (*_NAMING.values(), *_GENERAL.values())
+    for sentences in (_NAMING, _GENERAL)
 }
 """Number of sentences → the steps that meet each of them once in a round."""

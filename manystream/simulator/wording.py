@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from .example_values import QuestionValues, Values, WordValues
-from .sentences import THINKING, write_text
+from .sentences import write_text
 
 WORDS: tuple[str, ...] = (
     "the", "stream", "carries", "many", "small", "pieces", "and", "each", "of", "them", "arrives", "in", "order",
@@ -46,7 +46,7 @@ class Sentences:
         self._source = source
 
     def thinking(self, count: int) -> tuple[str, ...]:
-        return write_text(self._question, count, self._source, THINKING)
+        return write_text(self._question, count, self._source, "thought")
 
     def text(self, count: int) -> tuple[str, ...]:
         return write_text(self._question, count, self._source)

@@ -12,12 +12,13 @@ from manystream.simulator.json_text import JSON
 from manystream.simulator.knobs import TEXTS
 from manystream.simulator.schema_example import example
 from manystream.simulator.sentences import (
-    ANSWER,
+    BRIEF,
+    CLOSINGS,
     DEFAULT_TOPIC,
     LONGEST_CLOSING,
-    THINKING,
+    OPENING,
+    SENTENCES,
     TOPIC,
-    Style,
     topic_of,
     write_text,
 )
@@ -128,17 +129,17 @@ def test_a_long_message_is_shortened_to_a_topic() -> None:
 
 def test_an_answer_is_about_the_question_in_whole_sentences() -> None:
     answer = write_scenario(Prompt(model="m", text="Tell me of rivers."), Knobs(kind="thinking", seed=1))
-    assert answer.thinking == "The user asks about rivers. Good."
+    assert answer.thinking == "This thought comes from the simulator."
     assert answer.text.startswith("This is a simulated answer about rivers. ")
     assert answer.text.endswith(".")
     assert answer.text.isascii()
 
 
-@pytest.mark.parametrize("style", [ANSWER, THINKING])
+@pytest.mark.parametrize("kind", ["answer", "thought"])
 @pytest.mark.parametrize("question", ["Tell me of rivers.", "Why is the sky blue?", "word " * 50, "Hello"])
-def test_a_text_has_any_length_and_ends_with_its_sentence(style: Style, question: str) -> None:
+def test_a_text_has_any_length_and_ends_with_its_sentence(kind: str, question: str) -> None:
     for count in (*range(80), 1000):
-        pieces = write_text(question, count, random.Random(count), style)
+        pieces = write_text(question, count, random.Random(count), kind)
         assert len(pieces) == count
         text = "".join(pieces)
         assert text.split() == [piece.strip() for piece in pieces]
@@ -153,15 +154,14 @@ def test_a_long_text_has_paragraphs_and_repeats_no_neighbour() -> None:
         assert len(set(sentences)) == len(sentences)
 
 
-@pytest.mark.parametrize("style", [ANSWER, THINKING])
-def test_the_tables_of_sentences_have_the_lengths_they_state(style: Style) -> None:
-    assert style.opening.count(TOPIC) == 1
-    for count, sentence in [*style.brief.items(), *style.closings.items()]:
+def test_the_tables_of_sentences_have_the_lengths_they_state() -> None:
+    assert OPENING.count(TOPIC) == 1
+    for count, sentence in [*BRIEF.items(), *CLOSINGS.items()]:
         assert len(sentence.split()) == count
-    assert sorted(style.closings) == list(range(1, LONGEST_CLOSING + 1))
-    shortest = len(style.opening.replace(TOPIC, "this question").split())
-    assert sorted(style.brief) == list(range(1, shortest))
-    assert any(len(sentence.split()) <= LONGEST_CLOSING + 1 for sentence in style.sentences if TOPIC not in sentence)
+    assert sorted(CLOSINGS) == list(range(1, LONGEST_CLOSING + 1))
+    shortest = len(OPENING.replace(TOPIC, "this question").split())
+    assert sorted(BRIEF) == list(range(1, shortest))
+    assert any(len(sentence.split()) <= LONGEST_CLOSING + 1 for sentence in SENTENCES if TOPIC not in sentence)
 
 
 def test_every_text_of_the_knob_has_a_wording() -> None:

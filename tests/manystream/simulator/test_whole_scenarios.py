@@ -19,7 +19,7 @@ from manystream.simulator.json_text import JSON, JSONObject
 from manystream.simulator.prompt import APIError
 from manystream.simulator.scenario import ScriptedCall, Tokens, is_forged, sign
 from manystream.simulator.schema_example import example
-from manystream.simulator.sentences import ANSWER, THINKING, write_text
+from manystream.simulator.sentences import write_text
 from manystream.simulator.wording import WORDS
 
 FOLDER = Path(__file__).parent / "scenarios"
@@ -93,8 +93,8 @@ QUESTIONS = (
 def texts() -> str:
     counts = (*range(-1, 14), 20, 21, 22, 80)
     return "\n".join(
-        f"--- {name}, {count}: {question}\n" + "|".join(write_text(question, count, random.Random(count), style))
-        for name, style in (("answer", ANSWER), ("thinking", THINKING))
+        f"--- {name}, {count}: {question}\n" + "|".join(write_text(question, count, random.Random(count), kind))
+        for name, kind in (("answer", "answer"), ("thinking", "thought"))
         for question in QUESTIONS
         for count in counts
     )
