@@ -9,7 +9,7 @@ import pytest
 from manystream.simulator import Limit, LimitCounts
 from manystream.simulator.limits import limiter as limiter_module
 from manystream.simulator.limits.bucket import Bucket
-from manystream.simulator.limits.limiter import PACIFIC_MIDNIGHT, SCOPES_LIMIT, Limiter, Permit, Usage
+from manystream.simulator.limits.limiter import PACIFIC_MIDNIGHT, SCOPES_LIMIT, Limiter, Ticket, Usage
 from manystream.simulator.limits.refusals import SHORT_DELAY
 from manystream.simulator.limits.reports import Report
 from manystream.simulator.prompt import APIError
@@ -21,14 +21,14 @@ TOKENS = Limit(
 )
 
 
-def accepted(limiter: Limiter, usage: Usage = USAGE, *, dialect: str = "openai-chat", key: str = "k") -> Permit:
+def accepted(limiter: Limiter, usage: Usage = USAGE, *, dialect: str = "openai-chat", key: str = "k") -> Ticket:
     ticket = limiter.accept(dialect, key, usage, 1000.0, 0.0)
     assert ticket is not None
     return ticket
 
 
-def levels(ticket: Permit) -> list[float]:
-    return [bucket.level for bucket in ticket.shares[0].state.buckets]
+def levels(ticket: Ticket) -> list[float]:
+    return [bucket.level for bucket in ticket.shares[0].scope.buckets]
 
 
 # --- buckets ---
@@ -161,7 +161,7 @@ def test_a_call_is_charged_and_settled(server: str) -> None:
     before = levels(broken)
     limiter.end(broken, 1000.0, whole=False)
     assert levels(broken) == before
-    assert broken.shares[0].state.running == 0
+    assert broken.shares[0].scope.running == 0
 
 
 def test_what_is_given_back_never_overflows() -> None:
@@ -187,7 +187,7 @@ def test_a_failure_takes_a_request_from_all_its_limits() -> None:
     ticket = accepted(limiter)
     assert len(ticket.shares) == 1
     assert levels(ticket) == [598]
-    assert [bucket.level for bucket in ticket.shares[0].state.hidden] == [8]
+    assert [bucket.level for bucket in ticket.shares[0].scope.hidden] == [8]
 
 
 def test_one_limit_counts_the_servers_that_it_covers_together() -> None:
@@ -244,9 +244,9 @@ def test_scopes_that_are_used_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     limiter.end(limiter.accept("openai-chat", "used", USAGE, 100.0, 0.0) or accepted(limiter), 100.0, whole=True)
     assert first is not None
     [state] = limiter._states.values()  # pyright: ignore[reportPrivateUsage]
-    assert list(state.limiters) == ["running", "full", "used"]
+    assert list(state.scopes) == ["running", "full", "used"]
     limiter.accept("openai-chat", "new", USAGE, 100.0, 0.0)
-    assert list(state.limiters) == ["running", "used", "new"]
+    assert list(state.scopes) == ["running", "used", "new"]
 
 
 def test_the_constants_of_limits() -> None:
@@ -276,7 +276,7 @@ def test_a_changed_limit_keeps_its_counts_and_its_calls() -> None:
     after = Limit(requests_per_minute=200, tokens_per_minute=6000, by_second=True)
     limiter.change([after, Limit(key="x", concurrent=1)], 1000.0, 0.0)
     assert limiter.limits == [after, Limit(key="x", concurrent=1)]
-    scope = ticket.shares[0].state
+    scope = ticket.shares[0].scope
     assert [(bucket.dimension, bucket.limit, bucket.level, bucket.capacity) for bucket in scope.buckets] == [
         ("requests", 200, 198, 200),
         ("tokens", 6000, 6000, 6000),
@@ -293,7 +293,7 @@ def test_an_unchanged_limit_is_left_as_it_is() -> None:
     limit = Limit(requests_per_minute=100)
     limiter = Limiter([limit])
     ticket = accepted(limiter)
-    buckets = list(ticket.shares[0].state.buckets)
+    buckets = list(ticket.shares[0].scope.buckets)
     limiter.change([limit, Limit(requests_per_minute=7)], 1000.0, 0.0)
-    assert ticket.shares[0].state.buckets == buckets
+    assert ticket.shares[0].scope.buckets == buckets
     assert [counts.accepted for _, counts in limiter.counts()] == [1, 0]

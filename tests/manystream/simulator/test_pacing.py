@@ -423,4 +423,4 @@ def test_only_a_whole_answer_is_settled(monkeypatch: pytest.MonkeyPatch) -> None
     world.run()
     assert charged == [800.0, 800.0, 404.0]
     [state] = world.server.service.limiter._states.values()  # pyright: ignore[reportPrivateUsage]
-    assert [scope.running for scope in state.limiters.values()] == [0]
+    assert [scope.running for scope in state.scopes.values()] == [0]
