@@ -32,6 +32,7 @@ LIMITS = Checker(
         "max_error_bytes": whole(0),
         "max_calls": whole(1),
         "max_buffered_bytes": whole(1),
+        "retry_reserve": number(0, must="a number of at least 0", infinite=True),
         "max_choices": whole(1),
         "max_blocks": whole(1),
         "max_tool_calls": whole(1),

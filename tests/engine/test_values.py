@@ -373,6 +373,8 @@ def profile(**given: Any) -> ms.Profile:
         ({"proxy": 3}, "proxy: must be the URL of a proxy, '' for none, or None for the environment's, not int"),
         ({"proxy": False}, "proxy: must be the URL of a proxy, '' for none, or None for the environment's, not bool; use '' for none"),
         ({"proxy": {"https": "http://h"}}, "proxy: must be the URL of a proxy, '' for none, or None for the environment's, not dict; it is one URL for all origins; `environment` has one per scheme"),
+        ({"limits": Limits(retry_reserve=-1)}, "limits.retry_reserve: must be a number of at least 0, not -1"),
+        ({"limits": Limits(retry_reserve=None)}, "limits.retry_reserve: must be a number of at least 0, not None"),  # type: ignore[arg-type]
         ({"limits": Limits(max_blocks=0)}, "limits.max_blocks: must be a whole number of at least 1, not 0"),
         ({"limits": Limits(pool=PoolLimits(max_age="5 min"))}, "limits.pool.max_age: must be a number of seconds of at least 0, not '5 min'"),  # type: ignore[arg-type]
         ({"dial": "socks5://127.0.0.1"}, "dial: must be an async function of a host and a port, not 'socks5://127.0.0.1'"),
