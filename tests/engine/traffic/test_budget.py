@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import Decimal
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manystream.engine.traffic.budgets.amounts import Amounts, Budget
+import manystream as ms
+from manystream.engine.traffic.budgets.amounts import Amounts, Budget, amount_of, limits_of
 from manystream.engine.traffic.budgets.budget_state import Account, BudgetRefusal, BudgetsState, Claim, Holding
-from manystream.engine.traffic.queue.permit import Permit
+from manystream.engine.traffic.budgets.price import ask_price
+from manystream.engine.traffic.leased_amounts import AmountLease, LeasedBudget, units
+from manystream.engine.traffic.queue.permit import Permit, PermitState
+from manystream.engine.traffic.statistics import BudgetStatistics
 from manystream.providers.errors import InvalidRequestError
 from manystream.providers.model.options import Priority
+from manystream.providers.model.usage import Usage
 
 
 def reserved(budgets: BudgetsState, amounts: Amounts, tenant: str | None = None, now: float = 0) -> Holding:
@@ -341,3 +347,418 @@ def test_waiting_calls_never_exceed_a_budget_and_leave_nothing(limit: int, steps
     assert program.waiting == []
     assert all(account.reserved == Amounts() for account in program.budgets.accounts())
     assert program.budgets.next_time() == math.inf
+
+
+# --- budgets: each amount, boundaries, the order of several budgets, leases, figures, and the words of errors ---
+
+
+INF = math.inf
+
+
+def held(found: object) -> Holding:
+    assert isinstance(found, Holding)
+    return found
+
+
+def refused(found: object) -> BudgetRefusal:
+    assert isinstance(found, BudgetRefusal)
+    return found
+
+
+def lacking(found: object) -> Account:
+    assert isinstance(found, Account)
+    return found
+
+
+def claimed(budgets: BudgetsState, amounts: Amounts, now: float = 0, *, tenant: str | None = None) -> Claim:
+    claim = Claim(amounts, Permit(1, None, tenant=tenant))
+    budgets.wait(claim, lacking(budgets.reserve(tenant, amounts, now)))
+    return claim
+
+
+# --- amounts ---
+
+
+def test_amounts_are_added_member_by_member() -> None:
+    one, two = Amounts(1, 2, 3, 4), Amounts(10, 20, 30, 40)
+    assert (one.plus(two), two.less(one), Amounts()) == ((11, 22, 33, 44), (9, 18, 27, 36), (0, 0, 0, 0))
+
+
+@pytest.mark.parametrize(
+    ("value", "amount"),
+    [
+        (0, 0.0), (0.0, 0.0), (3, 3.0), (Decimal("0.5"), 0.5), (INF, INF), (-1e-9, None), (True, None), (False, None),
+        ("1", None), (None, None), (10**400, None), (math.nan, None), (Decimal("sNaN"), None), (Decimal("NaN"), None),
+    ],
+)  # fmt: skip
+def test_what_is_an_amount(value: object, amount: float | None) -> None:
+    found = amount_of(value)
+    assert found == amount
+    assert found is None or type(found) is float
+
+
+WRONG: list[tuple[dict[str, object], str]] = [
+    ({}, "budget: must limit at least one of usd, input_tokens, output_tokens, calls"),
+    ({"every": 5}, "budget: must limit at least one of usd, input_tokens, output_tokens, calls"),
+    ({"usd": 0}, "budget.usd: must be a number above 0, not 0"),
+    ({"calls": INF}, "budget.calls: must be a number above 0, not inf"),
+    ({"calls": 1, "every": 0}, "budget.every: must be a number above 0, not 0"),
+    ({"calls": 1, "every": math.cos}, "budget.every: must be a number above 0, not builtin_function_or_method"),
+    ({"calls": 1, "per": "key"}, "budget.per: must be 'engine' or 'tenant', not 'key'"),
+]
+
+
+@pytest.mark.parametrize(("options", "words"), WRONG)
+def test_a_wrong_budget_is_an_error_in_words(options: dict[str, object], words: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        Budget(**options)  # type: ignore[arg-type]
+    assert str(caught.value) == words
+
+
+def test_the_defaults_of_a_budget() -> None:
+    budget = Budget(calls=1)
+    assert (budget.usd, budget.input_tokens, budget.output_tokens, budget.per, budget.every) == (
+        None, None, None, "engine", None,
+    )  # fmt: skip
+    assert [budget.limits(member) for member in ("usd", "input_tokens", "output_tokens", "calls")] == [
+        False, False, False, True,
+    ]  # fmt: skip
+
+
+def test_the_limits_of_a_tenant() -> None:
+    budget = Budget(usd=lambda tenant: Decimal("0.5"), calls=3, per="tenant")  # type: ignore[arg-type, return-value]
+    assert limits_of(budget, "a") == (0.5, INF, INF, 3)
+    for function, words in (
+        (lambda tenant: 1 / 0, "budget.usd: the function raised ZeroDivisionError for tenant 'a'"),
+        (lambda tenant: "5", "budget.usd: the function must return a number of at least 0, not '5' (tenant 'a')"),
+    ):
+        with pytest.raises(InvalidRequestError) as caught:
+            limits_of(Budget(usd=function), "a")  # type: ignore[arg-type]
+        assert str(caught.value) == words
+
+
+# --- the price of a call ---
+
+
+class NoPrice(ms.ManystreamError):
+    """An error of the library, whose words are shown."""
+
+
+def raises(error: Exception) -> Callable[..., float]:
+    def price(*_: object) -> float:
+        raise error
+
+    return price
+
+
+@pytest.mark.parametrize(
+    ("price", "words"),
+    [
+        (raises(KeyError("secret")), "traffic.price: raised KeyError for p/m"),
+        (raises(NoPrice("no table")), "traffic.price: raised NoPrice for p/m: no table"),
+        (lambda *_: -1, "traffic.price: must return a number of US dollars, at least 0, or None, not -1 (for p/m)"),
+        (lambda *_: INF, "traffic.price: must return a number of US dollars, at least 0, or None, not inf (for p/m)"),
+    ],
+)
+def test_a_price_that_is_none_is_an_error_in_words(price: Callable[..., float], words: str) -> None:
+    provider = ms.OpenAIChat("secret", "http://127.0.0.1:9/v1", name="p")
+    with pytest.raises(InvalidRequestError) as caught:
+        ask_price(price, provider, "m", Usage())
+    assert str(caught.value) == words
+
+
+def test_a_price_is_a_float_or_not_known() -> None:
+    provider, seen = ms.OpenAIChat("secret", "http://127.0.0.1:9/v1", name="p"), list[object]()
+
+    def price(*given: object) -> Decimal:
+        seen.extend(given)
+        return Decimal("0.25")
+
+    assert ask_price(price, provider, "m", Usage(input_tokens=3)) == 0.25  # type: ignore[arg-type]
+    assert seen == [provider, "m", Usage(input_tokens=3)]
+    assert ask_price(lambda *_: None, provider, "m", Usage()) is None
+    assert ask_price(lambda *_: 0, provider, "m", Usage()) == 0
+
+
+# --- reservations ---
+
+
+@pytest.mark.parametrize("member", ["usd", "input_tokens", "output_tokens", "calls"])
+def test_each_amount_is_counted_for_itself(member: str) -> None:
+    budgets = BudgetsState((Budget(**{member: 10}),))  # type: ignore[arg-type]
+    one = held(budgets.reserve(None, Amounts(**{member: 6}), 0))
+    others = Amounts(1e9, 1e9, 1e9, 1e9)._replace(**{member: 4})
+    held(budgets.reserve(None, others, 0))
+    lacking(budgets.reserve(None, Amounts(**{member: 0.5}), 0))
+    assert budgets.reserve(None, Amounts(), 0) is not None
+    found = refused(budgets.reserve(None, Amounts(**{member: 10.5}), 0))
+    assert (found.member, found.limit, found.spent, found.reserved, found.needed, found.tenant, found.retry_after) == (
+        member, 10, 0, 10, 10.5, None, -1,
+    )  # fmt: skip
+    budgets.settle(one, Amounts(**{member: 2.5}), 0)
+    assert refused(budgets.reserve(None, Amounts(**{member: 8}), 0)).spent == 2.5
+
+
+def test_a_billionth_too_much_is_rounding() -> None:
+    assert isinstance(BudgetsState((Budget(usd=1),)).reserve(None, Amounts(usd=1 + 5e-10), 0), Holding)
+    assert isinstance(BudgetsState((Budget(usd=1),)).reserve(None, Amounts(usd=1 + 2e-9), 0), BudgetRefusal)
+
+
+def test_nothing_remains_reserved_of_the_last_call() -> None:
+    budgets = BudgetsState((Budget(usd=1),))
+    holdings = [held(budgets.reserve(None, Amounts(usd=usd), 0)) for usd in (0.1, 0.2, 0.3)]
+    for holding in holdings:
+        budgets.settle(holding, Amounts(usd=0.01), 0)
+    (account,) = budgets.accounts()
+    assert (account.reserved, account.holdings, account.spent.usd) == ((0, 0, 0, 0), 0, pytest.approx(0.03))
+
+
+def test_a_refusal_is_looked_up_without_reserving() -> None:
+    budgets = BudgetsState((Budget(calls=2), Budget(usd=1, per="tenant", every=60)))
+    assert budgets.refusal("a", Amounts(usd=1, calls=2), 0) is None
+    found = budgets.refusal("a", Amounts(usd=1.5, calls=1), 10)
+    assert found is not None
+    assert found.message == (
+        "the budget of tenant 'a' allows 1 usd in 60 s: 0 are spent, 0 are reserved, and this call may use 1.5"
+    )
+    assert (found.budget, found.tenant, found.retry_after) == (budgets.budgets[1], "a", 50)
+    assert [account.holdings for account in budgets.accounts()] == [0, 0]
+
+
+def test_the_figures_of_every_account() -> None:
+    whole, each = Budget(calls=5), Budget(output_tokens=100, per="tenant", every=60)
+    budgets = BudgetsState((whole, each))
+    held(budgets.reserve("a", Amounts(0, 0, 60, 1), 10))
+    claimed(budgets, Amounts(0, 0, 50, 1), 20, tenant="a")
+    held(budgets.reserve("b", Amounts(0, 0, 60, 1), 30))
+    assert budgets.statistics(40) == (
+        BudgetStatistics(whole, None, Amounts(INF, INF, INF, 5), Amounts(), Amounts(0, 0, 120, 2), 0, -1.0),
+        BudgetStatistics(each, "a", Amounts(INF, INF, 100, INF), Amounts(), Amounts(0, 0, 60, 1), 1, 30),
+        BudgetStatistics(each, "b", Amounts(INF, INF, 100, INF), Amounts(), Amounts(0, 0, 60, 1), 0, 50),
+    )
+    assert [figures.ends_in for figures in budgets.statistics(100)] == [-1, 30, 50]
+    assert BudgetStatistics(whole, None, Amounts(), Amounts(), Amounts()).ends_in == -1
+    assert BudgetStatistics(whole, None, Amounts(), Amounts(), Amounts()).waiting == 0
+
+
+def test_a_window_ends_exactly_after_its_seconds() -> None:
+    budgets = BudgetsState((Budget(calls=1, every=60),))
+    budgets.settle(held(budgets.reserve(None, Amounts(calls=1), 5)), Amounts(calls=1), 6)
+    assert refused(budgets.reserve(None, Amounts(calls=1), 64.9)).retry_after == pytest.approx(0.1)
+    assert isinstance(budgets.reserve(None, Amounts(calls=1), 65), Holding)
+
+
+def test_a_settled_call_counts_in_the_window_in_which_it_ends() -> None:
+    budgets = BudgetsState((Budget(calls=3, every=60),))
+    budgets.settle(held(budgets.reserve(None, Amounts(calls=1), 0)), Amounts(calls=1), 1)
+    running = held(budgets.reserve(None, Amounts(calls=1), 2))
+    budgets.settle(running, Amounts(calls=1), 61)
+    assert (budgets.accounts()[0].spent.calls, budgets.accounts()[0].began) == (1, 60)
+    assert running.accounts == ()
+
+
+# --- calls that wait ---
+
+
+def test_a_waiting_call_is_behind_those_that_wait() -> None:
+    budgets = BudgetsState((Budget(calls=10, output_tokens=100),))
+    holding = held(budgets.reserve(None, Amounts(output_tokens=100, calls=1), 0))
+    one = claimed(budgets, Amounts(output_tokens=80, calls=1))
+    two = claimed(budgets, Amounts(calls=1))
+    assert one.waiting_for == "output_tokens of the engine's budget, reserved by 1 calls, 0 ahead"
+    assert two.waiting_for == "its turn of the engine's budget, reserved by 1 calls, 1 ahead"
+    lacking(budgets.reserve(None, Amounts(calls=1), 0))
+    assert (one.account, one.permit.state, budgets.has_changed) == (budgets.accounts()[0], PermitState.QUEUED, True)
+    assert (budgets.next(0), budgets.has_changed) == (None, False)
+    budgets.settle(holding, Amounts(output_tokens=10), 0)
+    assert budgets.has_changed
+    found = [budgets.next(0), budgets.next(0), budgets.next(0)]
+    assert [each and each[0] for each in found] == [one, two, None]
+    assert (one.account, one.waiting_for, one.permit.state) == (None, "", PermitState.ENDED)
+    assert (budgets.accounts()[0].holdings, budgets.accounts()[0].line, budgets.has_changed) == (2, None, False)
+
+
+def test_a_call_moves_on_to_the_budget_that_it_lacks_next() -> None:
+    first, second = Budget(calls=1), Budget(output_tokens=100)
+    budgets = BudgetsState((first, second))
+    call = held(budgets.reserve(None, Amounts(calls=1), 0))
+    tokens = held(budgets.reserve(None, Amounts(output_tokens=100), 0))
+    claim = claimed(budgets, Amounts(output_tokens=50, calls=1))
+    assert claim.waiting_for == "calls of the engine's budget, reserved by 2 calls, 0 ahead"
+    budgets.settle(call, Amounts(), 0)
+    assert budgets.next(0) is None
+    assert claim.waiting_for == "output_tokens of the engine's budget, reserved by 1 calls, 0 ahead"
+    assert [account.waiting for account in budgets.accounts()] == [0, 1]
+    budgets.settle(tokens, Amounts(output_tokens=50), 0)
+    found = budgets.next(0)
+    assert found is not None
+    assert found[0] is claim
+    assert held(found[1]).amounts == Amounts(output_tokens=50, calls=1)
+    assert [account.holdings for account in budgets.accounts()] == [1, 1]
+
+
+def test_a_call_that_leaves_lets_the_next_one_try() -> None:
+    budgets = BudgetsState((Budget(output_tokens=100),))
+    held(budgets.reserve(None, Amounts(output_tokens=60), 0))
+    large, small = claimed(budgets, Amounts(output_tokens=90)), claimed(budgets, Amounts(output_tokens=30))
+    assert budgets.next(0) is None
+    budgets.leave(large)
+    budgets.leave(large)
+    found = budgets.next(0)
+    assert found is not None
+    assert found[0] is small
+    assert large.permit.state is PermitState.ENDED
+
+
+def test_the_next_look_at_budgets_is_at_a_window_s_end() -> None:
+    budgets = BudgetsState((Budget(calls=1, per="tenant", every=60), Budget(output_tokens=10)))
+    assert budgets.next_time() == INF
+    held(budgets.reserve("a", Amounts(output_tokens=10, calls=1), 0))
+    claimed(budgets, Amounts(calls=1), 5, tenant="a")
+    claimed(budgets, Amounts(output_tokens=1), 6, tenant="b")
+    assert budgets.next_time() == 60
+    assert (budgets.next(59), budgets.has_changed, budgets.accounts()[0].began) == (None, False, 0)
+    assert (budgets.next(60), budgets.accounts()[0].began, budgets.next_time()) == (None, 60, 120)
+
+
+def test_thousands_of_windows_end_one_by_one() -> None:
+    """What a look costs does not depend on the number of tenants that wait."""
+    budgets = BudgetsState((Budget(calls=1, per="tenant", every=3600),))
+    claims: list[Claim] = []
+    for number in range(3_000):
+        tenant, now = str(number), number / 1000
+        held(budgets.reserve(tenant, Amounts(calls=1), now))
+        claims.append(claimed(budgets, Amounts(calls=1), now, tenant=tenant))
+    assert budgets.next(4) is None
+    for claim in claims[:2_990]:
+        budgets.leave(claim)
+    assert budgets.next_time() == 3602.99
+    assert len(budgets._windows) == 10
+
+
+@pytest.mark.parametrize("look", [BudgetsState.statistics, lambda budgets, now: budgets.ask(None, Amounts(), now)])
+def test_any_look_at_a_new_window_lets_waiting_calls_try(look: Callable[[BudgetsState, float], object]) -> None:
+    budgets = BudgetsState((Budget(calls=2, every=60),))
+    held(budgets.reserve(None, Amounts(calls=1), 0))
+    budgets.settle(held(budgets.reserve(None, Amounts(calls=1), 0)), Amounts(calls=1), 0)
+    claim = claimed(budgets, Amounts(calls=1), 59)
+    assert budgets.next(59) is None
+    look(budgets, 59.9)
+    assert not budgets.has_changed
+    look(budgets, 60)
+    found = budgets.next(60)
+    assert found is not None
+    assert found[0] is claim
+
+
+def test_a_function_that_fails_ends_the_call_that_waits() -> None:
+    plan: dict[str | None, object] = {"a": 1.0}
+    budgets = BudgetsState((Budget(calls=1), Budget(usd=lambda tenant: plan[tenant], per="tenant")))  # type: ignore[arg-type, return-value]
+    holding = held(budgets.reserve("a", Amounts(usd=1, calls=1), 0))
+    claim = claimed(budgets, Amounts(usd=0.5, calls=1), tenant="a")
+    plan["a"] = "none"
+    budgets.settle(holding, Amounts(usd=1), 0)
+    found = budgets.next(0)
+    assert found is not None
+    assert found[0] is claim
+    assert isinstance(found[1], InvalidRequestError)
+    assert (claim.account, budgets.accounts()[0].line, budgets.next(0)) == (None, None, None)
+
+
+def test_accounts_in_use_are_not_forgotten() -> None:
+    budgets = BudgetsState((Budget(calls=2, per="tenant", every=60),))
+    held(budgets.reserve("runs", Amounts(calls=2), 0))
+    claimed(budgets, Amounts(calls=1), tenant="runs")
+    budgets.settle(held(budgets.reserve("spent", Amounts(calls=1), 0)), Amounts(calls=1), 0)
+    for number in range(998):
+        budgets.ask(f"t{number}", Amounts(), 1)
+    assert len(budgets.accounts()) == 1000
+    budgets.ask("one more", Amounts(), 1)
+    assert [account.tenant for account in budgets.accounts()] == ["runs", "spent", "one more"]
+    for number in range(997):
+        budgets.ask(f"t{number}", Amounts(), 61)
+    budgets.ask("another", Amounts(), 61)
+    assert [account.tenant for account in budgets.accounts()] == ["runs", "another"], "a new window began"
+
+
+def test_many_accounts_in_use_are_looked_through_seldom() -> None:
+    budgets = BudgetsState((Budget(calls=2, per="tenant"),))
+    for number in range(1000):
+        held(budgets.reserve(f"t{number}", Amounts(calls=1), 0))
+    for number in range(1000):
+        budgets.ask(f"u{number}", Amounts(), 0)
+    assert len(budgets.accounts()) == 2000
+    budgets.ask("one more", Amounts(), 0)
+    assert len(budgets.accounts()) == 1001
+
+
+# --- leases ---
+
+
+def test_dollars_are_whole_nano_dollars() -> None:
+    assert [units(dollars) for dollars in (0, 1, 0.1 + 0.2, 1.4e-9, 1.6e-9)] == [0, 10**9, 3 * 10**8, 1, 2]
+
+
+def test_a_lease_counts_and_tells_its_owner() -> None:
+    lease, seen = AmountLease(), list[str]()
+    assert (lease.allowed, lease.most, lease.spent, lease.taken, lease.needed, lease.wanted, lease.free) == (
+        0, INF, 0, 0, 0, 0, 0,
+    )  # fmt: skip
+    lease.change(5, 9)
+    assert (lease.allowed, lease.most) == (5, 9)
+    lease.listen(lambda: seen.append(f"{lease.allowed} of {lease.most}"))
+    lease.change(5, 9)
+    lease.change(6, 9)
+    lease.change(6, 8)
+    assert seen == ["6 of 9", "6 of 8"]
+    lease.count(2e-9, 1e-9)
+    assert (lease.spent, lease.taken, lease.free) == (2, 3, 3)
+    lease.need(7e-9, 3)
+    assert (lease.needed, lease.wanted) == (4, 12)
+    lease.on_need = lambda: seen.append(f"needs {lease.needed}")
+    lease.need(3e-9, 2)
+    assert (lease.needed, lease.wanted, seen[2:]) == (1, 2, ["needs 1"])
+    lease.satisfy()
+    assert (lease.needed, lease.wanted) == (0, 0)
+    assert [lease.lacks(dollars, ever=False) for dollars in (6e-9, 7e-9)] == [False, True]
+    assert [lease.lacks(dollars, ever=True) for dollars in (8e-9, 9e-9)] == [False, True]
+
+
+def test_a_leased_budget_holds_what_its_lease_allows() -> None:
+    lease = AmountLease()
+    budget = LeasedBudget.of(lease)
+    budgets = BudgetsState((Budget(calls=9), budget))
+    lease.change(10**9, 2 * 10**9)
+    holding = held(budgets.reserve("a", Amounts(usd=0.75, calls=1), 0))
+    assert (lease.taken, lease.spent, limits_of(budget, None).usd, budget.per) == (750_000_000, 0, 1, "engine")
+    held(budgets.reserve("a", Amounts(calls=1), 0))  # it costs nothing
+    lacking(budgets.reserve(None, Amounts(usd=0.5), 0))
+    found = refused(budgets.reserve(None, Amounts(usd=2.5), 0))
+    assert (found.member, found.limit, found.needed) == ("usd", 2, 2.5)
+    claim = claimed(budgets, Amounts(usd=0.5, calls=1))
+    assert budgets.next(0) is None
+    assert (lease.needed, lease.wanted) == (500_000_000, 500_000_000)
+    claimed(budgets, Amounts(usd=0.25))
+    assert budgets.next(0) is None
+    assert (lease.needed, lease.wanted) == (500_000_000, 1_000_000_000)
+    budgets.settle(holding, Amounts(usd=0.5, calls=1), 0)
+    assert (lease.taken, lease.spent) == (500_000_000, 500_000_000)
+    found_next = budgets.next(0)
+    assert found_next is not None
+    assert (found_next[0], lease.taken, lease.needed) == (claim, 1_000_000_000, 0)
+    assert (budgets.next(0), lease.needed, lease.wanted) == (None, 250_000_000, 250_000_000)
+    lease.change(-5, 2 * 10**9)
+    assert limits_of(budget, None).usd == 0
+
+
+def test_a_change_of_a_lease_lets_its_own_calls_try() -> None:
+    lease, other = AmountLease(), AmountLease()
+    budget = LeasedBudget.of(lease)
+    budgets = BudgetsState((budget, LeasedBudget.of(other)))
+    claimed(budgets, Amounts(usd=1))
+    assert not budgets.next(0)
+    budgets.lease_changed(LeasedBudget.of(other))
+    assert not budgets.has_changed
+    lease.change(3 * 10**9, 3 * 10**9)
+    budgets.lease_changed(budget)
+    assert (budgets.has_changed, budgets.accounts()[0].limits.usd) == (True, 3)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import gc
+import math
 import random
 
+import pytest
+
+from manystream.engine.traffic.queue.cost import FREE, Cost
 from manystream.engine.traffic.queue.fair_queue import FairQueue
-from manystream.engine.traffic.queue.permit import Permit
+from manystream.engine.traffic.queue.permit import Permit, PermitState, TenantLine
+from manystream.engine.traffic.queue.tenants import MOST_AWAY, TenantClass
 from manystream.providers.model.options import Priority
 
 INTERACTIVE, NORMAL, BATCH = Priority.INTERACTIVE, Priority.NORMAL, Priority.BATCH
@@ -155,3 +160,389 @@ def test_calls_that_were_sent_or_cancelled_are_not_kept() -> None:
         queue.take(0)
     assert len(queue) == 1
     assert sum(type(found) is Permit for found in gc.get_objects()) - before < 100
+
+
+# --- tickets, lines of tenants and queues: places, service and what is ahead, with literal numbers ---
+
+
+def added(
+    queue: FairQueue | TenantClass,
+    tokens: float = 100,
+    tenant: str | None = None,
+    *,
+    priority: Priority = NORMAL,
+    at_head: bool = False,
+) -> Permit:
+    ticket = Permit(tokens, 0, priority=priority, tenant=tenant)
+    queue.add(ticket, at_head=at_head)
+    return ticket
+
+
+# --- tickets ---
+
+
+def test_a_new_ticket_waits_for_nothing_and_costs_nothing() -> None:
+    ticket = Permit(300, 20)
+    assert (ticket.input_tokens, ticket.max_output, ticket.cost, ticket.priority, ticket.tenant) == (
+        300, 20, FREE, NORMAL, None,
+    )  # fmt: skip
+    assert (ticket.owner, ticket.size, ticket.refusals, ticket.state, ticket.sent_at, ticket.sent_before) == (
+        None, 320, 0, PermitState.NEW, -math.inf, FREE,
+    )  # fmt: skip
+    assert (ticket.place, ticket.line, ticket.before, ticket.after) == (0, None, None, None)
+    assert (ticket.charged, ticket.is_first_of_tenant) == (FREE, False)
+    assert FREE == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "output", "size"), [(0, None, 1), (0.5, 0.25, 1), (1, 0, 1), (2, None, 2), (3, 4, 7)]
+)
+def test_a_call_counts_as_at_least_one_token(tokens: float, output: float | None, size: float) -> None:
+    assert Permit(tokens, output).size == size
+
+
+def test_only_a_call_under_way_is_charged() -> None:
+    ticket = Permit(1, 1)
+    ticket.cost = Cost(1, 2, 3, 5)
+    charged: list[float] = []
+    for state in PermitState:
+        ticket.state = state
+        charged.append(ticket.charged.tokens)
+    assert charged == [0, 0, 5, 5, 0]
+    assert [(state.name, state.value) for state in PermitState] == [
+        ("NEW", 0), ("QUEUED", 1), ("SENT", 2), ("CONFIRMED", 3), ("ENDED", 4),
+    ]  # fmt: skip
+    assert repr(ticket) == "Permit(ENDED, normal, tenant=None, cost=(1, 2, 3, 5))"
+
+
+def test_a_line_is_a_list_from_which_any_call_can_leave() -> None:
+    line = TenantLine("a")
+    assert (line.name, line.service, line.backlog, line.length, line.version, line.octave) == ("a", 0, 0, 0, 0, 0)
+    one, two, three, four = (Permit(tokens, 0) for tokens in (10, 20, 30, 40))
+    line.append(two)
+    line.append(three)
+    line.prepend(one)
+    line.append(four)
+    assert [ticket.place for ticket in (one, two, three, four)] == [-1, 0, 1, 2]
+    assert (line.first, line.last, line.length, line.backlog) == (one, four, 4, 100)
+    assert [(ticket.before, ticket.after) for ticket in (one, two, three, four)] == [
+        (None, two), (one, three), (two, four), (three, None),
+    ]  # fmt: skip
+    assert [ticket.is_first_of_tenant for ticket in (one, two)] == [True, False]
+    line.unlink(two)
+    assert (one.after, three.before, two.line, two.before, two.after) == (three, one, None, None, None)
+    line.unlink(one)
+    line.unlink(four)
+    assert (line.first, line.last, line.length, line.backlog) == (three, three, 1, 30)
+    assert (three.before, three.after) == (None, None)
+    line.backlog += 1e-12  # what rounding leaves
+    line.unlink(three)
+    assert (line.first, line.last, line.length, line.backlog) == (None, None, 0, 0)
+    line.prepend(one)
+    assert (one.place, line.first, line.last) == (0, one, one)
+
+
+# --- tenants ---
+
+
+def test_a_class_counts_its_calls_and_tokens() -> None:
+    queue = TenantClass()
+    one, two = added(queue, 100, "a"), added(queue, 50, "b")
+    assert (queue.length, queue.backlog, sorted(map(str, queue.present))) == (2, 150, ["a", "b"])
+    queue.remove(one)
+    assert (queue.length, queue.backlog, list(queue.present)) == (1, 50, ["b"])
+    queue.backlog += 1e-12
+    queue.remove(two)
+    assert (queue.length, queue.backlog, queue.present) == (0, 0, {})
+
+
+def test_a_new_tenant_starts_with_the_least_service_of_others() -> None:
+    queue = TenantClass()
+    for tokens in (100, 200, 10):
+        added(queue, tokens, "a")
+    assert queue.present["a"].service == 0
+    queue.take()
+    added(queue, 10, "b")
+    assert (queue.present["a"].service, queue.present["b"].service) == (100, 100)
+    assert queue.take().tenant == "a"
+    added(queue, 10, "c")
+    assert queue.present["c"].service == 100
+
+
+def test_a_tenant_starts_no_lower_than_the_last_call_taken() -> None:
+    queue = TenantClass()
+    added(queue, 70, "a")
+    added(queue, 50, "a")
+    queue.take()
+    queue.take()
+    added(queue, 10, "b")
+    assert queue.present["b"].service == 70
+    added(queue, 10, "a")
+    assert queue.present["a"].service == 120, "its own service is not forgotten"
+
+
+def passed(queue: TenantClass, tokens: float, tenant: str | None) -> Permit:
+    ticket = Permit(tokens, None, tenant=tenant)
+    queue.pass_through(ticket)
+    return ticket
+
+
+def test_service_is_given_back_to_a_tenant_that_is_away() -> None:
+    queue = TenantClass()
+    tickets = [added(queue, 100, tenant) for tenant in ("a", "a", "b", "b")]
+    for _ in range(3):
+        queue.take()
+    for ticket in tickets[:2]:
+        queue.correct(ticket, 0)
+    added(queue, 1, "a")
+    assert (queue.present["a"].service, queue.present["b"].service) == (100, 100), "at least that of the others"
+
+
+def test_a_call_that_passes_through_is_charged_to_its_tenant() -> None:
+    queue = TenantClass()
+    for tokens, tenant in ((100, "a"), (30, "b"), (30, "b"), (5, None)):
+        passed(queue, tokens, tenant)
+    for tenant in (None, "b", "a"):
+        added(queue, 1, tenant)
+    assert {name: line.service for name, line in queue.present.items()} == {None: 35, "b": 60, "a": 100}
+    assert [queue.take().tenant for _ in range(3)] == [None, "b", "a"]
+
+
+def test_what_ended_calls_used_is_expected_of_the_next_ones() -> None:
+    """Before the first call of a tenant has ended, it is that of all tenants. What a call reserves plays no part."""
+    queue = FairQueue()
+    lines = queue._classes[NORMAL].present
+    for tenant in ("a", "a", "b", "c"):
+        queue.add(Permit(10, 4000, tenant=tenant))
+        queue.add(Permit(10, 4000, tenant=tenant))
+    first = [queue.take(0) for _ in range(3)]
+    assert [line.service for line in lines.values()] == [10, 10, 10]
+    queue.correct(first[0], 30)
+    queue.correct(first[1], 50)
+    assert [lines[tenant].service for tenant in "abc"] == [30, 50, 10]
+    assert [queue.take(0).tenant, queue.take(0).tenant] == ["c", "a"]
+    assert (lines["a"].service, "c" in lines) == (60, False)
+    assert queue._classes[NORMAL]._away["c"].service == 10 + 10 + 30, "the mean of all"
+
+
+@pytest.mark.parametrize("used", [1, 5, 400, 100_000])
+def test_a_correction_keeps_no_tenant_waiting_for_long(used: int) -> None:
+    """A hundred calls use other amounts than expected. Another tenant has arrived when they were under way."""
+    queue = FairQueue()
+    for _ in range(1000):
+        added(queue, 10, "a")
+    queue.correct(queue.take(0), 60)
+    burst = [queue.take(0) for _ in range(100)]
+    for _ in range(1000):
+        added(queue, 10, "b")
+    for ticket in burst:
+        queue.correct(ticket, 10 + used)
+    taken = [queue.take(0).tenant for _ in range(10)]
+    assert 2 <= taken.count("a") <= 8 or used > 1000  # then one call of a's is many of b's
+
+
+def test_a_tenant_that_used_nothing_is_forgotten_and_others_are_kept() -> None:
+    queue = TenantClass()
+    for tenant in ("used", "cancelled", "charged"):
+        ticket = passed(queue, 10, tenant)
+        if tenant != "charged":
+            queue.correct(ticket, 10 if tenant == "used" else 0)
+    assert sorted(map(str, queue._away)) == ["charged", "used"]
+    for _ in range(9):
+        passed(queue, 10, "later")
+    assert sorted(map(str, queue._away)) == ["charged", "later", "used"]
+
+
+def test_corrected_calls_are_counted_in_bounded_memory() -> None:
+    queue, sizes = TenantClass(), list[int]()
+    for ticket in [passed(queue, 10, "t") for _ in range(100)]:
+        queue.correct(ticket, 11)
+        sizes.append(len(queue._away_heap))
+    assert max(sizes) <= 34
+
+
+def test_tenants_of_equal_service_need_no_order_of_their_names() -> None:
+    """Calls with and without a tenant were sent at once, and end with more tokens than estimated."""
+    queue = FairQueue()
+    tickets = [Permit(10, 0, tenant=tenant) for _ in range(40) for tenant in ("a", None)]
+    for ticket in tickets:
+        queue.pass_through(ticket)
+    for ticket in tickets:
+        queue.correct(ticket, 12)
+    for tenant in (None, "a"):
+        added(queue, 1, tenant)
+    services = [line.service for line in queue._classes[NORMAL].present.values()]
+    assert services[0] == services[1]
+
+
+def test_entries_of_waiting_tenants_are_bounded() -> None:
+    queue, sizes = TenantClass(), list[int]()
+    tickets = [passed(queue, 1, "stays") for _ in range(100)]
+    added(queue, 1, "stays")
+    for ticket in tickets:
+        queue.correct(ticket, 2)
+        sizes.append(len(queue._heap))
+    assert max(sizes) <= 34
+
+
+def test_cancelled_calls_of_many_tenants_are_not_kept() -> None:
+    queue = TenantClass()
+    added(queue, 1, "stays")
+    for number in range(200):
+        queue.remove(added(queue, 1, f"t{number}"))
+        assert len(queue._heap) <= 36
+    assert (len(queue._away), list(queue.present), queue.first().tenant) == (0, ["stays"], "stays")
+
+
+def test_the_place_of_a_call_is_an_estimate_of_calls_and_tokens() -> None:
+    queue = TenantClass()
+    tickets = [added(queue, 100, "m") for _ in range(4)]
+    assert [queue.place(ticket) for ticket in tickets] == [(0, 0), (1, 100), (2, 200), (3, 300)]
+    for _ in range(4):
+        added(queue, 300, "o")
+    # Others: 1,200 tokens in 4 calls. Of 1,600 tokens in all, 8 calls.
+    assert [queue.place(ticket) for ticket in tickets] == [(0.5, 100), (2, 300), (3.5, 500), (5, 700)]
+    queue.remove(tickets[1])
+    assert queue.place(tickets[2]) == (3.4, 500), "a call that left is still counted"
+    queue.remove(tickets[0])
+    assert queue.place(tickets[2]) == (600 / 1400, 100)
+
+
+def test_a_tenant_alone_does_not_wait_for_others() -> None:
+    queue = TenantClass()
+    tickets = [added(queue, 100, "m") for _ in range(2000)]
+    assert [queue.place(tickets[number]) for number in (0, 650, 1300, 1999)] == [
+        (0, 0), (650, 65_000), (1300, 130_000), (1999, 199_900),
+    ]  # fmt: skip
+
+
+def test_a_call_larger_than_its_tenants_others_waits_no_longer() -> None:
+    queue = TenantClass()
+    added(queue, 1, "m")
+    large = added(queue, 1000, "m")
+    assert queue.place(large) == (1, 500.5)
+    added(queue, 100, "o")
+    assert queue.place(large) == (1 + 100 * 3 / 1101, 600.5)
+
+
+def test_a_backlog_beyond_all_powers_of_two_is_counted() -> None:
+    queue = TenantClass()
+    added(queue, 2.0**80, "a")
+    added(queue, 2.0**70, "b")
+    assert (queue.backlog, len(queue.present)) == (2.0**80 + 2.0**70, 2)
+    queue.remove(queue.first())
+    queue.remove(queue.first())
+    assert (queue.backlog, queue._octave_lines) == (0, [0] * 64)
+
+
+# --- queues ---
+
+
+def test_the_length_of_a_queue() -> None:
+    queue = FairQueue()
+    assert (len(queue), queue.length, queue.first(0)) == (0, 0, None)
+    ticket = added(queue)
+    assert (len(queue), queue.length, ticket.state) == (1, 1, PermitState.QUEUED)
+    queue.remove(ticket)
+    assert (len(queue), queue.length, ticket.state) == (0, 0, PermitState.ENDED)
+
+
+def test_a_call_that_waited_before_stands_at_the_head() -> None:
+    queue = FairQueue()
+    one, two = added(queue), added(queue, at_head=True)
+    assert [queue.take(0), queue.take(0)] == [two, one]
+
+
+def test_places_count_all_calls_of_higher_classes() -> None:
+    queue = FairQueue()
+    added(queue, 10, priority=INTERACTIVE)
+    added(queue, 20, priority=NORMAL)
+    added(queue, 40, priority=BATCH)
+    tickets = [added(queue, 1, priority=priority) for priority in (INTERACTIVE, NORMAL, BATCH)]
+    assert [queue.place(ticket) for ticket in tickets] == [(1, 5.5), (3, 21.5), (5, 52.5)]
+
+
+def test_a_class_is_passed_over_from_the_first_call_of_another() -> None:
+    queue = FairQueue()
+    for _ in range(5):
+        added(queue, priority=INTERACTIVE)
+    added(queue, priority=BATCH)
+    added(queue, priority=BATCH)
+    taken = [queue.take(now).priority for now in (0.0, 29.9, 30.0, 40.0, 59.9, 60.0)]
+    assert taken == [INTERACTIVE, INTERACTIVE, BATCH, INTERACTIVE, INTERACTIVE, INTERACTIVE]
+
+
+def test_a_class_that_became_empty_is_not_passed_over() -> None:
+    for leaves in (True, False):
+        queue = FairQueue()
+        batch = added(queue, priority=BATCH)
+        for _ in range(3):
+            added(queue, priority=INTERACTIVE)
+        queue.take(0)
+        if leaves:
+            queue.remove(batch)
+            added(queue, priority=BATCH)
+        assert queue.take(30).priority is (INTERACTIVE if leaves else BATCH)
+
+
+def test_a_class_with_other_waiting_calls_stays_passed_over() -> None:
+    queue = FairQueue()
+    one, _ = added(queue, priority=BATCH), added(queue, priority=BATCH)
+    for _ in range(2):
+        added(queue, priority=INTERACTIVE)
+    queue.take(0)
+    queue.remove(one)
+    assert queue.take(30).priority is BATCH
+
+
+def test_a_call_that_passes_through_ends_the_wait_of_its_class() -> None:
+    queue = FairQueue()
+    batch = added(queue, priority=BATCH)
+    added(queue, priority=INTERACTIVE)
+    queue.take(0)
+    queue._classes[BATCH].remove(batch)
+    queue.length = 0
+    queue.pass_through(Permit(5, 0, priority=BATCH))
+    assert queue._passed_since == {}
+    assert added(queue, 1, priority=BATCH).line is not None
+    assert queue._classes[BATCH].present[None].service == 5
+
+
+def test_each_fifth_refusal_sends_a_call_behind_its_others() -> None:
+    queue = FairQueue()
+    stubborn, *others = [added(queue) for _ in range(4)]
+    order: list[int] = []
+    for _ in range(13):
+        ticket = queue.take(0)
+        order.append([stubborn, *others].index(ticket))
+        if ticket is stubborn:
+            queue.put_back(stubborn)
+        if order.count(0) == 5 and len(others) == 3:
+            others.append(added(queue))
+    assert order == [0, 0, 0, 0, 0, 1, 2, 3, 0, 0, 0, 0, 0]
+    assert (stubborn.refusals, queue.take(0)) == (10, others[3])
+
+
+@pytest.mark.parametrize("through", [True, False])
+def test_tenants_that_never_come_back_are_forgotten(through: bool) -> None:
+    """A gateway may use its end users as tenants."""
+    tenants = TenantClass()
+
+    def call(name: str, tokens: float) -> None:
+        ticket = Permit(tokens, 0, tenant=name)
+        if through:
+            tenants.pass_through(ticket)
+        else:
+            tenants.add(ticket)
+            tenants.take()
+        tenants.correct(ticket, tokens)
+
+    call("greedy", 1_000_000)
+    for number in range(2 * MOST_AWAY):
+        call(f"user {number}", 100 + number % 7)
+    away = tenants._away  # pyright: ignore[reportPrivateUsage]
+    assert len(away) <= MOST_AWAY == 10_000
+    assert len(tenants._away_heap) <= 2 * MOST_AWAY + 33  # pyright: ignore[reportPrivateUsage]
+    for name in ("modest", "modest", "greedy", "modest"):
+        added(tenants, tenant=name)
+    assert [tenants.take().tenant for _ in range(4)] == ["modest", "modest", "modest", "greedy"]

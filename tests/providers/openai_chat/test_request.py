@@ -9,10 +9,23 @@ import pytest
 
 from manystream.providers.catalog.provider import OpenAIChat
 from manystream.providers.errors import InvalidRequestError
-from manystream.providers.json.json_values import JSONObject
-from manystream.providers.model.messages import CacheControl, File, Image, Message, Role, Text, ToolCall, ToolResult
-from manystream.providers.model.request import Request, ThinkingLevel, Tool
+from manystream.providers.json.json_values import JSON, JSONObject
+from manystream.providers.model.messages import (
+    CacheControl,
+    File,
+    Image,
+    Message,
+    ProviderState,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from manystream.providers.model.request import Request, ThinkingConfig, ThinkingLevel, Tool
 from manystream.providers.openai.chat import DIALECT
+from manystream.providers.openai.chat.message_writer import wire_call_id
+from manystream.providers.openai.thinking import family_name, is_reasoning_model, takes_sampling
 
 from .wire import OPENAI, SERVER, encode, known, quirky, warnings
 
@@ -380,3 +393,358 @@ def test_nothing_to_send_is_an_error() -> None:
         encode(Request("gpt-4o", []))
     with pytest.raises(InvalidRequestError, match="messages"):
         encode(Request("gpt-4o", [Message.tool_call("a", "t", "{}")]))
+
+
+# --- whole bodies of requests with every option, and the edges of single options ---
+
+
+NONE, LOW, MED, HIGH = ThinkingLevel
+SCHEMA: JSONObject = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+
+
+def test_every_option_at_once() -> None:
+    request = Request(
+        "gpt-5.1",
+        HELLO,
+        system="Be brief.",
+        tools=[Tool("f", "Does it.", SCHEMA, strict=True)],
+        tool_choice="f",
+        thinking=NONE,
+        max_output_tokens=9,
+        temperature=0.5,
+        top_p=0.25,
+        stop=["x"],
+        seed=0,
+        response_schema={**SCHEMA, "title": "A/b"},
+        parallel_tool_calls=True,
+        metadata={"a": "b"},
+        extra_body={"user": "u", "stream_options": {"include_obfuscation": False}},
+    )
+    body: JSONObject = {
+        "model": "gpt-5.1",
+        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}],
+        "tools": [
+            {
+                "type": "function",
+                "function": {"name": "f", "description": "Does it.", "parameters": SCHEMA, "strict": True},
+            }
+        ],
+        "tool_choice": {"type": "function", "function": {"name": "f"}},
+        "parallel_tool_calls": True,
+        "reasoning_effort": "none",
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "A_b", "schema": {**SCHEMA, "title": "A/b"}, "strict": True},
+        },
+        "max_completion_tokens": 9,
+        "temperature": 0.5,
+        "top_p": 0.25,
+        "stop": ["x"],
+        "seed": 0,
+        "metadata": {"a": "b"},
+        "user": "u",
+    }
+    assert encode(request) == body
+    assert list(encode(request)) == list(body)
+    options: JSON = {"include_obfuscation": False}
+    assert encode(request, stream=True) == {**body, "stream": True, "stream_options": options}
+    assert warnings(request) == []
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [("a" * 64, "a" * 64), ("a" * 65, "a" * 64), ("a.b c", "a_b_c"), ("", "response"), ("§", "_"), (5, "response")],
+)
+def test_the_name_of_a_schema(title: JSON, name: str) -> None:
+    body = encode(Request("m", HELLO, response_schema={**SCHEMA, "title": title}))
+    assert body["response_format"]["json_schema"]["name"] == name  # type: ignore[index]
+
+
+def test_the_schema_in_the_prompt_is_a_text_of_its_own() -> None:
+    request = Request("m", HELLO, system="Be brief.", response_schema=SCHEMA)
+    text = (
+        "Be brief.\n\nAnswer with one JSON object that fits this JSON Schema: "
+        '{"type":"object","properties":{},"required":[],"additionalProperties":false}'
+    )
+    assert encode(request, known("deepseek"))["messages"] == [
+        {"role": "system", "content": text},
+        {"role": "user", "content": "hello"},
+    ]
+
+
+@pytest.mark.parametrize(("name", "value"), [("temperature", 0), ("top_p", 0.5)])
+def test_one_sampling_option_alone(name: str, value: float) -> None:
+    options: dict[str, float] = {name: value}
+    body = encode(Request("gpt-4o", HELLO, **options))  # type: ignore[arg-type]
+    assert body == {"model": "gpt-4o", "messages": [{"role": "user", "content": "hello"}], name: value}
+
+
+def test_the_name_of_a_tool_is_checked() -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        encode(Request("m", HELLO, tools=[Tool("a b")]))
+    assert caught.value.field == "tools[0].name"
+    with pytest.raises(InvalidRequestError) as caught:
+        encode(Request("m", HELLO, temperature=-1))
+    assert caught.value.field == "temperature"
+
+
+@pytest.mark.parametrize(
+    ("extra", "found"),
+    [({"max_tokens": 5}, 5), ({"max_completion_tokens": 6, "max_tokens": 5, "n": 2}, 12), ({"n": 3}, None)],
+)
+def test_the_limit_of_output_tokens_is_known(extra: JSONObject, found: int | None) -> None:
+    wire = DIALECT.encode(Request("m", HELLO, extra_body=extra), "m", SERVER, stream=False)
+    assert wire.max_output_tokens == found
+
+
+def test_a_warning_is_given_once() -> None:
+    mark = CacheControl()
+    texts = [Text("a", cache_control=mark), Text("b", cache_control=mark)]
+    text = "messages[1]: cache_control not sent; the server caches by itself, or not at all"
+    assert warnings(Request("m", [*HELLO, Message.assistant([*texts])])) == [text]
+
+
+# --- thinking ---
+
+THINKING: dict[str, tuple[OpenAIChat, str, ThinkingConfig, JSONObject]] = {
+    "no effort for chat models": (OPENAI, "chatgpt-4o-latest", ThinkingConfig(level=LOW), {}),
+    "no effort for old models": (OPENAI, "openai/gpt-4o", ThinkingConfig(level=LOW), {}),
+    "an effort for others": (OPENAI, "x/y", ThinkingConfig(level=LOW), {"reasoning_effort": "low"}),
+    "a budget of 0": (OPENAI, "o3", ThinkingConfig(budget_tokens=0), {"reasoning_effort": "none"}),
+    "a budget of 0 beside an effort": (
+        OPENAI, "o3", ThinkingConfig(budget_tokens=0, effort="low"), {"reasoning_effort": "low"},
+    ),
+    "a summary alone": (OPENAI, "o3", ThinkingConfig(include_summary=True), {}),
+    "openrouter: a budget of 0": (
+        known("openrouter"), "x", ThinkingConfig(budget_tokens=0), {"reasoning": {"max_tokens": 0}},
+    ),
+    "openrouter: a budget and a summary": (
+        known("openrouter"), "x", ThinkingConfig(budget_tokens=5, include_summary=True),
+        {"reasoning": {"max_tokens": 5}},
+    ),
+    "openrouter: an effort and a summary": (
+        known("openrouter"), "x", ThinkingConfig(effort="x", include_summary=True), {"reasoning": {"effort": "x"}},
+    ),
+    "deepseek: an effort of none": (
+        known("deepseek"), "x", ThinkingConfig(effort="none"), {"thinking": {"type": "disabled"}},
+    ),
+    "deepseek: a budget": (
+        known("deepseek"), "x", ThinkingConfig(budget_tokens=1), {"thinking": {"type": "enabled"}},
+    ),
+    "deepseek: a budget of 0 beside a level": (
+        known("deepseek"), "x", ThinkingConfig(budget_tokens=0, level=HIGH), {"thinking": {"type": "disabled"}},
+    ),
+    "databricks: a budget of 0": (
+        known("databricks"), "x", ThinkingConfig(budget_tokens=0), {"thinking": {"type": "disabled"}},
+    ),
+    "databricks: a budget beside a level": (
+        known("databricks"), "x", ThinkingConfig(budget_tokens=7, level=HIGH),
+        {"thinking": {"type": "enabled", "budget_tokens": 7}},
+    ),
+    "databricks: an effort of none": (
+        known("databricks"), "x", ThinkingConfig(effort="none"), {"reasoning_effort": "none"},
+    ),
+    "alibaba: a medium level": (
+        known("alibaba"), "x", ThinkingConfig(level=MED), {"enable_thinking": True, "thinking_budget": 12288},
+    ),
+    "alibaba: a budget beside a high level": (
+        known("alibaba"), "x", ThinkingConfig(level=HIGH, budget_tokens=3),
+        {"enable_thinking": True, "thinking_budget": 3},
+    ),
+    "alibaba: a budget of 0": (known("alibaba"), "x", ThinkingConfig(budget_tokens=0), {"enable_thinking": False}),
+    "alibaba: an effort": (known("alibaba"), "x", ThinkingConfig(effort="low"), {"enable_thinking": True}),
+    "alibaba: an effort of none beside a level": (
+        known("alibaba"), "x", ThinkingConfig(effort="none", level=LOW), {"enable_thinking": False},
+    ),
+    "vllm: an effort": (known("vllm"), "x", ThinkingConfig(effort="low"), {"reasoning_effort": "low"}),
+    "vllm: a budget of 0": (
+        known("vllm"), "x", ThinkingConfig(budget_tokens=0), {"chat_template_kwargs": {"enable_thinking": False}},
+    ),
+    "vllm: a medium level": (
+        known("vllm"), "x", ThinkingConfig(level=MED), {"chat_template_kwargs": {"enable_thinking": True}},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("provider", "model", "config", "members"), THINKING.values(), ids=THINKING)
+def test_thinking(provider: OpenAIChat, model: str, config: ThinkingConfig, members: JSONObject) -> None:
+    wire = DIALECT.encode(Request(model, HELLO, thinking=config), model, provider, stream=False)
+    body = json.loads(wire.body)
+    assert {name: body[name] for name in body if name not in ("model", "messages")} == members
+
+
+@pytest.mark.parametrize(
+    ("model", "taken"),
+    [
+        ("gpt-5.1-mini", True), ("gpt-5.1-nano-2025-11-13", True), ("gpt-5.1-2025-11-13", True), ("gpt-5.1-x", False),
+        ("GPT-5.2 ", True), ("openai.gpt-5.4", True), ("a/b/gpt-5.4", True), ("gpt-5.1-2025-11-13-x", False),
+        ("gpt-5-mini", False), ("gpt-9", False), ("gpt-12.5-x", False), ("gpt-50x", True), ("gpt-123", True),
+    ],
+)  # fmt: skip
+def test_models_that_take_sampling(model: str, taken: bool) -> None:
+    assert takes_sampling(model, None) is taken
+    assert takes_sampling(model, "none")
+    assert takes_sampling(model, "low") is not is_reasoning_model(model)
+
+
+def test_a_family_is_the_name_without_its_reseller() -> None:
+    names = {" OpenAI/GPT-5 ": "gpt-5", "openai.o3": "o3", "x.o3": "x.o3", "a/openai.b": "b"}
+    assert {name: family_name(name) for name in names} == names
+
+
+# --- the conversation ---
+
+REPLACED = {"nine": "RksXkbv4v", "forty": "call_w2LCGZi5CRZ7rRl13Il4iIzF", "half": "r3DjF8Rsb"}
+"""Ids in stored conversations must stay the same in later versions."""
+
+
+def test_ids_that_replace_others_never_change() -> None:
+    assert wire_call_id("call_1", "nine_alphanumerics") == REPLACED["nine"]
+    assert wire_call_id("x" * 41, "at_most_40") == REPLACED["forty"]
+    assert wire_call_id("\ud800", "nine_alphanumerics") == REPLACED["half"]
+    assert wire_call_id("x" * 40, "at_most_40") == "x" * 40
+    assert wire_call_id("a\nb", "at_most_40") == "a\nb"
+    for id in ("abcdefgh-", "abcdefgh", "abcdefghij", "abcdefgh\n"):
+        assert wire_call_id(id, "nine_alphanumerics") != id
+    assert wire_call_id("", "at_most_40").startswith("call_")
+
+
+def test_ids_that_are_replaced_by_the_same_text_stay_apart() -> None:
+    turn = Message.assistant([ToolCall("a", "f", "1"), ToolCall("a", "g", "2")])
+    results = Message("tool", [ToolResult("a", "r"), ToolResult("a", "s")])
+    wire = encode(Request("m", [*HELLO, turn, results]), SERVER)["messages"]
+    assert [message.get("tool_call_id") for message in wire] == [None, None, "a", "a_2"]  # type: ignore[attr-defined]
+
+
+def own(text: str, provider: OpenAIChat, **data: JSON) -> Thinking:
+    return Thinking(text, state=ProviderState(provider.maker, {**data}))
+
+
+FOREIGN = Thinking("foreign", "signature")
+ASSISTANT = "messages: thinking that {!r} did not make is not sent to it"
+
+REASONING: dict[str, tuple[str, list[Thinking], JSONObject]] = {
+    "joined": ("moonshot", [own("a", known("moonshot")), own("b", known("moonshot"))], {"reasoning_content": "ab"}),
+    "beside a foreign one": ("moonshot", [FOREIGN, own("b", known("moonshot"))], {"reasoning_content": "b"}),
+    "foreign and required": ("deepseek", [FOREIGN], {"reasoning_content": ""}),
+    "as received, by the last": (
+        "fireworks",
+        [
+            own("a", known("fireworks"), reasoning_member="reasoning_content"),
+            own("b", known("fireworks"), reasoning_member="reasoning"),
+        ],
+        {"reasoning": "ab"},
+    ),
+    "as received, not text": ("fireworks", [own("a", known("fireworks"), reasoning_member=5)], {}),
+    "as received, empty": ("fireworks", [own("", known("fireworks"), reasoning_member="reasoning")], {}),
+    "its own member": ("groq", [own("a", known("groq"), reasoning_member=5)], {"reasoning": "a"}),
+    "parts without text": ("mistral", [own("", known("mistral"))], {}),
+    "parts": (
+        "mistral",
+        [own("a", known("mistral"))],
+        {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "a"}]}]},
+    ),
+    "details of the last": (
+        "openrouter",
+        [own("a", known("openrouter"), reasoning_details=[{"a": 1}]), own("b", known("openrouter"))],
+        {"reasoning_details": [{"a": 1}]},
+    ),
+    "empty details": ("openrouter", [own("a", known("openrouter"), reasoning_details=[])], {"reasoning": "a"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "blocks", "members"), REASONING.values(), ids=REASONING)
+def test_reasoning_beside_a_call(name: str, blocks: list[Thinking], members: JSONObject) -> None:
+    provider = known(name)
+    conversation = [*HELLO, Message.assistant([*blocks, ToolCall("abcdefghi", "f", "{}")]),
+                    Message.tool_result("abcdefghi", "ok")]  # fmt: skip
+    call = {"id": "abcdefghi", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    assert encode(Request("m", conversation), provider)["messages"][1] == {  # type: ignore[index]
+        "role": "assistant", "content": None, **members, "tool_calls": [call],
+    }  # fmt: skip
+    expected = [ASSISTANT.format(name)] if FOREIGN in blocks else []
+    assert warnings(Request("m", conversation), provider) == expected
+
+
+def test_the_files_of_two_results_follow_in_order() -> None:
+    turn = Message.assistant([ToolCall("a", "f", "{}"), ToolCall("b", "f", "{}")])
+    first = ToolResult("a", [Text("x"), Image(url="u"), Text("y")])
+    second = ToolResult("b", [File(file_id="i")], cache_control=CacheControl())
+    wire = encode(Request("m", [*HELLO, turn, Message("tool", [first, second])]), OPENAI)["messages"]
+    assert wire[2:] == [  # type: ignore[index]
+        {"role": "tool", "tool_call_id": "a", "content": "xy"},
+        {"role": "tool", "tool_call_id": "b", "content": "The files of tool result b follow."},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "The files of tool result a:"},
+                {"type": "image_url", "image_url": {"url": "u"}},
+                {"type": "text", "text": "The files of tool result b:"},
+                {"type": "file", "file": {"file_id": "i"}},
+            ],
+        },
+    ]
+
+
+def test_a_mark_of_a_result_is_on_its_last_text() -> None:
+    result = ToolResult("a", [Text("x"), Text("y")], cache_control=CacheControl("1h"))
+    conversation = [*HELLO, Message.tool_call("a", "f", "{}"), Message("tool", result)]
+    assert encode(Request("m", conversation), known("openrouter"))["messages"][2] == {  # type: ignore[index]
+        "role": "tool",
+        "tool_call_id": "a",
+        "content": [
+            {"type": "text", "text": "x"},
+            {"type": "text", "text": "y", "cache_control": {"type": "ephemeral", "ttl": "1h"}},
+        ],
+    }
+    text = "messages[2].content[0]: cache_control not sent; the server caches by itself, or not at all"
+    assert warnings(Request("m", conversation)) == [text]
+    assert encode(Request("m", conversation))["messages"][2]["content"] == "xy"  # type: ignore[index]
+
+
+def test_marked_texts_of_an_assistant_are_parts() -> None:
+    message = Message.assistant([Text("a", cache_control=CacheControl()), Text("b")])
+    provider = quirky(cache_mark="cache_control")
+    assert encode(Request("m", [*HELLO, message]), provider)["messages"][1] == {  # type: ignore[index]
+        "role": "assistant",
+        "content": [
+            {"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}},
+            {"type": "text", "text": "b"},
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("file", "part"),
+    [
+        (File(data=b"abc", media_type="text/x-new"), {"filename": "file", "file_data": "data:text/x-new;base64,YWJj"}),
+        (File(data=b"abc", media_type="text/csv; a=b"),
+         {"filename": "file.csv", "file_data": "data:text/csv; a=b;base64,YWJj"}),
+        (File(file_id="f", media_type="image/png"), {"file_id": "f"}),
+        (File(file_id="f", media_type="audio/wav"), {"file_id": "f"}),
+        (File(file_id="f", media_type="video/mp4"), {"file_id": "f"}),
+        (File(url="data:,x"), {"filename": "file", "file_data": "data:,x"}),
+    ],
+)  # fmt: skip
+def test_files_of_every_kind(file: File, part: JSONObject) -> None:
+    body = encode(Request("m", [Message.user(file)]), OPENAI)
+    assert body["messages"] == [{"role": "user", "content": [{"type": "file", "file": part}]}]
+
+
+def test_texts_of_a_result_without_a_mark_are_one_text() -> None:
+    conversation = [*HELLO, Message.tool_call("a", "f", "{}"), Message.tool_result("a", [Text("x"), Text("y")])]
+    for provider in (OPENAI, known("openrouter")):
+        assert encode(Request("m", conversation), provider)["messages"][2]["content"] == "xy"  # type: ignore[index]
+
+
+def test_parameters_of_a_media_type_do_not_hide_the_format() -> None:
+    sound = File(data=b"abc", media_type="audio/wav; rate=1")
+    part = {"type": "input_audio", "input_audio": {"data": "YWJj", "format": "wav"}}
+    assert encode(Request("m", [Message.user(sound)]), OPENAI)["messages"] == [{"role": "user", "content": [part]}]
+
+
+def test_media_types_are_read_in_any_case() -> None:
+    picture = File(data=b"abc", media_type=" IMAGE/PNG ")
+    body = encode(Request("m", [Message.user(picture)]), OPENAI)
+    url = "data: IMAGE/PNG ;base64,YWJj"
+    assert body["messages"] == [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]
