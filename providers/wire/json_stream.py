@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from ..catalog.provider import Provider
-from ..errors import ProviderError, malformed, no_answer, truncated
+from ..errors import NO_ANSWER_CODE, ProviderError, malformed, no_answer, truncated
 from ..json.json_values import JSON, JSONObject, MalformedJSONError, json_at, loads, shown
 from ..model.events import Error, Event
 from ..model.response import arrived
@@ -106,7 +106,7 @@ class JSONStream(StreamMachine):
     def _mark(self) -> Sequence[Event]:
         self.marked = True
         events = self.take_mark()
-        if events and isinstance(events[-1], Error) and not events[-1].error.body:
+        if events and isinstance(events[-1], Error) and events[-1].error.provider_code == NO_ANSWER_CODE:
             events[-1].error.body = DONE_MARK  # nothing else has come
         return events
 
