@@ -359,10 +359,11 @@ GEMINI_CROWDS = [
     Crowd("one letter at a time", GEMINI, _each(lambda n: _gemini({"text": "x"})), 65),
 ]
 
+# The answers of empty parts have an id: without any value, they would be no answers.
 WHOLE_CROWDS = [
-    Crowd("choices", CHAT, _one(lambda n: {"choices": [{}] * n}), 3, CHOICES, stream=False),
+    Crowd("choices", CHAT, _one(lambda n: {"id": "c", "choices": [{}] * n}), 3, CHOICES, stream=False),
     Crowd("text parts", CHAT, _one(lambda n: _chat_body(content=["a"] * n)), 4, BLOCKS, stream=False),
-    Crowd("unknown parts", CHAT, _one(lambda n: _chat_body(content=[{}] * n)), 3, BLOCKS, stream=False),
+    Crowd("unknown parts", CHAT, _one(lambda n: _chat_body(content=[{}] * n) | {"id": "c"}), 3, BLOCKS, stream=False),
     Crowd(
         "tool calls", CHAT, _one(lambda n: _chat_body(tool_calls=[_call(i) for i in range(n)])), 70, CALLS, stream=False
     ),
@@ -400,9 +401,9 @@ WHOLE_CROWDS = [
     ),
     Crowd("blocks", ANTHROPIC, _one(lambda n: _message([{}] * n)), 3, BLOCKS, stream=False),
     Crowd("calls", ANTHROPIC, _one(lambda n: _message([_typed("tool_use", name="f")] * n)), 32, CALLS, stream=False),
-    Crowd("candidates", GEMINI, _one(lambda n: {"candidates": [{}] * n}), 3, CHOICES, stream=False),
+    Crowd("candidates", GEMINI, _one(lambda n: {"responseId": "r", "candidates": [{}] * n}), 3, CHOICES, stream=False),
     Crowd("text parts", GEMINI, _one(lambda n: _gemini(*[{"text": "a"}] * n)), 13, BLOCKS, stream=False),
-    Crowd("empty parts", GEMINI, _one(lambda n: _gemini(*[{}] * n)), 3, BLOCKS, stream=False),
+    Crowd("empty parts", GEMINI, _one(lambda n: _gemini(*[{}] * n, responseId="r")), 3, BLOCKS, stream=False),
     Crowd("calls", GEMINI, _one(lambda n: _gemini(*[_function(name="f")] * n)), 33, CALLS, stream=False),
     Crowd("chunks", GEMINI, _one(lambda n: [_gemini({"text": "a"})] * n), 55, stream=False),
 ]
