@@ -54,7 +54,7 @@ from .batch_help import DESCRIPTION as DESCRIPTION
 from .batch_help import EPILOG
 from .batch_help import HELP as HELP
 from .batch_options import add_request_arguments, read_request_options
-from .batch_progress import LOOK_SECONDS, Progress, open_progress, summary
+from .batch_progress import LOOK_SECONDS, Progress, summary
 from .batch_ray import add_ray_arguments, check_ray, open_cluster_batch, with_key
 from .batch_targets import (
     SIMULATOR,
@@ -65,7 +65,7 @@ from .batch_targets import (
     read_target_options,
 )
 from .output.errors import CommandError
-from .output.terminal import Paint, is_terminal, one_line
+from .output.terminal import Paint, can_redraw, one_line
 
 Lines: TypeAlias = AsyncGenerator[list[tuple[int, bytes]], None]
 """What `read_lines` yields."""
@@ -260,7 +260,7 @@ def _read_options(arguments: argparse.Namespace) -> BatchOptions:
         ray=arguments.ray,
         actors=arguments.actors,
         monitor=arguments.monitor,
-        plain=arguments.plain or not is_terminal(sys.stderr),
+        plain=arguments.plain or not can_redraw(sys.stderr),
     )
     given = {"--concurrency": options.concurrency, "--attempts": options.attempts, "--actors": options.actors}
     for name, value in (given | options.shared_limits).items():
@@ -381,7 +381,7 @@ async def _ask(
         if total is not None and shard is not None:
             total = shard.lines_of(total)
         label = f"shard {shard}" if shard is not None else ""
-        progress = open_progress(batch.counters, total, label, outage=options.outage, plain=options.plain)
+        progress = Progress(batch.counters, total, label, outage=options.outage, plain=options.plain)
         run.started, run.counters, run.total = True, batch.counters, total
         try:
             run.interrupted = await _work(batch, options, progress, input, journal)

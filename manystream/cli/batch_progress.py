@@ -5,7 +5,6 @@ Progress is a bar on a terminal with rich, and otherwise a line every few second
 
 from __future__ import annotations
 
-import abc
 import math
 import sys
 import time
@@ -15,12 +14,14 @@ from pathlib import Path
 from ..batch import Counters
 from ..engine.traffic.options import OUTAGE
 from .batch_budget import dollars, spent_text
-from .output.terminal import Paint, bare, clock, compact, counted, harmless, money
+from .output.terminal import Display, Paint, bar, clock, compact, counted, harmless, money
 
 LOOK_SECONDS = 0.25
 """The interval of updates, in seconds."""
 PLAIN_SECONDS = 5.0
 """The interval of plain lines, in seconds."""
+
+BAR_WIDTH = 24
 
 RECENT_SECONDS = 60.0
 """The remaining time is computed from the lines that ended within so many seconds."""
@@ -29,21 +30,26 @@ RATE_WEIGHT = 0.1
 """The weight of the newest update in the moving average of the rate, which covers a few seconds."""
 
 
-class Progress(abc.ABC):
+class Progress:
     """The progress display of a run.
 
     counters: the run's figures.
     total: the number of lines; None if it is unknown.
     label: the name of the part of the input, such as `shard 2/8`; empty for the whole input.
     outage: seconds for which lines wait for a server that is away.
+    plain: whether to print lines instead of drawing a bar.
     """
 
-    def __init__(self, counters: Counters, total: int | None, label: str, outage: float) -> None:
+    def __init__(
+        self, counters: Counters, total: int | None, label: str = "", *, outage: float = OUTAGE, plain: bool
+    ) -> None:
+        self._display = None if plain else Display(sys.stderr)
         self._counters = counters
         self._total = total
         self._outage = outage
         self._label = f"{label}: " if label else ""
         self._began = self._last = time.monotonic()
+        self._next = self._began + PLAIN_SECONDS
         self._done = self._tokens = 0
         self._rate = self._token_rate = 0.0
         self._ended: deque[tuple[float, int]] = deque([(self._began, 0)])
@@ -104,84 +110,26 @@ class Progress(abc.ABC):
             return text
         return f"{text}, waiting {f'up to {clock(self._outage)}' if self._outage < math.inf else 'for it'}"
 
-    @abc.abstractmethod
     def show(self) -> None:
-        """Show the figures."""
-
-    @abc.abstractmethod
-    def close(self) -> None:
-        """End the display."""
-
-
-class PlainProgress(Progress):
-    """A progress display that prints a line every few seconds."""
-
-    def __init__(self, counters: Counters, total: int | None, label: str, outage: float) -> None:
-        super().__init__(counters, total, label, outage)
-        self._next = self._began + PLAIN_SECONDS
-
-    def show(self) -> None:
-        if self._last < self._next:
-            return
-        self._next = self._last + PLAIN_SECONDS
+        """Show the figures: on the display, or as a line every few seconds."""
+        counters, remaining = self._counters, self.remaining
         total = f"/{self._total:,}" if self._total is not None else ""
-        eta = f", {self.remaining} left" if self.remaining else ""
-        line = f"{clock(self.elapsed):>7}  {self._label}{self._counters.ended:,}{total} lines, {self.figures()}{eta}"
-        print(line, file=sys.stderr, flush=True)
+        left = f"{remaining} left" if remaining else ""
+        if self._display is not None:
+            filled = bar(counters.ended / self._total, BAR_WIDTH) if self._total else []
+            ended = f" {counters.ended:,}{total} "
+            self._display.draw(
+                [[(self._label, ""), *filled, (ended, ""), (self.figures(), "dim"), (f" {left}", "cyan")]]
+            )
+        elif self._last >= self._next:
+            self._next = self._last + PLAIN_SECONDS
+            line = f"{clock(self.elapsed):>7}  {self._label}{counters.ended:,}{total} lines, {self.figures()}"
+            print(line + (f", {left}" if left else ""), file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        pass
-
-
-def open_progress(
-    counters: Counters, total: int | None, label: str = "", *, outage: float = OUTAGE, plain: bool
-) -> Progress:
-    """Return the display for this terminal: rich's bar if rich is installed and `plain` is false, or plain lines."""
-    if not plain:
-        try:
-            return _rich_progress(counters, total, label, outage)
-        except ImportError:
-            pass
-    return PlainProgress(counters, total, label, outage)
-
-
-def _rich_progress(counters: Counters, total: int | None, label: str, outage: float) -> Progress:
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn
-    from rich.progress import Progress as Bars
-
-    class RichProgress(Progress):
-        """A progress display with rich's bar. It draws in `look`: rich's own thread would take time from the calls."""
-
-        def __init__(self, counters: Counters, total: int | None, label: str, outage: float) -> None:
-            super().__init__(counters, total, label, outage)
-            self._bars = Bars(
-                *([TextColumn("{task.description}")] if label else []),
-                BarColumn(24),
-                TextColumn("{task.completed:,.0f}" + (f"/{total:,}" if total is not None else "")),
-                TextColumn("{task.fields[figures]}", style="dim"),
-                TextColumn("{task.fields[remaining]}", style="cyan"),
-                console=Console(file=bare(sys.stderr)),
-                auto_refresh=False,
-                transient=True,
-            )
-            self._task = self._bars.add_task(label, total=total, figures="", remaining="")
-            self._bars.start()
-
-        def show(self) -> None:
-            left = self.remaining
-            self._bars.update(
-                self._task,
-                completed=self._counters.ended,
-                figures=self.figures(),
-                remaining=f"{left} left" if left else "",
-                refresh=True,
-            )
-
-        def close(self) -> None:
-            self._bars.stop()
-
-    return RichProgress(counters, total, label, outage)
+        """Remove the display."""
+        if self._display is not None:
+            self._display.close()
 
 
 def summary(counters: Counters, elapsed: float, answers: Path, errors: Path, paint: Paint) -> str:

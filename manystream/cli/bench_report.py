@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ..bench.figures import Percentiles, Result
 from ..bench.load import Load
-from .output.terminal import Column, Paint, Redrawn, counted, duration, is_terminal, one_line, text_table
+from .output.terminal import Column, Display, Paint, Table, can_redraw, counted, duration, one_line
 
 PLAIN_SECONDS = 2.0
 """The interval of plain lines, in seconds."""
@@ -30,17 +30,17 @@ class Progress:
     """The progress display of a run, on standard error."""
 
     def __init__(self) -> None:
-        self._redrawn = Redrawn(sys.stderr) if is_terminal(sys.stderr) else None
+        self._display = Display(sys.stderr) if can_redraw(sys.stderr) else None
         self._next = PLAIN_SECONDS
         self._events = 0
         self._elapsed = 0.0
 
     def look(self, load: Load) -> None:
-        """Show the figures of a running load test. Without a terminal, show them at most every `PLAIN_SECONDS`."""
+        """Show the figures of a running load test. Without a display, show them at most every `PLAIN_SECONDS`."""
         elapsed, figures = load.elapsed, load.figures
         if elapsed < self._elapsed:
             self._events, self._elapsed, self._next = 0, 0.0, PLAIN_SECONDS  # the next run counts from 0
-        if self._redrawn is None and elapsed < self._next:
+        if self._display is None and elapsed < self._next:
             return
         self._next += PLAIN_SECONDS
         rate = max(0, figures.events - self._events) / max(elapsed - self._elapsed, 1e-6)
@@ -49,16 +49,15 @@ class Progress:
             f"{elapsed:6.1f} s  {len(load.running):,} running  {figures.ok:,} ok  {figures.failed:,} failed"
             f"  {rate:,.0f} events/s"
         )
-        if self._redrawn is not None:
-            self._redrawn.draw([line])
+        if self._display is not None:
+            self._display.draw([line])
         else:
             print(line, file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """Remove the progress line from the terminal."""
-        if self._redrawn is not None:
-            self._redrawn.clear()
-            sys.stderr.flush()
+        if self._display is not None:
+            self._display.close()
 
 
 def result_lines(result: Result, paint: Paint) -> list[str]:
@@ -124,7 +123,7 @@ def step_row(result: Result, verdict: str) -> list[str]:
 
 def step_table(rows: Sequence[Sequence[str]]) -> str:
     """Return the table of all steps of a search."""
-    return "\n".join(text_table(STEP_COLUMNS, rows))
+    return "\n".join(Table(STEP_COLUMNS, rows).lines())
 
 
 def _percentiles_text(spans: Percentiles) -> str:

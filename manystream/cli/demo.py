@@ -22,7 +22,7 @@ from ..simulator import Simulator, SimulatorError, open_simulator
 from .demo_display import Display
 from .demo_streams import DemoStream, plan_streams
 from .output.errors import CommandError
-from .output.terminal import Paint, duration, is_terminal
+from .output.terminal import Paint, can_redraw, duration
 
 HELP = "run a thousand live streams over four dialects from the built-in simulator, and check them all"
 DESCRIPTION = """\
@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
         seconds=arguments.seconds,
         rate=arguments.rate,
         monitor=arguments.monitor,
-        plain=arguments.plain or not is_terminal(sys.stdout),
+        plain=arguments.plain or not can_redraw(sys.stdout),
     )
     for name, value in (("streams", options.streams), ("seconds", options.seconds), ("rate", options.rate)):
         if not (math.isfinite(value) and value > 0):

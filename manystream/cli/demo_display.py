@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from ..bench.latency import Counts, merge, new_counts, percentile
 from .demo_streams import Counters
-from .output.terminal import Column, Paint, Redrawn, duration, print_table, text_table
+from .output.terminal import Column, Table, bar, duration, print_table
+from .output.terminal import Display as TerminalDisplay
 
 LIVE_COLUMNS = (
     Column("dialect", "left"),
@@ -46,13 +47,12 @@ class Display:
     peak: the largest number of open streams at an update.
     """
 
-    __slots__ = ("_all_counters", "_began", "_events", "_last", "_paint", "_redrawn", "_seconds", "peak")
+    __slots__ = ("_all_counters", "_began", "_display", "_events", "_last", "_seconds", "peak")
 
     def __init__(self, all_counters: Sequence[Counters], seconds: float, *, plain: bool) -> None:
         self._all_counters = all_counters
         self._seconds = seconds
-        self._redrawn = None if plain else Redrawn(sys.stdout)
-        self._paint = Paint(sys.stdout)
+        self._display = None if plain else TerminalDisplay(sys.stdout)
         self._began = self._last = time.monotonic()
         self._events = [0] * len(all_counters)
         self.peak: int = 0
@@ -82,24 +82,21 @@ class Display:
         total = _live_row(
             "all", open_streams, sum(rates), everything, sum(counters.errors for counters in self._all_counters)
         )
-        if self._redrawn is None:
+        if self._display is None:
             figures = [f"{column.heading} {cell}" for column, cell in zip(LIVE_COLUMNS[1:], total[1:], strict=True)]
             print(f"{now - self._began:6.1f} s  " + "  ".join(figures), flush=True)
         else:
-            self._redraw([*rows, total], now - self._began)
-
-    def _redraw(self, rows: Sequence[Sequence[str]], elapsed: float) -> None:
-        assert self._redrawn is not None
-        done = round(BAR_WIDTH * min(1.0, elapsed / self._seconds))
-        bar = "━" * done + self._paint("─" * (BAR_WIDTH - done), "dim")
-        table = text_table(LIVE_COLUMNS, rows)
-        heading, total = self._paint(table[0], "dim"), self._paint(table[-1], "bold")
-        self._redrawn.draw([f"{bar} {elapsed:5.1f} s", heading, *table[1:-1], total])
+            elapsed = now - self._began
+            line = [*bar(elapsed / self._seconds, BAR_WIDTH), (f" {elapsed:5.1f} s", "")]
+            heading, *lines, last = Table(
+                LIVE_COLUMNS, [*rows, total]
+            ).lines()  # rich's own table takes ten times as long
+            self._display.draw([line, [(heading, "dim")], *lines, [(last, "bold")]])
 
     def close(self) -> None:
         """Remove the live lines. The final table follows."""
-        if self._redrawn is not None:
-            self._redrawn.clear()
+        if self._display is not None:
+            self._display.close()
 
     def print_summary(self, elapsed: float, *, plain: bool) -> Counts:
         """Print the final table, and return the latencies of all dialects together."""
@@ -117,7 +114,7 @@ class Display:
             total.errors += counters.errors
             total.events += counters.events
         rows.append(_final_row(total, elapsed))
-        print_table(FINAL_COLUMNS, rows, sys.stdout, plain=plain)
+        print_table(Table(FINAL_COLUMNS, rows, total=True), sys.stdout, plain=plain)
         return everything
 
 

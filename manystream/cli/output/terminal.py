@@ -1,17 +1,22 @@
-"""Output for a terminal: styles, redrawn lines, tables, and texts of amounts and time spans.
+"""Output for a terminal: styles, tables, redrawn displays, and texts of amounts and time spans.
 
-Without a terminal the output is plain text. Tables are drawn with rich if it is installed.
+rich draws the tables and the displays. Where it is not installed, and without a terminal, commands print plain lines.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Literal, TextIO, cast
+from typing import TYPE_CHECKING, Literal, TextIO, TypeAlias, cast
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+    from rich.text import Text as RichText
 
 RESET = "reset"
 CODES = {
@@ -24,7 +29,6 @@ CODES = {
 }
 """Style → the codes that begin it."""
 
-ERASE_LINE = "\x1b[2K"
 CURRENCY_SIGNS = {"USD": "$"}
 
 UNSAFE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]|\r(?!\n)")
@@ -122,34 +126,6 @@ class Paint:
         return f"{CODES[style]}{text}{CODES[RESET]}"
 
 
-class Redrawn:
-    """Lines on a terminal that are redrawn in the same place."""
-
-    __slots__ = ("_bare", "_lines", "_stream")
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._bare = bare(stream)
-        self._lines = 0
-
-    def draw(self, lines: Sequence[str]) -> None:
-        """Draw lines. They replace the lines that the previous `draw` wrote."""
-        up = f"\x1b[{self._lines}A" if self._lines else ""
-        more = [""] * (self._lines - len(lines))
-        self._bare.write(up)
-        for line in (*lines, *more):
-            self._bare.write(ERASE_LINE)
-            self._stream.write(f"{line}\n")
-        self._stream.flush()
-        self._lines = len(lines) + len(more)
-
-    def clear(self) -> None:
-        """Remove the lines."""
-        if self._lines:
-            lines, self._lines = self._lines, 0
-            self._bare.write(f"\x1b[{lines}A" + f"{ERASE_LINE}\n" * lines + f"\x1b[{lines}A")
-
-
 @dataclass(slots=True, frozen=True)
 class Column:
     """A column of a table.
@@ -162,51 +138,121 @@ class Column:
     align: Literal["left", "right"] = "right"
 
 
-def text_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return a table as aligned lines. The first line is the heading."""
-    table = [[column.heading for column in columns], *rows]
-    widths = [max(len(row[place]) for row in table) for place in range(len(columns))]
-    return [
-        "  ".join(
-            cell.ljust(width) if column.align == "left" else cell.rjust(width)
-            for cell, width, column in zip(row, widths, columns, strict=True)
-        ).rstrip()
-        for row in table
-    ]
-
-
-def print_table(
-    columns: Sequence[Column], rows: Sequence[Sequence[str]], stream: TextIO, *, plain: bool = False
-) -> None:
-    """Print a table whose last row is a total.
+@dataclass(slots=True, frozen=True)
+class Table:
+    """A table.
 
     columns: the columns.
-    rows: the cells of each row; the last row is the total.
-    stream: the output stream.
-    plain: whether to print plain text even if the stream is a terminal and rich is installed.
+    rows: the cells of each row.
+    title: the line above the table; empty for none.
+    total: whether the last row is a total.
     """
-    if plain or not is_terminal(stream) or not _print_rich_table(columns, rows, stream):
-        print("\n".join(text_table(columns, rows)), file=stream)
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[str]]
+    title: str = ""
+    total: bool = False
+
+    def lines(self) -> list[str]:
+        """Return heading and rows as aligned lines of text, without the title."""
+        table = [[column.heading for column in self.columns], *self.rows]
+        widths = [max(len(row[place]) for row in table) for place in range(len(self.columns))]
+        return [
+            "  ".join(
+                cell.ljust(width) if column.align == "left" else cell.rjust(width)
+                for cell, width, column in zip(row, widths, self.columns, strict=True)
+            ).rstrip()
+            for row in table
+        ]
 
 
-def _print_rich_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], stream: TextIO) -> bool:
-    """Print a table with rich. Return False, and print nothing, if rich is not installed or the table is too wide."""
-    try:
-        from rich import box
+Part: TypeAlias = str | Sequence[tuple[str, str]] | Table
+"""A part of a display: a line, a line of texts that each have a style, or a table."""
+
+
+def can_redraw(stream: TextIO) -> bool:
+    """Return whether a `Display` can draw on the stream: it is a terminal, and rich is installed."""
+    return is_terminal(stream) and importlib.util.find_spec("rich") is not None
+
+
+def bar(done: float, width: int) -> list[tuple[str, str]]:
+    """Return a bar as texts with styles. done: the part that is filled, from 0 to 1; more fills it, too."""
+    filled = round(width * min(1.0, done))
+    return [("━" * filled, ""), ("─" * (width - filled), "dim")]
+
+
+class Display:
+    """Lines and tables on a terminal that are redrawn in the same place, by rich and without a thread.
+
+    stream: a stream for which `can_redraw` is true.
+    screen: whether to use the terminal's alternate screen, cut to its height. The last display is then printed on the
+        normal screen at the end; otherwise it is removed.
+    """
+
+    def __init__(self, stream: TextIO, *, screen: bool = False) -> None:
         from rich.console import Console
-        from rich.table import Table
-    except ImportError:
-        return False
-    console = Console(file=bare(stream))
-    table = Table(box=box.SIMPLE_HEAD, show_footer=True)
-    for place, column in enumerate(columns):
-        table.add_column(column.heading, footer=rows[-1][place], justify=column.align, no_wrap=True)
-    for row in rows[:-1]:
-        table.add_row(*row)
-    if console.measure(table, options=console.options.update(max_width=1000)).maximum > console.width:
-        return False  # rich would cut the cells, but the terminal wraps plain lines
-    console.print(table)
-    return True
+        from rich.live import Live
+
+        self._console = Console(file=bare(stream))
+        self._live = Live(console=self._console, screen=screen, auto_refresh=False, transient=True)
+        self._screen = screen
+        self._console.render_lines(_drawn(""))  # imports what the first `draw` needs: tens of milliseconds
+
+    def draw(self, parts: Sequence[Part]) -> None:
+        """Show the parts instead of those of the previous `draw`."""
+        from rich.console import Group
+
+        if not self._live.is_started:
+            self._live.start()
+        self._live.update(Group(*map(_drawn, parts)), refresh=True)
+
+    def close(self) -> None:
+        """End the display."""
+        if self._live.is_started:
+            self._live.stop()
+            if self._screen:
+                self._console.print(self._live.get_renderable())
+
+
+def print_table(table: Table, stream: TextIO, *, plain: bool = False) -> None:
+    """Print a table: with rich if the stream is a terminal, rich is installed and no cell would be cut.
+
+    plain: whether to print plain text in any case.
+    """
+    if not plain and can_redraw(stream):
+        from rich.console import Console
+
+        console, drawn = Console(file=bare(stream)), _drawn(table)
+        if console.measure(drawn, options=console.options.update(max_width=1000)).maximum <= console.width:
+            console.print(drawn)
+            return
+    print("\n".join(table.lines()), file=stream)
+
+
+def _drawn(part: Part) -> RichText | RichTable:
+    """Return a part as rich's value. Control characters in it are replaced: rich writes to the bare stream."""
+    from rich import box
+    from rich.table import Table as RichTable
+    from rich.text import Text as RichText
+
+    if isinstance(part, str):
+        return RichText(harmless(part))
+    if not isinstance(part, Table):
+        return RichText.assemble(*((harmless(text), style) for text, style in part))
+    table = RichTable(
+        title=RichText(harmless(part.title), style="bold") if part.title else None,
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        header_style="dim",
+        pad_edge=False,
+        show_footer=part.total,
+    )
+    rows, total = (part.rows[:-1], part.rows[-1]) if part.total else (part.rows, [""] * len(part.columns))
+    for column, cell in zip(part.columns, total, strict=True):
+        table.add_column(harmless(column.heading), footer=RichText(harmless(cell)), justify=column.align, no_wrap=True)
+    for row in rows:
+        table.add_row(*(RichText(harmless(cell)) for cell in row))
+    return table
 
 
 def money(amount: Decimal, currency: str) -> str:

@@ -19,9 +19,8 @@ from ...engine.private_socket import has_own_peer, is_own_folder
 from ...providers.json.exact_numbers import UnwritableNumberError
 from ...providers.json.json_values import JSONObject, MalformedJSONError, dumps_printable, integer, loads_object
 from ..output.errors import CommandError
-from ..output.terminal import is_terminal
-from .screen import open_screen
-from .view import SORTS, Screen, View, rates_between, summary_line
+from ..output.terminal import Display, can_redraw
+from .view import SORTS, View, rates_between, summary_line
 
 HELP = "show a running engine, live, from another terminal"
 DESCRIPTION = """\
@@ -39,7 +38,7 @@ a monitor, which costs nothing until `manystream top` connects to it:
 The monitor shows no prompt, answer or key, and only to the user of the engine's process.
 """
 EPILOG = """\
-Without a terminal, one line is printed per interval. Ctrl-C ends the command.
+Without a terminal or rich, one line is printed per interval. Ctrl-C ends the command.
 
 exit status:
   0    the engine has ended, or --once has printed its snapshot
@@ -106,19 +105,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Show the engine until it ends, and return the exit status."""
     options = _read_options(arguments)
-    plain = options.plain or options.once or options.json
-    with open_screen(plain=plain) as screen, _connect(options.path) as snapshots:
+    display = None if options.plain or options.once or options.json else Display(sys.stdout, screen=True)
+    with _connect(options.path) as snapshots:
         try:
-            _watch(snapshots, options, screen)
+            _watch(snapshots, options, display)
         except EngineEndedError:
             if options.once:
                 raise CommandError(f"the engine at {options.path} ended before the second snapshot") from None
+        finally:
+            if display is not None:
+                display.close()
     if not options.once:
         print("The engine has ended.", file=sys.stderr)
     return 0
 
 
-def _watch(snapshots: Iterator[JSONObject], options: TopOptions, screen: Screen) -> None:
+def _watch(snapshots: Iterator[JSONObject], options: TopOptions, display: Display | None) -> None:
     before = next(snapshots)
     while True:
         time.sleep(options.interval)
@@ -130,10 +132,10 @@ def _watch(snapshots: Iterator[JSONObject], options: TopOptions, screen: Screen)
             print(_as_json(snapshot, options.path), flush=True)
         elif options.once:
             print("\n".join(view.lines()))
-        elif screen.plain:
+        elif display is None:
             print(summary_line(snapshot), flush=True)
         else:
-            screen.show(view)
+            display.draw(view.parts())
         if options.once:
             return
 
@@ -158,7 +160,7 @@ def _read_options(arguments: argparse.Namespace) -> TopOptions:
         interval=interval,
         once=arguments.once,
         json=arguments.json,
-        plain=arguments.plain or not is_terminal(sys.stdout),
+        plain=arguments.plain or not can_redraw(sys.stdout),
         sort=arguments.sort,
         calls=arguments.calls,
     )

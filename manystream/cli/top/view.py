@@ -1,18 +1,15 @@
-"""The views of `manystream top`: a monitor's snapshot as tables on a terminal, as text, or as one line.
+"""The views of `manystream top`: a monitor's snapshot as parts of a display, as text, or as one line.
 
 Control characters in foreign text are replaced before it is shown.
 """
 
 from __future__ import annotations
 
-import abc
-import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from ...providers.json.json_values import JSON, JSONObject, integer, mapping, objects, string
-from ..output.terminal import Column, Paint, Redrawn, clock, compact, duration, harmless, text_table
+from ..output.terminal import Column, Part, Table, clock, compact, duration, harmless
 
 SORTS = {"quiet": "quietest", "age": "oldest"}
 """The order of the listed calls → the member of a snapshot that lists them in this order."""
@@ -98,20 +95,6 @@ MODEL_WIDTH = 32
 ID_WIDTH = 24
 
 
-@dataclass(slots=True)
-class Section:
-    """A table with a title.
-
-    title: the title.
-    columns: the columns.
-    rows: the cells of each row.
-    """
-
-    title: str
-    columns: Sequence[Column]
-    rows: list[list[str]] = field(default_factory=list[list[str]])
-
-
 class View:
     """A snapshot as lines and tables.
 
@@ -128,7 +111,7 @@ class View:
         self._rates = mapping(snapshot, "rates")
         self._statistics = mapping(snapshot, "statistics")
         self.heading: list[str] = self._heading()
-        self.sections: list[Section] = [self._providers(), self._origins()]
+        self.sections: list[Table] = [self._providers(), self._origins()]
         traffic = mapping(self._statistics, "traffic")
         limiters, routes, budgets = (
             mapping(traffic, "limiters"),
@@ -144,13 +127,17 @@ class View:
         if calls:
             self.sections.append(self._calls(sort, calls))
 
-    def lines(self, paint: Callable[[str, str], str] = lambda text, _: text) -> list[str]:
-        """Return the view as lines of text, styled with `paint`."""
+    def lines(self) -> list[str]:
+        """Return the view as lines of text."""
         shown = list(self.heading)
         for section in self.sections:
-            heading, *rows = text_table(section.columns, section.rows)
-            shown += ["", paint(f"{section.title}", "bold"), paint(heading, "dim"), *rows]
+            shown += ["", section.title, *section.lines()]
         return shown
+
+    def parts(self) -> list[Part]:
+        """Return the view as parts of a display."""
+        first, *others = self.heading
+        return [[(first, "bold")], *others, *self.sections]
 
     def _heading(self) -> list[str]:
         snapshot, rates, statistics = self._snapshot, self._rates, self._statistics
@@ -172,7 +159,7 @@ class View:
             f"loop lag {lag_text(statistics)}",
         ]
 
-    def _providers(self) -> Section:
+    def _providers(self) -> Table:
         rows: list[list[str]] = []
         rates = mapping(self._rates, "providers")
         providers = mapping(self._statistics, "providers")
@@ -191,14 +178,14 @@ class View:
                     ", ".join(f"{harmless(category)} {_as_number(count):,.0f}" for category, count in by_count),
                 ]
             )
-        return Section("providers", PROVIDER_COLUMNS, rows)
+        return Table(PROVIDER_COLUMNS, rows, "providers")
 
-    def _origins(self) -> Section:
+    def _origins(self) -> Table:
         origins = mapping(self._statistics, "connections")
         rows = [[harmless(name)] + [_count(mapping(origins, name), place) for place in PLACES] for name in origins]
-        return Section("connections", ORIGIN_COLUMNS, rows)
+        return Table(ORIGIN_COLUMNS, rows, "connections")
 
-    def _calls(self, sort: str, count: int) -> Section:
+    def _calls(self, sort: str, count: int) -> Table:
         listed = objects(self._snapshot, SORTS[sort])
         rows = [
             [
@@ -214,10 +201,10 @@ class View:
             for call in listed[:count]
         ]
         words = {"quiet": "silent for longest", "age": "oldest"}[sort]
-        return Section(f"calls, {words} first", CALL_COLUMNS, rows)
+        return Table(CALL_COLUMNS, rows, f"calls, {words} first")
 
 
-def _limiters(limiters: JSONObject) -> Section:
+def _limiters(limiters: JSONObject) -> Table:
     """Return the table of the limiters of traffic control: what waits, and why."""
     rows: list[list[str]] = []
     for name in limiters:
@@ -236,10 +223,10 @@ def _limiters(limiters: JSONObject) -> Section:
                 duration(held) if held else "–",
             ]
         )
-    return Section("traffic", SCOPE_COLUMNS, rows)
+    return Table(SCOPE_COLUMNS, rows, "traffic")
 
 
-def _limits(limiters: JSONObject) -> Section:
+def _limits(limiters: JSONObject) -> Table:
     """Return the table of all known limits over time."""
     rows: list[list[str]] = []
     for limiter in limiters:
@@ -255,10 +242,10 @@ def _limits(limiters: JSONObject) -> Section:
                         *(f"{_number(limit, member):,.6g}" for member in ("rate", "level", "capacity")),
                     ]
                 )
-    return Section("limits", LIMIT_COLUMNS, rows)
+    return Table(LIMIT_COLUMNS, rows, "limits")
 
 
-def _routes(routes: JSONObject) -> Section:
+def _routes(routes: JSONObject) -> Table:
     """Return the table of the routes' targets. The first row of each route also has the figures of the route."""
     rows: list[list[str]] = []
     for name in routes:
@@ -279,10 +266,10 @@ def _routes(routes: JSONObject) -> Section:
                 ]
             )
             of_route = ["", "", ""]
-    return Section("routes", ROUTE_COLUMNS, rows)
+    return Table(ROUTE_COLUMNS, rows, "routes")
 
 
-def _budgets(budgets: Sequence[JSONObject]) -> Section:
+def _budgets(budgets: Sequence[JSONObject]) -> Table:
     """Return the table of the budgets: a row for each amount that one limits."""
     rows: list[list[str]] = []
     for budget in budgets:
@@ -302,7 +289,7 @@ def _budgets(budgets: Sequence[JSONObject]) -> Section:
                     clock(ends_in) if budget.get("every") is not None else "–",
                 ]
             )
-    return Section("budgets", BUDGET_COLUMNS, rows)
+    return Table(BUDGET_COLUMNS, rows, "budgets")
 
 
 def lag_text(statistics: JSONObject) -> str:
@@ -394,39 +381,3 @@ def _time_of_day(seconds: float) -> str:
 def _short(text: str, width: int) -> str:
     text = harmless(text)
     return text if len(text) <= width else text[: width - 1] + "…"
-
-
-# --- screens ---
-
-
-class Screen(abc.ABC):
-    """A display of views.
-
-    plain: whether there is no terminal, so that each snapshot is printed.
-    """
-
-    plain = False
-
-    @abc.abstractmethod
-    def show(self, view: View) -> None:
-        """Show this view instead of the last one."""
-
-
-class NoScreen(Screen):
-    """A display without a terminal: it prints each view."""
-
-    plain = True
-
-    def show(self, view: View) -> None:
-        print("\n".join(view.lines()), flush=True)
-
-
-class TextScreen(Screen):
-    """A display on a terminal without rich."""
-
-    def __init__(self) -> None:
-        self._redrawn = Redrawn(sys.stdout)
-        self._paint = Paint(sys.stdout)
-
-    def show(self, view: View) -> None:
-        self._redrawn.draw(view.lines(self._paint))

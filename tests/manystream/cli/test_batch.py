@@ -22,7 +22,7 @@ from trio.testing import MockClock
 from manystream.batch import Counters
 from manystream.cli import main
 from manystream.cli.batch import _work
-from manystream.cli.batch_progress import open_progress
+from manystream.cli.batch_progress import Progress
 from manystream.cli.output.terminal import clock, compact
 from manystream.simulator import Simulator, open_simulator
 from tests.support.waiting import until
@@ -449,7 +449,7 @@ def test_progress_shows_rate_tokens_failures_and_time_left(
     now = 0.0
     monkeypatch.setattr("manystream.cli.batch_progress.time.monotonic", lambda: now)
     counters = Counters()
-    progress = open_progress(counters, 1000, plain=True)
+    progress = Progress(counters, 1000, plain=True)
     for _ in range(40):
         now += 0.25
         counters.answered += 5
@@ -466,7 +466,7 @@ def test_the_time_left_is_plausible_while_lines_are_retried(
     now = 0.0
     monkeypatch.setattr("manystream.cli.batch_progress.time.monotonic", lambda: now)
     counters = Counters(running=3)
-    progress = open_progress(counters, 100, plain=True)
+    progress = Progress(counters, 100, plain=True)
     left: dict[float, str] = {}
     for _ in range(4 * 120):
         now += 0.25
@@ -486,7 +486,7 @@ def test_the_time_left_of_slow_lines_uses_the_last_minute(
     now = 0.0
     monkeypatch.setattr("manystream.cli.batch_progress.time.monotonic", lambda: now)
     counters = Counters()
-    progress = open_progress(counters, 20, plain=True)
+    progress = Progress(counters, 20, plain=True)
     for _ in range(4 * 69):  # a line every 10 seconds; 9 seconds after the sixth
         now += 0.25
         counters.answered = int(now // 10)
@@ -500,7 +500,7 @@ def test_the_bar_shows_the_same_figures(monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.setenv("FORCE_COLOR", "1")  # so that rich treats the captured output as a terminal
     monkeypatch.setenv("TERM", "xterm")
     counters = Counters()
-    progress = open_progress(counters, 10, plain=False)
+    progress = Progress(counters, 10, plain=False)
     counters.answered, counters.invalid = 5, 1
     progress.look()
     progress.close()

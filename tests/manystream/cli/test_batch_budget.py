@@ -282,11 +282,11 @@ def test_a_line_s_own_model_without_a_price_is_invalid(simulator: Simulator, fol
 
 def test_progress_shows_the_budget(simulator: Simulator, monkeypatch: pytest.MonkeyPatch) -> None:
     from manystream.batch import Counters
-    from manystream.cli.batch_progress import open_progress
+    from manystream.cli.batch_progress import Progress
 
     counters = Counters(budget=5.0, spent=0.5)
     counters.cost["USD"] = Decimal("0.4")
-    assert "tokens (0/min), $0.50 of $5.00, 0 running" in open_progress(counters, 10, plain=True).figures()
+    assert "tokens (0/min), $0.50 of $5.00, 0 running" in Progress(counters, 10, plain=True).figures()
 
 
 @pytest.mark.parametrize(

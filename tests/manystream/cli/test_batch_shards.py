@@ -10,7 +10,7 @@ import pytest
 from manystream.batch import Counters, Shard
 from manystream.cli import main
 from manystream.cli.batch import _read_options, shard_notice
-from manystream.cli.batch_progress import open_progress
+from manystream.cli.batch_progress import Progress
 from manystream.cli.command_line import command_parser
 from manystream.simulator import Simulator
 from tests.manystream.cli.test_batch import against, ids, line, run, run_process, simulator, start, write
@@ -121,7 +121,7 @@ def test_a_shard_s_file_must_not_be_the_input(
 def test_progress_names_the_shard(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     now = 0.0
     monkeypatch.setattr("manystream.cli.batch_progress.time.monotonic", lambda: now)
-    progress = open_progress(Counters(answered=3), 10, "shard 2/8", plain=True)
+    progress = Progress(Counters(answered=3), 10, "shard 2/8", plain=True)
     now = 5.0
     progress.look()
     assert capsys.readouterr().err.startswith("   0:05  shard 2/8: 3/10 lines, ")
@@ -131,7 +131,7 @@ def test_the_bar_names_the_shard(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     pytest.importorskip("rich")
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
-    progress = open_progress(Counters(answered=3), 10, "shard 2/8", plain=False)
+    progress = Progress(Counters(answered=3), 10, "shard 2/8", plain=False)
     progress.look()
     progress.close()
     assert "shard 2/8" in capsys.readouterr().err

@@ -16,7 +16,7 @@ import manystream as ms
 from manystream.batch import Counters
 from manystream.cli import main
 from manystream.cli.answer import summary
-from manystream.cli.batch_progress import open_progress
+from manystream.cli.batch_progress import Progress
 from manystream.cli.batch_progress import summary as batch_summary
 from manystream.cli.output.terminal import Paint, money
 from manystream.cost import Cost, Unpriced
@@ -224,7 +224,7 @@ def test_progress_shows_the_cost_and_unpriced_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     counters = Counters()
-    progress = open_progress(counters, 10, plain=True)
+    progress = Progress(counters, 10, plain=True)
     assert "$" not in progress.figures()
     counters.cost["USD"] = Decimal("1.5")
     assert "tokens (0/min), $1.50, 0 running" in progress.figures()

@@ -109,7 +109,8 @@ def test_a_terminal_shows_a_bar_of_the_elapsed_time_above_the_table(
         begin = terminal.tell()
         display.look()
         shown = terminal.getvalue()[begin:]
-        return [re.sub(r"\x1b\[[0-9]*[A-Z]", "", line) for line in shown.splitlines()]
+        plain = re.sub(r"\x1b\[[?0-9]*[A-Za-z]", "", shown).replace("\r", "")
+        return [line for line in plain.splitlines() if line.strip(" ─")]
 
     first = lines()
     assert first[0] == "━" * 10 + "─" * 30 + "   2.5 s"
@@ -134,13 +135,12 @@ def test_a_terminal_shows_the_heading_and_the_rest_of_the_bar_dim(
     display = Display(all_counters(), 10.0, plain=False)
     clock.now += 5
     display.look()
-    bar, heading, *_, total = terminal.getvalue().splitlines()
-    assert bar.endswith("━" * 20 + "\x1b[2m" + "─" * 20 + "\x1b[0m   5.0 s")
-    assert "\x1b[2mdialect" in heading
-    assert "\x1b[1mall" in total
-    begin = terminal.tell()
+    shown = terminal.getvalue()
+    assert "━" * 20 + "\x1b[2m" + "─" * 20 + "\x1b[0m   5.0 s" in shown
+    assert re.search(r"\x1b\[2mdialect .*\x1b\[0m", shown)
+    assert re.search(r"\x1b\[1mall .*\x1b\[0m", shown)
     display.close()
-    assert terminal.getvalue()[begin:] == "\x1b[5A" + "\x1b[2K\n" * 5 + "\x1b[5A"
+    assert terminal.getvalue()[len(shown) :].endswith("\x1b[1A\x1b[2K" * 4), "the display is removed"
 
 
 def test_the_bar_is_full_when_the_last_stream_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,15 +10,17 @@ import pytest
 
 from manystream.cli.output.terminal import (
     Column,
+    Display,
     Paint,
-    Redrawn,
+    Table,
+    bar,
+    can_redraw,
     duration,
     harmless,
     harmless_writer,
     is_terminal,
     money,
     print_table,
-    text_table,
 )
 
 
@@ -86,8 +88,6 @@ def test_the_styles_of_a_writer_are_its_own(monkeypatch: pytest.MonkeyPatch) -> 
     print(Paint(writer)("x\x1b[1m", "dim"), Paint(other)("y", "red"), file=writer)
     assert stream.getvalue().startswith("\x1b[2mx\ufffd[1m\x1b[0m \ufffd")
     assert stream.getvalue().count("\x1b") == 2
-    Redrawn(writer).draw(["z\x1b[A"])
-    assert stream.getvalue().endswith("\x1b[2Kz\ufffd[A\n")
 
 
 @pytest.mark.parametrize(
@@ -100,24 +100,61 @@ def test_a_duration_has_the_unit_that_fits(seconds: float | None, text: str) -> 
 
 def test_a_table_is_aligned() -> None:
     columns = (Column("name", "left"), Column("count"))
-    assert text_table(columns, [["a", "1"], ["long name", "1,000"]]) == [
+    assert Table(columns, [["a", "1"], ["long name", "1,000"]]).lines() == [
         "name       count",
         "a              1",
         "long name  1,000",
     ]
 
 
-def test_redrawing_moves_up_by_the_drawn_lines() -> None:
-    stream = Terminal()
-    redrawn = Redrawn(stream)
-    redrawn.draw(["one", "two"])
-    assert stream.getvalue() == "\x1b[2Kone\n\x1b[2Ktwo\n"
-    stream.truncate(stream.seek(0))
-    redrawn.draw(["three"])
-    assert stream.getvalue() == "\x1b[2A\x1b[2Kthree\n\x1b[2K\n"
-    stream.truncate(stream.seek(0))
-    redrawn.clear()
-    assert stream.getvalue() == "\x1b[2A\x1b[2K\n\x1b[2K\n\x1b[2A"
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    pytest.importorskip("rich")
+    for name, value in (("TERM", "xterm"), ("COLUMNS", "40"), ("NO_COLOR", "1")):
+        monkeypatch.setenv(name, value)
+    return Terminal()
+
+
+@pytest.mark.parametrize("screen", [False, True])
+def test_a_display_replaces_control_characters(terminal: Terminal, screen: bool) -> None:
+    display = Display(harmless_writer(terminal), screen=screen)
+    hostile = "a\x1b[31mb\x07"
+    display.draw([hostile, [(hostile, "bold")], Table((Column("c"),), [[hostile]], hostile)])
+    display.close()
+    assert terminal.getvalue().count("a\ufffd[31mb\ufffd") >= 4
+    assert "\x1b[31m" not in terminal.getvalue()
+    assert "\x07" not in terminal.getvalue()
+
+
+def test_a_display_is_redrawn_in_place_and_removed(terminal: Terminal) -> None:
+    display = Display(terminal)
+    display.close()
+    assert terminal.getvalue() == "", "nothing was drawn"
+    display.draw(["one", "two"])
+    assert "one" in terminal.getvalue(), "it is shown at once"
+    before = len(terminal.getvalue())
+    display.draw(["three"])
+    assert "\x1b[1A" in terminal.getvalue()[before:], "the cursor moves up over the first display"
+    before = len(terminal.getvalue())
+    display.close()
+    assert terminal.getvalue()[before:].endswith("\x1b[2K")
+    display.close()
+
+
+@pytest.mark.parametrize(("tty", "rich", "redrawn"), [(True, True, True), (False, True, False), (True, False, False)])
+def test_a_display_needs_a_terminal_and_rich(
+    monkeypatch: pytest.MonkeyPatch, tty: bool, rich: bool, redrawn: bool
+) -> None:
+    pytest.importorskip("rich")
+    monkeypatch.setenv("TERM", "xterm")
+    if not rich:
+        monkeypatch.setitem(sys.modules, "rich", None)
+    assert can_redraw(Terminal() if tty else io.StringIO()) is redrawn
+
+
+def test_a_bar_is_filled_by_its_part() -> None:
+    for done, filled in ((0.0, 0), (0.5, 2), (1.0, 4), (1.5, 4)):
+        assert [text for text, _ in bar(done, 4)] == ["━" * filled, "─" * (4 - filled)]
 
 
 @pytest.mark.parametrize("width", ["30", "60"])
@@ -126,7 +163,7 @@ def test_a_table_never_cuts_its_cells(width: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("COLUMNS", width)
     stream = Terminal()
     columns = (Column("name", "left"), Column("first count"), Column("second count"))
-    print_table(columns, [["a", "1,000", "2"], ["all", "1,000", "2"]], stream)
+    print_table(Table(columns, [["a", "1,000", "2"], ["all", "1,000", "2"]], total=True), stream)
     assert "first count" in stream.getvalue()
     assert "…" not in stream.getvalue()
 
@@ -189,34 +226,8 @@ def test_amounts_below_a_cent_have_two_digits(amount: str, text: str) -> None:
 
 def test_a_column_is_aligned_to_the_right() -> None:
     assert Column("name").align == "right"
-    assert text_table((Column("a", "left"), Column("b", "left"), Column("c")), [["x", "", ""]]) == ["a  b  c", "x"]
-    assert text_table((Column("head", "left"),), []) == ["head"]
-
-
-class FlushedTerminal(Terminal):
-    """A terminal that shows only what was flushed."""
-
-    shown = ""
-
-    def flush(self) -> None:
-        self.shown = self.getvalue()
-
-
-def test_redrawn_lines_are_shown_at_once() -> None:
-    stream = FlushedTerminal()
-    redrawn = Redrawn(stream)
-    redrawn.clear()
-    assert stream.getvalue() == ""
-    redrawn.draw(["one"])
-    assert stream.shown == "\x1b[2Kone\n"
-    redrawn.draw(["one", "two", "three"])
-    redrawn.draw(["four"])
-    redrawn.draw([])
-    assert stream.shown.endswith("\x1b[3A\x1b[2Kfour\n\x1b[2K\n\x1b[2K\n\x1b[3A\x1b[2K\n\x1b[2K\n\x1b[2K\n")
-    redrawn.clear()
-    redrawn.clear()
-    assert stream.getvalue().endswith("\x1b[3A\x1b[2K\n\x1b[2K\n\x1b[2K\n\x1b[3A")
-    assert stream.getvalue().count("\x1b[3A") == 4
+    assert Table((Column("a", "left"), Column("b", "left"), Column("c")), [["x", "", ""]]).lines() == ["a  b  c", "x"]
+    assert Table((Column("head", "left"),), []).lines() == ["head"]
 
 
 COLUMNS = (Column("name", "left"), Column("count"))
@@ -228,7 +239,7 @@ TEXT = "name       count\na              1\nlong name     20\nall           21\n
 def test_a_table_is_plain_text_if_that_is_asked_for(monkeypatch: pytest.MonkeyPatch, tty: bool, plain: bool) -> None:
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal() if tty else io.StringIO()
-    print_table(COLUMNS, ROWS, stream, plain=plain)
+    print_table(Table(COLUMNS, ROWS, total=True), stream, plain=plain)
     assert stream.getvalue() == TEXT
 
 
@@ -236,7 +247,7 @@ def test_a_table_on_a_terminal_without_rich_is_plain_text(monkeypatch: pytest.Mo
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setitem(sys.modules, "rich", None)
     stream = Terminal()
-    print_table(COLUMNS, ROWS, stream)
+    print_table(Table(COLUMNS, ROWS, total=True), stream)
     assert stream.getvalue() == TEXT
 
 
@@ -246,27 +257,27 @@ def rich_table(monkeypatch: pytest.MonkeyPatch, width: int) -> list[str]:
     for name, value in (("TERM", "xterm"), ("COLUMNS", str(width)), ("NO_COLOR", "1")):
         monkeypatch.setenv(name, value)
     stream = Terminal()
-    print_table(COLUMNS, ROWS, stream)
-    shown = stream.getvalue().replace("\x1b[1m", "").replace("\x1b[0m", "")
+    print_table(Table(COLUMNS, ROWS, total=True), stream)
+    shown = stream.getvalue().replace("\x1b[1m", "").replace("\x1b[2m", "").replace("\x1b[0m", "")
     return [line.rstrip() for line in shown.splitlines()]
 
 
 def test_a_table_on_a_terminal_ends_with_the_total_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = [
         "",
-        "  name        count",
-        " ───────────────────",
-        "  a               1",
-        "  long name      20",
+        " name        count",
+        " ─────────────────",
+        " a               1",
+        " long name      20",
         "",
-        "  all            21",
+        " all            21",
         "",
     ]
     assert rich_table(monkeypatch, 80) == expected
-    assert rich_table(monkeypatch, 21) == expected
-    assert rich_table(monkeypatch, 20) == TEXT.splitlines()
+    assert rich_table(monkeypatch, 19) == expected
+    assert rich_table(monkeypatch, 18) == TEXT.splitlines()
 
 
 def test_a_row_has_a_cell_for_each_column() -> None:
     with pytest.raises(ValueError, match="argument"):
-        text_table(COLUMNS, [["a", "1", "x"]])
+        Table(COLUMNS, [["a", "1", "x"]]).lines()

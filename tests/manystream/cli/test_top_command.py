@@ -18,9 +18,9 @@ import pytest
 
 from manystream.cli import main
 from manystream.cli.output.errors import CommandError
+from manystream.cli.output.terminal import Part
 from manystream.cli.top import command as top_command
 from manystream.cli.top.command import find_socket
-from manystream.cli.top.view import View
 
 WAIT = 30.0
 
@@ -156,30 +156,27 @@ class Terminal(io.StringIO):
 def test_a_terminal_shows_views_unless_lines_are_asked_for(
     serve: Serve, naps: list[float], monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], plain: bool
 ) -> None:
-    shown: list[View] = []
-    asked: list[bool] = []
+    shown: list[Sequence[Part]] = []
+    closed: list[bool] = []
 
     class Screen:
-        def __init__(self, *, plain: bool) -> None:
-            asked.append(plain)
-            self.plain = plain
+        def __init__(self, stream: object, *, screen: bool) -> None:
+            assert screen
 
-        def __enter__(self) -> Screen:
-            return self
+        def draw(self, parts: Sequence[Part]) -> None:
+            shown.append(parts)
 
-        def __exit__(self, *_: object) -> None:
-            pass
+        def close(self) -> None:
+            closed.append(True)
 
-        def show(self, view: View) -> None:
-            shown.append(view)
-
-    monkeypatch.setattr(top_command, "open_screen", Screen)
+    pytest.importorskip("rich")
+    monkeypatch.setattr(top_command, "Display", Screen)
     monkeypatch.setenv("TERM", "xterm")
     terminal = Terminal()
     monkeypatch.setattr("sys.stdout", terminal)
     path = serve([snapshot(1.0, 100)], [snapshot(3.0, 500)])
     assert main(["top", "--calls", "0", *options, str(path)]) == 0
-    assert asked == [plain]
+    assert closed == ([] if plain else [True])
     assert len(shown) == (0 if plain else 1)
     assert bool(terminal.getvalue()) is plain
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 import threading
-from contextlib import redirect_stdout
+from contextlib import closing, redirect_stdout
 
 import pytest
 
-from manystream.cli.top.screen import open_screen
+from manystream.cli.output.terminal import Display
 from manystream.cli.top.view import View
 from manystream.providers.json.json_values import JSONObject
 
@@ -81,10 +82,9 @@ def plain(shown: str) -> str:
 
 
 def test_the_last_view_stays_on_the_normal_screen(terminal: Terminal) -> None:
-    with redirect_stdout(terminal), open_screen(plain=False) as screen:
-        assert not screen.plain
-        screen.show(View(SNAPSHOT | {"pid": 1}, sort="quiet", calls=5))
-        screen.show(View(SNAPSHOT, sort="quiet", calls=5))
+    with redirect_stdout(terminal), closing(Display(sys.stdout, screen=True)) as screen:
+        screen.draw(View(SNAPSHOT | {"pid": 1}, sort="quiet", calls=5).parts())
+        screen.draw(View(SNAPSHOT, sort="quiet", calls=5).parts())
         during = terminal.getvalue()
     assert during.startswith("\x1b[?1049h")
     assert during.count("\x1b[?1049h") == 1
@@ -96,8 +96,8 @@ def test_the_last_view_stays_on_the_normal_screen(terminal: Terminal) -> None:
 
 
 def test_headings_and_titles_are_bold_and_columns_dim(terminal: Terminal) -> None:
-    with redirect_stdout(terminal), open_screen(plain=False) as screen:
-        screen.show(View(SNAPSHOT, sort="quiet", calls=5))
+    with redirect_stdout(terminal), closing(Display(sys.stdout, screen=True)) as screen:
+        screen.draw(View(SNAPSHOT, sort="quiet", calls=5).parts())
     _, _, after = terminal.getvalue().rpartition("\x1b[?1049l")
     bold = [plain(line).strip() for line in after.splitlines() if line.startswith("\x1b[1m")]
     assert bold == [
@@ -112,8 +112,8 @@ def test_headings_and_titles_are_bold_and_columns_dim(terminal: Terminal) -> Non
 
 def test_a_narrow_terminal_shows_one_line_for_each_row(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    with redirect_stdout(terminal), open_screen(plain=False) as screen:
-        screen.show(View(SNAPSHOT, sort="quiet", calls=5))
+    with redirect_stdout(terminal), closing(Display(sys.stdout, screen=True)) as screen:
+        screen.draw(View(SNAPSHOT, sort="quiet", calls=5).parts())
     _, _, after = terminal.getvalue().rpartition("\x1b[?1049l")
     table = plain(after).partition("calls, silent for longest first\n")[2].strip().splitlines()
     assert len(table) == 3, "the heading, a line, and one call"
@@ -121,8 +121,8 @@ def test_a_narrow_terminal_shows_one_line_for_each_row(terminal: Terminal, monke
 
 def test_a_page_that_is_longer_than_the_terminal_is_cut(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LINES", "8")
-    with redirect_stdout(terminal), open_screen(plain=False) as screen:
-        screen.show(View(SNAPSHOT, sort="quiet", calls=5))
+    with redirect_stdout(terminal), closing(Display(sys.stdout, screen=True)) as screen:
+        screen.draw(View(SNAPSHOT, sort="quiet", calls=5).parts())
         lines = plain(terminal.getvalue()).splitlines()
     assert len(lines) == 8
     assert lines[-1].split()[:3] == ["provider", "running", "events/s"]
@@ -130,12 +130,12 @@ def test_a_page_that_is_longer_than_the_terminal_is_cut(terminal: Terminal, monk
 
 def test_the_screen_draws_without_a_thread(terminal: Terminal) -> None:
     before = threading.active_count()
-    with redirect_stdout(terminal), open_screen(plain=False) as screen:
-        screen.show(View(SNAPSHOT, sort="quiet", calls=5))
+    with redirect_stdout(terminal), closing(Display(sys.stdout, screen=True)) as screen:
+        screen.draw(View(SNAPSHOT, sort="quiet", calls=5).parts())
         assert threading.active_count() == before
 
 
 def test_a_screen_without_a_view_writes_nothing(terminal: Terminal) -> None:
-    with redirect_stdout(terminal), open_screen(plain=False):
+    with redirect_stdout(terminal), closing(Display(sys.stdout, screen=True)):
         pass
     assert terminal.getvalue() == ""

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import copy
-import io
-import sys
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from manystream.cli.top.screen import open_screen
-from manystream.cli.top.view import NoScreen, Screen, TextScreen, View, rates_between, summary_line
+from manystream.cli.top.view import View, rates_between, summary_line
 from manystream.providers.json.json_values import JSON, JSONObject, mapping
 
 QUIETEST: list[JSON] = [
@@ -300,57 +297,6 @@ def test_rates_are_of_every_member_and_provider() -> None:
 def test_two_snapshots_of_one_moment_have_rates_of_a_microsecond() -> None:
     now: JSONObject = {"uptime": 5.0, "statistics": {"events": 3}}
     assert rates_between({"uptime": 5.0}, now)["events"] == pytest.approx(3e6)
-
-
-class Terminal(io.StringIO):
-    """A standard output that is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-class BufferedOutput(io.StringIO):
-    """A standard output that is a pipe: its reader receives only what was flushed."""
-
-    received = ""
-
-    def flush(self) -> None:
-        self.received = self.getvalue()
-
-
-def test_without_rich_the_view_is_redrawn_with_styles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "manystream.cli.top.rich_screen", None)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    terminal = Terminal()
-    monkeypatch.setattr("sys.stdout", terminal)
-    with open_screen(plain=False) as screen:
-        assert isinstance(screen, TextScreen)
-        assert not screen.plain
-        screen.show(View({}, sort="age", calls=1))
-    heading, *lines = terminal.getvalue().splitlines()
-    assert heading.startswith("\x1b[2Kmanystream ?, process ")
-    shown = [*NOTHING.splitlines(), "", OLDEST.partition("\n")[0]]
-    shown.append("call  provider  model  phase  age  silent for  attempt  request id")
-    for title, columns in ((5, 6), (8, 9), (11, 12)):
-        shown[title] = f"\x1b[1m{shown[title]}\x1b[0m"
-        shown[columns] = f"\x1b[2m{shown[columns]}\x1b[0m"
-    assert lines == [f"\x1b[2K{line}" for line in shown]
-
-
-def test_without_a_terminal_a_view_reaches_a_pipe_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    output = BufferedOutput()
-    monkeypatch.setattr("sys.stdout", output)
-    with open_screen(plain=True) as screen:
-        assert isinstance(screen, NoScreen)
-        assert screen.plain
-        screen.show(View(SNAPSHOT, sort="quiet", calls=10))
-        assert output.received == PAGE + "\n"
-    assert output.getvalue() == PAGE + "\n"
-
-
-def test_a_screen_has_a_terminal_unless_it_says_otherwise() -> None:
-    assert (Screen.plain, NoScreen.plain) == (False, True)
 
 
 def leaves(value: JSON, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
