@@ -349,7 +349,7 @@ def test_the_options_that_are_left_out(batches: Batches) -> None:
 
 
 def test_every_option_is_read(batches: Batches, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_command, "is_terminal", lambda _: True)
+    monkeypatch.setattr(batch_command, "can_redraw", lambda _: True)
     words = [
         "p.jsonl", "-o", "a.jsonl", "--errors", "e.jsonl", "--shard", "2/8", "--route", "a, b", "--provider", "p",
         "--base-url", URL, "--concurrency", "1", "--max-rps", "0.5", "--max-tpm", "0.5", "--budget", "0.5",
