@@ -47,11 +47,11 @@ class DeclaredLimit:
         Returns `math.inf` if a running call must end first, if another limiter is first in the line, or if the lease
         has ended.
         """
-        if self.lease is not None and now >= self.lease.open_until:
-            return math.inf
-        if self._line and next(iter(self._line)) is not state:
-            return math.inf
-        if self.is_full:
+        return math.inf if self._line and self.next_in_line() is not state else self.room_at(cost, now)
+
+    def room_at(self, cost: Cost, now: float) -> float:
+        """The same whatever the line is: the time at which there is room for a call."""
+        if self.is_full or (self.lease is not None and now >= self.lease.open_until):
             return math.inf
         return max((reported.bucket.ready_at(cost[reported.unit], now) for reported in self.buckets), default=now)
 

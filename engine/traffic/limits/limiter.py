@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol, cast
 
@@ -143,13 +143,15 @@ class Limiter:
             if state.admit(now) is not None:
                 sender = _sender(permit)
                 return partial(sender.admitted, permit), sender.on_defect
-        self._pass_on()
+        self._pass_on(state.pop_left())
         self._note()
         return None
 
     def next_time(self, now: float) -> float:
         """Return the time at which the next call may be sent, unless a call ends earlier."""
-        return self.state.next_time(now)
+        at = self.state.next_time(now)
+        self._pass_on(self.state.pop_left())
+        return at
 
     def host_changed(self) -> None:
         """Process a change of the server's address: it takes connections or not, or another call may ask."""
@@ -161,11 +163,16 @@ class Limiter:
         """Process a change after which other calls may be sent: a call ended, or a response arrived."""
         if self.state.queue.length:
             self._pump.schedule()
-        self._pass_on()
+        self._pass_on(self.state.limits)
         self._note()
 
-    def _pass_on(self) -> None:
-        for limit in self.state.limits:
+    def _pass_on(self, limits: Sequence[DeclaredLimit]) -> None:
+        """Let the first limiter in the line of each of some limits look whether it may send.
+
+        One that has waited in vain passes on no limit whose line it has not left: two limiters, each the first in a
+        line, would wake each other for ever.
+        """
+        for limit in limits:
             self.next_in_line(limit, self.state)
 
     def _note(self) -> None:

@@ -59,6 +59,8 @@ class LimiterState:
         if adaptive and charging.limited_by != "quota":
             at_most = min((limit.concurrent for limit in limits if limit.concurrent is not None), default=None)
             self.concurrency = Concurrency(at_most=at_most)
+        self._line: DeclaredLimit | None = None  # in which it stands
+        self._left: dict[DeclaredLimit, None] = {}
         self._slot_seconds = 0.0
         self._no_slot_since = math.inf
 
@@ -155,7 +157,10 @@ class LimiterState:
         assert first is not None
         what = self.reason(first, now)
         ahead = int(self.queue.place(permit)[0])
-        seconds = max(self.seconds_ahead(permit, now), self._ready_at(self._cost(first), now) - now)
+        cost = self._cost(first)
+        limits = (limit.ready_at(cost, self, now) for limit in self.limits)
+        ready = max((self._own_ready_at(cost, now), *limits))
+        seconds = max(self.seconds_ahead(permit, now), ready - now)
         about = f", about {seconds:.0f} s" if 1 <= seconds < math.inf else ""
         return f"{what}, {ahead} ahead{about}"
 
@@ -296,9 +301,8 @@ class LimiterState:
         If the limiter's own limits hold the call back, it is in no line, and nobody wakes it. So it looks again at the
         time of its own limits, whatever the declared limits are.
         """
-        at = max(self.quota.own_ready_at(cost, now), self.host.ready_at(now))
+        own = self._own_ready_at(cost, now)
         slot = now if self.concurrency is None else self.concurrency.ready_at(now)
-        own = max(at, slot)
         if self.limits:
             self._note_slot(slot > now or any(limit.is_full for limit in self.limits), now)
             turn = self._take_turns(cost, own > now, now)
@@ -306,25 +310,35 @@ class LimiterState:
         self._note_slot(slot > now, now)
         return own
 
+    def _own_ready_at(self, cost: Cost, now: float) -> float:
+        """Return the time at which all but the declared limits allow a call."""
+        at = max(self.quota.own_ready_at(cost, now), self.host.ready_at(now))
+        return at if self.concurrency is None else max(at, self.concurrency.ready_at(now))
+
     def _take_turns(self, cost: Cost, held_back: bool, now: float) -> float:
         """Return the time at which the declared limits allow a call of this cost, and update the limits' lines.
 
-        The limiter enters only the line of the limit that allows the call last, so that it does not block other
-        limiters at a limit that it cannot use yet.
+        The limiter stands in one line only, so that it does not block other limiters at a limit that it cannot use
+        yet. It passes the limits in their order, which all limiters share: it stands in the line of the first one that
+        does not let the call go, and is not held back by the lines that it has passed. With another rule, two limiters
+        could change their places for ever, each because the other one is first where it was.
 
         held_back: True if the limiter's own limits do not allow the call now.
         """
-        last, binding = now, None
+        if held_back:
+            self.leave_lines()
+            return math.inf
+        has_passed = self._line is not None
         for limit in self.limits:
-            ready = limit.ready_at(cost, self, now)
-            if ready > last:
-                last, binding = ready, limit
-        for limit in self.limits:
-            if limit is binding and not held_back:
-                limit.stand_in_line(self)
-            else:
-                limit.leave_line(self)
-        return last
+            has_passed = has_passed and limit is not self._line
+            ready = limit.room_at(cost, now) if has_passed else limit.ready_at(cost, self, now)
+            if ready > now:
+                if limit is not self._line:
+                    self.leave_lines()
+                    limit.stand_in_line(self)
+                    self._line = limit
+                return limit.ready_at(cost, self, now)
+        return now
 
     def reason(self, permit: Permit, now: float) -> str:
         """Return what the next call, `permit`, waits for, in words."""
@@ -357,8 +371,16 @@ class LimiterState:
 
     def leave_lines(self) -> None:
         """Leave the lines of all declared limits, because no call of this limiter waits."""
-        for limit in self.limits:
-            limit.leave_line(self)
+        if self._line is not None:
+            self._line.leave_line(self)
+            self._left[self._line] = None
+            self._line = None
+
+    def pop_left(self) -> tuple[DeclaredLimit, ...]:
+        """Return the limits whose lines it has left since the last time: the next limiter there must be looked at."""
+        left = tuple(self._left)
+        self._left.clear()
+        return left
 
     def _note_slot(self, missing: bool, now: float) -> None:
         """Add up the time during which a slot for a running call is missing."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -294,3 +295,88 @@ def test_a_scope_that_waits_says_when_it_will_not(steps: list[tuple[str, int, fl
         assert now < later < math.inf
         now = later
     pytest.fail("the queue does not become empty")
+
+
+class SharedLimits:
+    """Limiters that share declared limits in any way, in simulated time, as the engine pumps them.
+
+    looks: how often a limiter was looked at since the time has passed.
+    """
+
+    def __init__(self, chance: random.Random) -> None:
+        limits = [
+            DeclaredLimit(
+                name,
+                RateLimit(
+                    concurrent=chance.choice((None, 1, 3)),
+                    requests_per_second=chance.choice((2.0, 20.0)),
+                    tokens_per_minute=chance.choice((None, 6000.0)),
+                ),
+                0.0,
+            )
+            for name in "abc"
+        ]
+        self.chance, self.now, self.looks = chance, 0.0, 0
+        self.states = [
+            LimiterState(
+                str(number), charging_of("openai-chat"), limits=[one for one in limits if chance.random() < 0.7]
+            )
+            for number in range(chance.randint(2, 7))
+        ]
+        self.scheduled = dict.fromkeys(self.states)
+        self.timers: list[tuple[float, LimiterState]] = []
+        self.running: list[tuple[float, LimiterState, Permit]] = []
+        self.sent: list[tuple[float, LimiterState]] = []
+
+    def pass_on(self, state: LimiterState, limits: Sequence[DeclaredLimit]) -> None:
+        for limit in limits:
+            first = limit.next_in_line()
+            if isinstance(first, LimiterState) and first is not state:
+                self.scheduled[first] = None
+
+    def settle_turns(self) -> None:
+        """Look at the scheduled limiters, in any order, until none is."""
+        self.looks = 0
+        while self.scheduled:
+            state = self.chance.choice(list(self.scheduled))
+            del self.scheduled[state]
+            self.looks += 1
+            assert self.looks < 500, "limiters make room for each other without an end"
+            while (permit := state.admit(self.now)) is not None:
+                self.running.append((self.now + self.chance.choice((0.1, 1.0, 3.0)), state, permit))
+                self.sent.append((self.now, state))
+            if not state.queue.length:
+                state.leave_lines()
+            at = state.next_time(self.now)
+            self.pass_on(state, state.pop_left())
+            assert at > self.now
+            if at < math.inf:
+                self.timers.append((at, state))
+
+    def step(self) -> None:
+        """Let the time pass until a call ends or a timer is due."""
+        self.settle_turns()
+        self.now = min([at for at, _ in self.timers] + [at for at, *_ in self.running])
+        self.scheduled.update((state, None) for at, state in self.timers if at <= self.now)
+        self.timers = [timer for timer in self.timers if timer[0] > self.now]
+        for ended in [each for each in self.running if each[0] <= self.now]:
+            self.running.remove(ended)
+            _, state, permit = ended
+            state.settle(permit, None, self.now)
+            self.scheduled[state] = None
+            self.pass_on(state, state.limits)
+
+
+@settings(derandomize=True, max_examples=300)
+@given(st.integers(0, 2**32))
+def test_limiters_that_share_limits_send_all_calls_without_an_endless_change_of_places(seed: int) -> None:
+    chance = random.Random(seed)
+    world = SharedLimits(chance)
+    for state in world.states:
+        for _ in range(chance.choice((1, 5, 30))):
+            state.queue.add(Permit(chance.choice((1.0, 10.0, 400.0)), chance.choice((1, 50))))
+    for _ in range(5000):
+        if not any(state.queue.length for state in world.states):
+            return
+        world.step()
+    pytest.fail("not every call is sent")
