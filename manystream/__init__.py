@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from .providers.catalog.provider import Anthropic as Anthropic
     from .providers.catalog.provider import APIKey as APIKey
     from .providers.catalog.provider import Gemini as Gemini
+    from .providers.catalog.provider import GeminiInteractions as GeminiInteractions
     from .providers.catalog.provider import OpenAIChat as OpenAIChat
     from .providers.catalog.provider import OpenAIResponses as OpenAIResponses
     from .providers.catalog.provider import Provider as Provider
@@ -222,6 +223,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "APIKey",
         "Anthropic",
         "Gemini",
+        "GeminiInteractions",
         "OpenAIChat",
         "OpenAIResponses",
         "Provider",
@@ -301,6 +303,7 @@ __all__ = [
     "File",
     "FinishReason",
     "Gemini",
+    "GeminiInteractions",
     "Hedge",
     "Image",
     "InvalidRequestError",

@@ -43,6 +43,7 @@ PROVIDER_NAMES = {
     "anthropic": "anthropic",
     "anthropic-openai": "anthropic",
     "google": "gcp.gemini",
+    "google-interactions": "gcp.gemini",
     "google-openai": "gcp.gemini",
     "azure": "azure.ai.openai",
     "azure-deployment": "azure.ai.openai",

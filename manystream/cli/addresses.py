@@ -8,7 +8,7 @@ from ..engine.request.addresses import located
 from ..engine.request.credentials import find_key, is_loopback
 from ..providers.catalog.profile import Profile
 from ..providers.catalog.profiles import DEFAULT_PROFILES
-from ..providers.catalog.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
+from ..providers.catalog.provider import Anthropic, Gemini, GeminiInteractions, OpenAIChat, OpenAIResponses, Provider
 from ..providers.errors import InvalidRequestError
 
 DIALECT_CLASSES: dict[str, type[Provider]] = {
@@ -16,6 +16,7 @@ DIALECT_CLASSES: dict[str, type[Provider]] = {
     "openai-responses": OpenAIResponses,
     "anthropic": Anthropic,
     "gemini": Gemini,
+    "gemini-interactions": GeminiInteractions,
 }
 """Dialect → its provider class. If a provider's name belongs to several dialects, the first of this table is used."""
 

@@ -159,7 +159,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", nargs="?", metavar="URL", help="a server's base URL (default: the built-in simulator)")
     parser.add_argument(
         "--dialect",
-        choices=list(DIALECT_CLASSES),
+        choices=list(DEFAULT_MODELS),
         default="openai-chat",
         help="the dialect of the URL (default: openai-chat)",
     )

@@ -50,6 +50,7 @@ DEFAULT_MODELS = {
     "openai-chat": "gpt-5-mini",
     "openai-responses": "gpt-5-mini",
     "google": "gemini-2.5-flash",
+    "google-interactions": "gemini-2.5-flash",
 }
 """Provider → its default model. Without a provider and a model, the first of these providers with a key is used."""
 

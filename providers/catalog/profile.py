@@ -125,7 +125,7 @@ class Profile:
 
     name: the row's name, and the tag on state that only this provider gets back (`Provider.maker`). No two rows share a
         name.
-    dialect: the name of one of the four dialects, or a `Dialect` of your own.
+    dialect: the name of one of the five dialects, or a `Dialect` of your own.
     base_url: where the provider is; empty if every customer has an address of their own.
     key_variables: environment variables with the key. The first one that is set is used.
     token_variables: environment variables with a token that is sent as `authorization: Bearer …`, whatever header a key

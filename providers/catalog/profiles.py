@@ -431,6 +431,17 @@ FIRST_PARTY_ROWS: tuple[Profile, ...] = (
         prefixes=("gemini-",),
         quirks=_STRICT,
     ),
+    Profile(
+        # A row of its own, because signatures of the one API are not documented to be accepted by the other.
+        name="google-interactions",
+        aliases=("gemini-interactions", "google", "gemini"),
+        dialect="gemini-interactions",
+        base_url="https://generativelanguage.googleapis.com",
+        key_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        url_variables=("GOOGLE_GEMINI_BASE_URL",),
+        prefixes=("gemini-",),
+        quirks=_STRICT,
+    ),
 )
 """Anthropic and Google with their own dialects, and servers compatible with Anthropic's."""
 
@@ -514,6 +525,10 @@ DEFAULT_PROFILES: dict[str, tuple[Profile, Profile]] = {
     "anthropic": (_row("anthropic", "anthropic"), _row("anthropic-compatible", "anthropic")),
     # Compatible servers share Google's row, name and key variables. But they do not get each other's signatures.
     "gemini": (_row("google", "gemini"), replace(_row("google", "gemini"), generic=True)),
+    "gemini-interactions": (
+        _row("google-interactions", "gemini-interactions"),
+        replace(_row("google-interactions", "gemini-interactions"), generic=True),
+    ),
 }
 """Dialect → the row for a provider without a base URL, and the row for a base URL that matches no row."""
 

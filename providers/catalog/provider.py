@@ -23,7 +23,7 @@ APIKey: TypeAlias = str | Callable[[], str]
 
 
 class Provider:
-    """One provider, as configured. Each of the four dialects has a subclass, such as `OpenAIChat`; a plain `Provider`
+    """One provider, as configured. Each of the five dialects has a subclass, such as `OpenAIChat`; a plain `Provider`
     takes its dialect from the `Profile` that it is given.
 
     api_key: the key, or a plain function that returns it, for keys that expire. The engine calls the function on its
@@ -94,7 +94,7 @@ class Provider:
             raise InvalidRequestError(
                 "profile",
                 "a plain Provider has no dialect: give it a Profile, or take OpenAIChat, OpenAIResponses, Anthropic"
-                " or Gemini",
+                ", Gemini or GeminiInteractions",
             )
         first_party, generic = DEFAULT_PROFILES[self.dialect]
         return row or (first_party if base_url is None else generic)
@@ -169,6 +169,7 @@ ENDPOINTS: dict[str, re.Pattern[str]] = {
     "openai-responses": re.compile(r"/(?:chat/completions|responses)/*$"),
     "anthropic": re.compile(r"/v1/messages/*$"),
     "gemini": re.compile(r"/models(?:/[^/]*:[^/]*)?/*$"),
+    "gemini-interactions": re.compile(r"/interactions/*$"),
 }
 """Dialect → what a URL of its endpoint has behind the base URL's path."""
 
@@ -318,3 +319,12 @@ class Gemini(Provider):
 
     __slots__ = ()
     dialect = "gemini"
+
+
+class GeminiInteractions(Provider):
+    """Google's Interactions API. `base_url` ends before `/v1beta`; with `/v1beta` or `/v1beta/interactions` it works as
+    well.
+    """
+
+    __slots__ = ()
+    dialect = "gemini-interactions"

@@ -17,12 +17,13 @@ DIALECT_MODULES: dict[str, str] = {
     "openai-responses": "..openai.responses",
     "anthropic": "..anthropic",
     "gemini": "..gemini",
+    "gemini-interactions": "..gemini_interactions",
 }
 """Dialect name → the package that implements it."""
 
 
 class Dialects(Mapping[str, "Dialect"]):
-    """Dialect name → dialect. A dialect is imported when it is first used: most programs use one or two of the four."""
+    """Dialect name → dialect. A dialect is imported when it is first used: most programs use one or two of them."""
 
     def __init__(self) -> None:
         self._loaded: dict[str, Dialect] = {}

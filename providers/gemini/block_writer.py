@@ -77,6 +77,10 @@ class BlockWriter:
         self._warnings = warnings
         self.media_in_results: bool = media_in_results
 
+    def text(self, text: str) -> JSONObject:
+        """Return the part of a text that has nothing beside it."""
+        return {"text": text}
+
     def content(self, block: Block, field: str) -> JSONObject | None:
         """Return the part of a block that is no call and no result, or None if there is nothing to send."""
         if isinstance(block, Text):
@@ -160,13 +164,14 @@ class BlockWriter:
             self._warnings.append(f"{field}.name: left out, Gemini takes no names of files")
         if block.data is not None:
             return _inline(block.data, block.media_type or "")
-        address = block.url if block.url is not None else self._file_address(block.file_id or "")
+        address = self._address(block)
         if address.startswith("data:"):
-            return _inline_from_data_url(address, block.media_type, field)
+            data, media_type = data_of_url(address, block.media_type, field)
+            return _inline(data, media_type)
         file: dict[str, JSON] = {"fileUri": address}
-        media_type = block.media_type or MEDIA_TYPES.get(urlsplit(address).path.rpartition(".")[2].lower())
-        if media_type:
-            file["mimeType"] = media_type
+        known = block.media_type or media_type_of(address)
+        if known:
+            file["mimeType"] = known
         return {"fileData": file}
 
     def _thinking(self, block: Thinking) -> JSONObject | None:
@@ -192,8 +197,11 @@ class BlockWriter:
             return {}
         return {name: state.data[name] for name in names if name in state.data}
 
-    def _file_address(self, file_id: str) -> str:
+    def _address(self, block: Image | File) -> str:
         """Return a file's URL. The files service names files `files/…`, but a part requires the whole URL."""
+        if block.url is not None:
+            return block.url
+        file_id = block.file_id or ""
         if not file_id.startswith(FILES_COLLECTION):
             return file_id
         base = urlsplit(self._provider.base_url)
@@ -209,15 +217,23 @@ def _inline(data: bytes, media_type: str) -> JSONObject:
     return {"inlineData": {"mimeType": media_type, "data": base64.b64encode(data).decode()}}
 
 
-def _inline_from_data_url(address: str, media_type: str | None, field: str) -> JSONObject:
-    """Return a part with the bytes of a data URL (RFC 2397). Raises `InvalidRequestError` if it cannot be decoded."""
+def media_type_of(address: str) -> str | None:
+    """Return the media type that the end of a URL's path names, or None."""
+    return MEDIA_TYPES.get(urlsplit(address).path.rpartition(".")[2].lower())
+
+
+def data_of_url(address: str, media_type: str | None, field: str) -> tuple[bytes, str]:
+    """Return the bytes of a data URL (RFC 2397) and their media type, which `media_type` replaces if it is given.
+
+    Raises `InvalidRequestError` if it cannot be decoded.
+    """
     head, comma, text = address.removeprefix("data:").partition(",")
     kind, *parameters = head.split(";")
     try:
         raw = unquote_to_bytes(text)
         data = base64.b64decode(raw, validate=True) if "base64" in parameters else raw
         if comma:
-            return _inline(data, media_type or kind or "text/plain")
+            return data, media_type or kind or "text/plain"
     except ValueError:
         pass
     raise InvalidRequestError(f"{field}.url", "is no data URL that can be read: data:<type>;base64,<data>")

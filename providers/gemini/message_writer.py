@@ -32,7 +32,7 @@ SKIP_SIGNATURE = "skip_thought_signature_validator"
 """The documented value in place of the signature of a call that Gemini did not make."""
 
 
-class _Call:
+class Call:
     """One of the model's calls.
 
     block: the call.
@@ -44,13 +44,13 @@ class _Call:
     __slots__ = ("beside", "block", "part", "result")
 
     def __init__(self, block: ToolCall, part: JSONObject) -> None:
-        self.block = block
-        self.part = part
+        self.block: ToolCall = block
+        self.part: JSONObject = part
         self.result: JSONObject | None = None
         self.beside: list[JSONObject] = []
 
 
-class _Turn:
+class Turn:
     """One content under construction.
 
     role: `user` or `model`.
@@ -62,10 +62,10 @@ class _Turn:
     __slots__ = ("answered", "calls", "parts", "role")
 
     def __init__(self, role: str) -> None:
-        self.role = role
-        self.parts: list[JSONObject | _Call] = []
-        self.calls: list[_Call] = []
-        self.answered = False
+        self.role: str = role
+        self.parts: list[JSONObject | Call] = []
+        self.calls: list[Call] = []
+        self.answered: bool = False
 
 
 @dataclass(slots=True, frozen=True)
@@ -73,9 +73,11 @@ class WriterState:
     """What the writer of the next segment must know.
 
     open_calls: the ids of calls that have no result yet.
+    taken: the ids of all calls that were sent; empty where ids need not be unique.
     """
 
     open_calls: tuple[str, ...]
+    taken: frozenset[str] = frozenset()
 
 
 class MessageWriter:
@@ -87,8 +89,8 @@ class MessageWriter:
         self._parts = parts
         self._warnings = warnings
         self._sign_calls = sign_calls
-        self._turns: list[_Turn] = []
-        self._waiting: dict[str, deque[tuple[_Turn, _Call] | None]] = {}  # None: a call of an earlier segment
+        self._turns: list[Turn] = []
+        self._waiting: dict[str, deque[tuple[Turn, Call] | None]] = {}  # None: a call of an earlier segment
 
     def write(self, messages: Sequence[Message], first: int, state: WriterState | None) -> Segment[WriterState] | None:
         """Return the contents, or None if they cannot be written apart from earlier ones (`prefix_cache.Write`).
@@ -103,7 +105,7 @@ class MessageWriter:
             if message.role is SYSTEM:
                 where = f"messages[{number}].role"
                 raise InvalidRequestError(where, f"Gemini has no system message after the first turn: {ELSEWHERE}")
-            turn: _Turn | None = None
+            turn: Turn | None = None
             for place, block in enumerate(message.content):
                 if type(block) is ToolResult:
                     if not self._result(block, number, place):
@@ -115,15 +117,18 @@ class MessageWriter:
                     self._call(turn, block, f"messages[{number}].content[{place}]")
                 elif type(block) is Text and block.state is None and block.cache_control is None:
                     if block.text:
-                        turn.parts.append({"text": block.text})
+                        turn.parts.append(self._parts.text(block.text))
                 else:
                     part = self._parts.content(block, f"messages[{number}].content[{place}]")
                     if part is not None:
-                        turn.parts.append(part)
-        items = [content for turn in self._turns for content in self._contents(turn)]
-        if not first and items and items[0]["role"] == MODEL:
-            items.insert(0, {"role": USER, "parts": [{"text": OPENING}]})
+                        self._add(turn, part)
+        written = [(turn, items) for turn in self._turns if (items := self._contents(turn))]
+        if not first and written and written[0][0].role == MODEL:
+            opening = Turn(USER)
+            opening.parts.append(self._parts.text(OPENING))
+            written.insert(0, (opening, self._contents(opening)))
             self._warnings.append(opening_added("Gemini"))
+        items = [item for _, items in written for item in items]
         unanswered = [unanswered_call(id) for id in self._open_calls()]
         # If nothing was written so far, the next message is the first content: it is written together with these.
         return Segment(items, self._state_after() if items or state is not None else None, self._warnings, unanswered)
@@ -138,21 +143,25 @@ class MessageWriter:
         """Return the ids of calls that have no result yet."""
         return [id for id, calls in self._waiting.items() for _ in calls]
 
-    def _new_turn(self, role: str) -> _Turn:
+    def _new_turn(self, role: str) -> Turn:
         """Add a turn."""
-        turn = _Turn(role)
+        turn = Turn(role)
         self._turns.append(turn)
         return turn
 
-    def _model_turn(self) -> _Turn:
+    def _model_turn(self) -> Turn:
         """Return the turn of the model's next message. Adjacent messages are one turn until a result comes."""
         last = self._turns[-1] if self._turns else None
         return last if last is not None and last.role == MODEL and not last.answered else self._new_turn(MODEL)
 
-    def _call(self, turn: _Turn, block: ToolCall, where: str) -> None:
+    def _add(self, turn: Turn, part: JSONObject) -> None:
+        """Add the wire form of a block that is no call and no result of the caller's to a turn."""
+        turn.parts.append(part)
+
+    def _call(self, turn: Turn, block: ToolCall, where: str) -> None:
         """Add a call to a turn. Unanswered calls of earlier turns with its id get no result."""
-        block = named_call(block, "gemini", self._warnings)
-        call = _Call(block, self._parts.call(block, where))
+        written = self._named(block)
+        call = Call(written, self._parts.call(written, where))
         turn.parts.append(call)
         turn.calls.append(call)
         waiting = self._waiting.setdefault(block.id, deque())
@@ -160,6 +169,10 @@ class MessageWriter:
             waiting.popleft()
             self._warnings.append(unanswered_call(block.id))
         waiting.append((turn, call))
+
+    def _named(self, block: ToolCall) -> ToolCall:
+        """Return a call with a name, and an id, that Gemini accepts."""
+        return named_call(block, "gemini", self._warnings)
 
     def _result(self, block: ToolResult, number: int, place: int) -> bool:
         """Pair a result with its call. Calls of one turn that share an id are answered in order.
@@ -179,12 +192,12 @@ class MessageWriter:
         call.result, call.beside = self._parts.result(block, call.block, where)
         return True
 
-    def _contents(self, turn: _Turn) -> list[JSONObject]:
+    def _contents(self, turn: Turn) -> list[JSONObject]:
         """Return the turn's content, then its calls' results, then the files that these cannot contain."""
         calls = [call for call in turn.calls if call.result is not None]
         parts: list[JSON] = []
         for part in turn.parts:
-            if not isinstance(part, _Call):
+            if not isinstance(part, Call):
                 parts.append(part)
             elif part.result is not None:
                 parts.append(part.part)

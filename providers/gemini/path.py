@@ -21,7 +21,7 @@ VERTEX_VERSION = "/v1"
 COLLECTIONS = ("tunedModels/", "publishers/", "projects/", "endpoints/")
 """Beginnings of model names that are resource names already, besides `models/`."""
 
-_VERSION = re.compile(r"/v\d+(?:(?:alpha|beta)\d*)?(?=/|$)", re.ASCII)
+VERSION = re.compile(r"/v\d+(?:(?:alpha|beta)\d*)?(?=/|$)", re.ASCII)
 _PROJECT_AT_END = re.compile(r"/projects/[^/]+/locations/[^/]+$", re.ASCII)
 _KEPT = "@"
 """Kept unquoted: Vertex AI writes a model's version after it. RFC 3986 allows it in a path."""
@@ -37,7 +37,7 @@ def request_path(base_url: str, model: str, *, stream: bool) -> str:
     if any(segment in ("", ".", "..") for segment in name.split("/")):
         raise InvalidRequestError("model", f"{model!r} is no model's name")
     if name.startswith(COLLECTIONS):
-        prefix = "" if _VERSION.search(path) else VERTEX_VERSION if vertex else API_VERSION
+        prefix = "" if VERSION.search(path) else VERTEX_VERSION if vertex else API_VERSION
         return f"{prefix}/{quote(name, safe='/' + _KEPT)}{METHODS[stream]}"
     return f"{_prefix(path, vertex=vertex)}/models/{quote(name, safe=_KEPT)}{METHODS[stream]}"
 
@@ -49,7 +49,7 @@ def _prefix(path: str, *, vertex: bool) -> str:
     if _PROJECT_AT_END.search(path):
         return PUBLISHER
     last = path[path.rfind("/") :]
-    versioned = _VERSION.fullmatch(last) is not None
+    versioned = VERSION.fullmatch(last) is not None
     if vertex:
         return PUBLISHER if versioned else VERTEX_VERSION + PUBLISHER
     return "" if versioned else API_VERSION

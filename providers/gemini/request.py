@@ -74,7 +74,7 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     config = _generation_config(request, name, warnings)
     if config:
         body["generationConfig"] = config
-    _add_labels(body, request, warnings)
+    add_labels(body, request, warnings)
     if request.parallel_tool_calls is False:
         warnings.append("parallel_tool_calls: left out, Gemini has no such switch")
     given = given_of(request)
@@ -187,7 +187,7 @@ def _generation_config(request: Request, model: str, warnings: list[str]) -> JSO
     return config
 
 
-def _add_labels(body: dict[str, JSON], request: Request, warnings: list[str]) -> None:
+def add_labels(body: dict[str, JSON], request: Request, warnings: list[str]) -> None:
     """Add metadata as labels, which appear in billing. Metadata that is no valid label is left out with a warning."""
     labels: dict[str, JSON] = {}
     for name, value in (request.metadata or {}).items():

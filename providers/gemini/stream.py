@@ -306,7 +306,7 @@ class GeminiStream(JSONStream):
         """Read an image or another file that the model made."""
         blob = mapping(part, "inlineData")
         media_type = string(blob, "mimeType")
-        data = _decoded(string(blob, "data") or "")
+        data = decoded_bytes(string(blob, "data") or "")
         if data is None or not media_type or part.get("thought") is True:
             # An image that is part of the thinking is not part of the answer.
             self.provider_part(part, events)
@@ -369,7 +369,8 @@ def first_error(events: Sequence[Event]) -> Error | None:
     return events[-1] if events and isinstance(events[-1], Error) else None
 
 
-def _decoded(text: str) -> bytes | None:
+def decoded_bytes(text: str) -> bytes | None:
+    """Return the bytes of base64 text in either alphabet, with or without padding; None for any other text."""
     try:
         return base64.b64decode(text.translate(_STANDARD_ALPHABET) + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError):

@@ -137,7 +137,7 @@ def thinking_config(model: str, wanted: ThinkingConfig, warnings: list[str]) -> 
     elif wanted.level is not None and budget is not None:
         config["thinkingBudget"] = _budget_of_level(model, budget, wanted.level)
     elif wanted.level is not None:
-        config["thinkingLevel"] = _word_of_level(model, wanted.level, warnings)
+        config["thinkingLevel"] = word_of_level(model, wanted.level, warnings)
     if wanted.include_summary is not None:
         config["includeThoughts"] = wanted.include_summary
     elif wanted.level is not ThinkingLevel.NONE and config.get("thinkingBudget") != 0:
@@ -156,7 +156,8 @@ def _budget_of_level(model: str, budget: Budget, level: ThinkingLevel) -> int:
     return budget.tokens(level)
 
 
-def _word_of_level(model: str, level: ThinkingLevel, warnings: list[str]) -> str:
+def word_of_level(model: str, level: ThinkingLevel, warnings: list[str]) -> str:
+    """Return a model's word for a level, in upper case. Adds a warning if the model cannot disable thinking."""
     word = (_row(LEVELS, model) or OTHER_LEVELS)[THIRDS[level]]
     if level is ThinkingLevel.NONE:
         warnings.append(f"thinking: {model} cannot disable thinking; {word}, its lowest level, was sent")

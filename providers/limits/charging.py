@@ -58,6 +58,7 @@ CHARGING: dict[str, Charging] = {
     "anthropic-compatible": _ANTHROPIC,
     "anthropic-openai": _ANTHROPIC,
     "google": _GEMINI,
+    "google-interactions": _GEMINI,
     "google-openai": _GEMINI,
     "groq": Charging(),
     "groq-responses": Charging(),
@@ -78,7 +79,7 @@ it. The charge is then the smaller one. If it is too small, refusals lower the r
 too large, as it leaves a part of the limit unused.
 """
 
-DIALECT_CHARGING: dict[str, Charging] = {"anthropic": _ANTHROPIC, "gemini": _GEMINI}
+DIALECT_CHARGING: dict[str, Charging] = {"anthropic": _ANTHROPIC, "gemini": _GEMINI, "gemini-interactions": _GEMINI}
 """Dialect → how a server counts whose profile has no row. OpenAI's dialects have too many different servers for one."""
 
 

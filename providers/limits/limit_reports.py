@@ -30,6 +30,7 @@ READERS: dict[str, str] = {
     "openai-responses": "..openai.rate_limits",
     "anthropic": "..anthropic.rate_limits",
     "gemini": "..gemini.rate_limits",
+    "gemini-interactions": "..gemini.rate_limits",
 }
 """Dialect name → the module with its function `read_report`."""
 

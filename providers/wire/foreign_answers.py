@@ -10,12 +10,14 @@ from ..errors import ProviderError, malformed
 from ..json.json_values import JSON, JSONObject, MalformedJSONError, loads, shown
 
 _CHAT, _RESPONSES, _ANTHROPIC, _GEMINI, _OLLAMA = "openai-chat", "openai-responses", "anthropic", "gemini", "ollama"
+_INTERACTIONS = "gemini-interactions"
 
 _NAMES: dict[str, tuple[str, str]] = {
     _CHAT: ("OpenAI's Chat Completions", "OpenAIChat reads it"),
     _RESPONSES: ("OpenAI's Responses", "OpenAIResponses reads it"),
     _ANTHROPIC: ("Anthropic's Messages", "Anthropic reads it"),
     _GEMINI: ("Gemini's generateContent", "Gemini reads it"),
+    _INTERACTIONS: ("Gemini's Interactions", "GeminiInteractions reads it"),
     _OLLAMA: ("Ollama's own API", "OpenAIChat reads what Ollama sends below /v1"),
 }
 """Form → the name of its API, and what reads it."""
@@ -50,6 +52,8 @@ def _form_of(value: JSONObject) -> str | None:
         return _CHAT
     if kind == "message" and type(value.get("content")) is list:
         return _ANTHROPIC
+    if of == "interaction" or type(value.get("event_type")) is str:
+        return _INTERACTIONS
     if type(value.get("candidates")) is list:
         return _GEMINI
     if type(value.get("done")) is bool and ("message" in value or "response" in value):

@@ -129,6 +129,23 @@ def _reader_failed(difference: Difference) -> bool:
     return kind in NO_READING and difference.reference in (None, "", [])
 
 
+def _runs_on(difference: Difference) -> bool:
+    return difference.reference is None and difference.ours in ("in_progress", "queued")
+
+
+def _after_an_error(difference: Difference) -> bool:
+    return (
+        difference.case.dialect == "gemini-interactions"
+        and '"event_type":"error"' in difference.case.text
+        and difference.ours is None
+    )
+
+
+def _aborted(difference: Difference) -> bool:
+    failure = _failure(difference)
+    return failure is not None and failure.code == "aborted" and string(difference.case.reference, "status") is not None
+
+
 def _rewritten_at_the_end(difference: Difference) -> bool:
     return difference.case.reference.get("delta_text_equals_final") is False
 
@@ -207,6 +224,24 @@ ARGUMENTS: tuple[Argument, ...] = (
         frozenset({"signatures", "tool calls", "thinking", "text"}),
         _begun_anew,
         "two message_start in one stream reuse block indexes; the reader mixes the blocks, we keep them separate",
+    ),
+    Argument(
+        "runs on",
+        frozenset({"finish reason"}),
+        _runs_on,
+        "an interaction in the background has a status that is no end; it is kept as the raw reason",
+    ),
+    Argument(
+        "after an error",
+        frozenset({"finish reason", "usage"}),
+        _after_an_error,
+        "an error event ends the stream; what the server sends after it belongs to no answer",
+    ),
+    Argument(
+        "aborted",
+        frozenset({"error"}),
+        _aborted,
+        "an interaction that was cancelled at the server is no whole answer: the call fails with what came before",
     ),
     Argument(
         "reader failed",

@@ -18,6 +18,7 @@ DIALECT_FOLDERS: dict[str, str] = {
     "openai_responses": "openai-responses",
     "anthropic": "anthropic",
     "gemini": "gemini",
+    "gemini_interactions": "gemini-interactions",
 }
 """Folder → the dialect of its bodies."""
 

@@ -29,6 +29,7 @@ PROVIDERS: dict[str, type[Provider]] = {
     "openai-responses": ms.OpenAIResponses,
     "anthropic": ms.Anthropic,
     "gemini": ms.Gemini,
+    "gemini-interactions": ms.GeminiInteractions,
 }
 
 PROFILE_OF_SERVER: dict[tuple[str, str], str] = {("openai-chat", "openai"): "openai-chat"}

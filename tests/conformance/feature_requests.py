@@ -22,6 +22,7 @@ MODELS: dict[str, str] = {
     "openai-responses": "gpt-4.1",
     "anthropic": "claude-sonnet-4-5",
     "gemini": "gemini-2.5-flash",
+    "gemini-interactions": "gemini-2.5-flash",
 }
 THINKING_MODELS: dict[str, str] = {**MODELS, "openai-chat": "gpt-5.2", "openai-responses": "gpt-5.2"}
 
@@ -134,12 +135,14 @@ OWN_THINKING: dict[str, ms.Thinking] = {
     ),
     "anthropic": ms.Thinking("Hm.", "sig"),
     "gemini": ms.Thinking("Hm.", "sig", ProviderState("google", {"thought": True, "thoughtSignature": "sig"})),
+    "gemini-interactions": ms.Thinking("Hm.", "sig", ProviderState("google-interactions", {})),
 }
 OWN_BLOCK: dict[str, ms.ProviderBlock] = {
     "openai-chat": ms.ProviderBlock("openai-chat", {"type": "x"}),
     "openai-responses": ms.ProviderBlock("openai-responses", {"type": "web_search_call", "id": "ws_1"}),
     "anthropic": ms.ProviderBlock("anthropic", {"type": "compaction", "content": "So far."}),
     "gemini": ms.ProviderBlock("google", {"executableCode": {"language": "PYTHON", "code": "1"}}),
+    "gemini-interactions": ms.ProviderBlock("google-interactions", {"type": "google_search_call", "id": "g"}),
 }
 
 
@@ -191,7 +194,7 @@ def top_level_members(dialect: str) -> set[str]:
             except ms.InvalidRequestError:
                 continue
             assert isinstance(body, dict)
-            below = [member for member in body.values() if dialect == "gemini" and isinstance(member, dict)]
+            below = [member for member in body.values() if dialect.startswith("gemini") and isinstance(member, dict)]
             members.update(body, *below)
     return members
 

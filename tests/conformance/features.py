@@ -33,6 +33,7 @@ TITLES: dict[str, str] = {
     "openai-responses": "OpenAI Responses",
     "anthropic": "Anthropic",
     "gemini": "Gemini",
+    "gemini-interactions": "Gemini Interactions",
 }
 
 LEVEL_MODELS: tuple[tuple[str, str], ...] = (
@@ -45,6 +46,8 @@ LEVEL_MODELS: tuple[tuple[str, str], ...] = (
     ("gemini", "gemini-2.5-pro"),
     ("gemini", "gemini-2.5-flash"),
     ("gemini", "gemini-3-pro-preview"),
+    ("gemini-interactions", "gemini-2.5-flash"),
+    ("gemini-interactions", "gemini-3.5-flash"),
 )
 """Example models. The tables in each dialect's `thinking.py` contain all models."""
 
@@ -53,9 +56,10 @@ HEAD = """\
 
 # What each dialect sends, reads, keeps raw, and refuses
 
-This page is for people who need to know what a provider is sent, and what an answer holds. It compares the four
+This page is for people who need to know what a provider is sent, and what an answer holds. It compares the five
 dialects. The page of each dialect has the details: [OpenAI Chat](dialects/openai-chat.md),
-[OpenAI Responses](dialects/openai-responses.md), [Anthropic](dialects/anthropic.md) and [Gemini](dialects/gemini.md).
+[OpenAI Responses](dialects/openai-responses.md), [Anthropic](dialects/anthropic.md), [Gemini](dialects/gemini.md) and
+[Gemini Interactions](dialects/gemini-interactions.md).
 
 The library never drops anything silently. If a dialect has no form for a part of a request, the library refuses the
 request before it sends anything (`InvalidRequestError` with the field), or omits the part and adds a line to
@@ -133,7 +137,13 @@ Every name that the pinned official libraries have a type for, and what this lib
 | passed over | it reports progress that a later event has in full |
 """
 
-SHORT_TITLES = {"openai-chat": "Chat", "openai-responses": "Responses", "anthropic": "Anthropic", "gemini": "Gemini"}
+SHORT_TITLES = {
+    "openai-chat": "Chat",
+    "openai-responses": "Responses",
+    "anthropic": "Anthropic",
+    "gemini": "Gemini",
+    "gemini-interactions": "Interactions",
+}
 
 
 def document() -> str:

@@ -15,6 +15,12 @@ import anthropic.types.beta
 from anthropic.types import StopReason
 from anthropic.types.beta.message_create_params import MessageCreateParamsBase
 from google.genai import types as google
+from google.genai._gaos.types.interactions.content import Content as InteractionContent
+from google.genai._gaos.types.interactions.createmodelinteraction import CreateModelInteraction
+from google.genai._gaos.types.interactions.interactionsseevent import InteractionSSEEvent
+from google.genai._gaos.types.interactions.interactionstatusupdate import InteractionStatusUpdateStatus
+from google.genai._gaos.types.interactions.step import Step
+from google.genai._gaos.types.interactions.stepdeltadata import StepDeltaData
 from openai.types.chat import chat_completion_chunk
 from openai.types.chat.completion_create_params import CompletionCreateParamsBase
 from openai.types.responses import ResponseOutputItem, ResponseStreamEvent
@@ -28,6 +34,11 @@ from manystream.providers.anthropic.stream import EVENTS as ANTHROPIC_EVENTS
 from manystream.providers.gemini.annotations import ANNOTATIONS
 from manystream.providers.gemini.finish import FINISH_REASONS as GEMINI_REASONS
 from manystream.providers.gemini.stream import PARTS, READ_IN_CANDIDATE, READ_IN_CHUNK
+from manystream.providers.gemini_interactions.finish import FINISH_REASONS as INTERACTIONS_REASONS
+from manystream.providers.gemini_interactions.steps import MEDIA
+from manystream.providers.gemini_interactions.steps import OPENERS as STEP_OPENERS
+from manystream.providers.gemini_interactions.stream import DELTAS as STEP_DELTAS
+from manystream.providers.gemini_interactions.stream import EVENTS as INTERACTIONS_EVENTS
 from manystream.providers.model.events import FinishReason
 from manystream.providers.openai.chat.answer import CHUNK_MEMBERS, MESSAGE_METHODS
 from manystream.providers.openai.chat.usage import FINISH_REASONS as CHAT_REASONS
@@ -61,7 +72,7 @@ class Wire:
 
 def wires() -> list[Wire]:
     """Return all kinds of names, dialect by dialect."""
-    return [*_chat(), *_responses(), *_anthropic(), *_gemini()]
+    return [*_chat(), *_responses(), *_anthropic(), *_gemini(), *_interactions()]
 
 
 def _chat() -> list[Wire]:
@@ -147,6 +158,23 @@ def _gemini() -> list[Wire]:
     ]  # fmt: skip
 
 
+def _interactions() -> list[Wire]:
+    def kind(read: Iterable[str]) -> Callable[[str], str]:
+        known = frozenset(read)
+        return lambda name: READ if name in known else f"{RAW}, a `ProviderBlock`"
+
+    return [
+        _request("Interactions: request members", CreateModelInteraction, "gemini-interactions"),
+        Wire("Interactions: stream events", _kinds(InteractionSSEEvent, "event_type"),
+             lambda name: READ if name in (*INTERACTIONS_EVENTS, "error") else PASSED),
+        Wire("Interactions: steps", _kinds(Step), kind(STEP_OPENERS)),
+        Wire("Interactions: deltas", _kinds(StepDeltaData), kind(STEP_DELTAS)),
+        Wire("Interactions: contents", _kinds(InteractionContent), kind(("text", *MEDIA))),
+        Wire("Interactions: statuses", _literals(InteractionStatusUpdateStatus),
+             lambda name: _reason(INTERACTIONS_REASONS, name)),
+    ]  # fmt: skip
+
+
 _NOT_IN_CHUNK = frozenset({"sdk_http_response", "automatic_function_calling_history", "parsed"})
 
 
@@ -168,12 +196,12 @@ def _reason(table: dict[str, FinishReason], name: str) -> str:
     return f"`FinishReason.{table.get(name, FinishReason.UNKNOWN).name}`"
 
 
-def _kinds(union: Any) -> list[str]:
-    """Return the `type` of each member of a union of models."""
+def _kinds(union: Any, member: str = "type") -> list[str]:
+    """Return the `type` of each member of a union of models. `member`: the name of that member."""
     names: list[str] = []
     for model in union_members(union):
-        names += _literals(model.model_fields["type"].annotation)
-    return list(dict.fromkeys(names))
+        names += _literals(model.model_fields[member].annotation)
+    return [name for name in dict.fromkeys(names) if name != "UNKNOWN"]
 
 
 def union_members(union: Any) -> list[Any]:

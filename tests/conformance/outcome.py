@@ -95,6 +95,10 @@ def _add_state(outcome: Outcome, block: ms.Block, dialect: str) -> None:
             outcome.signatures.append(block.signature)
         elif isinstance(block, ms.RedactedThinking):
             outcome.redacted.append(block.data)
+    elif dialect == "gemini-interactions":
+        signature = block.signature if isinstance(block, ms.Thinking) else string(_state(block), "signature")
+        if signature:
+            outcome.signatures.append(signature)
     elif dialect == "gemini":
         signature = string(_state(block), "thoughtSignature")
         if signature:

@@ -124,6 +124,45 @@ def _fold_responses(chunks: list[Chunk]) -> object:
     return {**beside, **response}  # a gateway adds its own members next to the response
 
 
+def _fold_interactions(chunks: list[Chunk]) -> object:
+    interaction: Chunk = {}
+    steps: dict[int, Chunk] = {}
+    for chunk in chunks:
+        kind = chunk.get("event_type")
+        if kind == "step.start":
+            steps[chunk["index"]] = dict(chunk["step"])
+        elif kind == "step.delta" and chunk["index"] in steps and "metadata" not in chunk:
+            _fold_step(steps[chunk["index"]], chunk["delta"])
+        elif kind in ("interaction.created", "interaction.completed"):
+            interaction = {**interaction, **chunk["interaction"]}
+        elif kind not in ("interaction.status_update", "step.stop"):
+            raise NotPlainError
+    if not steps or not chunks or chunks[-1].get("event_type") != "interaction.completed":
+        raise NotPlainError
+    for step in steps.values():
+        pieces = step.pop("pieces", None)
+        if pieces:
+            step["arguments"] = arguments_of("".join(pieces))
+    return {"object": "interaction", **interaction, "steps": list(steps.values())}
+
+
+def _fold_step(step: Chunk, delta: Chunk) -> None:
+    kind = delta.get("type")
+    if kind == "arguments_delta":
+        step.setdefault("pieces", []).append(delta["arguments"])
+    elif kind == "thought_signature":
+        step["signature"] = delta["signature"]
+    elif kind == "thought_summary":
+        step["summary"] = [*(step.get("summary") or []), delta["content"]]
+    elif kind == "text_annotation_delta":
+        text = step["content"][-1]
+        step["content"][-1] = {**text, "annotations": [*text.get("annotations", []), *delta["annotations"]]}
+    elif step["type"] == "model_output":
+        step["content"] = [*(step.get("content") or []), delta]
+    else:
+        step.update({name: value for name, value in delta.items() if name != "type"})
+
+
 def _fold_gemini(chunks: list[Chunk]) -> object:
     return chunks
 
@@ -236,6 +275,7 @@ def _fold_chat_call(fragment: Chunk, calls: dict[int, Chunk]) -> None:
 FOLDS: dict[str, Callable[[list[Chunk]], object]] = {
     "openai-responses": _fold_responses,
     "gemini": _fold_gemini,
+    "gemini-interactions": _fold_interactions,
     "anthropic": _fold_anthropic,
     "openai-chat": _fold_chat,
 }

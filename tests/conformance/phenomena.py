@@ -431,4 +431,71 @@ GEMINI: tuple[Phenomenon, ...] = (
     _gemini("what is not known yet", "response.content[0].data", SOON, SOON, TEXT),
 )
 
-PHENOMENA: tuple[Phenomenon, ...] = (*CHAT, *RESPONSES, *ANTHROPIC, *GEMINI)
+
+# --- Interactions ---
+
+
+def _interactions(what: str, where: str, value: object, *steps: Wire, **members: Any) -> Phenomenon:
+    """Build a row from steps; the stream has each in its start, and the contents of an output in deltas."""
+    begun: Wire = {"id": "v1_1", "object": "interaction", "model": "m"}
+    usage = {"total_input_tokens": 5, "total_cached_tokens": 3, "total_output_tokens": 7, "total_tokens": 12}
+    whole: Wire = {**begun, "status": "completed", "usage": usage, **members}
+    chunks: list[Wire] = [
+        {"event_type": "interaction.created", "interaction": {**begun, "status": "in_progress"}},
+    ]
+    for index, step in enumerate(steps):
+        start = {name: member for name, member in step.items() if name != "content"}
+        chunks.append({"event_type": "step.start", "index": index, "step": start})
+        for content in step.get("content", ()):
+            chunks.append({"event_type": "step.delta", "index": index, "delta": content})
+        chunks.append({"event_type": "step.stop", "index": index})
+    chunks.append({"event_type": "interaction.completed", "interaction": whole})
+    return Phenomenon(what, "gemini-interactions", where, value, {**whole, "steps": list(steps)}, chunks)
+
+
+def _said(*contents: Wire) -> Wire:
+    return {"type": "model_output", "content": list(contents)}
+
+
+HI: Wire = {"type": "text", "text": "Hi"}
+CITED: Wire = {"type": "url_citation", "url": "https://example.com", "title": "Example"}
+SEARCH: Wire = {"type": "google_search_call", "id": "g", "arguments": {"queries": ["x"]}, "signature": "opaque"}
+FOUND: Wire = {"type": "google_search_result", "call_id": "g", "result": [{"url": "https://example.com"}]}
+MEMORY: Wire = {"type": "memory_write", "key": "k"}
+
+INTERACTIONS: tuple[Phenomenon, ...] = (
+    _interactions("citations", "response.content[0].citations", [CITED], _said({**HI, "annotations": [CITED]})),
+    _interactions(
+        "server-side tools",
+        "[block.data for block in response.content[:2]]",
+        [SEARCH, FOUND],
+        SEARCH,
+        FOUND,
+        _said(HI),
+    ),
+    _interactions(
+        "images",
+        "response.content[0].media_type",
+        "image/png",
+        _said({"type": "image", "mime_type": "image/png", "data": "iVBORw=="}),
+    ),
+    _interactions(
+        "sound",
+        "response.content[0].media_type",
+        "audio/wav",
+        _said({"type": "audio", "mime_type": "audio/wav", "data": "UklGRg=="}),
+    ),
+    _interactions(
+        "encrypted reasoning",
+        "response.content[0].signature",
+        "opaque",
+        {"type": "thought", "signature": "opaque"},
+        _said(HI),
+    ),
+    _interactions("response id", "response.id", "v1_1", _said(HI)),
+    _interactions("service tier", 'response.provider_data["service_tier"]', "flex", _said(HI), service_tier="flex"),
+    _interactions("cache splits", "response.usage.cached_tokens", 3, _said(HI)),
+    _interactions("what is not known yet", "response.content[0].data", MEMORY, MEMORY, _said(HI)),
+)
+
+PHENOMENA: tuple[Phenomenon, ...] = (*CHAT, *RESPONSES, *ANTHROPIC, *GEMINI, *INTERACTIONS)

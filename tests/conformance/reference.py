@@ -82,6 +82,11 @@ def _failure(case: Case, error: JSONObject) -> Failure:
     elif case.dialect == "gemini":
         inner = mapping(mapping(error, "details"), "error")
         code, message = string(error, "status"), string(inner, "message")
+    elif case.dialect == "gemini-interactions":
+        body = error.get("body")
+        outer = body[0] if isinstance(body, list) else body
+        inner = (mapping(outer, "error") or outer) if isinstance(outer, dict) else {}
+        code, message = string(inner, "status") or string(inner, "code"), string(inner, "message")
     else:
         body = error.get("body")
         code = string(error, "code") or string(error, "error_type")

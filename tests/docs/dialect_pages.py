@@ -16,6 +16,7 @@ import manystream as ms
 from manystream.providers.anthropic.response import FINISH_REASONS as ANTHROPIC_REASONS
 from manystream.providers.catalog.profiles import DEFAULT_PROFILES, PROFILES
 from manystream.providers.gemini.finish import FINISH_REASONS as GEMINI_REASONS
+from manystream.providers.gemini_interactions.finish import FINISH_REASONS as INTERACTIONS_REASONS
 from manystream.providers.openai.chat.usage import FINISH_REASONS as CHAT_REASONS
 from manystream.providers.openai.responses.response import INCOMPLETE_REASON, STATUS_REASON
 from tests.conformance.feature_requests import CONTENT_ROWS, OPTION_ROWS, RequestRow, cell, encoded_members
@@ -32,6 +33,7 @@ REASONS: dict[str, Mapping[str, ms.FinishReason]] = {
     "openai-responses": STATUS_REASON | INCOMPLETE_REASON,
     "anthropic": ANTHROPIC_REASONS,
     "gemini": GEMINI_REASONS,
+    "gemini-interactions": INTERACTIONS_REASONS,
 }
 LEVELS_LIKE = {"openai-chat": "openai-responses"}
 """Dialect → the dialect whose example models it uses."""
@@ -137,7 +139,7 @@ def _reasons(dialect: str) -> list[str]:
 
 
 def main() -> int:
-    """Write all four pages."""
+    """Write all pages."""
     for dialect in REASONS:
         path = page(dialect)
         path.write_text(written(path.read_text("utf-8"), dialect), "utf-8")

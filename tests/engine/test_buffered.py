@@ -205,10 +205,13 @@ def test_a_machine_s_kept_size_is_about_its_text(dialect: str) -> None:
         "anthropic": {
             "type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "x" * 1000}},
         "gemini": {"candidates": [{"content": {"parts": [{"text": "x" * 1000}]}}]},
+        "gemini-interactions": {
+            "event_type": "step.delta", "index": 0, "delta": {"type": "text", "text": "x" * 1000}},
     }  # fmt: skip
     providers = {
         "openai-chat": ms.OpenAIChat, "openai-responses": ms.OpenAIResponses,
         "anthropic": ms.Anthropic, "gemini": ms.Gemini,
+        "gemini-interactions": ms.GeminiInteractions,
     }  # fmt: skip
     machine = DIALECTS[dialect].machine(providers[dialect]("key", "http://127.0.0.1"), lambda: "id")
     for number in range(100):

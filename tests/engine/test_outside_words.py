@@ -59,6 +59,7 @@ def test_providers_have_the_names_of_opentelemetry_s_conventions() -> None:
         "anthropic": "anthropic",
         "anthropic-openai": "anthropic",
         "google": "gcp.gemini",
+        "google-interactions": "gcp.gemini",
         "google-openai": "gcp.gemini",
         "azure": "azure.ai.openai",
         "azure-deployment": "azure.ai.openai",

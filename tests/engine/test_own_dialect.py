@@ -57,8 +57,8 @@ async def test_an_unknown_dialect_error_lists_the_known_ones() -> None:
         await opened(ms.Provider(profile=profile_of("telepathy")))
     assert caught.value.field == "profile.dialect"
     assert str(caught.value) == (
-        "profile.dialect: no dialect is named 'telepathy'; known are openai-chat, openai-responses, anthropic, gemini;"
-        " for another wire format give the Dialect itself: Profile(dialect=my_dialect)"
+        "profile.dialect: no dialect is named 'telepathy'; known are openai-chat, openai-responses, anthropic, gemini,"
+        " gemini-interactions; for another wire format give the Dialect itself: Profile(dialect=my_dialect)"
     )
 
 

@@ -28,7 +28,7 @@ from manystream.engine import Limits
 from manystream.transport.loop import PollerLoop
 from manystream.transport.pool import PoolLimits
 from manystream.transport.timers import Timers
-from tests.support.dialects import DIALECTS, Wording
+from tests.support.dialects import DIALECTS, INTERACTIONS, Wording
 from tests.support.peers import Line, answer, chat_answer, chunked, error_body, open_descriptors, open_peer
 
 STEP = int(os.environ.get("MANYSTREAM_DEFECT_STEP", "20"))
@@ -63,6 +63,7 @@ ANSWERS = {
         {"id": "a", "model": "m", "content": [{"type": "text", "text": "one"}], "stop_reason": "end_turn"}
     ),
     "gemini": json.dumps({"candidates": [{"content": {"parts": [{"text": "one"}]}, "finishReason": "STOP"}]}),
+    "interactions": INTERACTIONS.whole,
 }
 STREAMS = {wording.name: wording.beginning + wording.rest for wording in DIALECTS}
 EVENT_STREAM = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"

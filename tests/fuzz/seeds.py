@@ -137,7 +137,50 @@ GEMINI = [
     frame([{"error": {"code": 429, "message": "slow", "status": "RESOURCE_EXHAUSTED"}}]),
 ]
 
-STREAMS = {"openai-chat": CHAT, "openai-responses": RESPONSES, "anthropic": ANTHROPIC, "gemini": GEMINI}
+
+def _interactions(kind: str, **members: object) -> str:
+    return frame({"event_type": kind, **members}, kind)
+
+
+def _step(index: int, step: dict[str, object], *deltas: dict[str, object]) -> str:
+    events = [_interactions("step.start", index=index, step=step)]
+    events += [_interactions("step.delta", index=index, delta=delta) for delta in deltas]
+    return "".join([*events, _interactions("step.stop", index=index)])
+
+
+INTERACTIONS = [
+    _interactions("interaction.created", interaction={"id": "v1", "status": "in_progress", "model": "g"})
+    + _step(
+        0,
+        {"type": "thought"},
+        {"type": "thought_summary", "content": {"type": "text", "text": "hm"}},
+        {"type": "thought_signature", "signature": "s"},
+    )
+    + _step(1, {"type": "model_output"}, {"type": "text", "text": "a"}, {"type": "text", "text": "b"})
+    + _step(
+        2,
+        {"type": "function_call", "id": "c", "name": "look", "arguments": {}},
+        {"type": "arguments_delta", "arguments": '{"x": '},
+        {"type": "arguments_delta", "arguments": "1}"},
+    )
+    + _step(
+        3, {"type": "google_search_call", "id": "g"}, {"type": "google_search_call", "arguments": {"queries": ["q"]}}
+    )
+    + _interactions(
+        "interaction.completed",
+        interaction={"id": "v1", "status": "requires_action", "usage": {"total_input_tokens": 3, "total_tokens": 8}},
+    )
+    + "event: done\ndata: [DONE]\n\n",
+    _interactions("error", error={"code": "resource_exhausted", "message": "slow"}),
+]
+
+STREAMS = {
+    "openai-chat": CHAT,
+    "openai-responses": RESPONSES,
+    "anthropic": ANTHROPIC,
+    "gemini": GEMINI,
+    "gemini-interactions": INTERACTIONS,
+}
 for _name, _wording in zip(STREAMS, DIALECTS, strict=True):
     STREAMS[_name] += [_wording.beginning + _wording.rest, _wording.beginning + _wording.overload]
 

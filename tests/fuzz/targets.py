@@ -14,7 +14,14 @@ import h11
 
 from manystream.engine.request.errors import redacted
 from manystream.engine.request.redaction import LONGEST_PART, Redaction
-from manystream.providers.catalog.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
+from manystream.providers.catalog.provider import (
+    Anthropic,
+    Gemini,
+    GeminiInteractions,
+    OpenAIChat,
+    OpenAIResponses,
+    Provider,
+)
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.convert.rows import Row, RowError, message_from_row
 from manystream.providers.errors import InvalidRequestError, ProviderError
@@ -44,6 +51,7 @@ PROVIDERS: dict[str, tuple[Provider, ...]] = {
     "openai-responses": (OpenAIResponses(api_key="k"),),
     "anthropic": (Anthropic(api_key="k"),),
     "gemini": (Gemini(api_key="k"),),
+    "gemini-interactions": (GeminiInteractions(api_key="k"),),
 }
 
 
@@ -390,6 +398,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "openai-responses": lambda data: machine("openai-responses", data),
     "anthropic": lambda data: machine("anthropic", data),
     "gemini": lambda data: machine("gemini", data),
+    "gemini-interactions": lambda data: machine("gemini-interactions", data),
     "answers": answers,
     "headers": headers,
     "urls": urls,

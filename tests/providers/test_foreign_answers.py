@@ -46,6 +46,12 @@ STREAMS: dict[str, list[dict[str, Any]]] = {
         {"type": "message_stop"},
     ],
     "gemini": [_candidate("H"), _candidate("i", finishReason="STOP")],
+    "gemini-interactions": [
+        {"event_type": "interaction.created", "interaction": {"id": "i", "status": "in_progress"}},
+        {"event_type": "step.start", "index": 0, "step": {"type": "model_output"}},
+        {"event_type": "step.delta", "index": 0, "delta": {"type": "text", "text": "Hi"}},
+        {"event_type": "interaction.completed", "interaction": {"id": "i", "status": "completed"}},
+    ],
     "ollama": [
         {"model": "m", "message": {"role": "assistant", "content": "Hi"}, "done": False},
         {"model": "m", "message": {"role": "assistant", "content": ""}, "done": True, "done_reason": "stop"},
@@ -57,6 +63,11 @@ BODIES: dict[str, dict[str, Any]] = {
     "openai-responses": RESPONSE,
     "anthropic": {**ANTHROPIC_MESSAGE, "content": [{"type": "text", "text": "Hi"}], "stop_reason": "end_turn"},
     "gemini": _candidate("Hi", finishReason="STOP"),
+    "gemini-interactions": {
+        "object": "interaction",
+        "status": "completed",
+        "steps": [{"type": "model_output", "content": [{"type": "text", "text": "Hi"}]}],
+    },
     "ollama": STREAMS["ollama"][1],
 }
 
@@ -65,6 +76,7 @@ NAMES = {
     "openai-responses": "OpenAI's Responses (OpenAIResponses reads it)",
     "anthropic": "Anthropic's Messages (Anthropic reads it)",
     "gemini": "Gemini's generateContent (Gemini reads it)",
+    "gemini-interactions": "Gemini's Interactions (GeminiInteractions reads it)",
     "ollama": "Ollama's own API (OpenAIChat reads what Ollama sends below /v1)",
 }
 

@@ -248,6 +248,7 @@ WAYS = {
     "anthropic-compatible": ANTHROPIC_WAY,
     "anthropic-openai": ANTHROPIC_WAY,
     "google": GEMINI_WAY,
+    "google-interactions": GEMINI_WAY,
     "google-openai": GEMINI_WAY,
     "groq": PLAIN_WAY,
     "groq-responses": PLAIN_WAY,
@@ -281,6 +282,7 @@ def test_a_server_without_a_row_is_charged_by_its_dialect_or_like_azure() -> Non
     assert way(charging_of("mine", "openai-chat")) == AZURE_WAY
     assert way(charging_of("mine", "anthropic")) == ANTHROPIC_WAY
     assert way(charging_of("mine", "gemini")) == GEMINI_WAY
+    assert way(charging_of("mine", "gemini-interactions")) == GEMINI_WAY
 
 
 def test_every_row_is_a_providers() -> None:

@@ -38,7 +38,7 @@ def test_a_schema_s_odd_format_is_not_sent(odd: Any) -> None:
 
 
 @pytest.mark.parametrize("odd", ODD, ids=["list", "object", "number"])
-@pytest.mark.parametrize("dialect", ["anthropic", "openai-responses"])
+@pytest.mark.parametrize("dialect", ["anthropic", "gemini-interactions", "openai-responses"])
 def test_a_provider_s_block_of_an_odd_type_is_sent_as_it_is(dialect: str, odd: Any) -> None:
     name = provider_for(dialect, "openai").profile.name
     block = ProviderBlock(name, {"type": odd})
@@ -68,7 +68,7 @@ def test_a_result_without_an_output_is_empty(absent: Any) -> None:
 
 
 @pytest.mark.parametrize("odd", ODD, ids=["list", "object", "number"])
-@pytest.mark.parametrize("dialect", ["anthropic", "gemini", "openai-chat", "openai-responses"])
+@pytest.mark.parametrize("dialect", ["anthropic", "gemini", "gemini-interactions", "openai-chat", "openai-responses"])
 def test_an_event_of_an_odd_type_is_no_defect(dialect: str, odd: Any) -> None:
     for value in ({"type": odd}, {"object": odd}, {"error": {"type": odd, "code": odd}}, [{"type": odd}]):
         machine = DIALECTS[dialect].machine(provider_for(dialect, "openai"), lambda: "made")

@@ -23,6 +23,7 @@ PROVIDERS: dict[str, tuple[ms.Provider, str]] = {
     "anthropic": (ms.Anthropic(), "claude-sonnet-4-5"),
     "gemini": (ms.Gemini(), "gemini-3-pro-preview"),
     "gemini, without signatures": (ms.Gemini(), "gemini-2.5-flash"),
+    "interactions": (ms.GeminiInteractions(), "gemini-3.5-flash"),
     "responses": (ms.OpenAIResponses(), "gpt-5.6"),
     "responses, older": (ms.OpenAIResponses(), "gpt-5.1"),
     "chat": (ms.OpenAIChat(), "gpt-4.1"),

@@ -9,7 +9,14 @@ import pytest
 
 from manystream.providers.catalog.profile import Profile, Quirks
 from manystream.providers.catalog.profiles import DEFAULT_PROFILES, PROFILES, profile_by_host, profile_by_name
-from manystream.providers.catalog.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
+from manystream.providers.catalog.provider import (
+    Anthropic,
+    Gemini,
+    GeminiInteractions,
+    OpenAIChat,
+    OpenAIResponses,
+    Provider,
+)
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.catalog.selection import select
 from manystream.providers.errors import InvalidRequestError
@@ -18,7 +25,9 @@ from manystream.providers.model.request import Request
 from manystream.transport.url import parse_base_url, target
 from tests.support.profile_rows import ROWS, Row
 
-CLASSES: dict[str, type[Provider]] = {kind.dialect: kind for kind in (OpenAIChat, OpenAIResponses, Anthropic, Gemini)}
+CLASSES: dict[str, type[Provider]] = {
+    kind.dialect: kind for kind in (OpenAIChat, OpenAIResponses, Anthropic, Gemini, GeminiInteractions)
+}
 HTTPS = [row for row in PROFILES if row.base_url.startswith("https://")]
 
 
@@ -203,6 +212,7 @@ def test_the_rows_of_a_dialect_without_and_with_another_address() -> None:
         "openai-responses": [("openai-responses", False), ("responses-compatible", True)],
         "anthropic": [("anthropic", False), ("anthropic-compatible", True)],
         "gemini": [("google", False), ("google", True)],
+        "gemini-interactions": [("google-interactions", False), ("google-interactions", True)],
     }
 
 
@@ -299,7 +309,7 @@ def test_an_unknown_model_is_an_error_listing_the_providers(
 
 
 def test_dialects() -> None:
-    assert sorted(DIALECTS) == ["anthropic", "gemini", "openai-chat", "openai-responses"]
+    assert sorted(DIALECTS) == ["anthropic", "gemini", "gemini-interactions", "openai-chat", "openai-responses"]
     assert sorted(CLASSES) == sorted(DIALECTS)
 
 
@@ -324,6 +334,8 @@ ENDPOINTS = [
     ("anthropic", "https://h/v1?beta=true", "/v1/messages?beta=true"),
     ("anthropic", "https://h/v1/?beta=true", "/v1/messages?beta=true"),
     ("anthropic", "https://h/messages", "/messages/v1/messages"),
+    ("gemini-interactions", "https://h/v1beta/interactions", "/v1beta/interactions"),
+    ("gemini-interactions", "https://h/interactions/", "/v1beta/interactions"),
     ("gemini", "https://h/v1beta/models", "/v1beta/models/m:streamGenerateContent?alt=sse"),
     ("gemini", "https://h/models/x", "/models/x/v1beta/models/m:streamGenerateContent?alt=sse"),
     ("gemini", "https://h/v1beta/models/other:generateContent", "/v1beta/models/m:streamGenerateContent?alt=sse"),

@@ -101,8 +101,8 @@ def test_providers_are_equal_by_their_values() -> None:
 
 
 NO_DIALECT = (
-    "profile: a plain Provider has no dialect: give it a Profile, or take OpenAIChat, OpenAIResponses, Anthropic or"
-    " Gemini"
+    "profile: a plain Provider has no dialect: give it a Profile, or take OpenAIChat, OpenAIResponses, Anthropic,"
+    " Gemini or GeminiInteractions"
 )
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Provider(), NO_DIALECT),
@@ -138,8 +138,8 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         "idempotency_header: must be a header's name, not 1",
     ),
     (lambda: check_dialect(Profile(name="p", dialect="d", base_url="")), "profile.dialect: no dialect is named 'd';"
-     " known are openai-chat, openai-responses, anthropic, gemini; for another wire format give the Dialect itself:"
-     " Profile(dialect=my_dialect)"),
+     " known are openai-chat, openai-responses, anthropic, gemini, gemini-interactions; for another wire format give"
+     " the Dialect itself: Profile(dialect=my_dialect)"),
 ]  # fmt: skip
 
 
@@ -165,7 +165,10 @@ def test_the_dialect_of_a_profile() -> None:
     assert dialect_of(MINE) is chat
     assert dialect_of(Profile(name="p", dialect=chat, base_url="")) is chat
     assert Profile(name="p", dialect=chat, base_url="").dialect_name == MINE.dialect_name == "openai-chat"
-    assert (len(DIALECTS), [*DIALECTS]) == (4, ["openai-chat", "openai-responses", "anthropic", "gemini"])
+    assert (len(DIALECTS), [*DIALECTS]) == (
+        5,
+        ["openai-chat", "openai-responses", "anthropic", "gemini", "gemini-interactions"],
+    )
     with pytest.raises(KeyError):
         DIALECTS["none"]
 

@@ -27,6 +27,7 @@ MODELS = {
     "openai-responses": "gpt-5",
     "anthropic": "claude-sonnet-4-5",
     "gemini": "gemini-2.5-flash",
+    "gemini-interactions": "gemini-3.5-flash",
 }
 
 
@@ -83,6 +84,22 @@ def responses_events() -> list[Any]:
     ]
 
 
+def interactions_call(number: int, name: str) -> Any:
+    return {"type": "function_call", "id": "x", "name": name, "arguments": {"n": number}}
+
+
+def interactions_events() -> list[Any]:
+    events: list[Any] = [{"event_type": "interaction.created", "interaction": {"status": "in_progress"}}]
+    for index, call in enumerate(two(interactions_call)):
+        delta = {"type": "arguments_delta", "arguments": json.dumps(call["arguments"], separators=(",", ":"))}
+        events += [
+            {"event_type": "step.start", "index": index, "step": {**call, "arguments": {}}},
+            {"event_type": "step.delta", "index": index, "delta": delta},
+            {"event_type": "step.stop", "index": index},
+        ]
+    return [*events, {"event_type": "interaction.completed", "interaction": {"status": "requires_action"}}]
+
+
 def anthropic_events() -> list[Any]:
     events: list[Any] = [{"type": "message_start", "message": {"content": [], "usage": {}}}]
     for index, block in enumerate(two(tool_use)):
@@ -105,6 +122,7 @@ WHOLE: dict[str, Any] = {
     "openai-responses": {"status": "completed", "output": two(responses_call)},
     "anthropic": {"type": "message", "content": two(tool_use), "stop_reason": "tool_use"},
     "gemini": {"candidates": [{"content": {"parts": two(gemini_call)}, "finishReason": "STOP"}]},
+    "gemini-interactions": {"object": "interaction", "status": "requires_action", "steps": two(interactions_call)},
 }
 
 STREAMS: dict[str, list[Any]] = {
@@ -114,6 +132,7 @@ STREAMS: dict[str, list[Any]] = {
     ],
     "openai-responses": responses_events(),
     "anthropic": anthropic_events(),
+    "gemini-interactions": interactions_events(),
     "gemini": [
         *({"candidates": [{"content": {"parts": [part]}}]} for part in two(gemini_call)),
         {"candidates": [{"content": {"parts": []}, "finishReason": "STOP"}]},
@@ -154,6 +173,9 @@ def pairs(dialect: str, messages: Any) -> list[tuple[str, str]]:
         results = [
             (item["call_id"], item["output"]) for item in body["input"] if item["type"] == "function_call_output"
         ]
+    elif dialect == "gemini-interactions":
+        calls = [(step["id"], step["name"]) for step in body["input"] if step["type"] == "function_call"]
+        results = [(step["call_id"], step["result"]) for step in body["input"] if step["type"] == "function_result"]
     elif dialect == "anthropic":
         blocks = [block for m in body["messages"] if isinstance(m["content"], list) for block in m["content"]]
         calls = [(block["id"], block["name"]) for block in blocks if block["type"] == "tool_use"]

@@ -13,9 +13,11 @@ OWN_KEY_HEADERS: dict[str, tuple[str, str]] = {
     "openai-responses": ("authorization", "Bearer k"),
     "anthropic": ("x-api-key", "k"),
     "gemini": ("x-goog-api-key", "k"),
+    "gemini-interactions": ("x-goog-api-key", "k"),
 }
 
 PATHS: dict[str, dict[bool, str]] = {
+    "gemini-interactions": dict.fromkeys((False, True), "/interactions?team=a&v=2"),
     "openai-chat": dict.fromkeys((False, True), "/chat/completions?team=a&v=2"),
     "openai-responses": dict.fromkeys((False, True), "/responses?team=a&v=2"),
     "anthropic": dict.fromkeys((False, True), "/messages?team=a&v=2"),

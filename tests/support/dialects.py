@@ -1,4 +1,4 @@
-"""The streams of the four dialects as wire text: a first part with the text "one", the rest, and error events."""
+"""The streams of the five dialects as wire text: a first part with the text "one", the rest, and error events."""
 
 from __future__ import annotations
 
@@ -55,6 +55,11 @@ def _gemini(text: str, **members: object) -> str:
     ).replace("\n\n", "\r\n\r\n")
 
 
+def _interactions(kind: str, **members: object) -> str:
+    return frame({"event_type": kind, **members}, kind)
+
+
+_INTERACTION = {"id": "v1_1", "object": "interaction", "model": "m"}
 _OUTPUT = {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": "one"}]}
 _RESPONSE = {"id": "resp_1", "model": "m", "status": "completed", "output": [_OUTPUT]}
 _MESSAGE = {
@@ -126,4 +131,24 @@ GEMINI = Wording(
     ),
 )
 
-DIALECTS = (CHAT, RESPONSES, ANTHROPIC, GEMINI)
+INTERACTIONS = Wording(
+    "interactions",
+    lambda url: ms.GeminiInteractions(api_key="k", base_url=url),
+    _interactions("interaction.created", interaction={**_INTERACTION, "status": "in_progress"})
+    + _interactions("step.start", index=0, step={"type": "model_output"})
+    + _interactions("step.delta", index=0, delta={"text": "one", "type": "text"}),
+    _interactions("step.stop", index=0)
+    + _interactions("interaction.completed", interaction={**_INTERACTION, "status": "completed"})
+    + "event: done\ndata: [DONE]\n\n",
+    _interactions("error", error={"message": "we are overloaded", "code": "unavailable"}),
+    _interactions("error", error={"message": "quota spent", "code": "permission_denied"}),
+    json.dumps(
+        {
+            **_INTERACTION,
+            "status": "completed",
+            "steps": [{"type": "model_output", "content": [{"type": "text", "text": "one"}]}],
+        }
+    ),
+)
+
+DIALECTS = (CHAT, RESPONSES, ANTHROPIC, GEMINI, INTERACTIONS)

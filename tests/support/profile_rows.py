@@ -169,6 +169,15 @@ ROWS: dict[str, Row] = {
         prefixes=("gemini-",),
         urls=("GOOGLE_GEMINI_BASE_URL",),
     ),
+    "google-interactions": Row(
+        "gemini-interactions",
+        "https://generativelanguage.googleapis.com",
+        ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        {"strict_end": True},
+        aliases=("gemini-interactions", "google", "gemini"),
+        prefixes=("gemini-",),
+        urls=("GOOGLE_GEMINI_BASE_URL",),
+    ),
     "deepseek": Row(
         "openai-chat",
         "https://api.deepseek.com/v1",

@@ -76,6 +76,8 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: An
             raise error_from_object(reported, http_status=200, body=body)
         foreign = foreign_answer(response, "openai-responses", body)
         raise foreign or errors.malformed(f"the answer is no response object: {shown(body)}", body)
+    if response.get("output") is None and (foreign := foreign_answer(response, "openai-responses", body)) is not None:
+        raise foreign
     answer = Accumulator(limits)
     try:
         end = conclude(Output(answer, provider.maker, make_id), response, None, body)[-1]

@@ -108,6 +108,7 @@ def test_a_missing_choice_is_a_clear_error(given: RunOptions, words: str) -> Non
 OTHER_DIALECTS = {
     "anthropic": ms.Anthropic,
     "google": ms.Gemini,
+    "google-interactions": ms.GeminiInteractions,
     "openai-responses": ms.OpenAIResponses,
     "openrouter-responses": ms.OpenAIResponses,
     "xai-responses": ms.OpenAIResponses,
