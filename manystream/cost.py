@@ -31,7 +31,7 @@ from .price_table import Table
 from .providers.anthropic.usage import charged_iterations, read_usage
 from .providers.catalog.provider import Provider
 from .providers.errors import ManystreamError
-from .providers.json.json_values import JSON, JSONObject, integer, mapping, objects, string
+from .providers.json.json_values import JSON, JSONObject, first_integer, integer, mapping, objects, string
 from .providers.model.response import Response
 from .providers.model.usage import Usage
 
@@ -233,11 +233,20 @@ MODALITY_DETAILS = {
     "promptTokensDetails": "input_{}_tokens",
     "cacheTokensDetails": "cache_{}_read_tokens",
     "candidatesTokensDetails": "output_{}_tokens",
+    "input_tokens_by_modality": "input_{}_tokens",
+    "cached_tokens_by_modality": "cache_{}_read_tokens",
+    "output_tokens_by_modality": "output_{}_tokens",
 }
-"""Gemini's lists of `{"modality": …, "tokenCount": …}` → pattern of the name in genai-prices."""
+"""Gemini's lists of `{"modality": …, "tokenCount": …}`, and those of Interactions, whose count is `tokens` → pattern of
+the name in genai-prices.
+"""
+
+MODALITY_COUNTS = ("tokenCount", "tokens")
+"""Names of the count in such a list."""
 
 MODALITIES: dict[JSON, str] = {
     "TEXT": "text", "AUDIO": "audio", "IMAGE": "image", "DOCUMENT": "image", "VIDEO": "video",
+    "text": "text", "audio": "audio", "image": "image", "document": "image", "video": "video",
     1: "text", 2: "image", 3: "video", 4: "audio", 5: "image",
 }  # fmt: skip
 """Gemini's modality, as its word or number → the name of its price in genai-prices."""
@@ -282,11 +291,13 @@ def _why_unpriced(usage: Usage, model: str) -> str | None:
     fee = next((what for path, what in FEES.items() if _count(raw, path) > 0), None)
     if fee is not None:
         return f"the answer reports {fee}, whose price is not known"
+    if any(integer(tool, "count") for tool in objects(raw, "grounding_tool_count")):
+        return "the answer reports searches, whose price is not known"
     for member in MODALITY_DETAILS:
         for detail in objects(raw, member):
             modality = detail.get("modality")
             unknown = _word(MODALITIES, modality) is None and modality not in UNSPECIFIED
-            if unknown and integer(detail, "tokenCount"):
+            if unknown and first_integer(detail, MODALITY_COUNTS):
                 return f"no price is known for tokens of modality {modality!r}"
     entries = charged_iterations(raw)
     parts = [read_usage(entry) for entry in entries]
@@ -326,7 +337,7 @@ def _counts(usage: Usage, input_tokens: int, output_tokens: int) -> dict[str, in
     raw = usage.raw or {}
     thinking = usage.thinking_tokens or 0
     # Gemini counts the results of its own tools apart from the prompt, and bills them as input.
-    tool_results = integer(raw, "toolUsePromptTokenCount") or 0
+    tool_results = first_integer(raw, ("toolUsePromptTokenCount", "total_tool_use_tokens")) or 0
     counts = {
         "input_tokens": input_tokens + tool_results,
         "cache_read_tokens": usage.cached_tokens or 0,
@@ -342,7 +353,7 @@ def _counts(usage: Usage, input_tokens: int, output_tokens: int) -> dict[str, in
             modality = _word(MODALITIES, detail.get("modality"))
             if modality is not None:
                 name = pattern.format(modality)
-                counts[name] = counts.get(name, 0) + (integer(detail, "tokenCount") or 0)
+                counts[name] = counts.get(name, 0) + (first_integer(detail, MODALITY_COUNTS) or 0)
     # Drop zeros: an explicit 0 means that the count is known. Only the two totals are always known.
     return {name: count for name, count in counts.items() if count or name in ("input_tokens", "output_tokens")}
 

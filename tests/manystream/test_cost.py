@@ -339,6 +339,9 @@ UNKNOWN_PRICES: dict[str, tuple[JSONObject, str]] = {
     "spoken output": ({"completion_tokens_details": {"audio_tokens": 3}}, "audio output"),
     "sound of Responses": ({"input_tokens_details": {"audio_tokens": 3}}, "audio input"),
     "sound of Gemini": ({"promptTokensDetails": [{"modality": "AUDIO", "tokenCount": 3}]}, "audio input"),
+    "sound of Interactions": ({"input_tokens_by_modality": [{"modality": "audio", "tokens": 3}]}, "audio input"),
+    "pictures of Interactions": ({"output_tokens_by_modality": [{"modality": "image", "tokens": 3}]}, "image output"),
+    "searches of Interactions": ({"grounding_tool_count": [{"type": "google_search", "count": 3}]}, "searches"),
     "sound, as a number": ({"promptTokensDetails": [{"modality": 4, "tokenCount": 3}]}, "audio input"),
     "pictures": ({"candidatesTokensDetails": [{"modality": "IMAGE", "tokenCount": 3}]}, "image output"),
     "pictures of a chat": ({"completion_tokens_details": {"image_tokens": 3}}, "image output"),
@@ -373,6 +376,38 @@ def test_what_has_no_price_is_unpriced(mill: ms.Provider, name: str) -> None:
 def test_ordinary_traffic_has_the_standard_price(mill: ms.Provider, traffic: JSON) -> None:
     usage = ms.Usage(10, 10, raw={"trafficType": traffic, "serviceTier": "standard"})
     assert priced(price_usage(usage, "oats", mill)).total == Decimal("0.0006")
+
+
+def test_an_interaction_costs_what_the_same_counts_of_generate_content_cost() -> None:
+    counts = {
+        "total_input_tokens": 100,
+        "total_output_tokens": 20,
+        "total_thought_tokens": 5,
+        "total_cached_tokens": 40,
+    }
+    older = {
+        "promptTokenCount": 100,
+        "candidatesTokenCount": 20,
+        "thoughtsTokenCount": 5,
+        "cachedContentTokenCount": 40,
+    }
+    usages = [
+        ms.Usage(100, 20, thinking_tokens=5, cached_tokens=40, raw=raw)
+        for raw in (
+            {**counts, "total_tool_use_tokens": 8, "output_tokens_by_modality": [{"modality": "text", "tokens": 20}]},
+            {
+                **older,
+                "toolUsePromptTokenCount": 8,
+                "candidatesTokensDetails": [{"modality": "TEXT", "tokenCount": 20}],
+            },
+        )
+    ]
+    providers = (ms.GeminiInteractions(), ms.Gemini())
+    first, second = (
+        priced(price_usage(usage, "gemini-2.5-flash", provider, at=WHEN))
+        for usage, provider in zip(usages, providers, strict=True)
+    )
+    assert first == second
 
 
 @pytest.mark.parametrize("model", ["gemini-2.5-pro", "gemini-2.5-flash"])
