@@ -185,7 +185,7 @@ def test_the_units_and_bounds_of_the_client_metrics() -> None:
     data = reader.get_metrics_data()
     assert data is not None
     (scope,) = data.resource_metrics[0].scope_metrics
-    assert scope.state.name == "manystream"
+    assert scope.scope.name == "manystream"
     found = {
         metric.name: (metric.unit, metric.description, cast("Any", metric.data.data_points[0]).explicit_bounds)
         for metric in scope.metrics
