@@ -220,7 +220,7 @@ class RunningCall(Ending):
         self._fail(error)
         try:
             self._stop()
-            self._step = STOPPED
+            self._step = max(self._step, STOPPED)  # a function of the program may have closed the engine
         finally:
             self._runtime.soon(self.conclude, self.on_defect)
 

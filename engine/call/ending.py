@@ -115,7 +115,7 @@ class Ending(abc.ABC):
         """
         if self._step < STOPPED:
             self._stop()
-            self._step = STOPPED
+            self._step = max(self._step, STOPPED)  # a function of the program may have closed the engine
         if self._starting:
             self._runtime.soon(self.conclude, self.on_defect)
             return

@@ -552,3 +552,55 @@ def test_a_call_that_ends_when_the_pool_discards_an_old_connection_is_not_sent()
     with no_defects():
         assert trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0)) == [True, False, True]
     assert program.sent == 2
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("ending", ["answer", "cancel", "error"])
+@pytest.mark.parametrize("function", ["price", "connection_closed"])
+def test_a_function_that_closes_the_engine_at_a_call_s_end_completes_it_once(
+    function: str, ending: str, stream: bool
+) -> None:
+    async def serve(line: Line) -> None:
+        while await line.request():
+            if ending == "cancel":
+                await line.closed_by_peer()
+                return
+            if ending == "error":
+                await line.send(answer(error_body("no"), status="400 No"))
+            elif stream:
+                await line.send(STREAM_HEAD + chunked(*chat_stream("fine")).decode())
+            else:
+                await line.send(answer(chat_answer("fine"), headers="Connection: close\r\n"))
+
+    async def main() -> list[ms.Completion]:
+        completions: list[ms.Completion] = []
+        closes = ms.Observer()
+
+        def close(*_: object) -> float:
+            if call is not None:
+                engine.close()
+            return 0.1
+
+        call: ms.Call | None = None
+        if function == "connection_closed":
+            closes.connection_closed = close  # type: ignore[method-assign, assignment]
+        traffic = ms.Traffic(price=close if function == "price" else lambda *_: 0.1)
+        async with (
+            open_peer(serve) as peer,
+            ms.open_engine([peer.chat], traffic=traffic, observer=closes, retry=ms.Retry(max_attempts=1)) as engine,
+        ):
+            request = ms.Request(f"{peer.chat.name}/m", "hello")
+            if stream:
+                call = engine.start_stream(request, None, completions.append)
+            else:
+                call = engine.start_request(request, completions.append)
+            await trio.sleep(0.1)
+            if ending == "cancel":
+                call.cancel()
+            await call.wait()
+            await trio.sleep(0.1)
+        assert [call.completion] == completions
+        return completions
+
+    with no_defects():
+        assert len(trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))) == 1
