@@ -34,9 +34,15 @@ SDKS: dict[str, tuple[Callable[..., ms.Request], frozenset[str], ms.Provider]] =
 
 DECIDED_BY_THE_CALL = ("stream", "stream_options")
 
-REFUSED = ("is not base64 text", "unknown role", "must be an object", "must be a number of at least 0")
-"""What is wrong with some recordings: contents that were cut out, roles without a place here, and requests that were
-made to fail."""
+REFUSED = (
+    "is not base64 text",
+    "unknown role",
+    "must be an object",
+    "must be a number of at least 0",
+    "is not supported: a response in the background",
+)
+"""What is wrong with some recordings: contents that were cut out, roles without a place here, requests that were made to
+fail, and responses in the background."""
 
 
 def recorded_bodies() -> list[tuple[str, Path, JSONObject]]:
@@ -84,7 +90,7 @@ def test_every_recorded_body_is_written_again_as_it_was() -> None:
             request = read(**arguments_of(folder, body))
             wire = DIALECTS[str(provider.profile.dialect)].encode(request, request.model, provider, stream=False)
         except ms.InvalidRequestError as error:
-            if not str(error).rpartition(": ")[2].startswith(REFUSED):
+            if not any(refused in str(error) for refused in REFUSED):
                 different.append(f"{path.name}: {error}")
             continue
         if one_spelling(folder, json.loads(wire.body)) != one_spelling(folder, body):
