@@ -41,8 +41,8 @@ REFUSED = (
     "must be a number of at least 0",
     "is not supported: a response in the background",
 )
-"""What is wrong with some recordings: contents that were cut out, roles without a place here, requests that were made to
-fail, and responses in the background."""
+"""What is wrong with some recordings: contents that were cut out, roles without a place here, requests that were
+made to fail, and responses in the background."""
 
 
 def recorded_bodies() -> list[tuple[str, Path, JSONObject]]:
