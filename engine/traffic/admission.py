@@ -249,7 +249,7 @@ class Admission(AdmissionControl):
         refusal = candidate.give_back(error, attempt.headers, sent=sent, again=True)
         now = self._now
         if refusal in PAUSES:
-            self.uncounted += 1
+            self._uncount()
             self._begin_to_wait(now)
             return None
         if refusal is not Refusal.NONE:
@@ -263,10 +263,15 @@ class Admission(AdmissionControl):
         self._begin_to_wait(now)
         return None
 
+    def _uncount(self) -> None:
+        """Count an attempt as no try."""
+        self.uncounted += 1
+
     def _waits_for_host(self, error: ProviderError, host: Host, *, sent: bool, may_wait: bool) -> bool:
         """Return whether the call waits for a server that is away. An attempt that only showed this is no try."""
         in_vain = may_wait and is_lost(error) and (host.is_away or not sent)
-        self.uncounted += in_vain
+        if in_vain:
+            self._uncount()
         return in_vain and host.is_away
 
     def pause_after(self, error: ProviderError, delay: float) -> float | None:

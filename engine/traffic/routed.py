@@ -199,7 +199,7 @@ class Routed(Admission):
 
     def resent(self, attempt: Attempt, error: ProviderError) -> None:
         if self._is_rival(attempt):
-            self.uncounted += 1
+            self._uncount()
         else:
             super().resent(attempt, error)
 
@@ -228,7 +228,7 @@ class Routed(Admission):
         place, sent = candidate.route_place, attempt.sent
         refusal = candidate.give_back(error, attempt.headers, sent=sent, again=False)
         if refusal in PAUSES:
-            self.uncounted += 1
+            self._uncount()
             candidate.refusals += 1
             self._leave_target(None, now)
             self._avoided = candidate
@@ -719,7 +719,7 @@ class Routed(Admission):
         rival.began = now
         rival.attempt_number = self._route.begin(place, now)
         self.ring(place).begin(key, None, now)
-        self.uncounted += 1
+        self._uncount()
         hedging.rival, hedging.is_beside = rival, True
         self._running.begin_rival(request.prepared, request.clocks)
         return True
