@@ -112,7 +112,6 @@ class Attempt(BodyOwner):
         listener: Listener,
         runtime: Runtime,
         clocks: Clocks,
-        *,
         started: float,
         queue_since: float = math.inf,
         paused: bool = False,
@@ -190,7 +189,7 @@ class Attempt(BodyOwner):
             return READING if connection.received else WAITING
         return state
 
-    def acquire(self, *, fresh: bool) -> None:
+    def acquire(self, fresh: bool) -> None:
         """Wait for a connection. The attempt may have one when this returns. fresh: one that no request has used."""
         pool = self._runtime.pool
         pool.acquire(self.prepared.origin, self, fresh=fresh)

@@ -377,16 +377,20 @@ class RunningCall(Ending):
 
     def _begin(self, *, fresh: bool = False) -> None:
         """Begin an attempt. `fresh`: on a connection that no request has used."""
-        self._disarm()
+        if self._timer is not None:
+            self._disarm()
         self._enter_queue()
         if self._unanswered:
             self._resent += 1
             self._runtime.resent += 1
             # A connection was lost: the others may be as old.
             fresh = fresh or (self._attempt is not None and not self._attempt.is_whole)
-        attempt = self._attempt = self._make_attempt(self._prepared, self._clocks)
-        attempt.queue_since = self._queued_since - self._queued_before
-        self._send(attempt, fresh=fresh)
+        self._attempts += 1
+        waited_since = self._queued_since - self._queued_before
+        attempt = self._attempt = Attempt(
+            self._prepared, self, self._runtime, self._clocks, self._started, waited_since, self._paused
+        )
+        self._send(attempt, fresh)
         if not attempt.over:
             self._prepared = attempt.prepared  # with its key
 
@@ -396,26 +400,23 @@ class RunningCall(Ending):
         clocks: the timeouts that apply at its target. It has no queue timeout.
         fresh: on a connection that no request has used.
         """
-        self._rival = self._make_attempt(prepared, clocks)
-        self._send(self._rival, fresh=fresh)
+        self._attempts += 1
+        self._rival = Attempt(prepared, self, self._runtime, clocks, self._started, math.inf, self._paused)
+        self._send(self._rival, fresh)
 
     @property
     def rival(self) -> Attempt | None:
         """The second attempt; None if there is none."""
         return self._rival
 
-    def _make_attempt(self, prepared: Prepared, clocks: Clocks) -> Attempt:
-        self._attempts += 1
-        return Attempt(prepared, self, self._runtime, clocks, started=self._started, paused=self._paused)
-
-    def _send(self, attempt: Attempt, *, fresh: bool) -> None:
+    def _send(self, attempt: Attempt, fresh: bool) -> None:
         """Let an attempt take its key and a connection."""
         if self._hooks.attempt_started is not None:
             self._hooks.attempt_started(self, self._attempts)  # the observer may end the call
         if attempt.prepared.fresh_key is not None and not attempt.over:
             attempt.take_fresh_key()  # there may be none, and its function may end the call
         if not attempt.over:
-            attempt.acquire(fresh=fresh)
+            attempt.acquire(fresh)
 
     def take_rival(self, request: TargetRequest) -> None:
         """Go on with the second attempt alone: the first one has failed or was aborted. request: the rival's."""

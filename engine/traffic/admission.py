@@ -88,13 +88,14 @@ class Admission(AdmissionControl):
         candidate = self._candidate
         self._call, candidate.owner = call, self
         self._begin_to_wait(now)
-        refused = self._refusal(candidate, now)
-        if self._is_over:
-            return  # a function of a budget has ended the call
-        if refused is not None:
-            call.rejected(refused)
-        else:
-            candidate.limiter.enter(candidate, now, again=again, deadline=deadline)
+        if self.spending is not None:
+            refused = self._refusal(candidate, now)
+            if self._is_over:
+                return  # a function of a budget has ended the call
+            if refused is not None:
+                call.rejected(refused)
+                return
+        candidate.limiter.enter(candidate, now, again=again, deadline=deadline)
 
     def begin(self, now: float) -> None:
         self._left(now)
@@ -107,7 +108,8 @@ class Admission(AdmissionControl):
         if self._started == NEVER:
             self._started = now
         self._entered = now
-        self._candidate.begin_to_wait(now)
+        candidate = self._candidate
+        candidate.slot_mark = candidate.limiter.state.slot_seconds(now)
 
     def _left(self, now: float) -> None:
         """End the call's wait. May be called again."""
@@ -142,8 +144,10 @@ class Admission(AdmissionControl):
 
     def admitted(self, permit: Permit) -> None:
         """Send the call if its spending can be reserved."""
-        if self._pay(self._candidate, self._now):
-            self._running.admitted()
+        call = self._call
+        assert call is not None, "the call has not ended"
+        if self.spending is None or self._pay(self._candidate, self._now):
+            call.admitted()
 
     def rejected(self, permit: Permit, error: ProviderError) -> None:
         """Fail the call: its limiter never sends it."""

@@ -96,9 +96,8 @@ class Breaker:
 
     def begin(self, now: float) -> int:
         """Record that a call is sent, and return its number. The first call after the pause is the probing call."""
-        is_probe = self.state(now) is BreakerState.PROBING
         self._sent += 1
-        if is_probe:
+        if self._opened_at < math.inf and not self.probe and now >= self._opened_at + self._open_for:
             self.probe = self._sent
         return self._sent
 

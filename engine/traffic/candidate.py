@@ -63,15 +63,14 @@ class Candidate(Permit):
         limiter: Limiter,
         input_tokens: float = 0.0,
         max_output: float | None = None,
-        *,
-        route_place: int = 0,
-        key: int = 0,
         priority: Priority = Priority.NORMAL,
         tenant: str | None = None,
         request: Prepared | TargetRequest | None = None,
         need: Need | None = None,
+        route_place: int = 0,
+        key: int = 0,
     ) -> None:
-        super().__init__(input_tokens, max_output, priority=priority, tenant=tenant)
+        Permit.__init__(self, input_tokens, max_output, priority, tenant)  # `super` would cost each start
         self.limiter: Limiter = limiter
         self.route_place: int = route_place
         self.key: int = key
@@ -102,10 +101,6 @@ class Candidate(Permit):
     def why_never(self, now: float) -> ProviderError | None:
         """Return why the call can never be sent; None where it can."""
         return self.limiter.why_never(self, now)
-
-    def begin_to_wait(self, now: float) -> None:
-        """The call waits here from now on."""
-        self.slot_mark = self.limiter.state.slot_seconds(now)
 
     # --- during an attempt ---
 

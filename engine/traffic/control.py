@@ -103,16 +103,18 @@ class Dispatcher:
         if limiter is None:
             limiter = self._find_limiter(self._access_of[name], model)
         budgets = self._budgets
+        need = None if budgets is None else budgets.need(request, prepared, wire)
+        # By position: each start would pay for a dict of the names.
         candidate = Candidate(
             limiter,
             estimate_input_tokens(request, prepared.body),
             request.max_output_tokens,
-            priority=PRIORITIES[request.priority],
-            tenant=request.tenant,
-            request=prepared,
-            need=None if budgets is None else budgets.need(request, prepared, wire),
+            PRIORITIES[request.priority],
+            request.tenant,
+            prepared,
+            need,
         )
-        return Admission(candidate, self._spending())
+        return Admission(candidate, None if budgets is None else Spending(budgets))
 
     def need(self, request: Request, prepared: Prepared, wire: WireRequest) -> Need | None:
         """Return what an attempt of a call may use; None in an engine without budgets and prices.

@@ -554,7 +554,7 @@ class Routed(Admission):
         self._waiting = self._shared((*self._waiting, *candidates))
         self._route.wait_for_room(self)
         for candidate in candidates:
-            candidate.begin_to_wait(now)
+            candidate.slot_mark = candidate.limiter.state.slot_seconds(now)
             candidate.owner = self
             longest = self._longest_wait(candidate.route_place)
             candidate.until = now + longest if longest < math.inf else longest  # the same object for all that wait

@@ -104,7 +104,7 @@ class Limiter:
         deadline: the time at which its wait ends. The call fails now if that is much too early. A call that also waits
             elsewhere is never too late: others of this queue may go elsewhere, too.
         """
-        state, sender = self.state, _sender(permit)
+        state, sender = self.state, cast("Sender", permit.owner)
         if not self._pump.is_running and state.admit_at_once(permit, now):
             sender.admitted(permit)
             self._note()
@@ -137,11 +137,11 @@ class Limiter:
         else:
             why = self.why_never(permit, now)
             if why is not None:
-                sender = _sender(permit)
+                sender = cast("Sender", permit.owner)
                 state.cancel(permit, now)
                 return partial(sender.rejected, permit, why), sender.on_defect
             if state.admit(now) is not None:
-                sender = _sender(permit)
+                sender = cast("Sender", permit.owner)
                 return partial(sender.admitted, permit), sender.on_defect
         self._pass_on(state.pop_left())
         self._note()
@@ -276,7 +276,3 @@ def _hopeless(left: float, seconds: float, reason: str) -> ProviderError:
         provider_code=Clock.QUEUE.value,
         retryable=False,
     )
-
-
-def _sender(permit: Permit) -> Sender:
-    return cast("Sender", permit.owner)

@@ -76,7 +76,7 @@ class LimiterState:
         The effect is that of `add` and `admit`, for a part of their cost. Returns False and changes nothing if another
         call waits, or if it takes those two, and `never`, to decide.
         """
-        if self.queue.length or self.host.ready_at(now) > now:
+        if self.queue.length or (self.host.is_away and self.host.ready_at(now) > now):
             return False
         cost = self._cost(permit)
         if not self.quota.fits_at_once(cost, now):

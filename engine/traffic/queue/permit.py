@@ -81,7 +81,6 @@ class Permit:
         self,
         input_tokens: float,
         max_output: float | None,
-        *,
         priority: Priority = Priority.NORMAL,
         tenant: str | None = None,
         owner: object = None,
