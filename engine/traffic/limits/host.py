@@ -41,6 +41,7 @@ def is_lost(error: ProviderError) -> bool:
 class Host:
     """One address.
 
+    begin: called with the time when a call is sent; returns the call's number here.
     name: the address, such as `http://127.0.0.1:8000`.
     patience: seconds after which calls that wait for it fail.
     """
@@ -49,6 +50,7 @@ class Host:
         self.name: str = name
         self.patience: float = patience
         self._breaker = Breaker(LOST, LOST, PAUSE)
+        self.begin: Callable[[float], int] = self._breaker.begin
         self._settled_at = math.inf  # when the call that asks has found it back
         self._away_since = math.inf
         self._error: ProviderError | None = None  # the latest
@@ -97,10 +99,6 @@ class Host:
         return at if at > now else math.inf
 
     # --- calls ---
-
-    def begin(self, now: float) -> int:
-        """A call is sent. Returns its number here."""
-        return self._breaker.begin(now)
 
     def connected(self, number: int, now: float) -> None:
         """A call has a connection."""

@@ -107,7 +107,8 @@ class Limiter:
         state, sender = self.state, cast("Sender", permit.owner)
         if not self._pump.is_running and state.admit_at_once(permit, now):
             sender.admitted(permit)
-            self._note()
+            if self._notice is not None:
+                self._notice.note()
             return
         why = self.why_never(permit, now)
         if why is not None:
