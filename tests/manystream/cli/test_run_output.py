@@ -236,7 +236,7 @@ def test_headers_are_stripped_and_may_be_empty() -> None:
 def test_the_help_ends_with_all_providers(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--help"]) == 0
     shown = capsys.readouterr().out
-    assert "\nanthropic, openai-chat, openai-responses, google.\n" in shown
+    assert "anthropic, openai-chat, openai-responses, google, google-interactions." in " ".join(shown.split())
     *_, statuses, names = shown.split("\n\n")
     assert statuses.splitlines()[-1] == "  130  interrupted; the part of the answer that had arrived is shown"
     heading, *lines = names.splitlines()
