@@ -39,7 +39,7 @@ from .call.completion import Completion
 from .call.context import CallContext, has_same_values
 from .call.delivery import Counters
 from .call.handle import Call
-from .call.home import TrioHome
+from .call.home import Home
 from .call.runtime import Runtime
 from .call.timeouts import CallState, Clocks, effective
 from .request.addresses import Addressed
@@ -77,7 +77,7 @@ class CallStarter:
         options: EngineOptions,
         environment: Mapping[str, str],
         proxy: ProxyConfig | None,
-        home: TrioHome,
+        home: Home,
         on_callback_raised: Callable[[BaseException], None],
     ) -> None:
         """Create it without any call.
@@ -101,9 +101,9 @@ class CallStarter:
         self._proxy = proxy
         observer, traffic = options.get("observer"), options.get("traffic")
         self._watch = watch = None if observer is None else _guard(observer, on_callback_raised)
-        self._resolver = Resolver()
+        self._resolver = Resolver(backend)
         pool = Pool(backend, loop, timers, self._dial, limits.pool, watch)
-        self.runtime: Runtime = Runtime(loop, timers, pool, home, on_callback_raised, limits.retry_reserve)
+        self.runtime: Runtime = Runtime(backend, loop, timers, pool, home, on_callback_raised, limits.retry_reserve)
         self.runtime.watch = watch
         self._hooks = CallHooks(self._call_ended) if watch is None else watch.hooks(self._call_ended)
         self._preparer = Preparer(addressed, environment, limits, make_id, time.time, proxy)
@@ -226,6 +226,7 @@ class CallStarter:
             resolver=self._resolver,
             on_phase=on_phase,
             connect=self._connect,
+            backend=self.runtime.backend,
         )
 
     # --- all calls ---

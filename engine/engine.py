@@ -13,20 +13,17 @@ from ..providers.catalog.provider import Provider
 from ..providers.errors import InvalidRequestError
 from ..providers.model.request import Request
 from ..providers.model.response import Response
-from ..transport.backend import Backend
 from ..transport.errors import URLError
-from ..transport.task_loop import make_loop
 from ..transport.timers import Timers
-from ..transport.trio_backend import TrioBackend
 from .call.callbacks import OnCompletion, OnEvent
 from .call.handle import Call
-from .call.home import EngineBlock, TrioHome
+from .call.home import EngineBlock
 from .frontends.engine_thread import EngineThread
 from .gate import CONCURRENCY, Calls
 from .loading import load_for_calls
 from .option_rules import check_options
 from .request.addresses import addressed, check_single_keys
-from .services import Services
+from .services import EngineTasks, trio_tasks
 
 if TYPE_CHECKING:
     from ..transport.proxy import ProxyConfig
@@ -185,20 +182,20 @@ class Engine:
         self._calls.close("engine.close() was called. Open another engine")
 
 
-def _start_monitor(nursery: trio.Nursery, calls: Calls, place: str | os.PathLike[str] | bool) -> None:
+def _start_monitor(calls: Calls, place: str | os.PathLike[str] | bool) -> None:
     if place is False:
         return
     from .observe.monitor import Monitor
 
-    nursery.start_soon(Monitor(calls, None if place is True else place).run)
+    calls.backend.start(Monitor(calls, None if place is True else place).run)
 
 
-def _open_sharing(nursery: trio.Nursery, calls: Calls, traffic: Traffic | None) -> Sharing | None:
+def _open_sharing(calls: Calls, traffic: Traffic | None) -> Sharing | None:
     if traffic is None or calls.starter.share is None:
         return None
     from .sharing import Sharing
 
-    return Sharing(calls.starter.share, traffic, nursery, calls.home)
+    return Sharing(calls.starter.share, traffic, calls.backend, calls.home)
 
 
 def open_engine(providers: Sequence[Provider], **options: Unpack[EngineOptions]) -> AbstractAsyncContextManager[Engine]:
@@ -211,22 +208,19 @@ def open_engine(providers: Sequence[Provider], **options: Unpack[EngineOptions])
     providers: the providers that requests can name.
     options: the fields of `EngineOptions`.
     """
-    return EngineBlock(_open_engine(providers, options), trio.lowlevel.current_trio_token)
-
-
-@asynccontextmanager
-async def _open_engine(providers: Sequence[Provider], options: EngineOptions) -> AsyncGenerator[Engine, None]:
-    async with open_calls(TrioBackend, providers, options) as calls:
-        yield Engine(calls)
+    return EngineBlock(open_calls(trio_tasks, providers, options), Engine, trio.lowlevel.current_trio_token)
 
 
 @asynccontextmanager
 async def open_calls(
-    make_backend: Callable[[trio.Nursery], Backend], providers: Sequence[Provider], options: EngineOptions
+    hold_tasks: Callable[[], AbstractAsyncContextManager[EngineTasks]],
+    providers: Sequence[Provider],
+    options: EngineOptions,
 ) -> AsyncGenerator[Calls, None]:
-    """Open an engine whose transport runs on a backend that the caller makes, and yield its calls. As `open_engine`.
+    """Open an engine in the block that `hold_tasks` returns, and yield its calls. As `open_engine`.
 
-    make_backend: called with the nursery of the engine's own tasks.
+    asyncio closes an async generator that is suspended when its loop ends, and so an engine whose block was not left.
+    This is the only one in the block: asyncio closes all at the same time, which fails for one inside another.
     """
     check_options(providers, options)
     variables, proxy = _choose_environment(options.get("environment"), options.get("proxy"))
@@ -236,28 +230,27 @@ async def open_calls(
     calls: Calls | None = None
     sharing: Sharing | None = None
     failure: BaseException | None = None
-    async with trio.open_nursery() as nursery:
-        services = Services()
-        await nursery.start(services.run)
-        loop = make_loop(services.nursery)
+    async with hold_tasks() as tasks:
+        loop = tasks.make_loop()
+        backend, timers = tasks.backend, Timers(loop.catch_up)
         try:
-            backend, timers = make_backend(services.nursery), Timers(loop.catch_up)
 
-            def make_starter(home: TrioHome, on_callback_raised: Callable[[BaseException], None]) -> CallStarter:
+            def make_starter(on_callback_raised: Callable[[BaseException], None]) -> CallStarter:
                 from .calls import CallStarter
 
-                return CallStarter(backend, loop, timers, checked, options, variables, proxy, home, on_callback_raised)
+                home, failed = tasks.home, on_callback_raised
+                return CallStarter(backend, loop, timers, checked, options, variables, proxy, home, failed)
 
-            calls = Calls(make_starter, nursery.cancel_scope)
-            services.on_failure = calls.end_engine
+            calls = Calls(make_starter, tasks)
+            tasks.on_failure = calls.end_engine
             loop.start(backend)
             timers.start(backend)
             if options.get("traffic") is None and options.get("observer") is None:
-                services.nursery.start_soon(load_for_calls, providers)
+                backend.start(load_for_calls, backend, providers)
             else:
                 _ = calls.starter  # it checks the options of traffic control and the observer's methods
-            _start_monitor(services.nursery, calls, options.get("monitor", False))
-            sharing = _open_sharing(services.nursery, calls, options.get("traffic"))
+            _start_monitor(calls, options.get("monitor", False))
+            sharing = _open_sharing(calls, options.get("traffic"))
             if sharing is not None:
                 await sharing.join()
         except BaseException as error:
@@ -266,16 +259,15 @@ async def open_calls(
             try:
                 yield calls
             except BaseException as error:
-                # Raised again outside the nursery, so that the caller's own exception is not wrapped in a group.
+                # Raised again outside the block of the tasks, so that a nursery does not wrap it in a group.
                 failure = error
             finally:
                 calls.close()
         if sharing is not None:
-            await sharing.leave()
-        nursery.cancel_scope.cancel()
-    loop.close()  # after the nursery, because the loop's task waits on the descriptor
-    # The engine's own failure comes first: it has cancelled the body, whose exception is then only `Cancelled`.
-    failure = (calls.failure if calls is not None else None) or failure
+            await tasks.undisturbed(sharing.leave)
+        timers.close()
+    loop.close()  # after the tasks, because one may wait on the descriptor
+    failure = tasks.outcome(calls.failure if calls is not None else None, failure)
     if failure is not None:
         raise failure
 

@@ -10,20 +10,20 @@ import os
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING
 
-import trio
-
-from .call.home import Home, TrioHome
 from .request.errors import EngineClosedError, ends_engine
 from .seconds import seconds_of
 
 if TYPE_CHECKING:
     from ..providers.model.request import Request
+    from ..transport.backend import Backend
     from .call.call import RunningCall
     from .call.callbacks import OnCompletion, OnEvent
     from .call.handle import Call
+    from .call.home import Home
     from .calls import CallStarter
     from .observe.recording import Recording
     from .observe.statistics import Statistics
+    from .services import EngineTasks
 
 LEFT = "its open_engine block was left. Start calls inside it"
 
@@ -40,20 +40,18 @@ class Calls:
     """
 
     def __init__(
-        self, make_starter: Callable[[TrioHome, Callable[[BaseException], None]], CallStarter], scope: trio.CancelScope
+        self, make_starter: Callable[[Callable[[BaseException], None]], CallStarter], tasks: EngineTasks
     ) -> None:
         """Accept calls on this thread.
 
         make_starter: makes what starts calls, and raises `InvalidRequestError` for wrong options of traffic control.
-            It is given the engine's home, and the function that the exceptions of callbacks are reported to.
-        scope: cancelled when the engine ends early.
+            It is given the function that the exceptions of callbacks are reported to.
+        tasks: the engine's tasks. The body of their block is interrupted when the engine ends early.
         """
         self._make_starter = make_starter
-        self._scope = scope
+        self._tasks = tasks
         self._starter: CallStarter | None = None
-        self.home: TrioHome = Home(
-            trio.lowlevel.current_trio_token, "open an engine there, or use engine.from_thread there"
-        )
+        self.home: Home = tasks.home
         self.closed: str = ""
         self._draining = False
         self.failure: BaseException | None = None
@@ -64,13 +62,18 @@ class Calls:
         return f"{what}{', closed' if self.closed else ''}"
 
     @property
+    def backend(self) -> Backend:
+        """The engine's event loop."""
+        return self._tasks.backend
+
+    @property
     def starter(self) -> CallStarter:
         """What starts the calls. The first access makes it, and imports what calls need unless that has been done.
 
         Raises `OSError` if the process has no file descriptor left for these imports. A later access may succeed.
         """
         if self._starter is None:
-            self._starter = self._make_starter(self.home, self._callback_raised)
+            self._starter = self._make_starter(self._callback_raised)
         return self._starter
 
     def start(
@@ -109,7 +112,7 @@ class Calls:
         if self.failure is None:
             self.failure = error
         self.close(f"{type(error).__name__} ended it, and is raised where its open_engine block ends", forced=True)
-        self._scope.cancel()
+        self._tasks.interrupt()
 
     # --- the engine as a whole ---
 
@@ -141,7 +144,7 @@ class Calls:
         runtime = self.starter.runtime
         if runtime.recorder is not None:
             raise RuntimeError(f"{runtime.recording!r} is running: leave its block first")
-        file = runtime.recording = RecordingFile(path, replace=replace)
+        file = runtime.recording = RecordingFile(path, self.backend.clock, replace=replace)
         return Recording(file)
 
     def drain(self, timeout: float) -> Coroutine[object, object, bool]:
@@ -157,7 +160,7 @@ class Calls:
 
     async def _all_ended(self, timeout: float) -> bool:
         running: Mapping[RunningCall, None] = {} if self._starter is None else self._starter.running
-        with trio.move_on_after(timeout):
+        async with self.backend.scope(self.backend.clock() + timeout):
             while running:
                 await next(iter(running)).wait()
         return not running

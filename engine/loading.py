@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import resolve_name
 
-import trio
-
 from ..providers.catalog.provider import Provider
 from ..providers.catalog.registry import dialect_of
+from ..transport.backend import Backend
 
 STEPS = (
     "..providers.model.request",
@@ -29,15 +28,15 @@ STEPS = (
 """Modules, relative to this package. `starter` imports all others; each step before it is a part of that."""
 
 
-async def load_for_calls(providers: Sequence[Provider]) -> None:
+async def load_for_calls(backend: Backend, providers: Sequence[Provider]) -> None:
     """Import the modules of `STEPS`, and the dialects of the providers."""
     try:
         for step in STEPS:
             if resolve_name(step, __package__) not in sys.modules:
-                await trio.lowlevel.checkpoint()
+                await backend.checkpoint()
                 import_module(step, __package__)
         for provider in providers:
-            await trio.lowlevel.checkpoint()
+            await backend.checkpoint()
             dialect_of(provider.profile)
     except OSError:
         return  # no file descriptor is left: the first call imports the rest, or reports why it cannot

@@ -6,8 +6,6 @@ import os
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 
-import trio
-
 from ..providers.catalog.profiles import is_row
 from ..providers.catalog.provider import PROVIDER, Provider
 from ..providers.rules.rules import Rule, members, optional, text
@@ -74,13 +72,7 @@ OPTIONS: dict[str, Rule | RuleElsewhere] = {
 
 
 def check_options(providers: object, options: Mapping[str, object]) -> None:
-    """Raises `InvalidRequestError` naming the option, or the field in it; `TypeError` for an option that there is not;
-    and `RuntimeError` outside a trio task, where trio's own errors would not say what to do."""
-    if not trio.lowlevel.in_trio_task():
-        raise RuntimeError(
-            "manystream.open_engine runs on trio, and this is no trio task: in an asyncio program use"
-            " manystream.aio.open_engine; else start one with trio.run(main)"
-        )
+    """Raises `InvalidRequestError` naming the option, or the field in it, and `TypeError` for one that there is not."""
     for name in options:
         if name not in OPTIONS:
             raise TypeError(

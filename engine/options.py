@@ -23,8 +23,9 @@ class EngineOptions(TypedDict, total=False):
     tls: a custom CA, or a client certificate.
     proxy: the URL of an HTTP CONNECT proxy for all origins; an empty string for no proxy, whatever the environment
         says. Default, and None: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` of `environment`.
-    dial: an async function, run on trio, that takes a host and a port and returns a connected stream socket, such as a
-        Unix socket or one through SOCKS. DNS and the proxy are then not used; TLS is used if the URL is https.
+    dial: an async function, run on the engine's event loop, that takes a host and a port and returns a connected stream
+        socket, such as a Unix socket or one through SOCKS. The event loop of a portal is trio's. DNS and the proxy are
+        then not used; TLS is used if the URL is https.
     environment: where keys, proxies and the addresses of providers without a `base_url` are looked up. Default: the
         process's environment.
     traffic: decides when each call is sent, by declared limits, by limits that servers report, and by limits learned

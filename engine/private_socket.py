@@ -1,4 +1,4 @@
-"""Unix sockets of this user alone: where they are, how one is made, and who is at the other end.
+"""Unix sockets of this user alone: where they are, how one is made and served, and who is at the other end.
 
 A folder for temporary files is shared by all users of a machine. Any of them may have made a folder or a socket there
 under the name that is expected. So the owner of both is checked, and of the process at the other end.
@@ -7,19 +7,25 @@ under the name that is expected. So the owner of both is checked, and of the pro
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import socket
 import stat
 import struct
 import tempfile
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from trio.socket import SocketType
-
 from ..providers.errors import ManystreamError
+from ..transport.backend import Backend, Cancellable
+
+logger: logging.Logger = logging.getLogger("manystream.engine")
 
 PATH_BYTES = 103
 """The maximum length of a socket's path on all systems, in bytes (macOS; Linux allows four more)."""
+
+ACCEPT_AGAIN_SECONDS = 0.1
+"""Seconds between two attempts to accept a connection after an error, such as that no file descriptor is left."""
 
 _PEER = struct.Struct("3i")
 """Linux: process, user and group of the process at the other end."""
@@ -105,7 +111,7 @@ def is_served(path: Path) -> bool:
     return True
 
 
-def has_own_peer(connection: socket.socket | SocketType) -> bool:
+def has_own_peer(connection: socket.socket) -> bool:
     """Return whether the process at the other end belongs to this user, as far as the system says."""
     with contextlib.suppress(OSError):
         if hasattr(socket, "SO_PEERCRED"):
@@ -184,3 +190,75 @@ def remove_own(path: Path, status: os.stat_result) -> None:
     with contextlib.suppress(FileNotFoundError):
         if os.path.samestat(path.lstat(), status):
             path.unlink()
+
+
+class LocalStream:
+    """A connection over a Unix socket, on the engine's event loop. Only one task uses it at a time.
+
+    socket: the socket. It does not block.
+    """
+
+    __slots__ = ("_backend", "socket")
+
+    def __init__(self, backend: Backend, connection: socket.socket) -> None:
+        self._backend = backend
+        self.socket: socket.socket = connection
+
+    async def receive(self, most: int) -> bytes:
+        """Return the next bytes; none at the end of the stream. Raises `ConnectionError`."""
+        await self._backend.checkpoint()
+        while True:
+            try:
+                return self.socket.recv(most)
+            except BlockingIOError:
+                await self._backend.wait_readable(self.socket.fileno())
+            except OSError as error:
+                raise ConnectionError(f"the connection broke: {error.strerror}") from error
+
+    async def send(self, data: bytes) -> None:
+        """Send all bytes. Raises `ConnectionError`."""
+        left = memoryview(data)
+        while left:
+            try:
+                left = left[self.socket.send(left) :]
+            except BlockingIOError:
+                await self._backend.wait_writable(self.socket.fileno())
+            except OSError as error:
+                raise ConnectionError(f"the connection broke: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Close the connection at once."""
+        self.socket.close()
+
+
+async def serve(backend: Backend, listener: socket.socket, answer: Callable[[LocalStream], Awaitable[None]]) -> None:
+    """Accept connections until cancelled, which cancels the tasks of all connections, too.
+
+    answer: called with each connection, in a task of its own. The connection is closed when it returns.
+    """
+    running: dict[LocalStream, Cancellable] = {}
+
+    async def run(stream: LocalStream) -> None:
+        try:
+            await answer(stream)
+        finally:
+            stream.close()
+            running.pop(stream, None)
+
+    try:
+        while True:
+            await backend.checkpoint()
+            try:
+                connection, _ = listener.accept()
+            except BlockingIOError:
+                await backend.wait_readable(listener.fileno())
+            except OSError as error:
+                logger.error("cannot accept a connection: %s", error.strerror)
+                await backend.sleep(ACCEPT_AGAIN_SECONDS)
+            else:
+                connection.setblocking(False)
+                stream = LocalStream(backend, connection)
+                running[stream] = backend.start(run, stream)
+    finally:
+        for task in list(running.values()):
+            task.cancel()

@@ -1,40 +1,132 @@
-"""The engine's own tasks (the loop, timers, dials, the monitor), in a nursery of their own."""
+"""The tasks of one engine (the loop, timers, dials, the monitor), and the block that holds them.
+
+The engine knows them as `EngineTasks`. On trio they are `TrioTasks`, on asyncio `manystream.aio` has its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import cast
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Protocol, cast
 
 import trio
 
+from ..transport.backend import Backend
+from ..transport.loop import Loop
+from ..transport.task_loop import make_loop
+from ..transport.trio_backend import TrioBackend
+from .call.home import Home
 
-class Services:
-    """A nursery whose tasks end the engine when one of them fails.
+
+class EngineTasks(Protocol):
+    """The tasks of one engine. They run until its block is left, also while the task of the block is cancelled.
+
+    home: where the engine lives.
+    on_failure: called with an exception that ended a task.
+    """
+
+    home: Home
+    on_failure: Callable[[BaseException], None] | None
+
+    @property
+    def backend(self) -> Backend:
+        """What starts the tasks."""
+        ...
+
+    def make_loop(self) -> Loop:
+        """Return a multi-request loop for the backend."""
+        ...
+
+    def interrupt(self) -> None:
+        """Cancel the body of the block: the engine has ended."""
+        ...
+
+    async def undisturbed(self, function: Callable[[], Awaitable[None]]) -> None:
+        """Run an async function to its end, also while the task of the block is cancelled."""
+        ...
+
+    def outcome(self, engine: BaseException | None, body: BaseException | None) -> BaseException | None:
+        """Return the exception with which the block is left: that which ended the engine, that of the body, or none.
+
+        The engine's own one comes first: it has cancelled the body, whose exception may be only the consequence.
+        """
+        ...
+
+
+class TrioTasks:
+    """Tasks in a nursery of their own, which end the engine when one of them fails.
 
     What ends a task, such as Ctrl-C in the middle of an iteration of the loop, is reported at once, and not when the
     body of `open_engine` comes to its next checkpoint.
-
-    on_failure: called with the exception that ended a task. nursery: for the tasks, once `run` has started.
     """
 
-    __slots__ = ("nursery", "on_failure")
+    __slots__ = ("_block", "_scope", "_services", "backend", "home", "on_failure")
 
-    nursery: trio.Nursery
+    _services: trio.Nursery
+    backend: TrioBackend
 
-    def __init__(self) -> None:
+    def __init__(self, block: trio.Nursery) -> None:
+        """Create them without their nursery, which `run` opens. `block`: the nursery that holds the body."""
+        self._block = block
+        self._scope = trio.CancelScope(shield=True)
+        self.home: Home = Home(
+            trio.lowlevel.current_trio_token, "open an engine there, or use engine.from_thread there"
+        )
         self.on_failure: Callable[[BaseException], None] | None = None
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Hold the nursery until cancelled: `await nursery.start(services.run)`."""
+        """Hold the nursery until `end` is called: `await nursery.start(tasks.run)`."""
         try:
-            async with trio.open_nursery() as self.nursery:
-                task_status.started()
-                await trio.sleep_forever()
+            with self._scope:
+                async with trio.open_nursery() as self._services:
+                    self.backend = TrioBackend(self._services)
+                    task_status.started()
+                    await trio.sleep_forever()
         except BaseExceptionGroup as group:
             failure = _first_failure(group)
             if failure is None or self.on_failure is None:
                 raise
             self.on_failure(failure)
+
+    def make_loop(self) -> Loop:
+        """Return the fastest loop of this platform."""
+        return make_loop(self._services)
+
+    def interrupt(self) -> None:
+        """Cancel the nursery that holds the body."""
+        self._block.cancel_scope.cancel()
+
+    async def undisturbed(self, function: Callable[[], Awaitable[None]]) -> None:
+        """Run an async function in a shielded scope."""
+        with trio.CancelScope(shield=True):
+            await function()
+
+    def outcome(self, engine: BaseException | None, body: BaseException | None) -> BaseException | None:
+        """Return the engine's exception; without one, the body's."""
+        return engine or body
+
+    def end(self) -> None:
+        """Cancel all tasks, and the body if it runs."""
+        self._scope.cancel()
+        self._block.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def trio_tasks() -> AsyncGenerator[TrioTasks, None]:
+    """Hold the tasks of an engine in a nursery until the block is left, which must not raise.
+
+    Raises `RuntimeError` outside a trio task, where trio's own errors would not say what to do.
+    """
+    if not trio.lowlevel.in_trio_task():
+        raise RuntimeError(
+            "manystream.open_engine runs on trio, and this is no trio task: in an asyncio program use"
+            " manystream.aio.open_engine; else start one with trio.run(main)"
+        )
+    async with trio.open_nursery() as nursery:
+        tasks = TrioTasks(nursery)
+        await nursery.start(tasks.run)
+        yield tasks
+        tasks.end()
 
 
 def _first_failure(error: BaseException) -> BaseException | None:

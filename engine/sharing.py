@@ -26,14 +26,14 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import trio
-
 from ..providers.errors import InvalidRequestError
 from ..providers.json.json_values import JSON, JSONObject, dumps, loads_object
+from ..transport.backend import Backend, Cancellable, Event
 from ..transport.fork import watch_forks
-from .call.home import TrioHome
+from .call.home import Home
 from .observe.private_file import open_replacement
 from .private_socket import (
+    LocalStream,
     PrivateSocketError,
     SocketInUseError,
     has_own_peer,
@@ -43,6 +43,7 @@ from .private_socket import (
     listen,
     make_runtime_folder,
     remove_own,
+    serve,
 )
 from .traffic.leases import LEASE_SECONDS, RENEW_SECONDS
 from .traffic.options import Traffic
@@ -88,23 +89,23 @@ class Sharing:
 
     share: what the engine has of the limits.
     traffic: the engine's options.
-    nursery: for the tasks of a keeper.
+    backend: the engine's event loop.
     home: where the engine lives.
     """
 
-    def __init__(self, share: EngineShare, traffic: Traffic, nursery: trio.Nursery, home: TrioHome) -> None:
+    def __init__(self, share: EngineShare, traffic: Traffic, backend: Backend, home: Home) -> None:
         self._share = share
         self._traffic = traffic
-        self._nursery = nursery
+        self._backend = backend
         self._home = home
-        self._clock = trio.lowlevel.current_clock().current_time
+        self._clock = backend.clock
         self._path = Path()
         self._peer: _Peer | None = None
         self._keeper: _Keeper | None = None
         self._is_member = False
         self._is_due = False
-        self._running = trio.CancelScope()
-        self._ended: trio.Event | None = None
+        self._running: Cancellable | None = None
+        self._ended: Event | None = None
         self._problem = ""
         watch_forks(self)
 
@@ -120,7 +121,7 @@ class Sharing:
             raise InvalidRequestError(OPTION, "needs Unix sockets, which this system does not have: leave it out")
         try:
             self._path = _place(self._traffic.shared)
-            with trio.move_on_after(OPEN_SECONDS):
+            async with self._backend.scope(self._clock() + OPEN_SECONDS):
                 self._peer = await self._find()
         except PrivateSocketError as error:
             raise InvalidRequestError(OPTION, str(error)) from None
@@ -129,18 +130,17 @@ class Sharing:
                 OPTION, f"no process answers at {self._path}: end the one that has {self._path}.lock open"
             )
         self._share.on_want = self._want
-        self._ended = trio.Event()
-        self._nursery.start_soon(self._run, self._ended)
+        self._ended = self._backend.event()
+        self._running = self._backend.start(self._run, self._ended)
 
-    async def _run(self, ended: trio.Event) -> None:
+    async def _run(self, ended: Event) -> None:
         """Renew what the engine may use, until cancelled or `leave` is called."""
         try:
-            with self._running:
-                while self._peer is not None:
-                    peer = self._peer
-                    has_stopped = await self._follow(peer)
-                    peer.close()
-                    self._peer = await self._find_again(peer if has_stopped else None)
+            while self._peer is not None:
+                peer = self._peer
+                has_stopped = await self._follow(peer)
+                peer.close()
+                self._peer = await self._find_again(peer if has_stopped else None)
         finally:
             ended.set()
 
@@ -161,12 +161,12 @@ class Sharing:
         In a forked process, only close what it has of the parent's.
         """
         self._share.on_want = None
-        self._running.cancel()
+        if self._running is not None:
+            self._running.cancel()
         try:
             if self._home.is_forked:
                 return
-            with trio.move_on_after(LEAVE_SECONDS) as limited:
-                limited.shield = True
+            async with self._backend.scope(self._clock() + LEAVE_SECONDS):
                 if self._ended is not None:
                     await self._ended.wait()
                 await self._take_leave()
@@ -182,7 +182,7 @@ class Sharing:
         peer = self._peer
         if peer is None or peer.is_torn:
             return
-        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError, MessageError):
+        with contextlib.suppress(ConnectionError, MessageError):
             for message in self._share.last():
                 await peer.send({"leave": True, **message})
                 while "left" not in (await peer.next() or {}):
@@ -221,11 +221,11 @@ class Sharing:
                 else:
                     waits = False
                     self._is_due = share.receive(message) or self._is_due
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
+        except ConnectionError:
             return False
         except MessageError as error:
             logger.error("the keeper of the limits at %s has sent what it never should: %s", self._path, error)
-            await trio.sleep(AGAIN_SECONDS)
+            await self._backend.sleep(AGAIN_SECONDS)
             return False
 
     @property
@@ -236,7 +236,7 @@ class Sharing:
     def _want(self) -> None:
         if not self._is_due:
             self._is_due = True
-            self._home.loop.run_sync_soon(self._wake)
+            self._backend.soon(self._wake)
 
     def _wake(self) -> None:
         if self._peer is not None:
@@ -247,7 +247,7 @@ class Sharing:
     async def _find_again(self, unanswered: _Peer | None) -> _Peer:
         """Find the keeper after one has gone. Calls wait meanwhile, and nothing is raised."""
         if self._home.is_forked:
-            await trio.sleep_forever()
+            await self._backend.event().wait()  # forever
         while True:
             try:
                 peer = await self._find(unanswered)
@@ -255,7 +255,7 @@ class Sharing:
                 if str(error) != self._problem:
                     self._problem = str(error)
                     logger.error("no call can be sent, since the limits cannot be shared: %s", error)
-                await trio.sleep(AGAIN_SECONDS)
+                await self._backend.sleep(AGAIN_SECONDS)
             else:
                 if self._problem:
                     self._problem = ""
@@ -268,19 +268,19 @@ class Sharing:
         Raises `InvalidRequestError` if the keeper has other limits, and `PrivateSocketError`.
         """
         while True:
-            dialled = None if unanswered is not None else await trio.to_thread.run_sync(_dial, self._path)
+            dialled = None if unanswered is not None else await self._backend.run_in_thread(partial(_dial, self._path))
             if dialled is not None:
-                peer = _Peer(trio.SocketStream(trio.socket.from_stdlib_socket(dialled.connection)), dialled.status)
+                peer = _Peer(self._backend, LocalStream(self._backend, dialled.connection), dialled.status)
                 if await self._introduce(peer):
                     self._is_member = True
                     return peer
                 unanswered = peer if peer.is_silent else None
-            seat = await trio.to_thread.run_sync(self._take_seat, unanswered)
+            seat = await self._backend.run_in_thread(partial(self._take_seat, unanswered))
             if seat is not None:
                 logger.info("this process keeps the limits that are shared at %s", self._path)
                 self._keep(seat)
             else:
-                await trio.sleep(GAP_SECONDS)
+                await self._backend.sleep(GAP_SECONDS)
             unanswered = None
 
     async def _introduce(self, peer: _Peer) -> bool:
@@ -301,7 +301,7 @@ class Sharing:
             return True
         except MessageError:
             raise foreign from None
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
+        except ConnectionError:
             return False
         finally:
             if not is_in:
@@ -379,63 +379,60 @@ class Sharing:
     def _keep(self, seat: _Seat) -> None:
         if self._keeper is not None:
             self._keeper.stop()
-        self._keeper = _Keeper(seat, self._home)
-        self._nursery.start_soon(self._keeper.run)
+        self._keeper = _Keeper(seat, self._backend, self._home)
 
 
 class _Keeper:
-    """The keeper: it answers the engines, and prompts those that should ask."""
+    """The keeper: it answers the engines, and prompts those that should ask.
 
-    def __init__(self, seat: _Seat, home: TrioHome) -> None:
+    is_stopped: `stop` was called, or another process is the keeper.
+    """
+
+    def __init__(self, seat: _Seat, backend: Backend, home: Home) -> None:
+        """Serve until `stop` is called, or another process is the keeper."""
         self._seat = seat
+        self._backend = backend
         self._home = home
         self._state = seat.state
         self._peers: dict[str, _Peer] = {}
-        self._writing = trio.Lock()
+        self._writing = backend.lock()
         self._unwritten = b""
         self._is_failing = False
-        self._scope = trio.CancelScope(shield=True)
+        self.is_stopped: bool = False
+        self._task = backend.start(self._run)
 
     @property
-    def sockets(self) -> list[trio.socket.SocketType]:
+    def sockets(self) -> list[socket.socket]:
         """Those of the connections."""
         return [peer.stream.socket for peer in self._peers.values()]
 
-    async def run(self) -> None:
-        """Serve until `stop` is called, or another process is the keeper."""
-        listener = trio.SocketListener(trio.socket.from_stdlib_socket(self._seat.listener))
+    async def _run(self) -> None:
         try:
-            with self._scope:
-                await trio.serve_listeners(self._serve, [listener])
+            await serve(self._backend, self._seat.listener, self._serve)
         finally:
             self._seat.close(is_forked=self._home.is_forked)
 
-    @property
-    def is_stopped(self) -> bool:
-        """Whether `stop` was called, or another process is the keeper."""
-        return self._scope.cancel_called
-
     def stop(self) -> None:
         """Close all connections."""
-        self._scope.cancel()
+        self.is_stopped = True
+        self._task.cancel()
 
     async def resign(self) -> None:
         """Remove the files if no other engine needs them."""
         if not self._peers and not self.is_stopped:
-            await trio.to_thread.run_sync(self._seat.remove)
+            await self._backend.run_in_thread(self._seat.remove)
 
-    async def _serve(self, stream: trio.SocketStream) -> None:
-        peer, name = _Peer(stream), ""
+    async def _serve(self, stream: LocalStream) -> None:
+        peer, name = _Peer(self._backend, stream), ""
         try:
-            async with stream:
-                name = await self._admit(peer)
-                while name:
-                    message = await peer.next()
-                    if message is None:
-                        await peer.send({"prompt": True})
-                    else:
-                        await self._answer(name, peer, message)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            name = await self._admit(peer)
+            while name:
+                message = await peer.next()
+                if message is None:
+                    await peer.send({"prompt": True})
+                else:
+                    await self._answer(name, peer, message)
+        except ConnectionError:
             pass  # it went
         except MessageError as error:
             logger.error("a process at %s has sent what it never should: %s", self._seat.path, error)
@@ -450,7 +447,7 @@ class _Keeper:
         """Return the name of the engine at the other end; "" if it must not share these limits."""
         if not has_own_peer(peer.stream.socket):
             return ""
-        hello = await peer.next(trio.current_time() + ANSWER_SECONDS)
+        hello = await peer.next(self._backend.clock() + ANSWER_SECONDS)
         if hello is None:
             return ""
         name, theirs = hello.get("hello"), hello.get("configuration")
@@ -464,7 +461,7 @@ class _Keeper:
 
     async def _answer(self, name: str, peer: _Peer, message: JSONObject) -> None:
         async with self._writing:
-            now = trio.current_time()
+            now = self._backend.clock()
             reply: JSONObject = {"left": True}
             if "leave" in message:
                 prompted = self._state.leave(name, message)
@@ -477,7 +474,7 @@ class _Keeper:
             self._unwritten = _lines(records) if whole else self._unwritten + _lines(records)
             if not await self._write(whole=whole):
                 reply["amounts"] = []  # what no later keeper would know
-        if not self.is_stopped:
+        if not self.is_stopped:  # else its successor does not know of the reply
             for each in prompted & self._peers.keys():
                 self._peers[each].wake()
             await peer.send(reply)
@@ -486,7 +483,7 @@ class _Keeper:
         """Write down what a later keeper must know. Return whether that was possible. Stop if another one is there."""
         try:
             write = partial(self._seat.write, self._unwritten, whole=whole)
-            is_own = await trio.to_thread.run_sync(write, abandon_on_cancel=True)  # a fork copies no threads
+            is_own = await self._backend.run_in_thread(write, abandon=True)  # a fork copies no threads
         except OSError as error:
             if not self._is_failing:
                 logger.error("budgets give no more, since %s.state cannot be written: %s", self._seat.path, error)
@@ -508,7 +505,8 @@ class _Peer:
     is_torn: whether a part of a message was sent, so that no other can follow.
     """
 
-    def __init__(self, stream: trio.SocketStream, status: os.stat_result | None = None) -> None:
+    def __init__(self, backend: Backend, stream: LocalStream, status: os.stat_result | None = None) -> None:
+        self._backend = backend
         self.stream = stream
         self._status = status
         self.is_silent: bool = False
@@ -516,7 +514,7 @@ class _Peer:
         self._received = bytearray()
         self._searched = 0
         self._is_woken = False
-        self._waiting: trio.CancelScope | None = None
+        self._waiting: Cancellable | None = None
 
     @property
     def status(self) -> os.stat_result:
@@ -526,7 +524,7 @@ class _Peer:
     async def next(self, until: float = math.inf) -> JSONObject | None:
         """Return the next message; None after `wake`, and at the time `until`.
 
-        Raises `MessageError`, and `trio.BrokenResourceError` if the other end has closed.
+        Raises `MessageError`, and `ConnectionError` if the other end has closed.
         """
         while True:
             end = self._received.find(b"\n", self._searched)
@@ -541,15 +539,16 @@ class _Peer:
             if self._is_woken:
                 self._is_woken = False
                 return None
-            data = None
-            with trio.CancelScope(deadline=until) as self._waiting:
-                data = await self.stream.receive_some(1 << 16)
+            data: bytes | None = None
+            async with self._backend.scope(until) as waiting:
+                self._waiting = waiting
+                data = await self.stream.receive(1 << 16)
             self._waiting = None
             if data is None:
                 self._is_woken = False
                 return None
             if not data:
-                raise trio.BrokenResourceError("the other end has closed")
+                raise ConnectionError("the other end has closed")
             self._received += data
 
     def wake(self) -> None:
@@ -559,18 +558,18 @@ class _Peer:
             self._waiting.cancel()
 
     async def send(self, message: JSONObject) -> None:
-        """Send a message. Raises `trio.BrokenResourceError` if the other end has closed, or takes nothing any more."""
-        with trio.move_on_after(ANSWER_SECONDS):
-            await trio.lowlevel.checkpoint_if_cancelled()
+        """Send a message. Raises `ConnectionError` if the other end has closed, or takes nothing any more."""
+        async with self._backend.scope(self._backend.clock() + ANSWER_SECONDS):
+            await self._backend.checkpoint_if_cancelled()
             self.is_torn = True
-            await self.stream.send_all(_lines([message]))
+            await self.stream.send(_lines([message]))
             self.is_torn = False
         if self.is_torn:
-            raise trio.BrokenResourceError("the other end takes nothing any more")
+            raise ConnectionError("the other end takes nothing any more")
 
     def close(self) -> None:
         """Close the connection at once."""
-        self.stream.socket.close()
+        self.stream.close()
 
 
 def _place(shared: bool | str | os.PathLike[str]) -> Path:

@@ -1,30 +1,25 @@
 """The engine for asyncio programs: `async with aio.open_engine([…]) as engine`.
 
-trio runs as a guest of the running asyncio loop, on the same thread (`trio.lowlevel.start_guest_run`). Only its wait
-for sockets takes place in another thread. So callbacks run on the loop's thread, and may use asyncio like any other.
-
-`aio_guest.py` starts and ends this run.
+The engine's tasks, timers and sockets are those of the running asyncio loop: asyncio's own, or uvloop. So callbacks run
+on the loop's thread, and may use asyncio like any other. Each loop has its own engines; trio does not run.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from contextvars import copy_context
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar, Unpack, overload
+from typing import Self, TypeVar, Unpack, overload
 
 import trio
 
-from .aio_guest import EventLoopError as EventLoopError
-from .aio_guest import guest_calls
-from .aio_map import AsyncioHome, CallMap
-from .engine.call.callbacks import OnCompletion, OnEvent, check_callback
-from .engine.call.completion import Completion
-from .engine.call.handle import Call as NativeCall
+from .aio_map import CallMap
+from .engine.call.callbacks import OnCompletion, OnEvent
+from .engine.call.handle import Call as Call
 from .engine.call.home import EngineBlock, Home
-from .engine.call.timeouts import CallState
 from .engine.engine import open_calls
 from .engine.frontends.map import KeyedRequests, Requests
 from .engine.frontends.stream import BufferedEvents
@@ -32,123 +27,19 @@ from .engine.gate import CONCURRENCY, Calls
 from .engine.observe.recording import Recording
 from .engine.observe.statistics import Statistics
 from .engine.options import EngineOptions
-from .engine.request.errors import refuse_await
 from .providers.catalog.provider import Provider
+from .providers.errors import ManystreamError
 from .providers.model.events import Event
-from .providers.model.request import Request, Tags
+from .providers.model.request import Request
 from .providers.model.response import Response
+from .transport.asyncio_backend import AsyncioBackend
+from .transport.loop import Loop, PollerLoop, make_poller
 
 Key = TypeVar("Key")
 
 
-class Call:
-    """A call, running or ended. `start_request` and `start_stream` return it."""
-
-    __slots__ = ("_home", "_native", "_on_completion", "_waiters")
-
-    if not TYPE_CHECKING:
-        __await__ = refuse_await("a call is not awaited; wait for its completion with: await call.wait()")
-
-    def __init__(
-        self, home: AsyncioHome, start: Callable[[OnCompletion], NativeCall], on_completion: OnCompletion | None
-    ) -> None:
-        check_callback("on_completion", on_completion)
-        self._home = home
-        self._on_completion = on_completion
-        self._waiters: list[asyncio.Future[Completion]] = []
-        self._native = start(self._end)
-
-    def __repr__(self) -> str:
-        return repr(self._native)
-
-    @property
-    def number(self) -> int:
-        """The position of the call among the engine's calls, counted from 1. Log records of the engine name it."""
-        return self._native.number
-
-    @property
-    def request(self) -> Request:
-        """The request that the call was started with."""
-        return self._native.request
-
-    @property
-    def tags(self) -> Tags:
-        """The tags of the request; empty if it has none."""
-        return self._native.tags
-
-    @property
-    def state(self) -> CallState:
-        """The call's current state."""
-        return self._native.state
-
-    @property
-    def target(self) -> str:
-        """Where the call goes: `provider/model`. On a route, empty until the target is chosen."""
-        return self._native.target
-
-    @property
-    def waiting_for(self) -> str:
-        """Why the call waits, in words; empty if it does not. As the native engine's call."""
-        return self._native.waiting_for
-
-    @property
-    def completion(self) -> Completion | None:
-        """The call's completion, or None while the call runs."""
-        return self._native.completion
-
-    def cancel(self) -> None:
-        """Cancel the call. Call this on the loop's thread only.
-
-        The socket is closed at once. The completion follows soon after: its state is CANCELLED, and it holds the part
-        of the answer that had arrived. Further calls of `cancel`, and a call after the end, do nothing.
-        """
-        self._native.cancel()
-
-    async def __aenter__(self) -> Self:
-        """Enter `async with call:`, a block that cancels the call when it is left in any way."""
-        return self
-
-    async def __aexit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.cancel()
-
-    async def wait(self) -> Completion:
-        """Wait until the call has ended, and return its completion.
-
-        `on_completion`, if there is one, was called before this returns. Closing the engine ends the call, too.
-        Cancelling the waiting task does not cancel the call; use `async with call:` for that. Raises
-        `EngineClosedError` on another event loop, which the engine could not wake.
-        """
-        if self._native.completion is not None:
-            return self._native.completion
-        self._home.check()
-        waiter: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        try:
-            return await waiter
-        finally:
-            self._waiters.remove(waiter)
-
-    def pause(self) -> None:
-        """Stop reading from the call's socket. TCP then slows the server down. The idle timeout does not run."""
-        self._native.pause()
-
-    def resume(self) -> None:
-        """Continue reading after `pause`."""
-        self._native.resume()
-
-    def _end(self, completion: Completion) -> None:
-        try:
-            if self._on_completion is not None:
-                self._on_completion(completion)
-        finally:
-            for waiter in self._waiters:
-                if not waiter.done():
-                    waiter.set_result(completion)
+class EventLoopError(ManystreamError, RuntimeError):
+    """No asyncio loop is running, or it cannot wait for file descriptors."""
 
 
 class EventStream(BufferedEvents[Call]):
@@ -159,7 +50,7 @@ class EventStream(BufferedEvents[Call]):
     completion: the call's completion, or None while the call runs.
     """
 
-    def __init__(self, home: AsyncioHome, start: Callable[[OnEvent, OnCompletion], Call]) -> None:
+    def __init__(self, home: Home, start: Callable[[OnEvent, OnCompletion], Call]) -> None:
         super().__init__()
         self._home = home
         self._start = start
@@ -205,9 +96,6 @@ class Engine:
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
-        self._home: AsyncioHome = Home(
-            asyncio.get_running_loop, "open an engine there, or use loop.call_soon_threadsafe(…)"
-        )
 
     def __repr__(self) -> str:
         return f"<asyncio <Engine {self._calls!r}>>"
@@ -225,22 +113,11 @@ class Engine:
 
         Raises `InvalidRequestError` for a request that cannot be sent, `EngineClosedError`, and `TooManyCallsError`.
         """
-        return self._start(request, on_event, on_completion, stream=True)
+        return self._calls.start(request, on_event, on_completion, stream=True)
 
     def start_request(self, request: Request, on_completion: OnCompletion | None = None) -> Call:
         """Start an unstreamed call and return at once. It has no events; otherwise it is like `start_stream`."""
-        return self._start(request, None, on_completion, stream=False)
-
-    def _start(
-        self, request: Request, on_event: OnEvent | None, on_completion: OnCompletion | None, *, stream: bool
-    ) -> Call:
-        self._check_here()
-        return Call(self._home, lambda end: self._calls.start(request, on_event, end, stream=stream), on_completion)
-
-    def _check_here(self) -> None:
-        """Raise `EngineClosedError` away from the engine's home. A closed engine raises its own error anywhere."""
-        if not self._calls.closed:
-            self._home.check()
+        return self._calls.start(request, None, on_completion, stream=False)
 
     async def request(self, request: Request) -> Response:
         """Make an unstreamed call and return its response.
@@ -260,7 +137,7 @@ class Engine:
         Leaving the block cancels the call, also where the task was cancelled. The iteration raises `ProviderError` if
         the stream fails.
         """
-        home = self._home
+        home = self._calls.home
         return EventStream(home, lambda on_event, on_completion: self.start_stream(request, on_event, on_completion))
 
     @overload
@@ -279,7 +156,7 @@ class Engine:
         Example: `async with engine.map(requests) as results: async for request, completion in results: …`. The
         arguments and errors are those of `manystream.Engine.map`.
         """
-        return CallMap(self._home, self.start_request, requests, concurrency, ordered=ordered)
+        return CallMap(self._calls.home, self.start_request, requests, concurrency, ordered=ordered)
 
     async def drain(self, timeout: float) -> bool:
         """Refuse new calls and wait until all running and waiting calls have ended. Return whether all have ended.
@@ -289,19 +166,10 @@ class Engine:
         As soon as this is called, `start_*` raises `EngineClosedError`. Calls that still run after the timeout continue
         until the `open_engine` block is left, which cancels them. Raises `ValueError` for a negative timeout.
         """
-        self._check_here()
-        ended = self._calls.drain(timeout)
-        drained: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        scope = trio.CancelScope()
-        trio.lowlevel.spawn_system_task(_drain, ended, scope, drained)
-        try:
-            return await drained
-        finally:
-            scope.cancel()
+        return await self._calls.drain(timeout)
 
     def end_session(self, session: str) -> None:
         """Forget which target and which key the calls of a session go to. As `manystream.Engine.end_session`."""
-        self._check_here()
         self._calls.end_session(session)
 
     def statistics(self) -> Statistics:
@@ -313,18 +181,112 @@ class Engine:
 
         See `manystream.Engine.record`. Enter and leave the block on the loop's thread.
         """
-        self._check_here()
         return self._calls.record(path, replace=replace)
 
 
-async def _drain(
-    ended: Coroutine[object, object, bool], scope: trio.CancelScope, drained: asyncio.Future[bool]
-) -> None:
-    """Wait for the drain in trio, and set its result on the asyncio future."""
-    with scope:
-        everything = await ended
-        if not drained.done():
-            drained.set_result(everything)
+class AsyncioTasks:
+    """The tasks of one engine on an asyncio loop. The block `async with tasks:` must not raise."""
+
+    def __init__(self) -> None:
+        """Raises `EventLoopError` where no loop runs."""
+        self._loop = loop = _running_loop()
+        self._host = asyncio.current_task(loop)
+        self._interrupted = False
+        self._cancelled: asyncio.CancelledError | None = None  # came while the block was being left
+        self.home: Home = Home(asyncio.get_running_loop, "open an engine there, or use loop.call_soon_threadsafe(…)")
+        self.on_failure: Callable[[BaseException], None] | None = None
+        # `SystemExit` and Ctrl-C in a task of the engine are raised where the block is left, and not by the loop.
+        self.backend: AsyncioBackend = AsyncioBackend(loop, self._failed, caught=BaseException, context=copy_context())
+
+    def _failed(self, error: BaseException) -> None:
+        if self.on_failure is not None and not self.home.is_forked:
+            self.on_failure(error)
+
+    async def __aenter__(self) -> Self:
+        await asyncio.sleep(0)  # as on trio, opening an engine lets other tasks run
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Cancel all tasks, and wait for their end."""
+        await self._settled([])  # a cancellation that was asked for meanwhile arrives here
+        while pending := self.backend.cancel_tasks():
+            await self._settled(pending)
+
+    def make_loop(self) -> Loop:
+        """Return a multi-request loop. Raises `EventLoopError` where the event loop could not wait for it."""
+        poller = make_poller()
+        try:
+            if poller is None:
+                raise NotImplementedError
+            self._loop.add_reader(poller.fileno(), _nothing)
+            self._loop.remove_reader(poller.fileno())
+        except NotImplementedError:
+            if poller is not None:
+                poller.close()
+            raise EventLoopError(
+                f"{type(self._loop).__name__} on this platform cannot wait for an epoll or kqueue object: run the"
+                " program on asyncio.SelectorEventLoop or uvloop, or use manystream.portal"
+            ) from None
+        return PollerLoop(poller, self.backend.clock)
+
+    def interrupt(self) -> None:
+        """Cancel the task that entered the block."""
+        if not self._interrupted and self._host is not None:
+            self._interrupted = True
+            self._host.cancel()
+
+    async def undisturbed(self, function: Callable[[], Awaitable[None]]) -> None:
+        """Run an async function in a task of its own."""
+
+        async def run() -> None:
+            await function()
+
+        task = asyncio.Task(run(), loop=self._loop)
+        await self._settled([task])
+        task.result()
+
+    async def _settled(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        """Let other tasks run until these have ended. A cancellation does not interrupt this; it is raised later."""
+        while True:
+            try:
+                await asyncio.sleep(0)
+                for task in tasks:
+                    ended = self._loop.create_future()  # in a forked process, `asyncio.wait` finds no running loop
+                    task.add_done_callback(ended.set_result)
+                    try:
+                        await ended
+                    finally:
+                        task.remove_done_callback(ended.set_result)
+                return
+            except asyncio.CancelledError as error:
+                self._cancelled = error
+
+    def outcome(self, engine: BaseException | None, body: BaseException | None) -> BaseException | None:
+        """As `EngineTasks.outcome`. A cancellation from outside comes before the engine's own exception."""
+        if isinstance(body, asyncio.CancelledError):
+            self._cancelled, body = self._cancelled or body, None
+        outside = self._cancelled is not None
+        task = asyncio.current_task(self._loop)
+        if self._interrupted and task is not None and task is self._host:
+            outside = task.uncancel() > 0
+        if engine is not None and not outside:
+            return engine
+        return body or self._cancelled
+
+
+def _running_loop() -> asyncio.AbstractEventLoop:
+    """Return the running loop. Raises `EventLoopError` if there is none, or trio runs a task of its own above it."""
+    if not trio.lowlevel.in_trio_task():
+        try:
+            return asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+    raise EventLoopError(
+        "manystream.aio needs a running asyncio loop, and this thread has none: use manystream.open_engine in a trio"
+        " program, and manystream.portal without an event loop"
+    )
 
 
 def open_engine(providers: Sequence[Provider], **options: Unpack[EngineOptions]) -> AbstractAsyncContextManager[Engine]:
@@ -336,14 +298,12 @@ def open_engine(providers: Sequence[Provider], **options: Unpack[EngineOptions])
     Leaving the block cancels the calls that still run, and closes every socket and task of the engine. A cancellation
     of the task does not interrupt this; it is raised afterwards.
 
-    Raises `EventLoopError` if no loop is running or the loop's thread holds another trio run, and `InvalidRequestError`
-    for a provider that cannot be used. Raises `EngineClosedError` if the block is left on another loop than the one on
-    which it was entered.
+    Raises `EventLoopError` if no loop is running, or the loop cannot wait for file descriptors, and
+    `InvalidRequestError` for a provider that cannot be used. Raises `EngineClosedError` if the block is left on another
+    loop than the one on which it was entered.
     """
-    return EngineBlock(_open_engine(providers, options), asyncio.get_running_loop)
+    return EngineBlock(open_calls(AsyncioTasks, providers, options), Engine, asyncio.get_running_loop)
 
 
-@asynccontextmanager
-async def _open_engine(providers: Sequence[Provider], options: EngineOptions) -> AsyncGenerator[Engine, None]:
-    async with guest_calls(lambda make_backend: open_calls(make_backend, providers, options)) as calls:
-        yield Engine(calls)
+def _nothing() -> None:
+    pass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from .engine.call.completion import Completion
 from .engine.call.home import Home
@@ -21,7 +21,6 @@ from .engine.frontends.map import (
 from .engine.request.errors import refuse_await
 
 Key = TypeVar("Key")
-AsyncioHome: TypeAlias = Home[asyncio.AbstractEventLoop]
 
 
 class CallMap(Generic[Key]):
@@ -36,7 +35,7 @@ class CallMap(Generic[Key]):
     if not TYPE_CHECKING:
         __await__ = refuse_await("a map is not awaited; write: async with engine.map(requests) as results:")
 
-    def __init__(self, home: AsyncioHome, start: Start, requests: object, concurrency: int, *, ordered: bool) -> None:
+    def __init__(self, home: Home, start: Start, requests: object, concurrency: int, *, ordered: bool) -> None:
         home.check()
         check_source(requests)
         self._home = home

@@ -46,12 +46,11 @@ environment variables; `transport` does not use JSON."""
 
 ALLOWED_IMPORTS = {
     ("manystream/aio.py", "asyncio"),
-    ("manystream/aio_guest.py", "asyncio"),
     ("manystream/aio_map.py", "asyncio"),
     ("engine/observe/monitor.py", "manystream/__version__"),
     ("providers/gemini/response.py", "secrets"),
 }
-"""Exceptions to these rules. `aio` is the bridge for asyncio programs, `aio_guest` its trio run, `aio_map` its `map`. A
+"""Exceptions to these rules. `aio` is the bridge for asyncio programs, `aio_map` its `map`. A
 monitor reports the package's version, which is defined in one place. Gemini's `parse_response` is called without an
 engine, so it generates ids of tool calls."""
 

@@ -14,10 +14,11 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from contextvars import Context
 from types import TracebackType
 from typing import Literal
 
-from .backend import AddressInfo, Alarm, Cancellable, Event, Parameters, Signal, TaskGroup
+from .backend import AddressInfo, Alarm, Cancellable, Event, Parameters, Result, Signal, TaskGroup
 from .fork import socket_pair
 from .kernel_timer import KernelTimer, make_kernel_timer
 
@@ -47,14 +48,26 @@ class _CountedLock(asyncio.Lock):
 class AsyncioBackend:
     """Tasks and waits of a running asyncio event loop.
 
-    on_failure: called with an exception that ended a task or the service of a descriptor.
+    on_failure: called with an exception that ended a task, the service of a descriptor, an alarm or a function that was
+        to run soon.
+    caught: the exceptions with which `on_failure` is called. Others, such as `KeyboardInterrupt`, end the event loop.
+    context: the context (`contextvars`) in which all of these run; None: each runs in that of the code that starts it.
     """
 
-    __slots__ = ("_lock", "_loop", "_on_failure", "_tasks", "groups")
+    __slots__ = ("_caught", "_context", "_lock", "_loop", "_on_failure", "_tasks", "groups")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, on_failure: Callable[[Exception], None] | None = None) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        on_failure: Callable[[BaseException], None] | None = None,
+        *,
+        caught: type[BaseException] = Exception,
+        context: Context | None = None,
+    ) -> None:
         self._loop = loop
         self._on_failure = on_failure
+        self._caught = caught
+        self._context = context
         self._lock = _CountedLock()
         self._tasks: set[_Task] = set()  # the event loop has weak references only
         self.groups: dict[asyncio.Task[None], _Group] = {}
@@ -73,18 +86,38 @@ class AsyncioBackend:
         task = _Task(self, run)
         self._tasks.add(task)
         # Not by the program's task factory, which may run the first step at once.
-        task.task = asyncio.Task(task.run(), loop=self._loop)
+        task.task = asyncio.Task(task.run(), loop=self._loop, context=self.new_context())
         return task
 
-    def task_ended(self, task: _Task, error: Exception | None) -> None:
+    def new_context(self) -> Context | None:
+        """Return a context for one task or function; None for that of the code that starts it."""
+        return None if self._context is None else self._context.copy()
+
+    def task_ended(self, task: _Task, error: BaseException | None) -> None:
         """Forget a task; report what it raised."""
         self._tasks.discard(task)
         if error is not None:
             self.failed(error)
 
-    def failed(self, error: Exception) -> None:
-        """Report an exception that ended a task or a service."""
-        logger.error("a task of the transport raised: a defect in manystream", exc_info=error)
+    def cancel_tasks(self) -> list[asyncio.Task[None]]:
+        """Cancel all tasks, and return those that have not ended yet."""
+        for task in list(self._tasks):
+            task.cancel()
+        return [task.task for task in self._tasks]
+
+    def guard(self, function: Callable[[], object]) -> None:
+        """Call a function, and report what it raises."""
+        try:
+            function()
+        except BaseException as error:
+            self.failed(error)
+
+    def failed(self, error: BaseException) -> None:
+        """Report an exception that ended a task or a function; raise it again if it is not one of those reported."""
+        if not isinstance(error, self._caught):
+            raise error
+        if self._caught is Exception:  # else the owner raises it
+            logger.error("a task of the transport raised: a defect in manystream", exc_info=error)
         if self._on_failure is not None:
             self._on_failure(error)
 
@@ -93,15 +126,23 @@ class AsyncioBackend:
 
         Raises `UnsupportedEventLoopError` for an event loop without `add_reader`.
         """
-        return serve(self._loop, descriptor, turn, self.failed)
+        service = _Service(self, self._loop, descriptor, turn)
+        try:
+            service.begin()
+        except NotImplementedError:
+            raise UnsupportedEventLoopError(
+                f"{type(self._loop).__name__} cannot wait for a file descriptor (it has no add_reader): run the program"
+                " on asyncio.SelectorEventLoop or on trio, or keep the client's own transport"
+            ) from None
+        return service
 
     def wakers(self) -> tuple[int, int]:
         """Return the sockets of the event loop, for which asyncio has no public name."""
-        return wakers(self._loop)
+        return socket_pair(self._loop, "_ssock", "_csock")
 
     def alarm(self, fire: Callable[[], None]) -> Alarm:
         """Return an alarm: a timer of the event loop."""
-        return _Alarm(self._loop, fire)
+        return _Alarm(self, self._loop, fire)
 
     def event(self) -> Event:
         """Return asyncio's event."""
@@ -124,13 +165,44 @@ class AsyncioBackend:
         """Return a group of tasks. `TaskGroup.cancel` cancels its tasks, not the block."""
         return _Group(self)
 
+    def lock(self) -> AbstractAsyncContextManager[object]:
+        """Return asyncio's lock."""
+        return asyncio.Lock()
+
+    def scope(self, deadline: float) -> AbstractAsyncContextManager[Cancellable, bool]:
+        """Return asyncio's timeout, in the form of a scope."""
+        return _Scope(self._loop, deadline)
+
+    def soon(self, function: Callable[[], object]) -> None:
+        """Call a function in the next iteration."""
+        self._loop.call_soon(self.guard, function, context=self.new_context())
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for `seconds`."""
+        await asyncio.sleep(seconds)
+
+    async def run_in_thread(self, function: Callable[[], Result], *, abandon: bool = False) -> Result:
+        """Call a function in a thread of the event loop's executor."""
+        future = self._loop.run_in_executor(None, function)
+        task, is_cancelled = asyncio.current_task(self._loop), False
+        while not abandon and not future.done():
+            try:
+                await asyncio.wait([future])
+            except asyncio.CancelledError:
+                is_cancelled = True
+        if is_cancelled and task is not None:
+            task.uncancel()
+            task.cancel()  # the cancellation arrives where the task waits next
+            return future.result()
+        return await future
+
     async def checkpoint(self) -> None:
         """Let other tasks run."""
         await asyncio.sleep(0)
 
     async def checkpoint_if_cancelled(self) -> None:
         """Raise the cancellation of a cancelled task."""
-        task = asyncio.current_task()
+        task = asyncio.current_task(self._loop)
         if task is not None and task.cancelling():
             raise asyncio.CancelledError
 
@@ -197,12 +269,14 @@ class _Task:
 
     async def run(self) -> None:
         self._begun = True
-        failure: Exception | None = None
+        failure: BaseException | None = None
         try:
             if self._cancelled:
                 self.task.cancel()
             await self._run()
-        except Exception as error:
+        except (asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException as error:
             failure = error
         finally:
             self._backend.task_ended(self, failure)
@@ -272,32 +346,34 @@ class _Group:
             task.cancel()
 
 
-def wakers(loop: asyncio.AbstractEventLoop) -> tuple[int, int]:
-    """Return the sockets with which the event loop wakes itself, as `Backend.wakers` does."""
-    return socket_pair(loop, "_ssock", "_csock")
+class _Scope:
+    """`asyncio.timeout`, which ends its block without an exception, and can be cancelled."""
 
+    __slots__ = ("_is_open", "_loop", "_timeout")
 
-def serve(
-    loop: asyncio.AbstractEventLoop,
-    descriptor: int,
-    turn: Callable[[], float],
-    on_failure: Callable[[Exception], None],
-) -> Cancellable:
-    """Call `turn` on this event loop, as `Backend.serve` does, until cancelled.
+    def __init__(self, loop: asyncio.AbstractEventLoop, deadline: float) -> None:
+        self._loop = loop
+        self._timeout = asyncio.timeout_at(None if deadline == math.inf else deadline)
+        self._is_open = False
 
-    on_failure: called with an exception of `turn`, which ends the service.
+    async def __aenter__(self) -> _Scope:
+        await self._timeout.__aenter__()
+        self._is_open = True
+        return self
 
-    Raises `UnsupportedEventLoopError` for an event loop without `add_reader`.
-    """
-    service = _Service(loop, descriptor, turn, on_failure)
-    try:
-        service.begin()
-    except NotImplementedError:
-        raise UnsupportedEventLoopError(
-            f"{type(loop).__name__} cannot wait for a file descriptor (it has no add_reader): run the program"
-            " on asyncio.SelectorEventLoop or on trio, or keep the client's own transport"
-        ) from None
-    return service
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self._is_open = False
+        try:
+            await self._timeout.__aexit__(kind, error, trace)
+        except TimeoutError:
+            return True
+        return False
+
+    def cancel(self) -> None:
+        if self._is_open and not self._timeout.expired():
+            self._timeout.reschedule(self._loop.time())
 
 
 class _Service:
@@ -311,19 +387,15 @@ class _Service:
     each pause, Linux would visit all connections in it, to find loops of epoll objects.
     """
 
-    __slots__ = ("_cancelled", "_descriptor", "_handle", "_listening", "_loop", "_on_failure", "_timer", "_turn")
+    __slots__ = ("_backend", "_cancelled", "_descriptor", "_handle", "_listening", "_loop", "_timer", "_turn")
 
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        descriptor: int,
-        turn: Callable[[], float],
-        on_failure: Callable[[Exception], None],
+        self, backend: AsyncioBackend, loop: asyncio.AbstractEventLoop, descriptor: int, turn: Callable[[], float]
     ) -> None:
+        self._backend = backend
         self._loop = loop
         self._descriptor = descriptor
         self._turn = turn
-        self._on_failure = on_failure
         self._listening = self._cancelled = False
         self._timer: KernelTimer | None = None
         self._handle: asyncio.TimerHandle | None = None
@@ -348,9 +420,9 @@ class _Service:
     def _serve(self) -> None:
         try:
             pause = self._turn()
-        except Exception as error:
+        except BaseException as error:
             self.cancel()
-            self._on_failure(error)
+            self._backend.failed(error)
             return
         if self._cancelled:
             return  # `turn` has closed what it served
@@ -390,9 +462,10 @@ class _Service:
 class _Alarm:
     """A timer of the event loop. A later deadline keeps the timer, which then starts again."""
 
-    __slots__ = ("_fire", "_handle", "_loop", "_when")
+    __slots__ = ("_backend", "_fire", "_handle", "_loop", "_when")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, fire: Callable[[], None]) -> None:
+    def __init__(self, backend: AsyncioBackend, loop: asyncio.AbstractEventLoop, fire: Callable[[], None]) -> None:
+        self._backend = backend
         self._loop = loop
         self._fire = fire
         self._when = math.inf
@@ -405,12 +478,15 @@ class _Alarm:
             if handle.when() <= when:
                 return
             handle.cancel()
-        self._handle = None if when == math.inf else self._loop.call_at(when, self._ring)
+        if when == math.inf:
+            self._handle = None
+        else:
+            self._handle = self._loop.call_at(when, self._ring, context=self._backend.new_context())
 
     def _ring(self) -> None:
         self._handle = None
         if self._when <= self._loop.time():
-            self._fire()
+            self._backend.guard(self._fire)
         else:
             self.set(self._when)
 

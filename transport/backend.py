@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Final, Protocol, TypeAlias, TypeVarTuple
+from typing import Final, Protocol, TypeAlias, TypeVar, TypeVarTuple
 
 Parameters = TypeVarTuple("Parameters")
+Result = TypeVar("Result")
 
 AddressInfo: TypeAlias = tuple[int, int, int, str, Sequence[object]]
 """One result of getaddrinfo: family, type, protocol, canonical name, socket address."""
@@ -111,6 +112,32 @@ class Backend(Protocol):
 
     def open_group(self) -> AbstractAsyncContextManager[TaskGroup]:
         """Return a block that waits at its end for the tasks that were started in it."""
+        ...
+
+    def lock(self) -> AbstractAsyncContextManager[object]:
+        """Return a lock that is free: `async with lock:`."""
+        ...
+
+    def scope(self, deadline: float) -> AbstractAsyncContextManager[Cancellable, bool]:
+        """Return a block that ends early at `deadline`, on the backend's clock, or when it is cancelled.
+
+        The program continues behind the block; nothing is raised.
+        """
+        ...
+
+    def soon(self, function: Callable[[], object]) -> None:
+        """Call a function in the event loop's next iteration, outside the code that runs now."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for `seconds`."""
+        ...
+
+    async def run_in_thread(self, function: Callable[[], Result], *, abandon: bool = False) -> Result:
+        """Call a function that blocks, in another thread, and return its result.
+
+        abandon: a cancelled task does not wait for the function's end; the result is lost then.
+        """
         ...
 
     async def checkpoint(self) -> None:

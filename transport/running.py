@@ -44,7 +44,7 @@ class EventLoop:
             return True
         return False
 
-    def backend(self, on_failure: Callable[[Exception], None]) -> Backend:
+    def backend(self, on_failure: Callable[[BaseException], None]) -> Backend:
         """Return a backend on this event loop, whose tasks are in the background.
 
         on_failure: called with an exception that ended a task.

@@ -10,11 +10,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import copy_context
 from functools import partial
+from types import TracebackType
 from typing import Final
 
 import trio
 
-from .backend import AddressInfo, Alarm, Backend, Cancellable, Event, Parameters, Signal, TaskGroup
+from .backend import AddressInfo, Alarm, Backend, Cancellable, Event, Parameters, Result, Signal, TaskGroup
 from .fork import socket_pair
 from .kernel_timer import make_kernel_timer
 
@@ -31,14 +32,15 @@ class TrioBackend:
         `on_failure` is then called with an exception that ends one of them.
     """
 
-    __slots__ = ("_context", "_nursery", "_on_failure")
+    __slots__ = ("_context", "_nursery", "_on_failure", "_token")
 
     def __init__(
-        self, nursery: trio.Nursery | None = None, on_failure: Callable[[Exception], None] | None = None
+        self, nursery: trio.Nursery | None = None, on_failure: Callable[[BaseException], None] | None = None
     ) -> None:
         self._nursery = nursery
         self._on_failure = on_failure
         self._context = None if nursery is None else copy_context()
+        self._token = None if nursery is None else trio.lowlevel.current_trio_token()
 
     @property
     def clock(self) -> Callable[[], float]:
@@ -117,6 +119,30 @@ class TrioBackend:
         async with trio.open_nursery() as nursery:
             yield _Group(nursery)
 
+    def lock(self) -> AbstractAsyncContextManager[object]:
+        """Return trio's lock."""
+        return trio.Lock()
+
+    def scope(self, deadline: float) -> AbstractAsyncContextManager[Cancellable, bool]:
+        """Return a cancel scope."""
+        return _Scope(trio.CancelScope(deadline=deadline))
+
+    def soon(self, function: Callable[[], object]) -> None:
+        """Call a function in the next iteration, also from plain code between two steps of a guest run."""
+        token = self._token or trio.lowlevel.current_trio_token()
+        if self._context is None:
+            token.run_sync_soon(function)
+        else:
+            token.run_sync_soon(self._context.copy().run, function)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for `seconds`."""
+        await trio.sleep(seconds)
+
+    async def run_in_thread(self, function: Callable[[], Result], *, abandon: bool = False) -> Result:
+        """Call a function in one of trio's threads."""
+        return await trio.to_thread.run_sync(function, abandon_on_cancel=abandon)
+
     async def checkpoint(self) -> None:
         """Let other tasks run."""
         await trio.lowlevel.checkpoint()
@@ -154,6 +180,21 @@ class _Group:
 
     def cancel(self) -> None:
         self._nursery.cancel_scope.cancel()
+
+
+class _Scope:
+    __slots__ = ("_scope",)
+
+    def __init__(self, scope: trio.CancelScope) -> None:
+        self._scope = scope
+
+    async def __aenter__(self) -> Cancellable:
+        return self._scope.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        return self._scope.__exit__(kind, error, trace)
 
 
 class _Alarm:

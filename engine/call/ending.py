@@ -8,9 +8,8 @@ import enum
 import logging
 from collections.abc import Sequence
 
-import trio
-
 from ...providers.model.events import Error, Event
+from ...transport.backend import Event as Flag
 from ..request.errors import callback_failed
 from .callbacks import OnCompletion
 from .completion import Completion
@@ -74,7 +73,7 @@ class Ending(abc.ABC):
         self._outcome: Completion | None = None  # what `completion` will be
         self._terminal: Sequence[Event] = ()  # the events that the stream ends with
         self._raised: BaseException | None = None  # by a callback; may end the engine
-        self._ended: trio.Event | None = None
+        self._ended: Flag | None = None
         self._starting = False  # `start_*` has not returned yet: no callback may run
         self.completion: Completion | None = None
 
@@ -83,10 +82,10 @@ class Ending(abc.ABC):
         call running; `async with call:` cancels both. Raises `EngineClosedError` away from the engine's home."""
         if self.completion is None:
             self._runtime.home.check()
-        await trio.lowlevel.checkpoint()
+        await self._runtime.backend.checkpoint()
         if self.completion is None:
             if self._ended is None:
-                self._ended = trio.Event()
+                self._ended = self._runtime.backend.event()
             await self._ended.wait()
         assert self.completion is not None
         return self.completion

@@ -8,21 +8,17 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from contextvars import Context, copy_context
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
-
-import trio
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from ..request.errors import EngineClosedError, refuse_await
 
-Loop = TypeVar("Loop")
+Calls = TypeVar("Calls")
 Opened = TypeVar("Opened")
-
-TrioHome: TypeAlias = "Home[trio.lowlevel.TrioToken]"
 
 FORKED: Final = "this engine was opened in another process: open one after the fork"
 
 
-class Home(Generic[Loop]):
+class Home:
     """The process, the thread and the event loop of one engine. An engine that is used elsewhere would wait forever.
 
     loop: the event loop: a trio run's token, or an asyncio loop.
@@ -31,7 +27,7 @@ class Home(Generic[Loop]):
 
     __slots__ = ("_current", "_hint", "_process", "_thread", "_thread_name", "context", "loop")
 
-    def __init__(self, current: Callable[[], Loop], hint: str) -> None:
+    def __init__(self, current: Callable[[], object], hint: str) -> None:
         """Take the event loop that runs here and now.
 
         current: returns the running event loop of this kind. Raises `RuntimeError` where none runs.
@@ -39,7 +35,7 @@ class Home(Generic[Loop]):
         """
         self._current = current
         self._hint = hint
-        self.loop: Loop = current()
+        self.loop: object = current()
         self.context: Context = copy_context()
         self._process = os.getpid()
         self._thread = threading.get_ident()
@@ -71,20 +67,29 @@ class Home(Generic[Loop]):
         return f"this engine belongs to {own}, and was used {where}: {self._hint}"
 
 
-class EngineBlock(AbstractAsyncContextManager[Opened], Generic[Opened, Loop]):
-    """The block of `open_engine`. It must be left where it was entered."""
+class EngineBlock(AbstractAsyncContextManager[Opened], Generic[Calls, Opened]):
+    """The block of `open_engine`: one that yields an engine's calls, for which `make_engine` makes the engine.
+
+    It must be left where it was entered.
+    """
 
     if not TYPE_CHECKING:
         __await__ = refuse_await("open_engine is not awaited; write: async with open_engine(…) as engine:")
 
-    def __init__(self, block: AbstractAsyncContextManager[Opened], current: Callable[[], Loop]) -> None:
+    def __init__(
+        self,
+        block: AbstractAsyncContextManager[Calls],
+        make_engine: Callable[[Calls], Opened],
+        current: Callable[[], object],
+    ) -> None:
         self._block = block
+        self._make_engine = make_engine
         self._current = current
 
     async def __aenter__(self) -> Opened:
-        engine = await self._block.__aenter__()
+        calls = await self._block.__aenter__()
         self._home = Home(self._current, "leave the block of open_engine on the event loop on which it was entered")
-        return engine
+        return self._make_engine(calls)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

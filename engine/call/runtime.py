@@ -6,10 +6,11 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from ...transport.backend import Backend
 from ...transport.loop import Loop
 from ...transport.pool import Pool
 from ...transport.timers import Timers
-from .home import TrioHome
+from .home import Home
 from .listener import Recorder
 from .retry import RetryReserve
 from .slices import Action
@@ -33,6 +34,7 @@ class Runtime:
     """The runtime of one engine.
 
     home: where the engine lives.
+    backend: the tasks of the engine, and the events for which tasks of the program wait.
     loop: reads and writes all sockets.
     timers: run functions at a time of the loop's clock.
     pool: the connections, for which attempts wait.
@@ -47,6 +49,7 @@ class Runtime:
 
     __slots__ = (
         "_due",
+        "backend",
         "home",
         "loop",
         "on_callback_raised",
@@ -62,13 +65,15 @@ class Runtime:
 
     def __init__(
         self,
+        backend: Backend,
         loop: Loop,
         timers: Timers,
         pool: Pool,
-        home: TrioHome,
+        home: Home,
         on_callback_raised: Callable[[BaseException], None],
         retry_reserve: float,
     ) -> None:
+        self.backend: Backend = backend
         self.loop: Loop = loop
         self.timers: Timers = timers
         self.pool: Pool = pool
@@ -79,13 +84,13 @@ class Runtime:
         self.recording: RecordingFile | None = None
         self.retried: int = 0
         self.resent: int = 0
-        self.home: TrioHome = home
+        self.home: Home = home
         self._due: list[tuple[Action, Callable[[Exception], None]]] = []
 
     def soon(self, action: Action, on_defect: Callable[[Exception], None]) -> None:
         """Perform an action at the loop's next tick, outside the code that runs now. on_defect: called if it raises."""
         if not self._due:
-            self.home.loop.run_sync_soon(self.home.context.copy().run, self._run_due)
+            self.backend.soon(self._run_due)
         self._due.append((action, on_defect))
 
     def forget_due(self) -> None:

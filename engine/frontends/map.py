@@ -19,7 +19,7 @@ from ...providers.model.request import Request
 from ...providers.rules.rules import whole
 from ..call.callbacks import OnCompletion
 from ..call.completion import Completion
-from ..call.home import TrioHome
+from ..call.home import Home
 from ..request.errors import TooManyCallsError, refuse_await
 
 Key = TypeVar("Key")
@@ -309,7 +309,7 @@ class CallMap(Generic[Key]):
     if not TYPE_CHECKING:
         __await__ = refuse_await("a map is not awaited; write: async with engine.map(requests) as results:")
 
-    def __init__(self, home: TrioHome, start: Start, requests: object, concurrency: int, *, ordered: bool) -> None:
+    def __init__(self, home: Home, start: Start, requests: object, concurrency: int, *, ordered: bool) -> None:
         home.check()
         check_source(requests)
         self._home = home

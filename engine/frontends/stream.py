@@ -16,7 +16,7 @@ from ...providers.model.events import Error, Event
 from ..call.callbacks import OnCompletion, OnEvent
 from ..call.completion import Completion
 from ..call.handle import Call
-from ..call.home import TrioHome
+from ..call.home import Home
 
 HIGH_WATER = 64
 """The high-water mark: the number of waiting events from which the socket is not read."""
@@ -116,7 +116,7 @@ class EventStream(BufferedEvents[Call]):
     completion: the call's final record, once it has ended.
     """
 
-    def __init__(self, home: TrioHome, start: Callable[[OnEvent, OnCompletion], Call]) -> None:
+    def __init__(self, home: Home, start: Callable[[OnEvent, OnCompletion], Call]) -> None:
         super().__init__()
         self._home = home
         self._start = start

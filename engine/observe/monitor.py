@@ -24,14 +24,13 @@ from collections import Counter
 from dataclasses import fields
 from pathlib import Path
 
-import trio
-
 from ...providers.errors import ManystreamError
 from ...providers.json.json_values import dumps_printable
 from ..call.call import RunningCall
 from ..call.timeouts import CallState
 from ..gate import Calls
 from ..private_socket import (
+    LocalStream,
     PrivateSocketError,
     SocketInUseError,
     is_own_folder,
@@ -41,6 +40,7 @@ from ..private_socket import (
     make_runtime_folder,
     remove_own,
     runtime_folder,
+    serve,
 )
 from ..traffic.budgets.amounts import MEMBERS
 from ..traffic.statistics import BudgetStatistics
@@ -81,6 +81,7 @@ class Monitor:
         if not hasattr(socket, "AF_UNIX"):
             raise MonitorError("monitor= needs Unix sockets, which this system does not have: leave it out")
         self._calls = calls
+        self._backend = calls.backend
         try:
             self.path: Path = Path(path) if path is not None else _free_path()
             self._listener = listen(self.path, CLIENTS, "monitor=")
@@ -88,10 +89,10 @@ class Monitor:
             raise MonitorError(str(error).replace("another engine", "another engine's monitor", 1)) from None
         except PrivateSocketError as error:
             raise MonitorError(str(error)) from None
-        self._opened = trio.current_time()
+        self._opened = self._backend.clock()
         self._status = self.path.lstat()
         self._clients = 0
-        self._looking = trio.Lock()
+        self._looking = self._backend.lock()
         self._answer = b""
         self._answered = -LEAST_SECONDS
 
@@ -100,56 +101,57 @@ class Monitor:
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        listener = trio.SocketListener(trio.socket.from_stdlib_socket(self._listener))
         try:
-            await trio.serve_listeners(self._serve, [listener])
+            await serve(self._backend, self._listener, self._serve)
         finally:
             self._listener.close()
             if not self._calls.home.is_forked:  # else the parent is served at this path
                 with contextlib.suppress(OSError):
                     remove_own(self.path, self._status)
 
-    async def _serve(self, stream: trio.SocketStream) -> None:
-        async with stream:
-            if self._clients >= CLIENTS:
-                return
-            self._clients += 1
-            try:
-                await self._answer_lines(stream)
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                pass  # it went
-            except Exception:  # a defect must cost one look, not the engine
-                logger.exception("a look at the engine raised: a defect in manystream")
-            finally:
-                self._clients -= 1
+    async def _serve(self, stream: LocalStream) -> None:
+        if self._clients >= CLIENTS:
+            return
+        self._clients += 1
+        try:
+            await self._answer_lines(stream)
+        except ConnectionError:
+            pass  # it went
+        except Exception:  # a defect must cost one look, not the engine
+            logger.exception("a look at the engine raised: a defect in manystream")
+        finally:
+            self._clients -= 1
 
-    async def _answer_lines(self, stream: trio.SocketStream) -> None:
+    async def _answer_lines(self, stream: LocalStream) -> None:
+        clock = self._backend.clock
         while True:
             asked = b""
-            with trio.move_on_after(ASK_WITHIN):
-                asked = await stream.receive_some(4096)
+            async with self._backend.scope(clock() + ASK_WITHIN):
+                asked = await stream.receive(4096)
             if not asked:
                 return
             if b"\n" not in asked:  # what a line says means nothing yet
                 continue
             answer = await self.look()
-            with trio.move_on_after(PATIENCE) as sending:
-                await stream.send_all(answer)
-            if sending.cancelled_caught:
+            is_read = False
+            async with self._backend.scope(clock() + PATIENCE):
+                await stream.send(answer)
+                is_read = True
+            if not is_read:
                 return
 
     async def look(self) -> bytes:
         """Return a report that is at most a tenth of a second old: one line of JSON."""
         async with self._looking:
-            wait = self._answered + LEAST_SECONDS - trio.current_time()
+            wait = self._answered + LEAST_SECONDS - self._backend.clock()
             if wait > 0 and self._answer:
-                await trio.sleep(wait)  # a client that asks continuously gets ten reports a second
+                await self._backend.sleep(wait)  # a client that asks continuously gets ten reports a second
             self._answer = dumps_printable(await self._describe()) + b"\n"
-            self._answered = trio.current_time()
+            self._answered = self._backend.clock()
             return self._answer
 
     async def _describe(self) -> dict[str, object]:
-        now = trio.current_time()
+        now = self._backend.clock()
         calls = self._calls.running()
         oldest = [call.figures(now) for call in calls[:LISTED]]
         streams = 0
@@ -161,7 +163,7 @@ class Monitor:
             states.update(call.state for call in running)
             keyed = [(call.quiet(now), -call.number, call) for call in running]
             quietest = heapq.nlargest(LISTED, [*quietest, *keyed])
-            await trio.lowlevel.checkpoint()
+            await self._backend.checkpoint()
         return {
             "manystream": _version(),
             "format": FORMAT,

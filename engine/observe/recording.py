@@ -12,12 +12,10 @@ from __future__ import annotations
 import base64
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import TextIO
-
-import trio
 
 from ...providers.json.json_values import JSON, dumps_printable
 from ...providers.rules.rules import flag
@@ -51,17 +49,19 @@ class RecordingFile:
 
     Raises `InvalidRequestError` for arguments of other types.
 
+    clock: returns seconds since an arbitrary start.
     replace: an existing file of that name may be replaced.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, replace: bool = False) -> None:
+    def __init__(self, path: str | os.PathLike[str], clock: Callable[[], float], *, replace: bool = False) -> None:
         PATH.check(path, "path")
         flag().check(replace, "replace")
         descriptor = private_file.open_replacement(path) if replace else private_file.open_new(path)
         self._file: TextIO | None = os.fdopen(descriptor, "w", encoding="utf-8", newline="\n")
         self._path = Path(path)
         self._process = os.getpid()
-        self._began = trio.current_time()
+        self._clock = clock
+        self._began = clock()
         self._open: dict[Tap, None] = {}
         self.exchanges: int = 0
 
@@ -91,7 +91,7 @@ class RecordingFile:
 
     def elapsed(self) -> float:
         """Return the seconds since the recording began, rounded to a tenth of a millisecond."""
-        return round(trio.current_time() - self._began, 4)
+        return round(self._clock() - self._began, 4)
 
     def write(self, tap: Tap, line: JSON) -> None:
         """Write the line of an exchange that has ended."""

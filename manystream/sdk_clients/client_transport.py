@@ -186,7 +186,7 @@ class ClientTransport:
             raise
         return Running(here, backend, loop, timers, Pool(backend, loop, timers, open_socket, self._limits))
 
-    def _broken_down(self, error: Exception) -> None:
+    def _broken_down(self, error: BaseException) -> None:
         """End everything after a defect of a background task. The next request starts anew."""
         running, self._running = self._running, None
         if running is not None:

@@ -153,8 +153,14 @@ async def test_asyncio_and_portal_engines_accept_dial() -> None:
             with open_portal([provider], dial=way) as portal:
                 return portal.request(hello()).text
 
+        async def dial(host: str, port: int) -> socket.socket:
+            sock = socket.socket()
+            sock.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(sock, way.address)
+            return sock
+
         async def on_asyncio() -> str:
-            async with aio.open_engine([provider], dial=way) as engine:
+            async with aio.open_engine([provider], dial=dial) as engine:
                 return (await engine.request(hello())).text
 
         assert await trio.to_thread.run_sync(with_a_portal) == "by another way"

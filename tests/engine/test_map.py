@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 import manystream as ms
-from manystream.engine.call.home import Home, TrioHome
+from manystream.engine.call.home import Home
 from manystream.engine.frontends.map import CallMap
 from tests.support.peers import Line, answer, chat_answer, open_peer
 
@@ -69,7 +69,7 @@ def keyed(count: int) -> Iterator[tuple[int, ms.Request]]:
     yield from enumerate(requests(count))
 
 
-def here() -> TrioHome:
+def here() -> Home:
     return Home(trio.lowlevel.current_trio_token, "")
 
 

@@ -173,6 +173,12 @@ async def never(host: str, port: int) -> socket.socket:
     raise AssertionError
 
 
+async def never_on_asyncio(host: str, port: int) -> socket.socket:
+    """As `never`, on asyncio."""
+    await asyncio.get_running_loop().create_future()
+    raise AssertionError
+
+
 def test_an_engine_of_another_run_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine's own run continues meanwhile on another thread."""
     monkeypatch.chdir(tmp_path)
@@ -216,7 +222,7 @@ def test_an_engine_of_another_asyncio_loop_is_an_error(
     monkeypatch.chdir(tmp_path)
 
     async def open_it() -> Away:
-        block = aio.open_engine([PROVIDER], dial=never)
+        block = aio.open_engine([PROVIDER], dial=never_on_asyncio)
         away = Away(block, await block.__aenter__())
         await away.enter()
         return away

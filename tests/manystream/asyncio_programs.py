@@ -28,4 +28,4 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
 
     asyncio.run(bounded())
     gc.collect()
-    assert not unseen
+    assert unseen == []

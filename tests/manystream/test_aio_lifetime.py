@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import trio
 
 import manystream as ms
-from manystream import aio, aio_guest
+from manystream import aio
 from manystream.aio import EventLoopError
 from manystream.engine import EngineClosedError
 from manystream.simulator import Simulator, open_simulator_thread
-from manystream.transport.asyncio_backend import UnsupportedEventLoopError
-from manystream.transport.backend import Cancellable
 from manystream.transport.loop import PollerLoop
 from tests.manystream.asyncio_programs import ENDLESS, WAIT, ask, run
 from tests.support.waiting import eventually
@@ -69,14 +68,13 @@ def test_no_socket_and_no_task_is_left_after_the_block(provider: ms.Provider) ->
             await engine.request(ask())
         await eventually(lambda: sockets() <= before)  # the simulator's sockets are in this process, too
         assert len(asyncio.all_tasks()) == tasks
-        assert not trio.lowlevel.in_trio_run()
 
     if not Path("/proc/self/fd").exists():
         pytest.skip("sockets are counted in /proc, which is not here")
     run(main)
 
 
-def test_engines_open_at_the_same_time_share_the_trio_run(provider: ms.Provider) -> None:
+def test_several_engines_are_open_on_one_loop(provider: ms.Provider) -> None:
     async def main() -> None:
         async with aio.open_engine([provider]) as first:
             async with aio.open_engine([provider]) as second:
@@ -84,7 +82,7 @@ def test_engines_open_at_the_same_time_share_the_trio_run(provider: ms.Provider)
             with pytest.raises(EngineClosedError):
                 second.start_request(ask())
             assert (await first.request(ask())).text
-        async with aio.open_engine([provider]) as third:  # the earlier trio run has ended
+        async with aio.open_engine([provider]) as third:
             assert (await third.request(ask())).text
 
     run(main)
@@ -98,7 +96,6 @@ def test_tasks_may_open_and_close_engines_in_any_order(provider: ms.Provider) ->
                     assert (await engine.request(ask())).text
 
         await asyncio.gather(*(use(3) for _ in range(5)))
-        assert not trio.lowlevel.in_trio_run()
 
     run(main)
 
@@ -132,7 +129,6 @@ def test_an_unusable_provider_is_refused_by_open_engine(provider: ms.Provider) -
         with pytest.raises(ms.InvalidRequestError, match="two are named 'sim'"):
             async with aio.open_engine([provider, provider]):
                 raise AssertionError
-        assert not trio.lowlevel.in_trio_run()
 
     run(main)
 
@@ -146,33 +142,49 @@ def test_a_request_that_cannot_be_sent_raises_at_once(provider: ms.Provider) -> 
     run(main)
 
 
-def test_a_broken_engine_ends_its_block_with_the_error(provider: ms.Provider) -> None:
+BREAKS = [ZeroDivisionError, KeyboardInterrupt, SystemExit]
+
+
+@pytest.mark.parametrize("error", BREAKS)
+@pytest.mark.parametrize("way", ["task", "alarm", "soon"])
+def test_a_broken_engine_ends_its_block_with_the_error(
+    provider: ms.Provider, way: str, error: type[BaseException]
+) -> None:
     async def main() -> None:
         async def defect() -> None:
-            raise ZeroDivisionError
+            fail()
+
+        def fail() -> None:
+            raise error
 
         completions: list[ms.Completion] = []
 
         async def use() -> None:
             async with aio.open_engine([provider]) as engine:
                 engine.start_stream(ask(ENDLESS), None, completions.append)
-                engine._calls.starter.runtime.pool._dials._backend.start(defect)  # pyright: ignore[reportPrivateUsage]
+                backend = engine._calls.backend  # pyright: ignore[reportPrivateUsage]
+                if way == "task":
+                    backend.start(defect)
+                elif way == "alarm":
+                    backend.alarm(fail).set(backend.clock())
+                else:
+                    backend.soon(fail)
                 await asyncio.sleep(WAIT)
 
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(error):
             await use()
         assert [completion.error_category for completion in completions] == ["cancelled"]
-        assert not trio.lowlevel.in_trio_run()
         await asyncio.sleep(0)  # the cancellation of this task was taken back
 
     run(main)
 
 
+@pytest.mark.parametrize("error", BREAKS)
 def test_a_loop_that_fails_ends_its_block_with_the_error(
-    provider: ms.Provider, monkeypatch: pytest.MonkeyPatch
+    provider: ms.Provider, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
     def broken(loop: PollerLoop) -> int:
-        raise ZeroDivisionError
+        raise error
 
     async def main() -> None:
         completions: list[ms.Completion] = []
@@ -183,26 +195,167 @@ def test_a_loop_that_fails_ends_its_block_with_the_error(
                 monkeypatch.setattr(PollerLoop, "tick", broken)
                 await asyncio.sleep(WAIT)
 
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(error):
             await use()
         assert [completion.error_category for completion in completions] == ["cancelled"]
 
     run(main)
 
 
-def test_an_event_loop_that_cannot_watch_descriptors_leaves_them_to_trio(
-    provider: ms.Provider, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*arguments: object) -> Cancellable:
-        raise UnsupportedEventLoopError
+class ProactorLoop(asyncio.SelectorEventLoop):
+    """An event loop that cannot wait for descriptors, as that of Windows."""
 
-    monkeypatch.setattr(aio_guest, "serve", refuse)
+    def add_reader(self, *arguments: object) -> None:  # type: ignore[override]
+        raise NotImplementedError
+
+
+def test_an_event_loop_that_cannot_watch_descriptors_is_refused(provider: ms.Provider) -> None:
+    async def main() -> None:
+        async with aio.open_engine([provider]):
+            raise AssertionError
+
+    words = r"ProactorLoop on this platform cannot wait for an epoll .* use manystream\.portal"
+    with contextlib.closing(ProactorLoop()) as loop, pytest.raises(EventLoopError, match=words):
+        loop.run_until_complete(main())
+
+
+def test_a_platform_without_a_poller_is_refused(provider: ms.Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aio, "make_poller", lambda: None)
 
     async def main() -> None:
-        async with aio.open_engine([provider]) as engine:
-            assert (await engine.request(ask())).text
+        with pytest.raises(EventLoopError, match="on this platform cannot wait"):
+            async with aio.open_engine([provider]):
+                raise AssertionError
+        assert len(asyncio.all_tasks()) == 1
 
     run(main)
+
+
+# --- one thread, several event loops ---
+
+
+async def answered(engine: ms.Engine | aio.Engine) -> str:
+    return (await engine.request(ask())).text
+
+
+async def on_trio(provider: ms.Provider) -> str:
+    async with ms.open_engine([provider]) as engine:
+        return await answered(engine)
+
+
+async def on_asyncio(provider: ms.Provider) -> str:
+    async with aio.open_engine([provider]) as engine:
+        return await answered(engine)
+
+
+def loop_factory(library: str) -> Callable[[], asyncio.AbstractEventLoop]:
+    return pytest.importorskip("uvloop").new_event_loop if library == "uvloop" else asyncio.new_event_loop  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("library", ["asyncio", "uvloop"])
+def test_an_engine_lives_from_task_to_task_of_its_loop(provider: ms.Provider, library: str) -> None:
+    """As a fixture of a session, and as the cells of a notebook: each is a task of its own."""
+    with asyncio.Runner(loop_factory=loop_factory(library)) as session:
+        block = aio.open_engine([provider])
+        engine = session.run(block.__aenter__())  # type: ignore[arg-type]
+        expected = session.run(answered(engine))
+        assert expected
+        with asyncio.Runner(loop_factory=loop_factory(library)) as function:
+            assert function.run(on_asyncio(provider)) == expected
+        assert trio.run(on_trio, provider) == expected
+        assert asyncio.run(on_asyncio(provider)) == expected
+        assert session.run(answered(engine)) == expected
+        session.run(block.__aexit__(None, None, None))  # type: ignore[arg-type]
+        assert session.run(on_asyncio(provider)) == expected
+    assert trio.run(on_trio, provider) == expected
+
+
+def test_a_trio_run_inside_a_task_leaves_the_engine_alone(provider: ms.Provider) -> None:
+    async def main() -> None:
+        async with aio.open_engine([provider]) as engine:
+            text = await answered(engine)
+            assert trio.run(on_trio, provider) == text
+            assert await answered(engine) == text
+            with pytest.raises(EventLoopError):
+                trio.run(on_asyncio, provider)
+
+    run(main)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_anyio_runs_the_engine_of_its_backend(provider: ms.Provider, backend: str) -> None:
+    anyio = pytest.importorskip("anyio")
+    for _ in range(2):
+        assert anyio.run(on_asyncio if backend == "asyncio" else on_trio, provider, backend=backend)
+
+
+def test_a_loop_that_ends_closes_an_engine_whose_block_was_not_left(provider: ms.Provider) -> None:
+    completions: list[ms.Completion] = []
+    blocks: list[object] = []
+
+    async def main() -> None:
+        blocks.append(block := aio.open_engine([provider]))
+        engine = await block.__aenter__()
+        engine.start_stream(ask(ENDLESS), None, completions.append)
+        await eventually(lambda: engine.statistics().events > 0)
+
+    run(main)
+    assert [completion.error_category for completion in completions] == ["cancelled"]
+    assert asyncio.run(on_asyncio(provider))
+
+
+def test_an_engine_needs_no_thread(provider: ms.Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert asyncio.run(on_asyncio(provider))
+
+
+def ask_in_a_process(url: str) -> str:
+    """Ask twice, on two event loops: the work of one process of a pool."""
+    provider = ms.OpenAIChat("key", url, name="sim")
+    assert asyncio.run(on_asyncio(provider)) == trio.run(on_trio, provider)
+    return asyncio.run(on_asyncio(provider))
+
+
+PROCESSES = """
+import asyncio, multiprocessing, sys, warnings
+import manystream as ms
+from concurrent.futures import ProcessPoolExecutor
+from manystream import aio
+from tests.manystream.test_aio_lifetime import answered, ask_in_a_process
+
+warnings.simplefilter("ignore", DeprecationWarning)  # of a fork in a process with threads
+
+async def main(method, url):
+    async with aio.open_engine([ms.OpenAIChat("key", url, name="sim")]) as engine:
+        text = await answered(engine)
+        with ProcessPoolExecutor(2, multiprocessing.get_context(method)) as pool:
+            loop = asyncio.get_running_loop()
+            texts = await asyncio.gather(*(loop.run_in_executor(pool, ask_in_a_process, url) for _ in range(3)))
+        assert {*texts, await answered(engine)} == {text}
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
+    print("done")
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_processes_of_a_pool_open_engines_of_their_own(simulator: Simulator, tmp_path: Path, method: str) -> None:
+    """The parent's engine is open meanwhile, in the task that forks."""
+    program = tmp_path / "program.py"
+    program.write_text(PROCESSES)
+    done = subprocess.run(
+        [sys.executable, str(program), method, simulator.base_urls["openai-chat"]],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("done\n", "")
 
 
 # --- wrong use ---
@@ -220,27 +373,6 @@ def test_in_a_trio_program_the_error_names_open_engine(provider: ms.Provider) ->
 
     with pytest.raises(EventLoopError, match=r"use manystream\.open_engine in a trio program"):
         trio.run(main)
-
-
-def test_a_foreign_trio_run_in_the_thread_is_an_error(provider: ms.Provider) -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        ended, stop = loop.create_future(), trio.Event()
-        trio.lowlevel.start_guest_run(
-            stop.wait,
-            run_sync_soon_threadsafe=loop.call_soon_threadsafe,
-            done_callback=ended.set_result,
-            host_uses_signal_set_wakeup_fd=True,
-        )
-        try:
-            with pytest.raises(EventLoopError, match="already holds a trio run"):
-                async with aio.open_engine([provider]):
-                    raise AssertionError
-        finally:
-            stop.set()
-            await ended
-
-    run(main)
 
 
 def test_a_call_from_another_thread_is_a_clear_error(provider: ms.Provider) -> None:

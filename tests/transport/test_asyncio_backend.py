@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import selectors
 import socket
 import ssl
 import sys
+import threading
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from contextvars import ContextVar, copy_context
+from typing import cast
 
 import pytest
+import trio
 import trustme
 
 from manystream.transport import asyncio_backend
@@ -26,6 +31,7 @@ from manystream.transport.proxy import parse_proxy_url
 from manystream.transport.resolve import Resolver
 from manystream.transport.timers import Timers
 from manystream.transport.tls_socket import TLSSocket
+from manystream.transport.trio_backend import TrioBackend
 from manystream.transport.url import Origin
 from tests.support.addresses import BLACK_HOLE, LOOPBACK, black_hole
 from tests.support.exchanges import BODY, HEAD, RecordedExchange
@@ -314,6 +320,145 @@ def test_an_event_loop_without_add_reader_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedEventLoopError, match=r"ProactorLike cannot wait .* asyncio\.SelectorEventLoop"):
         AsyncioBackend(loop).serve(0, lambda: -1.0)
     loop.close()
+
+
+# --- what an engine needs besides ---
+
+Test = Callable[[Backend], Awaitable[None]]
+
+
+def on_asyncio(test: Test) -> None:
+    async def main() -> None:
+        await test(AsyncioBackend(asyncio.get_running_loop()))
+
+    asyncio.run(main())
+
+
+def on_trio(test: Test) -> None:
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            await test(TrioBackend(nursery))
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+
+
+@pytest.fixture(params=[on_asyncio, on_trio])
+def on(request: pytest.FixtureRequest) -> Callable[[Test], None]:
+    return cast("Callable[[Test], None]", request.param)
+
+
+def test_a_scope_ends_at_its_deadline_or_by_a_cancellation(on: Callable[[Test], None]) -> None:
+    async def test(backend: Backend) -> None:
+        ends: list[str] = []
+        async with backend.scope(backend.clock() + 0.01):
+            await backend.event().wait()
+            ends.append("never")
+        async with backend.scope(math.inf) as outer:
+            async with backend.scope(math.inf) as inner:
+                backend.soon(inner.cancel)
+                await backend.event().wait()
+                ends.append("never")
+            ends.append("inner")
+            outer.cancel()
+            outer.cancel()
+            await backend.event().wait()
+            ends.append("never")
+        outer.cancel()  # it has ended
+        with pytest.raises(TimeoutError, match="of the program"):
+            async with backend.scope(math.inf):
+                raise TimeoutError("of the program")
+        await backend.checkpoint()
+        assert ends == ["inner"]
+
+    on(test)
+
+
+@pytest.mark.parametrize("abandon", [False, True])
+def test_a_function_in_a_thread_is_awaited_unless_abandoned(on: Callable[[Test], None], abandon: bool) -> None:
+    async def test(backend: Backend) -> None:
+        begun, end = threading.Event(), threading.Event()
+        results: list[object] = []
+        cancelled = backend.event()
+
+        def block() -> str:
+            begun.set()
+            assert end.wait(30)
+            return "result"
+
+        async def call() -> None:
+            try:
+                results.append(await backend.run_in_thread(block, abandon=abandon))
+                await backend.event().wait()
+            finally:
+                cancelled.set()
+
+        task = backend.start(call)
+        while not begun.is_set():
+            await backend.sleep(0.001)
+        task.cancel()
+        for _ in range(20):
+            await backend.checkpoint()
+        assert cancelled.is_set() is abandon
+        end.set()
+        await cancelled.wait()
+        assert results == ([] if abandon else ["result"])
+        with pytest.raises(LookupError):
+            await backend.run_in_thread(fail)
+
+    def fail() -> None:
+        raise LookupError
+
+    on(test)
+
+
+def test_a_lock_has_one_holder(on: Callable[[Test], None]) -> None:
+    async def test(backend: Backend) -> None:
+        order, lock = list[str](), backend.lock()
+
+        async def hold(name: str) -> None:
+            async with lock:
+                order.append(f"{name} in")
+                await backend.checkpoint()
+                order.append(f"{name} out")
+
+        async with backend.open_group() as group:
+            group.start(hold, "a")
+            group.start(hold, "b")
+        assert order in (["a in", "a out", "b in", "b out"], ["b in", "b out", "a in", "a out"])
+
+    on(test)
+
+
+VALUE: ContextVar[str] = ContextVar("VALUE", default="")
+
+
+def test_an_engine_s_functions_run_in_the_context_of_its_opening(on: Callable[[Test], None]) -> None:
+    async def test(backend: Backend) -> None:
+        seen, over = list[str](), backend.event()
+
+        def note() -> None:
+            seen.append(VALUE.get())
+            if len(seen) == 3:
+                over.set()
+
+        async def task() -> None:
+            note()
+
+        alarm = backend.alarm(note)
+        VALUE.set("of a call")
+        backend.start(task)
+        backend.soon(note)
+        alarm.set(backend.clock())
+        await over.wait()
+        assert seen == ["", "", ""]
+
+    async def opened(backend: Backend) -> None:
+        of_an_engine = isinstance(backend, TrioBackend)
+        here = backend if of_an_engine else AsyncioBackend(asyncio.get_running_loop(), context=copy_context())
+        await test(here)
+
+    on(opened)
 
 
 class ManualTimer:

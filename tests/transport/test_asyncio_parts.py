@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from manystream.transport import asyncio_backend
-from manystream.transport.asyncio_backend import AsyncioBackend, UnsupportedEventLoopError, serve
+from manystream.transport.asyncio_backend import AsyncioBackend, UnsupportedEventLoopError
 
 SERVED, TIMER = 5, 77
 
@@ -58,7 +58,7 @@ class Loop:
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Handle:
         return self.call_at(self.now + seconds, callback)
 
-    def call_at(self, when: float, callback: Callable[[], None]) -> Handle:
+    def call_at(self, when: float, callback: Callable[[], None], context: object = None) -> Handle:
         self.log.append(("at", when))
         self.later = callback
         return Handle(self, when)
@@ -107,7 +107,7 @@ def begin(loop: Any, pauses: list[float | Exception], failed: list[Exception] | 
             raise pause
         return pause
 
-    return serve(loop, SERVED, turn, failed.append if failed is not None else lambda error: None)
+    return AsyncioBackend(loop, failed.append if failed is not None else None).serve(SERVED, turn)
 
 
 def test_a_service_waits_for_its_descriptor_or_its_timer(loop: Loop) -> None:
@@ -168,7 +168,7 @@ def test_a_turn_may_cancel_its_service(loop: Loop) -> None:
         service.cancel()
         return 0.5
 
-    service = serve(served, SERVED, turn, lambda error: None)
+    service = AsyncioBackend(served).serve(SERVED, turn)
     calls_of(loop)
     loop.readers[SERVED]()
     assert calls_of(loop) == [("unread", 5), ("unwrite", 5)]
