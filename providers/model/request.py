@@ -104,9 +104,10 @@ class Tool:
 
         Raises `InvalidRequestError` without pydantic, and for a function that has no such schema.
         """
-        read = import_module("..convert.function_tools", __package__)
-        schema: JSONObject = read.schema_of_function(function)
-        text: str = read.description_of(function) if description is None else description
+        from .function_tools import description_of, schema_of_function  # few programs make tools of functions
+
+        schema = schema_of_function(function)
+        text = description_of(function) if description is None else description
         known: str = getattr(getattr(function, "func", function), "__name__", "")
         if name is None and not known.isidentifier():
             from ..errors import InvalidRequestError

@@ -17,7 +17,7 @@ from typing import get_type_hints
 from ..errors import InvalidRequestError
 from ..json.json_types import Parsed
 from ..json.json_values import JSONObject, mapping
-from ..model.structured import words_of
+from .structured import words_of
 
 PARAMETERS = frozenset({"args", "arguments", "parameters", "params", "keyword args", "other parameters"})
 SECTIONS = PARAMETERS | {
