@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from .http_request import HTTPRequest
+from ..http_server import HTTPRequest
 from .json_text import JSON, JSONObject, dumps, integer, loads_object, mapping, objects, string, text_length
 from .openai_chat import content_text
 from .prompt import APIError, Prompt, ToolDeclaration, ToolResult

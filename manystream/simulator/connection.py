@@ -10,7 +10,7 @@ import struct
 import time
 from collections.abc import Callable
 
-from .http_request import RequestReader
+from ..http_server import RequestReader
 from .limits.limiter import Ticket
 from .program import Program
 

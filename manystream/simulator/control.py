@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .http_request import HTTPRequest
+from ..http_server import HTTPRequest
 from .journal import Journal, Statistics
 from .json_text import dumps, loads
 from .knobs import KnobError

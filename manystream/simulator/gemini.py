@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from .http_request import HTTPRequest
+from ..http_server import HTTPRequest
 from .json_text import (
     JSON,
     JSONObject,

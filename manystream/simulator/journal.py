@@ -10,7 +10,7 @@ import time
 from collections import deque
 from dataclasses import asdict, dataclass
 
-from .http_request import HTTPRequest
+from ..http_server import HTTPRequest
 from .json_text import dumps, is_json, raw_json
 
 SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie"})

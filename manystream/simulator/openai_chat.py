@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .http_request import HTTPRequest
+from ..http_server import HTTPRequest
 from .json_text import JSON, JSONObject, dumps, dumps_text, integer, mapping, objects, string, text_length
 from .prompt import APIError, Prompt, ToolDeclaration, ToolResult
 from .request_checks import CHAT, CHAT_TOOL_NAME, wrong_members, wrong_name

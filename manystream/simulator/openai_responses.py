@@ -8,7 +8,7 @@ is an error.
 
 from __future__ import annotations
 
-from .http_request import HTTPRequest
+from ..http_server import HTTPRequest
 from .json_text import JSON, JSONObject, dumps, integer, mapping, objects, string, text_length
 from .openai_chat import (
     MISSING,

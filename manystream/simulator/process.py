@@ -4,8 +4,8 @@
 time from the client that is measured. It ends with the `with` block. It also ends when the parent process ends in any
 way: the child reads a pipe whose other end only the parent holds, and stops at the end of the pipe.
 
-The child imports this folder alone, by its path and under another name. It does not import the rest of the package.
-So it starts sooner, and it shares no code with the library that it tests.
+The child imports this folder and `http_server` alone, by their path and as parts of a package with another name. It
+does not import the rest of the package. So it starts sooner, and it shares no code with the library that it tests.
 """
 
 from __future__ import annotations
@@ -39,14 +39,10 @@ STOP_SECONDS = 5.0
 """How long the end of the process may take before it is terminated, and then killed."""
 
 _BOOT = """
-import importlib.util, sys
-folder = sys.argv[1]
-specification = importlib.util.spec_from_file_location(
-    "simulator", folder + "/__init__.py", submodule_search_locations=[folder]
-)
-package = sys.modules["simulator"] = importlib.util.module_from_spec(specification)
-specification.loader.exec_module(package)
-from simulator.__main__ import main
+import os, sys, types
+package = sys.modules["standalone"] = types.ModuleType("standalone")
+package.__path__ = [os.path.dirname(sys.argv[1])]
+from standalone.simulator.__main__ import main
 sys.exit(main(sys.argv[2:]))
 """
 

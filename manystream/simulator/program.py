@@ -11,25 +11,14 @@ import enum
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
+from ..http_server import LAST_CHUNK, Headers, chunk, http_head
 from .knobs import Knobs
 from .limits.limiter import Ticket, Usage
 from .scenario import STAMP_MARK, STAMP_WIDTH
 
-Headers: TypeAlias = Sequence[tuple[str, str]]
-
-LAST_CHUNK = b"0\r\n\r\n"
 FRAMES_PER_SEND = 64
 """Without a rate, one `send` holds at most so many events, so that all streams make progress."""
-
-REASONS = {
-    200: "OK", 400: "Bad Request", 401: "Unauthorized", 402: "Payment Required", 403: "Forbidden", 404: "Not Found",
-    405: "Method Not Allowed", 408: "Request Timeout", 409: "Conflict", 413: "Content Too Large",
-    422: "Unprocessable Content", 429: "Too Many Requests", 431: "Request Header Fields Too Large",
-    500: "Internal Server Error", 501: "Not Implemented", 502: "Bad Gateway", 503: "Service Unavailable",
-    504: "Gateway Timeout", 529: "Site Overloaded",
-}  # fmt: skip
 
 _STAMP = re.compile(STAMP_MARK.encode() + rb"(\d{%d})" % (STAMP_WIDTH - len(STAMP_MARK)))
 
@@ -100,17 +89,6 @@ class Program:
     following: Program | None = None
     usage: Usage | None = None
     ticket: Ticket | None = None
-
-
-def http_head(status: int, headers: Headers) -> bytes:
-    """The status line and the headers of a response."""
-    lines = [f"HTTP/1.1 {status} {REASONS.get(status, 'Unknown')}", *(f"{name}: {value}" for name, value in headers)]
-    return "\r\n".join([*lines, "", ""]).encode("latin-1")
-
-
-def chunk(data: bytes) -> bytes:
-    """The data as one HTTP chunk."""
-    return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 def with_headers(program: Program, headers: Headers) -> Program:

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .http_request import HTTPRequest
+from ..http_server import LAST_CHUNK, HTTPRequest, chunk, http_head
 from .json_text import JSON, JSONObject, dumps_sorted, loads, loads_object, mapping, string
-from .program import LAST_CHUNK, Ending, Program, chunk, http_head
+from .program import Ending, Program
 
 ENDINGS = {"whole": Ending.KEEP, "broken": Ending.CLOSE, "left": Ending.STALL}
 """How the recorded exchange ended → what follows its last byte. After `left` (the client closed first) the recording

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
+from ..http_server import BadRequest
 from .connection import Connection
-from .http_request import BadRequest
 from .inference import InferenceServer
 from .journal import Statistics
 from .knobs import KnobError

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from ..http_server import BadRequest, HTTPRequest
 from .anthropic import AnthropicWire
 from .control import ControlPages
 from .gemini import GeminiWire
-from .http_request import BadRequest, HTTPRequest
 from .inference import BatchModel, InferenceServer
 from .journal import Journal, Statistics
 from .json_text import EncodeError, dumps

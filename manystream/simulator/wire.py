@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from .http_request import HTTPRequest
+from ..http_server import HTTPRequest
 from .json_text import JSONObject, dumps, loads_object
 from .prompt import APIError, Prompt
 from .scenario import Scenario

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from manystream.simulator.http_request import HTTPRequest
+from manystream.http_server import HTTPRequest
 from manystream.simulator.knobs import HEADER, combine
 from manystream.simulator.knobs import Knobs as Knobs
 from manystream.simulator.program import Program

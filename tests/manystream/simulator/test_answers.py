@@ -11,8 +11,8 @@ import json
 
 import pytest
 
+from manystream.http_server import http_head
 from manystream.simulator import Knobs, Prompt, Simulator, write_scenario
-from manystream.simulator.program import http_head
 
 from .raw_client import ask, connected, request_bytes
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from manystream.http_server import HEAD_LIMIT, BadRequest, HTTPRequest, RequestReader
 from manystream.simulator import Simulator
-from manystream.simulator.http_request import HEAD_LIMIT, BadRequest, HTTPRequest, RequestReader
 
 from .raw_client import body_of, connected, path_of, request_bytes, statistics
 

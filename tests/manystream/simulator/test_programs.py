@@ -6,13 +6,13 @@ import dataclasses
 
 import pytest
 
+from manystream.http_server import http_head
 from manystream.simulator import Knobs
 from manystream.simulator.program import (
     Ending,
     Program,
     Template,
     complete,
-    http_head,
     no_response,
     position_of,
     streamed,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from manystream.http_server import HTTPRequest
 from manystream.simulator import Prompt, ToolDeclaration, ToolResult
-from manystream.simulator.http_request import HTTPRequest
 from manystream.simulator.json_text import JSON
 from manystream.simulator.service import GEMINI, WIRES
 from manystream.simulator.wire import Wire

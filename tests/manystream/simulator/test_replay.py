@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from manystream.http_server import HTTPRequest
 from manystream.simulator import ReplayError, read_replay
-from manystream.simulator.http_request import HTTPRequest
 from manystream.simulator.program import Ending, Program
 from manystream.simulator.replay import Exchange, Replay
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from manystream.http_server import HTTPRequest
 from manystream.simulator import Knobs, Server, Settings
 from manystream.simulator import server as server_module
-from manystream.simulator.http_request import HTTPRequest
 from manystream.simulator.program import Program
 from manystream.simulator.service import ServiceSettings
 

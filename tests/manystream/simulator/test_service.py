@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from manystream.http_server import BadRequest
 from manystream.simulator import Knobs, Limit, Replay
 from manystream.simulator import service as service_module
-from manystream.simulator.http_request import BadRequest
 from manystream.simulator.inference import BatchModel
 from manystream.simulator.limits.limiter import Usage
 from manystream.simulator.program import Ending, Program

@@ -1,14 +1,20 @@
-"""A small incremental reader of HTTP/1.1 requests (RFC 9112).
+"""An HTTP/1.1 server (RFC 9112): what the simulator and the gateway have in common.
 
 It reads heads, bodies with `content-length` and chunked bodies, and knows nothing of their meaning. Bytes that break
 the grammar raise `BadRequest`. After that the connection cannot be read any further.
+
+It imports nothing of the library: the simulator, which tests the library, shares no other code with it.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 from urllib.parse import parse_qsl, unquote
+
+Headers: TypeAlias = Sequence[tuple[str, str]]
 
 HEAD_LIMIT = 64 * 1024
 BODY_LIMIT = 64 * 1024 * 1024
@@ -16,6 +22,16 @@ _LENGTH_DIGITS = 18
 """A content length with more digits is above every limit."""
 _BLANK_LINE = b"\r\n\r\n"
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*+(?:;.*+)?+", re.DOTALL)
+
+LAST_CHUNK = b"0\r\n\r\n"
+
+REASONS = {
+    200: "OK", 400: "Bad Request", 401: "Unauthorized", 402: "Payment Required", 403: "Forbidden", 404: "Not Found",
+    405: "Method Not Allowed", 408: "Request Timeout", 409: "Conflict", 413: "Content Too Large",
+    422: "Unprocessable Content", 429: "Too Many Requests", 431: "Request Header Fields Too Large",
+    500: "Internal Server Error", 501: "Not Implemented", 502: "Bad Gateway", 503: "Service Unavailable",
+    504: "Gateway Timeout", 529: "Site Overloaded",
+}  # fmt: skip
 
 
 class BadRequest(Exception):
@@ -181,3 +197,14 @@ def _parsed_head(lines: list[str]) -> HTTPRequest:
     connection = headers.get("connection", "").lower()
     keep_alive = "keep-alive" in connection if parts[2] == "HTTP/1.0" else "close" not in connection
     return HTTPRequest(parts[0], parts[1], headers, keep_alive=keep_alive)
+
+
+def http_head(status: int, headers: Headers) -> bytes:
+    """The status line and the headers of a response."""
+    lines = [f"HTTP/1.1 {status} {REASONS.get(status, 'Unknown')}", *(f"{name}: {value}" for name, value in headers)]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+def chunk(data: bytes) -> bytes:
+    """The data as one HTTP chunk."""
+    return b"%x\r\n%b\r\n" % (len(data), data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from manystream.simulator.http_request import BODY_LIMIT, HEAD_LIMIT, BadRequest, HTTPRequest, RequestReader
+from manystream.http_server import BODY_LIMIT, HEAD_LIMIT, BadRequest, HTTPRequest, RequestReader
 
 
 def read(data: bytes) -> HTTPRequest | None:
