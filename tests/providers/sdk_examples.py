@@ -32,18 +32,9 @@ CHAT: dict[str, dict[str, object]] = {
     "developer parts": {"messages": [{"role": "developer", "content": [{"type": "text", "text": "Be brief."}]}, USER]},
     "name": {"messages": [{"role": "user", "content": "Hi", "name": "ada"}]},
     "parts": {"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]},
-    "image": {
-        "messages": [
-            {
-                "role": "user",
-                "content": [
-                    {"type": "text", "text": "What is it?"},
-                    {"type": "image_url", "image_url": {"url": "https://example.org/a.png", "detail": "high"}},
-                    {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
-                ],
-            }
-        ]
-    },
+    "image": {"messages": [{"role": "user", "content": [{"type": "text", "text": "What is it?"},
+        {"type": "image_url", "image_url": {"url": "https://example.org/a.png", "detail": "high"}},
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}]}]},
     "audio and file": {
         "messages": [
             {
@@ -62,39 +53,17 @@ CHAT: dict[str, dict[str, object]] = {
     "tool choice auto": {"tools": [CHAT_TOOL], "tool_choice": "auto"},
     "tool choice required": {"tools": [CHAT_TOOL], "tool_choice": "required"},
     "tool choice named": {"tools": [CHAT_TOOL], "tool_choice": {"type": "function", "function": {"name": "look"}}},
-    "allowed tools": {
-        "tools": [CHAT_TOOL],
-        "tool_choice": {
-            "type": "allowed_tools",
-            "allowed_tools": {"mode": "auto", "tools": [{"type": "function", "function": {"name": "look"}}]},
-        },
-    },
+    "allowed tools": {"tools": [CHAT_TOOL], "tool_choice": {"type": "allowed_tools",
+        "allowed_tools": {"mode": "auto", "tools": [{"type": "function", "function": {"name": "look"}}]}}},
     "custom tool": {"tools": [CHAT_TOOL, {"type": "custom", "custom": {"name": "sql"}}], "tool_choice": "required"},
     "older functions": {"functions": [{"name": "look", "parameters": SCHEMA}], "function_call": {"name": "look"}},
-    "tool round": {
-        "messages": [
-            USER,
-            {"role": "assistant", "content": None, "tool_calls": [CHAT_CALL]},
-            {"role": "tool", "tool_call_id": "call_1", "content": [{"type": "text", "text": "The Rhine."}]},
-            {"role": "user", "content": "Thanks."},
-        ],
-        "tools": [CHAT_TOOL],
-    },
-    "SDK objects": {
-        "messages": [
-            USER,
-            ChatCompletionMessage(
-                role="assistant",
-                content=None,
-                tool_calls=[
-                    ChatCompletionMessageToolCall(
-                        id="call_1", type="function", function=Function(name="look", arguments='{"city": "Bonn"}')
-                    )
-                ],
-            ),
-            {"role": "tool", "tool_call_id": "call_1", "content": "The Rhine."},
-        ]
-    },
+    "tool round": {"messages": [USER, {"role": "assistant", "content": None, "tool_calls": [CHAT_CALL]},
+        {"role": "tool", "tool_call_id": "call_1", "content": [{"type": "text", "text": "The Rhine."}]},
+        {"role": "user", "content": "Thanks."}], "tools": [CHAT_TOOL]},
+    "SDK objects": {"messages": [USER, ChatCompletionMessage(role="assistant", content=None,
+        tool_calls=[ChatCompletionMessageToolCall(id="call_1", type="function",
+        function=Function(name="look", arguments='{"city": "Bonn"}'))]),
+        {"role": "tool", "tool_call_id": "call_1", "content": "The Rhine."}]},
     "a picture in a result": {  # DeepSeek, Moonshot and vLLM take one
         "messages": [
             USER,
@@ -111,29 +80,15 @@ CHAT: dict[str, dict[str, object]] = {
     },
     "a call without a result": {"messages": [USER, {"role": "assistant", "tool_calls": [CHAT_CALL]}, USER]},
     "json object": {"response_format": {"type": "json_object"}},
-    "json schema": {
-        "response_format": {"type": "json_schema", "json_schema": {"name": "place", "schema": SCHEMA, "strict": True}}
-    },
-    "loose json schema": {
-        "response_format": {
-            "type": "json_schema",
-            "json_schema": {"name": "any", "schema": {"type": "object", "not": {}}, "strict": False},
-        }
-    },
+    "json schema": {"response_format": {"type": "json_schema",
+        "json_schema": {"name": "place", "schema": SCHEMA, "strict": True}}},
+    "loose json schema": {"response_format": {"type": "json_schema",
+        "json_schema": {"name": "any", "schema": {"type": "object", "not": {}}, "strict": False}}},
     "sampling": {"temperature": 0.2, "top_p": 0.9, "stop": "END", "seed": 7, "model": "gpt-4o"},
     "sampling for a model that reasons": {"temperature": 1.0, "top_p": 0.9, "model": "gpt-5"},
     "empty members": {"metadata": {}, "tools": [], "stop": []},
-    "null members": {
-        "metadata": None,
-        "stop": None,
-        "seed": None,
-        "max_tokens": None,
-        "max_completion_tokens": None,
-        "temperature": None,
-        "top_p": None,
-        "parallel_tool_calls": None,
-        "reasoning_effort": None,
-    },
+    "null members": {"metadata": None, "stop": None, "seed": None, "max_tokens": None, "max_completion_tokens": None,
+        "temperature": None, "top_p": None, "parallel_tool_calls": None, "reasoning_effort": None},
     "sampling of a model that takes none": {"temperature": 0.2, "stop": ["A", "B"]},
     "older limit": {"max_tokens": 9},
     "limit": {"max_completion_tokens": 9, "reasoning_effort": "minimal", "verbosity": "low"},
@@ -145,7 +100,7 @@ CHAT: dict[str, dict[str, object]] = {
     "extra body": {"extra_body": {"top_k": 4, "temperature": 0.4}, "temperature": 0.1},
     "search": {"web_search_options": {"search_context_size": "low"}},
     "prediction": {"prediction": {"type": "content", "content": "x"}},
-}
+}  # fmt: skip
 
 RESPONSES_TOOL = {"type": "function", "name": "look", "description": "Look.", "parameters": SCHEMA, "strict": True}
 
@@ -168,38 +123,17 @@ RESPONSES: dict[str, dict[str, object]] = {
             }
         ]
     },
-    "tool round": {
-        "input": [
-            USER,
-            {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "abc"},
-            {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look", "arguments": "{}"},
-            {"type": "function_call_output", "call_id": "call_1", "output": "The Rhine."},
-        ],
-        "tools": [RESPONSES_TOOL],
-        "include": ["reasoning.encrypted_content"],
-        "store": False,
-    },
-    "SDK objects": {
-        "input": [
-            USER,
-            ResponseOutputMessage(
-                id="msg_1",
-                role="assistant",
-                status="completed",
-                type="message",
-                content=[ResponseOutputText(type="output_text", text="The Rhine.", annotations=[])],
-            ),
-            {"role": "user", "content": "Sure?"},
-        ]
-    },
+    "tool round": {"input": [USER, {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "abc"},
+        {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "call_1", "output": "The Rhine."}], "tools": [RESPONSES_TOOL],
+        "include": ["reasoning.encrypted_content"], "store": False},
+    "SDK objects": {"input": [USER, ResponseOutputMessage(id="msg_1", role="assistant", status="completed",
+        type="message", content=[ResponseOutputText(type="output_text", text="The Rhine.", annotations=[])]),
+        {"role": "user", "content": "Sure?"}]},
     "reasoning": {"reasoning": {"effort": "high", "summary": "detailed"}},
     "reasoning effort": {"reasoning": {"effort": "low"}},
-    "format": {
-        "text": {
-            "verbosity": "low",
-            "format": {"type": "json_schema", "name": "place", "schema": SCHEMA, "strict": True},
-        }
-    },
+    "format": {"text": {"verbosity": "low", "format": {"type": "json_schema", "name": "place", "schema": SCHEMA,
+        "strict": True}}},
     "loose format": {"text": {"format": {"type": "json_schema", "name": "any", "schema": {"type": "object"}}}},
     "json object": {"text": {"format": {"type": "json_object"}}},
     "tools": {"tools": [RESPONSES_TOOL], "tool_choice": {"type": "function", "name": "look"}},
@@ -209,32 +143,19 @@ RESPONSES: dict[str, dict[str, object]] = {
     "sampling": {"temperature": 0.3, "top_p": 0.5, "max_output_tokens": 5, "model": "gpt-4.1"},
     "sampling for a model that reasons": {"temperature": 1.0, "top_p": 0.9, "model": "gpt-5"},
     "empty members": {"metadata": {}, "tools": [], "instructions": "", "reasoning": {}},
-    "null members": {
-        "metadata": None,
-        "instructions": None,
-        "max_output_tokens": None,
-        "temperature": None,
-        "top_p": None,
-        "parallel_tool_calls": None,
-        "reasoning": None,
-    },
-    "others": {
-        "metadata": {"a": "b"},
-        "truncation": "auto",
-        "service_tier": "flex",
-        "user": "ada",
-        "background": False,
-    },
-}
+    "null members": {"metadata": None, "instructions": None, "max_output_tokens": None, "temperature": None,
+        "top_p": None, "parallel_tool_calls": None, "reasoning": None},
+    "others": {"metadata": {"a": "b"}, "truncation": "auto", "service_tier": "flex", "user": "ada",
+        "background": False},
+}  # fmt: skip
 
 CLAUDE_TOOL: dict[str, object] = {"name": "look", "description": "Look.", "input_schema": SCHEMA}
 
 CLAUDE: dict[str, dict[str, object]] = {
     "text": {},
     "system": {"system": "Be brief."},
-    "cached system": {
-        "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral", "ttl": "1h"}}]
-    },
+    "cached system": {"system": [{"type": "text", "text": "Be brief.",
+        "cache_control": {"type": "ephemeral", "ttl": "1h"}}]},
     "no system": {"system": []},
     "blocks": {
         "messages": [
@@ -297,10 +218,7 @@ CLAUDE: dict[str, dict[str, object]] = {
     "choice tool": {"tools": [CLAUDE_TOOL], "tool_choice": {"type": "tool", "name": "look"}},
     "choice none": {"tools": [CLAUDE_TOOL], "tool_choice": {"type": "none"}},
     "server tool": {"tools": [{"type": "web_search_20250305", "name": "web_search"}, CLAUDE_TOOL]},
-    "adaptive": {
-        "thinking": {"type": "adaptive", "display": "omitted"},
-        "output_config": {"effort": "max"},
-    },
+    "adaptive": {"thinking": {"type": "adaptive", "display": "omitted"}, "output_config": {"effort": "max"}},
     "disabled": {"thinking": {"type": "disabled"}},
     "format": {"output_config": {"effort": "low", "format": {"type": "json_schema", "schema": SCHEMA}}},
     "other output": {"output_config": {"effort": "low", "task_budget": {"type": "tokens", "total": 9}}},
@@ -309,7 +227,7 @@ CLAUDE: dict[str, dict[str, object]] = {
     "null metadata": {"metadata": {"user_id": None}},
     "not given": {"system": anthropic.omit, "stop_sequences": anthropic.NOT_GIVEN},
     "extra body": {"extra_body": {"temperature": 0.5, "top_k": 3}},
-}
+}  # fmt: skip
 
 GEMINI_TOOL = {"function_declarations": [{"name": "look", "description": "Look.", "parameters_json_schema": SCHEMA}]}
 
@@ -317,69 +235,31 @@ GEMINI: dict[str, dict[str, object]] = {
     "text": {},
     "texts": {"contents": ["Which", "river?"]},
     "content": {"contents": types.Content(role="user", parts=[types.Part(text="Hi")])},
-    "parts": {
-        "contents": [
-            types.Part(text="What is it?"),
-            types.Part.from_bytes(data=b"\xff\xfe\xfd", mime_type="image/png"),
-            types.Part.from_uri(file_uri="https://example.org/a.pdf", mime_type="application/pdf"),
-        ]
-    },
-    "dicts": {
-        "contents": [
-            {
-                "role": "user",
-                "parts": [{"text": "Hi"}, {"inline_data": {"mime_type": "image/png", "data": b"\xff\xfe"}}],
-            },
-            {"role": "model", "parts": [{"text": "Yes?"}]},
-            {"role": "user", "parts": [{"text": "Again"}]},
-        ]
-    },
-    "tool round": {
-        "contents": [
-            {"role": "user", "parts": [{"text": "Which?"}]},
-            {"role": "model", "parts": [{"function_call": {"name": "look", "args": {"the_city": "Bonn"}}}]},
-            {"role": "user", "parts": [{"function_response": {"name": "look", "response": {"the_river": "Rhine"}}}]},
-        ],
-        "config": {"tools": [GEMINI_TOOL]},
-    },
-    "config object": {
-        "config": types.GenerateContentConfig(
-            system_instruction="Be brief.",
-            temperature=0.1,
-            top_p=0.5,
-            top_k=3,
-            max_output_tokens=9,
-            stop_sequences=["A"],
-            seed=3,
-            candidate_count=1,
-            thinking_config=types.ThinkingConfig(thinking_budget=256, include_thoughts=True),
-            safety_settings=[types.SafetySetting(category="HARM_CATEGORY_HARASSMENT", threshold="BLOCK_NONE")],  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-        )
-    },
-    "config dict": {
-        "config": {
-            "system_instruction": ["Be", "brief."],
-            "presence_penalty": 0.5,
-            "response_modalities": ["TEXT"],
-            "automatic_function_calling": {"disable": True},
-        }
-    },
+    "parts": {"contents": [types.Part(text="What is it?"),
+        types.Part.from_bytes(data=b"\xff\xfe\xfd", mime_type="image/png"),
+        types.Part.from_uri(file_uri="https://example.org/a.pdf", mime_type="application/pdf")]},
+    "dicts": {"contents": [{"role": "user", "parts": [{"text": "Hi"},
+        {"inline_data": {"mime_type": "image/png", "data": b"\xff\xfe"}}]},
+        {"role": "model", "parts": [{"text": "Yes?"}]}, {"role": "user", "parts": [{"text": "Again"}]}]},
+    "tool round": {"contents": [{"role": "user", "parts": [{"text": "Which?"}]},
+        {"role": "model", "parts": [{"function_call": {"name": "look", "args": {"the_city": "Bonn"}}}]},
+        {"role": "user", "parts": [{"function_response": {"name": "look", "response": {"the_river": "Rhine"}}}]}],
+        "config": {"tools": [GEMINI_TOOL]}},
+    "config object": {"config": types.GenerateContentConfig(system_instruction="Be brief.", temperature=0.1, top_p=0.5,
+        top_k=3, max_output_tokens=9, stop_sequences=["A"], seed=3, candidate_count=1,
+        thinking_config=types.ThinkingConfig(thinking_budget=256, include_thoughts=True),
+        safety_settings=[types.SafetySetting(category="HARM_CATEGORY_HARASSMENT", threshold="BLOCK_NONE")])},
+    "config dict": {"config": {"system_instruction": ["Be", "brief."], "presence_penalty": 0.5,
+        "response_modalities": ["TEXT"], "automatic_function_calling": {"disable": True}}},
     "system as a part": {"config": {"system_instruction": {"text": "Be brief."}}},
     "system as parts": {"config": {"system_instruction": [types.Part(text="Be"), {"text": "brief."}]}},
     "system as a content": {"config": {"system_instruction": {"parts": [{"text": "Be brief."}]}}},
-    "system as an object": {
-        "config": types.GenerateContentConfig(
-            system_instruction=types.Content(role="user", parts=[types.Part(text="Be brief.")])
-        )
-    },
+    "system as an object": {"config": types.GenerateContentConfig(system_instruction=types.Content(role="user",
+        parts=[types.Part(text="Be brief.")]))},
     "names on the wire": {"config": {"maxOutputTokens": 9, "systemInstruction": "Be brief."}},
     "json schema": {"config": {"response_mime_type": "application/json", "response_json_schema": SCHEMA}},
-    "older schema": {
-        "config": {
-            "response_mime_type": "application/json",
-            "response_schema": {"type": "OBJECT", "properties": {"the_city": {"type": "STRING"}}},
-        }
-    },
+    "older schema": {"config": {"response_mime_type": "application/json",
+        "response_schema": {"type": "OBJECT", "properties": {"the_city": {"type": "STRING"}}}}},
     "older parameters": {
         "config": types.GenerateContentConfig(
             tools=[
@@ -397,21 +277,16 @@ GEMINI: dict[str, dict[str, object]] = {
             ]
         )
     },
-    "choice": {
-        "config": {
-            "tools": [GEMINI_TOOL],
-            "tool_config": {"function_calling_config": {"mode": "ANY", "allowed_function_names": ["look"]}},
-        }
-    },
-    "validated": {
-        "config": {"tools": [GEMINI_TOOL], "tool_config": {"function_calling_config": {"mode": "VALIDATED"}}}
-    },
+    "choice": {"config": {"tools": [GEMINI_TOOL],
+        "tool_config": {"function_calling_config": {"mode": "ANY", "allowed_function_names": ["look"]}}}},
+    "validated": {"config": {"tools": [GEMINI_TOOL],
+        "tool_config": {"function_calling_config": {"mode": "VALIDATED"}}}},
     "search": {"config": {"tools": [{"google_search": {}}]}},
     "functions and search": {"config": {"tools": [GEMINI_TOOL, {"google_search": {}}]}},
     "search and functions": {"config": {"tools": [{"google_search": {}}, GEMINI_TOOL]}},
     "level": {"config": {"thinking_config": {"thinking_level": "LOW"}}, "model": "gemini-3-pro-preview"},
     "cached": {"config": {"cached_content": "cachedContents/a"}},
-}
+}  # fmt: skip
 
 BASES: dict[str, dict[str, object]] = {
     "openai": {"model": "gpt-5", "messages": [USER]},

@@ -185,103 +185,39 @@ def chat_events(delta: str, reason: str) -> list[str]:
 
 
 AGREEING: dict[str, tuple[str, str, list[str], ms.FinishReason]] = {
-    "chat, an empty list": (
-        "openai-chat",
-        CHAT_WHOLE % (NO_CALLS, '"tool_calls"'),
-        chat_events(NO_CALLS, '"tool_calls"'),
-        ms.FinishReason.STOP,
-    ),
-    "chat, no name": (
-        "openai-chat",
-        CHAT_WHOLE % (NAMELESS, '"tool_calls"'),
-        chat_events(NAMELESS, '"tool_calls"'),
-        ms.FinishReason.STOP,
-    ),
-    "chat, no reason": (
-        "openai-chat",
-        CHAT_WHOLE % (CALLS, "null"),
-        chat_events(CALLS, "null"),
-        ms.FinishReason.TOOL_USE,
-    ),
-    "chat, an unknown reason": (
-        "openai-chat",
-        CHAT_WHOLE % (CALLS, '"done"'),
-        chat_events(CALLS, '"done"'),
-        ms.FinishReason.TOOL_USE,
-    ),
-    "chat, cut": (
-        "openai-chat",
-        CHAT_WHOLE % (CALLS, '"length"'),
-        chat_events(CALLS, '"length"'),
-        ms.FinishReason.LENGTH,
-    ),
-    "anthropic, no block": (
-        "anthropic",
-        MESSAGE % ("", '"tool_use"'),
-        anthropic_events("", '"tool_use"'),
-        ms.FinishReason.STOP,
-    ),
-    "anthropic, a call of the server": (
-        "anthropic",
-        MESSAGE % (SERVER_TOOL, '"tool_use"'),
-        anthropic_events(SERVER_TOOL, '"tool_use"'),
-        ms.FinishReason.STOP,
-    ),
-    "anthropic, no reason": (
-        "anthropic",
-        MESSAGE % (TOOL_USE, "null"),
-        anthropic_events(TOOL_USE, "null"),
-        ms.FinishReason.TOOL_USE,
-    ),
-    "anthropic, a pause beside a call": (
-        "anthropic",
-        MESSAGE % (TOOL_USE, '"pause_turn"'),
-        anthropic_events(TOOL_USE, '"pause_turn"'),
-        ms.FinishReason.TOOL_USE,
-    ),
-    "anthropic, a refusal beside a call": (
-        "anthropic",
-        MESSAGE % (TOOL_USE, '"refusal"'),
-        anthropic_events(TOOL_USE, '"refusal"'),
-        ms.FinishReason.CONTENT_FILTER,
-    ),
-    "gemini, no call": (
-        "gemini",
-        GEMINI % ('{"text":"Hi"}', '"FUNCTION_CALL"'),
-        [GEMINI % ('{"text":"Hi"}', '"FUNCTION_CALL"')],
-        ms.FinishReason.STOP,
-    ),
-    "gemini, an unknown reason": (
-        "gemini",
-        GEMINI % (GEMINI_CALL, '"OTHER"'),
-        [GEMINI % (GEMINI_CALL, '"OTHER"')],
-        ms.FinishReason.TOOL_USE,
-    ),
-    "gemini, an error": (
-        "gemini",
-        GEMINI % (GEMINI_CALL, '"UNEXPECTED_TOOL_CALL"'),
-        [GEMINI % (GEMINI_CALL, '"UNEXPECTED_TOOL_CALL"')],
-        ms.FinishReason.ERROR,
-    ),
-    "responses, an unknown status": (
-        "openai-responses",
-        OUTPUT % ('"steered"', ITEM),
-        ['{"type":"response.completed","response":%s}' % (OUTPUT % ('"steered"', ITEM))],
-        ms.FinishReason.TOOL_USE,
-    ),
-    "responses, a call of the server": (
-        "openai-responses",
-        OUTPUT % ('"completed"', SEARCH),
-        ['{"type":"response.completed","response":%s}' % (OUTPUT % ('"completed"', SEARCH))],
-        ms.FinishReason.STOP,
-    ),
-    "responses, cut": (
-        "openai-responses",
-        OUTPUT % ('"incomplete"', ITEM),
-        ['{"type":"response.incomplete","response":%s}' % (OUTPUT % ('"incomplete"', ITEM))],
-        ms.FinishReason.LENGTH,
-    ),
-}
+    "chat, an empty list": ("openai-chat", CHAT_WHOLE % (NO_CALLS, '"tool_calls"'),
+        chat_events(NO_CALLS, '"tool_calls"'), ms.FinishReason.STOP),
+    "chat, no name": ("openai-chat", CHAT_WHOLE % (NAMELESS, '"tool_calls"'), chat_events(NAMELESS, '"tool_calls"'),
+        ms.FinishReason.STOP),
+    "chat, no reason": ("openai-chat", CHAT_WHOLE % (CALLS, "null"), chat_events(CALLS, "null"),
+        ms.FinishReason.TOOL_USE),
+    "chat, an unknown reason": ("openai-chat", CHAT_WHOLE % (CALLS, '"done"'), chat_events(CALLS, '"done"'),
+        ms.FinishReason.TOOL_USE),
+    "chat, cut": ("openai-chat", CHAT_WHOLE % (CALLS, '"length"'), chat_events(CALLS, '"length"'),
+        ms.FinishReason.LENGTH),
+    "anthropic, no block": ("anthropic", MESSAGE % ("", '"tool_use"'), anthropic_events("", '"tool_use"'),
+        ms.FinishReason.STOP),
+    "anthropic, a call of the server": ("anthropic", MESSAGE % (SERVER_TOOL, '"tool_use"'),
+        anthropic_events(SERVER_TOOL, '"tool_use"'), ms.FinishReason.STOP),
+    "anthropic, no reason": ("anthropic", MESSAGE % (TOOL_USE, "null"), anthropic_events(TOOL_USE, "null"),
+        ms.FinishReason.TOOL_USE),
+    "anthropic, a pause beside a call": ("anthropic", MESSAGE % (TOOL_USE, '"pause_turn"'),
+        anthropic_events(TOOL_USE, '"pause_turn"'), ms.FinishReason.TOOL_USE),
+    "anthropic, a refusal beside a call": ("anthropic", MESSAGE % (TOOL_USE, '"refusal"'),
+        anthropic_events(TOOL_USE, '"refusal"'), ms.FinishReason.CONTENT_FILTER),
+    "gemini, no call": ("gemini", GEMINI % ('{"text":"Hi"}', '"FUNCTION_CALL"'),
+        [GEMINI % ('{"text":"Hi"}', '"FUNCTION_CALL"')], ms.FinishReason.STOP),
+    "gemini, an unknown reason": ("gemini", GEMINI % (GEMINI_CALL, '"OTHER"'), [GEMINI % (GEMINI_CALL, '"OTHER"')],
+        ms.FinishReason.TOOL_USE),
+    "gemini, an error": ("gemini", GEMINI % (GEMINI_CALL, '"UNEXPECTED_TOOL_CALL"'),
+        [GEMINI % (GEMINI_CALL, '"UNEXPECTED_TOOL_CALL"')], ms.FinishReason.ERROR),
+    "responses, an unknown status": ("openai-responses", OUTPUT % ('"steered"', ITEM),
+        ['{"type":"response.completed","response":%s}' % (OUTPUT % ('"steered"', ITEM))], ms.FinishReason.TOOL_USE),
+    "responses, a call of the server": ("openai-responses", OUTPUT % ('"completed"', SEARCH),
+        ['{"type":"response.completed","response":%s}' % (OUTPUT % ('"completed"', SEARCH))], ms.FinishReason.STOP),
+    "responses, cut": ("openai-responses", OUTPUT % ('"incomplete"', ITEM),
+        ['{"type":"response.incomplete","response":%s}' % (OUTPUT % ('"incomplete"', ITEM))], ms.FinishReason.LENGTH),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", AGREEING)
@@ -350,13 +286,10 @@ def test_the_default_limits() -> None:
         ("check_choices", 2, "the answer has more than 2 choices (limits.max_choices)"),
         ("check_parts", 3, "the answer has more than 3 content parts in one event (limits.max_blocks)"),
         ("check_items", 3, "the answer has more than 3 output items (limits.max_blocks)"),
-        (
-            "check_call_pieces",
-            2,
-            "the answer has more than 2 pieces of tool calls in one event (limits.max_tool_calls)",
-        ),
+        ("check_call_pieces", 2,
+            "the answer has more than 2 pieces of tool calls in one event (limits.max_tool_calls)"),
     ],
-)
+)  # fmt: skip
 def test_a_number_above_its_limit_is_an_error(method: str, most: int, words: str) -> None:
     check = getattr(AnswerCount(LIMITS), method)
     check(most)

@@ -30,11 +30,7 @@ def sent(to: tuple[ms.Provider, str], *messages: ms.Message) -> tuple[dict[str, 
 
 
 GREETED = (ms.Message.assistant("Hello, what can I do?"), ms.Message.user("Sing."))
-CALLED = (
-    ms.Message.tool_call("c1", "look", "{}"),
-    ms.Message.tool_result("c1", "rain"),
-    ms.Message.user("Thanks."),
-)
+CALLED = (ms.Message.tool_call("c1", "look", "{}"), ms.Message.tool_result("c1", "rain"), ms.Message.user("Thanks."))
 
 
 @pytest.mark.parametrize("messages", [GREETED, CALLED], ids=["text", "call"])

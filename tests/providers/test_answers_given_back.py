@@ -18,16 +18,10 @@ LATER = ms.Message.user("Which sea?")
 
 ITEMS: dict[str, JSONObject] = {
     "program": {"type": "program", "id": "prog_1", "call_id": "c1", "code": "1 + 1", "fingerprint": "f"},
-    "program_output": {
-        "type": "program_output",
-        "id": "out_1",
-        "call_id": "c1",
-        "result": "2",
-        "status": "completed",
-    },
+    "program_output": {"type": "program_output", "id": "out_1", "call_id": "c1", "result": "2", "status": "completed"},
     "additional_tools": {"type": "additional_tools", "role": "developer", "tools": [{"type": "web_search"}]},
     "configuration_update": {"type": "configuration_update", "reasoning": {"effort": "low"}},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ITEMS)

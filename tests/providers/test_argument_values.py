@@ -252,13 +252,10 @@ TWICE = "is a system prompt, which stands first, or in system=…: give one of t
         ([MESSAGE, USER, {"role": "user", "content": b"x"}], None, f"messages[2].content: {BYTES}"),
         ([USER, MESSAGE, 7], None, "messages[2]: must be a Message or a dict in OpenAI's chat form, not int"),
         ([None, USER], None, "messages[0]: must be a Message or a dict in OpenAI's chat form, not NoneType"),
-        (
-            [USER, "x"],
-            None,
-            "messages[1]: must be a Message or a dict in OpenAI's chat form, not str; use Message.user(…)",
-        ),
+        ([USER, "x"], None,
+            "messages[1]: must be a Message or a dict in OpenAI's chat form, not str; use Message.user(…)"),
     ],
-)
+)  # fmt: skip
 def test_a_plain_message_is_refused_by_its_place(given: object, system: str | None, words: str) -> None:
     assert refusal(lambda: read_messages(given, system)) == words
 

@@ -55,41 +55,19 @@ PARTS: list[tuple[type[HistoryConverter], Any, str, list[ToolCallPart], str | No
     (ChatConverter, ChoiceDelta.model_validate(BOTH), "hi", CALL, None),
     (ChatConverter, ChoiceDelta(role="assistant"), "", [], None),
     (ChatConverter, ChoiceDelta(), "", [], None),
-    (ChatConverter, ChoiceDeltaToolCall.model_validate(BOTH["tool_calls"][0]), "", CALL, None),  # type: ignore[index]
+    (ChatConverter, ChoiceDeltaToolCall.model_validate(BOTH["tool_calls"][0]), "", CALL, None),
     (ChatConverter, Choice.model_validate({"index": 0, "delta": BOTH, "finish_reason": "stop"}), "hi", CALL, "stop"),
-    (
-        ChatConverter,
-        WholeChoice.model_validate(
-            {
-                "index": 0,
-                "message": {"role": "assistant", "content": "hi"},
-                "finish_reason": "stop",
-                "logprobs": None,
-            }
-        ),
-        "hi",
-        [],
-        "stop",
-    ),
-    (
-        ChatConverter,
-        ChatCompletionMessage.model_validate({"role": "assistant", "content": "hi", "tool_calls": [CHAT_CALL]}),
-        "hi",
-        CALL,
-        None,
-    ),
+    (ChatConverter, WholeChoice.model_validate({"index": 0, "message": {"role": "assistant", "content": "hi"},
+        "finish_reason": "stop", "logprobs": None}), "hi", [], "stop"),
+    (ChatConverter, ChatCompletionMessage.model_validate({"role": "assistant", "content": "hi",
+        "tool_calls": [CHAT_CALL]}), "hi", CALL, None),
     (ChatConverter, ChatCompletionMessageFunctionToolCall.model_validate(CHAT_CALL), "", CALL, None),
     (ChatConverter, ChatCompletionMessageCustomToolCall.model_validate(CUSTOM_CALL), "", [CUSTOM], None),
     (AnthropicConverter, anthropic.TextDelta(type="text_delta", text="hi"), "hi", [], None),
     (AnthropicConverter, anthropic.ThinkingDelta(type="thinking_delta", thinking="hm"), "", [], None),
     (AnthropicConverter, anthropic.TextBlock(type="text", text="hi"), "hi", [], None),
-    (
-        AnthropicConverter,
-        anthropic.ToolUseBlock.model_validate({"type": "tool_use", "id": "c", "name": "f", "input": {"a": 1}}),
-        "",
-        CALL,
-        None,
-    ),
+    (AnthropicConverter, anthropic.ToolUseBlock.model_validate({"type": "tool_use", "id": "c", "name": "f",
+        "input": {"a": 1}}), "", CALL, None),
     (AnthropicConverter, Delta(stop_reason="end_turn"), "", [], "end_turn"),
     (AnthropicConverter, Delta(), "", [], None),
     # The SDK's stream has this event after the one that it repeats.
@@ -99,23 +77,12 @@ PARTS: list[tuple[type[HistoryConverter], Any, str, list[ToolCallPart], str | No
     (GeminiConverter, gemini.Part(), "", [], None),
     (GeminiConverter, GEMINI_CALL, "", CALL, None),
     (GeminiConverter, GEMINI_PARTS, "hi", CALL, None),
-    (
-        GeminiConverter,
-        gemini.Candidate(content=GEMINI_PARTS, finish_reason=gemini.FinishReason.STOP),
-        "hi",
-        CALL,
-        "STOP",
-    ),
-    (
-        ResponsesConverter,
-        responses.ResponseOutputText(type="output_text", text="hi", annotations=[]),
-        "hi",
-        [],
-        None,
-    ),
+    (GeminiConverter, gemini.Candidate(content=GEMINI_PARTS, finish_reason=gemini.FinishReason.STOP), "hi", CALL,
+        "STOP"),
+    (ResponsesConverter, responses.ResponseOutputText(type="output_text", text="hi", annotations=[]), "hi", [], None),
     (ResponsesConverter, responses.ResponseFunctionToolCall.model_validate(ITEM), "", CALL, None),
     (ResponsesConverter, responses.ResponseOutputMessage.model_validate(MESSAGE_ITEM), "I look.", [], None),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -238,54 +205,21 @@ def test_an_error_chunk_raises_its_error() -> None:
 # --- the provider's own messages ---
 
 ANSWERS: dict[type[HistoryConverter], tuple[list[JSONObject], list[JSONObject]]] = {
-    ChatConverter: (
-        CHAT,
-        [
-            {
-                "role": "assistant",
-                "content": [{"type": "text", "text": "I look."}],
-                "tool_calls": [
-                    {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Oslo"}'}},
-                    {"id": "c2", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Rome"}'}},
-                ],
-            }
-        ],
-    ),
-    AnthropicConverter: (
-        ANTHROPIC,
-        [
-            {
-                "role": "assistant",
-                "content": [
-                    {"type": "text", "text": "I look."},
-                    {"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Oslo"}},
-                    {"type": "tool_use", "id": "c2", "name": "weather", "input": {"city": "Rome"}},
-                ],
-            }
-        ],
-    ),
-    GeminiConverter: (
-        GEMINI,
-        [
-            {
-                "role": "model",
-                "parts": [
-                    {"text": "I look."},
-                    {"functionCall": {"id": "c1", "name": "weather", "args": {"city": "Oslo"}}},
-                    {"functionCall": {"id": "c2", "name": "weather", "args": {"city": "Rome"}}},
-                ],
-            }
-        ],
-    ),
-    ResponsesConverter: (
-        RESPONSES,
-        [
-            {"type": "message", "role": "assistant", "content": "I look."},
-            {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": '{"city":"Oslo"}'},
-            {"type": "function_call", "call_id": "c2", "name": "weather", "arguments": '{"city":"Rome"}'},
-        ],
-    ),
-}
+    ChatConverter: (CHAT, [{"role": "assistant", "content": [{"type": "text", "text": "I look."}],
+        "tool_calls": [{"id": "c1", "type": "function",
+        "function": {"name": "weather", "arguments": '{"city":"Oslo"}'}},
+        {"id": "c2", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Rome"}'}}]}]),
+    AnthropicConverter: (ANTHROPIC, [{"role": "assistant",
+        "content": [{"type": "text", "text": "I look."},
+        {"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Oslo"}},
+        {"type": "tool_use", "id": "c2", "name": "weather", "input": {"city": "Rome"}}]}]),
+    GeminiConverter: (GEMINI, [{"role": "model",
+        "parts": [{"text": "I look."}, {"functionCall": {"id": "c1", "name": "weather", "args": {"city": "Oslo"}}},
+        {"functionCall": {"id": "c2", "name": "weather", "args": {"city": "Rome"}}}]}]),
+    ResponsesConverter: (RESPONSES, [{"type": "message", "role": "assistant", "content": "I look."},
+        {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": '{"city":"Oslo"}'},
+        {"type": "function_call", "call_id": "c2", "name": "weather", "arguments": '{"city":"Rome"}'}]),
+}  # fmt: skip
 each = pytest.mark.parametrize("converter", ANSWERS, ids=lambda kind: kind.__name__)
 
 

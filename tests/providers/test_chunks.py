@@ -51,32 +51,24 @@ CHAT: list[JSONObject] = [
 ]
 
 ANTHROPIC: list[JSONObject] = [
-    {
-        "type": "message_start",
-        "message": {"id": "m1", "model": "m", "content": [], "usage": {"input_tokens": 5, "output_tokens": 1}},
-    },
+    {"type": "message_start", "message": {"id": "m1", "model": "m", "content": [],
+        "usage": {"input_tokens": 5, "output_tokens": 1}}},
     {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
     {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "I lo"}},
     {"type": "ping"},
     {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "ok."}},
     {"type": "content_block_stop", "index": 0},
-    {
-        "type": "content_block_start",
-        "index": 1,
-        "content_block": {"type": "tool_use", "id": "c1", "name": "weather", "input": {}},
-    },
+    {"type": "content_block_start", "index": 1, "content_block": {"type": "tool_use", "id": "c1", "name": "weather",
+        "input": {}}},
     {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": '{"city":'}},
     {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": '"Oslo"}'}},
     {"type": "content_block_stop", "index": 1},
-    {
-        "type": "content_block_start",
-        "index": 2,
-        "content_block": {"type": "tool_use", "id": "c2", "name": "weather", "input": {"city": "Rome"}},
-    },
+    {"type": "content_block_start", "index": 2, "content_block": {"type": "tool_use", "id": "c2", "name": "weather",
+        "input": {"city": "Rome"}}},
     {"type": "content_block_stop", "index": 2},
     {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 7}},
     {"type": "message_stop"},
-]
+]  # fmt: skip
 
 
 def gemini(*parts: JSONObject, **members: object) -> JSONObject:
@@ -118,14 +110,9 @@ RESPONSE: JSONObject = {
     "parallel_tool_calls": True,
     "tool_choice": "auto",
     "tools": [],
-    "usage": {
-        "input_tokens": 5,
-        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-        "output_tokens": 7,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": 12,
-    },
-}
+    "usage": {"input_tokens": 5, "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+        "output_tokens": 7, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 12},
+}  # fmt: skip
 RESPONSES: list[JSONObject] = [
     {"type": "response.created", "response": {**RESPONSE, "status": "in_progress", "output": [], "usage": None}},
     {"type": "response.output_item.added", "output_index": 0, "item": {**MESSAGE_ITEM, "content": []}},

@@ -162,13 +162,10 @@ THREE = (asked(THINKING, A, B, C), answered((A, "1"), (B, "2"), (C, "3")))
         ((*ONE, asked(THINKING, B, A), TWO[1]), (asked(THINKING, B, A), TWO[1])),
         ((*ONE, asked(A, B), TWO[1]), (*ONE, asked(A, B), TWO[1])),
         ((*ONE, TWO[0], answered((B, "2"), (C, "1"))), None),
-        (
-            (*ONE, asked(THINKING, A, B, ms.Text("x")), TWO[1]),
-            (asked(THINKING, A, B, ms.Text("x")), TWO[1]),
-        ),
+        ((*ONE, asked(THINKING, A, B, ms.Text("x")), TWO[1]), (asked(THINKING, A, B, ms.Text("x")), TWO[1])),
         ((*ONE, TWO[0], answered((A, "2"), (B, "2"))), (*ONE, TWO[0], answered((A, "2"), (B, "2")))),
     ],
-)
+)  # fmt: skip
 def test_a_pair_that_extends_the_one_before_replaces_it(
     written: tuple[ms.Message, ...], read: tuple[ms.Message, ...] | None
 ) -> None:

@@ -148,21 +148,15 @@ NOW = ms.Message.system("now")
     [
         ([*ASKED, RESULT, NOW], ["user", "assistant", "user", "system"], False),
         ([*ASKED, NOW, RESULT], ["user", "assistant", "user", "system"], False),
-        (
-            [*ASKED, RESULT, NOW, NOW, ms.Message.assistant("b")],
-            ["user", "assistant", "user", "system", "assistant"],
-            0,
-        ),
+        ([*ASKED, RESULT, NOW, NOW, ms.Message.assistant("b")], ["user", "assistant", "user", "system", "assistant"],
+            0),
         ([ms.Message.user("a"), NOW, ms.Message.user("b")], ["user", "system"], True),
-        (
-            [ms.Message.user("a"), ms.Message.assistant("b"), NOW, ms.Message.user("c")],
-            ["user", "assistant", "user", "system"],
-            True,
-        ),
+        ([ms.Message.user("a"), ms.Message.assistant("b"), NOW, ms.Message.user("c")],
+            ["user", "assistant", "user", "system"], True),
         ([ms.Message.user("a"), ms.Message.assistant("b"), NOW], ["user", "assistant", "system"], False),
         ([ms.Message.user("a"), ms.Message.system(" "), ms.Message.user("b")], ["user"], False),
     ],
-)
+)  # fmt: skip
 def test_anthropic_gets_a_system_message_after_the_user_s(
     messages: list[ms.Message], roles: list[str], moved: bool
 ) -> None:
@@ -220,12 +214,9 @@ ANTHROPIC_SYSTEM: list[Any] = [
     {"role": "system", "content": "now", "clear_at": "next_user_message"},
     {"role": "system", "output_config": {"effort": "low"}},
     {"role": "system", "content": [{"type": "tool_addition", "tool": {"type": "tool_reference", "name": "f"}}]},
-    {
-        "role": "system",
-        "content": [{"type": "tool_removal", "tool": {"type": "tool_reference", "name": "f"}}],
-        "output_config": {"effort": "low"},
-    },
-]
+    {"role": "system", "content": [{"type": "tool_removal", "tool": {"type": "tool_reference", "name": "f"}}],
+        "output_config": {"effort": "low"}},
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("late", ANTHROPIC_SYSTEM)

@@ -37,15 +37,10 @@ OSLO, ROME = ToolCallPart("c1", "weather", {"city": "Oslo"}), ToolCallPart("c2",
 ROUND = [
     HistoryMessage("user", "What is it like?"),
     HistoryMessage("model", [TextPart("I look "), TextPart("twice."), OSLO, ROME]),
-    HistoryMessage(
-        "tool",
-        [
-            ToolResultPart("c1", "weather", ToolCallResult.ok({"rain": 5}, "It rains.")),
-            ToolResultPart("c2", "weather", ToolCallResult.error("no such city")),
-        ],
-    ),
+    HistoryMessage("tool", [ToolResultPart("c1", "weather", ToolCallResult.ok({"rain": 5}, "It rains.")),
+        ToolResultPart("c2", "weather", ToolCallResult.error("no such city"))]),
     HistoryMessage("model", "Rain in Oslo."),
-]
+]  # fmt: skip
 
 
 def written(converter: type[HistoryConverter], *items: HistoryMessage) -> list[JSONObject]:
@@ -112,35 +107,19 @@ MODEL = {
             ],
         }
     ],
-    AnthropicConverter: [
-        {
-            "role": "assistant",
-            "content": [
-                {"type": "text", "text": "I look "},
-                {"type": "text", "text": "twice."},
-                {"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Oslo"}},
-                {"type": "tool_use", "id": "c2", "name": "weather", "input": {"city": "Rome"}},
-            ],
-        }
-    ],
-    GeminiConverter: [
-        {
-            "role": "model",
-            "parts": [
-                {"text": "I look "},
-                {"text": "twice."},
-                {"functionCall": {"name": "weather", "args": {"city": "Oslo"}, "id": "c1"}},
-                {"functionCall": {"name": "weather", "args": {"city": "Rome"}, "id": "c2"}},
-            ],
-        }
-    ],
-    ResponsesConverter: [
-        {"type": "message", "role": "assistant", "content": "I look "},
+    AnthropicConverter: [{"role": "assistant", "content": [{"type": "text", "text": "I look "},
+        {"type": "text", "text": "twice."},
+        {"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Oslo"}},
+        {"type": "tool_use", "id": "c2", "name": "weather", "input": {"city": "Rome"}}]}],
+    GeminiConverter: [{"role": "model",
+        "parts": [{"text": "I look "}, {"text": "twice."},
+        {"functionCall": {"name": "weather", "args": {"city": "Oslo"}, "id": "c1"}},
+        {"functionCall": {"name": "weather", "args": {"city": "Rome"}, "id": "c2"}}]}],
+    ResponsesConverter: [{"type": "message", "role": "assistant", "content": "I look "},
         {"type": "message", "role": "assistant", "content": "twice."},
         {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": '{"city":"Oslo"}'},
-        {"type": "function_call", "call_id": "c2", "name": "weather", "arguments": '{"city":"Rome"}'},
-    ],
-}
+        {"type": "function_call", "call_id": "c2", "name": "weather", "arguments": '{"city":"Rome"}'}],
+}  # fmt: skip
 
 
 @each
@@ -154,33 +133,16 @@ RESULT_JSON = (
 )
 FAILED = '{"failure":true,"output":{"type":"text","content":"no such city"}}'
 RESULTS = {
-    ChatConverter: [
-        {"role": "tool", "tool_call_id": "c1", "content": RESULT_JSON},
-        {"role": "tool", "tool_call_id": "c2", "content": FAILED},
-    ],
-    AnthropicConverter: [
-        {
-            "role": "user",
-            "content": [
-                {"type": "tool_result", "tool_use_id": "c1", "content": RESULT_JSON},
-                {"type": "tool_result", "tool_use_id": "c2", "content": FAILED, "is_error": True},
-            ],
-        }
-    ],
-    GeminiConverter: [
-        {
-            "role": "user",
-            "parts": [
-                {"functionResponse": {"name": "weather", "response": {"output": RESULT_JSON}, "id": "c1"}},
-                {"functionResponse": {"name": "weather", "response": {"error": FAILED}, "id": "c2"}},
-            ],
-        }
-    ],
-    ResponsesConverter: [
-        {"type": "function_call_output", "call_id": "c1", "output": RESULT_JSON},
-        {"type": "function_call_output", "call_id": "c2", "output": FAILED},
-    ],
-}
+    ChatConverter: [{"role": "tool", "tool_call_id": "c1", "content": RESULT_JSON},
+        {"role": "tool", "tool_call_id": "c2", "content": FAILED}],
+    AnthropicConverter: [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1",
+        "content": RESULT_JSON}, {"type": "tool_result", "tool_use_id": "c2", "content": FAILED, "is_error": True}]}],
+    GeminiConverter: [{"role": "user",
+        "parts": [{"functionResponse": {"name": "weather", "response": {"output": RESULT_JSON}, "id": "c1"}},
+        {"functionResponse": {"name": "weather", "response": {"error": FAILED}, "id": "c2"}}]}],
+    ResponsesConverter: [{"type": "function_call_output", "call_id": "c1", "output": RESULT_JSON},
+        {"type": "function_call_output", "call_id": "c2", "output": FAILED}],
+}  # fmt: skip
 
 
 @each
@@ -256,27 +218,16 @@ def test_any_history_survives_the_round_trip(converter: type[HistoryConverter], 
 
 
 STATES: dict[type[HistoryConverter], ms.Message] = {
-    AnthropicConverter: ms.Message.assistant(
-        [ms.Thinking("hm", "sig"), ms.RedactedThinking("xyz"), ms.Text("I look."), ms.ToolCall("c", "f", '{"a": 1}')]
-    ),
-    GeminiConverter: ms.Message.assistant(
-        [
-            ms.Thinking("hm", None, ms.ProviderState("google", {"thought": True})),
-            ms.Text("I look."),
-            ms.ToolCall("c", "f", "{}", state=ms.ProviderState("google", {"id": "c", "thoughtSignature": "sig"})),
-        ]
-    ),
-    ResponsesConverter: ms.Message.assistant(
-        [
-            ms.Thinking(
-                "",
-                state=ms.ProviderState("openai-responses", {"summary": [], "id": "rs_1", "encrypted_content": "e"}),
-            ),
-            ms.Text("I look.", state=ms.ProviderState("openai-responses", {"phase": "commentary"})),
-            ms.ToolCall("c", "f", "{}"),
-        ]
-    ),
-}
+    AnthropicConverter: ms.Message.assistant([ms.Thinking("hm", "sig"), ms.RedactedThinking("xyz"), ms.Text("I look."),
+        ms.ToolCall("c", "f", '{"a": 1}')]),
+    GeminiConverter: ms.Message.assistant([ms.Thinking("hm", None, ms.ProviderState("google", {"thought": True})),
+        ms.Text("I look."), ms.ToolCall("c", "f", "{}",
+        state=ms.ProviderState("google", {"id": "c", "thoughtSignature": "sig"}))]),
+    ResponsesConverter: ms.Message.assistant([ms.Thinking("",
+        state=ms.ProviderState("openai-responses", {"summary": [], "id": "rs_1", "encrypted_content": "e"})),
+        ms.Text("I look.", state=ms.ProviderState("openai-responses", {"phase": "commentary"})),
+        ms.ToolCall("c", "f", "{}")]),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("converter", STATES, ids=lambda kind: kind.__name__)
@@ -331,16 +282,11 @@ def test_malformed_arguments_are_not_lost(converter: type[HistoryConverter]) -> 
 
 UNPARSABLE = {
     ChatConverter: {"role": "tool", "tool_call_id": "c", "content": "sunny"},
-    AnthropicConverter: {
-        "role": "user",
-        "content": [{"type": "tool_result", "tool_use_id": "c", "content": "sunny"}],
-    },
-    GeminiConverter: {
-        "role": "user",
-        "parts": [{"functionResponse": {"id": "c", "name": "f", "response": {"output": "sunny"}}}],
-    },
+    AnthropicConverter: {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "sunny"}]},
+    GeminiConverter: {"role": "user", "parts": [{"functionResponse": {"id": "c", "name": "f",
+        "response": {"output": "sunny"}}}]},
     ResponsesConverter: {"type": "function_call_output", "call_id": "c", "output": "sunny"},
-}
+}  # fmt: skip
 
 
 @each
@@ -401,8 +347,7 @@ def test_a_plain_result_is_unchanged_as_a_message(converter: type[HistoryConvert
 
 
 @pytest.mark.parametrize(
-    ("converter", "kind"),
-    [(ChatConverter, "text"), (AnthropicConverter, "text"), (ResponsesConverter, "input_text")],
+    ("converter", "kind"), [(ChatConverter, "text"), (AnthropicConverter, "text"), (ResponsesConverter, "input_text")]
 )
 @pytest.mark.parametrize("absent", [{}, {"text": None}], ids=["no text", "null"])
 def test_a_part_without_a_text_is_an_empty_one(
@@ -477,8 +422,7 @@ def test_gemini_results_without_ids_answer_the_first_open_call() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mark", "expected"),
-    [({}, None), ({"ttl": None}, None), ({"ttl": "5m"}, "5m"), ({"ttl": "1h"}, "1h")],
+    ("mark", "expected"), [({}, None), ({"ttl": None}, None), ({"ttl": "5m"}, "5m"), ({"ttl": "1h"}, "1h")]
 )
 def test_a_cache_mark_of_anthropics_is_read_with_its_lifetime(
     mark: JSONObject, expected: Literal["5m", "1h"] | None

@@ -227,8 +227,7 @@ def test_another_event_between_deltas_is_read() -> None:
     begin(machine, "content_block_delta", ANTHROPIC_START, ANTHROPIC)
     machine.feed("content_block_stop", b'{"type":"content_block_stop","index":0}')
     machine.feed(
-        "content_block_start",
-        b'{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}',
+        "content_block_start", b'{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}'
     )
     (event,) = machine.feed("content_block_delta", ANTHROPIC % b'"new block"')
     assert isinstance(event, ms.TextDelta)

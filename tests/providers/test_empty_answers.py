@@ -13,45 +13,21 @@ from manystream.providers.openai import chat, responses
 from manystream.providers.wire.dialect import Dialect, StreamMachine
 
 ANSWERS: list[tuple[Dialect, ms.Provider, dict[str, Any], str, Any]] = [
-    (
-        anthropic.DIALECT,
-        ms.Anthropic(api_key="k"),
-        {"type": "message", "role": "assistant", "content": [], "stop_reason": "end_turn"},
-        "messages",
-        [{"role": "user", "content": [{"type": "text", "text": "Hello"}, {"type": "text", "text": "Well?"}]}],
-    ),
-    (
-        chat.DIALECT,
-        ms.OpenAIChat(api_key="k"),
+    (anthropic.DIALECT, ms.Anthropic(api_key="k"),
+        {"type": "message", "role": "assistant", "content": [], "stop_reason": "end_turn"}, "messages",
+        [{"role": "user", "content": [{"type": "text", "text": "Hello"}, {"type": "text", "text": "Well?"}]}]),
+    (chat.DIALECT, ms.OpenAIChat(api_key="k"),
         {"choices": [{"index": 0, "message": {"role": "assistant", "content": ""}, "finish_reason": "stop"}]},
-        "messages",
-        [{"role": "user", "content": "Hello"}, {"role": "user", "content": "Well?"}],
-    ),
-    (
-        chat.DIALECT,
-        ms.OpenAIChat(api_key="k", profile="deepseek"),
+        "messages", [{"role": "user", "content": "Hello"}, {"role": "user", "content": "Well?"}]),
+    (chat.DIALECT, ms.OpenAIChat(api_key="k", profile="deepseek"),
         {"choices": [{"index": 0, "message": {"role": "assistant", "content": None}, "finish_reason": "stop"}]},
-        "messages",
-        [{"role": "user", "content": "Hello"}, {"role": "user", "content": "Well?"}],
-    ),
-    (
-        responses.DIALECT,
-        ms.OpenAIResponses(api_key="k"),
-        {"object": "response", "status": "completed", "output": []},
-        "input",
-        [
-            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello"}]},
-            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Well?"}]},
-        ],
-    ),
-    (
-        gemini.DIALECT,
-        ms.Gemini(api_key="k"),
-        {"candidates": [{"content": {}, "finishReason": "STOP"}]},
-        "contents",
-        [{"role": "user", "parts": [{"text": "Hello"}]}, {"role": "user", "parts": [{"text": "Well?"}]}],
-    ),
-]
+        "messages", [{"role": "user", "content": "Hello"}, {"role": "user", "content": "Well?"}]),
+    (responses.DIALECT, ms.OpenAIResponses(api_key="k"), {"object": "response", "status": "completed", "output": []},
+        "input", [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello"}]},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Well?"}]}]),
+    (gemini.DIALECT, ms.Gemini(api_key="k"), {"candidates": [{"content": {}, "finishReason": "STOP"}]}, "contents",
+        [{"role": "user", "parts": [{"text": "Hello"}]}, {"role": "user", "parts": [{"text": "Well?"}]}]),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("dialect", "provider", "answer", "member", "sent"), ANSWERS)
@@ -92,15 +68,8 @@ PROVIDERS = {
     "gemini": ms.Gemini(api_key="k"),
 }
 EMPTY_BODIES = [
-    "",
-    " \n",
-    "null",
-    "{}",
-    "[]",
-    '{"error":{}}',
-    '{"error":{"message":""}}',
-    '{"error":{"code":0,"status":""}}',
-]
+    "", " \n", "null", "{}", "[]", '{"error":{}}', '{"error":{"message":""}}', '{"error":{"code":0,"status":""}}',
+]  # fmt: skip
 BODIES = [(name, body) for name in BY_NAME for body in EMPTY_BODIES] + [
     ("chat", '{"id":"c","choices":[]}'),
     ("chat", '{"id":"c","choices":[{"index":0,"message":{"role":"assistant","content":null},"finish_reason":null}]}'),

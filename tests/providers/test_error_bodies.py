@@ -13,12 +13,7 @@ from manystream.providers.gemini import DIALECT as GEMINI
 from manystream.providers.json.json_values import JSON, JSONObject
 from manystream.providers.openai.chat import DIALECT as OPENAI
 from manystream.providers.wire.dialect import BARE_LINES, Dialect
-from manystream.providers.wire.error_bodies import (
-    decode_error,
-    error_from_object,
-    object_of,
-    reported_error,
-)
+from manystream.providers.wire.error_bodies import decode_error, error_from_object, object_of, reported_error
 
 NOW = 1_800_000_000.0
 BODY = b"the body"

@@ -65,94 +65,41 @@ ANTHROPIC_START = '{"type":"message_start","message":{"content":[],"usage":{}}}'
 ANTHROPIC_END = ('{"type":"message_delta","delta":{"stop_reason":"tool_use"}}', '{"type":"message_stop"}')
 
 ANSWERS: dict[str, tuple[str, bool, bytes]] = {
-    "chat": (
-        "openai-chat",
-        False,
-        ('{"choices":[{"message":{"tool_calls":[%s]},"finish_reason":"tool_calls"}]}' % (CHAT_CALL % QUOTED)).encode(),
-    ),
-    "chat, an object": (
-        "openai-chat",
-        False,
-        ('{"choices":[{"message":{"tool_calls":[%s]},"finish_reason":"tool_calls"}]}' % (CHAT_CALL % OBJECT)).encode(),
-    ),
-    "chat stream": (
-        "openai-chat",
-        True,
-        events('{"choices":[{"index":0,"delta":{"tool_calls":[%s]}}]}' % (CHAT_CALL % QUOTED), CHAT_END, "[DONE]"),
-    ),
-    "chat stream, an object": (
-        "openai-chat",
-        True,
-        events('{"choices":[{"index":0,"delta":{"tool_calls":[%s]}}]}' % (CHAT_CALL % OBJECT), CHAT_END, "[DONE]"),
-    ),
-    "chat stream, an object beside text": (
-        "openai-chat",
-        True,
-        events(
-            '{"choices":[{"index":0,"delta":{"content":"Look."}},{"index":0,"delta":{"tool_calls":[%s]}}]}'
-            % (CHAT_CALL % OBJECT),
-            CHAT_END,
-            "[DONE]",
-        ),
-    ),
-    "chat stream, an object in a whole message": (
-        "openai-chat",
-        True,
-        events('{"choices":[{"index":0,"message":{"tool_calls":[%s]}}]}' % (CHAT_CALL % OBJECT), CHAT_END, "[DONE]"),
-    ),
-    "chat stream, a legacy object": (
-        "openai-chat",
-        True,
-        events(
-            '{"choices":[{"index":0,"delta":{"function_call":%s}}]}' % (LEGACY_CALL % OBJECT),
-            CHAT_END,
-            "[DONE]",
-        ),
-    ),
+    "chat": ("openai-chat", False,
+        ('{"choices":[{"message":{"tool_calls":[%s]},"finish_reason":"tool_calls"}]}' % (CHAT_CALL % QUOTED)).encode()),
+    "chat, an object": ("openai-chat", False,
+        ('{"choices":[{"message":{"tool_calls":[%s]},"finish_reason":"tool_calls"}]}' % (CHAT_CALL % OBJECT)).encode()),
+    "chat stream": ("openai-chat", True,
+        events('{"choices":[{"index":0,"delta":{"tool_calls":[%s]}}]}' % (CHAT_CALL % QUOTED), CHAT_END, "[DONE]")),
+    "chat stream, an object": ("openai-chat", True,
+        events('{"choices":[{"index":0,"delta":{"tool_calls":[%s]}}]}' % (CHAT_CALL % OBJECT), CHAT_END, "[DONE]")),
+    "chat stream, an object beside text": ("openai-chat", True,
+        events('{"choices":[{"index":0,"delta":{"content":"Look."}},{"index":0,"delta":{"tool_calls":[%s]}}]}'
+        % (CHAT_CALL % OBJECT), CHAT_END, "[DONE]")),
+    "chat stream, an object in a whole message": ("openai-chat", True,
+        events('{"choices":[{"index":0,"message":{"tool_calls":[%s]}}]}' % (CHAT_CALL % OBJECT), CHAT_END, "[DONE]")),
+    "chat stream, a legacy object": ("openai-chat", True,
+        events('{"choices":[{"index":0,"delta":{"function_call":%s}}]}' % (LEGACY_CALL % OBJECT), CHAT_END, "[DONE]")),
     "responses": ("openai-responses", False, (RESPONSES_WHOLE % (RESPONSES_CALL % QUOTED)).encode()),
     "responses, an object": ("openai-responses", False, (RESPONSES_WHOLE % (RESPONSES_CALL % OBJECT)).encode()),
-    "responses stream, an object": (
-        "openai-responses",
-        True,
-        events(
-            '{"type":"response.output_item.done","output_index":0,"item":%s}' % (RESPONSES_CALL % OBJECT),
-            '{"type":"response.completed","response":{"status":"completed"}}',
-        ),
-    ),
-    "responses stream, an object at the end": (
-        "openai-responses",
-        True,
-        events('{"type":"response.completed","response":%s}' % (RESPONSES_WHOLE % (RESPONSES_CALL % OBJECT))),
-    ),
+    "responses stream, an object": ("openai-responses", True,
+        events('{"type":"response.output_item.done","output_index":0,"item":%s}' % (RESPONSES_CALL % OBJECT),
+        '{"type":"response.completed","response":{"status":"completed"}}')),
+    "responses stream, an object at the end": ("openai-responses", True,
+        events('{"type":"response.completed","response":%s}' % (RESPONSES_WHOLE % (RESPONSES_CALL % OBJECT)))),
     "anthropic": ("anthropic", False, (MESSAGE % (TOOL_USE % OBJECT)).encode()),
-    "anthropic stream": (
-        "anthropic",
-        True,
-        events(
-            ANTHROPIC_START,
-            '{"type":"content_block_start","index":0,"content_block":%s}' % (TOOL_USE % "{}"),
-            '{"type":"content_block_delta","index":0,"delta":%s}' % (INPUT_DELTA % QUOTED),
-            *ANTHROPIC_END,
-        ),
-    ),
-    "anthropic stream, whole at the start": (
-        "anthropic",
-        True,
-        events(
-            ANTHROPIC_START,
-            '{"type":"content_block_start","index":0,"content_block":%s}' % (TOOL_USE % OBJECT),
-            *ANTHROPIC_END,
-        ),
-    ),
-    "anthropic stream, resumed": (
-        "anthropic",
-        True,
-        events('{"type":"message_start","message":{"content":[%s],"usage":{}}}' % (TOOL_USE % OBJECT), *ANTHROPIC_END),
-    ),
+    "anthropic stream": ("anthropic", True,
+        events(ANTHROPIC_START, '{"type":"content_block_start","index":0,"content_block":%s}' % (TOOL_USE % "{}"),
+        '{"type":"content_block_delta","index":0,"delta":%s}' % (INPUT_DELTA % QUOTED), *ANTHROPIC_END)),
+    "anthropic stream, whole at the start": ("anthropic", True,
+        events(ANTHROPIC_START, '{"type":"content_block_start","index":0,"content_block":%s}' % (TOOL_USE % OBJECT),
+        *ANTHROPIC_END)),
+    "anthropic stream, resumed": ("anthropic", True,
+        events('{"type":"message_start","message":{"content":[%s],"usage":{}}}' % (TOOL_USE % OBJECT), *ANTHROPIC_END)),
     "gemini": ("gemini", False, (GEMINI % f'"args":{OBJECT}').encode()),
     "gemini, an array": ("gemini", False, ("[%s]" % (GEMINI % f'"args":{OBJECT}')).encode()),
     "gemini stream": ("gemini", True, events(GEMINI % f'"args":{OBJECT}')),
-}
+}  # fmt: skip
 
 
 def read(dialect: str, stream: bool, body: bytes) -> Response:

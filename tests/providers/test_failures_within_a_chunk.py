@@ -15,43 +15,19 @@ ITEM_CALL: JSONObject = {"type": "function_call", "call_id": "call_1", "name": "
 MESSAGE: JSONObject = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello"}]}
 
 CHUNKS: dict[str, tuple[ms.Provider, JSONObject]] = {
-    "chat, a malformed choice": (
-        ms.OpenAIChat(api_key="k"),
-        {"choices": [{"index": 0, "delta": {"content": "Hello"}}, {"index": 0, "delta": ["Hello"]}]},
-    ),
-    "chat, malformed tool calls": (
-        ms.OpenAIChat(api_key="k"),
-        {"choices": [{"index": 0, "delta": {"content": "Hello", "tool_calls": "look"}}]},
-    ),
-    "chat, too many tool calls": (
-        ms.OpenAIChat(api_key="k"),
-        {
-            "choices": [
-                {
-                    "index": 0,
-                    "delta": {
-                        "content": "Hello",
-                        "tool_calls": [{**CHAT_CALL, "index": index, "id": f"call_{index}"} for index in range(3)],
-                    },
-                }
-            ]
-        },
-    ),
-    "gemini, too many tool calls": (
-        ms.Gemini(api_key="k"),
-        {"candidates": [{"content": {"parts": [{"text": "Hello"}, CALL, CALL, CALL]}}]},
-    ),
-    "responses, too many tool calls": (
-        ms.OpenAIResponses(api_key="k"),
-        {
-            "type": "response.completed",
-            "response": {
-                "status": "completed",
-                "output": [MESSAGE, *({**ITEM_CALL, "call_id": f"call_{index}"} for index in range(3))],
-            },
-        },
-    ),
-}
+    "chat, a malformed choice": (ms.OpenAIChat(api_key="k"),
+        {"choices": [{"index": 0, "delta": {"content": "Hello"}}, {"index": 0, "delta": ["Hello"]}]}),
+    "chat, malformed tool calls": (ms.OpenAIChat(api_key="k"),
+        {"choices": [{"index": 0, "delta": {"content": "Hello", "tool_calls": "look"}}]}),
+    "chat, too many tool calls": (ms.OpenAIChat(api_key="k"),
+        {"choices": [{"index": 0, "delta": {"content": "Hello",
+        "tool_calls": [{**CHAT_CALL, "index": index, "id": f"call_{index}"} for index in range(3)]}}]}),
+    "gemini, too many tool calls": (ms.Gemini(api_key="k"),
+        {"candidates": [{"content": {"parts": [{"text": "Hello"}, CALL, CALL, CALL]}}]}),
+    "responses, too many tool calls": (ms.OpenAIResponses(api_key="k"),
+        {"type": "response.completed", "response": {"status": "completed",
+        "output": [MESSAGE, *({**ITEM_CALL, "call_id": f"call_{index}"} for index in range(3))]}}),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CHUNKS)

@@ -29,19 +29,10 @@ FORMS: dict[str, tuple[str, object, ErrorCategory]] = {
     "OpenAI Chat": ("", {"error": {"message": "out of slots", "type": "server_error", "code": None}}, SERVER),
     "OpenAI Chat, code": ("", {"error": {"message": "out of slots", "code": "rate_limit_exceeded"}}, RATE),
     "Responses, flat": ("error", {"type": "error", "code": "server_error", "message": "out of slots"}, SERVER),
-    "Responses, nested": (
-        "error",
-        {"type": "error", "error": {"type": "too_many_requests", "message": "out of slots"}},
-        RATE,
-    ),
-    "Responses, failed": (
-        "response.failed",
-        {
-            "type": "response.failed",
-            "response": {"status": "failed", "error": {"code": "server_error", "message": "out of slots"}},
-        },
-        SERVER,
-    ),
+    "Responses, nested": ("error", {"type": "error",
+        "error": {"type": "too_many_requests", "message": "out of slots"}}, RATE),
+    "Responses, failed": ("response.failed", {"type": "response.failed",
+        "response": {"status": "failed", "error": {"code": "server_error", "message": "out of slots"}}}, SERVER),
     "Anthropic": ("error", {"type": "error", "error": {"type": "overloaded_error", "message": "out of slots"}}, SERVER),
     "Anthropic, unnamed": ("", {"type": "error", "error": {"type": "api_error", "message": "out of slots"}}, SERVER),
     "Gemini": ("", {"error": {"code": 503, "message": "out of slots", "status": "UNAVAILABLE"}}, SERVER),
@@ -51,7 +42,7 @@ FORMS: dict[str, tuple[str, object, ErrorCategory]] = {
     "FastAPI": ("error", {"detail": "out of slots"}, ErrorCategory.UNKNOWN),
     "Rails": ("", {"errors": [{"message": "out of slots", "code": "overloaded"}]}, SERVER),
     "text": ("error", b"out of slots", ErrorCategory.UNKNOWN),
-}
+}  # fmt: skip
 form = pytest.mark.parametrize("form", FORMS)
 
 

@@ -46,43 +46,19 @@ def gemini_clip(**members: object) -> list[object]:
 GEMINI_RESULT: list[object] = [
     {"role": "user", "parts": [{"text": "Hi"}]},
     {"role": "model", "parts": [{"functionCall": {"name": "look", "args": {}}}]},
-    {
-        "role": "user",
-        "parts": [
-            {
-                "functionResponse": {
-                    "name": "look",
-                    "response": {"output": "a picture"},
-                    "parts": [{"inlineData": {"mimeType": "image/png", "data": PNG}}],
-                }
-            }
-        ],
-    },
-]
+    {"role": "user", "parts": [{"functionResponse": {"name": "look", "response": {"output": "a picture"},
+        "parts": [{"inlineData": {"mimeType": "image/png", "data": PNG}}]}}]},
+]  # fmt: skip
 
 GIVEN: dict[str, tuple[str, str, list[object]]] = {
-    "citations": (
-        "anthropic",
-        "messages",
-        [{"role": "user", "content": [claude_document(citations=CITED)]}],
-    ),
+    "citations": ("anthropic", "messages", [{"role": "user", "content": [claude_document(citations=CITED)]}]),
     "context": ("anthropic", "messages", [{"role": "user", "content": [claude_document(context="A lexicon.")]}]),
-    "a document in parts": (
-        "anthropic",
-        "messages",
-        [{"role": "user", "content": [claude_document(source=PARTS_SOURCE, citations=CITED)]}],
-    ),
-    "a document of one text": (
-        "anthropic",
-        "messages",
-        [{"role": "user", "content": [claude_document(source={"type": "content", "content": "The Rhine."})]}],
-    ),
+    "a document in parts": ("anthropic", "messages",
+        [{"role": "user", "content": [claude_document(source=PARTS_SOURCE, citations=CITED)]}]),
+    "a document of one text": ("anthropic", "messages",
+        [{"role": "user", "content": [claude_document(source={"type": "content", "content": "The Rhine."})]}]),
     "a search result": ("anthropic", "messages", claude_result(SEARCH_RESULT)),
-    "a cited document in a result": (
-        "anthropic",
-        "messages",
-        claude_result(claude_document(citations=CITED)),
-    ),
+    "a cited document in a result": ("anthropic", "messages", claude_result(claude_document(citations=CITED))),
     "a tool's reference": ("anthropic", "messages", claude_result({"type": "tool_reference", "tool_name": "look"})),
     "a clip": ("gemini", "contents", gemini_clip(videoMetadata={"startOffset": "1s", "endOffset": "5s", "fps": 2})),
     "a resolution": ("gemini", "contents", gemini_clip(mediaResolution={"level": "MEDIA_RESOLUTION_LOW"})),
@@ -90,12 +66,9 @@ GIVEN: dict[str, tuple[str, str, list[object]]] = {
     "cells": ("gemini", "contents", gemini_clip(spreadsheetMetadata={"sheetIndex": 1, "visibleCells": "A1:D10"})),
     "a piece of sound": ("gemini", "contents", gemini_clip(audioMetadata={"startOffset": "1s", "endOffset": "5s"})),
     "a way to watch": ("gemini", "contents", gemini_clip(mediaProcessing="AGENTIC")),
-    "a speaker": (
-        "gemini",
-        "contents",
-        [{"role": "user", "parts": [{"text": "Hi", "speechMetadata": {"speaker": "Ann"}, "partMetadata": {"a": 1}}]}],
-    ),
-}
+    "a speaker": ("gemini", "contents",
+        [{"role": "user", "parts": [{"text": "Hi", "speechMetadata": {"speaker": "Ann"}, "partMetadata": {"a": 1}}]}]),
+}  # fmt: skip
 
 USER_ITEM: dict[str, object] = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]}
 PROGRAM: dict[str, object] = {

@@ -79,23 +79,14 @@ EITHER = f"{RESULT}: exactly one of success and failure must be true, not"
         ({"success": 1}, RESULT, f"{RESULT}: success and failure must be true, false or absent"),
         ({"failure": "no"}, RESULT, f"{RESULT}: success and failure must be true, false or absent"),
         ({"success": True, "b": 1, "a": 2}, RESULT, f"{RESULT}: has no 'a'"),
-        (
-            {"success": True, "output": "x"},
-            f"{RESULT}.output",
-            f"{RESULT}.output: must be an object of type and content",
-        ),
-        (
-            {"success": True, "output": {"type": "text"}},
-            f"{RESULT}.output",
-            f"{RESULT}.output: must be an object of type and content",
-        ),
-        (
-            {"success": True, "display_output": {"content": "x"}},
-            f"{RESULT}.display_output",
-            f"{RESULT}.display_output: must be an object of type and content",
-        ),
+        ({"success": True, "output": "x"}, f"{RESULT}.output",
+            f"{RESULT}.output: must be an object of type and content"),
+        ({"success": True, "output": {"type": "text"}}, f"{RESULT}.output",
+            f"{RESULT}.output: must be an object of type and content"),
+        ({"success": True, "display_output": {"content": "x"}}, f"{RESULT}.display_output",
+            f"{RESULT}.display_output: must be an object of type and content"),
     ],
-)
+)  # fmt: skip
 def test_the_error_of_a_wrong_result(data: JSONObject, where: str, words: str) -> None:
     assert message_of_error(ToolCallResult.from_json, data) == (where, words)
 

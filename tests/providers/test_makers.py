@@ -85,11 +85,7 @@ STREAMS: dict[str, list[JSONObject]] = {
     "anthropic": [
         {"type": "message_start", "message": {"type": "message", "content": []}},
         {"type": "content_block_start", "index": 0, "content_block": {**THINKING, "thinking": ""}},
-        {
-            "type": "content_block_delta",
-            "index": 0,
-            "delta": {"type": "thinking_delta", "thinking": "canary"},
-        },
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "canary"}},
         {"type": "content_block_stop", "index": 0},
         {"type": "content_block_start", "index": 1, "content_block": ANTHROPIC_CALL},
         {"type": "content_block_stop", "index": 1},

@@ -23,20 +23,9 @@ from tests.conformance.nulls import compare_nulls, with_nulls
 CHAT_CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"x": null}'}}
 
 WHOLE: dict[str, Any] = {
-    "openai-chat": {
-        "id": "r",
-        "object": "chat.completion",
-        "created": 1,
-        "model": "m",
-        "choices": [
-            {
-                "index": 0,
-                "message": {"role": "assistant", "content": "Hello", "tool_calls": [CHAT_CALL]},
-                "finish_reason": "tool_calls",
-            }
-        ],
-        "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3},
-    },
+    "openai-chat": {"id": "r", "object": "chat.completion", "created": 1, "model": "m",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello", "tool_calls": [CHAT_CALL]},
+        "finish_reason": "tool_calls"}], "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}},
     "openai-responses": {
         "id": "r",
         "object": "response",
@@ -54,19 +43,10 @@ WHOLE: dict[str, Any] = {
         ],
         "usage": {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3},
     },
-    "anthropic": {
-        "id": "r",
-        "type": "message",
-        "role": "assistant",
-        "model": "m",
-        "content": [
-            {"type": "thinking", "thinking": "Hm.", "signature": "sig"},
-            {"type": "text", "text": "Hello"},
-            {"type": "tool_use", "id": "c1", "name": "look", "input": {"x": None}},
-        ],
-        "stop_reason": "tool_use",
-        "usage": {"input_tokens": 1, "output_tokens": 2},
-    },
+    "anthropic": {"id": "r", "type": "message", "role": "assistant", "model": "m",
+        "content": [{"type": "thinking", "thinking": "Hm.", "signature": "sig"}, {"type": "text", "text": "Hello"},
+        {"type": "tool_use", "id": "c1", "name": "look", "input": {"x": None}}], "stop_reason": "tool_use",
+        "usage": {"input_tokens": 1, "output_tokens": 2}},
     "gemini": {
         "responseId": "r",
         "modelVersion": "m",
@@ -88,7 +68,7 @@ WHOLE: dict[str, Any] = {
         ],
         "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 2, "totalTokenCount": 3},
     },
-}
+}  # fmt: skip
 
 
 def chat_chunk(delta: Any, finish: str | None = None) -> Any:
@@ -100,14 +80,9 @@ def chat_chunk(delta: Any, finish: str | None = None) -> Any:
 
 RESPONSE = WHOLE["openai-responses"]
 STREAMS: dict[str, list[Any]] = {
-    "openai-chat": [
-        chat_chunk({"role": "assistant", "content": "Hel"}),
-        chat_chunk({"content": "lo"}),
-        chat_chunk({"content": "!"}),
-        chat_chunk({"tool_calls": [{"index": 0, **CHAT_CALL}]}),
-        chat_chunk({"tool_calls": [{"index": 0, "function": {"arguments": " "}}]}),
-        chat_chunk({}, "tool_calls"),
-    ],
+    "openai-chat": [chat_chunk({"role": "assistant", "content": "Hel"}), chat_chunk({"content": "lo"}),
+        chat_chunk({"content": "!"}), chat_chunk({"tool_calls": [{"index": 0, **CHAT_CALL}]}),
+        chat_chunk({"tool_calls": [{"index": 0, "function": {"arguments": " "}}]}), chat_chunk({}, "tool_calls")],
     "openai-responses": [
         {"type": "response.created", "sequence_number": 0, "response": {**RESPONSE, "status": "queued", "output": []}},
         *(
@@ -167,7 +142,7 @@ STREAMS: dict[str, list[Any]] = {
         },
         WHOLE["gemini"],
     ],
-}
+}  # fmt: skip
 
 
 def case_of(dialect: str, *, stream: bool) -> Case:

@@ -35,37 +35,25 @@ CHAT_ERRORS: list[tuple[JSONObject, str]] = [
     (user({"type": "text", "text": 5}), "messages[1].content[0].text: must be text"),
     (user({"type": "image_url", "image_url": {}}), "messages[1].content[0].image_url: must have a url"),
     (user({"type": "image_url"}), "messages[1].content[0].image_url: must have a url"),
-    (
-        user({"type": "image_url", "image_url": {"url": "data:image/png;base64,@@"}}),
-        f"messages[1].content[0].image_url.url: {NO_BASE64}",
-    ),
+    (user({"type": "image_url", "image_url": {"url": "data:image/png;base64,@@"}}),
+        f"messages[1].content[0].image_url.url: {NO_BASE64}"),
     (user({"type": "input_audio", "input_audio": {}}), "messages[1].content[0].input_audio: must have data"),
     (user({"type": "video_url", "video_url": {}}), "messages[1].content[0].video_url: must have a url"),
     (user({"type": "file", "file": {}}), "messages[1].content[0].file: must have file_data or file_id"),
-    (
-        user({**TEXT, "cache_control": {"type": "ephemeral", "ttl": "2h"}}),
-        "messages[1].content[0].cache_control.ttl: must be '5m' or '1h', not '2h'",
-    ),
-    (
-        user({"type": "input_audio", "input_audio": {"data": "§", "format": "wav"}}),
-        f"messages[1].content[0].input_audio.data: {NO_BASE64}",
-    ),
-    (
-        user({"type": "video_url", "video_url": {"url": "data:video/mp4;base64,%"}}),
-        f"messages[1].content[0].video_url.url: {NO_BASE64}",
-    ),
+    (user({**TEXT, "cache_control": {"type": "ephemeral", "ttl": "2h"}}),
+        "messages[1].content[0].cache_control.ttl: must be '5m' or '1h', not '2h'"),
+    (user({"type": "input_audio", "input_audio": {"data": "§", "format": "wav"}}),
+        f"messages[1].content[0].input_audio.data: {NO_BASE64}"),
+    (user({"type": "video_url", "video_url": {"url": "data:video/mp4;base64,%"}}),
+        f"messages[1].content[0].video_url.url: {NO_BASE64}"),
     (user({"type": "file", "file": {"file_data": "%"}}), f"messages[1].content[0].file.file_data: {NEITHER}"),
-    (
-        user({"type": "file", "file": {"file_data": "data:a/b;base64,%"}}),
-        f"messages[1].content[0].file.file_data: {NO_BASE64}",
-    ),
+    (user({"type": "file", "file": {"file_data": "data:a/b;base64,%"}}),
+        f"messages[1].content[0].file.file_data: {NO_BASE64}"),
     ({"role": "assistant", "tool_calls": "x"}, "messages[1]: tool_calls is no array"),
     ({"role": "assistant", "content": 5}, "messages[1]: content is neither text nor parts"),
-    (
-        {"role": "assistant", "tool_calls": [{"id": "c"}]},
-        "messages[1]: 1 tool call(s) that never got a name were dropped",
-    ),
-]
+    ({"role": "assistant", "tool_calls": [{"id": "c"}]},
+        "messages[1]: 1 tool call(s) that never got a name were dropped"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("wire", "text"), CHAT_ERRORS, ids=[row[1] for row in CHAT_ERRORS])
@@ -83,18 +71,13 @@ RESPONSES_ERRORS: list[tuple[JSONObject, str]] = [
     ({"role": "developer"}, f"input[1].content: {NO_TEXT}"),
     (user(INPUT, {"type": "smell"}), "input[1].content[1].type: unknown part 'smell'"),
     (user(INPUT, 5), "input[1].content[1].type: unknown part None"),
-    (
-        user({"type": "input_image", "image_url": "data:image/png;base64,%"}),
-        f"input[1].content[0]: {NO_BASE64}",
-    ),
+    (user({"type": "input_image", "image_url": "data:image/png;base64,%"}), f"input[1].content[0]: {NO_BASE64}"),
     (user({"type": "input_file", "file_url": "data:a/b;base64,%"}), f"input[1].content[0]: {NO_BASE64}"),
     (user({"type": "input_file", "file_data": "%"}), f"input[1].content[0].file_data: {NEITHER}"),
-    (
-        {"type": "function_call_output", "call_id": "c", "output": [{"type": "smell"}]},
-        "input[1].output.content[0].type: unknown part 'smell'",
-    ),
+    ({"type": "function_call_output", "call_id": "c", "output": [{"type": "smell"}]},
+        "input[1].output.content[0].type: unknown part 'smell'"),
     ({"type": "function_call_output", "call_id": "c", "output": 5}, f"input[1].output.content: {NO_TEXT}"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("wire", "text"), RESPONSES_ERRORS, ids=[row[1] for row in RESPONSES_ERRORS])
@@ -332,10 +315,7 @@ def test_a_system_item_with_a_picture_is_a_message() -> None:
 
 
 def test_a_result_after_a_system_message_is_a_message_of_its_own() -> None:
-    chat: list[JSONObject] = [
-        {"role": "system", "content": "s"},
-        {"role": "tool", "tool_call_id": "a", "content": "1"},
-    ]
+    chat: list[JSONObject] = [{"role": "system", "content": "s"}, {"role": "tool", "tool_call_id": "a", "content": "1"}]
     system: list[str] = []
     assert ChatConverter().decode_messages(chat, system) == [ms.Message.tool_result("a", "1")]
     assert system == ["s"]

@@ -26,16 +26,12 @@ SIGNED = ms.Message.assistant(ms.ToolCall("c", "f", "{}", state=ms.ProviderState
 
 ERRORS: list[tuple[list[ms.Message], str]] = [
     ([HI, ms.Message.tool_result("n", "1")], "messages[1].content[0].tool_call_id: no earlier call has the id 'n'"),
-    (
-        [HI, ms.Message.assistant([ms.Text("a"), ms.Thinking("t")])],
-        "messages[1].content[1]: the legacy form has no row for a Thinking block",
-    ),
-    (
-        [CALL, ms.Message.tool_result("c", [ms.Text("a"), ms.Image(url="https://h/i.png")])],
-        "messages[1].content[0].content[1]: the legacy form has no row for a Image block",
-    ),
+    ([HI, ms.Message.assistant([ms.Text("a"), ms.Thinking("t")])],
+        "messages[1].content[1]: the legacy form has no row for a Thinking block"),
+    ([CALL, ms.Message.tool_result("c", [ms.Text("a"), ms.Image(url="https://h/i.png")])],
+        "messages[1].content[0].content[1]: the legacy form has no row for a Image block"),
     ([HI, CUSTOM], "messages[1].content[0]: the legacy form has no row for a call of a custom tool"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("messages", "text"), ERRORS, ids=[row[1] for row in ERRORS])

@@ -101,17 +101,13 @@ def test_two_system_prompts_are_refused() -> None:
 @pytest.mark.parametrize(
     ("tool", "complaint"),
     [
-        (
-            {"type": "web_search"},
-            "tools[0].type: must be 'function', not 'web_search': put other tools into extra_body",
-        ),
+        ({"type": "web_search"},
+            "tools[0].type: must be 'function', not 'web_search': put other tools into extra_body"),
         ({"type": "function", "function": {"description": "x"}}, "tools[0].name: is missing"),
-        (
-            {"name": "a", "parameter": {}},
-            "tools[0].parameter: is not a member of this form; did you mean 'parameters'?",
-        ),
+        ({"name": "a", "parameter": {}},
+            "tools[0].parameter: is not a member of this form; did you mean 'parameters'?"),
     ],
-)
+)  # fmt: skip
 def test_a_dict_that_is_no_tool_is_refused_by_its_path(tool: dict[str, object], complaint: str) -> None:
     with pytest.raises(ms.InvalidRequestError) as caught:
         ms.Request("m", "Hi", tools=[tool])

@@ -45,42 +45,16 @@ HEADER_ROWS: list[tuple[str, str, dict[str, str], tuple[ReportedLimit, ...]]] = 
             ReportedLimit("project-tokens", TOKENS, MINUTE, 30000, 29000, 2),
         ),
     ),
-    (
-        "openai, the day's tokens under the minute's name",
-        "openai-responses",
-        {
-            "x-ratelimit-limit-tokens": "2000000",
-            "x-ratelimit-remaining-tokens": "60000",
-            "x-ratelimit-reset-tokens": "23h18m29.144s",
-        },
-        (ReportedLimit("tokens per day", TOKENS, DAY, 2000000, 60000, 83909.144),),
-    ),
-    (
-        "azure",
-        "azure",
-        {
-            "x-ratelimit-limit-requests": "60",
-            "x-ratelimit-remaining-requests": "59",
-            "x-ratelimit-limit-tokens": "10000",
-            "x-ratelimit-remaining-tokens": "9000",
-            "x-ratelimit-reset-tokens": "7",
-        },
-        (
-            ReportedLimit("requests", REQUESTS, MINUTE, 60, 59, None),
-            ReportedLimit("tokens", TOKENS, MINUTE, 10000, 9000, 7),
-        ),
-    ),
-    (
-        "azure, unknown",
-        "azure",
-        {
-            "x-ratelimit-limit-requests": "-1",
-            "x-ratelimit-remaining-requests": "-1",
-            "x-ratelimit-limit-tokens": "0",
-            "x-ratelimit-remaining-tokens": "0",
-        },
-        (),
-    ),
+    ("openai, the day's tokens under the minute's name", "openai-responses",
+        {"x-ratelimit-limit-tokens": "2000000", "x-ratelimit-remaining-tokens": "60000",
+        "x-ratelimit-reset-tokens": "23h18m29.144s"},
+        (ReportedLimit("tokens per day", TOKENS, DAY, 2000000, 60000, 83909.144),)),
+    ("azure", "azure", {"x-ratelimit-limit-requests": "60", "x-ratelimit-remaining-requests": "59",
+        "x-ratelimit-limit-tokens": "10000", "x-ratelimit-remaining-tokens": "9000", "x-ratelimit-reset-tokens": "7"},
+        (ReportedLimit("requests", REQUESTS, MINUTE, 60, 59, None),
+        ReportedLimit("tokens", TOKENS, MINUTE, 10000, 9000, 7))),
+    ("azure, unknown", "azure", {"x-ratelimit-limit-requests": "-1", "x-ratelimit-remaining-requests": "-1",
+        "x-ratelimit-limit-tokens": "0", "x-ratelimit-remaining-tokens": "0"}, ()),
     (
         "groq: requests are per day",
         "groq",
@@ -130,21 +104,9 @@ HEADER_ROWS: list[tuple[str, str, dict[str, str], tuple[ReportedLimit, ...]]] = 
             ReportedLimit("tokens-month", TOKENS, MONTH, 1e9, 5),
         ),
     ),
-    (
-        "together: per second",
-        "together",
-        {
-            "x-ratelimit-limit": "10",
-            "x-ratelimit-remaining": "9",
-            "x-ratelimit-reset": "1",
-            "x-tokenlimit-limit": "3000",
-            "x-tokenlimit-remaining": "2500",
-        },
-        (
-            ReportedLimit("requests", REQUESTS, SECOND, 10, 9, 1),
-            ReportedLimit("tokens", TOKENS, SECOND, 3000, 2500),
-        ),
-    ),
+    ("together: per second", "together", {"x-ratelimit-limit": "10", "x-ratelimit-remaining": "9",
+        "x-ratelimit-reset": "1", "x-tokenlimit-limit": "3000", "x-tokenlimit-remaining": "2500"},
+        (ReportedLimit("requests", REQUESTS, SECOND, 10, 9, 1), ReportedLimit("tokens", TOKENS, SECOND, 3000, 2500))),
     (
         "fireworks: over the limit and served",
         "fireworks",
@@ -160,16 +122,10 @@ HEADER_ROWS: list[tuple[str, str, dict[str, str], tuple[ReportedLimit, ...]]] = 
             ReportedLimit("tokens-generated", OUTPUT, MINUTE, 6000, 0),
         ),
     ),
-    (
-        "litellm: the server behind it",
-        "openai-compatible",
-        {
-            "llm_provider-x-ratelimit-limit-requests": "10000",
-            "llm_provider-x-ratelimit-remaining-requests": "9999",
-            "llm_provider-x-ratelimit-reset-requests": "6ms",
-        },
-        (ReportedLimit("requests", REQUESTS, MINUTE, 10000, 9999, 0.006),),
-    ),
+    ("litellm: the server behind it", "openai-compatible",
+        {"llm_provider-x-ratelimit-limit-requests": "10000", "llm_provider-x-ratelimit-remaining-requests": "9999",
+        "llm_provider-x-ratelimit-reset-requests": "6ms"},
+        (ReportedLimit("requests", REQUESTS, MINUTE, 10000, 9999, 0.006),)),
     (
         "anthropic: `tokens` is no limit of its own",
         "anthropic",
@@ -198,7 +154,7 @@ HEADER_ROWS: list[tuple[str, str, dict[str, str], tuple[ReportedLimit, ...]]] = 
     ),
     ("deepseek says nothing", "deepseek", {"content-type": "text/event-stream"}, ()),
     ("gemini says nothing", "google", {"x-ratelimit-limit-requests": "5"}, ()),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -392,46 +348,22 @@ def test_no_input_raises(provider: str, text: str, body: bytes) -> None:
 
 
 IGNORED_ROWS: list[tuple[str, str, dict[str, str], tuple[str, ...]]] = [
-    (
-        "unknown, as Azure writes it",
-        "azure",
+    ("unknown, as Azure writes it", "azure",
         {"x-ratelimit-limit-requests": "-1", "x-ratelimit-remaining-requests": "-1", "x-ratelimit-limit-tokens": "0"},
-        ("x-ratelimit-limit-requests", "x-ratelimit-limit-tokens"),
-    ),
-    (
-        "a rest without a limit",
-        "openai-chat",
-        {"x-ratelimit-remaining-requests": "5"},
-        ("x-ratelimit-remaining-requests",),
-    ),
-    (
-        "junk beside a limit",
-        "openai-chat",
-        {
-            "x-ratelimit-limit-requests": "500",
-            "x-ratelimit-remaining-requests": "NaN",
-            "x-ratelimit-reset-requests": "soon",
-        },
-        ("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
-    ),
-    (
-        "a date of last year",
-        "anthropic",
-        {
-            "anthropic-ratelimit-requests-limit": "50",
-            "anthropic-ratelimit-requests-remaining": "1e308",
-            "anthropic-ratelimit-requests-reset": "2020-01-01T00:00:00Z",
-        },
-        ("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset"),
-    ),
-    (
-        "junk of openrouter",
-        "openrouter",
-        {"x-ratelimit-limit": "20", "x-ratelimit-remaining": "-1", "x-ratelimit-reset": "1767225600000"},
-        ("x-ratelimit-remaining", "x-ratelimit-reset"),
-    ),
+        ("x-ratelimit-limit-requests", "x-ratelimit-limit-tokens")),
+    ("a rest without a limit", "openai-chat", {"x-ratelimit-remaining-requests": "5"},
+        ("x-ratelimit-remaining-requests",)),
+    ("junk beside a limit", "openai-chat",
+        {"x-ratelimit-limit-requests": "500", "x-ratelimit-remaining-requests": "NaN",
+        "x-ratelimit-reset-requests": "soon"}, ("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests")),
+    ("a date of last year", "anthropic",
+        {"anthropic-ratelimit-requests-limit": "50", "anthropic-ratelimit-requests-remaining": "1e308",
+        "anthropic-ratelimit-requests-reset": "2020-01-01T00:00:00Z"},
+        ("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset")),
+    ("junk of openrouter", "openrouter", {"x-ratelimit-limit": "20", "x-ratelimit-remaining": "-1",
+        "x-ratelimit-reset": "1767225600000"}, ("x-ratelimit-remaining", "x-ratelimit-reset")),
     ("in order", "openai-chat", {"x-ratelimit-limit-requests": "5", "x-ratelimit-remaining-requests": "4"}, ()),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

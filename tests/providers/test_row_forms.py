@@ -19,47 +19,23 @@ Stored = tuple[str, str | None, object]
 
 WRITTEN: list[tuple[ms.Role, Block, Stored]] = [
     (ms.Role.USER, ms.Text("a"), ("user", "a", None)),
-    (
-        ms.Role.USER,
-        ms.Text("a", [{"url": "u"}], MARK, STATE),
-        ("user", "a", {"state": STATE_JSON, "cache_control": {"ttl": "1h"}, "citations": [{"url": "u"}]}),
-    ),
+    (ms.Role.USER, ms.Text("a", [{"url": "u"}], MARK, STATE),
+        ("user", "a", {"state": STATE_JSON, "cache_control": {"ttl": "1h"}, "citations": [{"url": "u"}]})),
     (ms.Role.ASSISTANT, ms.Text("a"), ("assistant", "a", None)),
-    (
-        ms.Role.ASSISTANT,
-        ms.Text("", cache_control=CacheControl("5m")),
-        ("assistant", "", {"cache_control": {"ttl": "5m"}}),
-    ),
+    (ms.Role.ASSISTANT, ms.Text("", cache_control=CacheControl("5m")),
+        ("assistant", "", {"cache_control": {"ttl": "5m"}})),
     (ms.Role.TOOL, ms.Text("a"), ("assistant", "a", {"role": "tool"})),
     (ms.Role.USER, ms.Text("a", cache_control=CacheControl()), ("user", "a", {"cache_control": {"ttl": None}})),
-    (
-        ms.Role.ASSISTANT,
-        ms.ToolCall("t", "f", '{"a":1}', state=STATE, cache_control=MARK),
-        ("tool_call", None, {"tool_call_id": "t", "tool_name": "f", "tool_args": '{"a":1}', **CARRIED}),
-    ),
-    (
-        ms.Role.ASSISTANT,
-        ms.ToolCall("t", "f", "{", complete=False),
-        (
-            "tool_call",
-            None,
-            {"tool_call_id": "t", "tool_name": "f", "tool_args": "{", "complete": False, "malformed": True},
-        ),
-    ),
-    (
-        ms.Role.USER,
-        ms.ToolCall("t", "f", "[]"),
-        (
-            "tool_call",
-            None,
-            {"tool_call_id": "t", "tool_name": "f", "tool_args": "[]", "malformed": True, "role": "user"},
-        ),
-    ),
-    (
-        ms.Role.TOOL,
-        ms.ToolResult("t", "r"),
-        ("tool_result", None, {"tool_call_id": "t", "output": "r", "success": True}),
-    ),
+    (ms.Role.ASSISTANT, ms.ToolCall("t", "f", '{"a":1}', state=STATE, cache_control=MARK),
+        ("tool_call", None, {"tool_call_id": "t", "tool_name": "f", "tool_args": '{"a":1}', **CARRIED})),
+    (ms.Role.ASSISTANT, ms.ToolCall("t", "f", "{", complete=False),
+        ("tool_call", None, {"tool_call_id": "t", "tool_name": "f", "tool_args": "{", "complete": False,
+        "malformed": True})),
+    (ms.Role.USER, ms.ToolCall("t", "f", "[]"),
+        ("tool_call", None, {"tool_call_id": "t", "tool_name": "f", "tool_args": "[]", "malformed": True,
+        "role": "user"})),
+    (ms.Role.TOOL, ms.ToolResult("t", "r"), ("tool_result", None,
+        {"tool_call_id": "t", "output": "r", "success": True})),
     (
         ms.Role.TOOL,
         ms.ToolResult(
@@ -88,53 +64,25 @@ WRITTEN: list[tuple[ms.Role, Block, Stored]] = [
             },
         ),
     ),
-    (
-        ms.Role.USER,
-        ms.ToolResult("t", []),
-        (
-            "tool_result",
-            None,
-            {"tool_call_id": "t", "output": "", "success": True, "output_blocks": [], "role": "user"},
-        ),
-    ),
+    (ms.Role.USER, ms.ToolResult("t", []), ("tool_result", None,
+        {"tool_call_id": "t", "output": "", "success": True, "output_blocks": [], "role": "user"})),
     (ms.Role.ASSISTANT, ms.Thinking("h"), ("thinking", None, {"text": "h"})),
-    (
-        ms.Role.ASSISTANT,
-        ms.Thinking("h", "s", STATE),
-        ("thinking", None, {"text": "h", "signature": "s", "state": STATE_JSON}),
-    ),
+    (ms.Role.ASSISTANT, ms.Thinking("h", "s", STATE),
+        ("thinking", None, {"text": "h", "signature": "s", "state": STATE_JSON})),
     (ms.Role.USER, ms.RedactedThinking("d"), ("redacted_thinking", None, {"data": "d", "role": "user"})),
-    (
-        ms.Role.ASSISTANT,
-        ms.RedactedThinking("d", STATE),
-        ("redacted_thinking", None, {"data": "d", "state": STATE_JSON}),
-    ),
-    (
-        ms.Role.USER,
-        ms.Image(b"abc", "image/png", "u", "f", "high", MARK, STATE),
-        (
-            "image",
-            None,
-            {"base64": "YWJj", "media_type": "image/png", "url": "u", "file_id": "f", "detail": "high", **CARRIED},
-        ),
-    ),
+    (ms.Role.ASSISTANT, ms.RedactedThinking("d", STATE),
+        ("redacted_thinking", None, {"data": "d", "state": STATE_JSON})),
+    (ms.Role.USER, ms.Image(b"abc", "image/png", "u", "f", "high", MARK, STATE),
+        ("image", None, {"base64": "YWJj", "media_type": "image/png", "url": "u", "file_id": "f", "detail": "high",
+        **CARRIED})),
     (ms.Role.USER, ms.Image(b""), ("image", None, {"base64": ""})),
-    (
-        ms.Role.USER,
-        ms.File(b"abc", "text/csv", "u", "f", "n", MARK, STATE),
-        (
-            "file",
-            None,
-            {"base64": "YWJj", "media_type": "text/csv", "url": "u", "file_id": "f", "name": "n", **CARRIED},
-        ),
-    ),
+    (ms.Role.USER, ms.File(b"abc", "text/csv", "u", "f", "n", MARK, STATE),
+        ("file", None, {"base64": "YWJj", "media_type": "text/csv", "url": "u", "file_id": "f", "name": "n",
+        **CARRIED})),
     (ms.Role.ASSISTANT, ms.File(url="u"), ("file", None, {"url": "u", "role": "assistant"})),
-    (
-        ms.Role.ASSISTANT,
-        ms.ProviderBlock("anthropic", {"type": "t"}),
-        ("provider_block", None, {"provider": "anthropic", "data": {"type": "t"}}),
-    ),
-]
+    (ms.Role.ASSISTANT, ms.ProviderBlock("anthropic", {"type": "t"}),
+        ("provider_block", None, {"provider": "anthropic", "data": {"type": "t"}})),
+]  # fmt: skip
 
 
 def stored(row: ms.Row) -> Stored:
@@ -158,53 +106,24 @@ NEXT = {"continues": True}
 SEVERAL: list[tuple[list[Block], list[Stored]]] = [
     ([], [("assistant", "", {"empty": True})]),
     ([THINKING, CALL], [("tool_call", None, {**CALL_JSON, "thinking": THINKING_JSON})]),
-    (
-        [THINKING, REDACTED, CALL, CALL],
-        [
-            ("tool_call", None, {**CALL_JSON, "thinking": THINKING_JSON, "redacted_thinking": REDACTED_JSON}),
-            ("tool_call", None, {**CALL_JSON, **NEXT}),
-        ],
-    ),
-    (
-        [REDACTED, CALL, THINKING, CALL],
-        [
-            ("tool_call", None, {**CALL_JSON, "redacted_thinking": REDACTED_JSON}),
-            ("tool_call", None, {**CALL_JSON, "thinking": THINKING_JSON, **NEXT}),
-        ],
-    ),
-    (
-        [REDACTED, THINKING, CALL],
-        [
-            ("redacted_thinking", None, REDACTED_JSON),
-            ("tool_call", None, {**CALL_JSON, "thinking": THINKING_JSON, **NEXT}),
-        ],
-    ),
-    (
-        [OTHER, THINKING, CALL],
-        [("thinking", None, {"text": "i"}), ("tool_call", None, {**CALL_JSON, "thinking": THINKING_JSON, **NEXT})],
-    ),
-    (
-        [OTHER, REDACTED, REDACTED, CALL],
-        [
-            ("thinking", None, {"text": "i"}),
-            ("redacted_thinking", None, {**REDACTED_JSON, **NEXT}),
-            ("tool_call", None, {**CALL_JSON, "redacted_thinking": REDACTED_JSON, **NEXT}),
-        ],
-    ),
-    (
-        [THINKING, ms.Text("a"), CALL],
-        [
-            ("thinking", None, THINKING_JSON),
-            ("assistant", "a", NEXT),
-            ("tool_call", None, {**CALL_JSON, **NEXT}),
-        ],
-    ),
+    ([THINKING, REDACTED, CALL, CALL], [("tool_call", None,
+        {**CALL_JSON, "thinking": THINKING_JSON, "redacted_thinking": REDACTED_JSON}),
+        ("tool_call", None, {**CALL_JSON, **NEXT})]),
+    ([REDACTED, CALL, THINKING, CALL], [("tool_call", None, {**CALL_JSON, "redacted_thinking": REDACTED_JSON}),
+        ("tool_call", None, {**CALL_JSON, "thinking": THINKING_JSON, **NEXT})]),
+    ([REDACTED, THINKING, CALL], [("redacted_thinking", None, REDACTED_JSON),
+        ("tool_call", None, {**CALL_JSON, "thinking": THINKING_JSON, **NEXT})]),
+    ([OTHER, THINKING, CALL], [("thinking", None, {"text": "i"}),
+        ("tool_call", None, {**CALL_JSON, "thinking": THINKING_JSON, **NEXT})]),
+    ([OTHER, REDACTED, REDACTED, CALL], [("thinking", None, {"text": "i"}),
+        ("redacted_thinking", None, {**REDACTED_JSON, **NEXT}),
+        ("tool_call", None, {**CALL_JSON, "redacted_thinking": REDACTED_JSON, **NEXT})]),
+    ([THINKING, ms.Text("a"), CALL], [("thinking", None, THINKING_JSON), ("assistant", "a", NEXT),
+        ("tool_call", None, {**CALL_JSON, **NEXT})]),
     ([CALL, THINKING], [("tool_call", None, CALL_JSON), ("thinking", None, {**THINKING_JSON, **NEXT})]),
-    (
-        [ms.Text("a", [{"b": 1}]), ms.Image(url="u")],
-        [("assistant", "a", {"citations": [{"b": 1}]}), ("image", None, {"url": "u", "role": "assistant", **NEXT})],
-    ),
-]
+    ([ms.Text("a", [{"b": 1}]), ms.Image(url="u")],
+        [("assistant", "a", {"citations": [{"b": 1}]}), ("image", None, {"url": "u", "role": "assistant", **NEXT})]),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("blocks", "rows"), SEVERAL)
@@ -254,15 +173,11 @@ READ: list[tuple[ms.Row, Block]] = [
     (row("user", "a", cache_control={}), ms.Text("a", cache_control=CacheControl())),
     (row("user", "a", citations=None, state=None, cache_control=None, role=None), ms.Text("a")),
     (row("user", "a", continues=1, empty=1), ms.Text("a")),
-    (
-        row("tool_call", tool_call_id="1", id="2", tool_name="3", name="4", tool_args="", arguments="{}"),
-        ms.ToolCall("1", "3", ""),
-    ),
+    (row("tool_call", tool_call_id="1", id="2", tool_name="3", name="4", tool_args="", arguments="{}"),
+        ms.ToolCall("1", "3", "")),
     (row("tool_call", id="2", name="4", tool_args=None, arguments="{}"), ms.ToolCall("2", "4", "{}")),
-    (
-        row("tool_call", id="2", name="outer", function={"name": "inner", "arguments": {"a": 1.0}, "id": "3"}),
-        ms.ToolCall("2", "outer", '{"a":1.0}'),
-    ),
+    (row("tool_call", id="2", name="outer", function={"name": "inner", "arguments": {"a": 1.0}, "id": "3"}),
+        ms.ToolCall("2", "outer", '{"a":1.0}')),
     (row("tool_call", id="2", name="4", arguments="[", complete=False), ms.ToolCall("2", "4", "[", complete=False)),
     (row("tool_call", id="2", name="4", arguments="{}", complete=True), ms.ToolCall("2", "4", "{}")),
     (row("tool_call", id="2", name="4", arguments="[", malformed=True), ms.ToolCall("2", "4", "[")),
@@ -273,7 +188,7 @@ READ: list[tuple[ms.Row, Block]] = [
     (row("image", url="u", detail="auto"), ms.Image(url="u", detail="auto")),
     (row("image", base64="YWJj", media_type="image/png"), ms.Image(b"abc", "image/png")),
     (row("file", url="u", detail="x"), ms.File(url="u")),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("stored", "block"), READ)
@@ -289,11 +204,9 @@ def test_a_row_that_says_it_is_empty_has_no_block() -> None:
 
 CALLED = {"tool_call_id": "t", "tool_name": "f"}
 REFUSED: list[tuple[ms.Row, str]] = [
-    (
-        row("robot"),
+    (row("robot"),
         "field 'kind': unknown kind; known are system, user, assistant, tool_call, tool_result, tool, thinking,"
-        " redacted_thinking, image, file, provider_block",
-    ),
+        " redacted_thinking, image, file, provider_block"),
     (ms.Row("user", "a", "[1]"), "field 'data_json': must be a JSON object, not list"),
     (row("user"), "field 'content': is missing"),
     (row("user", "a", role="robot"), "field 'role': unknown role 'robot'"),
@@ -313,18 +226,14 @@ REFUSED: list[tuple[ms.Row, str]] = [
     (row("tool_call", **CALLED, tool_args="[1]"), "field 'tool_args': must be the text of a JSON object, not '[1]'"),
     (row("tool_call", **CALLED, tool_args="{}", complete=0), "field 'complete': must be bool, not int"),
     (row("tool_call", **CALLED, tool_args="[", malformed=0), "field 'malformed': must be bool, not int"),
-    (
-        row("tool_call", **CALLED, tool_args="[", malformed=False),
-        "field 'tool_args': must be the text of a JSON object, not '['",
-    ),
+    (row("tool_call", **CALLED, tool_args="[", malformed=False),
+        "field 'tool_args': must be the text of a JSON object, not '['"),
     (row("tool_call", tool_name="f", tool_args="{}"), "field 'tool_call_id': is missing"),
     (row("tool_call", id="t", tool_args="{}"), "field 'tool_name': is missing"),
     (row("tool_call", id=1, name="f", tool_args="{}"), "field 'id': must be str, not int"),
     (row("tool_call", **CALLED, thinking={}, tool_args="{}"), "field 'thinking.text': is missing"),
-    (
-        row("tool_call", **CALLED, thinking={"text": "h", "signature": 1}, tool_args="{}"),
-        "field 'thinking.signature': must be str, not int",
-    ),
+    (row("tool_call", **CALLED, thinking={"text": "h", "signature": 1}, tool_args="{}"),
+        "field 'thinking.signature': must be str, not int"),
     (row("tool_call", **CALLED, redacted_thinking={}, tool_args="{}"), "field 'redacted_thinking.data': is missing"),
     (row("tool_result", output="r"), "field 'tool_call_id': is missing"),
     (row("tool_result", id="t"), "field 'output': is missing"),
@@ -350,7 +259,7 @@ REFUSED: list[tuple[ms.Row, str]] = [
     (row("provider_block", data={}), "field 'provider': is missing"),
     (row("provider_block", provider="p"), "field 'data': is missing"),
     (row("provider_block", provider="p", data="d"), "field 'data': must be an object, not str"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("wrong", "words"), REFUSED)

@@ -204,10 +204,7 @@ def test_a_tool_call_with_thinking_is_one_row() -> None:
 
 def test_a_tool_result_is_one_row() -> None:
     (made,) = ms.rows_from_message(ms.Message.tool_result("t1", "boom", is_error=True))
-    assert (made.kind, data_of(made)) == (
-        "tool_result",
-        {"tool_call_id": "t1", "output": "boom", "success": False},
-    )
+    assert (made.kind, data_of(made)) == ("tool_result", {"tool_call_id": "t1", "output": "boom", "success": False})
 
 
 def test_a_message_of_several_blocks_has_one_row_per_block() -> None:

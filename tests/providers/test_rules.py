@@ -292,34 +292,20 @@ MESSAGES: list[tuple[object, str]] = [
     (None, "messages[5]: must be a Message, not None"),
     (ms.Message("user", []), "messages[5].content: must hold at least one block"),
     (changed(ms.Message.user("a"), "content", [7]), "messages[5].content[0]: unsupported content block int"),
-    (
-        ms.Message("user", [ms.Text("a"), ms.Thinking("h")]),
-        "messages[5].content[1]: a user message cannot hold a Thinking block",
-    ),
+    (ms.Message("user", [ms.Text("a"), ms.Thinking("h")]),
+        "messages[5].content[1]: a user message cannot hold a Thinking block"),
     (ms.Message("tool", ms.Image(url="u")), "messages[5].content[0]: a tool message cannot hold a Image block"),
-    (ms.Message("user", ms.Text(1)), "messages[5].content[0].text: must be text, not 1"),  # type: ignore[arg-type]
+    (ms.Message("user", ms.Text(1)), "messages[5].content[0].text: must be text, not 1"),
     (ms.Message("user", ms.Image()), "messages[5].content[0]: needs exactly one of data, url and file_id, not 0"),
-    (
-        ms.Message("user", ms.File(b"a", "t", "u", "f")),
-        "messages[5].content[0]: needs exactly one of data, url and file_id, not 3",
-    ),
-    (
-        ms.Message("user", ms.Image(b"a")),
-        "messages[5].content[0].media_type: is needed with data, such as 'image/png'",
-    ),
-    (
-        ms.Message("tool", ms.ToolResult("c", [ms.Text("a"), ms.Image(b"a")])),
-        "messages[5].content[0].content[1].media_type: is needed with data, such as 'image/png'",
-    ),
-    (
-        ms.Message("tool", ms.ToolResult("c", [ms.Text("a"), ms.Thinking("h")])),  # type: ignore[list-item]
-        "messages[5].content[0].content[1]: must be a Text, Image or File block, not Thinking",
-    ),
-    (
-        changed(ms.Message.user("a"), "provider_metadata", 7),
-        "messages[5].provider_metadata: must be a dict, not 7",
-    ),
-]
+    (ms.Message("user", ms.File(b"a", "t", "u", "f")),
+        "messages[5].content[0]: needs exactly one of data, url and file_id, not 3"),
+    (ms.Message("user", ms.Image(b"a")), "messages[5].content[0].media_type: is needed with data, such as 'image/png'"),
+    (ms.Message("tool", ms.ToolResult("c", [ms.Text("a"), ms.Image(b"a")])),
+        "messages[5].content[0].content[1].media_type: is needed with data, such as 'image/png'"),
+    (ms.Message("tool", ms.ToolResult("c", [ms.Text("a"), ms.Thinking("h")])),
+        "messages[5].content[0].content[1]: must be a Text, Image or File block, not Thinking"),
+    (changed(ms.Message.user("a"), "provider_metadata", 7), "messages[5].provider_metadata: must be a dict, not 7"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("message", "words"), MESSAGES)

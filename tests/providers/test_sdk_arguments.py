@@ -185,35 +185,14 @@ def test_a_class_in_geminis_config_is_the_schema_of_the_answer() -> None:
 
 TOOL_CHOICES: list[tuple[str, dict[str, object], str]] = [
     *[("openai", {"tools": [CHAT_TOOL], "tool_choice": mode}, mode) for mode in ("auto", "none", "required")],
-    *[
-        (
-            "openai_responses",
-            {
-                "tools": [{"type": "function", "name": "look", "parameters": SCHEMA, "strict": True}],
-                "tool_choice": mode,
-            },
-            mode,
-        )
-        for mode in ("auto", "none", "required")
-    ],
-    *[
-        ("anthropic", {"tools": [{"name": "look", "input_schema": SCHEMA}], "tool_choice": {"type": kind}}, mode)
-        for kind, mode in (("auto", "auto"), ("none", "none"), ("any", "required"))
-    ],
-    *[
-        (
-            "gemini",
-            {
-                "config": {
-                    "tools": [{"function_declarations": [{"name": "look", "parameters_json_schema": SCHEMA}]}],
-                    "tool_config": {"function_calling_config": {"mode": kind}},
-                }
-            },
-            mode,
-        )
-        for kind, mode in (("AUTO", "auto"), ("NONE", "none"), ("ANY", "required"))
-    ],
-]
+    *[("openai_responses", {"tools": [{"type": "function", "name": "look", "parameters": SCHEMA, "strict": True}],
+        "tool_choice": mode}, mode) for mode in ("auto", "none", "required")],
+    *[("anthropic", {"tools": [{"name": "look", "input_schema": SCHEMA}], "tool_choice": {"type": kind}}, mode)
+        for kind, mode in (("auto", "auto"), ("none", "none"), ("any", "required"))],
+    *[("gemini", {"config": {"tools": [{"function_declarations": [{"name": "look",
+        "parameters_json_schema": SCHEMA}]}], "tool_config": {"function_calling_config": {"mode": kind}}}}, mode)
+        for kind, mode in (("AUTO", "auto"), ("NONE", "none"), ("ANY", "required"))],
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("sdk", "arguments", "mode"), TOOL_CHOICES)
@@ -304,35 +283,23 @@ def test_betas_are_a_header() -> None:
 Sdk = Literal["openai", "openai_responses", "anthropic", "gemini"]
 
 REFUSED: list[tuple[Sdk, dict[str, object], str]] = [
-    (
-        "openai",
-        {"mesages": []},
-        "mesages: is no argument of openai's client.chat.completions.create; did you mean 'messages'?",
-    ),
+    ("openai", {"mesages": []},
+        "mesages: is no argument of openai's client.chat.completions.create; did you mean 'messages'?"),
     ("openai", {"top_k": 3}, "top_k: is no argument of"),
     ("openai", {"messages": []}, "messages: must hold at least one message"),
     ("openai", {"messages": [USER, {"role": "function", "content": "x"}]}, "messages[1].role: unknown role"),
-    (
-        "openai",
-        {"messages": [USER, USER, {"role": "user", "content": [{"type": "smell"}]}]},
-        "messages[2].content[0].type: unknown part 'smell'",
-    ),
+    ("openai", {"messages": [USER, USER, {"role": "user", "content": [{"type": "smell"}]}]},
+        "messages[2].content[0].type: unknown part 'smell'"),
     ("openai", {"messages": [{"role": "user", "content": b"x"}]}, "messages[0].content: cannot be carried: bytes"),
     ("openai", {"messages": [ms.Message.user("x")]}, "messages[0]: is a value of manystream"),
-    (
-        "openai",
-        {"messages": [{"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "§"}}]}]},
-        "messages[0].content[0].input_audio.data: is not base64 text",
-    ),
+    ("openai", {"messages": [{"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "§"}}]}]},
+        "messages[0].content[0].input_audio.data: is not base64 text"),
     ("openai", {"temperature": "warm"}, "temperature: must be a number, not text"),
     ("openai", {"temperature": math.nan}, "temperature: JSON cannot carry the number nan"),
     ("openai", {"tools": [print]}, "tools[0]: cannot be carried: a function"),
     ("openai", {"tools": [{"type": "function", "function": {"parameters": {}}}]}, "tools[0].name: is missing"),
-    (
-        "openai",
-        {"tools": [CHAT_TOOL], "tool_choice": {"type": "function", "function": {"name": "hear"}}},
-        "tool_choice: 'hear' is the name of no tool",
-    ),
+    ("openai", {"tools": [CHAT_TOOL], "tool_choice": {"type": "function", "function": {"name": "hear"}}},
+        "tool_choice: 'hear' is the name of no tool"),
     ("openai", {"response_format": int}, "response_format: must be a class with model_json_schema()"),
     ("openai", {"extra_query": {"a": "b"}}, "extra_query: cannot be carried"),
     ("openai", {"timeout": -1}, "timeout: must be seconds above 0"),
@@ -340,18 +307,12 @@ REFUSED: list[tuple[Sdk, dict[str, object], str]] = [
     ("openai_responses", {"input": []}, "input: must hold at least one message"),
     ("openai_responses", {"input": [{"type": "smell"}]}, "input[0].type: unknown item 'smell'"),
     ("openai_responses", {"response_id": "resp_1"}, "response_id: cannot be carried"),
-    (
-        "anthropic",
-        {"messages": [{"role": "user", "content": [{"type": "smell"}]}]},
-        "messages[0].content[0].type: unknown block 'smell'",
-    ),
+    ("anthropic", {"messages": [{"role": "user", "content": [{"type": "smell"}]}]},
+        "messages[0].content[0].type: unknown block 'smell'"),
     ("anthropic", {"system": [{"type": "smell"}]}, "system[0].type: unknown block 'smell'"),
     ("anthropic", {"tools": [{"name": "look"}]}, "tools[0].input_schema: is missing"),
-    (
-        "anthropic",
-        {"thinking": {"type": "enabled", "budget_tokens": "9"}},
-        "thinking.budget_tokens: must be a whole number",
-    ),
+    ("anthropic", {"thinking": {"type": "enabled", "budget_tokens": "9"}},
+        "thinking.budget_tokens: must be a whole number"),
     ("gemini", {"contents": None}, "contents: are missing"),
     ("gemini", {"contents": 3}, "contents: must be text, a part, a content or a file"),
     ("gemini", {"contents": [{"role": "user", "parts": [{"smell": 1}]}]}, "contents[0].parts[0]: unknown part 'smell'"),
@@ -360,7 +321,7 @@ REFUSED: list[tuple[Sdk, dict[str, object], str]] = [
     ("gemini", {"config": {"http_options": {"extra_body": [1]}}}, "config.http_options.extra_body: must be a dict"),
     ("gemini", {"config": {"http_options": {"base_url": "x"}}}, "config.http_options.baseUrl: cannot be carried"),
     ("gemini", {"temperature": 1}, "temperature: is no argument of google-genai's client.models.generate_content"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("sdk", "arguments", "message"), REFUSED)

@@ -76,34 +76,21 @@ def test_every_member_of_every_block_is_compared() -> None:
 
 
 IN_PLACE: dict[str, tuple[Callable[[], Block], Callable[[Block], object]]] = {
-    "first citation": (lambda: ms.Text("t"), lambda b: b.citations.append({})),  # type: ignore[union-attr]
-    "citation": (lambda: ms.Text("t", [{"n": 1}]), lambda b: b.citations[0].update(n=2)),  # type: ignore[union-attr]
-    "state": (lambda: ms.Text("t", state=state()), lambda b: b.state.data.update(id=2)),  # type: ignore[union-attr]
-    "order of a state": (
-        lambda: ms.Text("t", state=ms.ProviderState("p", {"a": 1, "b": 2})),
-        lambda b: b.state.data.update(a=b.state.data.pop("a")),  # type: ignore[union-attr]
-    ),
-    "true for one": (lambda: ms.Text("t", state=state(1)), lambda b: b.state.data.update(id=True)),  # type: ignore[union-attr]
-    "1.0 for one": (lambda: ms.Text("t", state=state(1)), lambda b: b.state.data.update(id=1.0)),  # type: ignore[union-attr]
-    "depth of a state": (
-        lambda: ms.Thinking("t", state=state({"a": [{"b": 1}]})),
-        lambda b: b.state.data["id"]["a"][0].update(b=2),  # type: ignore[union-attr,call-overload,index]
-    ),
-    "provider's own block": (lambda: ms.ProviderBlock("p", {}), lambda b: b.data.update(type="x")),  # type: ignore[union-attr]
-    "part of a result": (
-        lambda: ms.ToolResult("a", [ms.Text("t")]),
-        lambda b: setattr(b.content[0], "text", "u"),  # type: ignore[union-attr,index]
-    ),
-    "parts of a result": (lambda: ms.ToolResult("a", [ms.Text("t")]), lambda b: b.content.clear()),  # type: ignore[union-attr]
-    "byte array": (
-        lambda: ms.Image(data=bytearray(b"i"), media_type="image/png"),  # type: ignore[arg-type]
-        lambda b: b.data.extend(b"j"),  # type: ignore[union-attr]
-    ),
-    "first part of a result": (
-        lambda: ms.ToolResult("a", []),
-        lambda b: b.content.append(ms.Text("t")),  # type: ignore[union-attr]
-    ),
-}
+    "first citation": (lambda: ms.Text("t"), lambda b: b.citations.append({})),
+    "citation": (lambda: ms.Text("t", [{"n": 1}]), lambda b: b.citations[0].update(n=2)),
+    "state": (lambda: ms.Text("t", state=state()), lambda b: b.state.data.update(id=2)),
+    "order of a state": (lambda: ms.Text("t", state=ms.ProviderState("p", {"a": 1, "b": 2})),
+        lambda b: b.state.data.update(a=b.state.data.pop("a"))),
+    "true for one": (lambda: ms.Text("t", state=state(1)), lambda b: b.state.data.update(id=True)),
+    "1.0 for one": (lambda: ms.Text("t", state=state(1)), lambda b: b.state.data.update(id=1.0)),
+    "depth of a state": (lambda: ms.Thinking("t", state=state({"a": [{"b": 1}]})),
+        lambda b: b.state.data["id"]["a"][0].update(b=2)),
+    "provider's own block": (lambda: ms.ProviderBlock("p", {}), lambda b: b.data.update(type="x")),
+    "part of a result": (lambda: ms.ToolResult("a", [ms.Text("t")]), lambda b: setattr(b.content[0], "text", "u")),
+    "parts of a result": (lambda: ms.ToolResult("a", [ms.Text("t")]), lambda b: b.content.clear()),
+    "byte array": (lambda: ms.Image(data=bytearray(b"i"), media_type="image/png"), lambda b: b.data.extend(b"j")),
+    "first part of a result": (lambda: ms.ToolResult("a", []), lambda b: b.content.append(ms.Text("t"))),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("what", IN_PLACE)

@@ -10,13 +10,7 @@ from manystream.providers.errors import ErrorCategory, InvalidRequestError, Prov
 from manystream.providers.json.json_values import JSON
 from manystream.providers.model.events import Error, Event, Start, TextDelta
 from manystream.providers.openai.chat import DIALECT
-from manystream.providers.wire.delta_template import (
-    DeltaTemplate,
-    ValuesTemplate,
-    VolatileMembers,
-    learn,
-    shared_bytes,
-)
+from manystream.providers.wire.delta_template import DeltaTemplate, ValuesTemplate, VolatileMembers, learn, shared_bytes
 from manystream.providers.wire.dialect import NO_TARGET, Dialect, StreamMachine, ValuesTarget, WireRequest, bearer_token
 
 
@@ -87,47 +81,22 @@ def text_template(start: bytes, to_text: bytes, to_padding: bytes, end: bytes) -
 
 LEARNED: list[tuple[bytes, JSON, VolatileMembers, object]] = [
     (b'{"d":{"t":"x"}}', {"d": {"t": "x"}}, NONE, text_template(b'{"d":{"t":', b"", b"", b"}}")),
-    (
-        b'{"n":12,"d":{"t":"x"},"p":"ab9"}',
-        {"n": 12, "d": {"t": "x"}, "p": "ab9"},
-        SOME,
-        text_template(b'{"n":', b'"d":{"t":', b'},"p":"', b'"}'),
-    ),
-    (
-        b'{"n": 0,"d":{"t":"x"},"q": "Z"}',
-        {"n": 0, "d": {"t": "x"}, "q": "Z"},
-        SOME,
-        text_template(b'{"n": 0,"d":{"t":', b"", b'},"q": "', b'"}'),
-    ),
+    (b'{"n":12,"d":{"t":"x"},"p":"ab9"}', {"n": 12, "d": {"t": "x"}, "p": "ab9"}, SOME,
+        text_template(b'{"n":', b'"d":{"t":', b'},"p":"', b'"}')),
+    (b'{"n": 0,"d":{"t":"x"},"q": "Z"}', {"n": 0, "d": {"t": "x"}, "q": "Z"}, SOME,
+        text_template(b'{"n": 0,"d":{"t":', b"", b'},"q": "', b'"}')),
     (b'{"d":{"t":"\\u00e9"}}', {"d": {"t": "é"}}, NONE, text_template(b'{"d":{"t":', b"", b"", b"}}")),
     (b'{"d":{"t":"x","o":"x"}}', {"d": {"t": "x", "o": "x"}}, NONE, None),
     (b'{"d":{"t":"x"}}', {"d": {"t": "y"}}, NONE, None),
     (b'{"d":{"t":"x"}}', {"d": ["x"]}, NONE, None),
-    (
-        b'{"o":"\\"","d":{"t":"x"}}',
-        {"o": '"', "d": {"t": "x"}},
-        NONE,
-        text_template(b'{"o":"\\"","d":{"t":', b"", b"", b"}}"),
-    ),
-    (
-        b'{"d":{"t":"x"},"u":{"a":1},"n":3}',
-        {"d": {"t": "x"}, "u": {"a": 1}, "n": 3},
-        SOME,
-        ValuesTemplate("e", True, b'{"d":{"t":', (b'},"u":', b',"n":'), b"}", 0, ((1, "u"),)),
-    ),
-    (
-        b'{"l":[5],"d" : {"t" : "x"}}',
-        {"l": [5], "d": {"t": "x"}},
-        SOME,
-        None,
-    ),
-    (
-        b'{"u": true, "d": {"u": "x", "t": "u"}}',
-        {"u": True, "d": {"u": "x", "t": "u"}},
-        SOME,
-        ValuesTemplate("e", True, b'{"u": ', (b', "d": {"u": "x", "t": ',), b"}}", 1, ((0, "u"),)),
-    ),
-]
+    (b'{"o":"\\"","d":{"t":"x"}}', {"o": '"', "d": {"t": "x"}}, NONE,
+        text_template(b'{"o":"\\"","d":{"t":', b"", b"", b"}}")),
+    (b'{"d":{"t":"x"},"u":{"a":1},"n":3}', {"d": {"t": "x"}, "u": {"a": 1}, "n": 3}, SOME,
+        ValuesTemplate("e", True, b'{"d":{"t":', (b'},"u":', b',"n":'), b"}", 0, ((1, "u"),))),
+    (b'{"l":[5],"d" : {"t" : "x"}}', {"l": [5], "d": {"t": "x"}}, SOME, None),
+    (b'{"u": true, "d": {"u": "x", "t": "u"}}', {"u": True, "d": {"u": "x", "t": "u"}}, SOME,
+        ValuesTemplate("e", True, b'{"u": ', (b', "d": {"u": "x", "t": ',), b"}}", 1, ((0, "u"),))),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("data", "value", "volatile", "template"), LEARNED)

@@ -148,28 +148,14 @@ def test_an_answer_that_repeated_itself_is_not_to_be_trusted() -> None:
 MESSAGE = {"type": "message", "content": "Hel"}
 
 FAILURES: dict[str, tuple[str, Any]] = {
-    "chat": (
-        "openai-chat",
-        {"id": "r", "choices": [{"message": {"content": "Hel"}, "error": {"code": 502, "message": "gone"}}]},
-    ),
-    "responses, failed": (
-        "openai-responses",
-        {
-            "id": "r",
-            "status": "failed",
-            "output": [{"type": "message", "content": "Hel"}],
-            "error": {"message": "gone"},
-        },
-    ),
-    "responses, cancelled": (
-        "openai-responses",
-        {"id": "r", "status": "cancelled", "output": [MESSAGE]},
-    ),
-    "gemini": (
-        "gemini",
-        [{"responseId": "r", "candidates": [{"content": {"parts": [{"text": "Hel"}]}}]}, {"error": {"code": 503}}],
-    ),
-}
+    "chat": ("openai-chat", {"id": "r", "choices": [{"message": {"content": "Hel"},
+        "error": {"code": 502, "message": "gone"}}]}),
+    "responses, failed": ("openai-responses", {"id": "r", "status": "failed",
+        "output": [{"type": "message", "content": "Hel"}], "error": {"message": "gone"}}),
+    "responses, cancelled": ("openai-responses", {"id": "r", "status": "cancelled", "output": [MESSAGE]}),
+    "gemini": ("gemini", [{"responseId": "r", "candidates": [{"content": {"parts": [{"text": "Hel"}]}}]},
+        {"error": {"code": 503}}]),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FAILURES)

@@ -35,15 +35,12 @@ from manystream.providers.model.structured import (
 
 PERSON: JSONObject = {
     "type": "object",
-    "properties": {
-        "name": {"type": "string", "minLength": 1},
-        "age": {"type": "integer", "minimum": 0},
+    "properties": {"name": {"type": "string", "minLength": 1}, "age": {"type": "integer", "minimum": 0},
         "tags": {"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 2},
-        "friend": {"anyOf": [{"$ref": "#"}, {"type": "null"}]},
-    },
+        "friend": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}},
     "required": ["name"],
     "additionalProperties": False,
-}
+}  # fmt: skip
 
 
 def answer(text: str, reason: ms.FinishReason = ms.FinishReason.STOP, **members: object) -> ms.Response:
@@ -351,13 +348,10 @@ REFUSED: list[tuple[Any, str, str]] = [
     (River, "", "1 validation error for River\n  Invalid JSON"),
     (River, '{"name":"boom"}', "ZeroDivisionError: of the validator"),
     (list[River], '{"value":[{"name":"rhine"}]}', "1 validation error for list[River]\n0.name\n  Value error"),
-    (
-        Annotated[int, pydantic.Field(gt=3)],
-        '{"value":3}',
-        "1 validation error for constrained-int\n  Input should be gr",
-    ),
+    (Annotated[int, pydantic.Field(gt=3)], '{"value":3}',
+        "1 validation error for constrained-int\n  Input should be gr"),
     (River, "[" * 500 + "]" * 500, "1 validation error for River\n  Invalid JSON: recursion limit exceeded"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "text", "words"), REFUSED)

@@ -177,18 +177,13 @@ MISMATCHES = [
     ("x", "the answer is not JSON: 'x'", "x"),
     ('"x"', 'the answer does not fit the response schema at $: must be integer, not "x"', '"x"'),
     ("NaN", "the answer does not fit the response schema at $: must be integer, not NaN", "NaN"),
-    (
-        "[-Infinity]",
-        "the answer does not fit the response schema at $: must be integer, not [-Infinity]",
-        "[-Infinity]",
-    ),
-    (
-        f'{{"a":{"[" * 900}{"]" * 900}}}',
+    ("[-Infinity]", "the answer does not fit the response schema at $: must be integer, not [-Infinity]",
+        "[-Infinity]"),
+    (f'{{"a":{"[" * 900}{"]" * 900}}}',
         "the answer does not fit the response schema at $: must be integer, not " + f'{{"a":{"[" * 95}…',
-        f'{{"a":{"[" * 900}{"]" * 900}}}',
-    ),
+        f'{{"a":{"[" * 900}{"]" * 900}}}'),
     ("[1e999]", "the answer holds a number that cannot be kept: [0] is 1e999: Python cannot hold it", "[1e999]"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "words", "body"), MISMATCHES)

@@ -42,15 +42,11 @@ def match(*fragments: Fragment) -> tuple[list[tuple[str, str, str]], list[Event]
         # By index, with any id: an id that comes again at another index is another call.
         ([("a", 0, "t", "1"), ("b", 1, "u", "2"), ("a", 1, "", "3")], [("a", "t", "1"), ("b", "u", "23")]),
         ([("a", 0, "t", "{}"), ("a", 1, "t", "{}")], [("a", "t", "{}"), ("a_2", "t", "{}")]),
-        (
-            [("a", 0, "t", "1"), ("a", 1, "u", "2"), ("a", 0, "", "3"), ("a", 1, "", "4")],
-            [("a", "t", "13"), ("a_2", "u", "24")],
-        ),
+        ([("a", 0, "t", "1"), ("a", 1, "u", "2"), ("a", 0, "", "3"), ("a", 1, "", "4")],
+            [("a", "t", "13"), ("a_2", "u", "24")]),
         ([("a", 0, "t", "1"), ("a", 1, "", "2"), ("a", 1, "u", "3")], [("a", "t", "1"), ("a_2", "u", "23")]),
-        (
-            [("a", 0, "t", "1"), ("a_2", 1, "u", "2"), ("a", 2, "v", "3")],
-            [("a", "t", "1"), ("a_2", "u", "2"), ("a_3", "v", "3")],
-        ),
+        ([("a", 0, "t", "1"), ("a_2", 1, "u", "2"), ("a", 2, "v", "3")],
+            [("a", "t", "1"), ("a_2", "u", "2"), ("a_3", "v", "3")]),
         # Calls that are all numbered 0, with their ids in each fragment.
         ([("a", 0, "t", "1"), ("b", 0, "u", "2"), ("a", 0, "", "3")], [("a", "t", "13"), ("b", "u", "2")]),
         # Without an index, by id.
@@ -102,10 +98,8 @@ def match(*fragments: Fragment) -> tuple[list[tuple[str, str, str]], list[Event]
         ([("", 0, "t", '{"x"'), ("", 0, "", ":1}"), ("", 0, "t", ' { "x" : 1 }\n')], [("made-1", "t", '{"x":1}')]),
         ([("", None, "t", "["), ("", None, "", "1]"), ("", None, "", "[ 1 ]")], [("made-1", "t", "[1]")]),
         ([("", LEGACY_INDEX, "t", "{}"), ("", LEGACY_INDEX, "t", "{}")], [("made-1", "t", "{}")]),
-        (
-            [("a", 0, "t", "{}"), ("b", 1, "t", "{}"), ("", 0, "t", "{}"), ("", 1, "t", "{}")],
-            [("a", "t", "{}"), ("b", "t", "{}")],
-        ),
+        ([("a", 0, "t", "{}"), ("b", 1, "t", "{}"), ("", 0, "t", "{}"), ("", 1, "t", "{}")],
+            [("a", "t", "{}"), ("b", "t", "{}")]),
         # Other arguments are not the same again.
         ([("a", 0, "t", '{"x":1}'), ("a", 0, "t", '{"x":2}')], [("a", "t", '{"x":1}{"x":2}')]),
         ([("a", 0, "t", '{"x":1}'), ("a", 0, "t", '{"x":true}')], [("a", "t", '{"x":1}{"x":true}')]),
@@ -116,7 +110,7 @@ def match(*fragments: Fragment) -> tuple[list[tuple[str, str, str]], list[Event]
         # A call without a name is not delivered.
         ([("a", 0, "", "1")], []),
     ],
-)
+)  # fmt: skip
 def test_fragments_are_assigned_to_calls(fragments: list[Fragment], expected: list[tuple[str, str, str]]) -> None:
     assert match(*fragments)[0] == expected
 

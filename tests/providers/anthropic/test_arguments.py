@@ -60,10 +60,7 @@ def test_each_option_becomes_its_field() -> None:
     }
     assert read(**arguments) == request(
         system="Be brief.",
-        tools=[
-            TOOL,
-            ms.Tool("wait", "", {"type": "object"}, True, ms.CacheControl("1h")),
-        ],
+        tools=[TOOL, ms.Tool("wait", "", {"type": "object"}, True, ms.CacheControl("1h"))],
         tool_choice="look",
         parallel_tool_calls=False,
         thinking=ms.ThinkingConfig(budget_tokens=2048, effort="low", include_summary=False),
@@ -81,96 +78,57 @@ def test_each_option_becomes_its_field() -> None:
 SPECIAL: dict[str, tuple[dict[str, object], dict[str, object]]] = {
     "nothing": ({}, {}),
     "a system prompt of one plain block": ({"system": [{"type": "text", "text": "a"}]}, {"system": "a"}),
-    "a system prompt of blocks": (
-        {"system": [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}]},
-        {"system": [ms.Text("a", cache_control=ms.CacheControl())]},
-    ),
-    "a system prompt of two blocks": (
-        {"system": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
-        {"system": [ms.Text("a"), ms.Text("b")]},
-    ),
+    "a system prompt of blocks": ({"system": [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}]},
+        {"system": [ms.Text("a", cache_control=ms.CacheControl())]}),
+    "a system prompt of two blocks": ({"system": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+        {"system": [ms.Text("a"), ms.Text("b")]}),
     "an empty system prompt": ({"system": ""}, {"system": None}),
-    "a tool of the server": (
-        {"tools": [LOOK, {"type": "web_search_20250305", "name": "web_search"}]},
-        {"extra_body": {"tools": [LOOK, {"type": "web_search_20250305", "name": "web_search"}]}},
-    ),
-    "a tool with another member": (
-        {"tools": [{**LOOK, "eager_input_streaming": True}]},
-        {"extra_body": {"tools": [{**LOOK, "eager_input_streaming": True}]}},
-    ),
-    "parallel calls": (
-        {"tools": [LOOK], "tool_choice": {"type": "any", "disable_parallel_tool_use": False}},
-        {"tools": [TOOL], "tool_choice": "required", "parallel_tool_calls": True},
-    ),
-    "a choice without an option": (
-        {"tools": [LOOK], "tool_choice": {"type": "none"}},
-        {"tools": [TOOL], "tool_choice": "none"},
-    ),
-    "a choice without tools": (
-        {"tool_choice": {"type": "any"}},
-        {"extra_body": {"tool_choice": {"type": "any"}}},
-    ),
-    "an unknown choice": (
-        {"tools": [LOOK], "tool_choice": {"type": "some"}},
-        {"tools": [TOOL], "extra_body": {"tool_choice": {"type": "some"}}},
-    ),
-    "a choice of a tool without its name": (
-        {"tools": [LOOK], "tool_choice": {"type": "tool"}},
-        {"tools": [TOOL], "extra_body": {"tool_choice": {"type": "tool"}}},
-    ),
-    "a choice with another member": (
-        {"tools": [LOOK], "tool_choice": {"type": "auto", "most": 3}},
-        {"tools": [TOOL], "extra_body": {"tool_choice": {"type": "auto", "most": 3}}},
-    ),
+    "a tool of the server": ({"tools": [LOOK, {"type": "web_search_20250305", "name": "web_search"}]},
+        {"extra_body": {"tools": [LOOK, {"type": "web_search_20250305", "name": "web_search"}]}}),
+    "a tool with another member": ({"tools": [{**LOOK, "eager_input_streaming": True}]},
+        {"extra_body": {"tools": [{**LOOK, "eager_input_streaming": True}]}}),
+    "parallel calls": ({"tools": [LOOK], "tool_choice": {"type": "any", "disable_parallel_tool_use": False}},
+        {"tools": [TOOL], "tool_choice": "required", "parallel_tool_calls": True}),
+    "a choice without an option": ({"tools": [LOOK], "tool_choice": {"type": "none"}},
+        {"tools": [TOOL], "tool_choice": "none"}),
+    "a choice without tools": ({"tool_choice": {"type": "any"}}, {"extra_body": {"tool_choice": {"type": "any"}}}),
+    "an unknown choice": ({"tools": [LOOK], "tool_choice": {"type": "some"}},
+        {"tools": [TOOL], "extra_body": {"tool_choice": {"type": "some"}}}),
+    "a choice of a tool without its name": ({"tools": [LOOK], "tool_choice": {"type": "tool"}},
+        {"tools": [TOOL], "extra_body": {"tool_choice": {"type": "tool"}}}),
+    "a choice with another member": ({"tools": [LOOK], "tool_choice": {"type": "auto", "most": 3}},
+        {"tools": [TOOL], "extra_body": {"tool_choice": {"type": "auto", "most": 3}}}),
     "an effort alone": ({"output_config": {"effort": "max"}}, {"thinking": ms.ThinkingConfig(effort="max")}),
-    "adaptive thinking": (
-        {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": "max"}},
-        {"thinking": ms.ThinkingConfig(effort="max", include_summary=True)},
-    ),
-    "thinking that is disabled": (
-        {"thinking": {"type": "disabled"}, "output_config": {"effort": "low"}},
-        {"thinking": ms.ThinkingConfig(ms.ThinkingLevel.NONE, effort="low")},
-    ),
-    "thinking of an unknown type": (
-        {"thinking": {"type": "between_tools"}},
-        {"extra_body": {"thinking": {"type": "between_tools"}}},
-    ),
-    "thinking of an unknown type, and an effort": (
-        {"thinking": {"type": "between_tools"}, "output_config": {"effort": "low"}},
-        {"thinking": ms.ThinkingConfig(effort="low"), "extra_body": {"thinking": {"type": "between_tools"}}},
-    ),
-    "an output with another member": (
-        {"output_config": {"effort": "low", "task_budget": {"total": 9}}},
-        {"extra_body": {"output_config": {"effort": "low", "task_budget": {"total": 9}}}},
-    ),
-    "a format without a schema": (
-        {"output_config": {"effort": "low", "format": {"type": "text"}}},
-        {"extra_body": {"output_config": {"effort": "low", "format": {"type": "text"}}}},
-    ),
+    "adaptive thinking": ({"thinking": {"type": "adaptive", "display": "summarized"},
+        "output_config": {"effort": "max"}}, {"thinking": ms.ThinkingConfig(effort="max", include_summary=True)}),
+    "thinking that is disabled": ({"thinking": {"type": "disabled"}, "output_config": {"effort": "low"}},
+        {"thinking": ms.ThinkingConfig(ms.ThinkingLevel.NONE, effort="low")}),
+    "thinking of an unknown type": ({"thinking": {"type": "between_tools"}},
+        {"extra_body": {"thinking": {"type": "between_tools"}}}),
+    "thinking of an unknown type, and an effort": ({"thinking": {"type": "between_tools"},
+        "output_config": {"effort": "low"}},
+        {"thinking": ms.ThinkingConfig(effort="low"), "extra_body": {"thinking": {"type": "between_tools"}}}),
+    "an output with another member": ({"output_config": {"effort": "low", "task_budget": {"total": 9}}},
+        {"extra_body": {"output_config": {"effort": "low", "task_budget": {"total": 9}}}}),
+    "a format without a schema": ({"output_config": {"effort": "low", "format": {"type": "text"}}},
+        {"extra_body": {"output_config": {"effort": "low", "format": {"type": "text"}}}}),
     "no format": ({"output_config": {"effort": "low", "format": None}}, {"thinking": ms.ThinkingConfig(effort="low")}),
     "an empty output": ({"output_config": {}}, {}),
     "metadata with a number": ({"metadata": {"user_id": 3}}, {"extra_body": {"metadata": {"user_id": 3}}}),
     "a member given twice": ({"top_k": 3, "extra_body": {"top_k": 4}}, {"extra_body": {"top_k": 4}}),
     "no betas": ({"betas": []}, {}),
     "betas that are None": ({"betas": None}, {}),
-    "betas in a header as well": (
-        {"betas": ["a"], "extra_headers": {"Anthropic-Beta": "b"}},
-        {"extra_headers": {"Anthropic-Beta": "b"}},
-    ),
-    "a user's profile": (
-        {"user_profile_id": "profile_1"},
-        {"extra_headers": {"anthropic-user-profile-id": "profile_1"}},
-    ),
-    "a workspace": (
-        {"workspace_id": "wrkspc_1", "extra_headers": {"x-a": "b"}},
-        {"extra_headers": {"x-a": "b", "anthropic-workspace-id": "wrkspc_1"}},
-    ),
+    "betas in a header as well": ({"betas": ["a"], "extra_headers": {"Anthropic-Beta": "b"}},
+        {"extra_headers": {"Anthropic-Beta": "b"}}),
+    "a user's profile": ({"user_profile_id": "profile_1"},
+        {"extra_headers": {"anthropic-user-profile-id": "profile_1"}}),
+    "a workspace": ({"workspace_id": "wrkspc_1", "extra_headers": {"x-a": "b"}},
+        {"extra_headers": {"x-a": "b", "anthropic-workspace-id": "wrkspc_1"}}),
     "a workspace that is None": ({"workspace_id": None}, {}),
-    "a workspace in a header as well": (
-        {"workspace_id": "wrkspc_1", "extra_headers": {"Anthropic-Workspace-Id": "wrkspc_2"}},
-        {"extra_headers": {"Anthropic-Workspace-Id": "wrkspc_2"}},
-    ),
-}
+    "a workspace in a header as well": ({"workspace_id": "wrkspc_1",
+        "extra_headers": {"Anthropic-Workspace-Id": "wrkspc_2"}},
+        {"extra_headers": {"Anthropic-Workspace-Id": "wrkspc_2"}}),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("arguments", "fields"), SPECIAL.values(), ids=SPECIAL)
@@ -179,10 +137,7 @@ def test_a_special_form_becomes_fields_or_extra_body(arguments: dict[str, object
 
 
 REFUSED: list[tuple[dict[str, object], str]] = [
-    (
-        {"mesages": []},
-        "mesages: is no argument of anthropic's client.messages.create; did you mean 'messages'?",
-    ),
+    ({"mesages": []}, "mesages: is no argument of anthropic's client.messages.create; did you mean 'messages'?"),
     ({"betas": [print]}, "betas[0]: cannot be carried: a function"),
     ({"metadata": {"user_id": print}}, "metadata.user_id: cannot be carried: a function"),
     ({"betas": 3}, "betas: must be a list of texts"),
@@ -194,25 +149,19 @@ REFUSED: list[tuple[dict[str, object], str]] = [
     ({"tools": [{"input_schema": SCHEMA}]}, "tools[0].name: is missing"),
     ({"tools": [{**LOOK, "description": 3}]}, "tools[0].description: must be text, not a number"),
     ({"tools": [{**LOOK, "strict": "yes"}]}, "tools[0].strict: must be true or false, not text"),
-    (
-        {"tools": [{**LOOK, "cache_control": {"type": "ephemeral", "ttl": "1d"}}]},
-        "tools[0].cache_control.ttl: must be '5m' or '1h', not '1d'",
-    ),
+    ({"tools": [{**LOOK, "cache_control": {"type": "ephemeral", "ttl": "1d"}}]},
+        "tools[0].cache_control.ttl: must be '5m' or '1h', not '1d'"),
     ({"thinking": {"type": "enabled", "budget_tokens": 1.5}}, "thinking.budget_tokens: must be a whole number, not a"),
-    (
-        {"system": [{"type": "text", "text": "a"}, {"type": "tool_result", "tool_use_id": "t"}]},
-        "system[1].type: must be 'text'",
-    ),
-    (
-        {"system": [{"type": "text", "text": "a", "cache_control": {"ttl": "1d"}}]},
-        "system[0].cache_control.ttl: must be '5m' or '1h', not '1d'",
-    ),
+    ({"system": [{"type": "text", "text": "a"}, {"type": "tool_result", "tool_use_id": "t"}]},
+        "system[1].type: must be 'text'"),
+    ({"system": [{"type": "text", "text": "a", "cache_control": {"ttl": "1d"}}]},
+        "system[0].cache_control.ttl: must be '5m' or '1h', not '1d'"),
     ({"tools": 3}, "tools: must be an array, not a number"),
     ({"system": 3}, "system: must be text or a list of blocks"),
     ({"messages": [{"role": "user", "content": 3}]}, "messages[0].content: must be text or a list of blocks"),
     ({"max_tokens": "9"}, "max_tokens: must be a whole number, not text"),
     ({"stop_sequences": [3]}, "stop_sequences[0]: must be text, not a number"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("arguments", "message"), REFUSED, ids=[message for _, message in REFUSED])

@@ -200,36 +200,20 @@ REFUSED: list[tuple[Any, str]] = [
     ({"role": "assistant", "content": None}, "messages[1].content: must be text or a list of blocks"),
     (user(TEXT, {"type": "thinking"}), "messages[1].content[1].type: unknown block 'thinking' in a user's message"),
     (user({}), "messages[1].content[0].type: unknown block '' in a user's message"),
-    (
-        {"role": "assistant", "content": [TEXT, {"type": "image"}]},
-        "messages[1].content[1].type: unknown block 'image' in an assistant's message",
-    ),
-    (
-        user(TEXT, {"type": "tool_result", "content": [TEXT, {"type": "smell"}]}),
-        "messages[1].content[1].content[1].type: unknown block 'smell' in a tool's result",
-    ),
-    (
-        user({"type": "tool_result", "content": 3}),
-        "messages[1].content[0].content: must be text or a list of blocks",
-    ),
-    (
-        user({"type": "image", "source": {"type": "x"}}),
-        'messages[1].content[0].source: cannot be read: {"type":"x"}',
-    ),
-    (
-        user({"type": "image", "source": {"type": "base64", "data": "§"}}),
-        "messages[1].content[0].source.data: is not base64 text",
-    ),
-    (
-        user({"type": "document", "source": PNG, "cache_control": {"ttl": 5}}),
-        "messages[1].content[0].cache_control.ttl: must be '5m' or '1h', not 5",
-    ),
-    (
-        {"role": "assistant", "content": [{**TEXT, "cache_control": {"ttl": "2h"}}]},
-        "messages[1].cache_control.ttl: must be '5m' or '1h', not '2h'",
-    ),
+    ({"role": "assistant", "content": [TEXT, {"type": "image"}]},
+        "messages[1].content[1].type: unknown block 'image' in an assistant's message"),
+    (user(TEXT, {"type": "tool_result", "content": [TEXT, {"type": "smell"}]}),
+        "messages[1].content[1].content[1].type: unknown block 'smell' in a tool's result"),
+    (user({"type": "tool_result", "content": 3}), "messages[1].content[0].content: must be text or a list of blocks"),
+    (user({"type": "image", "source": {"type": "x"}}), 'messages[1].content[0].source: cannot be read: {"type":"x"}'),
+    (user({"type": "image", "source": {"type": "base64", "data": "§"}}),
+        "messages[1].content[0].source.data: is not base64 text"),
+    (user({"type": "document", "source": PNG, "cache_control": {"ttl": 5}}),
+        "messages[1].content[0].cache_control.ttl: must be '5m' or '1h', not 5"),
+    ({"role": "assistant", "content": [{**TEXT, "cache_control": {"ttl": "2h"}}]},
+        "messages[1].cache_control.ttl: must be '5m' or '1h', not '2h'"),
     ({"role": "tool", "content": "x"}, "messages[1].role: unknown role 'tool'"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("wire", "message"), REFUSED, ids=[message for _, message in REFUSED])
@@ -303,28 +287,18 @@ def test_a_mark_that_is_taken_off_a_call_is_not_sent() -> None:
 CHUNKS: list[tuple[dict[str, Any], dict[str, Any] | None]] = [
     ({"stop_reason": "end_turn"}, {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}),
     ({"text": "a"}, None),
-    (
-        {"type": "text_delta", "text": "a"},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}},
-    ),
-    (
-        {"type": "compaction_delta", "content": "a"},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "compaction_delta", "content": "a"}},
-    ),
+    ({"type": "text_delta", "text": "a"}, {"type": "content_block_delta", "index": 0,
+        "delta": {"type": "text_delta", "text": "a"}}),
+    ({"type": "compaction_delta", "content": "a"},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "compaction_delta", "content": "a"}}),
     ({"type": "text", "text": "a", "snapshot": "ba"}, {"type": "ping"}),
-    (
-        {"type": "web_search_tool_result", "content": []},
-        {
-            "type": "message_start",
-            "message": {"role": "assistant", "content": [{"type": "web_search_tool_result", "content": []}]},
-        },
-    ),
-    (
-        {"type": "mcp_tool_listing"},
-        {"type": "message_start", "message": {"role": "assistant", "content": [{"type": "mcp_tool_listing"}]}},
-    ),
+    ({"type": "web_search_tool_result", "content": []},
+        {"type": "message_start", "message": {"role": "assistant",
+        "content": [{"type": "web_search_tool_result", "content": []}]}}),
+    ({"type": "mcp_tool_listing"}, {"type": "message_start",
+        "message": {"role": "assistant", "content": [{"type": "mcp_tool_listing"}]}}),
     ({"type": "image"}, None),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("part", "chunk"), CHUNKS)

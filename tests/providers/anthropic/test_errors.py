@@ -147,15 +147,10 @@ def test_the_request_id_comes_from_the_header_or_the_body(headers: dict[str, str
         ({"retry-after": "7"}, 7000),
         ({"retry-after-ms": "250", "retry-after": "7"}, 250),
         ({"retry-after": "Thu, 01 Jan 2026 00:00:09 GMT"}, 9000),
-        (
-            {
-                "anthropic-ratelimit-requests-remaining": "0",
-                "anthropic-ratelimit-requests-reset": "2026-01-01T00:00:03Z",
-            },
-            3000,
-        ),
+        ({"anthropic-ratelimit-requests-remaining": "0", "anthropic-ratelimit-requests-reset": "2026-01-01T00:00:03Z"},
+            3000),
     ],
-)
+)  # fmt: skip
 def test_the_hint_is_read_from_the_headers(headers: dict[str, str], expected: int) -> None:
     assert failed(429, error_body("rate_limit_error"), headers).retry_after_ms == expected
 

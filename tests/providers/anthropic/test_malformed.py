@@ -30,55 +30,33 @@ BAD_EVENTS: list[tuple[bytes, str]] = [
     (b"7", "malformed event: expected an object, got"),
     (b'{"type": "message_start"}', "message_start: no message object in"),
     (b'{"type": "message_start", "message": "hello"}', "message_start: no message object in"),
-    (
-        b'{"type": "message_start", "message": {"content": "hello"}}',
-        "message_start: a content that is no array of objects in",
-    ),
-    (
-        b'{"type": "message_start", "message": {"content": ["hello"]}}',
-        "message_start: a content that is no array of objects in",
-    ),
+    (b'{"type": "message_start", "message": {"content": "hello"}}',
+        "message_start: a content that is no array of objects in"),
+    (b'{"type": "message_start", "message": {"content": ["hello"]}}',
+        "message_start: a content that is no array of objects in"),
     (b'{"type": "content_block_start", "index": 1}', "content_block_start: no content_block object in"),
-    (
-        b'{"type": "content_block_start", "index": 1, "content_block": null}',
-        "content_block_start: no content_block object in",
-    ),
-    (
-        b'{"type": "content_block_start", "index": "1", "content_block": {"type": "text"}}',
-        "content_block_start: an index that is no number in",
-    ),
-    (
-        b'{"type": "content_block_start", "index": [], "content_block": {"type": "text"}}',
-        "content_block_start: an index that is no number in",
-    ),
+    (b'{"type": "content_block_start", "index": 1, "content_block": null}',
+        "content_block_start: no content_block object in"),
+    (b'{"type": "content_block_start", "index": "1", "content_block": {"type": "text"}}',
+        "content_block_start: an index that is no number in"),
+    (b'{"type": "content_block_start", "index": [], "content_block": {"type": "text"}}',
+        "content_block_start: an index that is no number in"),
     (b'{"type": "content_block_delta", "index": 0}', "content_block_delta: no delta object in"),
     (b'{"type": "content_block_delta", "index": 0, "delta": "text"}', "content_block_delta: no delta object in"),
-    (
-        b'{"type": "content_block_delta", "index": {}, "delta": {"type": "text_delta", "text": "x"}}',
-        "content_block_delta: an index that is no number in",
-    ),
-    (
-        b'{"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": 7}}',
-        "content_block_delta: a text that is no text in",
-    ),
-    (
-        b'{"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": ["x"]}}',
-        "content_block_delta: a text that is no text in",
-    ),
-    (
-        b'{"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": {}}}',
-        "content_block_delta: a thinking that is no text in",
-    ),
-    (
-        b'{"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": 1}}',
-        "content_block_delta: a signature that is no text in",
-    ),
-    (
-        b'{"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": {"a": 1}}}',
-        "content_block_delta: a partial_json that is no text in",
-    ),
+    (b'{"type": "content_block_delta", "index": {}, "delta": {"type": "text_delta", "text": "x"}}',
+        "content_block_delta: an index that is no number in"),
+    (b'{"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": 7}}',
+        "content_block_delta: a text that is no text in"),
+    (b'{"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": ["x"]}}',
+        "content_block_delta: a text that is no text in"),
+    (b'{"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": {}}}',
+        "content_block_delta: a thinking that is no text in"),
+    (b'{"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": 1}}',
+        "content_block_delta: a signature that is no text in"),
+    (b'{"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": {"a": 1}}}',
+        "content_block_delta: a partial_json that is no text in"),
     (b'{"type": "content_block_stop", "index": "zero"}', "content_block_stop: an index that is no number in"),
-]
+]  # fmt: skip
 """Data of an event → the beginning of the message; the data follows, quoted."""
 
 
@@ -159,24 +137,9 @@ def test_deep_nesting_is_read_or_refused_and_never_raised(depth: int) -> None:
 
 
 MEMBERS = {
-    "type",
-    "index",
-    "message",
-    "content_block",
-    "delta",
-    "text",
-    "thinking",
-    "partial_json",
-    "input",
-    "content",
-    "citation",
-    "usage",
-    "stop_reason",
-    "error",
-    "code",
-    "details",
-    "to",
-}
+    "type", "index", "message", "content_block", "delta", "text", "thinking", "partial_json", "input", "content",
+    "citation", "usage", "stop_reason", "error", "code", "details", "to",
+}  # fmt: skip
 scalars = st.sampled_from([None, True, 0, 1, -1, 2**70, 0.5, 1e300, "", "a", "{}", '{"a": ', "é\u2028"])
 words = st.sampled_from(
     [*EVENTS, *DELTAS, "error", "text", "thinking", "redacted_thinking", "tool_use", "fallback", "compaction"]

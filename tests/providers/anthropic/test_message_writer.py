@@ -371,22 +371,16 @@ def test_images_have_a_source_of_their_kind(given: Image | File, source: dict[st
 @pytest.mark.parametrize(
     ("given", "source"),
     [
-        (
-            File(data=b"%PDF", media_type="application/pdf"),
-            {"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="},
-        ),
-        (
-            File(data="Grüße".encode(), media_type="text/markdown; charset=utf-8"),
-            {"type": "text", "media_type": "text/plain", "data": "Grüße"},
-        ),
-        *(
-            (File(data=b"{}", media_type=kind), {"type": "text", "media_type": "text/plain", "data": "{}"})
-            for kind in ("application/json", "application/xml", "application/yaml", "application/x-yaml", "text/csv")
-        ),
+        (File(data=b"%PDF", media_type="application/pdf"),
+            {"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="}),
+        (File(data="Grüße".encode(), media_type="text/markdown; charset=utf-8"),
+            {"type": "text", "media_type": "text/plain", "data": "Grüße"}),
+        *((File(data=b"{}", media_type=kind), {"type": "text", "media_type": "text/plain", "data": "{}"})
+            for kind in ("application/json", "application/xml", "application/yaml", "application/x-yaml", "text/csv")),
         (File(url="https://a.example/a.pdf"), {"type": "url", "url": "https://a.example/a.pdf"}),
         (File(file_id="file_1"), {"type": "file", "file_id": "file_1"}),
     ],
-)
+)  # fmt: skip
 def test_files_are_documents(given: File, source: dict[str, str]) -> None:
     assert sent(Message.user(given))[0]["content"] == [{"type": "document", "source": source}]
 

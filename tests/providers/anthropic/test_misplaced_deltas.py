@@ -86,13 +86,10 @@ def test_a_cut_off_call_with_text_inside_is_not_complete(stop: bool) -> None:
     [
         ("", 1, "content_block_delta: arguments for content block 1, which is no tool call, in "),
         (text(0, "Well."), 0, "content_block_delta: arguments for content block 0, which is no tool call, in "),
-        (
-            call(0, stop=True) + call(1, "{}", id="toolu_2"),
-            0,
-            "content_block_delta: arguments for tool call 'toolu_1', which has ended, in ",
-        ),
+        (call(0, stop=True) + call(1, "{}", id="toolu_2"), 0,
+            "content_block_delta: arguments for tool call 'toolu_1', which has ended, in "),
     ],
-)
+)  # fmt: skip
 def test_arguments_that_no_call_can_have_are_an_error(before: str, index: int, words: str) -> None:
     stray = delta(index, "input_json_delta", partial_json='{"path": "/tmp"}')
     outcome = run(START + before + stray + finish("tool_use") + STOP)
@@ -109,16 +106,12 @@ def test_empty_arguments_without_a_call_change_nothing() -> None:
 @pytest.mark.parametrize(
     ("stray", "warning"),
     [
-        (
-            delta(0, "signature_delta", signature="c2ln"),
-            "the answer has a signature in a block that is no thinking; it was dropped",
-        ),
-        (
-            delta(7, "citations_delta", citation={"type": "char_location"}),
-            "the answer has a citation in a block that is no text; it was dropped",
-        ),
+        (delta(0, "signature_delta", signature="c2ln"),
+            "the answer has a signature in a block that is no thinking; it was dropped"),
+        (delta(7, "citations_delta", citation={"type": "char_location"}),
+            "the answer has a citation in a block that is no text; it was dropped"),
     ],
-)
+)  # fmt: skip
 def test_a_part_that_has_no_place_causes_a_warning(stray: str, warning: str) -> None:
     response = run(START + text(0, "Well.") + stray + stray + finish() + STOP).response
     assert (response.text, response.warnings) == ("Well.", [warning])

@@ -334,24 +334,16 @@ READS_IMAGES = "Anthropic reads image/gif, image/jpeg, image/png, image/webp, no
     ("content", "message"),
     [
         ([Text("a"), TIFF], f"messages[1].content[1].media_type: {READS_IMAGES} 'image/tiff'"),
-        (
-            [File(data=b"x", media_type="image/x-icon")],
-            f"messages[1].content[0].media_type: {READS_IMAGES} 'image/x-icon'",
-        ),
-        (
-            [File(data=b"x", media_type="Audio/WAV; a=b")],
-            "messages[1].content[0].media_type: Anthropic reads PDF, text and images, not 'audio/wav'",
-        ),
-        (
-            [File(data=b"a\xff", media_type="text/plain")],
-            "messages[1].content[0].data: a text file must be UTF-8: invalid start byte",
-        ),
-        (
-            [ToolResult("t", [Text("a"), TIFF])],
-            f"messages[1].content[0].content[1].media_type: {READS_IMAGES} 'image/tiff'",
-        ),
+        ([File(data=b"x", media_type="image/x-icon")],
+            f"messages[1].content[0].media_type: {READS_IMAGES} 'image/x-icon'"),
+        ([File(data=b"x", media_type="Audio/WAV; a=b")],
+            "messages[1].content[0].media_type: Anthropic reads PDF, text and images, not 'audio/wav'"),
+        ([File(data=b"a\xff", media_type="text/plain")],
+            "messages[1].content[0].data: a text file must be UTF-8: invalid start byte"),
+        ([ToolResult("t", [Text("a"), TIFF])],
+            f"messages[1].content[0].content[1].media_type: {READS_IMAGES} 'image/tiff'"),
     ],
-)
+)  # fmt: skip
 def test_a_block_that_cannot_be_sent_is_named(content: list[Any], message: str) -> None:
     request = Request("claude-opus-4-6", [Message.tool_call("t", "look", "{}"), Message.user(content)])
     with pytest.raises(InvalidRequestError) as raised:
@@ -370,12 +362,8 @@ def test_a_conversation_without_content_is_refused(messages: list[Message]) -> N
 
 OPTIONS: dict[str, Any] = {
     "system": [Text("Be"), Text("brief", cache_control=MARK)],
-    "tools": [
-        Tool(
-            "look", "Look.", {"properties": {"a": {"type": "integer", "minimum": 1}}}, strict=True, cache_control=MARK
-        ),
-        Tool("wait"),
-    ],
+    "tools": [Tool("look", "Look.", {"properties": {"a": {"type": "integer", "minimum": 1}}}, strict=True,
+        cache_control=MARK), Tool("wait")],
     "tool_choice": "look",
     "max_output_tokens": 9,
     "temperature": 0.5,
@@ -385,7 +373,7 @@ OPTIONS: dict[str, Any] = {
     "response_schema": {"type": "object", "properties": {"n": {"type": "string", "pattern": "a"}}},
     "parallel_tool_calls": False,
     "metadata": {"user_id": "u", "Team": "a"},
-}
+}  # fmt: skip
 
 
 def test_a_request_with_everything_is_sent_whole() -> None:

@@ -85,21 +85,15 @@ def test_a_stop_reason_that_is_no_text_is_unknown(reason: object) -> None:
         ({"input_tokens": 3}, Usage(input_tokens=3)),
         ({"output_tokens": 3}, Usage(output_tokens=3)),
         ({"input_tokens": 0, "output_tokens": 0}, Usage(0, 0, total_tokens=0)),
-        (
-            {"input_tokens": 3, "cache_read_input_tokens": 5, "cache_creation_input_tokens": 7, "output_tokens": 11},
-            Usage(15, 11, cached_tokens=5, cache_write_tokens=7, total_tokens=26),
-        ),
-        (
-            {"input_tokens": 3, "output_tokens": 11, "output_tokens_details": {"thinking_tokens": 4}},
-            Usage(3, 7, 4, total_tokens=14),
-        ),
-        (
-            {"input_tokens": 3, "output_tokens": 2, "output_tokens_details": {"thinking_tokens": 4}},
-            Usage(3, 0, 4, total_tokens=5),
-        ),
+        ({"input_tokens": 3, "cache_read_input_tokens": 5, "cache_creation_input_tokens": 7, "output_tokens": 11},
+            Usage(15, 11, cached_tokens=5, cache_write_tokens=7, total_tokens=26)),
+        ({"input_tokens": 3, "output_tokens": 11, "output_tokens_details": {"thinking_tokens": 4}},
+            Usage(3, 7, 4, total_tokens=14)),
+        ({"input_tokens": 3, "output_tokens": 2, "output_tokens_details": {"thinking_tokens": 4}},
+            Usage(3, 0, 4, total_tokens=5)),
         ({"input_tokens": "3", "output_tokens": True}, Usage()),
     ],
-)
+)  # fmt: skip
 def test_input_includes_the_cache_and_output_leaves_out_thinking(raw: dict[str, object], expected: Usage) -> None:
     if raw:
         expected.raw = raw  # type: ignore[assignment]
@@ -228,10 +222,7 @@ def test_usage_of_the_wrong_shape_is_unknown(usage: object) -> None:
 
 
 PAIRS: dict[str, tuple[dict[str, object], str]] = {
-    "text": (
-        message({"type": "text", "text": "Hello"}),
-        text(0, "Hel", "lo") + finish(),
-    ),
+    "text": (message({"type": "text", "text": "Hello"}), text(0, "Hel", "lo") + finish()),
     "thinking, then a call": (
         message(
             {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
@@ -255,19 +246,12 @@ PAIRS: dict[str, tuple[dict[str, object], str]] = {
         )
         + finish("tool_use"),
     ),
-    "a call without arguments": (
-        message({"type": "tool_use", "id": "t", "name": "look", "input": {}}, stop_reason="tool_use"),
-        block(
-            0,
-            {"type": "tool_use", "id": "t", "name": "look", "input": {}},
-            {"type": "input_json_delta", "partial_json": ""},
-        )
-        + finish("tool_use"),
-    ),
-    "a call that was cut off": (
-        message({"type": "tool_use", "id": "t", "name": "look", "input": {}}, stop_reason="max_tokens"),
-        block(0, {"type": "tool_use", "id": "t", "name": "look", "input": {}}, stop=False) + finish("max_tokens"),
-    ),
+    "a call without arguments": (message({"type": "tool_use", "id": "t", "name": "look", "input": {}},
+        stop_reason="tool_use"), block(0, {"type": "tool_use", "id": "t", "name": "look", "input": {}},
+        {"type": "input_json_delta", "partial_json": ""}) + finish("tool_use")),
+    "a call that was cut off": (message({"type": "tool_use", "id": "t", "name": "look", "input": {}},
+        stop_reason="max_tokens"), block(0, {"type": "tool_use", "id": "t", "name": "look", "input": {}},
+        stop=False) + finish("max_tokens")),
     "a search, and what it found": (
         message(SEARCH, FOUND, {"type": "text", "text": "Wet.", "citations": [CITATION]}),
         block(
@@ -285,20 +269,14 @@ PAIRS: dict[str, tuple[dict[str, object], str]] = {
         )
         + finish(),
     ),
-    "a stop sequence": (
-        message({"type": "text", "text": "a"}, stop_reason="stop_sequence", stop_sequence="END"),
-        text(0, "a") + finish("stop_sequence", stop_sequence="END"),
-    ),
-    "a compaction": (
-        message({"type": "compaction", "content": "So far."}),
+    "a stop sequence": (message({"type": "text", "text": "a"}, stop_reason="stop_sequence", stop_sequence="END"),
+        text(0, "a") + finish("stop_sequence", stop_sequence="END")),
+    "a compaction": (message({"type": "compaction", "content": "So far."}),
         block(0, {"type": "compaction", "content": None}, {"type": "compaction_delta", "content": "So far."})
-        + finish(),
-    ),
-    "a refusal without text": (
-        message(stop_reason="refusal", stop_details={"type": "refusal", "category": None}),
-        finish("refusal", stop_details={"type": "refusal", "category": None}),
-    ),
-}
+        + finish()),
+    "a refusal without text": (message(stop_reason="refusal", stop_details={"type": "refusal", "category": None}),
+        finish("refusal", stop_details={"type": "refusal", "category": None})),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -312,8 +290,7 @@ def test_absent_and_empty_content_give_equal_answers() -> None:
     spare = decode(message({"type": "text", "text": "a"}, {"type": "thinking", "thinking": "b"}))
     full = decode(
         message(
-            {"type": "text", "text": "a", "citations": None},
-            {"type": "thinking", "thinking": "b", "signature": ""},
+            {"type": "text", "text": "a", "citations": None}, {"type": "thinking", "thinking": "b", "signature": ""}
         )
     )
     assert spare.content == full.content == [Text("a"), Thinking("b", state=ProviderState("anthropic", {}))]

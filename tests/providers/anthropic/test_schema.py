@@ -110,18 +110,14 @@ def test_a_larger_minimum_of_items_is_described() -> None:
         ({"allOf": [{"type": "string"}], "title": "T"}, {"title": "T", "allOf": [{"type": "string"}]}),
         ({"$ref": "#/$defs/A", "description": "x"}, {"$ref": "#/$defs/A"}),
         ({"type": ["string", "null"]}, {"anyOf": [{"type": "string"}, {"type": "null"}]}),
-        (
-            {"type": ["object", "null"], "properties": {}, "description": "d"},
-            {
-                "description": "d",
-                "anyOf": [{"type": "object", "properties": {}, "additionalProperties": False}, {"type": "null"}],
-            },
-        ),
+        ({"type": ["object", "null"], "properties": {}, "description": "d"},
+            {"description": "d", "anyOf": [{"type": "object", "properties": {}, "additionalProperties": False},
+            {"type": "null"}]}),
         ({"properties": {}}, {"type": "object", "properties": {}, "additionalProperties": False}),
         ({"items": {"type": "null"}}, {"type": "array", "items": {"type": "null"}}),
         ({"type": "array", "items": True}, {"type": "array", "items": True}),
     ],
-)
+)  # fmt: skip
 def test_each_form_has_its_adapted_form(schema: dict[str, Any], expected: dict[str, Any]) -> None:
     assert adapted(schema) == (expected, [])
 
@@ -187,10 +183,7 @@ def test_a_schema_is_adapted_whole_with_all_its_warnings() -> None:
             "a": {"$defs": {"D": {"type": "null"}}, "$ref": "#/definitions/A"},
             "b": {
                 "title": "t",
-                "anyOf": [
-                    {"type": "string", "format": "date", "description": '{"maxLength":3}'},
-                    {"type": "null"},
-                ],
+                "anyOf": [{"type": "string", "format": "date", "description": '{"maxLength":3}'}, {"type": "null"}],
             },
             "c": {"anyOf": [{"type": "string"}], "description": '{"oneOf":[{"type":"null"}]}'},
             "d": {"anyOf": [empty_object], "properties": {}, "additionalProperties": False, "required": []},

@@ -20,14 +20,7 @@ from manystream.providers.model.events import (
     ToolCallDone,
     ToolCallStart,
 )
-from manystream.providers.model.messages import (
-    ProviderBlock,
-    ProviderState,
-    RedactedThinking,
-    Text,
-    Thinking,
-    ToolCall,
-)
+from manystream.providers.model.messages import ProviderBlock, ProviderState, RedactedThinking, Text, Thinking, ToolCall
 from manystream.providers.model.usage import Usage
 from manystream.providers.wire.answer_limits import AnswerLimits
 
@@ -413,11 +406,7 @@ def test_an_error_is_recognised_in_any_framing(wire: str) -> None:
 # --- details of streams that servers send now and then: repeated starts, missing members, and what a cut ---
 
 
-DELTA: dict[str, object] = {
-    "type": "content_block_delta",
-    "index": 0,
-    "delta": {"type": "text_delta", "text": "a"},
-}
+DELTA: dict[str, object] = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}}
 
 
 def test_blocks_are_counted_anew_after_a_second_start() -> None:

@@ -40,11 +40,7 @@ def test_a_calls_end_is_delivered_with_the_stop_reason() -> None:
 def test_a_call_without_arguments_has_the_empty_object(pieces: tuple[str, ...]) -> None:
     outcome = run_at_every_split(START + call(0, *pieces) + finish("tool_use") + STOP)
     assert outcome.response.content == [ToolCall("toolu_1", "look", "{}")]
-    assert outcome.events[1:-1] == [
-        ToolCallStart(0, "toolu_1", "look"),
-        ToolCallDelta(0, "{}"),
-        ToolCallDone(0, True),
-    ]
+    assert outcome.events[1:-1] == [ToolCallStart(0, "toolu_1", "look"), ToolCallDelta(0, "{}"), ToolCallDone(0, True)]
 
 
 def test_input_in_the_start_event_is_delivered_once() -> None:

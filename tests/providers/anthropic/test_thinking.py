@@ -188,25 +188,16 @@ def test_the_table_can_be_overridden(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("model", "config", "warnings"),
     [
-        (
-            "claude-opus-5-5",
-            ThinkingConfig(NONE),
-            ["thinking.level: claude-opus-5-5 always thinks; sent as effort 'low'"],
-        ),
+        ("claude-opus-5-5", ThinkingConfig(NONE),
+            ["thinking.level: claude-opus-5-5 always thinks; sent as effort 'low'"]),
         ("claude-opus-5-5", ThinkingConfig(LOW), []),
-        (
-            "claude-opus-4-8",
-            ThinkingConfig(include_summary=False),
-            ["thinking.include_summary: has no effect without a level or an effort"],
-        ),
-        (
-            "claude-sonnet-4-5",
-            ThinkingConfig(include_summary=False),
-            ["thinking.include_summary: has no effect without a level or a budget"],
-        ),
+        ("claude-opus-4-8", ThinkingConfig(include_summary=False),
+            ["thinking.include_summary: has no effect without a level or an effort"]),
+        ("claude-sonnet-4-5", ThinkingConfig(include_summary=False),
+            ["thinking.include_summary: has no effect without a level or a budget"]),
         ("claude-opus-5", ThinkingConfig(include_summary=False), []),
     ],
-)
+)  # fmt: skip
 def test_an_option_without_its_effect_causes_a_warning(model: str, config: ThinkingConfig, warnings: list[str]) -> None:
     assert wire_thinking(config, model).warnings == warnings
 

@@ -181,18 +181,14 @@ def test_messages_are_written_whole() -> None:
 
 REFUSED: list[tuple[Any, str]] = [
     ({"role": "system", "parts": []}, "contents[1].role: unknown role 'system'"),
-    (
-        {"role": "user", "parts": [{"text": "a"}, {"smell": 1, "x": 2}]},
-        "contents[1].parts[1]: unknown part 'smell', 'x'",
-    ),
-    (
-        {"role": "user", "parts": [response("f", {}, "a", parts=[{"smell": 1}])]},
-        "contents[1].parts[0].functionResponse.parts[0]: unknown part 'smell'",
-    ),
+    ({"role": "user", "parts": [{"text": "a"}, {"smell": 1, "x": 2}]},
+        "contents[1].parts[1]: unknown part 'smell', 'x'"),
+    ({"role": "user", "parts": [response("f", {}, "a", parts=[{"smell": 1}])]},
+        "contents[1].parts[0].functionResponse.parts[0]: unknown part 'smell'"),
     ({"role": "user", "parts": "hello"}, "contents[1]: parts is no array"),
     ({"role": "user", "parts": ["hello"]}, "contents[1]: parts contains a value that is no object"),
     ({"role": "user", "parts": [{"text": 5}]}, "contents[1].parts[0]: a text is no string"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("wire", "message"), REFUSED, ids=[message for _, message in REFUSED])

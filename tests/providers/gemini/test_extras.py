@@ -327,12 +327,7 @@ def test_a_part_with_several_kinds_has_a_block_for_each() -> None:
             {"newKind": 1, "functionCall": CALL, "text": "a", "otherKind": 2, "thoughtSignature": "s"}, finish="STOP"
         )
     )
-    assert answer.events == [
-        START,
-        TextDelta(0, "a"),
-        *MADE_CALL,
-        Done(FinishReason.TOOL_USE, "STOP", Usage()),
-    ]
+    assert answer.events == [START, TextDelta(0, "a"), *MADE_CALL, Done(FinishReason.TOOL_USE, "STOP", Usage())]
     assert answer.response.content == [
         Text("a"),
         ToolCall("id-1", "f", "{}"),

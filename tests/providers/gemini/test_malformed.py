@@ -18,8 +18,7 @@ PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.mark.parametrize(
-    "data",
-    [b"{", b"nonsense", b'{"candidates": [', b"5", b'"text"', b"[[{}]]", b"\xff\xfe", b"true"],
+    "data", [b"{", b"nonsense", b'{"candidates": [', b"5", b'"text"', b"[[{}]]", b"\xff\xfe", b"true"]
 )
 def test_an_event_that_is_no_chunk_is_an_error_that_quotes_it(data: bytes) -> None:
     machine = DIALECT.machine(PROVIDER, Ids())

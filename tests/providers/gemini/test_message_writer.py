@@ -283,7 +283,7 @@ def media_result() -> tuple[Message, ...]:
 
 def test_files_of_a_result_are_sent_inside_it_to_new_models() -> None:
     assert contents(*media_result())[2:] == [
-        {"role": "user", "parts": [answer_part(output="two files", parts=[PNG_PART])]},
+        {"role": "user", "parts": [answer_part(output="two files", parts=[PNG_PART])]}
     ]
     assert warnings(*media_result()) == []
 

@@ -179,24 +179,16 @@ HOSTILE_PATHS: dict[str, list[dict[str, Any]]] = {
     "one far item": [{"jsonPath": "$.a[100000000]", "numberValue": 1}],
     "the farthest item": [{"jsonPath": "$.a[999999999]", "numberValue": 1}],
     "far items at every depth": [{"jsonPath": DEEP, "numberValue": 1}] * 762,
-    "a far item of an array that has begun": [
-        {"jsonPath": "$.a[0]", "numberValue": 1},
-        {"jsonPath": "$.a[999999999]", "numberValue": 1},
-    ],
-    "far items of a member that is late": [
-        {"jsonPath": "$.a.x", "numberValue": 1},
-        {"jsonPath": "$.b", "numberValue": 1},
-        *([{"jsonPath": "$.a.y[999999999]", "numberValue": 1}] * 5),
-        *([{"jsonPath": DEEP.replace("$.a", "$.a.z"), "numberValue": 1}] * 762),
-    ],
-    "arrays and objects in turn": [
-        {"jsonPath": "$.a.x", "numberValue": 1},
-        {"jsonPath": "$.b", "numberValue": 1},
-        *[{"jsonPath": path, "numberValue": 1} for _ in range(400) for path in ("$.a[900]", "$.a.x")],
-    ],
+    "a far item of an array that has begun": [{"jsonPath": "$.a[0]", "numberValue": 1},
+        {"jsonPath": "$.a[999999999]", "numberValue": 1}],
+    "far items of a member that is late": [{"jsonPath": "$.a.x", "numberValue": 1},
+        {"jsonPath": "$.b", "numberValue": 1}, *([{"jsonPath": "$.a.y[999999999]", "numberValue": 1}] * 5),
+        *([{"jsonPath": DEEP.replace("$.a", "$.a.z"), "numberValue": 1}] * 762)],
+    "arrays and objects in turn": [{"jsonPath": "$.a.x", "numberValue": 1}, {"jsonPath": "$.b", "numberValue": 1},
+        *[{"jsonPath": path, "numberValue": 1} for _ in range(400) for path in ("$.a[900]", "$.a.x")]],
     "steps without end": [{"jsonPath": "$" + ".a" * 100_000, "numberValue": 1}],
     "far items in the path of a string": [{"jsonPath": "$.a[5000]", "stringValue": "x", "willContinue": True}] * 9,
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", HOSTILE_PATHS)
@@ -246,62 +238,25 @@ def string(path: str, value: str, *, more: bool = False) -> dict[str, Any]:
 
 
 TEXTS: dict[str, list[tuple[dict[str, Any], str]]] = {
-    "scalars": [
-        (number("$.a"), '{"a":1'),
-        ({"jsonPath": "$.b", "boolValue": False}, ',"b":false'),
+    "scalars": [(number("$.a"), '{"a":1'), ({"jsonPath": "$.b", "boolValue": False}, ',"b":false'),
         ({"jsonPath": "$.c", "nullValue": None}, ',"c":null'),
         ({"jsonPath": "$.d", "nullValue": "NULL_VALUE", "numberValue": None}, ',"d":null'),
-        (string("$.e", 'x"'), ',"e":"x\\""'),
-        (number("$['f g']", 0.5), ',"f g":0.5'),
-        ({}, "}"),
-    ],
-    "a string in pieces": [
-        (string("$.a", "x", more=True), '{"a":"x'),
-        (string("$.a", "", more=True), ""),
-        ({"jsonPath": "$.a"}, ""),
-        (string("$.a", "y", more=True), "y"),
-        (string("$.a", "z"), 'z"'),
-        ({}, "}"),
-    ],
-    "a string that another place ends": [
-        (string("$.a", "x", more=True), '{"a":"x'),
-        (string("$.b", "y", more=True), '","b":"y'),
-        (number("$.c"), '","c":1'),
-        ({}, "}"),
-    ],
+        (string("$.e", 'x"'), ',"e":"x\\""'), (number("$['f g']", 0.5), ',"f g":0.5'), ({}, "}")],
+    "a string in pieces": [(string("$.a", "x", more=True), '{"a":"x'), (string("$.a", "", more=True), ""),
+        ({"jsonPath": "$.a"}, ""), (string("$.a", "y", more=True), "y"), (string("$.a", "z"), 'z"'), ({}, "}")],
+    "a string that another place ends": [(string("$.a", "x", more=True), '{"a":"x'),
+        (string("$.b", "y", more=True), '","b":"y'), (number("$.c"), '","c":1'), ({}, "}")],
     "a string that is never ended": [(string("$.a[0]", "x", more=True), '{"a":["x'), ({}, '"]}')],
-    "containers": [
-        (number("$.a.b[1].c"), '{"a":{"b":[null,{"c":1'),
-        (number("$.a.b[1].d"), ',"d":1'),
-        (number("$.a.b[4]"), "},null,null,1"),
-        (number("$.a.e"), '],"e":1'),
-        (number("$.f[0][0]"), '},"f":[[1'),
-        (number("$.f[0][1]"), ",1"),
-        (number("$.f[1][0]"), "],[1"),
-        ({}, "]]}"),
-    ],
-    "late pieces": [
-        (number("$.a.x"), '{"a":{"x":1'),
-        (number("$.b"), '},"b":1'),
-        (string("$.a.y", "l", more=True), ""),
-        (string("$.a.y", "ate", more=True), ""),
-        (number("$.b", 2), ""),
-        (number("$.c"), ',"c":1'),
-        (number("$.a.z[1]"), ""),
-        ({}, ',"a":{"x":1,"y":"late","z":[null,1]},"b":2}'),
-    ],
-    "a late item": [
-        (number("$.a[1]"), '{"a":[null,1'),
-        (number("$.a[0]", 5), ""),
-        (number("$.a[2]", 7), ""),
-        ({}, '],"a":[5,1,7]}'),
-    ],
-    "a value where a container is": [
-        (number("$.a.b"), '{"a":{"b":1'),
-        (number("$.a[0]"), ""),
-        ({}, '},"a":[1]}'),
-    ],
-}
+    "containers": [(number("$.a.b[1].c"), '{"a":{"b":[null,{"c":1'), (number("$.a.b[1].d"), ',"d":1'),
+        (number("$.a.b[4]"), "},null,null,1"), (number("$.a.e"), '],"e":1'), (number("$.f[0][0]"), '},"f":[[1'),
+        (number("$.f[0][1]"), ",1"), (number("$.f[1][0]"), "],[1"), ({}, "]]}")],
+    "late pieces": [(number("$.a.x"), '{"a":{"x":1'), (number("$.b"), '},"b":1'),
+        (string("$.a.y", "l", more=True), ""), (string("$.a.y", "ate", more=True), ""), (number("$.b", 2), ""),
+        (number("$.c"), ',"c":1'), (number("$.a.z[1]"), ""), ({}, ',"a":{"x":1,"y":"late","z":[null,1]},"b":2}')],
+    "a late item": [(number("$.a[1]"), '{"a":[null,1'), (number("$.a[0]", 5), ""), (number("$.a[2]", 7), ""),
+        ({}, '],"a":[5,1,7]}')],
+    "a value where a container is": [(number("$.a.b"), '{"a":{"b":1'), (number("$.a[0]"), ""), ({}, '},"a":[1]}')],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("pieces", TEXTS.values(), ids=TEXTS)

@@ -359,12 +359,8 @@ HISTORY = whole_history(OWN, NATIVE)
 
 OPTIONS: dict[str, Any] = {
     "system": [Text("Be"), Text("brief", cache_control=MARK)],
-    "tools": [
-        Tool(
-            "look", "Look.", {"properties": {"a": {"type": "integer", "minimum": 1}}}, strict=True, cache_control=MARK
-        ),
-        Tool("wait"),
-    ],
+    "tools": [Tool("look", "Look.", {"properties": {"a": {"type": "integer", "minimum": 1}}}, strict=True,
+        cache_control=MARK), Tool("wait")],
     "tool_choice": "look",
     "max_output_tokens": 9,
     "temperature": 0.5,
@@ -374,22 +370,18 @@ OPTIONS: dict[str, Any] = {
     "response_schema": {"type": "object", "properties": {"n": {"type": "string", "pattern": "a"}}},
     "parallel_tool_calls": False,
     "metadata": {"user_id": "u", "Team": "a"},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (
-            [Text("a"), Image(url="data:image/png;base64,%")],
-            "messages[1].content[1].url: is no data URL that can be read: data:<type>;base64,<data>",
-        ),
-        (
-            [ToolResult("t", [Text("a"), File(url="data:x")])],
-            "messages[1].content[0].content[1].url: is no data URL that can be read: data:<type>;base64,<data>",
-        ),
+        ([Text("a"), Image(url="data:image/png;base64,%")],
+            "messages[1].content[1].url: is no data URL that can be read: data:<type>;base64,<data>"),
+        ([ToolResult("t", [Text("a"), File(url="data:x")])],
+            "messages[1].content[0].content[1].url: is no data URL that can be read: data:<type>;base64,<data>"),
     ],
-)
+)  # fmt: skip
 def test_a_block_that_cannot_be_sent_is_named(content: list[Any], message: str) -> None:
     request = Request("m", [Message.tool_call("t", "look", "{}"), Message.user(content)])
     with pytest.raises(InvalidRequestError) as raised:
@@ -404,32 +396,21 @@ def test_a_block_that_cannot_be_sent_is_named(content: list[Any], message: str) 
         (Image(file_id="abc"), {"fileData": {"fileUri": "abc"}}, []),
         (File(url="https://h/a", media_type="a/b"), {"fileData": {"fileUri": "https://h/a", "mimeType": "a/b"}}, []),
         (File(url="data:;base64,eA=="), {"inlineData": {"mimeType": "text/plain", "data": "eA=="}}, []),
-        (
-            File(url="data:a/b;c=d;base64,eA==", media_type="e/f"),
-            {"inlineData": {"mimeType": "e/f", "data": "eA=="}},
-            [],
-        ),
+        (File(url="data:a/b;c=d;base64,eA==", media_type="e/f"), {"inlineData": {"mimeType": "e/f", "data": "eA=="}},
+            []),
         (File(url="data:a/b,base64"), {"inlineData": {"mimeType": "a/b", "data": "YmFzZTY0"}}, []),
-        (
-            File(file_id="files/a", state=ProviderState("google", {"videoMetadata": {"fps": 1}, "other": 2})),
+        (File(file_id="files/a", state=ProviderState("google", {"videoMetadata": {"fps": 1}, "other": 2})),
             {"fileData": {"fileUri": "https://user-host.example:8443/v1beta/files/a"}, "videoMetadata": {"fps": 1}},
-            [],
-        ),
-        (
-            File(file_id="files/a", state=ProviderState("elsewhere", {"videoMetadata": {"fps": 1}})),
+            []),
+        (File(file_id="files/a", state=ProviderState("elsewhere", {"videoMetadata": {"fps": 1}})),
             {"fileData": {"fileUri": "https://user-host.example:8443/v1beta/files/a"}},
-            ["messages: the 'videoMetadata' of a file is not sent; only 'elsewhere' takes it"],
-        ),
-        (
-            Image(data=b"x", media_type="image/png", detail="high", cache_control=MARK),
+            ["messages: the 'videoMetadata' of a file is not sent; only 'elsewhere' takes it"]),
+        (Image(data=b"x", media_type="image/png", detail="high", cache_control=MARK),
             {"inlineData": {"mimeType": "image/png", "data": "eA=="}},
-            [
-                "messages[0].content[1].cache_control: left out, Gemini caches by itself or by cachedContent",
-                "messages[0].content[1].detail: left out, Gemini sets it for the whole request (mediaResolution)",
-            ],
-        ),
+            ["messages[0].content[1].cache_control: left out, Gemini caches by itself or by cachedContent",
+            "messages[0].content[1].detail: left out, Gemini sets it for the whole request (mediaResolution)"]),
     ],
-)
+)  # fmt: skip
 def test_a_file_is_one_part(block: Image | File, part: dict[str, Any] | None, warnings: list[str]) -> None:
     provider = Gemini(api_key="k", base_url="https://user:pass@user-host.example:8443/v1beta")
     wire = DIALECT.encode(Request("m", [Message.user([Text("a"), block])]), "m", provider, stream=False)

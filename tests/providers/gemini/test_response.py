@@ -31,16 +31,11 @@ ANSWER: dict[str, Any] = {
             "citationMetadata": {"citations": [{"endIndex": 3, "uri": "https://example.com"}]},
         }
     ],
-    "usageMetadata": {
-        "promptTokenCount": 10,
-        "candidatesTokenCount": 5,
-        "thoughtsTokenCount": 7,
-        "cachedContentTokenCount": 4,
-        "totalTokenCount": 22,
-    },
+    "usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 5, "thoughtsTokenCount": 7,
+        "cachedContentTokenCount": 4, "totalTokenCount": 22},
     "modelVersion": "gemini-3.8-flash",
     "responseId": "r-1",
-}
+}  # fmt: skip
 
 
 def test_an_answer_is_read_whole() -> None:
@@ -161,16 +156,8 @@ def test_no_content_at_the_limit_is_a_length_stop() -> None:
         ({"promptTokenCount": 10, "candidatesTokenCount": 5, "thoughtsTokenCount": 7, "totalTokenCount": 22}, 5),
         ({"promptTokenCount": 10, "candidatesTokenCount": 12, "thoughtsTokenCount": 7, "totalTokenCount": 22}, 5),
         ({"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 15}, 5),
-        (
-            {
-                "promptTokenCount": 10,
-                "candidatesTokenCount": 5,
-                "thoughtsTokenCount": 7,
-                "toolUsePromptTokenCount": 100,
-                "totalTokenCount": 122,
-            },
-            5,
-        ),
+        ({"promptTokenCount": 10, "candidatesTokenCount": 5, "thoughtsTokenCount": 7, "toolUsePromptTokenCount": 100,
+            "totalTokenCount": 122}, 5),
         ({"promptTokenCount": 1, "candidatesTokenCount": 2, "thoughtsTokenCount": 9, "totalTokenCount": 3}, 0),
         ({"promptTokenCount": 1, "thoughtsTokenCount": 9, "totalTokenCount": 10}, 0),
         ({"promptTokenCount": 1, "thoughtsTokenCount": 9}, 0),
@@ -179,7 +166,7 @@ def test_no_content_at_the_limit_is_a_length_stop() -> None:
         ({"promptTokenCount": 1, "totalTokenCount": 1}, None),
         ({}, None),
     ],
-)
+)  # fmt: skip
 def test_the_total_shows_whether_output_includes_thinking(metadata: dict[str, Any], output: int | None) -> None:
     assert read_usage(metadata).output_tokens == output
 
@@ -278,27 +265,14 @@ def test_a_stream_error_event_is_not_raised() -> None:
 
 
 SNAKE: dict[str, Any] = {
-    "candidates": [
-        {
-            "content": {
-                "role": "model",
-                "parts": [
-                    {"text": "hm", "thought": True, "thought_signature": "s"},
-                    {
-                        "function_call": {"id": "c", "name": "f", "args": {"a_b": 12345678901234567890123}},
-                        "thought_signature": "t",
-                    },
-                    {"inline_data": {"mime_type": "image/png", "data": "iVBO"}},
-                ],
-            },
-            "finish_reason": "MAX_TOKENS",
-            "safety_ratings": [{"category": "HARM", "blocked": True}],
-        }
-    ],
+    "candidates": [{"content": {"role": "model", "parts": [{"text": "hm", "thought": True, "thought_signature": "s"},
+        {"function_call": {"id": "c", "name": "f", "args": {"a_b": 12345678901234567890123}},
+        "thought_signature": "t"}, {"inline_data": {"mime_type": "image/png", "data": "iVBO"}}]},
+        "finish_reason": "MAX_TOKENS", "safety_ratings": [{"category": "HARM", "blocked": True}]}],
     "usage_metadata": {"prompt_token_count": 3, "total_token_count": 5},
     "model_version": "gemini-3.8-flash",
     "response_id": "r-1",
-}
+}  # fmt: skip
 
 
 def test_names_in_snake_case_are_read() -> None:

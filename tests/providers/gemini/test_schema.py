@@ -326,15 +326,11 @@ NULLABLE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "null among the types": ({"type": ["string", "null"]}, {"type": ["string", "null"]}),
     "values": ({"type": "STRING", "enum": ["x", "y"]}, {"type": ["string", "null"], "enum": ["x", "y", None]}),
     "values alone": ({"enum": [1, None]}, {"enum": [1, None]}),
-    "variants": (
-        {"anyOf": [{"type": "STRING"}, {"type": "INTEGER"}]},
-        {"anyOf": [{"type": "string"}, {"type": "integer"}, {"type": "null"}]},
-    ),
-    "a type and variants": (
-        {"type": "OBJECT", "anyOf": [{"required": ["a"]}]},
-        {"type": ["object", "null"], "anyOf": [{"required": ["a"]}, {"type": "null"}]},
-    ),
-}
+    "variants": ({"anyOf": [{"type": "STRING"}, {"type": "INTEGER"}]},
+        {"anyOf": [{"type": "string"}, {"type": "integer"}, {"type": "null"}]}),
+    "a type and variants": ({"type": "OBJECT", "anyOf": [{"required": ["a"]}]},
+        {"type": ["object", "null"], "anyOf": [{"required": ["a"]}, {"type": "null"}]}),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("schema", "expected"), NULLABLE.values(), ids=NULLABLE)

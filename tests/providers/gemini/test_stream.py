@@ -10,15 +10,7 @@ from manystream.providers.errors import ErrorCategory
 from manystream.providers.gemini import DIALECT
 from manystream.providers.gemini.finish import FINISH_NUMBERS, FINISH_REASONS
 from manystream.providers.json.json_values import JSON
-from manystream.providers.model.events import (
-    Done,
-    Error,
-    Event,
-    FinishReason,
-    Start,
-    TextDelta,
-    ThinkingDelta,
-)
+from manystream.providers.model.events import Done, Error, Event, FinishReason, Start, TextDelta, ThinkingDelta
 from manystream.providers.model.messages import ProviderState, Text, Thinking
 from manystream.providers.model.usage import Usage
 from manystream.providers.wire.dialect import BARE_LINES
@@ -71,10 +63,7 @@ def test_the_last_finish_reason_counts() -> None:
     assert answer.response.raw_finish_reason == "RECITATION"
 
 
-@pytest.mark.parametrize(
-    "word",
-    ["", None, 0, "FINISH_REASON_UNSPECIFIED", False, {}],
-)
+@pytest.mark.parametrize("word", ["", None, 0, "FINISH_REASON_UNSPECIFIED", False, {}])
 def test_an_unset_finish_reason_is_none(word: Any) -> None:
     answer = stream(part_chunk({"text": "a"}, finish=word))
     assert answer.error is not None

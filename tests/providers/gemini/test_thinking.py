@@ -163,28 +163,16 @@ def test_the_budget_of_another_model_is_sent_as_given(model: str) -> None:
 @pytest.mark.parametrize(
     ("model", "options", "message"),
     [
-        (
-            "gemini-2.5-pro",
-            {"level": NONE},
-            "thinking: gemini-2.5-pro cannot disable thinking; LOW is its lowest level",
-        ),
-        (
-            "gemini-3.5-flash",
-            {"budget_tokens": 1},
-            "thinking.budget_tokens: gemini-3.5-flash takes a level, not a budget",
-        ),
-        (
-            "gemini-2.5-pro",
-            {"effort": "high"},
-            "thinking.effort: gemini-2.5-pro takes a level or budget_tokens, not an effort",
-        ),
-        (
-            "gemini-3-pro",
-            {"effort": "high", "budget_tokens": 1},
-            "thinking: Gemini takes budget_tokens or effort, not both",
-        ),
+        ("gemini-2.5-pro", {"level": NONE},
+            "thinking: gemini-2.5-pro cannot disable thinking; LOW is its lowest level"),
+        ("gemini-3.5-flash", {"budget_tokens": 1},
+            "thinking.budget_tokens: gemini-3.5-flash takes a level, not a budget"),
+        ("gemini-2.5-pro", {"effort": "high"},
+            "thinking.effort: gemini-2.5-pro takes a level or budget_tokens, not an effort"),
+        ("gemini-3-pro", {"effort": "high", "budget_tokens": 1},
+            "thinking: Gemini takes budget_tokens or effort, not both"),
     ],
-)
+)  # fmt: skip
 def test_a_refusal_says_what_the_model_takes(model: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidRequestError) as raised:
         config(model, **options)

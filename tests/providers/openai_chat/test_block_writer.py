@@ -43,21 +43,15 @@ def test_a_picture_alone_is_an_array_of_one() -> None:
 @pytest.mark.parametrize(
     ("block", "expected"),
     [
-        (
-            File(data=b"abc", media_type="application/pdf", name="a.pdf"),
-            {"filename": "a.pdf", "file_data": "data:application/pdf;base64,YWJj"},
-        ),
-        (
-            File(data=b"abc", media_type="application/pdf"),
-            {"filename": "file.pdf", "file_data": "data:application/pdf;base64,YWJj"},
-        ),
+        (File(data=b"abc", media_type="application/pdf", name="a.pdf"),
+            {"filename": "a.pdf", "file_data": "data:application/pdf;base64,YWJj"}),
+        (File(data=b"abc", media_type="application/pdf"),
+            {"filename": "file.pdf", "file_data": "data:application/pdf;base64,YWJj"}),
         (File(file_id="file-1"), {"file_id": "file-1"}),
-        (
-            File(url="data:application/pdf;base64,YWJj", name="b.pdf"),
-            {"filename": "b.pdf", "file_data": "data:application/pdf;base64,YWJj"},
-        ),
+        (File(url="data:application/pdf;base64,YWJj", name="b.pdf"),
+            {"filename": "b.pdf", "file_data": "data:application/pdf;base64,YWJj"}),
     ],
-)
+)  # fmt: skip
 def test_files(block: Block, expected: object) -> None:
     assert part(block) == {"type": "file", "file": expected}
 

@@ -39,10 +39,7 @@ def test_one_call_in_fragments() -> None:
 
 
 def test_a_name_in_pieces_is_delivered_once_it_is_complete() -> None:
-    pieces = [
-        fragment(index=0, id="a", name="get_", arguments=""),
-        fragment(index=0, name="weather", arguments=""),
-    ]
+    pieces = [fragment(index=0, id="a", name="get_", arguments=""), fragment(index=0, name="weather", arguments="")]
     outcome = deltas(*pieces, fragment(index=0, arguments="{}"), finish="tool_calls")
     assert outcome.events[:-1] == [
         Start("m-1", "chatcmpl-1"),
@@ -79,33 +76,22 @@ def several(*functions: tuple[str, str, str]) -> JSONObject:
     ("pieces", "calls"),
     [
         # The calls of one delta continue in their order.
-        (
-            [several(("a", "t", ""), ("b", "u", "")), several(("", "", "["), ("", "", "{"))],
-            [("a", "t", "["), ("b", "u", "{")],
-        ),
+        ([several(("a", "t", ""), ("b", "u", "")), several(("", "", "["), ("", "", "{"))],
+            [("a", "t", "["), ("b", "u", "{")]),
         # So do calls that began in a delta each.
-        (
-            [several(("a", "t", "")), several(("b", "u", "")), several(("", "", "["), ("", "", "{"))],
-            [("a", "t", "["), ("b", "u", "{")],
-        ),
+        ([several(("a", "t", "")), several(("b", "u", "")), several(("", "", "["), ("", "", "{"))],
+            [("a", "t", "["), ("b", "u", "{")]),
         # A fragment that is alone continues the latest call.
-        (
-            [several(("a", "t", "["), ("b", "u", "{")), several(("", "", "}"))],
-            [("a", "t", "["), ("b", "u", "{}")],
-        ),
+        ([several(("a", "t", "["), ("b", "u", "{")), several(("", "", "}"))], [("a", "t", "["), ("b", "u", "{}")]),
         # An id decides, wherever its fragment is; so does a name, which begins a call.
-        (
-            [several(("a", "t", "["), ("b", "u", "{")), several(("b", "", "}"), ("a", "", "]"))],
-            [("a", "t", "[]"), ("b", "u", "{}")],
-        ),
-        (
-            [several(("a", "t", "[]"), ("b", "u", "{}")), several(("", "v", "1"), ("", "w", "2"))],
-            [("a", "t", "[]"), ("b", "u", "{}"), ("made-1", "v", "1"), ("made-2", "w", "2")],
-        ),
+        ([several(("a", "t", "["), ("b", "u", "{")), several(("b", "", "}"), ("a", "", "]"))],
+            [("a", "t", "[]"), ("b", "u", "{}")]),
+        ([several(("a", "t", "[]"), ("b", "u", "{}")), several(("", "v", "1"), ("", "w", "2"))],
+            [("a", "t", "[]"), ("b", "u", "{}"), ("made-1", "v", "1"), ("made-2", "w", "2")]),
         # More fragments than calls: the last ones continue the latest call.
         ([several(("a", "t", "1")), several(("", "", "2"), ("", "", "3"))], [("a", "t", "123")]),
     ],
-)
+)  # fmt: skip
 def test_several_fragments_without_an_index(pieces: list[JSONObject], calls: list[tuple[str, str, str]]) -> None:
     assert deltas(*pieces, finish="tool_calls").calls == calls
 
@@ -143,15 +129,11 @@ def test_several_calls_in_one_delta() -> None:
         ([fragment(index=0, name="t"), fragment(index=0, arguments="{}")], [("made-1", "t", "{}")]),
         ([fragment(index=0, id=None, name="t", arguments=None)], [("made-1", "t", "")]),
         # Id and name in every fragment.
-        (
-            [fragment(index=0, id="a", name="t", arguments="{"), fragment(index=0, id="a", name="t", arguments="}")],
-            [("a", "t", "{}")],
-        ),
+        ([fragment(index=0, id="a", name="t", arguments="{"), fragment(index=0, id="a", name="t", arguments="}")],
+            [("a", "t", "{}")]),
         # Every parallel call has index 0.
-        (
-            [fragment(index=0, id="a", name="t", arguments="1"), fragment(index=0, id="b", name="t", arguments="2")],
-            [("a", "t", "1"), ("b", "t", "2")],
-        ),
+        ([fragment(index=0, id="a", name="t", arguments="1"), fragment(index=0, id="b", name="t", arguments="2")],
+            [("a", "t", "1"), ("b", "t", "2")]),
         # The name comes late.
         ([fragment(index=0, id="a", arguments="{"), fragment(index=0, name="t", arguments="}")], [("a", "t", "{}")]),
         # Arguments as an object.
@@ -159,7 +141,7 @@ def test_several_calls_in_one_delta() -> None:
         # Fields of the wrong kind.
         ([fragment(index="0", id=5, name="t", arguments="{}")], [("made-1", "t", "{}")]),
     ],
-)
+)  # fmt: skip
 def test_fragments_are_assigned_to_calls(fragments: list[JSONObject], expected: list[tuple[str, str, str]]) -> None:
     outcome = deltas(*fragments, finish="tool_calls")
     assert outcome.calls == expected

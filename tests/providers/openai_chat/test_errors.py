@@ -100,16 +100,9 @@ SHAPES: list[tuple[object, str, str | None]] = [
     ({"message": "why"}, "why", None),
     ({"detail": "why"}, "why", None),
     ({"detail": [{"loc": ["body", "x"], "msg": "why", "type": "missing"}]}, "body.x: why", "missing"),
-    (
-        {"detail": [{"loc": ["x"], "msg": "why"}, {"loc": ["y", 0], "msg": "what"}]},
-        "x: why; y.0: what",
-        None,
-    ),
-    (
-        {"object": "error", "message": {"detail": [{"loc": ["body"], "msg": "why"}]}, "type": "t", "code": None},
-        "body: why",
-        "t",
-    ),
+    ({"detail": [{"loc": ["x"], "msg": "why"}, {"loc": ["y", 0], "msg": "what"}]}, "x: why; y.0: what", None),
+    ({"object": "error", "message": {"detail": [{"loc": ["body"], "msg": "why"}]}, "type": "t", "code": None},
+        "body: why", "t"),
     ({"error": {"message": {"message": "why"}}}, "why", None),
     ({"errors": [{"message": "why", "code": 10000}]}, "why", "10000"),
     ([{"error": {"code": 400, "message": "why", "status": "INVALID_ARGUMENT"}}], "why", "400"),
@@ -121,7 +114,7 @@ SHAPES: list[tuple[object, str, str | None]] = [
     ("<html><head><title>502 Bad\nGateway</title></head><body>x</body></html>", "502 Bad Gateway", None),
     ("<!doctype html><style>p{}</style><p>why</p>", "why", None),
     ("{broken", "{broken", None),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("body", "message", "code"), SHAPES)
@@ -142,11 +135,7 @@ def test_bodies_without_information(body: bytes) -> None:
 def test_an_upstream_error_inside_a_gateways() -> None:
     upstream = json.dumps({"error": {"message": "too long", "code": "context_length_exceeded"}})
     error = in_stream(
-        {
-            "message": "Provider returned error",
-            "code": 400,
-            "metadata": {"raw": upstream, "provider_name": "P"},
-        }
+        {"message": "Provider returned error", "code": 400, "metadata": {"raw": upstream, "provider_name": "P"}}
     )
     assert error.message == "Provider returned error: too long"
     assert error.category is ErrorCategory.INVALID_ARG
@@ -295,19 +284,14 @@ GOOD = 'data: {"model":"m","choices":[{"index":0,"delta":{"content":"a"},"finish
         ('data: {"detail":"why"}', ErrorCategory.UNKNOWN),
         ('data: {"id":"x","choices":[],"x_groq":{"id":"r","error":"why"}}', ErrorCategory.UNKNOWN),
         ('data: {"choices":[{"index":0,"delta":{},"error":{"code":502,"message":"why"}}]}', ErrorCategory.SERVER),
-        (
-            'data: {"error":{"code":502,"message":"why"},"choices":[{"delta":{"content":""},"finish_reason":"error"}]}',
-            ErrorCategory.SERVER,
-        ),
-        (
-            'event: error\ndata: {"error":{"message":"why","type":"invalid_request_error","code":"tool_use_failed",'
-            '"status_code":400}}',
-            ErrorCategory.INVALID_ARG,
-        ),
+        ('data: {"error":{"code":502,"message":"why"},"choices":[{"delta":{"content":""},"finish_reason":"error"}]}',
+            ErrorCategory.SERVER),
+        ('event: error\ndata: {"error":{"message":"why","type":"invalid_request_error","code":"tool_use_failed",'
+            '"status_code":400}}', ErrorCategory.INVALID_ARG),
         ('event: error\ndata: {"message":"why","code":"429"}', ErrorCategory.RATE_LIMIT),
         ("event: error\ndata: why", ErrorCategory.UNKNOWN),
     ],
-)
+)  # fmt: skip
 def test_errors_inside_a_stream(line: str, category: ErrorCategory) -> None:
     for before in ("", f"{GOOD}\n{GOOD}\n{GOOD}\n"):
         outcome = stream(f"{before}{line}\ndata: [DONE]")

@@ -108,10 +108,7 @@ def test_unpaired_calls_and_results_are_left_out_with_a_warning() -> None:
         Message.tool_call("early", "t", "{}"),
         Message.tool_result("stray", "no call"),
     ]
-    assert messages(*conversation) == [
-        {"role": "user", "content": "hello"},
-        {"role": "assistant", "content": "Hm."},
-    ]
+    assert messages(*conversation) == [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "Hm."}]
     assert len([warning for warning in warned(*conversation) if "not sent" in warning]) == 4
 
 

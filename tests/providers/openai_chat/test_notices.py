@@ -21,50 +21,26 @@ CLOSED = "strict mode needs every property by its name; must be false or absent"
 NO_BUDGET = "thinking.budget_tokens: the server takes no budget; give a level or an effort"
 
 ERRORS: list[tuple[OpenAIChat, Request, str]] = [
-    (
-        OPENAI,
-        Request("m", [Message.tool_call("a", "t", "{}")]),
-        "messages: contain nothing that can be sent: no text, no call, no file",
-    ),
-    (
-        quirky(named_tool_choice=False),
-        Request("m", HELLO, tools=[Tool("f")], tool_choice="f"),
-        "tool_choice: the server cannot be made to call 'f'; use 'required'",
-    ),
-    (
-        OPENAI,
-        Request("m", HELLO, tools=[Tool("f"), Tool("g", parameters=OPEN, strict=True)]),
-        f"tools[1].parameters.additionalProperties: {CLOSED}",
-    ),
+    (OPENAI, Request("m", [Message.tool_call("a", "t", "{}")]),
+        "messages: contain nothing that can be sent: no text, no call, no file"),
+    (quirky(named_tool_choice=False), Request("m", HELLO, tools=[Tool("f")], tool_choice="f"),
+        "tool_choice: the server cannot be made to call 'f'; use 'required'"),
+    (OPENAI, Request("m", HELLO, tools=[Tool("f"), Tool("g", parameters=OPEN, strict=True)]),
+        f"tools[1].parameters.additionalProperties: {CLOSED}"),
     (OPENAI, Request("gpt-5", HELLO, thinking=ThinkingConfig(budget_tokens=1)), NO_BUDGET),
-    (
-        OPENAI,
-        Request("m", [*HELLO, Message.user([Text("a"), Image(file_id="f")])]),
-        "messages[1].content[1].file_id: a chat request takes a picture as data or url only",
-    ),
-    (
-        OPENAI,
-        Request("m", [Message.user([Text("a"), File(url="https://x/a.mp3", media_type="audio/mpeg")])]),
-        "messages[0].content[1].url: a chat request takes sound as data only",
-    ),
-    (
-        OPENAI,
-        Request("m", [Message.user([Text("a"), File(data=b"x", media_type="Audio/X-New; rate=1")])]),
-        "messages[0].content[1].media_type: no format is known for 'audio/x-new'",
-    ),
+    (OPENAI, Request("m", [*HELLO, Message.user([Text("a"), Image(file_id="f")])]),
+        "messages[1].content[1].file_id: a chat request takes a picture as data or url only"),
+    (OPENAI, Request("m", [Message.user([Text("a"), File(url="https://x/a.mp3", media_type="audio/mpeg")])]),
+        "messages[0].content[1].url: a chat request takes sound as data only"),
+    (OPENAI, Request("m", [Message.user([Text("a"), File(data=b"x", media_type="Audio/X-New; rate=1")])]),
+        "messages[0].content[1].media_type: no format is known for 'audio/x-new'"),
     (OPENAI, Request("m", [Message.user([Text("a"), NO_FILMS])]), "messages[0].content[1]: the server takes no films"),
     (quirky(file_parts=False), Request("m", [Message.user(PDF)]), "messages[0].content[0]: the server takes no files"),
-    (
-        OPENAI,
-        Request("m", [Message.user(PDF)]),
-        "messages[0].content[0].url: the server takes a file as data or file_id, not by its URL",
-    ),
-    (
-        OPENAI,
-        Request("m", [Message.tool_call("a", "t", "{}"), Message.tool_result("a", [Text("r"), NO_FILMS])]),
-        "messages[1].content[0].content[1]: the server takes no films",
-    ),
-]
+    (OPENAI, Request("m", [Message.user(PDF)]),
+        "messages[0].content[0].url: the server takes a file as data or file_id, not by its URL"),
+    (OPENAI, Request("m", [Message.tool_call("a", "t", "{}"), Message.tool_result("a", [Text("r"), NO_FILMS])]),
+        "messages[1].content[0].content[1]: the server takes no films"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("provider", "request_", "text"), ERRORS, ids=[row[2] for row in ERRORS])

@@ -15,46 +15,23 @@ FIRST: JSONObject = {"role": "assistant", "content": "a"}
 PICTURE: JSONObject = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
 
 MESSAGES: dict[str, JSONObject] = {
-    "a call of a custom tool": {
-        "content": None,
-        "tool_calls": [{"id": "c1", "type": "custom", "custom": {"name": "shell", "input": "ls -l"}}],
-    },
-    "a call that Google signed": {
-        "content": None,
-        "tool_calls": [
-            {
-                "id": "c1",
-                "type": "function",
-                "function": {"name": "look", "arguments": "{}"},
-                "extra_content": {"google": {"thought_signature": "S1"}},
-            }
-        ],
-    },
-    "sound": {
-        "content": None,
-        "audio": {"id": "audio_1", "data": "AAAA", "expires_at": 99, "transcript": "Hi"},
-    },
+    "a call of a custom tool": {"content": None,
+        "tool_calls": [{"id": "c1", "type": "custom", "custom": {"name": "shell", "input": "ls -l"}}]},
+    "a call that Google signed": {"content": None,
+        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"},
+        "extra_content": {"google": {"thought_signature": "S1"}}}]},
+    "sound": {"content": None, "audio": {"id": "audio_1", "data": "AAAA", "expires_at": 99, "transcript": "Hi"}},
     "a picture": {"content": "b", "images": [PICTURE]},
-    "a picture at an address": {
-        "content": None,
-        "images": [{"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}],
-    },
-    "encrypted reasoning": {
-        "content": "b",
-        "reasoning_details": [{"type": "reasoning.encrypted", "data": "E1", "index": 0}],
-    },
-    "signed reasoning": {
-        "content": "b",
-        "reasoning_content": "hm",
-        "reasoning_details": [{"type": "reasoning.text", "text": "hm", "signature": "S1"}],
-    },
-    "parts of an unknown type": {
-        "content": [{"type": "text", "text": "b"}, {"type": "chart", "points": [1, 2]}, {"type": "text", "text": "c"}],
-    },
-    "references": {
-        "content": [{"type": "text", "text": "b"}, {"type": "reference", "reference_ids": [1]}],
-    },
-}
+    "a picture at an address": {"content": None,
+        "images": [{"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}]},
+    "encrypted reasoning": {"content": "b", "reasoning_details": [{"type": "reasoning.encrypted", "data": "E1",
+        "index": 0}]},
+    "signed reasoning": {"content": "b", "reasoning_content": "hm",
+        "reasoning_details": [{"type": "reasoning.text", "text": "hm", "signature": "S1"}]},
+    "parts of an unknown type": {"content": [{"type": "text", "text": "b"}, {"type": "chart", "points": [1, 2]},
+        {"type": "text", "text": "c"}]},
+    "references": {"content": [{"type": "text", "text": "b"}, {"type": "reference", "reference_ids": [1]}]},
+}  # fmt: skip
 """Members of the second choice's message, which are kept as they are."""
 
 
@@ -102,32 +79,16 @@ def raw(index: int, text: str, reason: str | None = "stop") -> JSONObject:
 
 
 ORDERS: dict[str, tuple[list[JSONObject], str, FinishReason, list[JSONObject]]] = {
-    "the second first": (
-        [piece(1, "b"), piece(0, "a"), piece(1, "B"), piece(0, "A"), end(1), end(0, "length")],
-        "aA",
-        FinishReason.LENGTH,
-        [raw(1, "bB")],
-    ),
-    "the second whole before the first": (
-        [piece(1, "b"), end(1), piece(0, "a"), end(0)],
-        "a",
-        FinishReason.STOP,
-        [raw(1, "b")],
-    ),
-    "three, backwards": (
-        [piece(2, "c"), piece(1, "b"), piece(0, "a"), end(2), end(1), end(0)],
-        "a",
-        FinishReason.STOP,
-        [raw(1, "b"), raw(2, "c")],
-    ),
-    "the first has only a finish": (
-        [piece(1, "b"), end(1), end(0, "content_filter")],
-        "",
-        FinishReason.CONTENT_FILTER,
-        [raw(1, "b")],
-    ),
+    "the second first": ([piece(1, "b"), piece(0, "a"), piece(1, "B"), piece(0, "A"), end(1), end(0, "length")], "aA",
+        FinishReason.LENGTH, [raw(1, "bB")]),
+    "the second whole before the first": ([piece(1, "b"), end(1), piece(0, "a"), end(0)], "a", FinishReason.STOP,
+        [raw(1, "b")]),
+    "three, backwards": ([piece(2, "c"), piece(1, "b"), piece(0, "a"), end(2), end(1), end(0)], "a", FinishReason.STOP,
+        [raw(1, "b"), raw(2, "c")]),
+    "the first has only a finish": ([piece(1, "b"), end(1), end(0, "content_filter")], "", FinishReason.CONTENT_FILTER,
+        [raw(1, "b")]),
     "the first never comes": ([piece(1, "b"), end(1)], "", FinishReason.UNKNOWN, [raw(1, "b")]),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("asked", [0, 2])

@@ -19,39 +19,20 @@ MESSAGES: dict[str, dict[str, object]] = {
     "text": {"content": "Hello, world!"},
     "empty": {"content": ""},
     "thinking": {"reasoning_content": "Let me think.", "content": "So."},
-    "details": {
-        "reasoning": "Sum",
-        "reasoning_details": [
-            {"type": "reasoning.summary", "summary": "Sum", "index": 0},
-            {"type": "reasoning.encrypted", "data": "opaque", "index": 1},
-        ],
-        "content": "So.",
-    },
-    "calls": {
-        "content": "Looking.",
-        "tool_calls": [
-            {"id": "a", "type": "function", "function": {"name": "t", "arguments": '{"city": "Rome"}'}},
-            {"id": "b", "type": "function", "function": {"name": "u", "arguments": ""}},
-        ],
-    },
+    "details": {"reasoning": "Sum", "reasoning_details": [{"type": "reasoning.summary", "summary": "Sum", "index": 0},
+        {"type": "reasoning.encrypted", "data": "opaque", "index": 1}], "content": "So."},
+    "calls": {"content": "Looking.", "tool_calls": [{"id": "a", "type": "function",
+        "function": {"name": "t", "arguments": '{"city": "Rome"}'}},
+        {"id": "b", "type": "function", "function": {"name": "u", "arguments": ""}}]},
     "refusal": {"content": None, "refusal": "I will not."},
-    "parts": {
-        "content": [
-            {"type": "thinking", "thinking": [{"type": "text", "text": "Hmm"}]},
-            {"type": "text", "text": "So."},
-        ]
-    },
+    "parts": {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hmm"}]},
+        {"type": "text", "text": "So."}]},
     "legacy": {"content": None, "function_call": {"name": "t", "arguments": '{"x": 1}'}},
-    "annotated": {
-        "content": "See.",
-        "annotations": [{"type": "url_citation", "url_citation": {"url": "https://x"}}],
-    },
-    "picture": {
-        "content": "Here.",
-        "images": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,YQ=="}}],
-    },
+    "annotated": {"content": "See.", "annotations": [{"type": "url_citation", "url_citation": {"url": "https://x"}}]},
+    "picture": {"content": "Here.",
+        "images": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,YQ=="}}]},
     "sound": {"content": None, "audio": {"id": "a", "data": "UklGRg==", "transcript": "Hi", "expires_at": 5}},
-}
+}  # fmt: skip
 ORDER = ("reasoning_content", "reasoning", "reasoning_details", "content", "refusal", "tool_calls")
 USAGE = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
 

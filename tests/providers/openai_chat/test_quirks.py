@@ -345,11 +345,7 @@ def test_usage_in_every_chunk_is_not_added_up() -> None:
 
 def test_unknown_members_are_kept() -> None:
     outcome = deltas({"content": "a", "executed_tools": [{"n": 1}]}, {"executed_tools": [{"n": 2}], "mood": "good"})
-    assert outcome.response.provider_data == {
-        "created": 1,
-        "executed_tools": [{"n": 1}, {"n": 2}],
-        "mood": "good",
-    }
+    assert outcome.response.provider_data == {"created": 1, "executed_tools": [{"n": 1}, {"n": 2}], "mood": "good"}
 
 
 def test_white_space_before_an_unstreamed_answer() -> None:

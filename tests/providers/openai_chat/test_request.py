@@ -38,10 +38,7 @@ WEATHER = Tool(
 
 
 def test_the_smallest_request() -> None:
-    assert encode(Request("gpt-4o", HELLO)) == {
-        "model": "gpt-4o",
-        "messages": [{"role": "user", "content": "hello"}],
-    }
+    assert encode(Request("gpt-4o", HELLO)) == {"model": "gpt-4o", "messages": [{"role": "user", "content": "hello"}]}
 
 
 def test_path_headers_and_query() -> None:
@@ -177,10 +174,7 @@ def test_system_text_comes_first_in_one_message() -> None:
 
 def test_the_system_role_is_the_servers() -> None:
     body = encode(Request("m", HELLO, system="Be brief."), quirky(system_role="developer"))
-    assert body["messages"] == [
-        {"role": "developer", "content": "Be brief."},
-        {"role": "user", "content": "hello"},
-    ]
+    assert body["messages"] == [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "hello"}]
 
 
 @pytest.mark.parametrize(

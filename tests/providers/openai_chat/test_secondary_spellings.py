@@ -33,21 +33,15 @@ PARTS: list[tuple[str, list[JSON], list[object]]] = [
     ("the text under `text`", [thinking("Hmm.", "text")], [(Thinking, "Hmm.")]),
     ("`text` beside an empty list", [{"type": "thinking", "thinking": [], "text": "Hmm."}], [(Thinking, "Hmm.")]),
     ("`thinking` goes before `text`", [{**thinking("Hmm."), "text": "not this"}], [(Thinking, "Hmm.")]),
-    (
-        "Databricks: a summary",
-        [{"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hmm."}]}],
-        [(Thinking, "Hmm.")],
-    ),
+    ("Databricks: a summary", [{"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hmm."}]}],
+        [(Thinking, "Hmm.")]),
     ("two thinking parts in a row", [thinking("One. "), thinking("Two.")], [(Thinking, "One. Two.")]),
-    (
-        "two thinking parts with text between",
-        [thinking("One."), {"type": "text", "text": "a"}, thinking("Two."), {"type": "text", "text": "b"}],
-        [(Thinking, "One."), (Text, "a"), (Thinking, "Two."), (Text, "b")],
-    ),
+    ("two thinking parts with text between", [thinking("One."), {"type": "text", "text": "a"}, thinking("Two."),
+        {"type": "text", "text": "b"}], [(Thinking, "One."), (Text, "a"), (Thinking, "Two."), (Text, "b")]),
     ("a thinking part without text", [thinking([]), {"type": "text", "text": "a"}], [(Text, "a")]),
     ("what is no text in the list", [thinking([7, None, {"type": "text"}, *words("Hmm.")])], [(Thinking, "Hmm.")]),
     ("output_text, as in Responses", [{"type": "output_text", "text": "a"}], [(Text, "a")]),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("parts", "expected"), [case[1:] for case in PARTS], ids=[case[0] for case in PARTS])

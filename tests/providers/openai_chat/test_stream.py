@@ -37,12 +37,7 @@ PLAIN = """
 
 def test_a_plain_stream() -> None:
     outcome = stream(PLAIN, OPENAI)
-    assert outcome.events[:-1] == [
-        Start("m-1", "c-1"),
-        TextDelta(0, "Hel"),
-        TextDelta(0, "lo"),
-        TextDelta(0, "!"),
-    ]
+    assert outcome.events[:-1] == [Start("m-1", "c-1"), TextDelta(0, "Hel"), TextDelta(0, "lo"), TextDelta(0, "!")]
     assert outcome.done.finish_reason is FinishReason.STOP
     assert outcome.done.raw_finish_reason == "stop"
     assert outcome.done.usage.total_tokens == 12
@@ -202,50 +197,25 @@ PLAIN_CHUNK = chunk(
     "unusual",
     [
         chunk(choices=[{"index": 0, "delta": {"content": "a"}, "logprobs": None, "finish_reason": "stop"}], usage=None),
-        chunk(
-            choices=[{"index": 0, "delta": {"content": "a"}, "logprobs": None, "finish_reason": None}],
-            usage={"prompt_tokens": 1},
-        ),
-        chunk(
-            choices=[{"index": 0, "delta": {"content": "a"}, "logprobs": {"content": [1]}, "finish_reason": None}],
-            usage=None,
-        ),
-        chunk(
-            choices=[{"index": 1, "delta": {"content": "a"}, "logprobs": None, "finish_reason": None}],
-            usage=None,
-        ),
+        chunk(choices=[{"index": 0, "delta": {"content": "a"}, "logprobs": None, "finish_reason": None}],
+            usage={"prompt_tokens": 1}),
+        chunk(choices=[{"index": 0, "delta": {"content": "a"}, "logprobs": {"content": [1]}, "finish_reason": None}],
+            usage=None),
+        chunk(choices=[{"index": 1, "delta": {"content": "a"}, "logprobs": None, "finish_reason": None}], usage=None),
         chunk(choices=[], usage=None),
         chunk(choices=None, usage=None),
-        chunk(
-            choices=[{"index": 0, "delta": {"content": "a"}, "logprobs": None, "finish_reason": None}] * 2, usage=None
-        ),
-        chunk(
-            choices=[{"index": 0, "delta": {"content": "a", "refusal": "no"}, "logprobs": None, "finish_reason": None}],
-            usage=None,
-        ),
-        chunk(
-            choices=[
-                {
-                    "index": 0,
-                    "delta": {"content": "a", "tool_calls": [{"id": "x", "function": {"name": "t"}}]},
-                    "logprobs": None,
-                    "finish_reason": None,
-                }
-            ],
-            usage=None,
-        ),
-        chunk(
-            choices=[{"index": 0, "delta": {"content": "a"}, "logprobs": None, "finish_reason": None}],
-            usage=None,
-            citations=["x"],
-        ),
-        chunk(
-            choices=[{"index": 0, "delta": {"content": "a"}, "seed": 5, "finish_reason": None}],
-            usage=None,
-        ),
+        chunk(choices=[{"index": 0, "delta": {"content": "a"}, "logprobs": None, "finish_reason": None}] * 2,
+            usage=None),
+        chunk(choices=[{"index": 0, "delta": {"content": "a", "refusal": "no"}, "logprobs": None,
+            "finish_reason": None}], usage=None),
+        chunk(choices=[{"index": 0, "delta": {"content": "a", "tool_calls": [{"id": "x", "function": {"name": "t"}}]},
+            "logprobs": None, "finish_reason": None}], usage=None),
+        chunk(choices=[{"index": 0, "delta": {"content": "a"}, "logprobs": None, "finish_reason": None}], usage=None,
+            citations=["x"]),
+        chunk(choices=[{"index": 0, "delta": {"content": "a"}, "seed": 5, "finish_reason": None}], usage=None),
         chunk(choices=[{"index": 0, "delta": None, "logprobs": None, "finish_reason": None}], usage=None),
     ],
-)
+)  # fmt: skip
 def test_the_template_and_the_parser_give_the_same_events(unusual: dict[str, object]) -> None:
     """An unusual chunk after plain ones, which match a template, gives the same events as without templates."""
     ending = [chunk(choices=[{"index": 0, "delta": {}, "finish_reason": "stop"}]), "[DONE]"]
@@ -287,20 +257,11 @@ def test_thinking_then_text_then_both_at_once() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        "{",
-        "not json",
-        "7",
-        '"text"',
-        '[{"choices": []}]',
-        '{"choices": 5}',
-        '{"choices": "text"}',
-        '{"choices": [5]}',
-        '{"choices": [{"delta": "text"}]}',
-        '{"choices": [{"delta": {"content": 5}}]}',
-        '{"choices": [{"delta": {"tool_calls": 5}}]}',
-        '{"choices": [{"delta": {"tool_calls": [5]}}]}',
+        "{", "not json", "7", '"text"', '[{"choices": []}]', '{"choices": 5}', '{"choices": "text"}',
+        '{"choices": [5]}', '{"choices": [{"delta": "text"}]}', '{"choices": [{"delta": {"content": 5}}]}',
+        '{"choices": [{"delta": {"tool_calls": 5}}]}', '{"choices": [{"delta": {"tool_calls": [5]}}]}',
     ],
-)
+)  # fmt: skip
 def test_an_unreadable_event_is_an_error_that_quotes_it(data: str) -> None:
     good = json.dumps(chunk(choices=[{"index": 0, "delta": {"content": "a"}}])).encode()
     outcome = run([("", good), ("", data.encode()), ("", b"[DONE]")])

@@ -69,27 +69,19 @@ def test_texts_of_a_user_are_parts_of_one_message_in_order() -> None:
     ("block", "part"),
     [
         (Image(url="https://a/b.png"), {"type": "input_image", "detail": "auto", "image_url": "https://a/b.png"}),
-        (
-            Image(data=b"hi", media_type="image/png", detail="low"),
-            {"type": "input_image", "detail": "low", "image_url": "data:image/png;base64,aGk="},
-        ),
+        (Image(data=b"hi", media_type="image/png", detail="low"),
+            {"type": "input_image", "detail": "low", "image_url": "data:image/png;base64,aGk="}),
         (Image(file_id="file_1"), {"type": "input_image", "detail": "auto", "file_id": "file_1"}),
-        (
-            File(data=b"hi", media_type="application/pdf"),
-            {"type": "input_file", "filename": "file.pdf", "file_data": "data:application/pdf;base64,aGk="},
-        ),
-        (
-            File(data=b"hi", media_type="text/plain; charset=utf-8", name="a.txt"),
-            {"type": "input_file", "filename": "a.txt", "file_data": "data:text/plain; charset=utf-8;base64,aGk="},
-        ),
+        (File(data=b"hi", media_type="application/pdf"),
+            {"type": "input_file", "filename": "file.pdf", "file_data": "data:application/pdf;base64,aGk="}),
+        (File(data=b"hi", media_type="text/plain; charset=utf-8", name="a.txt"),
+            {"type": "input_file", "filename": "a.txt", "file_data": "data:text/plain; charset=utf-8;base64,aGk="}),
         (File(url="https://a/b.pdf"), {"type": "input_file", "file_url": "https://a/b.pdf"}),
         (File(file_id="file_1"), {"type": "input_file", "file_id": "file_1"}),
-        (
-            File(data=b"hi", media_type="image/gif"),
-            {"type": "input_image", "detail": "auto", "image_url": "data:image/gif;base64,aGk="},
-        ),
+        (File(data=b"hi", media_type="image/gif"),
+            {"type": "input_image", "detail": "auto", "image_url": "data:image/gif;base64,aGk="}),
     ],
-)
+)  # fmt: skip
 def test_images_and_files(block: Image | File, part: JSONObject) -> None:
     assert items(Message.user([Text("see"), block])) == [user(text("see"), part)]
 
@@ -144,12 +136,7 @@ def test_a_call_and_its_result() -> None:
         Message.tool_result("c1", "done"),
         Message.user("and?"),
     ]
-    assert items(*conversation) == [
-        user(text("q")),
-        call("c1", "look", '{"at":1}'),
-        output("c1"),
-        user(text("and?")),
-    ]
+    assert items(*conversation) == [user(text("q")), call("c1", "look", '{"at":1}'), output("c1"), user(text("and?"))]
 
 
 def test_a_call_without_arguments_is_sent_with_an_empty_object() -> None:
@@ -264,16 +251,12 @@ FOREIGN = "messages: thinking that 'openai-responses' did not make is not sent t
         (Thinking("another's", state=ProviderState("anthropic", {"signature": "s"})), FOREIGN),
         (Thinking("another host's", state=ProviderState("somebody", ENCRYPTED)), FOREIGN),
         (RedactedThinking("data"), FOREIGN),
-        (
-            ProviderBlock("anthropic", {"type": "server_tool_use"}),
-            "messages: 'server_tool_use' of 'anthropic' is not sent; only its provider understands it",
-        ),
-        (
-            Thinking("nothing to go by", state=ProviderState(OURS, {"id": "rs_1", "summary": []})),
-            "messages: reasoning without its ciphertext is not sent; the server keeps none",
-        ),
+        (ProviderBlock("anthropic", {"type": "server_tool_use"}),
+            "messages: 'server_tool_use' of 'anthropic' is not sent; only its provider understands it"),
+        (Thinking("nothing to go by", state=ProviderState(OURS, {"id": "rs_1", "summary": []})),
+            "messages: reasoning without its ciphertext is not sent; the server keeps none"),
     ],
-)
+)  # fmt: skip
 def test_state_of_others_is_not_sent_and_causes_one_warning(block: Block, warning: str) -> None:
     assert kinds(Message.assistant([block, Text("answer")])) == ["message"]
     assert warned(Message.assistant([block, block, Text("answer")])) == [warning]

@@ -163,13 +163,7 @@ def test_repeated_reasoning_and_searches_are_read_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "final",
-    [
-        (text_done(0, "Goodbye"),),
-        (done(0, message("msg_1", "Goodbye")),),
-        (),
-    ],
-    ids=["text", "item", "response"],
+    "final", [(text_done(0, "Goodbye"),), (done(0, message("msg_1", "Goodbye")),), ()], ids=["text", "item", "response"]
 )
 def test_a_final_text_replaces_its_deltas_with_a_warning(final: tuple[JSONObject, ...]) -> None:
     answer = outcome_of(delta(0, "Hel"), delta(0, "lo"), *final, output=(message("msg_1", "Goodbye"),))
@@ -195,9 +189,7 @@ def test_final_arguments_thinking_and_refusals_replace_deltas() -> None:
 
 
 @pytest.mark.parametrize(
-    "content",
-    [{"city": "Paris"}, [{"type": "output_text", "text": {"city": "Paris"}}]],
-    ids=["content", "text"],
+    "content", [{"city": "Paris"}, [{"type": "output_text", "text": {"city": "Paris"}}]], ids=["content", "text"]
 )
 def test_an_object_instead_of_text_is_its_json_text(content: JSON) -> None:
     item: JSONObject = {"id": "msg_1", "type": "message", "content": content}

@@ -563,15 +563,11 @@ PARTS: list[tuple[Image | File, JSONObject]] = [
     (Image(url="u", detail="high"), {"type": "input_image", "detail": "high", "image_url": "u"}),
     (File(url="u", media_type="image/png"), {"type": "input_image", "detail": "auto", "image_url": "u"}),
     (File(file_id="f", media_type="image/png"), {"type": "input_image", "detail": "auto", "file_id": "f"}),
-    (
-        File(data=b"abc", media_type="application/x-new"),
-        {"type": "input_file", "filename": "file.x-new", "file_data": "data:application/x-new;base64,YWJj"},
-    ),
-    (
-        File(data=b"abc", media_type=" Text/Plain ;a=b"),
-        {"type": "input_file", "filename": "file.txt", "file_data": "data: Text/Plain ;a=b;base64,YWJj"},
-    ),
-]
+    (File(data=b"abc", media_type="application/x-new"),
+        {"type": "input_file", "filename": "file.x-new", "file_data": "data:application/x-new;base64,YWJj"}),
+    (File(data=b"abc", media_type=" Text/Plain ;a=b"),
+        {"type": "input_file", "filename": "file.txt", "file_data": "data: Text/Plain ;a=b;base64,YWJj"}),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("block", "part"), PARTS)

@@ -233,16 +233,9 @@ def test_white_space_before_the_body_is_no_matter() -> None:
 
 
 USAGES: list[tuple[JSONObject, Usage]] = [
-    (
-        {
-            "input_tokens": 100,
-            "input_tokens_details": {"cached_tokens": 60, "cache_write_tokens": 30},
-            "output_tokens": 50,
-            "output_tokens_details": {"reasoning_tokens": 40},
-            "total_tokens": 150,
-        },
-        Usage(100, 10, 40, 60, 30, 150),
-    ),
+    ({"input_tokens": 100, "input_tokens_details": {"cached_tokens": 60, "cache_write_tokens": 30},
+        "output_tokens": 50, "output_tokens_details": {"reasoning_tokens": 40}, "total_tokens": 150},
+        Usage(100, 10, 40, 60, 30, 150)),
     (
         # The total shows that reasoning was counted separately from the output.
         {
@@ -255,34 +248,19 @@ USAGES: list[tuple[JSONObject, Usage]] = [
     ),
     ({"input_tokens": 10, "output_tokens": 5}, Usage(10, 5, None, None, None, 15)),
     ({"input_tokens": 10}, Usage(10)),
-    (
-        {"prompt_tokens": 10, "completion_tokens": 20, "total_tokens": 30, "reasoning_tokens": 8},
-        Usage(10, 12, 8, None, None, 30),
-    ),
-    (
-        {
-            "prompt_tokens": 10,
-            "prompt_tokens_details": {"cached_tokens": 4},
-            "completion_tokens": 20,
-            "completion_tokens_details": {"reasoning_tokens": 8},
-        },
-        Usage(10, 12, 8, 4, None, 30),
-    ),
-    (
-        {"input_tokens": 10, "prompt_tokens": 11, "output_tokens": 2, "completion_tokens": 3},
-        Usage(10, 2, None, None, None, 12),
-    ),
-    (
-        {"input_tokens": 1, "output_tokens": 2, "output_tokens_details": {"reasoning_tokens": 3}, "total_tokens": 3},
-        Usage(1, 0, 3, None, None, 3),
-    ),
-    (
-        {"input_tokens": 0, "output_tokens": 0, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 0},
-        Usage(0, 0, 0, None, None, 0),
-    ),
+    ({"prompt_tokens": 10, "completion_tokens": 20, "total_tokens": 30, "reasoning_tokens": 8},
+        Usage(10, 12, 8, None, None, 30)),
+    ({"prompt_tokens": 10, "prompt_tokens_details": {"cached_tokens": 4}, "completion_tokens": 20,
+        "completion_tokens_details": {"reasoning_tokens": 8}}, Usage(10, 12, 8, 4, None, 30)),
+    ({"input_tokens": 10, "prompt_tokens": 11, "output_tokens": 2, "completion_tokens": 3},
+        Usage(10, 2, None, None, None, 12)),
+    ({"input_tokens": 1, "output_tokens": 2, "output_tokens_details": {"reasoning_tokens": 3}, "total_tokens": 3},
+        Usage(1, 0, 3, None, None, 3)),
+    ({"input_tokens": 0, "output_tokens": 0, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 0},
+        Usage(0, 0, 0, None, None, 0)),
     ({"input_tokens": "7", "output_tokens": None, "input_tokens_details": []}, Usage()),
     ({}, Usage()),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("raw", "usage"), USAGES)

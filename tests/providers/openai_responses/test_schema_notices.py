@@ -97,10 +97,7 @@ def test_a_root_without_properties_is_an_empty_object() -> None:
 
 def test_a_root_with_another_name_is_a_root() -> None:
     root: JSONObject = {"$ref": "#/$defs/B", "$defs": {"B": object_of(a=TEXT)}}
-    assert strict_schema(root, "tools[0].parameters") == {
-        **closed(a=TEXT),
-        "$defs": {"B": closed(a=TEXT)},
-    }
+    assert strict_schema(root, "tools[0].parameters") == {**closed(a=TEXT), "$defs": {"B": closed(a=TEXT)}}
 
 
 def test_additional_properties_that_are_false_stay_false() -> None:

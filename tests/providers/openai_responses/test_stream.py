@@ -242,8 +242,7 @@ def test_server_side_items_keep_their_place_and_tell_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "finish"),
-    [("max_output_tokens", FinishReason.LENGTH), ("content_filter", FinishReason.CONTENT_FILTER)],
+    ("reason", "finish"), [("max_output_tokens", FinishReason.LENGTH), ("content_filter", FinishReason.CONTENT_FILTER)]
 )
 def test_an_incomplete_response_has_an_incomplete_open_call(reason: str, finish: FinishReason) -> None:
     outcome = stream(
