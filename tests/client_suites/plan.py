@@ -13,14 +13,9 @@ SUITE: Final = "httpx"
 """The package whose sdist has the tests. httpx2 is a fork of it; its own sdist has no tests."""
 
 FILES: Final = (
-    "tests/client/test_async_client.py",
-    "tests/client/test_auth.py",
-    "tests/client/test_event_hooks.py",
-    "tests/client/test_proxies.py",
-    "tests/client/test_redirects.py",
-    "tests/test_asgi.py",
-    "tests/test_timeouts.py",
-)
+    "tests/client/test_async_client.py", "tests/client/test_auth.py", "tests/client/test_event_hooks.py",
+    "tests/client/test_proxies.py", "tests/client/test_redirects.py", "tests/test_asgi.py", "tests/test_timeouts.py",
+)  # fmt: skip
 """The files that run: those that use `AsyncClient`."""
 
 

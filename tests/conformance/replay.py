@@ -68,10 +68,7 @@ def read_body(case: Case, provider: Provider, body: bytes) -> Reading:
 
 
 def read_events(
-    dialect: Dialect,
-    provider: Provider,
-    events: Sequence[ServerSentEvent],
-    last: Sequence[ServerSentEvent] = (),
+    dialect: Dialect, provider: Provider, events: Sequence[ServerSentEvent], last: Sequence[ServerSentEvent] = ()
 ) -> Reading:
     """Read server-sent events.
 

@@ -77,10 +77,7 @@ async def test_rate_limits_request_id_and_warnings_reach_the_caller(dialect: str
         # A seed, stop sequences, parallel calls without tools: each dialect lacks one of these options.
         request = ms.Request("m", HELLO, seed=1, stop=["x"], parallel_tool_calls=False)
         async with ms.open_engine([PROVIDERS[dialect]("key", peer.origin)], proxy="") as engine:
-            completions = [
-                await engine.start_request(request).wait(),
-                await engine.start_stream(request).wait(),
-            ]
+            completions = [await engine.start_request(request).wait(), await engine.start_stream(request).wait()]
     assert_alike(completions)
 
 

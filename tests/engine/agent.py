@@ -83,11 +83,7 @@ class Agent:
     async def answer(self, model: str, stream: bool) -> ms.Response:
         thinking = None if model.startswith(("openai-chat", "mistral")) else ms.ThinkingLevel.LOW
         request = self.conversation.request(
-            model,
-            system="Be brief.",
-            tools=TOOLS,
-            thinking=thinking,
-            extra_headers={"x-simulate": THINK_AND_CALL_BOTH},
+            model, system="Be brief.", tools=TOOLS, thinking=thinking, extra_headers={"x-simulate": THINK_AND_CALL_BOTH}
         )
         if not stream:
             return await self.engine.request(request)

@@ -202,11 +202,7 @@ class Stream:
             prepared, self, cast("Runtime", runtime), effective(None, None, stream=True), started=0.0
         )
         connection = Connection(
-            cast("socket.socket", ScriptedSocket(pieces)),
-            "http://127.0.0.1",
-            loop,
-            lambda _: None,
-            lambda _: None,
+            cast("socket.socket", ScriptedSocket(pieces)), "http://127.0.0.1", loop, lambda _: None, lambda _: None
         )
         self.attempt.on_connection(connection, False)
         while not connection.closed and not self.attempt.over:

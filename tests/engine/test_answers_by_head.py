@@ -119,8 +119,7 @@ async def test_a_wrong_address_has_a_hint(path: str, hint: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind",
-    ["text/event-stream", "Text/Event-Stream; charset=utf-8", "text/plain", "application/octet-stream", "", "x"],
+    "kind", ["text/event-stream", "Text/Event-Stream; charset=utf-8", "text/plain", "application/octet-stream", "", "x"]
 )
 async def test_a_stream_is_read_as_events_unless_it_is_json(kind: str) -> None:
     assert text(await respond(answer(STREAM, kind=kind))) == "fine"
@@ -298,14 +297,9 @@ async def test_an_error_may_come_as_an_event() -> None:
 
 
 ERROR_FORMS = [
-    "{}",
-    "\ufeff\n{}",
-    ": wait\n\n{}",
-    "{}\n\ndata: [DONE]\n\n",
-    "data: [DONE]\n\ndata: {}\n\n",
-    "error: {}\n",
+    "{}", "\ufeff\n{}", ": wait\n\n{}", "{}\n\ndata: [DONE]\n\n", "data: [DONE]\n\ndata: {}\n\n", "error: {}\n",
     "data: {}",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ["text/event-stream", "application/json", "text/plain"])

@@ -104,10 +104,7 @@ async def test_a_key_comes_from_the_environment_or_a_private_file(tmp_path: Path
     file.write_text('{"anthropic": "from-file"}')
     os.chmod(file, 0o600)
     environment = {"MANYSTREAM_CREDENTIALS": str(file), "OPENAI_API_KEY": "from-environment"}
-    providers = [
-        ms.Anthropic(base_url="http://127.0.0.1:9"),
-        ms.OpenAIResponses(base_url="http://127.0.0.1:9"),
-    ]
+    providers = [ms.Anthropic(base_url="http://127.0.0.1:9"), ms.OpenAIResponses(base_url="http://127.0.0.1:9")]
     async with ms.open_engine(providers, environment=environment) as engine:
         for model in ("claude-x", "gpt-x"):
             engine.start_stream(ms.Request(model, USER)).cancel()

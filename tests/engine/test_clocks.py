@@ -133,9 +133,7 @@ async def test_idle_covers_a_server_that_never_reads(autojump_clock: trio.testin
     assert elapsed == pytest.approx(7, rel=0.1)
 
 
-async def test_an_error_s_status_wins_over_a_timeout_of_its_body(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_an_error_s_status_wins_over_a_timeout_of_its_body(autojump_clock: trio.testing.MockClock) -> None:
     async def script(line: Line) -> None:
         await line.request()
         await line.send('HTTP/1.1 401 No\r\nContent-Length: 100\r\n\r\n{"error":')

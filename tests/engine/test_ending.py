@@ -89,9 +89,7 @@ async def test_a_defect_ends_the_call_and_is_logged_once(
 
 
 @pytest.mark.trio
-async def test_a_callback_that_raises_on_error_hides_no_error(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_callback_that_raises_on_error_hides_no_error(caplog: pytest.LogCaptureFixture) -> None:
     fault = ValueError("the caller's own")
 
     def on_event(event: ms.Event) -> None:

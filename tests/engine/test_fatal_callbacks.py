@@ -92,9 +92,7 @@ def asking(text: str) -> ms.Request:
 
 @pytest.mark.trio
 @pytest.mark.parametrize("error", OWN_FAILURES.values(), ids=OWN_FAILURES)
-async def test_a_cancellation_raised_by_a_callback_is_its_failure(
-    error: Callable[[], BaseException],
-) -> None:
+async def test_a_cancellation_raised_by_a_callback_is_its_failure(error: Callable[[], BaseException]) -> None:
     neighbours = [Recorder() for _ in range(NEIGHBOURS)]
     completions: list[ms.Completion] = []
     async with open_peer(two_texts) as peer, ms.open_engine([peer.chat]) as engine:

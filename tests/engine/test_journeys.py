@@ -68,9 +68,7 @@ async def test_a_call_s_times_are_counted_from_its_start(autojump_clock: trio.te
     assert {name: scope.sent for name, scope in statistics.traffic.limiters.items()} == {"one/m": 7, "two/m": 1}
 
 
-async def test_a_call_too_late_everywhere_fails_with_a_queue_timeout(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_call_too_late_everywhere_fails_with_a_queue_timeout(autojump_clock: trio.testing.MockClock) -> None:
     one, two = Server("one"), Server("two")
     rates = {name: ms.RateLimit(requests_per_minute=1) for name in ("one", "two")}
     targets = [
@@ -215,9 +213,7 @@ async def test_each_key_has_a_limit_of_its_own(autojump_clock: trio.testing.Mock
     assert message(completions[2]).startswith("queue timeout: the call was not sent within 5 s (waiting for declared")
 
 
-async def test_a_key_that_is_accepted_again_is_used_first(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_key_that_is_accepted_again_is_used_first(autojump_clock: trio.testing.MockClock) -> None:
     """Both keys were refused; the one that the server accepts first is used from then on."""
     refusing = True
 
@@ -240,9 +236,7 @@ async def test_a_key_that_is_accepted_again_is_used_first(
     assert len(set(keys[2:])) == 1
 
 
-async def test_an_overdue_call_leaves_the_queues_of_all_keys(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_an_overdue_call_leaves_the_queues_of_all_keys(autojump_clock: trio.testing.MockClock) -> None:
     one, two = Server("one"), Server("two")
     async with open_peer(one.serve) as first, open_peer(two.serve) as second:
         providers = [provider(one, first, api_key=["sk-first", "sk-second"]), provider(two, second)]
@@ -262,9 +256,7 @@ async def test_an_overdue_call_leaves_the_queues_of_all_keys(
     assert waits(completion) == {"quota": 2.0}
 
 
-async def test_a_call_in_the_queues_of_all_targets_is_sent_once(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_call_in_the_queues_of_all_targets_is_sent_once(autojump_clock: trio.testing.MockClock) -> None:
     one, two = Server("one"), Server("two")
     rates = {"one": ms.RateLimit(requests_per_minute=2), "two": ms.RateLimit(requests_per_minute=6)}
     route = ms.Route("fast", ["one/m", "two/m"], balance="fastest")

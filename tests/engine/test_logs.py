@@ -130,9 +130,7 @@ async def test_a_defect_of_a_report_costs_one_client(
     ]
 
 
-async def test_calls_on_a_route_are_sent_in_the_order_of_their_start(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_calls_on_a_route_are_sent_in_the_order_of_their_start(autojump_clock: trio.testing.MockClock) -> None:
     one = Server("one")
     order: list[int] = []
     async with open_targets(one, rates={"one": ms.RateLimit(requests_per_minute=6)}) as engine:

@@ -346,15 +346,11 @@ STREAM_FORM = (
 )
 NOT_AWAITED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "stream": (lambda engine: engine.stream(hello()), STREAM_FORM),
-    "call": (
-        lambda engine: engine.start_stream(hello()),
-        "a call is not awaited; wait for its completion with: await call.wait()",
-    ),
-    "map": (
-        lambda engine: engine.map([hello()]),
-        "a map is not awaited; write: async with engine.map(requests) as results:",
-    ),
-}
+    "call": (lambda engine: engine.start_stream(hello()),
+        "a call is not awaited; wait for its completion with: await call.wait()"),
+    "map": (lambda engine: engine.map([hello()]),
+        "a map is not awaited; write: async with engine.map(requests) as results:"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("make", "message"), NOT_AWAITED.values(), ids=NOT_AWAITED)

@@ -158,10 +158,7 @@ async def test_two_engines_of_one_process_have_two_names(folder: Path) -> None:
 
 async def test_lines_that_arrive_together_get_one_response(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "engine.sock"
-    async with (
-        ms.open_engine([ms.OpenAIChat("k", "http://127.0.0.1:1/v1")], monitor=path),
-        open_client(path) as client,
-    ):
+    async with ms.open_engine([ms.OpenAIChat("k", "http://127.0.0.1:1/v1")], monitor=path), open_client(path) as client:
         first = await client.look(b"\n\n\n\n")
         started = trio.current_time()
         second = await client.look(b"{}\n")

@@ -178,9 +178,7 @@ async def test_chunks_cost_nothing_without_events_received() -> None:
     await trio.lowlevel.checkpoint()
 
 
-async def test_statistics_name_the_call_with_the_slow_callback(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_statistics_name_the_call_with_the_slow_callback(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
 
     class Time:

@@ -35,11 +35,7 @@ from .agent import LOST, ROUTE, Agent, providers
 JSONDict = dict[str, Any]
 
 FIRST = "anthropic/claude-sonnet-4-5"
-DIALECT_OF = {
-    "/v1/messages": "anthropic",
-    "/v1/responses": "responses",
-    "/v1/chat/completions": "chat",
-}
+DIALECT_OF = {"/v1/messages": "anthropic", "/v1/responses": "responses", "/v1/chat/completions": "chat"}
 
 
 @dataclass
@@ -151,11 +147,7 @@ def test_anthropic_gets_its_signed_thinking_before_the_calls(journey: Journey) -
     assert kinds == ["thinking", "text", "tool_use", "tool_use"]
     thinking = journey.before_fork.messages[1].content[0]
     assert isinstance(thinking, ms.Thinking)
-    assert called["content"][0] == {
-        "type": "thinking",
-        "thinking": thinking.text,
-        "signature": thinking.signature,
-    }
+    assert called["content"][0] == {"type": "thinking", "thinking": thinking.text, "signature": thinking.signature}
     ids = [block["id"] for block in called["content"][2:]]
     results = {block["tool_use_id"]: block for block in answered["content"]}
     assert set(results) == set(ids)

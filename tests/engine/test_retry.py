@@ -110,9 +110,7 @@ async def test_an_unusable_proxy_variable_is_reported_at_once(monkeypatch: pytes
 
 
 @pytest.mark.trio
-async def test_an_overload_in_a_200_is_retried_before_any_event(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_an_overload_in_a_200_is_retried_before_any_event(autojump_clock: trio.testing.MockClock) -> None:
     seen = [0]
 
     async def script(line: Line) -> None:

@@ -118,10 +118,7 @@ class Injector:
 async def test_no_callback_runs_inside_a_start_that_raises(reuses: bool, stream: bool) -> None:
     """Either `start_*` raises and there is no call, or it returns and the call completes once, later."""
     server = Server()
-    async with (
-        open_peer(server.script) as peer,
-        ms.open_engine([peer.chat], limits=ONE_PLACE, retry=RETRY) as engine,
-    ):
+    async with open_peer(server.script) as peer, ms.open_engine([peer.chat], limits=ONE_PLACE, retry=RETRY) as engine:
         at, returned = 0, 0
         await start(engine, Recorder(), stream=stream).wait()  # fills caches, so that the number of calls is constant
         while True:
@@ -237,10 +234,7 @@ async def test_a_retry_that_an_observer_cancels_sends_nothing() -> None:
                 call.cancel()
 
     retry = ms.Retry(max_attempts=3, base=0, jitter=0)
-    async with (
-        open_peer(busy) as peer,
-        ms.open_engine([peer.chat], observer=CancelsRetries(), retry=retry) as engine,
-    ):
+    async with open_peer(busy) as peer, ms.open_engine([peer.chat], observer=CancelsRetries(), retry=retry) as engine:
         completion = await finished(engine)
         assert completion.error_category is ms.ErrorCategory.CANCELLED
         await trio.testing.wait_all_tasks_blocked(0.01)

@@ -28,14 +28,11 @@ pytestmark = pytest.mark.trio
 
 SCHEMA: JSONObject = {
     "type": "object",
-    "properties": {
-        "city": {"type": "string"},
-        "degrees": {"type": "integer"},
-        "tags": {"type": "array", "items": {"type": "string"}},
-    },
+    "properties": {"city": {"type": "string"}, "degrees": {"type": "integer"},
+        "tags": {"type": "array", "items": {"type": "string"}}},
     "required": ["city", "degrees"],
     "additionalProperties": False,
-}
+}  # fmt: skip
 
 MODELS = ["anthropic/claude-sonnet-4-5", "openai-responses/gpt-5.1", "google/gemini-2.5-pro", "openai-chat/gpt-4.1"]
 

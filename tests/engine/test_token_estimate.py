@@ -32,8 +32,7 @@ def test_a_small_body_is_not_searched_for_media() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "tokens"),
-    [(3, 1500.0), (99_999, 1500.0), (100_000, 3000.0), (199_999, 3000.0), (200_000, 4500.0)],
+    ("size", "tokens"), [(3, 1500.0), (99_999, 1500.0), (100_000, 3000.0), (199_999, 3000.0), (200_000, 4500.0)]
 )
 def test_each_page_of_a_file_has_its_tokens(size: int, tokens: float) -> None:
     body = b"x" * (4 * size // 3 + 20_000)

@@ -45,12 +45,8 @@ BOUNDS: dict[str, tuple[Checker, Callable[[], object], list[object], list[object
     "tool_choice": (REQUEST, request, ["auto", "none", "required", "search"], [""]),
     "tenant": (REQUEST, request, ["t", None], [""]),
     "session": (REQUEST, request, ["s", None], [""]),
-    "tags": (
-        REQUEST,
-        request,
-        [{}, {"a": "b", "n": 1, "x": 0.5, "f": False}, None],
-        ["a", [("a", "b")], {"a": None}, {"a": ["b"]}, {1: "b"}, {"a": math.nan}, {"a": math.inf}],
-    ),
+    "tags": (REQUEST, request, [{}, {"a": "b", "n": 1, "x": 0.5, "f": False}, None],
+        ["a", [("a", "b")], {"a": None}, {"a": ["b"]}, {1: "b"}, {"a": math.nan}, {"a": math.inf}]),
     "stop": (REQUEST, request, [["a"], []], [[""]]),
     "budget_tokens": (THINKING, ms.ThinkingConfig, [-1, 0, None], [-2]),
     "level": (THINKING, ms.ThinkingConfig, ["none", "low", "med", "high", "medium"], ["max"]),
@@ -83,7 +79,7 @@ BOUNDS: dict[str, tuple[Checker, Callable[[], object], list[object], list[object
     "max_tool_calls": (LIMITS, Limits, [1], [0]),
     "ttl": (MARK, ms.CacheControl, ["5m", "1h", None], ["1d"]),
     "detail": (IMAGE, lambda: ms.Image(url="https://host/a.png"), ["auto", "low", "high", None], ["medium"]),
-}
+}  # fmt: skip
 """Field → its rules, a function that makes a value with this field, accepted values, refused values."""
 
 

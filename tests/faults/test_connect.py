@@ -127,9 +127,7 @@ async def test_a_lookup_that_fails(
     assert completion.attempts == attempts
 
 
-async def test_the_connect_timeout_covers_a_slow_lookup(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_the_connect_timeout_covers_a_slow_lookup(autojump_clock: trio.testing.MockClock) -> None:
     with answering(Names({"slow.test": []}, delay=1000)):
         completion, elapsed = await outcome(provider("slow.test"))
         assert completion.error is not None
@@ -252,9 +250,7 @@ async def test_a_thousand_calls_stay_below_the_cap() -> None:
     assert max(abs(place - place_of[number]) for place, number in enumerate(waiting)) < 100  # first come, first served
 
 
-async def test_the_total_timeout_covers_the_wait_in_the_queue(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_the_total_timeout_covers_the_wait_in_the_queue(autojump_clock: trio.testing.MockClock) -> None:
     limits = Limits(pool=PoolLimits(max_per_origin=1))
     clocks = ms.Timeouts(total=30)
     async with (

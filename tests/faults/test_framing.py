@@ -145,20 +145,16 @@ BOTH = "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"
 HEAD_CASES = [
     Case("23 length and chunked", ok(BOTH, PIECE + REST + b"0\r\n\r\n"), SUCCESS, "one"),
     Case("24 two lengths", ok("Content-Length: 5\r\nContent-Length: 6\r\n", ONE), NETWORK, says="malformed response"),
-    *(
-        Case(f"24 {length}", ok(f"Content-Length: {length}\r\n", ONE), NETWORK, says="malformed response")
-        for length in ("+5", "5.0", "0x5", "-5", "5, 6", "five", "9" * 30, str(2**63))
-    ),
-    *(
-        Case(f"25 {coding}", ok(f"Transfer-Encoding: {coding}\r\n", ONE), NETWORK, says="malformed response")
-        for coding in ("gzip", "xchunked", "identity", "chunked, chunked", "gzip, chunked", "\x0bchunked")
-    ),
+    *(Case(f"24 {length}", ok(f"Content-Length: {length}\r\n", ONE), NETWORK, says="malformed response")
+        for length in ("+5", "5.0", "0x5", "-5", "5, 6", "five", "9" * 30, str(2**63))),
+    *(Case(f"25 {coding}", ok(f"Transfer-Encoding: {coding}\r\n", ONE), NETWORK, says="malformed response")
+        for coding in ("gzip", "xchunked", "identity", "chunked, chunked", "gzip, chunked", "\x0bchunked")),
     Case("25 chunked, in two headers", ok("Transfer-Encoding: chunked\r\n" * 2, PIECE), NETWORK, says="malformed"),
     Case("25 in capitals", ok("TRANSFER-ENCODING: CHUNKED\r\n", PIECE + REST + b"0\r\n\r\n"), SUCCESS, "one", True),
     Case("26 ended by FIN, answer whole", ok("", WHOLE, End.FIN), SUCCESS, "one"),
     Case("26 ended by FIN, no terminal marker", ok("", ONE, End.FIN), NETWORK, "one", says="truncated stream"),
     Case("26 ended by FIN, nothing came", ok("", ": ping\n\n", End.FIN), NETWORK, retried=True, says="truncated"),
-]
+]  # fmt: skip
 
 
 @by_name(HEAD_CASES)

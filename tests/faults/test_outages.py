@@ -155,10 +155,7 @@ async def test_a_queue_survives_an_outage(kind: Kind, seconds: float, autojump_c
 async def test_a_few_calls_survive_an_outage(kind: Kind, number: int, autojump_clock: trio.testing.MockClock) -> None:
     """With few calls, each of them asks many times whether the server is back."""
     server, attempts = Server(kind=kind), Attempts()
-    async with (
-        serving(server),
-        ms.open_engine([server.provider], traffic=ms.Traffic(), observer=attempts) as engine,
-    ):
+    async with serving(server), ms.open_engine([server.provider], traffic=ms.Traffic(), observer=attempts) as engine:
         calls = start(engine, number)
         await trio.sleep(0.2)
         await server.away(40)
@@ -290,10 +287,7 @@ async def test_a_batch_ends_after_the_longest_outage_and_continues(
     server = Server()
     answered: list[int] = []
     for outage in (20.0, 0.0, math.inf):
-        async with (
-            serving(server),
-            ms.open_engine([server.provider], traffic=ms.Traffic(outage=outage)) as engine,
-        ):
+        async with serving(server), ms.open_engine([server.provider], traffic=ms.Traffic(outage=outage)) as engine:
             with Journal(tmp_path / "a.jsonl") as journal:
                 batch = Batch(engine, journal, lambda model: "one/m", concurrency=20, retry_failed=True)
                 async with trio.open_nursery() as nursery:

@@ -17,17 +17,7 @@ import trio.testing
 import manystream as ms
 from tests.faults.servers import open_proxy
 from tests.support.addresses import closed_port
-from tests.support.peers import (
-    STREAM_HEAD,
-    Line,
-    Recorder,
-    answer,
-    chat_chunk,
-    chunked,
-    error_body,
-    hello,
-    open_peer,
-)
+from tests.support.peers import STREAM_HEAD, Line, Recorder, answer, chat_chunk, chunked, error_body, hello, open_peer
 
 pytestmark = pytest.mark.trio
 

@@ -94,10 +94,7 @@ async def test_a_cut_leaves_no_part_of_the_key(dialect: str, place: str, caplog:
         while await line.request():
             await line.send(replies[len(texts)])
 
-    async with (
-        open_peer(script) as peer,
-        ms.open_engine([PROVIDERS[dialect](peer.origin)], retry=NO_RETRY) as engine,
-    ):
+    async with open_peer(script) as peer, ms.open_engine([PROVIDERS[dialect](peer.origin)], retry=NO_RETRY) as engine:
         model = {"anthropic": "claude-x", "gemini": "gemini-x"}.get(dialect, "m")
         request = ms.Request(model, [ms.Message.user("hello")], max_output_tokens=10)
         for number in range(len(replies)):

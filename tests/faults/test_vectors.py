@@ -110,7 +110,7 @@ async def test_http_is_read_as_by_h11_or_with_a_reason(vector: dict[str, Any], m
 
 
 ARGUED: dict[str, str] = {
-    "chunk-ext-space": "a space before an extension is no grammar of RFC 9112's, and h11 and aiohttp refuse it, too",
+    "chunk-ext-space": "a space before an extension is no grammar of RFC 9112's, and h11 and aiohttp refuse it, too"
 }
 """Vectors whose expectation is not met, with the reason."""
 

@@ -57,12 +57,9 @@ ROUTES = [
     *(Route(f"aimock {dialect}", "aimock", dialect, MODELS[dialect]) for dialect in DIALECTS),
     Route("router anthropic>chat", "router", "anthropic", "chat,gpt-4o"),
     Route("router anthropic>gemini", "router", "anthropic", "gemini,gemini-2.5-flash"),
-    *(
-        Route(f"litellm {dialect}>{behind}", "litellm", dialect, behind)
-        for dialect in DIALECTS
-        for behind in ("chat", "anthropic", "gemini")
-    ),
-]
+    *(Route(f"litellm {dialect}>{behind}", "litellm", dialect, behind) for dialect in DIALECTS
+        for behind in ("chat", "anthropic", "gemini")),
+]  # fmt: skip
 DELIVERIES = {"unstreamed": (False, "whole"), "streamed": (True, "whole"), "cut": (True, "cut")}
 """Forms of delivery. `cut` is streamed, with surrogate pairs cut between two deltas."""
 
@@ -236,10 +233,7 @@ async def test_a_tool_and_its_result(server: Running, route: Route, delivery: st
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "unstreamed"])
 @pytest.mark.parametrize(
     ("words", "said", "status", "category"),
-    [
-        ("overload", OVERLOADED, 529, ms.ErrorCategory.SERVER),
-        ("limit", TOO_FAST, 429, ms.ErrorCategory.RATE_LIMIT),
-    ],
+    [("overload", OVERLOADED, 529, ms.ErrorCategory.SERVER), ("limit", TOO_FAST, 429, ms.ErrorCategory.RATE_LIMIT)],
 )
 @every_route
 async def test_an_error(

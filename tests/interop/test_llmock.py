@@ -79,9 +79,7 @@ async def test_a_tool_call_and_its_result_are_processed(clean: Running, dialect:
 async def broken(server: Running, dialect: str, kind: str, **fault: object) -> Answer:
     """Make a call whose stream breaks after some chunks."""
     plan(
-        server,
-        {"type": "reply", "text": SAID * 5},
-        {"type": "stream_fault", "kind": kind, "after_chunks": 6, **fault},
+        server, {"type": "reply", "text": SAID * 5}, {"type": "stream_fault", "kind": kind, "after_chunks": 6, **fault}
     )
     return await ask(
         provider(server, dialect), question(dialect), stream=True, timeouts=ms.Timeouts(total=30, idle=1.0)

@@ -87,19 +87,14 @@ FORBIDDEN = "the method or the request target has a character that HTTP forbids"
     ("method", "scheme", "host", "fault", "words"),
     [
         (b"GET", "ftp", b"h", Fault.UNSUPPORTED, "the scheme 'ftp' is not supported: use https:// or http://"),
-        (
-            b"GET",
-            "x" * 30,
-            b"h",
-            Fault.UNSUPPORTED,
-            f"the scheme '{'x' * 20}' is not supported: use https:// or http://",
-        ),
+        (b"GET", "x" * 30, b"h", Fault.UNSUPPORTED,
+            f"the scheme '{'x' * 20}' is not supported: use https:// or http://"),
         (b"CONNECT", "http", b"h", Fault.LOCAL, "CONNECT is not supported: pass proxy= to Transport for a tunnel"),
         (b"G T", "http", b"h", Fault.LOCAL, FORBIDDEN),
         (b"", "http", b"h", Fault.LOCAL, FORBIDDEN),
         (b"GET", "http", b"", Fault.UNSUPPORTED, "the URL has no host"),
     ],
-)
+)  # fmt: skip
 def test_a_request_that_cannot_be_sent(method: bytes, scheme: str, host: bytes, fault: Fault, words: str) -> None:
     with pytest.raises(ClientTransportError) as caught:
         _checked_origin(method, (scheme, host, None, b"/"), {})

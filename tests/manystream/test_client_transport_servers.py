@@ -65,20 +65,11 @@ RESPONSES: dict[str, tuple[str, bytes, int, bytes]] = {
     "no reason phrase": ("GET", b"HTTP/1.1 200 \r\nContent-Length: 0\r\n\r\n", 200, b""),
     "empty chunked": ("GET", CHUNKED + b"0\r\n\r\n", 200, b""),
     "trailers": ("GET", CHUNKED + b"2\r\nok\r\n0\r\nX-Checksum: 1\r\n\r\n", 200, b"ok"),
-    "gzip": (
-        "GET",
-        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%b"
-        % (len(gzip.compress(b"words")), gzip.compress(b"words")),
-        200,
-        b"words",
-    ),
-    "large headers": (
-        "GET",
-        b"HTTP/1.1 200 OK\r\n" + b"X-Many: " + b"v" * 60_000 + b"\r\nContent-Length: 2\r\n\r\nok",
-        200,
-        b"ok",
-    ),
-}
+    "gzip": ("GET", b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%b"
+        % (len(gzip.compress(b"words")), gzip.compress(b"words")), 200, b"words"),
+    "large headers": ("GET", b"HTTP/1.1 200 OK\r\n" + b"X-Many: " + b"v" * 60_000 + b"\r\nContent-Length: 2\r\n\r\nok",
+        200, b"ok"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", RESPONSES)

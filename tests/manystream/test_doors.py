@@ -85,12 +85,7 @@ ONE_A_DAY = ms.Traffic(rates={"one": ms.RateLimit(requests_per_day=2, requests_p
 ONE = [ms.OpenAIChat("key", "http://127.0.0.1:9/v1", name="one")]
 TAGS = {"agent": "planner", "step": 3}
 ASKED = ms.Request(
-    "one/m",
-    [ms.Message.user("a")],
-    priority="batch",
-    tenant="t",
-    timeouts=ms.Timeouts(queue=600),
-    tags=TAGS,
+    "one/m", [ms.Message.user("a")], priority="batch", tenant="t", timeouts=ms.Timeouts(queue=600), tags=TAGS
 )
 WAITED_FOR = "declared requests_per_minute of one, 0 ahead, about "
 

@@ -174,14 +174,10 @@ METRICS: dict[str, list[tuple[str, str, str, bool]]] = {
         ("manystream.traffic.sent", "{request}", "Requests sent.", True),
         ("manystream.traffic.refused", "{request}", "Refused.", True),
     ],
-    "LIMIT_METRICS": [
-        ("manystream.traffic.limit.rate", "", "What may be sent per second.", False),
-        ("manystream.traffic.limit.level", "", "What may be sent now.", False),
-    ],
-    "ROUTE_METRICS": [
-        ("manystream.route.waiting", "{call}", "Calls that wait for a target.", False),
-        ("manystream.route.hedged", "{call}", "Calls sent twice.", True),
-    ],
+    "LIMIT_METRICS": [("manystream.traffic.limit.rate", "", "What may be sent per second.", False),
+        ("manystream.traffic.limit.level", "", "What may be sent now.", False)],
+    "ROUTE_METRICS": [("manystream.route.waiting", "{call}", "Calls that wait for a target.", False),
+        ("manystream.route.hedged", "{call}", "Calls sent twice.", True)],
     "TARGET_METRICS": [
         ("manystream.route.outstanding", "{call}", "Calls under way.", False),
         ("manystream.route.sessions", "{session}", "Sessions bound to it.", False),
@@ -191,12 +187,10 @@ METRICS: dict[str, list[tuple[str, str, str, bool]]] = {
         ("manystream.route.failures", "1", "Smoothed share of failures.", False),
     ],
     "BUDGET_METRICS": [("manystream.budget.waiting", "{call}", "Calls that wait for it.", False)],
-    "AMOUNT_METRICS": [
-        ("manystream.budget.spent", "", "Used by ended calls, in this window.", False),
+    "AMOUNT_METRICS": [("manystream.budget.spent", "", "Used by ended calls, in this window.", False),
         ("manystream.budget.reserved", "", "Reserved by calls under way.", False),
-        ("manystream.budget.limit", "", "Allowed in a window.", False),
-    ],
-}
+        ("manystream.budget.limit", "", "Allowed in a window.", False)],
+}  # fmt: skip
 """Name of a table → name, unit and description of each metric, and whether it only grows."""
 
 

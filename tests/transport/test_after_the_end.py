@@ -89,9 +89,7 @@ async def test_an_early_success_does_not_end_the_upload(status: bytes) -> None:
 # --- a descriptor that the system does not watch ---
 
 
-async def test_an_unwatchable_connection_leaks_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_an_unwatchable_connection_leaks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_pool(PoolLimits(max_per_origin=1, max_connections=1)) as rig:
 
         def refuse(self: Loop, connection: Pollable) -> None:
@@ -156,9 +154,7 @@ async def test_a_drained_connection_is_closed_after_two_seconds(autojump_clock: 
         assert first.sock.fileno() == second.sock.fileno() == -1
 
 
-async def test_a_reused_connection_outlives_its_drain_timeout(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_reused_connection_outlives_its_drain_timeout(autojump_clock: trio.testing.MockClock) -> None:
     async with open_pool() as rig:
         connection = await drained(rig)
         rig.other_end[connection.sock].sendall(b"0\r\n\r\n")
@@ -172,9 +168,7 @@ async def test_a_reused_connection_outlives_its_drain_timeout(
         assert rig.pool.counts()[str(A)] == (0, 0, 1, 0)
 
 
-async def test_a_drained_connection_that_breaks_frees_its_place(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_drained_connection_that_breaks_frees_its_place(autojump_clock: trio.testing.MockClock) -> None:
     async with open_pool(PoolLimits(max_per_origin=1)) as rig:
         connection = await drained(rig)
         waiting = rig.ask()

@@ -87,15 +87,11 @@ def opens(result: object) -> Callable[[str, int], Awaitable[Any]]:
 @pytest.mark.parametrize(
     ("result", "text", "true"),
     [
-        (
-            OSError(errno.ECONNREFUSED, "Connection refused"),
-            "dial raised ECONNREFUSED (Connection refused)",
-            set(),
-        ),
+        (OSError(errno.ECONNREFUSED, "Connection refused"), "dial raised ECONNREFUSED (Connection refused)", set()),
         (ValueError("no such unit"), "dial raised ValueError: no such unit", {"permanent"}),
         (5, "dial must return a connected stream socket, not int", {"permanent"}),
     ],
-)
+)  # fmt: skip
 async def test_an_error_of_the_program_s_own_dial(result: object, text: str, true: set[str]) -> None:
     found = await failure(lambda: dial(ORIGIN, connect=opens(result)))
     assert found == (f"cannot connect to http://h.test:80: {text}", Phase.CONNECT, "http://h.test:80", true)
@@ -197,10 +193,7 @@ def test_an_errno_has_its_name_its_text_and_a_hint() -> None:
             OSError(errno.EADDRNOTAVAIL, "No"),
             "EADDRNOTAVAIL (No: this machine has no free local port for this address, or cannot use the address)",
         ),
-        (
-            OSError(errno.ENFILE, "No"),
-            "ENFILE (No: this machine has no file descriptor left; allow fewer connections)",
-        ),
+        (OSError(errno.ENFILE, "No"), "ENFILE (No: this machine has no file descriptor left; allow fewer connections)"),
         (
             OSError(errno.EMFILE, "No"),
             "EMFILE (No: this process has no file descriptor left; raise `ulimit -n` or allow fewer connections)",
@@ -275,52 +268,24 @@ def ssl_error(kind: type[ssl.SSLError], text: str, **members: object) -> ssl.SSL
 @pytest.mark.parametrize(
     ("error", "via", "text", "phase", "true"),
     [
-        (
-            ssl_error(ssl.SSLCertVerificationError, "x", verify_code=10, verify_message="certificate has expired"),
-            "",
+        (ssl_error(ssl.SSLCertVerificationError, "x", verify_code=10, verify_message="certificate has expired"), "",
             ": certificate verify failed: certificate has expired (renew the server's certificate, or correct this"
-            " machine's clock)",
-            Phase.TLS,
-            {"permanent"},
-        ),
-        (
-            ssl_error(ssl.SSLCertVerificationError, "x", verify_code=1, verify_message="unspecified"),
-            "http://p:80",
-            " through proxy http://p:80: certificate verify failed: unspecified",
-            Phase.TLS,
-            {"permanent"},
-        ),
-        (
-            ssl_error(ssl.SSLError, "x", reason="WRONG_VERSION_NUMBER"),
-            "",
-            ": wrong version number (plain HTTP on this port? then write http://)",
-            Phase.TLS,
-            {"protocol", "permanent"},
-        ),
-        (
-            ssl_error(ssl.SSLError, "x", reason="TLSV1_ALERT_INTERNAL_ERROR"),
-            "",
-            ": tlsv1 alert internal error",
-            Phase.TLS,
-            {"protocol"},
-        ),
-        (
-            ssl_error(ssl.SSLEOFError, "x", strerror="EOF occurred"),
-            "",
-            ": connection lost during the handshake: EOF occurred",
-            Phase.TLS,
-            set(),
-        ),
-        (
-            RESET,
-            "http://p:80",
-            " through proxy http://p:80: broke the tunnel during the handshake: Connection reset by peer",
-            Phase.PROXY,
-            set(),
-        ),
+            " machine's clock)", Phase.TLS, {"permanent"}),
+        (ssl_error(ssl.SSLCertVerificationError, "x", verify_code=1, verify_message="unspecified"), "http://p:80",
+            " through proxy http://p:80: certificate verify failed: unspecified", Phase.TLS, {"permanent"}),
+        (ssl_error(ssl.SSLError, "x", reason="WRONG_VERSION_NUMBER"), "",
+            ": wrong version number (plain HTTP on this port? then write http://)", Phase.TLS,
+            {"protocol", "permanent"}),
+        (ssl_error(ssl.SSLError, "x", reason="TLSV1_ALERT_INTERNAL_ERROR"), "", ": tlsv1 alert internal error",
+            Phase.TLS, {"protocol"}),
+        (ssl_error(ssl.SSLEOFError, "x", strerror="EOF occurred"), "",
+            ": connection lost during the handshake: EOF occurred", Phase.TLS, set()),
+        (RESET, "http://p:80",
+            " through proxy http://p:80: broke the tunnel during the handshake: Connection reset by peer", Phase.PROXY,
+            set()),
         (ValueError("a\x00b"), "", ": the host name cannot be used: a\x00b", Phase.TLS, {"permanent"}),
     ],
-)
+)  # fmt: skip
 def test_a_handshake_that_fails(error: Any, via: str, text: str, phase: Phase, true: set[str]) -> None:
     with pytest.raises(TransportError) as caught:
         tls._raise_transport_error(error, "https://h.test:443", via)

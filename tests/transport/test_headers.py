@@ -7,13 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manystream.transport.headers import (
-    CONNECTION_HEADERS,
-    HeaderError,
-    find,
-    headers_to_mapping,
-    validate_headers,
-)
+from manystream.transport.headers import CONNECTION_HEADERS, HeaderError, find, headers_to_mapping, validate_headers
 
 SECRET = "sk-canary-0123456789"
 

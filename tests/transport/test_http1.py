@@ -160,12 +160,8 @@ async def test_a_status_without_body_ends_at_once(status: bytes) -> None:
         (b"", Phase.HEAD, "without sending a response", False),
         (b"HTTP/1.1 2", Phase.HEAD, "before the response's end", False),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhell", Phase.BODY, "5 bytes before the body's end", False),
-        (
-            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel",
-            Phase.BODY,
-            "before the response's end",
-            False,
-        ),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel", Phase.BODY, "before the response's end",
+            False),
         (b"SSH-2.0-OpenSSH_9.2\r\n", Phase.HEAD, "not HTTP/1.1", True),
         (b"\x15\x03\x03\x00\x02\x02\x46", Phase.HEAD, "use https://", True),
         (b"HTTP/2 200\r\n\r\n", Phase.HEAD, "not HTTP/1.1", True),
@@ -175,7 +171,7 @@ async def test_a_status_without_body_ends_at_once(status: bytes) -> None:
         (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n", Phase.HEAD, "malformed response", True),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", Phase.HEAD, "malformed response", True),
     ],
-)
+)  # fmt: skip
 async def test_a_broken_response_has_phase_and_reason(sent: bytes, phase: Phase, message: str, protocol: bool) -> None:
     async with open_rig() as rig:
         exchange = rig.start()

@@ -135,21 +135,17 @@ def head(wire: bytes) -> h11.Response | None:
         (b"HTTP/1.1 20 OK\r\n\r\n", "malformed response: illegal status line: b'HTTP/1.1 20 OK'"),
         (b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n", "malformed response: illegal header line: b'no colon'"),
         (b"HTTP/1.1 200 OK\r\n x\r\n\r\n", "malformed response: continuation line at start of headers"),
-        (
-            b"HTTP/1.1 101 Switching\r\n\r\n",
-            "malformed response: the server switches to another protocol, which was not asked for",
-        ),
+        (b"HTTP/1.1 101 Switching\r\n\r\n",
+            "malformed response: the server switches to another protocol, which was not asked for"),
         (b"HTTP/1.1 100 C\r\n\r\nHTTP/2.0 200 OK\r\n\r\n", "the response is not HTTP/1.1: HTTP/2.0"),
         (b"HTTP/2 200\r\n", "the response is not HTTP/1.1: b'HTTP/2 200\\r\\n'"),
         (b"\x15\x03\x01", "the response is not HTTP/1.1 (TLS on this port? use https://): b'\\x15\\x03\\x01'"),
         (b"\x16", "the response is not HTTP/1.1 (TLS on this port? use https://): b'\\x16'"),
         (b"S" * 70, "the response is not HTTP/1.1: b'" + "S" * 60 + "'"),
-        (
-            b"HTTP/1.1 200 OK\r\n" + b"x" * 300 + b"\r\n\r\n",
-            "malformed response: " + ("illegal header line: b'" + "x" * 300)[:200],
-        ),
+        (b"HTTP/1.1 200 OK\r\n" + b"x" * 300 + b"\r\n\r\n",
+            "malformed response: " + ("illegal header line: b'" + "x" * 300)[:200]),
     ],
-)
+)  # fmt: skip
 def test_a_head_that_is_refused_is_quoted(wire: bytes, message: str) -> None:
     with pytest.raises(HeadError) as caught:
         head(wire)

@@ -274,13 +274,7 @@ async def test_connect_carries_only_the_proxy_s_password() -> None:
             await open_tunnel(sock, parse_proxy_url(f"http://{CREDENTIALS}@127.0.0.1:{port}"), ORIGIN)
             assert await echoes(sock)
     lines = proxy.heads[0].decode().split("\r\n")
-    assert lines == [
-        f"CONNECT {NAME}:443 HTTP/1.1",
-        f"Host: {NAME}:443",
-        f"Proxy-Authorization: Basic {TOKEN}",
-        "",
-        "",
-    ]
+    assert lines == [f"CONNECT {NAME}:443 HTTP/1.1", f"Host: {NAME}:443", f"Proxy-Authorization: Basic {TOKEN}", "", ""]
 
 
 @pytest.mark.trio

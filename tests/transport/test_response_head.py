@@ -22,14 +22,10 @@ HEADS = [
     b"HTTP/1.1 100 Continue\n\nHTTP/1.1 204 No\r\n\r\n",
 ]
 BROKEN = [
-    b"\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
-    b"HTTP/1.1 200 OK\r\nA b\r\n\r\n",
-    b"HTTP/1.1 20 OK\r\n\r\n",
-    b"HTTP/1.1 101 Other\r\n\r\n",
-    b"HTTP/1.1 100 Continue\r\n\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
-    b"HTTP/1.1 100 Continue\r\n\r\nSSH-2.0 hello\r\n\r\n",
-    b"HTTP/1.1 200 OK\r\n folded: first\r\n\r\n",
-]
+    b"\r\n\r\nHTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nA b\r\n\r\n", b"HTTP/1.1 20 OK\r\n\r\n",
+    b"HTTP/1.1 101 Other\r\n\r\n", b"HTTP/1.1 100 Continue\r\n\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+    b"HTTP/1.1 100 Continue\r\n\r\nSSH-2.0 hello\r\n\r\n", b"HTTP/1.1 200 OK\r\n folded: first\r\n\r\n",
+]  # fmt: skip
 
 
 def read_with_h11(data: bytes) -> h11.Response:

@@ -14,9 +14,7 @@ from manystream.transport.trio_backend import TrioBackend
 pytestmark = pytest.mark.trio
 
 
-async def test_timers_fire_in_the_order_of_their_deadlines(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_timers_fire_in_the_order_of_their_deadlines(autojump_clock: trio.testing.MockClock) -> None:
     fired: list[tuple[str, float]] = []
     timers = Timers(bool)
     async with trio.open_nursery() as nursery:

@@ -128,10 +128,7 @@ def test_an_error_refutes_no_limit() -> None:
     for _ in range(2):
         quota.confirm(send(quota, 0), report, 0)
         assert quota.reported == {}
-    assert quota.news == [
-        "limit reported: tokens, 10 in 60 s",
-        "limit ignored, a larger call was accepted: tokens, 10",
-    ]
+    assert quota.news == ["limit reported: tokens, 10 in 60 s", "limit ignored, a larger call was accepted: tokens, 10"]
 
 
 def send(quota: Quota, now: float) -> Permit:
@@ -172,10 +169,7 @@ def test_a_minute_without_a_request_lets_one_call_go(now: float, refusal: Refusa
 
 @pytest.mark.parametrize(
     ("limit", "refusal"),
-    [
-        (ms.RateLimit(tokens_per_minute=10), Refusal.TOO_LARGE),
-        (ms.RateLimit(requests_per_day=1), Refusal.SPENT),
-    ],
+    [(ms.RateLimit(tokens_per_minute=10), Refusal.TOO_LARGE), (ms.RateLimit(requests_per_day=1), Refusal.SPENT)],
 )
 def test_a_declared_limit_is_never_asked_for_again(limit: ms.RateLimit, refusal: Refusal) -> None:
     quota = Quota(Charging(), declared=declared_buckets(limit))

@@ -306,15 +306,11 @@ UNBOUNDED: list[tuple[ms.Request, str]] = [
     (ask(extra_body={"modalities": ["text", "audio"]}), "extra_body.modalities"),
     (ask(extra_body={"model": "dear"}), "extra_body.model"),
     (ask(extra_body={"models": ["dear"]}), "extra_body.models"),
-    (
-        ms.Request("openai/m", [ms.Message.user(ms.File(file_id="f"))], max_output_tokens=5),
-        "messages[0].content[0].file.file_id",
-    ),
-    (
-        ms.Request("openai/m", [ms.Message.user(ms.File(data=b"R", media_type="audio/wav"))], max_output_tokens=5),
-        "messages[0].content[0].input_audio",
-    ),
-]
+    (ms.Request("openai/m", [ms.Message.user(ms.File(file_id="f"))], max_output_tokens=5),
+        "messages[0].content[0].file.file_id"),
+    (ms.Request("openai/m", [ms.Message.user(ms.File(data=b"R", media_type="audio/wav"))], max_output_tokens=5),
+        "messages[0].content[0].input_audio"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("request_", "member"), UNBOUNDED, ids=[member for _, member in UNBOUNDED])

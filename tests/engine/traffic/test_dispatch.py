@@ -216,9 +216,7 @@ async def test_a_spent_day_of_gemini_fails_at_once(autojump_clock: trio.testing.
     assert [completion.attempts for completion in completions] == [1, 0, 0]
 
 
-async def test_an_overloaded_server_is_retried_by_the_call(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_an_overloaded_server_is_retried_by_the_call(autojump_clock: trio.testing.MockClock) -> None:
     seen = [0]
 
     async def script(line: Line) -> None:
@@ -298,9 +296,7 @@ async def test_a_call_that_is_cancelled_while_it_waits_holds_nothing(autojump_cl
     assert (scope.waiting, scope.running, scope.sent) == (0, 0, 2)
 
 
-async def test_a_call_cancelled_before_sending_returns_its_share(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_call_cancelled_before_sending_returns_its_share(autojump_clock: trio.testing.MockClock) -> None:
     async def never_connects(host: str, port: int) -> trio.SocketStream:
         await trio.sleep_forever()
         raise AssertionError
@@ -536,9 +532,7 @@ ANTHROPIC_EVENTS = (
 )
 
 
-async def test_a_gateways_declared_output_limit_counts_what_is_produced(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_gateways_declared_output_limit_counts_what_is_produced(autojump_clock: trio.testing.MockClock) -> None:
     """`max_output_tokens` is no charge: 600 a minute are 120 answers of 5 tokens, not two of 300."""
 
     async def serve(line: Line) -> None:

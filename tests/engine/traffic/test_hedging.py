@@ -287,9 +287,7 @@ async def test_both_attempts_are_paid(autojump_clock: trio.testing.MockClock) ->
     assert ((tokens[0] is not None and tokens[0].input_tokens) or 0) > 0
 
 
-async def test_the_second_attempt_goes_on_alone_where_the_first_fails(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_the_second_attempt_goes_on_alone_where_the_first_fails(autojump_clock: trio.testing.MockClock) -> None:
     fault = answer(error_body("busy"), status="503 Service Unavailable")
     one, two, recorder = Slow("one", (1.5,), fault=fault), Slow("two", (3,)), Recorder()
     async with open_hedged(one, two, retry=QUICK) as engine:
@@ -302,9 +300,7 @@ async def test_the_second_attempt_goes_on_alone_where_the_first_fails(
     assert completion.timings.first_byte == pytest.approx(4, abs=0.1)
 
 
-async def test_the_first_attempt_goes_on_alone_where_the_second_fails(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_the_first_attempt_goes_on_alone_where_the_second_fails(autojump_clock: trio.testing.MockClock) -> None:
     fault = answer(error_body("busy"), status="503 Service Unavailable")
     one, two, recorder = Slow("one", (3,)), Slow("two", (0.1,), fault=fault), Recorder()
     async with open_hedged(one, two, retry=QUICK) as engine:

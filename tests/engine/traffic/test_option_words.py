@@ -24,11 +24,9 @@ def price(*_: object) -> None:
 
 
 WRONG: list[tuple[Callable[[], object], str]] = [
-    (
-        ms.RateLimit,
+    (ms.RateLimit,
         "rates: must have a limit: give RateLimit one of requests_per_second, requests_per_minute, requests_per_day,"
-        " tokens_per_minute, input_tokens_per_minute, output_tokens_per_minute, concurrent, or leave it out",
-    ),
+        " tokens_per_minute, input_tokens_per_minute, output_tokens_per_minute, concurrent, or leave it out"),
     (lambda: ms.RateLimit(tokens_per_minute=0), "rates.tokens_per_minute: must be a number above 0, not 0"),
     (lambda: ms.RateLimit(concurrent=0), "rates.concurrent: must be a whole number of at least 1, not 0"),
     (lambda: ms.Traffic(rates={"": MINUTE}), f"traffic.rates['']: {KEY}"),
@@ -36,43 +34,28 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: ms.Traffic(rates={"*/m": MINUTE}), f"traffic.rates['*/m']: {KEY}"),
     (lambda: ms.Traffic(rates={"a*": MINUTE}), f"traffic.rates['a*']: {KEY}"),
     (lambda: ms.Traffic(rates={"a/*b": MINUTE}), f"traffic.rates['a/*b']: {KEY}"),
-    (lambda: ms.Traffic(price=3), "traffic.price: must be a function or None, not 3"),  # type: ignore[arg-type]
-    (
-        lambda: ms.Traffic(budgets=[ms.Budget(calls=1), ms.Budget(usd=1)]),
-        "traffic.price: is needed for a budget in usd: use manystream.cost.price",
-    ),
-    (
-        lambda: ms.Traffic(routes=[ms.Route("r", [ONE]), ms.Route("s", [ONE]), ms.Route("r", [ONE])]),
-        "traffic.routes[2]: two routes are named 'r'",
-    ),
+    (lambda: ms.Traffic(price=3), "traffic.price: must be a function or None, not 3"),
+    (lambda: ms.Traffic(budgets=[ms.Budget(calls=1), ms.Budget(usd=1)]),
+        "traffic.price: is needed for a budget in usd: use manystream.cost.price"),
+    (lambda: ms.Traffic(routes=[ms.Route("r", [ONE]), ms.Route("s", [ONE]), ms.Route("r", [ONE])]),
+        "traffic.routes[2]: two routes are named 'r'"),
     (lambda: ms.Target("m"), "target.model: must be 'provider/model', not 'm'"),
     (lambda: ms.Target(" /m"), "target.model: must be 'provider/model', not ' /m'"),
     (lambda: ms.Target("one/ "), "target.model: must be 'provider/model', not 'one/ '"),
     (lambda: ms.Target("one/m", weight=0), "target.weight: must be a number above 0, not 0"),
-    (
-        lambda: ms.Target("one/m", timeouts=ms.Timeouts(total=9)),
+    (lambda: ms.Target("one/m", timeouts=ms.Timeouts(total=9)),
         "target.timeouts.total: holds for the whole call, so give it to the request; for one target, use connect,"
-        " first_byte, idle and queue",
-    ),
-    (
-        lambda: ms.Route("a/b", [ONE]),
-        "route.name: must hold no '/', which separates a provider and a model, not 'a/b'",
-    ),
+        " first_byte, idle and queue"),
+    (lambda: ms.Route("a/b", [ONE]), "route.name: must hold no '/', which separates a provider and a model, not 'a/b'"),
     (lambda: ms.Route("r", []), f"{TARGETS}: must hold at least one target"),
     (lambda: ms.Route("r", ["two/m", ONE, "one/m"]), f"{TARGETS}[2]: 'one/m' {TWICE}"),
-    (
-        lambda: ms.Route("r", [ms.Target("one/m", fallback=True), ms.Target("two/m", fallback=True)]),
-        f"{TARGETS}: must hold at least one that is no fallback",
-    ),
-    (
-        lambda: ms.Route("r", [ONE], failover_on=["x"]),  # type: ignore[list-item]
-        "route 'r': failover_on[0]: must be one of 'content_filter', 'context_overflow', not 'x'",
-    ),
-    (
-        lambda: ms.Route("r", [ONE], balance="x"),  # type: ignore[arg-type]
-        "route 'r': balance: must be one of 'order', 'weighted', 'fastest', 'sticky', not 'x'",
-    ),
-]
+    (lambda: ms.Route("r", [ms.Target("one/m", fallback=True), ms.Target("two/m", fallback=True)]),
+        f"{TARGETS}: must hold at least one that is no fallback"),
+    (lambda: ms.Route("r", [ONE], failover_on=["x"]),
+        "route 'r': failover_on[0]: must be one of 'content_filter', 'context_overflow', not 'x'"),
+    (lambda: ms.Route("r", [ONE], balance="x"),
+        "route 'r': balance: must be one of 'order', 'weighted', 'fastest', 'sticky', not 'x'"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("make", "words"), WRONG, ids=range(len(WRONG)))

@@ -17,12 +17,7 @@ from manystream.providers.model.options import Priority
 INTERACTIVE, NORMAL, BATCH = Priority.INTERACTIVE, Priority.NORMAL, Priority.BATCH
 
 
-def waiting(
-    queue: FairQueue,
-    tokens: float = 100,
-    priority: Priority = NORMAL,
-    tenant: str | None = None,
-) -> Permit:
+def waiting(queue: FairQueue, tokens: float = 100, priority: Priority = NORMAL, tenant: str | None = None) -> Permit:
     ticket = Permit(tokens, 0, priority=priority, tenant=tenant)
     queue.add(ticket)
     return ticket

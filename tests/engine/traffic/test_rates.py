@@ -167,9 +167,7 @@ async def test_calls_at_a_time_are_bounded_over_all(autojump_clock: trio.testing
 
 
 @pytest.mark.trio
-async def test_small_calls_do_not_keep_large_ones_waiting(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_small_calls_do_not_keep_large_ones_waiting(autojump_clock: trio.testing.MockClock) -> None:
     server = Limited(per_minute=1e6, seconds=0)
     traffic = ms.Traffic(rates={"*": ms.RateLimit(tokens_per_minute=60_000)}, adaptive=False)
     ends: list[str] = []

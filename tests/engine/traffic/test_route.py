@@ -424,8 +424,7 @@ def test_breakers_hold_for_order_and_weight_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tripped", "healthy"),
-    [((0,), (1, 2, 3)), ((0, 1), (2, 3)), ((0, 1, 2), (0, 1, 2, 3)), ((0, 1, 2, 3), ())],
+    ("tripped", "healthy"), [((0,), (1, 2, 3)), ((0, 1), (2, 3)), ((0, 1, 2), (0, 1, 2, 3)), ((0, 1, 2, 3), ())]
 )
 def test_most_targets_failing_means_overload(tripped: tuple[int, ...], healthy: tuple[int, ...]) -> None:
     state = route(Balance.WEIGHTED, *(TargetRecord() for _ in range(4)))

@@ -39,9 +39,7 @@ def assert_nothing_is_left(engine: ms.Engine) -> None:
     assert traffic.routes["fast"].waiting == 0
 
 
-async def test_a_closed_engine_ends_calls_that_wait_at_several_targets(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_closed_engine_ends_calls_that_wait_at_several_targets(autojump_clock: trio.testing.MockClock) -> None:
     recorders = [Recorder() for _ in range(9)]
     async with open_targets(*map(Server, NAMES), route=shared(), rates=limits()) as engine:
         calls = [engine.start_stream(ask(), each.on_event, each.on_completion) for each in recorders]
@@ -129,9 +127,7 @@ async def test_parked_calls_go_on_after_a_probe_that_failed(autojump_clock: trio
     assert [round(completion.timings.finished or 0) for completion in completions[:3]] == [2, 4, 6]
 
 
-async def test_targets_whose_daily_limits_are_spent_are_not_asked_again(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_targets_whose_daily_limits_are_spent_are_not_asked_again(autojump_clock: trio.testing.MockClock) -> None:
     spent = failing("429 Too Many Requests", "Rate limit reached on requests per day (RPD): Limit 200, Used 200.")
     servers = [Server("one", fault=spent), Server("two", fault=spent)]
     async with open_targets(*servers, retry=ms.Retry(max_attempts=5, base=100, jitter=0)) as engine:

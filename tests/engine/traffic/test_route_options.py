@@ -33,10 +33,8 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "a target without a provider": (route(targets=["m"]), "target.model: must be 'provider/model', not 'm'"),
     "a target without a model": (route(targets=["one/"]), "target.model: must be 'provider/model'"),
     "one target twice": (route(targets=["one/m", "one/m"]), r"targets\[1\]: 'one/m' is there twice .* weight="),
-    "one target twice, weighted": (
-        route(targets=["one/m", ms.Target("one/m", weight=2)]),
-        r"targets\[1\]: 'one/m' is there twice",
-    ),
+    "one target twice, weighted": (route(targets=["one/m", ms.Target("one/m", weight=2)]),
+        r"targets\[1\]: 'one/m' is there twice"),
     "only fallbacks": (route(targets=[ms.Target("one/m", fallback=True)]), "at least one that is no fallback"),
     "an unknown balance": (route(balance="round"), "balance: must be one of 'order', 'weighted', 'fastest', 'sticky'"),
     "an unknown error": (route(failover_on=["x"]), r"failover_on\[0\]: must be one of 'content_filter'"),
@@ -45,13 +43,11 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "a fallback that is a number": (target(fallback=1), "target.fallback: must be True or False"),
     "a wrong option": (target(temperature="hot"), "target.temperature: must be a number of at least 0"),
     "timeouts as a number": (target(timeouts=5), r"target.timeouts: .* use Timeouts\(total=5\)"),
-    "two routes of one name": (
-        lambda: ms.Traffic(routes=[ms.Route("a", ["one/m"]), ms.Route("a", ["two/m"])]),
-        r"traffic.routes\[1\]: two routes are named 'a'",
-    ),
-    "a route without a list": (lambda: ms.Traffic(routes=ms.Route("a", ["one/m"])), r"use \[route\]"),  # type: ignore[arg-type]
-    "a route that is text": (lambda: ms.Traffic(routes=["a"]), r"traffic.routes\[0\]: must be a Route"),  # type: ignore[list-item]
-}
+    "two routes of one name": (lambda: ms.Traffic(routes=[ms.Route("a", ["one/m"]), ms.Route("a", ["two/m"])]),
+        r"traffic.routes\[1\]: two routes are named 'a'"),
+    "a route without a list": (lambda: ms.Traffic(routes=ms.Route("a", ["one/m"])), r"use \[route\]"),
+    "a route that is text": (lambda: ms.Traffic(routes=["a"]), r"traffic.routes\[0\]: must be a Route"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("make", "message"), WRONG.values(), ids=WRONG)

@@ -147,9 +147,7 @@ async def test_nothing_is_stitched_after_the_first_event(autojump_clock: trio.te
     assert path(completion) == [("one/m", "network")]
 
 
-async def test_when_all_targets_failed_the_call_pauses_and_begins_again(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_when_all_targets_failed_the_call_pauses_and_begins_again(autojump_clock: trio.testing.MockClock) -> None:
     one = Server("one", fault=lambda server: failing("503 Service Unavailable")(server) if server.sent < 2 else None)
     two = Server("two", fault=failing("401 Unauthorized"))
     async with open_targets(one, two, retry=QUICK) as engine:

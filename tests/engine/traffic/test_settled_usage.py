@@ -23,13 +23,9 @@ pytestmark = pytest.mark.trio
 
 USAGE = {
     "OpenAI": {"prompt_tokens": 30, "completion_tokens": 20, "total_tokens": 50},
-    "with thinking": {
-        "prompt_tokens": 30,
-        "completion_tokens": 20,
-        "total_tokens": 50,
-        "completion_tokens_details": {"reasoning_tokens": 15},
-    },
-}
+    "with thinking": {"prompt_tokens": 30, "completion_tokens": 20, "total_tokens": 50,
+        "completion_tokens_details": {"reasoning_tokens": 15}},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("usage", USAGE.values(), ids=USAGE)

@@ -62,15 +62,10 @@ WAYS: dict[str, tuple[str, ms.Traffic, list[ms.Provider], int]] = {
     "a route in order": ("fast", on_a_route(), [*HOSTS], 1_600),
     "a route that hedges": ("fast", on_a_route(hedge=ms.Hedge()), [*HOSTS], 1_664),
     "two keys": ("a/m", ms.Traffic(rates=ONE_LIMIT), [*TWO_KEYS], 1_850),
-    "a budget": (
-        "a/m",
-        ms.Traffic(rates=ONE_LIMIT, budgets=[ms.Budget(input_tokens=1e9)]),
-        [*HOSTS],
-        1_450,
-    ),
+    "a budget": ("a/m", ms.Traffic(rates=ONE_LIMIT, budgets=[ms.Budget(input_tokens=1e9)]), [*HOSTS], 1_450),
     "for a budget": ("a/m", ms.Traffic(budgets=[ms.Budget(calls=1)]), [*HOSTS], 2_048),
     "three queues": ("fast", on_a_route("weighted"), [*HOSTS], 2_048),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("way", WAYS)

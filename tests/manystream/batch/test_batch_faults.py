@@ -210,13 +210,10 @@ HOSTILE_LINES: dict[str, object] = {
     "our base64 is not ASCII": {"id": "bad", "messages": [{"role": "user", "content": [SOUND]}]},
     "a file's base64 is not ASCII": {"id": "bad", "messages": [{"role": "user", "content": [FILE]}]},
     "Chat's base64 is not ASCII": batch_line(CHAT, [SOUND]),
-    "Responses' base64 is not ASCII": batch_line(
-        RESPONSES, [{"type": "input_image", "image_url": "data:image/png;base64,caf\u00e9"}], "input"
-    ),
-    "Anthropic's base64 is not ASCII": {
-        "custom_id": "bad",
-        "params": {"max_tokens": 9, "messages": [{"role": "user", "content": [{"type": "image", "source": SOURCE}]}]},
-    },
+    "Responses' base64 is not ASCII": batch_line(RESPONSES,
+        [{"type": "input_image", "image_url": "data:image/png;base64,caf\u00e9"}], "input"),
+    "Anthropic's base64 is not ASCII": {"custom_id": "bad",
+        "params": {"max_tokens": 9, "messages": [{"role": "user", "content": [{"type": "image", "source": SOURCE}]}]}},
     "an id of 20 digits and an unknown member": '{"id": 99999999999999999999, "x": "\\ud800"}',
     "an id of 5,000 digits": json.dumps(line("bad")).replace('"bad"', "9" * 5000),
     "an id of 400 digits beside a lone surrogate": f'{{"id": {"9" * 400}, "x": "\\ud800"}}',
@@ -227,7 +224,7 @@ HOSTILE_LINES: dict[str, object] = {
     "no JSON": '{"id": "bad", ',
     "NUL": "\0",
     "bytes": "\ufeff{}",
-}
+}  # fmt: skip
 
 
 @pytest.mark.trio
@@ -361,19 +358,11 @@ VLLM = {
     "id": "c",
     "model": "m",
     "prompt_token_ids": [1, 2],
-    "choices": [
-        {
-            "index": index,
-            "message": {"role": "assistant", "content": text},
-            "finish_reason": "stop",
-            "token_ids": [11, 12 + index],
-            "logprobs": {
-                "content": [{"token": text, "logprob": -0.25, "top_logprobs": [{"token": "", "logprob": low}]}]
-            },
-        }
-        for index, text, low in ((1, "other", -1.0), (0, "hello", float("-inf")))
-    ],
-}
+    "choices": [{"index": index, "message": {"role": "assistant", "content": text}, "finish_reason": "stop",
+        "token_ids": [11, 12 + index], "logprobs": {"content": [{"token": text, "logprob": -0.25,
+        "top_logprobs": [{"token": "", "logprob": low}]}]}} for index, text,
+        low in ((1, "other", -1.0), (0, "hello", float("-inf")))],
+}  # fmt: skip
 
 
 @pytest.mark.trio

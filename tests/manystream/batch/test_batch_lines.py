@@ -232,19 +232,11 @@ def test_anthropics_line_becomes_the_same_request() -> None:
         ({"custom_id": "a", "body": {"n": 0, "messages": []}}, "body.n: must be a whole number above 0"),
         ({"custom_id": "a", "body": 5}, "body: must be an object, not a number"),
         ({"custom_id": "a", "params": {"model": "m"}}, "params.messages: must hold at least one"),
-        (
-            {
-                "custom_id": "a",
-                "params": {
-                    "model": "m",
-                    "messages": [{"role": "user", "content": "q"}],
-                    "thinking": {"type": "enabled", "budget_tokens": "much"},
-                },
-            },
-            r"params\.thinking\.budget_tokens: must be a whole number, not text",
-        ),
+        ({"custom_id": "a", "params": {"model": "m", "messages": [{"role": "user", "content": "q"}],
+            "thinking": {"type": "enabled", "budget_tokens": "much"}}},
+            r"params\.thinking\.budget_tokens: must be a whole number, not text"),
     ],
-)
+)  # fmt: skip
 def test_an_invalid_line_is_refused_and_the_member_named(value: object, complaint: str) -> None:
     with pytest.raises(LineError, match=complaint):
         read(value)

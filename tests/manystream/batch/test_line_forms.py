@@ -179,15 +179,11 @@ WRONG: list[tuple[dict[str, object], str]] = [
     ({"id": 1, "url": "/v1/x", "body": {}}, "url: must be one of /v1/chat/completions, /v1/responses, not '/v1/x'"),
     ({"id": 1, "body": {"n": 0}}, "body.n: must be a whole number above 0"),
     ({"id": 1, "body": {"n": "2"}}, "body.n: must be a whole number above 0"),
-    (
-        {"id": 1, "model": "m", "messages": HELLO, "thinking": 3},
-        "thinking: must be one of none, low, med, high, or an object",
-    ),
-    (
-        {"id": 1, "model": "m", "messages": HELLO, "thinking": {"level": "x"}},
-        "thinking.level: must be one of none, low, med, high, not 'x'",
-    ),
-]
+    ({"id": 1, "model": "m", "messages": HELLO, "thinking": 3},
+        "thinking: must be one of none, low, med, high, or an object"),
+    ({"id": 1, "model": "m", "messages": HELLO, "thinking": {"level": "x"}},
+        "thinking.level: must be one of none, low, med, high, not 'x'"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("value", "words"), WRONG, ids=repr)

@@ -108,26 +108,18 @@ def test_urls_of_which_no_host_can_be_read_have_names_too() -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (
-            ("--model", "a", "--route", "b"),
-            "give --model or --route, not both: --route is several models, in the order in which a line tries them",
-        ),
-        (
-            ("--route", "a, "),
-            "--route: a name is empty; write models with commas between them, such as gpt-5,claude-sonnet-4-5",
-        ),
+        (("--model", "a", "--route", "b"),
+            "give --model or --route, not both: --route is several models, in the order in which a line tries them"),
+        (("--route", "a, "),
+            "--route: a name is empty; write models with commas between them, such as gpt-5,claude-sonnet-4-5"),
         (("--route", "a,b,c,b,a"), "--route names 'b' twice"),
         (("--route", "gpt-5,openai-chat/gpt-5"), "--route names 'openai-chat/gpt-5' twice"),
-        (
-            ("--route", "a", "--base-url", URL, "--base-url", URL + "2"),
-            "--route allows at most one --base-url: several are replicas that serve one --model",
-        ),
-        (
-            ("--base-url", URL, "--base-url", URL + "2"),
-            "several --base-url need --model: the model that every one of these servers has",
-        ),
+        (("--route", "a", "--base-url", URL, "--base-url", URL + "2"),
+            "--route allows at most one --base-url: several are replicas that serve one --model"),
+        (("--base-url", URL, "--base-url", URL + "2"),
+            "several --base-url need --model: the model that every one of these servers has"),
     ],
-)
+)  # fmt: skip
 def test_each_wrong_combination_has_its_reason(words: tuple[str, ...], complaint: str) -> None:
     assert refused(*words) == (complaint, 2)
 

@@ -47,14 +47,11 @@ def no_prices(*_: object, table: object) -> None:
         (("-o", "a.jsonl", "--errors", ""), 2, "--errors '' names no file, such as answers.jsonl"),
         (("-o", LONG), 1, f"cannot write {LONG}: File name too long"),
         (("-o", "a.jsonl", "--errors", LONG), 1, f"cannot write {LONG}: File name too long"),
-        (
-            ("-o", "a.jsonl", "--errors", "nowhere/e.jsonl"),
-            1,
-            "cannot write nowhere/e.jsonl: No such file or directory",
-        ),
+        (("-o", "a.jsonl", "--errors", "nowhere/e.jsonl"), 1,
+            "cannot write nowhere/e.jsonl: No such file or directory"),
         (("-o", "a.jsonl", "--errors", "p.jsonl/e"), 1, "cannot write p.jsonl/e: Not a directory"),
     ],
-)
+)  # fmt: skip
 def test_a_path_that_cannot_be_written_is_one_line(
     options: tuple[str, ...], status: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -34,16 +34,12 @@ from tests.manystream.ray.thread_cluster import ThreadCluster, connect
         (("--actors", "2"), "--actors is the number of workers on a Ray cluster: name the cluster with --ray"),
         (("--ray", "local", "--actors", "0"), "--actors must be above 0, not 0"),
         (("--ray", "local", "--max-rps", "0"), "--max-rps must be above 0, not 0"),
-        (
-            ("--ray", "10.0.0.5:6379", "--simulate"),
-            "the simulator answers on this machine only, and --ray 10.0.0.5:6379 may",
-        ),
-        (
-            ("--ray", "local", "--simulate"),
-            "Ray is not installed (No module named 'ray'): pip install 'manystream[ray]'",
-        ),
+        (("--ray", "10.0.0.5:6379", "--simulate"),
+            "the simulator answers on this machine only, and --ray 10.0.0.5:6379 may"),
+        (("--ray", "local", "--simulate"),
+            "Ray is not installed (No module named 'ray'): pip install 'manystream[ray]'"),
     ],
-)
+)  # fmt: skip
 def test_an_error_is_one_line_and_status_2(
     words: tuple[str, ...],
     complaint: str,

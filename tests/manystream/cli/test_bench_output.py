@@ -284,16 +284,12 @@ def test_a_search_on_a_terminal_has_styles(loads: Loads, terminal: Terminal, mon
         (("--streams", "1", "--no-stream"), "--streams measures the gaps of streams: leave --no-stream out"),
         (("--streams", "1", "-n", "1"), "--streams measures each step for --seconds: leave --requests out"),
         (("--simulate", "", URL), "--simulate is for the built-in simulator: leave URL, --model and --provider out"),
-        (
-            ("--simulate", "x", "--model", "m"),
-            "--simulate is for the built-in simulator: leave URL, --model and --provider out",
-        ),
-        (
-            ("--simulate", "x", "--provider", "p"),
-            "--simulate is for the built-in simulator: leave URL, --model and --provider out",
-        ),
+        (("--simulate", "x", "--model", "m"),
+            "--simulate is for the built-in simulator: leave URL, --model and --provider out"),
+        (("--simulate", "x", "--provider", "p"),
+            "--simulate is for the built-in simulator: leave URL, --model and --provider out"),
     ],
-)
+)  # fmt: skip
 def test_each_wrong_option_has_its_reason(bench: Bench, arguments: tuple[str, ...], words: str) -> None:
     assert bench(*arguments) == (2, "", f"manystream bench: {words}\n")
 

@@ -135,14 +135,11 @@ async def test_a_status_is_reported_with_its_meaning(status: str, verdict: Verdi
         ("399 Odd", "FAIL", "HTTP 399 in T: the server failed"),
         ("400 Bad Request", "FAIL", "HTTP 400 in T: the server failed (Not so.)"),
         ("401 Unauthorized", "FAIL", "HTTP 401 in T: the key was refused (Not so.)"),
-        (
-            "405 Method Not Allowed",
-            "note",
-            "HTTP 405 in T: the server answers, but lists no models, so the key was not tried (Not so.)",
-        ),
+        ("405 Method Not Allowed", "note",
+            "HTTP 405 in T: the server answers, but lists no models, so the key was not tried (Not so.)"),
         ("407 Proxy Authentication Required", "FAIL", "HTTP 407 in T: a proxy requires a password (Not so.)"),
     ],
-)
+)  # fmt: skip
 async def test_a_server_without_a_key_is_not_said_to_accept_one(status: str, verdict: str, text: str) -> None:
     body = b"" if status.startswith("204") else b'{"error": {"message": "Not so."}}'
     async with server(answer(status, body), []) as port:

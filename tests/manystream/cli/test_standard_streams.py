@@ -69,10 +69,7 @@ def test_the_help_is_printed_in_every_encoding(encoding: str, monkeypatch: pytes
 
 @pytest.mark.parametrize("more", [(), ("--no-stream",)], ids=["streamed", "unstreamed"])
 def test_an_answer_on_a_full_disk_is_one_line(
-    simulator: Simulator,
-    more: tuple[str, ...],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    simulator: Simulator, more: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdout", stream(Full()))
     assert main(run_options(simulator, *more, "Hello")) == 1

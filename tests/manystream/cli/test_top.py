@@ -241,11 +241,7 @@ def test_of_several_engines_one_must_be_named(
     ],
 )
 def test_a_server_that_is_no_monitor_is_one_line(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    said: bytes | None,
-    words: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], said: bytes | None, words: str
 ) -> None:
     monkeypatch.setattr("manystream.cli.top.command.ANSWER_SECONDS", 0.1)
     path = tmp_path / "other.sock"

@@ -37,23 +37,12 @@ def provider(simulator: Simulator) -> ms.Provider:
 
 STRUCTS = {
     "text": "string",
-    "error": {
-        "category": "string",
-        "message": "string",
-        "http_status": "int64",
-        "provider_code": "string",
-        "retryable": "bool",
-    },
-    "usage": {
-        "input_tokens": "int64",
-        "output_tokens": "int64",
-        "thinking_tokens": "int64",
-        "cached_tokens": "int64",
-        "cache_write_tokens": "int64",
-        "total_tokens": "int64",
-    },
+    "error": {"category": "string", "message": "string", "http_status": "int64", "provider_code": "string",
+        "retryable": "bool"},
+    "usage": {"input_tokens": "int64", "output_tokens": "int64", "thinking_tokens": "int64", "cached_tokens": "int64",
+        "cache_write_tokens": "int64", "total_tokens": "int64"},
     "finish_reason": "string",
-}
+}  # fmt: skip
 
 
 def test_a_block_gains_four_columns_with_types(simulator: Simulator) -> None:

@@ -128,14 +128,7 @@ def test_calls_start_in_the_order_of_the_blocks(engine: FakeEngine) -> None:
     assert first.thread.is_alive()
     engine.end(0, completed("A"))
     assert one.running == 2
-    record = {
-        "id": "a",
-        "provider": "sim",
-        "model": "sim-text",
-        "text": "A",
-        "finish_reason": "stop",
-        "error": None,
-    }
+    record = {"id": "a", "provider": "sim", "model": "sim-text", "text": "A", "finish_reason": "stop", "error": None}
     found = first.end()[0].record
     assert found is not None
     assert record.items() <= found.items()
@@ -274,11 +267,7 @@ def test_records_that_come_meanwhile_are_written_together(engine: FakeEngine, mo
     for _ in range(2):
         journal.acknowledge.release()
     asking.end()
-    assert journal.recorded == [
-        [("a", False)],
-        [("b", True), ("c", False), ("d", False)],
-        [("e", False), ("f", False)],
-    ]
+    assert journal.recorded == [[("a", False)], [("b", True), ("c", False), ("d", False)], [("e", False), ("f", False)]]
     assert asked[6].record == {"id": "known", "text": "before"}
     one.close()
     assert not one._writer.is_alive()

@@ -16,15 +16,7 @@ from manystream.ray import driver
 from manystream.ray.cluster import ClusterError, Died, Unreachable
 from manystream.ray.driver import ClusterBatch
 from manystream.ray.exchange import Row
-from tests.manystream.ray.scripted_cluster import (
-    TICK,
-    Events,
-    ScriptedCluster,
-    answer,
-    lines,
-    reply,
-    run,
-)
+from tests.manystream.ray.scripted_cluster import TICK, Events, ScriptedCluster, answer, lines, reply, run
 from tests.support.batches import records
 
 Made = list[tuple[ClusterBatch, ScriptedCluster]]

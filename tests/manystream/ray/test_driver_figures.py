@@ -146,10 +146,7 @@ async def test_a_line_that_is_no_request_is_refused_here(tmp_path: Path, mock_cl
         {
             "id": "a",
             "line": 3,
-            "error": {
-                "category": "invalid_line",
-                "message": "p.jsonl line 3: id: 'a' is used twice, first on line 2",
-            },
+            "error": {"category": "invalid_line", "message": "p.jsonl line 3: id: 'a' is used twice, first on line 2"},
         },
     ]
     assert [row.id for row in cluster.rows_at(0)] == ["a"]

@@ -8,16 +8,7 @@ import anthropic
 import pytest
 from anthropic.types import MessageParam, ToolParam
 
-from manystream.simulator import (
-    HEADER,
-    Knobs,
-    Prompt,
-    Scenario,
-    Simulator,
-    ToolDeclaration,
-    combine,
-    write_scenario,
-)
+from manystream.simulator import HEADER, Knobs, Prompt, Scenario, Simulator, ToolDeclaration, combine, write_scenario
 
 QUESTION = "What is the weather?"
 CITY: dict[str, object] = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}

@@ -8,16 +8,7 @@ import pytest
 from google import genai
 from google.genai import errors, types
 
-from manystream.simulator import (
-    HEADER,
-    Knobs,
-    Prompt,
-    Scenario,
-    Simulator,
-    ToolDeclaration,
-    combine,
-    write_scenario,
-)
+from manystream.simulator import HEADER, Knobs, Prompt, Scenario, Simulator, ToolDeclaration, combine, write_scenario
 
 QUESTION = "What is the weather?"
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}

@@ -107,20 +107,10 @@ def test_a_replica_is_read_from_text() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "speed=0",
-        "fail=2",
-        "slow=-1",
-        "delay=-1",
-        "outage=1",
-        "outage=1-2:maybe",
-        "outage=2-1",
-        "outage=1-1:hang",
-        "speed=inf",
-        "delay=inf",
-        "x=1",
-        "port=a",
+        "speed=0", "fail=2", "slow=-1", "delay=-1", "outage=1", "outage=1-2:maybe", "outage=2-1", "outage=1-1:hang",
+        "speed=inf", "delay=inf", "x=1", "port=a",
     ],
-)
+)  # fmt: skip
 def test_a_replica_that_cannot_be_read_is_an_error(text: str) -> None:
     with pytest.raises(KnobError, match="replica"):
         read_replica(text)

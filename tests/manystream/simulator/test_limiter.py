@@ -331,10 +331,7 @@ def test_openai_writes_a_reset_as_go_prints_durations(requests_per_day: float, r
 def test_anthropic_rounds_tokens_to_thousands_and_requests_never() -> None:
     world = World(
         Limit(
-            server="anthropic",
-            requests_per_minute=4000,
-            input_tokens_per_minute=50_000,
-            output_tokens_per_minute=800,
+            server="anthropic", requests_per_minute=4000, input_tokens_per_minute=50_000, output_tokens_per_minute=800
         )
     )
     usage = replace(USAGE, input_tokens=1600, output_tokens=100)

@@ -11,16 +11,7 @@ import pytest
 from openai.types.chat import ChatCompletionToolParam
 from openai.types.responses import FunctionToolParam
 
-from manystream.simulator import (
-    HEADER,
-    Knobs,
-    Prompt,
-    Scenario,
-    Simulator,
-    ToolDeclaration,
-    combine,
-    write_scenario,
-)
+from manystream.simulator import HEADER, Knobs, Prompt, Scenario, Simulator, ToolDeclaration, combine, write_scenario
 
 QUESTION = "What is the weather?"
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -162,9 +153,7 @@ def test_chat_error_statuses_raise_the_clients_own_errors(
 ) -> None:
     with pytest.raises(error) as caught:
         client.chat.completions.create(
-            model="sim-text",
-            messages=[{"role": "user", "content": QUESTION}],
-            extra_headers={HEADER: f"fail={status}"},
+            model="sim-text", messages=[{"role": "user", "content": QUESTION}], extra_headers={HEADER: f"fail={status}"}
         )
     assert caught.value.status_code == status
     assert caught.value.request_id

@@ -376,11 +376,7 @@ def test_stamps_are_the_times_of_their_events(opened: Open) -> None:
     client.send(chat())
     world.run()
     shown = [(at, data.partition(b'"content":"')[2][:21]) for at, data in client.received[1:4]]
-    assert shown == [
-        (126, b"00000000128126000000 "),
-        (251, b"00000000128251000000 "),
-        (376, b"00000000128376000000 "),
-    ]
+    assert shown == [(126, b"00000000128126000000 "), (251, b"00000000128251000000 "), (376, b"00000000128376000000 ")]
 
 
 def test_each_response_has_stamps_of_its_own(opened: Open) -> None:

@@ -24,22 +24,13 @@ SERVERS = (
 )  # fmt: skip
 DIALECTS = {"anthropic": "anthropic", "gemini": "gemini", "vertex": "gemini"}
 LIMITS = (
-    "requests-per-second=2 bucket=0.5",
-    "requests-per-minute=130 bucket=1.5",
-    "requests-per-day=3",
-    "tokens-per-minute=2500 bucket=30",
-    "tokens-per-minute=390",
-    "tokens-per-day=1200",
-    "tokens-per-day=90",
-    "input-tokens-per-minute=450",
-    "input-tokens-per-minute=90",
-    "output-tokens-per-minute=1500",
-    "output-tokens-per-minute=60",
-    "requests-per-minute=90 input-tokens-per-minute=2600 output-tokens-per-minute=1000",
-    "concurrent=2",
-    "requests-per-minute=300 bucket=1 by-second=1 tokens-per-minute=90000 concurrent=9",
+    "requests-per-second=2 bucket=0.5", "requests-per-minute=130 bucket=1.5", "requests-per-day=3",
+    "tokens-per-minute=2500 bucket=30", "tokens-per-minute=390", "tokens-per-day=1200", "tokens-per-day=90",
+    "input-tokens-per-minute=450", "input-tokens-per-minute=90", "output-tokens-per-minute=1500",
+    "output-tokens-per-minute=60", "requests-per-minute=90 input-tokens-per-minute=2600 output-tokens-per-minute=1000",
+    "concurrent=2", "requests-per-minute=300 bucket=1 by-second=1 tokens-per-minute=90000 concurrent=9",
     "tokens-per-minute=9000 tokens-per-day=1300 requests-per-second=3 requests-per-day=90000",
-)
+)  # fmt: skip
 MOST = 40
 """A limit that does not refuse one of so many requests does not hold for the server."""
 

@@ -77,14 +77,11 @@ def test_openai_refuses_a_member_of_a_wrong_type(member: str, value: object, exp
         ("anthropic", {"system": 5}, "system: Input should be a string or an array of objects"),
         ("anthropic", {"stop_sequences": "x"}, "stop_sequences: Input should be an array of strings"),
         ("gemini", {"contents": "hi"}, "Invalid value at 'contents': \"hi\" is not an array of objects"),
-        (
-            "gemini",
-            {"generationConfig": {"maxOutputTokens": "x"}},
-            "Invalid value at 'generation_config.maxOutputTokens': \"x\" is not an integer",
-        ),
+        ("gemini", {"generationConfig": {"maxOutputTokens": "x"}},
+            "Invalid value at 'generation_config.maxOutputTokens': \"x\" is not an integer"),
         ("gemini", {"systemInstruction": "Be kind."}, "Invalid value at 'systemInstruction': \"Be kind.\" is not an"),
     ],
-)
+)  # fmt: skip
 def test_other_dialects_refuse_wrong_types_too(dialect: str, members: dict[str, object], words: str) -> None:
     assert message(dialect, **members).startswith(words)
 
@@ -148,24 +145,18 @@ def test_openai_takes_a_refusal_in_place_of_content() -> None:
         ({"tools": [{"name": "a b", "input_schema": SCHEMA}]}, "tools.0.custom.name: String should match pattern"),
         ({"tools": [{"name": "a"}]}, "tools.0.custom.input_schema: Field required"),
         ({"tools": [{"name": "a", "input_schema": SCHEMA}] * 2}, "tools: Tool names must be unique."),
-        (
-            {"tools": [{"name": "a", "input_schema": SCHEMA}], "tool_choice": {"type": "tool", "name": "b"}},
-            "Tool 'b' not found in provided tools",
-        ),
+        ({"tools": [{"name": "a", "input_schema": SCHEMA}], "tool_choice": {"type": "tool", "name": "b"}},
+            "Tool 'b' not found in provided tools"),
         ({"tools": [{"type": "mcp_toolset", "mcp_server_name": "s"}] * 2}, ""),
         ({"thinking": {"type": "enabled"}}, "thinking.enabled.budget_tokens: Field required"),
-        (
-            {"thinking": {"type": "enabled", "budget_tokens": 1023}},
-            "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024",
-        ),
-        (
-            {"thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 1024},
-            "`max_tokens` must be greater than `thinking.budget_tokens`.",
-        ),
+        ({"thinking": {"type": "enabled", "budget_tokens": 1023}},
+            "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 1024},
+            "`max_tokens` must be greater than `thinking.budget_tokens`."),
         ({"thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 1025}, ""),
         ({"thinking": {"type": "adaptive"}}, ""),
     ],
-)
+)  # fmt: skip
 def test_anthropic_refuses_tools_and_thinking_that_cannot_be(members: dict[str, object], words: str) -> None:
     found = message("anthropic", **members)
     assert found.startswith(words)

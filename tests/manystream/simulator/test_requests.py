@@ -38,42 +38,27 @@ INVALID = [
     ("openai-chat", {"model": "m"}, "'messages'"),
     ("openai-chat", {"model": "m", "messages": []}, "'messages'"),
     ("openai-chat", {"model": "m", "messages": [{"role": "robot", "content": "x"}]}, "Invalid value: 'robot'"),
-    (
-        "openai-chat",
-        {"model": "m", "messages": [{"role": "tool", "tool_call_id": "c", "content": "x"}]},
-        "must be a response to a preceding message",
-    ),
+    ("openai-chat", {"model": "m", "messages": [{"role": "tool", "tool_call_id": "c", "content": "x"}]},
+        "must be a response to a preceding message"),
     ("openai-responses", {"input": "x"}, "'model'"),
     ("openai-responses", {"model": "m"}, "'input'"),
-    (
-        "openai-responses",
-        {"model": "m", "input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]},
-        "No tool call found for function call output with call_id c",
-    ),
-    (
-        "openai-responses",
-        {"model": "m", "input": [{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}]},
-        "No tool output found for function call c",
-    ),
+    ("openai-responses", {"model": "m", "input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]},
+        "No tool call found for function call output with call_id c"),
+    ("openai-responses", {"model": "m", "input": [{"type": "function_call", "call_id": "c", "name": "f",
+        "arguments": "{}"}]}, "No tool output found for function call c"),
     ("anthropic", {"model": "m", "messages": [{"role": "user", "content": "x"}]}, "max_tokens: Field required"),
     ("anthropic", {"max_tokens": 9, "messages": [{"role": "user", "content": "x"}]}, "model: Field required"),
     ("anthropic", {"model": "m", "max_tokens": 9}, "messages: Field required"),
     ("anthropic", {"model": "m", "max_tokens": 9, "messages": []}, "at least one message"),
     ("anthropic", {"model": "m", "max_tokens": 0, "messages": [{"role": "user", "content": "x"}]}, "max_tokens"),
-    (
-        "anthropic",
-        {"model": "m", "max_tokens": 9, "messages": [{"role": "system", "content": "x"}]},
-        "messages.0: a `system` message must follow a `user` message",
-    ),
+    ("anthropic", {"model": "m", "max_tokens": 9, "messages": [{"role": "system", "content": "x"}]},
+        "messages.0: a `system` message must follow a `user` message"),
     ("gemini", {}, "contents is not specified"),
     ("gemini", {"contents": [{"role": "user", "parts": []}]}, "must not be empty"),
     ("gemini", {"contents": [{"role": "system", "parts": [{"text": "x"}]}]}, "valid role"),
-    (
-        "gemini",
-        {"contents": [{"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {}}}]}]},
-        "equal to the number of function call parts",
-    ),
-]
+    ("gemini", {"contents": [{"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {}}}]}]},
+        "equal to the number of function call parts"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("dialect", "body", "words"), INVALID)
@@ -198,23 +183,15 @@ TOOLS: dict[str, list[object]] = {
 }
 GEMINI_SECOND = {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["second"]}}
 CHOICES: dict[str, dict[str, dict[str, object]]] = {
-    "openai-chat": {
-        "none": {"tool_choice": "none"},
-        "second": {"tool_choice": {"type": "function", "function": {"name": "second"}}},
-    },
-    "openai-responses": {
-        "none": {"tool_choice": "none"},
-        "second": {"tool_choice": {"type": "function", "name": "second"}},
-    },
-    "anthropic": {
-        "none": {"tool_choice": {"type": "none"}},
-        "second": {"tool_choice": {"type": "tool", "name": "second"}},
-    },
-    "gemini": {
-        "none": {"toolConfig": {"functionCallingConfig": {"mode": "NONE"}}},
-        "second": {"toolConfig": GEMINI_SECOND},
-    },
-}
+    "openai-chat": {"none": {"tool_choice": "none"},
+        "second": {"tool_choice": {"type": "function", "function": {"name": "second"}}}},
+    "openai-responses": {"none": {"tool_choice": "none"},
+        "second": {"tool_choice": {"type": "function", "name": "second"}}},
+    "anthropic": {"none": {"tool_choice": {"type": "none"}},
+        "second": {"tool_choice": {"type": "tool", "name": "second"}}},
+    "gemini": {"none": {"toolConfig": {"functionCallingConfig": {"mode": "NONE"}}},
+        "second": {"toolConfig": GEMINI_SECOND}},
+}  # fmt: skip
 """Tool choice in each dialect: no tool, or a named tool."""
 
 

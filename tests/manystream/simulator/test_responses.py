@@ -80,10 +80,8 @@ CASES: dict[str, tuple[tuple[str, dict[str, object]], str]] = {
     "chat-length": (chat(stream=False), f"{THOUGHT},finish=length"),
     "responses-mixed-stream": (mixed("openai-responses"), KNOBS),
     "responses-redacted-stream": (responses(**SETTINGS, **ENCRYPTED), f"{SHORT},redacted=1,finish=length"),
-    "responses-length-stream": (
-        responses(tools=RESPONSES_TOOLS, stream_options={"include_obfuscation": False}),
-        f"{CALLS},finish=length",
-    ),
+    "responses-length-stream": (responses(tools=RESPONSES_TOOLS, stream_options={"include_obfuscation": False}),
+        f"{CALLS},finish=length"),
     "responses-filter-stream": (responses(), f"{SHORT},finish=content_filter"),
     "responses-error-stream": (responses(), f"{SHORT},error=3,error-status=429"),
     "responses-error-first-stream": (responses(), f"{SHORT},error=0,error-status=500"),
@@ -100,10 +98,8 @@ CASES: dict[str, tuple[tuple[str, dict[str, object]], str]] = {
     "messages-text": (messages(stream=False), SHORT),
     "messages-empty": (messages(stream=False), "events=0"),
     "messages-redacted": (messages(stream=False), f"{SHORT},redacted=1"),
-    "messages-length": (
-        messages(stream=False, tools=[{"name": "weather", "input_schema": CITY}]),
-        f"{CALLS},finish=length",
-    ),
+    "messages-length": (messages(stream=False, tools=[{"name": "weather", "input_schema": CITY}]),
+        f"{CALLS},finish=length"),
     "messages-filter": (messages(stream=False), f"{SHORT},finish=content_filter"),
     "gemini-mixed-stream": (mixed("gemini"), KNOBS),
     "gemini-thinking-stream": (gemini(), THOUGHT),
@@ -122,7 +118,7 @@ CASES: dict[str, tuple[tuple[str, dict[str, object]], str]] = {
     "gemini-calls": (gemini(stream=False, model="gemini-1.5-pro"), f"{CALLS},redacted=1"),
     "gemini-length": (gemini(stream=False), f"{CALLS},finish=length"),
     "gemini-filter": (gemini(stream=False), f"{SHORT},finish=content_filter"),
-}
+}  # fmt: skip
 """Name of a file → path and body of the request, and the directive."""
 
 

@@ -50,35 +50,10 @@ def test_the_topic_of_a_question(question: str) -> None:
 
 
 COMMANDS = (
-    "Explain",
-    "Describe",
-    "Summarise",
-    "Summarize",
-    "Name",
-    "List",
-    "Define",
-    "Discuss",
-    "Compare",
-    "Find",
-    "Show me",
-    "Give me",
-    "Write",
-    "Write me",
-    "Please list",
-    "Can you list",
-    "Could you list",
-    "Tell me about",
-    "What about",
-    "How of",
-    "And about",
-    "And what about",
-    "What is",
-    "What are",
-    "What was",
-    "What were",
-    "What's",
-    "Who is",
-)
+    "Explain", "Describe", "Summarise", "Summarize", "Name", "List", "Define", "Discuss", "Compare", "Find", "Show me",
+    "Give me", "Write", "Write me", "Please list", "Can you list", "Could you list", "Tell me about", "What about",
+    "How of", "And about", "And what about", "What is", "What are", "What was", "What were", "What's", "Who is",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("words", COMMANDS)
@@ -87,24 +62,9 @@ def test_words_of_a_command_are_no_part_of_its_topic(words: str) -> None:
 
 
 QUESTION_WORDS = [
-    "why",
-    "how",
-    "when",
-    "where",
-    "which",
-    "what",
-    "who",
-    "can",
-    "could",
-    "do",
-    "does",
-    "did",
-    "is",
-    "are",
-    "should",
-    "will",
-    "would",
-]
+    "why", "how", "when", "where", "which", "what", "who", "can", "could", "do", "does", "did", "is", "are", "should",
+    "will", "would",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("word", QUESTION_WORDS)
@@ -171,11 +131,9 @@ def test_every_text_of_the_knob_has_a_wording() -> None:
 ARGUMENTS: list[tuple[str, dict[str, JSON], JSON]] = [
     ("What is the weather in New York?", {"city": {"type": "string"}}, {"city": "New York"}),
     ("Will it rain?", {"city": {"type": "string"}}, {"city": "Rome"}),
-    (
-        "Book me a train from Porto to Łódź.",
-        {"origin": {"type": "string"}, "destinationCity": {"type": "string"}, "to_destination": {"type": "string"}},
-        {"origin": "Porto", "destinationCity": "Porto", "to_destination": "Łódź"},
-    ),
+    ("Book me a train from Porto to Łódź.", {"origin": {"type": "string"}, "destinationCity": {"type": "string"},
+        "to_destination": {"type": "string"}},
+        {"origin": "Porto", "destinationCity": "Porto", "to_destination": "Łódź"}),
     ("Find rivers in Poland.", {"query": {"type": "string"}}, {"query": "rivers in Poland"}),
     ("Buy 12 apples.", {"quantity": {"type": "integer"}, "year": {"type": "integer"}}, {"quantity": 12, "year": 2024}),
     ("Buy 12 apples.", {"quantity": {"type": "integer", "maximum": 5}}, {"quantity": 5}),
@@ -184,25 +142,16 @@ ARGUMENTS: list[tuple[str, dict[str, JSON], JSON]] = [
     ("Hello", {"unit": {"enum": ["celsius", "fahrenheit"]}}, {"unit": "celsius"}),
     ("Hello", {"cities": {"type": "array", "items": {"type": "string"}}}, {"cities": ["Rome"]}),
     ("Hello", {"names": {"type": "array", "items": {"type": "string"}}}, {"names": ["Ada Lovelace"]}),
-    (
-        "Extract: Harbour Ltd., 12.50 EUR",
-        {"seller": {"type": "string"}, "total": {"type": "number"}, "currency": {"enum": ["USD", "EUR"]}},
-        {"seller": "Harbour Ltd", "total": 12.5, "currency": "EUR"},
-    ),
-    (
-        "Will it rain?",
-        {"city1": {"type": "string"}, "city_2": {"type": "string"}, "pages3": {"type": "integer"}},
-        {"city1": "Rome", "city_2": "Zürich", "pages3": 1},
-    ),
-    (
-        "Will it rain?",
-        {"departureCity": {"type": "string"}, "Town": {"type": "string"}},
-        {"departureCity": "Rome", "Town": "Zürich"},
-    ),
+    ("Extract: Harbour Ltd., 12.50 EUR", {"seller": {"type": "string"}, "total": {"type": "number"},
+        "currency": {"enum": ["USD", "EUR"]}}, {"seller": "Harbour Ltd", "total": 12.5, "currency": "EUR"}),
+    ("Will it rain?", {"city1": {"type": "string"}, "city_2": {"type": "string"}, "pages3": {"type": "integer"}},
+        {"city1": "Rome", "city_2": "Zürich", "pages3": 1}),
+    ("Will it rain?", {"departureCity": {"type": "string"}, "Town": {"type": "string"}},
+        {"departureCity": "Rome", "Town": "Zürich"}),
     ("pelican", {"abc": {"type": "string"}, "2024": {"type": "string"}}, {"abc": "pelican", "2024": "pelican"}),
     ("simulate: seed=7", {"abc": {"type": "string"}}, {"abc": DEFAULT_TOPIC}),
     ("simulate: seed=7", {"count": {"type": "integer"}}, {"count": 3}),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("question", "properties", "arguments"), ARGUMENTS)
