@@ -164,7 +164,6 @@ def test_what_an_engine_hands_out_shows_only_what_a_user_may_use(owner: type) ->
     assert [name for name in dir(owner) if not name.startswith("_")] == sorted(OFFERED[owner].split())
 
 
-@pytest.mark.trio
 async def test_an_engine_has_a_door_for_other_threads() -> None:
     async with ms.open_engine(providers=[ms.OpenAIChat(api_key="k", base_url="http://127.0.0.1:1/v1")]) as engine:
         assert hasattr(engine, "from_thread")

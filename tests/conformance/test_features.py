@@ -33,7 +33,6 @@ def test_the_page_agrees_with_the_dialects() -> None:
     assert DOCUMENT.read_text("utf-8") == document(), "run: python -m tests.conformance.features"
 
 
-@pytest.mark.trio
 async def test_a_custom_server_is_a_row_of_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZEPHYR_API_KEY", "zephyr-canary")
     received: list[bytes] = []
@@ -64,7 +63,6 @@ def stream_answer(dialect: str) -> bytes:
     return answer(row.stream(), headers=RATE_LIMITS, kind="text/event-stream")
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("dialect", PROVIDERS)
 async def test_rate_limits_request_id_and_warnings_reach_the_caller(dialect: str) -> None:
     answers = [whole_answer(dialect), stream_answer(dialect)]

@@ -22,8 +22,6 @@ from tests.support.peers import (
     open_peer,
 )
 
-pytestmark = pytest.mark.trio
-
 STREAM = "".join(chat_stream("fine"))
 
 

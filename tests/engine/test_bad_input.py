@@ -11,8 +11,6 @@ import trio
 import manystream as ms
 from tests.support.peers import Line, answer, hello, open_peer
 
-pytestmark = pytest.mark.trio
-
 SECRET = "sk-canary-0123456789"
 USER = [ms.Message.user("hello")]
 CHAT = ms.OpenAIChat(api_key=SECRET, base_url="http://127.0.0.1:9/v1")

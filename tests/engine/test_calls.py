@@ -24,8 +24,6 @@ from tests.support.peers import (
     until,
 )
 
-pytestmark = pytest.mark.trio
-
 
 async def test_a_stream_delivers_events_in_order_and_one_completion() -> None:
     async def script(line: Line) -> None:

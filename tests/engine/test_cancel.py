@@ -22,8 +22,6 @@ from tests.support.peers import (
     open_peer,
 )
 
-pytestmark = pytest.mark.trio
-
 
 async def hang(line: Line) -> None:
     await line.closed_by_peer()

@@ -23,8 +23,6 @@ from tests.support.peers import (
     open_peer,
 )
 
-pytestmark = pytest.mark.trio
-
 
 async def completion_of(engine: ms.Engine, request: ms.Request) -> tuple[ms.Completion, float]:
     started = trio.current_time()

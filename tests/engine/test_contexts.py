@@ -121,7 +121,6 @@ ENDS: dict[str, Script | None] = {
 """How a call ends → the server's script; None: nobody listens."""
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("opened_as", ["", "opener"])
 @pytest.mark.parametrize("end", ENDS)
 async def test_callbacks_and_hooks_see_what_the_start_of_their_call_saw(
@@ -167,7 +166,6 @@ async def test_callbacks_and_hooks_see_what_the_start_of_their_call_saw(
         assert {hook for _, hook, _ in observer.hooks} >= {"first_token", "events_received"}
 
 
-@pytest.mark.trio
 async def test_what_a_callback_sets_stays_with_its_call() -> None:
     seen: dict[str, list[str]] = {"alice": [], "bob": []}
 
@@ -185,7 +183,6 @@ async def test_what_a_callback_sets_stays_with_its_call() -> None:
         assert len(values) > 3
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("who", ["", "alice"])
 async def test_a_callback_may_close_the_engine_in_its_own_context(who: str) -> None:
     seen = Callbacks()
@@ -204,7 +201,6 @@ async def test_a_callback_may_close_the_engine_in_its_own_context(who: str) -> N
     assert sorted(seen.ends) == sorted([who or "nobody", "bob"])
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("value", ["", "same"])
 async def test_an_event_costs_nothing_more_where_the_context_is_the_engine_s(value: str) -> None:
     """An empty one, and one with the values that the engine was opened with."""
@@ -273,7 +269,6 @@ def test_the_contexts_of_threads() -> None:
     assert WHO.get() == "nobody"
 
 
-@pytest.mark.trio
 async def test_an_observer_that_raises_is_logged_once_and_then_counted(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(Observer):
         def call_started(self, call: ms.Call, start: CallStart) -> None:
@@ -302,7 +297,6 @@ class Incomparable:
     __hash__ = object.__hash__
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("make", [list, Incomparable])
 async def test_a_context_with_an_equal_value_is_another_one(make: Callable[[], object]) -> None:
     value: ContextVar[object] = ContextVar("value")

@@ -302,7 +302,6 @@ def test_a_wrong_address_is_refused_with_its_variable() -> None:
     )
 
 
-@pytest.mark.trio
 async def test_an_engine_sends_prompts_and_keys_to_the_address_of_its_environment() -> None:
     requests: list[bytes] = []
 

@@ -30,7 +30,6 @@ async def at_once(line: Line) -> None:
         await line.send(STREAM_HEAD.encode() + chunked(*chat_stream("paid for")))
 
 
-@pytest.mark.trio
 async def test_running_and_waiting_calls_end_and_no_new_one_starts(autojump_clock: trio.testing.MockClock) -> None:
     recorders = [Recorder() for _ in range(6)]
     limits = Limits(pool=PoolLimits(max_per_origin=3))
@@ -54,7 +53,6 @@ async def test_running_and_waiting_calls_end_and_no_new_one_starts(autojump_cloc
     assert [each.completion.success for each in recorders] == [True] * 6
 
 
-@pytest.mark.trio
 async def test_a_call_beyond_the_drain_timeout_is_cancelled(autojump_clock: trio.testing.MockClock) -> None:
     recorder = Recorder()
     async with open_peer(slow) as peer:
@@ -67,7 +65,6 @@ async def test_a_call_beyond_the_drain_timeout_is_cancelled(autojump_clock: trio
         assert recorder.completion.error_category is ms.ErrorCategory.CANCELLED
 
 
-@pytest.mark.trio
 async def test_an_engine_without_calls_is_drained_at_once() -> None:
     async with open_peer(at_once) as peer, ms.open_engine([peer.chat]) as engine:
         assert await engine.drain(0) is True
@@ -75,7 +72,6 @@ async def test_an_engine_without_calls_is_drained_at_once() -> None:
         assert await engine.drain(10**400) is True
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("timeout", [-1, -(10**400), math.nan, None, "5"])
 async def test_a_timeout_that_is_not_a_number_is_refused(timeout: float) -> None:
     async with open_peer(at_once) as peer, ms.open_engine([peer.chat]) as engine:

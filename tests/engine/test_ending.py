@@ -62,7 +62,6 @@ def test_a_step_that_raises_does_not_stop_the_others(broken: set[str]) -> None:
     assert completed == [outcome]
 
 
-@pytest.mark.trio
 async def test_a_defect_ends_the_call_and_is_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -88,7 +87,6 @@ async def test_a_defect_ends_the_call_and_is_logged_once(
     assert record.exc_info[1] is defect
 
 
-@pytest.mark.trio
 async def test_a_callback_that_raises_on_error_hides_no_error(caplog: pytest.LogCaptureFixture) -> None:
     fault = ValueError("the caller's own")
 

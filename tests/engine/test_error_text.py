@@ -18,7 +18,6 @@ async def busy(line: Line) -> None:
         await line.send(BUSY)
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("stream", [False, True])
 async def test_an_error_reports_in_one_line_what_failed_and_where(stream: bool) -> None:
     events: list[ms.Event] = []
@@ -39,7 +38,6 @@ def test_an_error_without_a_call_reports_what_is_known() -> None:
     assert in_one == in_another, "who was asked is no part of the failure"
 
 
-@pytest.mark.trio
 async def test_every_call_of_a_closed_engine_names_its_own_model() -> None:
     completions: list[ms.Completion] = []
     async with ms.open_engine([ms.OpenAIChat("key", "http://127.0.0.1:9/v1", name="peer")]) as engine:
@@ -48,7 +46,6 @@ async def test_every_call_of_a_closed_engine_names_its_own_model() -> None:
     assert [completion.error and completion.error.model for completion in completions] == ["one", "two"]
 
 
-@pytest.mark.trio
 async def test_a_completion_gives_its_response_or_raises() -> None:
     async def script(line: Line) -> None:
         await line.request()
@@ -67,7 +64,6 @@ async def test_a_completion_gives_its_response_or_raises() -> None:
     assert lengths[0] == lengths[1], "raised again, an error has the frames of that raise alone"
 
 
-@pytest.mark.trio
 async def test_a_refused_connection_has_the_os_error_as_its_only_cause() -> None:
     provider = ms.OpenAIChat("key", f"http://127.0.0.1:{closed_port()}/v1")
     async with ms.open_engine([provider], retry=NO_RETRY) as engine:

@@ -102,7 +102,6 @@ def test_which_exceptions_of_a_callback_end_the_engine(kind: type[BaseException]
     assert ends_engine(kind()) == ENDS[kind]
 
 
-@pytest.mark.trio
 async def test_a_cancellation_of_trio_does_not_end_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     caught: list[bool] = []
     with trio.CancelScope() as scope:

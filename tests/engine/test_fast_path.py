@@ -140,7 +140,6 @@ def test_an_event_without_data_after_two_deltas_is_ignored(case: Case, empty: by
     assert "Once upon a time" in fast.outcome
 
 
-@pytest.mark.trio
 async def test_an_engine_uses_the_fast_path_and_ends_normally() -> None:
     case = CASES[1]
 
@@ -169,7 +168,6 @@ class Quiet(ms.Observer):
         self.chunks += 1
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("every_event", [False, True])
 async def test_an_observer_keeps_the_fast_path_without_every_event(
     every_event: bool, monkeypatch: pytest.MonkeyPatch
@@ -204,7 +202,6 @@ async def test_an_observer_keeps_the_fast_path_without_every_event(
     assert (read > 0, observer.chunks > 0) == (not every_event, every_event)
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize(
     "asked", [{"logprobs": True, "top_logprobs": 0}, {"return_logprob": True}, {}, {"logprobs": False}]

@@ -90,7 +90,6 @@ def asking(text: str) -> ms.Request:
     return ms.Request("m", [ms.Message.user(text)])
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("error", OWN_FAILURES.values(), ids=OWN_FAILURES)
 async def test_a_cancellation_raised_by_a_callback_is_its_failure(error: Callable[[], BaseException]) -> None:
     neighbours = [Recorder() for _ in range(NEIGHBOURS)]
@@ -107,7 +106,6 @@ async def test_a_cancellation_raised_by_a_callback_is_its_failure(error: Callabl
     assert [each.text for each in neighbours if each.completion.success] == ["onetwo"] * NEIGHBOURS
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("where", ["on_event", "on_completion", "observer"])
 @pytest.mark.parametrize("error", ENDS.values(), ids=ENDS)
 async def test_an_exception_meant_for_the_program_ends_the_engine(
@@ -158,7 +156,6 @@ async def test_an_exception_meant_for_the_program_ends_the_engine(
     assert [completion.error_category for completion in seen] == [expected]
 
 
-@pytest.mark.trio
 async def test_all_calls_complete_if_one_raises_during_close() -> None:
     completions: list[ms.Completion] = []
 
@@ -266,7 +263,6 @@ def test_on_a_portal_ctrl_c_releases_waiters_and_is_raised(error: Callable[[], B
     assert [len(each.completions) for each in recorders] == [1] * NEIGHBOURS
 
 
-@pytest.mark.trio
 async def test_ctrl_c_works_in_a_callback_without_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "asyncio.exceptions")
 

@@ -28,8 +28,6 @@ from tests.support.peers import (
     until,
 )
 
-pytestmark = pytest.mark.trio
-
 
 async def by_word(line: Line) -> None:
     """Respond to a request by the word in it."""

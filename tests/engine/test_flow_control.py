@@ -58,7 +58,6 @@ async def taken(stream: EventStream, count: int) -> list[str]:
     return [event.text for event in events if isinstance(event, ms.TextDelta)]
 
 
-@pytest.mark.trio
 async def test_a_stream_is_paused_at_64_events_and_resumed_at_16() -> None:
     starter = Starter()
     stream = EventStream(Home(trio.lowlevel.current_trio_token, ""), starter)  # type: ignore[arg-type]
@@ -81,7 +80,6 @@ async def test_a_stream_is_paused_at_64_events_and_resumed_at_16() -> None:
     assert starter.started == 1
 
 
-@pytest.mark.trio
 async def test_a_failed_stream_raises_behind_its_events_each_time() -> None:
     starter = Starter()
     error = failure()
@@ -100,7 +98,6 @@ async def test_a_failed_stream_raises_behind_its_events_each_time() -> None:
         assert stream.completion is completion
 
 
-@pytest.mark.trio
 async def test_a_stream_ends_behind_its_last_event_each_time() -> None:
     starter = Starter()
     async with EventStream(Home(trio.lowlevel.current_trio_token, ""), starter) as stream:  # type: ignore[arg-type]
@@ -278,7 +275,6 @@ def test_an_unsendable_request_has_its_field_as_its_error() -> None:
     assert str(raised.value) == "requests: must be an iterable of Request, not int"
 
 
-@pytest.mark.trio
 async def test_a_feeder_rests_behind_each_sixteenth_start() -> None:
     calls, done = Calls(), list[str]()
     results, _ = mapped(calls, 100)
@@ -295,7 +291,6 @@ async def test_a_feeder_rests_behind_each_sixteenth_start() -> None:
     assert not results.check_over()
 
 
-@pytest.mark.trio
 async def test_a_feeder_reads_no_item_before_there_is_room() -> None:
     calls, read = Calls(), list[int]()
     results, _ = mapped(calls, 2)

@@ -12,8 +12,6 @@ import manystream as ms
 from tests.engine.traffic.targets import Server, ask, failing, hangs, open_targets, provider
 from tests.support.peers import error_body, open_peer, until
 
-pytestmark = pytest.mark.trio
-
 ONCE = ms.Retry(max_attempts=1)
 DOWN = failing("503 Service Unavailable")
 

@@ -80,7 +80,6 @@ BUSY = answer(error_body("busy"), status="503 Busy")
 GOOD = answer(chat_answer("hi"))
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("dialect", PROVIDERS)
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_token_that_expires_between_attempts_is_replaced(dialect: str, stream: bool) -> None:
@@ -99,7 +98,6 @@ async def test_a_token_that_expires_between_attempts_is_replaced(dialect: str, s
     assert "canary" not in f"{completion!r} {completion.error!r} {completion.error.body!r}"
 
 
-@pytest.mark.trio
 async def test_each_call_uses_the_key_of_its_start() -> None:
     tokens = Tokens(FIRST, FIRST, SECOND)
     server = Server(GOOD, GOOD, GOOD)
@@ -111,7 +109,6 @@ async def test_each_call_uses_the_key_of_its_start() -> None:
     assert keys == [FIRST, FIRST, SECOND]
 
 
-@pytest.mark.trio
 async def test_the_idempotency_key_stays_if_the_api_key_changes() -> None:
     tokens = Tokens(FIRST, SECOND)
     server = Server(BUSY, GOOD)
@@ -123,7 +120,6 @@ async def test_the_idempotency_key_stays_if_the_api_key_changes() -> None:
     assert first == second != b""
 
 
-@pytest.mark.trio
 async def test_a_refused_key_is_not_retried() -> None:
     tokens = Tokens(FIRST, SECOND)
     server = Server(answer(error_body("no"), status="401 No"))
@@ -132,7 +128,6 @@ async def test_a_refused_key_is_not_retried() -> None:
     assert (completion.error_category, completion.attempts, tokens.calls) == (ms.ErrorCategory.AUTH, 1, 1)
 
 
-@pytest.mark.trio
 async def test_no_connection_is_opened_without_a_key(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     cause = RuntimeError("the token server is down")
@@ -173,7 +168,6 @@ RETURNED: dict[str, tuple[object, str]] = {
 }
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(("returned", "words"), RETURNED.values(), ids=list(RETURNED))
 async def test_an_invalid_key_is_never_sent_or_shown(
     returned: object, words: str, caplog: pytest.LogCaptureFixture
@@ -191,7 +185,6 @@ async def test_an_invalid_key_is_never_sent_or_shown(
     assert "canary" not in f"{error!r} {caplog.text} {''.join(traceback.format_exception(error))}"
 
 
-@pytest.mark.trio
 async def test_a_key_function_that_returns_a_coroutine_is_refused() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -208,7 +201,6 @@ def test_a_function_that_cannot_return_a_key_is_refused_at_once(function: Callab
         ms.Anthropic(function)
 
 
-@pytest.mark.trio
 async def test_an_earlier_key_is_redacted_in_the_function_s_error() -> None:
     tokens = Tokens(FIRST, ValueError(f"{FIRST} has expired"))
     async with (
@@ -223,7 +215,6 @@ async def test_an_earlier_key_is_redacted_in_the_function_s_error() -> None:
     assert str(error.__cause__) == "[key] has expired"
 
 
-@pytest.mark.trio
 async def test_an_earlier_key_is_redacted_in_a_group_of_errors() -> None:
     """A key function that tries several sources raises what all of them said."""
     inner = ExceptionGroup(f"stores that refused {FIRST}", [ValueError(f"{FIRST} has expired")])
@@ -248,7 +239,6 @@ async def test_an_earlier_key_is_redacted_in_a_group_of_errors() -> None:
     assert "canary" not in shown
 
 
-@pytest.mark.trio
 async def test_keys_of_earlier_attempts_are_redacted_in_streams() -> None:
     body = chunked(chat_chunk("x"), f"data: {error_body(f'keys {FIRST} {SECOND}')}\n\n")
     server = Server(BUSY, STREAM_HEAD.encode() + body)
@@ -258,7 +248,6 @@ async def test_keys_of_earlier_attempts_are_redacted_in_streams() -> None:
     assert completion.error_message == "keys [key] [key]"
 
 
-@pytest.mark.trio
 async def test_ctrl_c_in_a_key_function_is_raised_from_start() -> None:
     completions: list[ms.Completion] = []
     async with ms.open_engine([chat("http://127.0.0.1:9", Tokens(KeyboardInterrupt()))], retry=NO_RETRY) as engine:
@@ -268,7 +257,6 @@ async def test_ctrl_c_in_a_key_function_is_raised_from_start() -> None:
     assert completions == []
 
 
-@pytest.mark.trio
 async def test_ctrl_c_in_a_key_function_of_a_retry_ends_the_engine() -> None:
     completions: list[ms.Completion] = []
 
@@ -283,14 +271,12 @@ async def test_ctrl_c_in_a_key_function_of_a_retry_ends_the_engine() -> None:
     assert [completion.error_category for completion in completions] == [ms.ErrorCategory.CANCELLED]
 
 
-@pytest.mark.trio
 async def test_a_cancellation_raised_by_a_key_function_ends_the_call() -> None:
     async with ms.open_engine([chat("http://127.0.0.1:9", Tokens(asyncio.CancelledError()))]) as engine:
         completion = await engine.start_request(hello()).wait()
         assert completion.error_category is ms.ErrorCategory.AUTH
 
 
-@pytest.mark.trio
 async def test_a_key_function_can_cancel_its_own_call() -> None:
     calls: list[ms.Call] = []
 

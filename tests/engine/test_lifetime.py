@@ -32,7 +32,6 @@ async def hang_in_body(line: Line) -> None:
     await line.closed_by_peer()
 
 
-@pytest.mark.trio
 async def test_leaving_the_block_ends_each_call_once_without_a_leak() -> None:
     recorders = [Recorder() for _ in range(50)]
     async with open_peer(hang_in_body) as peer:
@@ -57,7 +56,6 @@ async def test_leaving_the_block_ends_each_call_once_without_a_leak() -> None:
         assert trio.lowlevel.current_statistics().tasks_living == tasks
 
 
-@pytest.mark.trio
 async def test_leaving_while_connections_are_opened_leaks_nothing() -> None:
     async with open_peer(lambda line: line.closed_by_peer()) as peer:
         before = open_descriptors()
@@ -69,14 +67,12 @@ async def test_leaving_while_connections_are_opened_leaks_nothing() -> None:
         assert open_descriptors() == before
 
 
-@pytest.mark.trio
 async def test_an_exception_in_the_block_is_raised_unchanged() -> None:
     with pytest.raises(KeyError, match="mine"):
         async with ms.open_engine([ms.Gemini(api_key="k")]):
             raise KeyError("mine")
 
 
-@pytest.mark.trio
 async def test_a_cancelled_block_ends_its_calls(autojump_clock: trio.testing.MockClock) -> None:
     recorder = Recorder()
     async with open_peer(hang_in_body) as peer:
@@ -88,7 +84,6 @@ async def test_a_cancelled_block_ends_its_calls(autojump_clock: trio.testing.Moc
     assert recorder.completion.error_category is ms.ErrorCategory.CANCELLED
 
 
-@pytest.mark.trio
 async def test_use_after_close_is_a_clear_error() -> None:
     async with ms.open_engine([ms.OpenAIChat(api_key="k")]) as engine:
         pass
@@ -97,7 +92,6 @@ async def test_use_after_close_is_a_clear_error() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")  # Python 3.12 and newer
-@pytest.mark.trio
 async def test_use_after_fork_is_a_clear_error() -> None:
     async with ms.open_engine([ms.OpenAIChat(api_key="k")]) as engine:
         read, write = os.pipe()
@@ -130,7 +124,6 @@ def test_use_in_another_run_is_a_clear_error() -> None:
         engines[0].start_stream(hello())
 
 
-@pytest.mark.trio
 async def test_another_thread_starts_waits_and_cancels() -> None:
     async def script(line: Line) -> None:
         while await line.request():
@@ -148,7 +141,6 @@ async def test_another_thread_starts_waits_and_cancels() -> None:
         assert threads == [threading.get_ident()]
 
 
-@pytest.mark.trio
 async def test_a_thousand_streams_end_once_with_their_own_content() -> None:
     async def script(line: Line) -> None:
         while request := await line.request():

@@ -25,8 +25,6 @@ from tests.support.peers import (
     open_peer,
 )
 
-pytestmark = pytest.mark.trio
-
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int, str]]:
     return [(record.name, record.levelno, record.message) for record in caplog.records]

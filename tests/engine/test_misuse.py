@@ -30,7 +30,6 @@ LONG_RETRY = ms.Retry(base=1000.0)
 # --- a stream that is read without its block ---
 
 
-@pytest.mark.trio
 async def test_reading_a_stream_without_its_block_shows_the_right_use() -> None:
     async with ms.open_engine([CHAT]) as engine:
         with trio.fail_after(5), pytest.raises(RuntimeError, match=r"async with engine\.stream") as raised:
@@ -60,14 +59,12 @@ def test_reading_a_portal_stream_without_its_block_is_an_error() -> None:
         assert portal.statistics().started == 0
 
 
-@pytest.mark.trio
 async def test_the_call_of_a_stream_does_not_exist_before_its_block() -> None:
     async with ms.open_engine([CHAT]) as engine:
         with pytest.raises(RuntimeError, match=r"async with engine\.stream"):
             assert engine.stream(hello()).call
 
 
-@pytest.mark.trio
 async def test_a_stream_s_block_can_be_entered_once() -> None:
     async with ms.open_engine([CHAT]) as engine:
         stream = engine.stream(hello())
@@ -78,7 +75,6 @@ async def test_a_stream_s_block_can_be_entered_once() -> None:
             assert engine.statistics().started == 1
 
 
-@pytest.mark.trio
 async def test_a_stream_is_read_by_one_task_at_a_time(autojump_clock: trio.testing.MockClock) -> None:
     """Two tasks would share its events in no order; the first of them had waited for ever."""
     ends: list[str] = []
@@ -104,7 +100,6 @@ async def test_a_stream_is_read_by_one_task_at_a_time(autojump_clock: trio.testi
     assert ends == ["another task is already waiting for this stream's next event", "read"]
 
 
-@pytest.mark.trio
 async def test_a_stream_cancelled_at_its_entry_leaves_no_call() -> None:
     async def silent(line: Line) -> None:
         await line.closed_by_peer()
@@ -189,7 +184,6 @@ def assert_each_is_refused(engine: Door, callback: Any, name: str) -> None:
     assert engine.statistics().started == 0
 
 
-@pytest.mark.trio
 @never_run
 async def test_a_callback_that_cannot_run_is_refused(callback: Any, name: str) -> None:
     async with ms.open_engine([CHAT]) as engine:
@@ -222,7 +216,6 @@ class PlainCallable:
 def plain_around_a_coroutine_function(_: object) -> None: ...
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(
     "callback",
     [
@@ -244,7 +237,6 @@ async def test_every_plain_callable_is_accepted(callback: Any) -> None:
         engine.start_request(hello(), callback)
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("hook", HOOKS)
 async def test_an_observer_whose_hook_cannot_run_is_refused(hook: str) -> None:
     async def asynchronous(*_: object) -> None: ...
@@ -285,7 +277,6 @@ async def silent(line: Line) -> None:
     await line.closed_by_peer()
 
 
-@pytest.mark.trio
 async def test_cancelling_a_task_in_a_call_s_block_cancels_the_call() -> None:
     async with open_peer(silent) as peer, ms.open_engine([peer.chat]) as engine:
         with trio.move_on_after(0) as scope:
@@ -296,7 +287,6 @@ async def test_cancelling_a_task_in_a_call_s_block_cancels_the_call() -> None:
         assert engine.statistics().calls == {}
 
 
-@pytest.mark.trio
 async def test_cancelling_a_task_that_only_waits_keeps_the_call() -> None:
     async with open_peer(silent) as peer, ms.open_engine([peer.chat]) as engine:
         call = engine.start_stream(hello())
@@ -307,7 +297,6 @@ async def test_cancelling_a_task_that_only_waits_keeps_the_call() -> None:
         assert sum(engine.statistics().calls.values()) == 1
 
 
-@pytest.mark.trio
 async def test_a_completed_call_keeps_its_completion_after_its_block() -> None:
     async def answering(line: Line) -> None:
         await line.request()

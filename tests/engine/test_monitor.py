@@ -36,8 +36,6 @@ from tests.support.peers import (
     until,
 )
 
-pytestmark = pytest.mark.trio
-
 CANARY_PROMPT = "canary prompt, which nobody else may read"
 CANARY_ANSWER = "canary answer, which nobody else may read"
 

@@ -24,8 +24,6 @@ from tests.support.peers import (
     until,
 )
 
-pytestmark = pytest.mark.trio
-
 
 class Notes(Observer):
     """An observer that records the calls of its hooks."""

@@ -31,8 +31,6 @@ from tests.support.peers import (
     until,
 )
 
-pytestmark = pytest.mark.trio
-
 
 class Notes(ms.Observer):
     """Notes each call of a hook with its arguments."""

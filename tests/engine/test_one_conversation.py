@@ -325,7 +325,6 @@ async def go_on_with(journey: Journey, converter: type[HistoryConverter], model:
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-@pytest.mark.trio
 async def test_an_imported_conversation_continues_with_its_provider(
     journey: Journey, converter: type[HistoryConverter], model: str
 ) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 import trio
 import trio.testing
 
 import manystream as ms
 from tests.engine.traffic.targets import Server, ask, open_targets, path
-
-pytestmark = pytest.mark.trio
 
 HEDGED = ms.Route("fast", ["one/m", "two/m"], hedge=ms.Hedge(1.0, at_most=1.0))
 

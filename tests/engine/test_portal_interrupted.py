@@ -11,8 +11,6 @@ import manystream as ms
 from manystream.engine.frontends.engine_thread import EngineThread
 from tests.support.peers import Line, open_peer
 
-pytestmark = pytest.mark.trio
-
 
 @pytest.mark.parametrize("first", ["the start", "the interruption"])
 async def test_an_interrupted_start_leaves_no_call(monkeypatch: pytest.MonkeyPatch, first: str) -> None:

@@ -81,7 +81,6 @@ def test_a_batch_s_new_files_are_private(tmp_path: Path) -> None:
     assert modes(tmp_path) == {"a.jsonl": "0o600", "a.errors.jsonl": "0o600"}
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("options", [{}, {"replace": True}], ids=["new", "replaced"])
 async def test_a_recording_is_private(tmp_path: Path, options: dict[str, bool]) -> None:
     path = tmp_path / "traffic.jsonl"
@@ -96,7 +95,6 @@ async def test_a_recording_is_private(tmp_path: Path, options: dict[str, bool]) 
 # --- a recording and an existing file ---
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("there", ["a file", "a link to a file", "a link that leads nowhere", "a folder"])
 async def test_a_recording_never_overwrites_a_file(tmp_path: Path, there: str) -> None:
     path, other = tmp_path / "traffic.jsonl", tmp_path / "other"
@@ -116,7 +114,6 @@ async def test_a_recording_never_overwrites_a_file(tmp_path: Path, there: str) -
     assert [each.read_text() for each in before if each.is_file()] == ["old"] * sum(each.is_file() for each in before)
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("link", [os.symlink, os.link], ids=["a symbolic link", "a hard link"])
 async def test_a_recording_that_replaces_a_link_keeps_its_target(
     tmp_path: Path, link: Callable[[Path, Path], Any]
@@ -131,7 +128,6 @@ async def test_a_recording_that_replaces_a_link_keeps_its_target(
     assert modes(tmp_path) == {"traffic.jsonl": "0o600", "other": "0o644"}
 
 
-@pytest.mark.trio
 async def test_a_recording_that_cannot_replace_leaves_no_file(tmp_path: Path) -> None:
     path = tmp_path / "traffic.jsonl"
     path.mkdir()

@@ -26,8 +26,6 @@ from tests.support.peers import (
     until,
 )
 
-pytestmark = pytest.mark.trio
-
 TIMEOUTS = ms.Timeouts(connect=3, first_byte=4, idle=5, total=60, queue=6)
 
 

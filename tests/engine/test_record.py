@@ -32,7 +32,6 @@ def provider_of(dialect: str, simulator: Simulator, key: str = KEY) -> ms.Provid
     return kinds[dialect](key, simulator.base_urls[dialect], name=dialect, headers={"X-Secret": f"{key}-header"})
 
 
-@pytest.mark.trio
 async def test_a_line_has_request_head_and_chunks_with_times(tmp_path: Path) -> None:
     path = tmp_path / "traffic.jsonl"
 
@@ -63,7 +62,6 @@ async def test_a_line_has_request_head_and_chunks_with_times(tmp_path: Path) -> 
     assert line["end"] == "whole"
 
 
-@pytest.mark.trio
 async def test_a_recording_s_arguments_are_checked_first(tmp_path: Path) -> None:
     provider, path, none = ms.OpenAIChat("key"), tmp_path / "traffic.jsonl", cast(Any, None)
     async with ms.open_engine([provider]) as engine:
@@ -76,7 +74,6 @@ async def test_a_recording_s_arguments_are_checked_first(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.trio
 async def test_no_key_is_ever_written(tmp_path: Path) -> None:
     path = tmp_path / "traffic.jsonl"
 
@@ -111,7 +108,6 @@ async def test_no_key_is_ever_written(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("dialect", ["openai-chat", "openai-responses", "anthropic", "gemini"])
 async def test_a_replay_returns_the_same_responses(dialect: str, tmp_path: Path) -> None:
     path = tmp_path / "traffic.jsonl"
@@ -140,7 +136,6 @@ async def test_a_replay_returns_the_same_responses(dialect: str, tmp_path: Path)
         assert (before.usage, before.finish_reason, before.id) == (after.usage, after.finish_reason, after.id)
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(("pace", "least", "most"), [(1.0, 0.25, 5.0), (10.0, 0.02, 0.25), (0.0, 0.0, 0.25)])
 async def test_a_replay_can_change_the_pace(pace: float, least: float, most: float, tmp_path: Path) -> None:
     path = tmp_path / "traffic.jsonl"
@@ -173,7 +168,6 @@ def exchange(**members: object) -> dict[str, object]:
     }
 
 
-@pytest.mark.trio
 async def test_a_failure_and_the_response_after_it_are_replayed(tmp_path: Path) -> None:
     """The same request twice gets the recorded responses in order."""
     path = tmp_path / "traffic.jsonl"
@@ -210,7 +204,6 @@ async def test_a_failure_and_the_response_after_it_are_replayed(tmp_path: Path) 
     assert replayed.response.text == "at last"
 
 
-@pytest.mark.trio
 async def test_a_cancelled_stream_is_recorded_and_its_replay_stalls(tmp_path: Path) -> None:
     path = tmp_path / "traffic.jsonl"
     with open_simulator_thread("rate=200,events=500") as simulator:
@@ -230,7 +223,6 @@ async def test_a_cancelled_stream_is_recorded_and_its_replay_stalls(tmp_path: Pa
     assert completion.response.text
 
 
-@pytest.mark.trio
 async def test_a_call_beyond_the_recording_s_end_continues(tmp_path: Path) -> None:
     path = tmp_path / "traffic.jsonl"
     with open_simulator_thread("rate=100,events=30") as simulator:
@@ -248,7 +240,6 @@ async def test_a_call_beyond_the_recording_s_end_continues(tmp_path: Path) -> No
             assert [line["end"] for line in lines(path)] == ["whole"]
 
 
-@pytest.mark.trio
 async def test_an_unrecorded_request_gets_the_next_of_its_kind(tmp_path: Path) -> None:
     path = tmp_path / "traffic.jsonl"
     path.write_text(json.dumps(exchange(chunks=[[0.0, frame] for frame in chat_stream("other")])), "utf-8")
@@ -285,7 +276,6 @@ def test_the_command_reports_an_invalid_recording(capsys: pytest.CaptureFixture[
     assert "leave the knobs out" in capsys.readouterr().err
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("dialect", ["openai-chat", "openai-responses", "anthropic", "gemini"])
 @pytest.mark.parametrize("stream", [True, False])
 async def test_tags_are_recorded_and_never_sent(

@@ -45,7 +45,6 @@ def failing(times: int, status: str = "503 Busy", headers: str = "", body: str |
     return script
 
 
-@pytest.mark.trio
 async def test_the_back_off_doubles(autojump_clock: trio.testing.MockClock) -> None:
     script = failing(3)
     async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=STEADY) as engine:  # type: ignore[arg-type]
@@ -59,7 +58,6 @@ async def test_the_back_off_doubles(autojump_clock: trio.testing.MockClock) -> N
     assert len(peer.lines) == 1  # error responses leave their connection usable
 
 
-@pytest.mark.trio
 async def test_after_the_last_attempt_the_error_is_reported(autojump_clock: trio.testing.MockClock) -> None:
     script = failing(100)
     recorder = Recorder()
@@ -71,7 +69,6 @@ async def test_after_the_last_attempt_the_error_is_reported(autojump_clock: trio
     assert recorder.types == ["ERROR"]
 
 
-@pytest.mark.trio
 async def test_a_429_with_a_hint_is_retried_after_it(autojump_clock: trio.testing.MockClock) -> None:
     script = failing(1, "429 Too Many Requests", "Retry-After: 7\r\n")
     async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=STEADY) as engine:  # type: ignore[arg-type]
@@ -80,7 +77,6 @@ async def test_a_429_with_a_hint_is_retried_after_it(autojump_clock: trio.testin
         assert trio.current_time() - started == pytest.approx(7, abs=0.1)
 
 
-@pytest.mark.trio
 async def test_a_429_that_persists_is_reported_with_its_hint(autojump_clock: trio.testing.MockClock) -> None:
     script = failing(100, "429 Too Many Requests", "Retry-After-Ms: 1500\r\n")
     async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:  # type: ignore[arg-type]
@@ -89,7 +85,6 @@ async def test_a_429_that_persists_is_reported_with_its_hint(autojump_clock: tri
     assert completion.retry_after_ms == 1500
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("status", ["400 Bad", "401 No", "404 None", "422 Bad"])
 async def test_a_permanent_failure_is_reported_at_once(status: str) -> None:
     script = failing(1, status)
@@ -97,7 +92,6 @@ async def test_a_permanent_failure_is_reported_at_once(status: str) -> None:
         assert (await engine.start_stream(hello()).wait()).attempts == 1
 
 
-@pytest.mark.trio
 async def test_an_unusable_proxy_variable_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("https_proxy", "no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
@@ -109,7 +103,6 @@ async def test_an_unusable_proxy_variable_is_reported_at_once(monkeypatch: pytes
     assert completion.error.message == "HTTPS_PROXY: scheme 'ftp' is not supported; only http:// proxies are"
 
 
-@pytest.mark.trio
 async def test_an_overload_in_a_200_is_retried_before_any_event(autojump_clock: trio.testing.MockClock) -> None:
     seen = [0]
 
@@ -129,7 +122,6 @@ async def test_an_overload_in_a_200_is_retried_before_any_event(autojump_clock: 
     assert recorder.types == ["START", "TEXT_DELTA", "DONE"]
 
 
-@pytest.mark.trio
 async def test_no_call_is_retried_after_an_event() -> None:
     seen = [0]
 
@@ -144,7 +136,6 @@ async def test_no_call_is_retried_after_an_event() -> None:
     assert completion.attempts == 1
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("max_attempts", [1, 2])
 async def test_a_request_of_which_no_byte_was_written_is_sent_at_once(max_attempts: int) -> None:
     async def script(line: Line) -> None:
@@ -181,7 +172,6 @@ ENDS_UNANSWERED: dict[str, tuple[bytes, float, bool]] = {
 attempt counts as sent again."""
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("used", [False, True])
 @pytest.mark.parametrize("max_attempts", [1, 3])
 @pytest.mark.parametrize("end", ENDS_UNANSWERED)
@@ -218,7 +208,6 @@ async def test_an_attempt_after_a_request_that_may_have_been_read_is_counted(
     assert statistics.retried == max_attempts - 1
 
 
-@pytest.mark.trio
 async def test_a_refused_connection_is_retried_and_then_reported(autojump_clock: trio.testing.MockClock) -> None:
     provider = ms.OpenAIChat(api_key="k", base_url="http://127.0.0.1:9/v1")
     async with ms.open_engine([provider]) as engine:

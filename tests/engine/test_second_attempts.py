@@ -29,8 +29,6 @@ from tests.support.peers import (
     until,
 )
 
-pytestmark = pytest.mark.trio
-
 ONCE = ms.Retry(max_attempts=1)
 
 

@@ -28,8 +28,6 @@ from manystream.portal import open_portal
 from tests.support.peers import Line, Peer, answer, chat_answer, hello, open_peer
 from tests.support.threaded_server import Wire, serving
 
-pytestmark = pytest.mark.trio
-
 ANSWER = answer(chat_answer("a"))
 
 

@@ -20,8 +20,6 @@ from manystream.transport.pool import Pool, PoolLimits
 from tests.support.batches import line, model, records, write
 from tests.support.peers import Line, Peer, Recorder, answer, chat_answer, hello, open_peer, until
 
-pytestmark = pytest.mark.trio
-
 ONE_PLACE = Limits(pool=PoolLimits(max_per_origin=1))
 RETRY = ms.Retry(max_attempts=1)
 

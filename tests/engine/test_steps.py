@@ -30,8 +30,6 @@ from tests.support.peers import (
     until,
 )
 
-pytestmark = pytest.mark.trio
-
 PARTS = 5000
 MOST_WAITING = HIGH_WATER + STEP_EVENTS
 

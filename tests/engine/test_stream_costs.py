@@ -80,7 +80,6 @@ def tracked() -> int:
     return len(gc.get_objects())
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("dialect", MOST_TRACKED, ids=lambda dialect: dialect.name)
 async def test_a_live_stream_has_few_tracked_objects(dialect: Wording) -> None:
     source = Source()
@@ -95,7 +94,6 @@ async def test_a_live_stream_has_few_tracked_objects(dialect: Wording) -> None:
     assert each < MOST_TRACKED[dialect] + 1, each
 
 
-@pytest.mark.trio
 async def test_a_stream_with_content_keeps_no_request_body() -> None:
     """No attempt follows, so the conversation is not sent again."""
     source = Source()

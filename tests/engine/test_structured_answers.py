@@ -24,8 +24,6 @@ from tests.support.peers import (
     open_peer,
 )
 
-pytestmark = pytest.mark.trio
-
 SCHEMA: JSONObject = {
     "type": "object",
     "properties": {"city": {"type": "string"}, "degrees": {"type": "integer"},

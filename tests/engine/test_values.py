@@ -162,7 +162,6 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("model", PROVIDERS)
 async def test_an_invalid_value_is_refused_with_the_right_form(model: str) -> None:
     async with ms.open_engine([PROVIDERS[model]], environment={}) as engine:
@@ -176,14 +175,12 @@ async def test_an_invalid_value_is_refused_with_the_right_form(model: str) -> No
 
 
 @pytest.mark.parametrize("model", [None, "", " ", 3, b"gpt-5", ["gpt-5"]])
-@pytest.mark.trio
 async def test_a_model_that_is_not_a_name_is_refused(model: Any) -> None:
     async with ms.open_engine(list(PROVIDERS.values()), environment={}) as engine:
         with pytest.raises(ms.InvalidRequestError, match="model: must be a model's name"):
             engine.start_stream(ms.Request(model, [USER]))
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("model", PROVIDERS)
 async def test_a_changed_value_in_a_conversation_is_checked_again(model: str) -> None:
     conversation = ms.Conversation([ms.Message.user("ask"), ms.Message.assistant("answer")] * 20 + [USER])
@@ -340,7 +337,6 @@ def profile(**given: Any) -> ms.Profile:
     return ms.Profile(**{"name": "mine", "dialect": "openai-chat", "base_url": "http://127.0.0.1:9", **given})
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -396,13 +392,11 @@ async def test_an_engine_s_options_are_checked_at_open_engine(given: dict[str, A
     assert str(raised.value) == message
 
 
-@pytest.mark.trio
 async def test_path_objects_are_accepted_as_paths(tmp_path: Path) -> None:
     async with ms.open_engine([changed()], tls=TLSConfig(ca_file=tmp_path / "ca.pem")):  # type: ignore[arg-type]
         pass
 
 
-@pytest.mark.trio
 async def test_an_unknown_option_error_lists_the_known_ones() -> None:
     with pytest.raises(TypeError, match="open_engine has no option 'timeout': there are dial, environment, limits, "):
         async with ms.open_engine([changed()], timeout=30):  # type: ignore[call-arg]

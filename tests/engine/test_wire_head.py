@@ -29,7 +29,6 @@ class Server:
             await line.send(answer(chat_answer("hi")))
 
 
-@pytest.mark.trio
 async def test_the_head_of_a_request_is_complete() -> None:
     server = Server()
     async with open_peer(server.serve) as peer:
@@ -47,7 +46,6 @@ async def test_the_head_of_a_request_is_complete() -> None:
     ]
 
 
-@pytest.mark.trio
 async def test_the_later_of_two_headers_of_one_name_is_sent() -> None:
     """The request's own headers go before the provider's, and these before the engine's."""
     server = Server()
@@ -73,7 +71,6 @@ async def test_the_later_of_two_headers_of_one_name_is_sent() -> None:
 OWN_HEADERS = ["Host", "Content-Length", "Transfer-Encoding", "Connection", "Accept-Encoding", "accept-encoding"]
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("name", OWN_HEADERS)
 async def test_a_header_that_the_transport_sets_is_refused(name: str) -> None:
     wrong = "is decided by the transport; leave it out"
@@ -91,7 +88,6 @@ async def test_a_header_that_the_transport_sets_is_refused(name: str) -> None:
     assert str(raised.value) == f"idempotency_header: {name!r} has another use: choose a name of its own"
 
 
-@pytest.mark.trio
 async def test_a_header_that_is_no_header_is_refused_by_its_field() -> None:
     async with ms.open_engine([ms.OpenAIChat("k", "http://127.0.0.1:9/v1", headers={"x-own": "1"})]) as engine:
         with pytest.raises(ms.InvalidRequestError) as raised:
@@ -104,7 +100,6 @@ async def test_a_header_that_is_no_header_is_refused_by_its_field() -> None:
     assert raised.value.field == "headers"
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("value", [5, [], None])
 async def test_a_provider_s_headers_are_read_for_each_call(value: object) -> None:
     server = Server()

@@ -29,8 +29,6 @@ from tests.support.peers import (
     until,
 )
 
-pytestmark = pytest.mark.trio
-
 NETWORK, TIMEOUT, SERVER = ms.ErrorCategory.NETWORK, ms.ErrorCategory.TIMEOUT, ms.ErrorCategory.SERVER
 THREE = "".join(chat_chunk(word) for word in ("one", " two", " three"))
 

@@ -36,8 +36,6 @@ from tests.support.peers import (
     until,
 )
 
-pytestmark = pytest.mark.trio
-
 ROOT = Path(__file__).resolve().parent.parent.parent
 STREAM = STREAM_HEAD.encode() + chunked(*chat_stream("fine"))
 FOUR = ms.Retry(jitter=0)

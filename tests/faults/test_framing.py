@@ -16,8 +16,6 @@ from tests.faults.exchange import EVENTS, ONE, WHOLE, End, Wire, in_chunks, obse
 from tests.support.exchanges import open_rig
 from tests.support.peers import CHAT_DONE, chat_chunk, chat_stream, chunked, error_body
 
-pytestmark = pytest.mark.trio
-
 NETWORK, SERVER, UNKNOWN = ms.ErrorCategory.NETWORK, ms.ErrorCategory.SERVER, ms.ErrorCategory.UNKNOWN
 SUCCESS = None
 AT_ONCE = 1.0

@@ -30,8 +30,6 @@ from tests.support.peers import (
     until,
 )
 
-pytestmark = pytest.mark.trio
-
 STREAM = STREAM_HEAD.encode() + chunked(*chat_stream("fine"))
 ONE_CONNECTION = Limits(pool=PoolLimits(max_per_origin=1))
 

@@ -21,8 +21,6 @@ from tests.support.peers import (
     until,
 )
 
-pytestmark = pytest.mark.trio
-
 SMALL = Limits(max_event_bytes=100_000, max_response_bytes=200_000, max_error_bytes=10_000, max_calls=3)
 
 

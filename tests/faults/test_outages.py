@@ -18,8 +18,6 @@ import manystream as ms
 from manystream.batch import Batch, BatchError, Journal
 from tests.support.peers import STREAM_HEAD, Line, answer, chat_answer, chat_stream, chunked, error_body
 
-pytestmark = pytest.mark.trio
-
 Kind = Literal["refuse", "drop", "reset", "busy"]
 KINDS: tuple[Kind, ...] = ("refuse", "drop", "reset")
 

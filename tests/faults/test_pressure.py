@@ -32,8 +32,6 @@ from tests.support.peers import (
     open_peer,
 )
 
-pytestmark = pytest.mark.trio
-
 
 async def serve_soundly(line: Line) -> None:
     while await line.request():

@@ -32,8 +32,6 @@ from tests.support.peers import (
     until,
 )
 
-pytestmark = pytest.mark.trio
-
 SECRET = "sk-canary-0123456789"
 BIG = ms.Request("m", [ms.Message.user("x" * (8 * 1024 * 1024))], timeouts=CLOCKS)
 STREAM = STREAM_HEAD.encode() + chunked(*chat_stream("fine"))

@@ -30,8 +30,6 @@ from tests.support.peers import (
     open_peer,
 )
 
-pytestmark = pytest.mark.trio
-
 GOOD = STREAM_HEAD.encode() + chunked(*chat_stream("fine"))
 BEGUN_TEXT = chat_chunk("one")
 BEGUN = STREAM_HEAD.encode() + chunked(BEGUN_TEXT, end=False)

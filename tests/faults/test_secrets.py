@@ -19,8 +19,6 @@ from tests.faults.servers import open_proxy
 from tests.support.addresses import closed_port
 from tests.support.peers import STREAM_HEAD, Line, Recorder, answer, chat_chunk, chunked, error_body, hello, open_peer
 
-pytestmark = pytest.mark.trio
-
 KEY = "sk-canary-0123456789abcdef"
 PROXY_WORD = "canary-proxy-word"
 SECRETS = (KEY, PROXY_WORD, "Y2FuYXJ5")

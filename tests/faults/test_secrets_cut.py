@@ -24,8 +24,6 @@ from tests.faults.test_secrets import everything_said
 from tests.support.common_runs import longest_common_run
 from tests.support.peers import NO_RETRY, STREAM_HEAD, Line, answer, chat_chunk, chunked, error_body, open_peer
 
-pytestmark = pytest.mark.trio
-
 KEY = "sk-" + base64.b64encode(bytes(range(255, 130, -1))).decode()[:158] + "+/="
 assert len(KEY) == 164
 

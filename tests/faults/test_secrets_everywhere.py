@@ -30,8 +30,6 @@ from tests.support.addresses import closed_port
 from tests.support.peers import NO_RETRY, STREAM_HEAD, Line, answer, chat_stream, chunked, hello, open_peer
 from tests.support.telemetry import Telemetry
 
-pytestmark = pytest.mark.trio
-
 ROOT = Path(__file__).resolve().parent.parent.parent
 FINE = STREAM_HEAD.encode() + chunked(*chat_stream("fine"))
 

@@ -31,8 +31,6 @@ from tests.support.peers import (
     until,
 )
 
-pytestmark = pytest.mark.trio
-
 STREAM = STREAM_HEAD.encode() + chunked(*chat_stream("fine"))
 SSE_UNTIL_CLOSE = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 FOUR = ms.Retry(jitter=0)

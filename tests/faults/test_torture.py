@@ -38,8 +38,6 @@ from tests.support.peers import (
     until,
 )
 
-pytestmark = pytest.mark.trio
-
 PIECES = [STREAM_HEAD.encode(), *(chunked(frame, end=False) for frame in chat_stream("a", "b", "c")), b"0\r\n\r\n"]
 STEPS = 400
 """More steps than a call has. A test that reaches this number fails."""

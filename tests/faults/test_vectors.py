@@ -95,7 +95,6 @@ def difference(vector: dict[str, Any], wire: bytes, exchange: RecordedExchange, 
 
 
 @needs_folder
-@pytest.mark.trio
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("vector", HTTP, ids=[vector["name"] for vector in HTTP])
 async def test_http_is_read_as_by_h11_or_with_a_reason(vector: dict[str, Any], mode: str) -> None:
@@ -116,7 +115,6 @@ ARGUED: dict[str, str] = {
 
 
 @needs_folder
-@pytest.mark.trio
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("vector", HTTP, ids=[vector["name"] for vector in HTTP])
 async def test_every_response_has_an_outcome_and_leaks_nothing(
@@ -144,7 +142,6 @@ CONTENT_TYPES: list[dict[str, Any]] = [
 
 
 @needs_folder
-@pytest.mark.trio
 @pytest.mark.parametrize("vector", CONTENT_TYPES, ids=[vector["name"] for vector in CONTENT_TYPES])
 async def test_a_stream_is_a_stream_however_its_type_is_written(
     vector: dict[str, Any], autojump_clock: trio.testing.MockClock

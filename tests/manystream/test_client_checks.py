@@ -181,7 +181,6 @@ async def closed_at_once(transport: ClientTransport) -> str:
     return repr(transport)
 
 
-@pytest.mark.trio
 async def test_a_transport_says_what_it_is(adapter: ModuleType) -> None:
     transport = adapter.Transport(proxy="http://127.0.0.1:9", trust_env=False)
     assert repr(transport) == "<Transport unused>"
@@ -199,7 +198,6 @@ async def ask(core: ClientTransport) -> object:
     return await core.send(b"GET", ("http", b"127.0.0.1", 9, b"/"), [], b"", {})
 
 
-@pytest.mark.trio
 async def test_a_closed_transport_says_so() -> None:
     core = ClientTransport(None, None, None, False, {})
     await core.close()

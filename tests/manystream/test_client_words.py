@@ -16,8 +16,6 @@ from manystream.sdk_clients.faults import ClientTransportError, Fault
 from manystream.sdk_clients.transfer import NetworkStream
 from tests.support.threaded_server import Serve, always_ok, answers, half_a_body, hang, serving
 
-pytestmark = pytest.mark.trio
-
 Names = list[tuple[str, dict[str, object]]]
 
 

@@ -73,7 +73,6 @@ def test_the_calls_of_every_door_have_the_same_methods(call: type) -> None:
     assert [name for name in CALL if not hasattr(call, name)] == []
 
 
-@pytest.mark.trio
 async def test_from_thread_is_a_portal() -> None:
     async with core.open_engine([ms.OpenAIChat("key", "http://127.0.0.1:9/v1")]) as engine:
         assert type(engine.from_thread) is portal.Portal
@@ -104,7 +103,6 @@ def check(sent: ms.Call | aio.Call | portal.PortalCall, waiting: ms.Call | aio.C
     assert sent.request is waiting.request is ASKED
 
 
-@pytest.mark.trio
 async def test_traffic_control_on_trio() -> None:
     async with core.open_engine(ONE, traffic=ONE_A_DAY, dial=hanging_dial) as engine:
         check(engine.start_stream(ASKED), engine.start_request(ASKED))

@@ -16,8 +16,6 @@ from manystream.simulator import Simulator, open_simulator_thread
 from tests.support.peers import NO_RETRY
 from tests.support.telemetry import Telemetry
 
-pytestmark = pytest.mark.trio
-
 
 @pytest.fixture
 def telemetry() -> Telemetry:

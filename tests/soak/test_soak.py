@@ -27,8 +27,6 @@ from tests.soak.books import Ledger, OtherSide, Sample, drift, report, sample
 from tests.soak.plan import MARK, Fault, plan
 from tests.support.peers import NO_RETRY, open_descriptors, until
 
-pytestmark = pytest.mark.trio
-
 ROOT = Path(__file__).resolve().parent.parent.parent
 MINUTES = float(os.environ.get("MANYSTREAM_SOAK_MINUTES") or 5)
 AT_ONCE = 500

@@ -17,8 +17,6 @@ from manystream.transport.pool import PoolLimits
 from tests.soak.test_soak import open_world
 from tests.support.peers import hello
 
-pytestmark = pytest.mark.trio
-
 AT_ONCE = 20
 RETRY = ms.Retry(base=0, jitter=0)
 

@@ -22,8 +22,6 @@ from tests.support.exchanges import HEAD, RecordedExchange, open_rig
 from tests.transport.test_pool import OK, A, B, Rig
 from tests.transport.test_pool import open_rig as open_pool
 
-pytestmark = pytest.mark.trio
-
 LARGE = bytes(8 * 1024 * 1024)
 """A size larger than the kernel's buffer for a socket."""
 

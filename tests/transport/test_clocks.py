@@ -254,7 +254,6 @@ def test_each_window_counts_its_own_ticks() -> None:
 # --- trio ---
 
 
-@pytest.mark.trio
 async def test_a_defect_in_a_system_task_is_logged_and_reported(caplog: pytest.LogCaptureFixture) -> None:
     defect, failed = OSError(errno.EIO, "Input/output error"), list[Exception]()
 
@@ -270,7 +269,6 @@ async def test_a_defect_in_a_system_task_is_logged_and_reported(caplog: pytest.L
     ] * 2
 
 
-@pytest.mark.trio
 async def test_an_alarm_rings_at_its_latest_time(autojump_clock: MockClock) -> None:
     rung: list[float] = []
     backend = TrioBackend()
@@ -295,7 +293,6 @@ async def test_an_alarm_rings_at_its_latest_time(autojump_clock: MockClock) -> N
     alarm.cancel()
 
 
-@pytest.mark.trio
 async def test_waits_of_the_trio_backend(autojump_clock: MockClock) -> None:
     backend, begin = TrioBackend(), trio.current_time()
     event = backend.event()

@@ -155,14 +155,12 @@ async def deliver(
     return owner, loop.ticks
 
 
-@pytest.mark.trio
 async def test_few_events_are_delivered_at_once(opened: Callable[[Streams], Stream], autojump_clock: MockClock) -> None:
     streams, ticks = await deliver(opened, autojump_clock, count=10, rate=500, work=20e-6, seconds=0.4)
     assert ticks == 200
     assert max(streams.delays) < 40e-6
 
 
-@pytest.mark.trio
 async def test_many_events_share_ticks_and_none_waits_longer_than_the_pause(
     opened: Callable[[Streams], Stream], autojump_clock: MockClock
 ) -> None:
@@ -175,7 +173,6 @@ async def test_many_events_share_ticks_and_none_waits_longer_than_the_pause(
     assert sorted(streams.delays)[events // 2] < pause
 
 
-@pytest.mark.trio
 async def test_events_that_arrive_together_are_delivered_without_a_pause(
     opened: Callable[[Streams], Stream], autojump_clock: MockClock
 ) -> None:
@@ -185,7 +182,6 @@ async def test_events_that_arrive_together_are_delivered_without_a_pause(
     assert max(streams.delays) < burst * work * 1.1
 
 
-@pytest.mark.trio
 async def test_a_full_core_does_not_pause(opened: Callable[[Streams], Stream], autojump_clock: MockClock) -> None:
     """The loop has the whole time for the events, which are more than it can serve."""
     work, begin = 14e-6, trio.current_time()
@@ -193,7 +189,6 @@ async def test_a_full_core_does_not_pause(opened: Callable[[Streams], Stream], a
     assert trio.current_time() - begin < streams.reads * work + 2 * LONGEST_PAUSE
 
 
-@pytest.mark.trio
 async def test_an_event_after_a_quiet_time_is_delivered_at_once(
     opened: Callable[[Streams], Stream], autojump_clock: MockClock
 ) -> None:

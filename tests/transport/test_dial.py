@@ -73,7 +73,6 @@ async def failure(origin: Origin, phase: Phase) -> TransportError:
 # --- the result of a dial ---
 
 
-@pytest.mark.trio
 async def test_a_socket_is_non_blocking_and_has_its_options() -> None:
     async with serving(echo) as port:
         with await dial(Origin("http", LOOPBACK, port)) as sock:
@@ -88,7 +87,6 @@ async def test_a_socket_is_non_blocking_and_has_its_options() -> None:
     assert (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60) in SOCKET_OPTIONS
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("host", [LOOPBACK, IPV6])
 async def test_an_address_is_dialled_without_a_lookup(host: str) -> None:
     phases = list[Phase]()
@@ -98,7 +96,6 @@ async def test_an_address_is_dialled_without_a_lookup(host: str) -> None:
     assert phases == [Phase.CONNECT]
 
 
-@pytest.mark.trio
 async def test_https_returns_a_tls_socket_after_its_handshake(ca: trustme.CA, trusting: ssl.SSLContext) -> None:
     peer, phases = TLSPeer(ca.issue_cert(NAME)), list[Phase]()
     async with serving(peer.serve) as port:
@@ -111,20 +108,17 @@ async def test_https_returns_a_tls_socket_after_its_handshake(ca: trustme.CA, tr
     assert peer.names == [NAME]
 
 
-@pytest.mark.trio
 async def test_https_without_a_context_is_a_value_error() -> None:
     with pytest.raises(ValueError, match="needs a tls_context"):
         await dial(Origin("https", NAME, 443))
 
 
-@pytest.mark.trio
 async def test_a_context_is_not_used_for_plain_http(trusting: ssl.SSLContext) -> None:
     async with serving(echo) as port:
         with await dial(Origin("http", LOOPBACK, port), tls_context=trusting) as sock:
             assert type(sock) is socket.socket
 
 
-@pytest.mark.trio
 async def test_a_tls_error_names_the_origin(ca: trustme.CA, trusting: ssl.SSLContext) -> None:
     async with serving(TLSPeer(ca.issue_cert("other.example.test")).serve) as port:
         names = answering(Names({NAME: [(LOOPBACK, port)]}))
@@ -153,7 +147,6 @@ def test_address_families_alternate_from_the_first_one() -> None:
     assert order("Aabc") == "Aabc"
 
 
-@pytest.mark.trio
 async def test_a_dead_first_address_costs_one_attempt_delay() -> None:
     with black_hole() as dead:
         async with serving(echo) as port:
@@ -165,7 +158,6 @@ async def test_a_dead_first_address_costs_one_attempt_delay() -> None:
     assert ATTEMPT_DELAY <= took < ATTEMPT_DELAY + 5
 
 
-@pytest.mark.trio
 async def test_a_refused_first_address_costs_no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dial_module, "ATTEMPT_DELAY", 3600)
     async with serving(echo) as port:
@@ -174,7 +166,6 @@ async def test_a_refused_first_address_costs_no_delay(monkeypatch: pytest.Monkey
             assert sock.getpeername() == (LOOPBACK, port)
 
 
-@pytest.mark.trio
 async def test_the_first_to_connect_wins_and_the_others_are_closed() -> None:
     before = open_sockets()
     with black_hole() as dead:
@@ -204,7 +195,6 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[trio.Event, list[soc
         sock.close()
 
 
-@pytest.mark.trio
 async def test_of_two_connected_in_one_iteration_one_is_closed(
     gate: tuple[trio.Event, list[socket.socket]], autojump_clock: MockClock
 ) -> None:
@@ -222,7 +212,6 @@ async def test_of_two_connected_in_one_iteration_one_is_closed(
     assert winner is made[0]
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("seconds", [ATTEMPT_DELAY / 2, ATTEMPT_DELAY * 4])
 async def test_a_dial_cancelled_as_it_connects_leaks_no_socket(
     gate: tuple[trio.Event, list[socket.socket]], autojump_clock: MockClock, seconds: float
@@ -246,7 +235,6 @@ async def test_a_dial_cancelled_as_it_connects_leaks_no_socket(
 # --- connections that fail ---
 
 
-@pytest.mark.trio
 async def test_a_refused_connection_is_named_with_address_and_errno() -> None:
     port = closed_port()
     error = await failure(Origin("http", LOOPBACK, port), Phase.CONNECT)
@@ -256,7 +244,6 @@ async def test_a_refused_connection_is_named_with_address_and_errno() -> None:
     assert not error.permanent
 
 
-@pytest.mark.trio
 async def test_when_every_address_fails_one_error_lists_them_all() -> None:
     ports = [closed_port(), closed_port(), closed_port(IPV6)]
     addresses = [(LOOPBACK, ports[0]), ("127.0.0.2", ports[1]), (IPV6, ports[2])]
@@ -270,7 +257,6 @@ async def test_when_every_address_fails_one_error_lists_them_all() -> None:
     assert repr(error.__cause__).count("ConnectionRefusedError") == 3
 
 
-@pytest.mark.trio
 async def test_an_unreachable_proxy_is_named_without_its_password() -> None:
     port = closed_port()
     proxy = parse_proxy_url(f"http://canary-user:canary-password@127.0.0.1:{port}")
@@ -294,7 +280,6 @@ def no_descriptors() -> Iterator[Callable[[], None]]:
     resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
-@pytest.mark.trio
 async def test_a_dial_without_descriptors_reports_exhaustion(no_descriptors: Callable[[], None]) -> None:
     no_descriptors()
     error = await failure(Origin("http", LOOPBACK, 80), Phase.CONNECT)
@@ -302,7 +287,6 @@ async def test_a_dial_without_descriptors_reports_exhaustion(no_descriptors: Cal
     assert not error.permanent
 
 
-@pytest.mark.trio
 async def test_a_lookup_without_descriptors_reports_exhaustion() -> None:
     with answering(Names({NAME: OSError(errno.EMFILE, os.strerror(errno.EMFILE))})):
         error = await failure(Origin("http", NAME, 80), Phase.DNS)
@@ -313,7 +297,6 @@ async def test_a_lookup_without_descriptors_reports_exhaustion() -> None:
 # --- names ---
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(
     ("code", "permanent"),
     [(socket.EAI_NONAME, True), (socket.EAI_NODATA, True), (socket.EAI_AGAIN, False), (socket.EAI_FAIL, False)],
@@ -325,21 +308,18 @@ async def test_a_failed_lookup_is_permanent_only_for_an_unknown_host(code: int, 
     assert error.permanent is permanent
 
 
-@pytest.mark.trio
 async def test_an_empty_result_is_a_failed_lookup() -> None:
     with answering(Names({NAME: []})):
         error = await failure(Origin("http", NAME, 80), Phase.DNS)
     assert "no address" in str(error)
 
 
-@pytest.mark.trio
 async def test_localhost_is_looked_up_by_the_system() -> None:
     async with serving(echo) as port:
         with await dial(Origin("http", "localhost", port)) as sock:
             assert await echoes(sock)
 
 
-@pytest.mark.trio
 async def test_concurrent_lookups_of_one_name_share_one_query(autojump_clock: MockClock) -> None:
     resolver, answers = Resolver(), list[list[Address]]()
 
@@ -361,7 +341,6 @@ async def test_concurrent_lookups_of_one_name_share_one_query(autojump_clock: Mo
     assert repr(resolver) == "<Resolver running=0>"
 
 
-@pytest.mark.trio
 async def test_a_failed_shared_lookup_names_each_caller_s_origin(autojump_clock: MockClock) -> None:
     resolver, errors = Resolver(), list[TransportError]()
 
@@ -379,7 +358,6 @@ async def test_a_failed_shared_lookup_names_each_caller_s_origin(autojump_clock:
     assert all(error.permanent for error in errors)
 
 
-@pytest.mark.trio
 async def test_a_cancelled_lookup_is_repeated_for_the_next_caller(autojump_clock: MockClock) -> None:
     resolver, answers = Resolver(), list[list[Address]]()
 
@@ -424,33 +402,28 @@ async def cancelled_in(phase: Phase, origin: Origin, **options: object) -> None:
     assert open_sockets() <= before
 
 
-@pytest.mark.trio
 async def test_cancelling_a_lookup_returns_at_once() -> None:
     with answering(Names({NAME: []}, delay=3600)):
         await cancelled_in(Phase.DNS, Origin("http", NAME, 80))
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("count", [1, 3])
 async def test_cancelling_a_connection_attempt_leaves_no_socket(count: int) -> None:
     with black_hole() as dead, answering(Names({NAME: [(BLACK_HOLE, dead)] * count})):
         await cancelled_in(Phase.CONNECT, Origin("http", NAME, 80))
 
 
-@pytest.mark.trio
 async def test_cancelling_a_tunnel_leaves_no_socket() -> None:
     async with serving(hang) as port:
         proxy = parse_proxy_url(f"http://127.0.0.1:{port}")
         await cancelled_in(Phase.PROXY, Origin("http", NAME, 80), proxy=proxy)
 
 
-@pytest.mark.trio
 async def test_cancelling_a_handshake_leaves_no_socket(trusting: ssl.SSLContext) -> None:
     async with serving(hang) as port:
         await cancelled_in(Phase.TLS, Origin("https", LOOPBACK, port), tls_context=trusting)
 
 
-@pytest.mark.trio
 async def test_a_dial_cancelled_before_it_begins_opens_nothing() -> None:
     async with serving(hang) as port:
         with trio.CancelScope() as scope:
@@ -459,7 +432,6 @@ async def test_a_dial_cancelled_before_it_begins_opens_nothing() -> None:
     assert scope.cancelled_caught
 
 
-@pytest.mark.trio
 async def test_an_exception_from_on_phase_leaves_no_socket() -> None:
     def fail_at(wanted: Phase) -> Callable[[Phase], None]:
         def on_phase(phase: Phase) -> None:
@@ -475,7 +447,6 @@ async def test_an_exception_from_on_phase_leaves_no_socket() -> None:
                 await dial(Origin("http", LOOPBACK, port), proxy=proxy, on_phase=fail_at(phase))
 
 
-@pytest.mark.trio
 async def test_a_caller_s_timeout_ends_a_dial_to_a_black_hole() -> None:
     with black_hole() as dead:
         before = trio.current_time()

@@ -83,7 +83,6 @@ def opens(result: object) -> Callable[[str, int], Awaitable[Any]]:
     return connect
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(
     ("result", "text", "true"),
     [
@@ -97,14 +96,12 @@ async def test_an_error_of_the_program_s_own_dial(result: object, text: str, tru
     assert found == (f"cannot connect to http://h.test:80: {text}", Phase.CONNECT, "http://h.test:80", true)
 
 
-@pytest.mark.trio
 async def test_a_datagram_socket_is_no_connection() -> None:
     with socket.socket(type=socket.SOCK_DGRAM) as sock:
         text, *_ = await failure(lambda: dial(ORIGIN, connect=opens(sock)))
     assert text == "cannot connect to http://h.test:80: dial must return a connected stream socket, not socket"
 
 
-@pytest.mark.trio
 async def test_the_program_s_own_dial_is_the_only_step() -> None:
     ours, theirs = socket.socketpair()
     phases: list[Phase] = []
@@ -132,7 +129,6 @@ class FailingBackend:
         return self.found  # type: ignore[return-value]
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(
     ("found", "text", "true"),
     [
@@ -152,7 +148,6 @@ async def test_a_lookup_that_fails(found: object, text: str, true: set[str]) -> 
     assert repr(resolver) == "<Resolver running=0>"
 
 
-@pytest.mark.trio
 async def test_a_lookup_without_a_descriptor_says_nothing_of_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
     def none_left() -> None:
         raise OSError(errno.EMFILE, "Too many open files")
@@ -163,7 +158,6 @@ async def test_a_lookup_without_a_descriptor_says_nothing_of_the_name(monkeypatc
     assert true == {"exhausted"}
 
 
-@pytest.mark.trio
 async def test_addresses_are_tried_with_families_by_turns() -> None:
     entries = [
         (socket.AF_INET6, 1, 6, "", ("::1", 80, 0, 0)),
@@ -203,7 +197,6 @@ def test_an_errno_has_its_name_its_text_and_a_hint() -> None:
         assert resolve.reason(error) == text
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(("count", "more"), [(8, ""), (9, "; and 1 more addresses"), (12, "; and 4 more addresses")])
 async def test_eight_addresses_are_named(count: int, more: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(address: Address, backend: object) -> socket.socket:
@@ -301,7 +294,6 @@ def test_authorities_that_cannot_be_read_are_named() -> None:
 # --- a tunnel ---
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(
     ("reply", "text", "true"),
     [

@@ -16,8 +16,6 @@ from manystream.transport.headers import validate_headers
 from manystream.transport.loop import PollerLoop
 from tests.support.exchanges import open_rig
 
-pytestmark = pytest.mark.trio
-
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6;x\r\n world\r\n0\r\nA: b\r\n\r\n"
 

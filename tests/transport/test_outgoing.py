@@ -10,8 +10,6 @@ import pytest
 from manystream.transport.outgoing import SEND_BYTES
 from tests.support.exchanges import HEAD, RecordedExchange, open_rig
 
-pytestmark = pytest.mark.trio
-
 
 class FailingSocket(socket.socket):
     """A socket whose writes fail with `failure` once it is set."""

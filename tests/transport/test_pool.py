@@ -21,8 +21,6 @@ from manystream.transport.trio_backend import TrioBackend
 from manystream.transport.url import Origin
 from tests.support.exchanges import BODY, HEAD, RecordedExchange
 
-pytestmark = pytest.mark.trio
-
 A = Origin("http", "a.test", 80)
 B = Origin("http", "b.test", 80)
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"

@@ -17,8 +17,6 @@ from manystream.transport.trio_backend import TrioBackend
 from manystream.transport.url import Origin
 from tests.transport.test_pool import A, Asker, B, Rig, open_rig
 
-pytestmark = pytest.mark.trio
-
 EXHAUSTED = TransportError("no descriptor is left", phase=Phase.CONNECT, exhausted=True)
 
 

@@ -266,7 +266,6 @@ def test_any_no_proxy_is_read_without_error(no_proxy: str) -> None:
 # --- the tunnel ---
 
 
-@pytest.mark.trio
 async def test_connect_carries_only_the_proxy_s_password() -> None:
     async with serving(echo) as upstream:
         proxy = ConnectProxy(upstream)
@@ -277,7 +276,6 @@ async def test_connect_carries_only_the_proxy_s_password() -> None:
     assert lines == [f"CONNECT {NAME}:443 HTTP/1.1", f"Host: {NAME}:443", f"Proxy-Authorization: Basic {TOKEN}", "", ""]
 
 
-@pytest.mark.trio
 async def test_connect_without_credentials_sends_no_authorization() -> None:
     proxy = ConnectProxy()
     async with serving(proxy.serve) as port, connected(port) as sock:
@@ -295,7 +293,6 @@ GOOD_REPLIES = [
 ]
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("reply", GOOD_REPLIES)
 async def test_every_2xx_opens_the_tunnel(reply: bytes) -> None:
     async def serve(stream: trio.SocketStream) -> None:
@@ -310,7 +307,6 @@ async def test_every_2xx_opens_the_tunnel(reply: bytes) -> None:
             assert await echoes(sock)
 
 
-@pytest.mark.trio
 async def test_a_reply_may_come_byte_by_byte(autojump_clock: MockClock) -> None:
     async def drip(stream: trio.SocketStream) -> None:
         await read_head(stream)
@@ -324,7 +320,6 @@ async def test_a_reply_may_come_byte_by_byte(autojump_clock: MockClock) -> None:
         assert await echoes(sock)
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(
     ("status", "text", "permanent"),
     [
@@ -350,14 +345,12 @@ async def test_a_refusal_is_named_by_its_status(status: int, text: str, permanen
     assert re.search(text, str(error))
 
 
-@pytest.mark.trio
 async def test_a_407_without_credentials_gives_the_remedy() -> None:
     reply = b"HTTP/1.1 407 No\r\nProxy-Authenticate: Basic\r\n\r\n"
     error = await tunnel_error(ConnectProxy(reply=reply), credentials="")
     assert "put user name and password into the proxy URL" in str(error)
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(
     ("reply", "text"),
     [
@@ -376,7 +369,6 @@ async def test_an_invalid_proxy_response_is_a_protocol_error(reply: bytes, text:
     assert re.search(text, str(error))
 
 
-@pytest.mark.trio
 async def test_an_echo_of_the_request_does_not_show_the_password() -> None:
     async def repeat(stream: trio.SocketStream) -> None:
         await stream.send_all(await read_head(stream))
@@ -386,7 +378,6 @@ async def test_an_echo_of_the_request_does_not_show_the_password() -> None:
     assert "not HTTP" in str(await tunnel_error(proxy))
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("beginning", [b"", b"HTTP/1.1 200 OK\r\n"])
 @pytest.mark.parametrize("with_reset", [False, True])
 async def test_a_proxy_that_disconnects_is_named(beginning: bytes, with_reset: bool) -> None:
@@ -404,7 +395,6 @@ async def test_a_proxy_that_disconnects_is_named(beginning: bytes, with_reset: b
     assert ("connection was lost" if with_reset else "closed the connection without a response") in str(error)
 
 
-@pytest.mark.trio
 async def test_a_proxy_that_hangs_can_be_cancelled(autojump_clock: MockClock) -> None:
     async with serving(ConnectProxy(reply=b"HTTP/1.1 200").serve) as port, connected(port) as sock:
         with trio.move_on_after(10) as scope:
@@ -425,7 +415,6 @@ def trusting(ca: trustme.CA) -> ssl.SSLContext:
     return make_context(TLSConfig(ca_data=ca.cert_pem.bytes().decode()))
 
 
-@pytest.mark.trio
 async def test_tls_inside_the_tunnel_is_with_the_origin(ca: trustme.CA, trusting: ssl.SSLContext) -> None:
     peer, phases = TLSPeer(ca.issue_cert(NAME)), list[Phase]()
     async with serving(peer.serve) as upstream:
@@ -442,7 +431,6 @@ async def test_tls_inside_the_tunnel_is_with_the_origin(ca: trustme.CA, trusting
     assert not any(secret.encode() in peer.received for secret in SECRETS)
 
 
-@pytest.mark.trio
 async def test_plain_http_goes_through_a_tunnel_too() -> None:
     async with serving(echo) as upstream:
         proxy, phases = ConnectProxy(upstream), list[Phase]()
@@ -455,7 +443,6 @@ async def test_plain_http_goes_through_a_tunnel_too() -> None:
     assert phases == [Phase.CONNECT, Phase.PROXY]
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("with_reset", [False, True])
 async def test_a_tunnel_that_breaks_after_the_200_is_a_proxy_error(trusting: ssl.SSLContext, with_reset: bool) -> None:
     async def break_off(stream: trio.SocketStream) -> None:
@@ -474,7 +461,6 @@ async def test_a_tunnel_that_breaks_after_the_200_is_a_proxy_error(trusting: ssl
     assert_shows_no_secret(caught.value)
 
 
-@pytest.mark.trio
 async def test_a_wrong_certificate_inside_the_tunnel_is_a_tls_error(ca: trustme.CA, trusting: ssl.SSLContext) -> None:
     peer = TLSPeer(ca.issue_cert("other.example.test"))
     async with serving(peer.serve) as upstream, serving(ConnectProxy(upstream).serve) as port:

@@ -65,7 +65,6 @@ class Net:
         return self.sockets[number]
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(
     ("answers", "begun", "winner", "ended"),
     [
@@ -96,7 +95,6 @@ async def test_each_attempt_begins_after_a_quarter_second_or_a_failure(
     assert set(net.cancelled) == set(range(len(begun))) - refused - {winner}
 
 
-@pytest.mark.trio
 async def test_an_attempt_that_fails_after_all_have_begun_ends_nothing(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
@@ -105,7 +103,6 @@ async def test_an_attempt_that_fails_after_all_have_begun_ends_nothing(
     assert found is net.sockets[2]
 
 
-@pytest.mark.trio
 async def test_the_failures_are_listed_as_they_happened(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
@@ -144,7 +141,6 @@ def test_options_that_a_sandbox_refuses_are_left_out() -> None:
     assert [one for one in options if one[1] != socket.SO_KEEPALIVE] == [one for one in options if one in some.set]
 
 
-@pytest.mark.trio
 async def test_a_connection_is_in_progress_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

@@ -77,7 +77,6 @@ async def opened(*ends: End) -> AsyncGenerator[TaskLoop, None]:
         end.close()
 
 
-@pytest.mark.trio
 async def test_a_connection_is_served_when_it_is_ready(autojump_clock: MockClock) -> None:
     end = End()
     await trio.sleep(5)
@@ -104,7 +103,6 @@ async def test_a_connection_is_served_when_it_is_ready(autojump_clock: MockClock
         loop.remove(end)
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(("seconds", "culprit"), [(0.005, ""), (0.006, "call 1")])
 async def test_a_slow_connection_is_named(seconds: float, culprit: str, clock: Clock) -> None:
     clock.now = 0.0
@@ -121,7 +119,6 @@ async def test_a_slow_connection_is_named(seconds: float, culprit: str, clock: C
         assert (loop.lag, loop.culprit) == (seconds, culprit)
 
 
-@pytest.mark.trio
 async def test_a_defect_ends_its_connection_only(caplog: pytest.LogCaptureFixture) -> None:
     bad, good = End(), End()
 
@@ -137,7 +134,6 @@ async def test_a_defect_ends_its_connection_only(caplog: pytest.LogCaptureFixtur
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
-@pytest.mark.trio
 async def test_a_removed_connection_can_be_closed_at_once() -> None:
     end = End()
     async with opened(end) as loop:
@@ -148,7 +144,6 @@ async def test_a_removed_connection_can_be_closed_at_once() -> None:
         assert (end.log, loop.ticks) == ([], 0)
 
 
-@pytest.mark.trio
 async def test_the_loop_of_a_platform(monkeypatch: pytest.MonkeyPatch) -> None:
     async with trio.open_nursery() as nursery:
         monkeypatch.setattr(module, "make_poller", lambda: None)

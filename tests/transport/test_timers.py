@@ -11,8 +11,6 @@ import trio.testing
 from manystream.transport.timers import Timers
 from manystream.transport.trio_backend import TrioBackend
 
-pytestmark = pytest.mark.trio
-
 
 async def test_timers_fire_in_the_order_of_their_deadlines(autojump_clock: trio.testing.MockClock) -> None:
     fired: list[tuple[str, float]] = []

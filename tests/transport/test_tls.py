@@ -74,7 +74,6 @@ async def refused(peer: TLSPeer, context: ssl.SSLContext, name: str = NAME) -> T
     return caught.value
 
 
-@pytest.mark.trio
 async def test_a_trusted_server_gets_its_name_and_http_1_1_only(ca: trustme.CA, trusting: ssl.SSLContext) -> None:
     peer = TLSPeer(ca.issue_cert(NAME))
     async with serving(peer.serve) as port, connected(port) as sock:
@@ -85,7 +84,6 @@ async def test_a_trusted_server_gets_its_name_and_http_1_1_only(ca: trustme.CA, 
     assert peer.chosen == ["http/1.1"]
 
 
-@pytest.mark.trio
 async def test_a_final_dot_is_not_sent_as_part_of_the_name(ca: trustme.CA, trusting: ssl.SSLContext) -> None:
     peer = TLSPeer(ca.issue_cert(NAME))
     async with serving(peer.serve) as port, connected(port) as sock:
@@ -93,7 +91,6 @@ async def test_a_final_dot_is_not_sent_as_part_of_the_name(ca: trustme.CA, trust
     assert peer.names == [NAME]
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 async def test_an_address_is_not_sent_as_sni_but_is_verified(
     ca: trustme.CA, trusting: ssl.SSLContext, address: str
@@ -105,7 +102,6 @@ async def test_an_address_is_not_sent_as_sni_but_is_verified(
     assert peer.names == [None]
 
 
-@pytest.mark.trio
 async def test_a_server_without_alpn_is_accepted(ca: trustme.CA, trusting: ssl.SSLContext) -> None:
     peer = TLSPeer(ca.issue_cert(NAME), protocols=[])
     async with serving(peer.serve) as port, connected(port) as sock:
@@ -114,7 +110,6 @@ async def test_a_server_without_alpn_is_accepted(ca: trustme.CA, trusting: ssl.S
     assert peer.chosen == [None]
 
 
-@pytest.mark.trio
 async def test_a_server_that_chooses_another_protocol_is_refused(
     ca: trustme.CA, trusting: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,20 +123,17 @@ async def test_a_server_that_chooses_another_protocol_is_refused(
     assert error.permanent
 
 
-@pytest.mark.trio
 async def test_an_unknown_ca_is_refused_with_a_hint(trusting: ssl.SSLContext) -> None:
     error = await refused(TLSPeer(trustme.CA().issue_cert(NAME)), trusting)
     assert re.search(r"certificate verify failed: .* \(if the server's CA is private, .*ca_file", str(error))
     assert error.permanent
 
 
-@pytest.mark.trio
 async def test_the_system_s_cas_are_the_default(ca: trustme.CA) -> None:
     error = await refused(TLSPeer(ca.issue_cert(NAME)), make_context(TLSConfig()))
     assert "certificate verify failed" in str(error)
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(
     ("identity", "asked"),
     [
@@ -161,7 +153,6 @@ async def test_a_certificate_for_another_name_is_refused(
     assert error.permanent
 
 
-@pytest.mark.trio
 async def test_a_common_name_is_not_used_as_a_host_name(ca: trustme.CA, trusting: ssl.SSLContext) -> None:
     error = await refused(TLSPeer(ca.issue_cert(common_name=NAME)), trusting)
     # Python 3.13 verifies strictly: it refuses the certificate's empty list of names before it compares a name.
@@ -175,7 +166,6 @@ def strict(config: TLSConfig) -> ssl.SSLContext:
     return context
 
 
-@pytest.mark.trio
 async def test_a_certificate_without_names_is_refused_with_a_hint(ca: trustme.CA) -> None:
     context = strict(TLSConfig(ca_data=ca.cert_pem.bytes().decode()))
     error = await refused(TLSPeer(ca.issue_cert(common_name=NAME)), context)
@@ -202,7 +192,6 @@ def certificate_of_an_old_authority() -> tuple[str, trustme.LeafCert]:
     return pem.decode(), trustme.LeafCert(own_key_pem, own_pem, [])
 
 
-@pytest.mark.trio
 async def test_an_old_authority_is_refused_with_a_hint_unless_lenient() -> None:
     pem, certificate = certificate_of_an_old_authority()
     error = await refused(TLSPeer(certificate), strict(TLSConfig(ca_data=pem)))
@@ -233,14 +222,12 @@ def test_only_lenient_removes_the_strict_rules_that_python_sets(
     assert lenient.check_hostname
 
 
-@pytest.mark.trio
 async def test_lenient_accepts_no_other_name_and_no_unknown_ca(ca: trustme.CA) -> None:
     lenient = make_context(TLSConfig(ca_data=ca.cert_pem.bytes().decode(), lenient=True))
     assert "mismatch" in str(await refused(TLSPeer(ca.issue_cert("other.example.test")), lenient))
     assert "unable to get local issuer" in str(await refused(TLSPeer(trustme.CA().issue_cert(NAME)), lenient))
 
 
-@pytest.mark.trio
 async def test_the_server_s_own_certificate_can_be_trusted_alone(ca: trustme.CA) -> None:
     """Python 3.13 and newer trust it by default. Before, only a certificate that signed itself was trusted."""
     certificate = ca.issue_cert(NAME)
@@ -252,7 +239,6 @@ async def test_the_server_s_own_certificate_can_be_trusted_alone(ca: trustme.CA)
     assert "unable to get local issuer" in str(await refused(TLSPeer(ca.issue_cert(NAME)), trusted))
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(("days", "word"), [(-2, "expired"), (+2, "not yet valid")])
 async def test_an_expired_or_future_certificate_is_refused(
     ca: trustme.CA, trusting: ssl.SSLContext, days: int, word: str
@@ -265,7 +251,6 @@ async def test_an_expired_or_future_certificate_is_refused(
     assert error.permanent
 
 
-@pytest.mark.trio
 async def test_plain_http_on_the_port_is_named(trusting: ssl.SSLContext) -> None:
     async def plain(stream: trio.SocketStream) -> None:
         await stream.receive_some()
@@ -279,7 +264,6 @@ async def test_plain_http_on_the_port_is_named(trusting: ssl.SSLContext) -> None
     assert caught.value.permanent
 
 
-@pytest.mark.trio
 async def test_an_alert_is_reported_in_words(ca: trustme.CA, trusting: ssl.SSLContext) -> None:
     async def alert(stream: trio.SocketStream) -> None:
         await stream.receive_some()
@@ -292,7 +276,6 @@ async def test_an_alert_is_reported_in_words(ca: trustme.CA, trusting: ssl.SSLCo
     assert not caught.value.permanent
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("with_reset", [False, True])
 @pytest.mark.parametrize(("via", "phase"), [("", Phase.TLS), ("http://proxy.test:3128", Phase.PROXY)])
 async def test_a_lost_handshake_is_not_a_certificate_error(
@@ -311,7 +294,6 @@ async def test_a_lost_handshake_is_not_a_certificate_error(
     assert via in str(caught.value)
 
 
-@pytest.mark.trio
 async def test_a_peer_that_left_before_the_handshake_is_a_tls_error(trusting: ssl.SSLContext) -> None:
     async def leave(stream: trio.SocketStream) -> None:
         reset(stream)
@@ -322,7 +304,6 @@ async def test_a_peer_that_left_before_the_handshake_is_a_tls_error(trusting: ss
             await handshake(sock, trusting, NAME)
 
 
-@pytest.mark.trio
 async def test_an_unconnected_socket_is_an_error_and_is_closed(trusting: ssl.SSLContext) -> None:
     sock = socket.socket()
     sock.setblocking(False)
@@ -331,7 +312,6 @@ async def test_an_unconnected_socket_is_an_error_and_is_closed(trusting: ssl.SSL
         await handshake(sock, trusting, NAME)
 
 
-@pytest.mark.trio
 async def test_cancelling_a_stalled_handshake_closes_the_socket(trusting: ssl.SSLContext) -> None:
     async with serving(hang) as port, connected(port) as sock:
         with trio.move_on_after(0.05) as scope:
@@ -340,7 +320,6 @@ async def test_cancelling_a_stalled_handshake_closes_the_socket(trusting: ssl.SS
         assert sock.fileno() == -1
 
 
-@pytest.mark.trio
 async def test_a_handshake_cancelled_before_it_begins_sends_nothing(trusting: ssl.SSLContext) -> None:
     async with serving(hang) as port, connected(port) as sock:
         with trio.CancelScope() as scope:
@@ -350,7 +329,6 @@ async def test_a_handshake_cancelled_before_it_begins_sends_nothing(trusting: ss
         assert sock.fileno() == -1
 
 
-@pytest.mark.trio
 async def test_a_client_certificate_is_presented_on_request(ca: trustme.CA, tmp_path: Path) -> None:
     own = ca.issue_cert("client@example.test")
     own.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "client.pem"))

@@ -311,7 +311,6 @@ async def open_openssl(pem: Path) -> AsyncIterator[OpenSSL]:
             await process.wait()
 
 
-@pytest.mark.trio
 async def test_a_key_update_is_accepted_and_answered(ca: trustme.CA, trusting: ssl.SSLContext, tmp_path: Path) -> None:
     ca.issue_cert(NAME).private_key_and_cert_chain_pem.write_to_path(tmp_path / "pem")
     async with open_openssl(tmp_path / "pem") as server:

@@ -53,7 +53,6 @@ async def serve(pair: tuple[socket.socket, socket.socket], pauses: list[float]) 
     return turns.times
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("kernel", [True, False], ids=["kernel timer", "trio's sleep"])
 async def test_a_service_is_called_after_its_pauses(
     pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch, kernel: bool
@@ -66,7 +65,6 @@ async def test_a_service_is_called_after_its_pauses(
     assert times[4] - times[3] >= 0.0003
 
 
-@pytest.mark.trio
 async def test_a_test_s_clock_measures_the_pauses(
     pair: tuple[socket.socket, socket.socket], autojump_clock: MockClock
 ) -> None:
@@ -75,7 +73,6 @@ async def test_a_test_s_clock_measures_the_pauses(
     assert [time - begin for time in times] == pytest.approx([0.0, 0.25, 0.25, 0.75])
 
 
-@pytest.mark.trio
 async def test_a_cancelled_service_closes_its_timer(
     pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,7 +93,6 @@ async def test_a_cancelled_service_closes_its_timer(
     assert [timer.fileno() for timer in made if timer is not None] == [-1] * len(made)  # type: ignore[attr-defined]
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("attempt", range(5))  # trio shuffles the tasks that are ready
 async def test_a_service_cancelled_when_ready_is_not_called(attempt: int, caplog: pytest.LogCaptureFixture) -> None:
     """The descriptor is readable and its task is about to run when the owner cancels and closes."""
@@ -124,7 +120,6 @@ async def test_a_service_cancelled_when_ready_is_not_called(attempt: int, caplog
     assert caplog.text == ""
 
 
-@pytest.mark.trio
 async def test_a_service_may_cancel_itself(
     pair: tuple[socket.socket, socket.socket], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -142,7 +137,6 @@ async def test_a_service_may_cancel_itself(
     assert caplog.text == ""
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("attempt", range(5))
 async def test_an_alarm_cancelled_at_its_time_is_silent(attempt: int, autojump_clock: MockClock) -> None:
     fired: list[int] = []

@@ -54,7 +54,6 @@ async def outcomes(headers: list[str], calls: Sequence[tuple[float, str]]) -> tu
     return found, sent
 
 
-@pytest.mark.trio
 async def test_a_limit_below_one_call_is_asked_for_again(autojump_clock: trio.testing.MockClock) -> None:
     """A gateway may report the limit of another model once."""
     calls = [(0, SHORT), (1, LONG), (59, LONG), (61, LONG), (62, LONG), (63, LONG)]
@@ -64,13 +63,11 @@ async def test_a_limit_below_one_call_is_asked_for_again(autojump_clock: trio.te
     assert sent == 4
 
 
-@pytest.mark.trio
 async def test_a_limit_below_an_accepted_call_is_ignored(autojump_clock: trio.testing.MockClock) -> None:
     with trio.fail_after(5):
         assert await outcomes([TOO_SMALL], [(0, LONG), (1, LONG), (2, LONG)]) == (["ok", "ok", "ok"], 3)
 
 
-@pytest.mark.trio
 async def test_a_used_up_day_is_asked_for_again(autojump_clock: trio.testing.MockClock) -> None:
     times = [0, 1, 61, 62, 122, 123, 124]
     with trio.fail_after(600):
@@ -79,7 +76,6 @@ async def test_a_used_up_day_is_asked_for_again(autojump_clock: trio.testing.Moc
     assert sent == 5
 
 
-@pytest.mark.trio
 async def test_a_cached_prompt_above_a_limit_is_sent(autojump_clock: trio.testing.MockClock) -> None:
     """Anthropic counts no input that it reads from its cache."""
     headers = (

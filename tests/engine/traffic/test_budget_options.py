@@ -15,8 +15,6 @@ from manystream.engine.traffic.budgets.amounts import Amounts
 
 from .charged import Charged, ask, of, open_charged
 
-pytestmark = pytest.mark.trio
-
 
 async def test_an_amount_is_asked_at_the_first_call_and_before_a_refusal(
     autojump_clock: trio.testing.MockClock,

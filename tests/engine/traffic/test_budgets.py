@@ -17,8 +17,6 @@ from tests.support.peers import STREAM_HEAD, Line, Recorder, answer, chat_chunk,
 
 from .charged import Charged, ask, of, open_charged, price, provider
 
-pytestmark = pytest.mark.trio
-
 
 async def test_a_thousand_calls_in_one_tick_cannot_overspend(autojump_clock: trio.testing.MockClock) -> None:
     server = Charged()

@@ -24,8 +24,6 @@ from tests.support.peers import (
 
 from .limited import Form, Limited, no_headers, open_limited, openai_headers, provider
 
-pytestmark = pytest.mark.trio
-
 ONE_ATTEMPT = ms.Retry(max_attempts=1)
 
 

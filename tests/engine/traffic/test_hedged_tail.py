@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from contextlib import AsyncExitStack
 
-import pytest
 import trio
 import trio.testing
 
@@ -13,8 +12,6 @@ import manystream as ms
 from tests.support.peers import STREAM_HEAD, Line, chat_stream, chunked, open_peer
 
 from .targets import Server, ask, provider
-
-pytestmark = pytest.mark.trio
 
 
 async def test_two_percent_of_slow_calls(autojump_clock: trio.testing.MockClock) -> None:

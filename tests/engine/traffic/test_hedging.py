@@ -29,8 +29,6 @@ from tests.support.peers import (
 from .charged import price
 from .targets import ask, path, provider
 
-pytestmark = pytest.mark.trio
-
 ROLE_ONLY = chat_chunk("")
 QUICK = ms.Retry(base=0.01, jitter=0.0)
 

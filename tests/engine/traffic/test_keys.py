@@ -19,8 +19,6 @@ from tests.support.peers import STREAM_HEAD, Line, answer, chat_answer, chat_str
 from .limited import Limited, openai_headers
 from .targets import Server, ask, failing, path, provider
 
-pytestmark = pytest.mark.trio
-
 KEYS = ("sk-first", "sk-second")
 
 

@@ -60,7 +60,6 @@ def test_a_bucket_saves_up_for_a_large_cost_and_gives_no_credit() -> None:
     assert (bucket.level, bucket.taken) == (pytest.approx(10 * 60 * BURST), 20)
 
 
-@pytest.mark.trio
 async def test_an_engine_sends_at_the_rate_of_its_lease_and_nothing_after_it(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -83,7 +82,6 @@ async def test_an_engine_sends_at_the_rate_of_its_lease_and_nothing_after_it(
         assert not leased.lease.is_wanted()
 
 
-@pytest.mark.trio
 async def test_a_higher_rate_is_used_at_once(autojump_clock: trio.testing.MockClock) -> None:
     server = Limited(per_minute=1e6, seconds=0)
     leased = Leased(requests_per_second=100)
@@ -98,7 +96,6 @@ async def test_a_higher_rate_is_used_at_once(autojump_clock: trio.testing.MockCl
         assert trio.current_time() - started < 1
 
 
-@pytest.mark.trio
 async def test_a_request_larger_than_the_part_but_not_the_whole_limit_waits(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -115,7 +112,6 @@ async def test_a_request_larger_than_the_part_but_not_the_whole_limit_waits(
     assert "the request is larger than the whole limit: declared tokens_per_minute of * (60000)" in error.message
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("adaptive", [True, False])
 async def test_a_call_that_failed_is_not_sent_again_after_the_lease(
     adaptive: bool, autojump_clock: trio.testing.MockClock
@@ -137,7 +133,6 @@ async def test_a_call_that_failed_is_not_sent_again_after_the_lease(
         call.cancel()
 
 
-@pytest.mark.trio
 async def test_a_scope_that_the_server_holds_back_is_not_forgotten(autojump_clock: trio.testing.MockClock) -> None:
     server = Limited(per_minute=60, capacity=1, seconds=0, refusal_headers="retry-after: 3\r\n")
     leased = Leased(adaptive=False, requests_per_second=100)
@@ -151,7 +146,6 @@ async def test_a_scope_that_the_server_holds_back_is_not_forgotten(autojump_cloc
             assert (await call.wait()).success
 
 
-@pytest.mark.trio
 async def test_a_leased_limit_is_one_for_all_keys_of_its_entry(autojump_clock: trio.testing.MockClock) -> None:
     server = Limited(per_minute=1e6, seconds=0)
     leased = Leased(of="openai", requests_per_second=100)

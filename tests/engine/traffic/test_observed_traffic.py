@@ -15,8 +15,6 @@ from tests.support.telemetry import Telemetry
 from . import charged, targets
 from .limited import Limited, open_limited, provider
 
-pytestmark = pytest.mark.trio
-
 QUESTION = ms.Request("openai/gpt-5", [ms.Message.user("hello")])
 
 

@@ -14,8 +14,6 @@ from tests.support.peers import Line, answer, chat_answer, error_body, open_peer
 from .limited import Limited, no_headers, open_limited, provider
 from .targets import Server, ask, failing, open_targets, path
 
-pytestmark = pytest.mark.trio
-
 
 async def refused(body: str, status: str = "429 Too Many Requests") -> tuple[ms.Completion, float, int]:
     """Return the completion of one call to a server that always refuses, the seconds, and the requests."""

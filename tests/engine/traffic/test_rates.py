@@ -41,7 +41,6 @@ BAD_KEYS = {
 }
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("key", BAD_KEYS)
 async def test_an_entry_that_covers_nothing_is_an_error(key: str) -> None:
     with pytest.raises(ms.InvalidRequestError, match=r"traffic\.rates\[") as raised:
@@ -86,7 +85,6 @@ def test_a_traffic_that_is_none_is_an_error(options: dict[str, object], where: s
         ms.Traffic(**options)  # type: ignore[arg-type]
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("traffic", [True, {"rates": {}}, ms.Traffic, "on"])
 async def test_an_option_that_is_no_traffic_is_an_error(traffic: object) -> None:
     with pytest.raises(ms.InvalidRequestError, match="traffic"):
@@ -98,7 +96,6 @@ async def test_an_option_that_is_no_traffic_is_an_error(traffic: object) -> None
     ("options", "where"),
     [({"priority": "urgent"}, "priority"), ({"tenant": ""}, "tenant"), ({"session": 1}, "session")],
 )
-@pytest.mark.trio
 async def test_a_request_that_says_it_wrong_is_an_error(options: dict[str, object], where: str) -> None:
     async with ms.open_engine(providers("http://127.0.0.1:9/v1")) as engine:
         with pytest.raises(ms.InvalidRequestError, match=where):
@@ -117,7 +114,6 @@ COVERED: dict[str, list[list[str]]] = {
 """Maps a key of `rates` to the groups of models that share a limit of ten calls. Other models have no limit."""
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("key", COVERED)
 async def test_what_an_entry_covers_and_who_shares_it(key: str) -> None:
     models = ["chat/a", "chat/b", "chat/ab", "responses/a", "first/a", "second/a"]
@@ -136,7 +132,6 @@ async def test_what_an_entry_covers_and_who_shares_it(key: str) -> None:
         assert sum(waiting[model] for model in group) == 12 * len(group) - 10
 
 
-@pytest.mark.trio
 async def test_calls_at_a_time_are_bounded_over_all(autojump_clock: trio.testing.MockClock) -> None:
     running, most = [0], [0]
 
@@ -166,7 +161,6 @@ async def test_calls_at_a_time_are_bounded_over_all(autojump_clock: trio.testing
     assert all("quota" not in completion.timings.waited for completion in completions)
 
 
-@pytest.mark.trio
 async def test_small_calls_do_not_keep_large_ones_waiting(autojump_clock: trio.testing.MockClock) -> None:
     server = Limited(per_minute=1e6, seconds=0)
     traffic = ms.Traffic(rates={"*": ms.RateLimit(tokens_per_minute=60_000)}, adaptive=False)
@@ -185,7 +179,6 @@ async def test_small_calls_do_not_keep_large_ones_waiting(autojump_clock: trio.t
     assert ends.index("chat/large") < 40
 
 
-@pytest.mark.trio
 async def test_without_adapting_only_hints_are_followed(autojump_clock: trio.testing.MockClock) -> None:
     server = Limited(per_minute=60, capacity=1, seconds=0, refusal_headers="retry-after: 3\r\n")
     async with (
@@ -200,7 +193,6 @@ async def test_without_adapting_only_hints_are_followed(autojump_clock: trio.tes
     assert trio.current_time() - started >= 3
 
 
-@pytest.mark.trio
 async def test_an_urgent_call_that_fits_goes_before_one_that_waits(autojump_clock: trio.testing.MockClock) -> None:
     """The limit has room for the small urgent call when it is started. The large call waits for some 20 s more."""
     server = Server("one", seconds=0.5)
@@ -216,7 +208,6 @@ async def test_an_urgent_call_that_fits_goes_before_one_that_waits(autojump_cloc
         assert trio.current_time() - began < 1
 
 
-@pytest.mark.trio
 async def test_two_engines_share_nothing(autojump_clock: trio.testing.MockClock) -> None:
     traffic = ms.Traffic(rates={"*": ms.RateLimit(requests_per_minute=1)})
     server = Limited(seconds=0)
@@ -231,7 +222,6 @@ async def test_two_engines_share_nothing(autojump_clock: trio.testing.MockClock)
         assert trio.current_time() - started < 1
 
 
-@pytest.mark.trio
 async def test_a_scope_that_was_held_back_takes_its_turn_after_the_pause(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

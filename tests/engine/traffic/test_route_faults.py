@@ -15,8 +15,6 @@ from tests.support.peers import STREAM_HEAD, Line, Recorder, answer, chat_chunk,
 
 from .targets import Server, ask, failing, hangs, open_targets, path, provider
 
-pytestmark = pytest.mark.trio
-
 NAMES = ("one", "two", "three")
 
 BROKEN = STREAM_HEAD.encode() + chunked(chat_chunk("half"), end=False) + b"no chunk\r\n"

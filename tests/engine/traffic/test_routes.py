@@ -14,8 +14,6 @@ from tests.support.peers import Recorder, answer, error_body
 
 from .targets import HANG, Server, ask, failing, hangs, open_targets, path
 
-pytestmark = pytest.mark.trio
-
 QUICK = ms.Retry(base=0.01, jitter=0.0)
 
 

@@ -19,8 +19,6 @@ from tests.support.peers import (
     open_peer,
 )
 
-pytestmark = pytest.mark.trio
-
 USAGE = {
     "OpenAI": {"prompt_tokens": 30, "completion_tokens": 20, "total_tokens": 50},
     "with thinking": {"prompt_tokens": 30, "completion_tokens": 20, "total_tokens": 50,

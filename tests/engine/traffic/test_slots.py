@@ -9,8 +9,6 @@ import trio.testing
 import manystream as ms
 from tests.support.peers import STREAM_HEAD, Line, answer, chat_stream, chunked, error_body, open_peer
 
-pytestmark = pytest.mark.trio
-
 
 class Slots:
     """A server that runs a fixed number of calls at a time, and refuses further ones."""

@@ -12,8 +12,6 @@ import trio.testing
 
 import manystream as ms
 
-pytestmark = pytest.mark.trio
-
 CALLS = 500
 ONE_LIMIT = {"*": ms.RateLimit(requests_per_minute=1)}
 

@@ -44,7 +44,6 @@ class Running(ms.Observer):
 # --- batches ---
 
 
-@pytest.mark.trio
 async def test_every_line_has_its_answer_under_its_id(provider: ms.Provider, tmp_path: Path) -> None:
     prompts = write(tmp_path / "p.jsonl", [line(f"q{n}") for n in range(50)] + [line(7)])
     batch = await run(provider, prompts, tmp_path / "a.jsonl", concurrency=8)
@@ -61,7 +60,6 @@ async def test_every_line_has_its_answer_under_its_id(provider: ms.Provider, tmp
     assert not (tmp_path / "a.errors.jsonl").exists()
 
 
-@pytest.mark.trio
 async def test_streamed_answers_are_the_same(provider: ms.Provider, tmp_path: Path) -> None:
     prompts = write(tmp_path / "p.jsonl", [line("a", "simulate: kind=mixed,calls=2,seed=1")])
     await run(provider, prompts, tmp_path / "a.jsonl")
@@ -72,7 +70,6 @@ async def test_streamed_answers_are_the_same(provider: ms.Provider, tmp_path: Pa
     assert len(cast("list[object]", whole["tool_calls"])) == 2
 
 
-@pytest.mark.trio
 async def test_no_more_calls_run_than_the_concurrency_allows(provider: ms.Provider, tmp_path: Path) -> None:
     prompts = write(tmp_path / "p.jsonl", [line(str(n), "simulate: delay=0.02") for n in range(30)])
     running = Running(goal=30)
@@ -82,7 +79,6 @@ async def test_no_more_calls_run_than_the_concurrency_allows(provider: ms.Provid
     assert (running.most, running.started) == (5, 30)
 
 
-@pytest.mark.trio
 async def test_failures_are_in_a_file_of_their_own_with_reasons(provider: ms.Provider, tmp_path: Path) -> None:
     prompts = write(
         tmp_path / "p.jsonl", [line("good"), line("bad", "simulate: fail=404"), line("cut", "simulate: cut=0")]
@@ -97,7 +93,6 @@ async def test_failures_are_in_a_file_of_their_own_with_reasons(provider: ms.Pro
     assert batch.counters.failures == {"not_found": 1, "network": 1}
 
 
-@pytest.mark.trio
 async def test_invalid_lines_are_reported_and_others_are_sent(provider: ms.Provider, tmp_path: Path) -> None:
     lines = ["{oh", line("a"), line("a"), line("b", temprature=1), line("c", max_output_tokens=0), line("d")]
     batch = await run(provider, write(tmp_path / "p.jsonl", lines), tmp_path / "a.jsonl")
@@ -112,7 +107,6 @@ async def test_invalid_lines_are_reported_and_others_are_sent(provider: ms.Provi
     assert batch.counters.invalid == 4
 
 
-@pytest.mark.trio
 async def test_a_second_run_sends_only_unanswered_lines(provider: ms.Provider, tmp_path: Path) -> None:
     answers = tmp_path / "a.jsonl"
     await run(provider, write(tmp_path / "p.jsonl", [line("a"), line("b", "simulate: fail=404")]), answers)
@@ -125,7 +119,6 @@ async def test_a_second_run_sends_only_unanswered_lines(provider: ms.Provider, t
     assert [failure["id"] for failure in records(tmp_path / "a.errors.jsonl")] == ["b"]
 
 
-@pytest.mark.trio
 async def test_failed_lines_are_sent_again_with_retry_failed(provider: ms.Provider, tmp_path: Path) -> None:
     answers, errors = tmp_path / "a.jsonl", tmp_path / "a.errors.jsonl"
     lines = [line("a", "simulate: fail=500,times=1,key=again"), line("b", "simulate: fail=404")]
@@ -138,7 +131,6 @@ async def test_failed_lines_are_sent_again_with_retry_failed(provider: ms.Provid
     assert [failure["id"] for failure in records(errors)] == ["b"]
 
 
-@pytest.mark.trio
 async def test_a_corrected_line_leaves_no_failure_record(provider: ms.Provider, tmp_path: Path) -> None:
     answers = tmp_path / "a.jsonl"
     await run(provider, write(tmp_path / "p.jsonl", ["{oh"]), answers)
@@ -147,7 +139,6 @@ async def test_a_corrected_line_leaves_no_failure_record(provider: ms.Provider, 
     assert not (tmp_path / "a.errors.jsonl").exists()
 
 
-@pytest.mark.trio
 async def test_a_stopped_batch_records_only_its_answers(provider: ms.Provider, tmp_path: Path) -> None:
     quick = [line(f"q{n}") for n in range(5)]
     prompts = write(tmp_path / "p.jsonl", [*quick, *(line(f"s{n}", "simulate: delay=60") for n in range(20))])
@@ -169,7 +160,6 @@ async def test_a_stopped_batch_records_only_its_answers(provider: ms.Provider, t
     assert batch.counters.running == 0
 
 
-@pytest.mark.trio
 async def test_a_refused_key_ends_the_batch_without_failed_lines(provider: ms.Provider, tmp_path: Path) -> None:
     prompts = write(tmp_path / "p.jsonl", [line(str(n), "simulate: fail=401") for n in range(500)])
     with pytest.raises(BatchError, match="the key was refused"):
@@ -177,7 +167,6 @@ async def test_a_refused_key_ends_the_batch_without_failed_lines(provider: ms.Pr
     assert not (tmp_path / "a.errors.jsonl").exists()
 
 
-@pytest.mark.trio
 async def test_an_exhausted_quota_ends_the_batch(provider: ms.Provider, tmp_path: Path) -> None:
     lines = [line(str(n), "simulate: fail=429,code=insufficient_quota") for n in range(500)]
     with pytest.raises(BatchError, match="the quota is exhausted"):
@@ -261,7 +250,6 @@ def target(peer: Peer, name: str = "sim") -> ms.OpenAIChat:
     return ms.OpenAIChat("k", peer.url, name=name, profile="openai-chat")
 
 
-@pytest.mark.trio
 async def test_a_declared_limit_paces_a_batch(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     prompts = write(tmp_path / "p.jsonl", [line(str(n), model="m") for n in range(21)])
     server = Server()
@@ -272,7 +260,6 @@ async def test_a_declared_limit_paces_a_batch(tmp_path: Path, autojump_clock: tr
     assert server.at[-1] - server.at[0] == pytest.approx(9.5, abs=0.2)  # two at once, then two in each second
 
 
-@pytest.mark.trio
 async def test_refusals_are_no_attempts_of_a_line(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     prompts = write(tmp_path / "p.jsonl", [line(str(n), model="m") for n in range(100)])
     server = Server(failures=15)
@@ -282,7 +269,6 @@ async def test_refusals_are_no_attempts_of_a_line(tmp_path: Path, autojump_clock
     assert len(server.at) == 115
 
 
-@pytest.mark.trio
 async def test_waiting_lines_are_counted(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     prompts = write(tmp_path / "p.jsonl", [line(str(n), model="m") for n in range(20)])
     server = Server(seconds=1.0)
@@ -302,7 +288,6 @@ async def test_waiting_lines_are_counted(tmp_path: Path, autojump_clock: trio.te
         assert (batch.counters.running, batch.counters.waiting) == (0, 0)
 
 
-@pytest.mark.trio
 async def test_lines_larger_than_a_limit_fail_alone(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     large = [line(f"large {n}", "word " * 500, model="m") for n in range(30)]
     prompts = write(tmp_path / "p.jsonl", [*large, line("small", model="m")])
@@ -314,7 +299,6 @@ async def test_lines_larger_than_a_limit_fail_alone(tmp_path: Path, autojump_clo
     assert "larger than the whole limit" in str(records(tmp_path / "a.errors.jsonl")[0]["error"])
 
 
-@pytest.mark.trio
 async def test_an_answers_record_names_the_target_that_answered(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
@@ -353,7 +337,6 @@ class StubEngine:
         return object()
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("count", [10_000, pytest.param(50_000, marks=pytest.mark.soak)])
 async def test_any_number_of_lines_needs_bounded_memory(count: int, tmp_path: Path) -> None:
     padding = "x" * 5000
@@ -386,7 +369,6 @@ def cent(request: ms.Request, response: ms.Response) -> Cost | Unpriced:
     return Cost("USD", Decimal("0.01"), zero, zero, zero, zero, Decimal("0.01"), request.model, "mill")
 
 
-@pytest.mark.trio
 async def test_answers_have_their_cost_and_counters_the_sum(provider: ms.Provider, tmp_path: Path) -> None:
     lines = [line(str(n)) for n in range(3)] + [line("tool", "simulate: kind=tools"), line("bad", "simulate: fail=404")]
     batch = await run(provider, write(tmp_path / "p.jsonl", lines), tmp_path / "a.jsonl", price=cent)
@@ -400,7 +382,6 @@ async def test_answers_have_their_cost_and_counters_the_sum(provider: ms.Provide
     )
 
 
-@pytest.mark.trio
 async def test_a_failing_price_list_loses_no_answer(provider: ms.Provider, tmp_path: Path) -> None:
     def broken(request: ms.Request, response: ms.Response) -> Cost | Unpriced:
         raise KeyError("no such thing")

@@ -40,9 +40,6 @@ def failed(category: ErrorCategory = ErrorCategory.SERVER, message: str = "no", 
     return Completion(False, 500, None, error, attempts=3, cost=spent)  # type: ignore[arg-type]
 
 
-pytestmark = pytest.mark.trio
-
-
 def provider() -> ms.Provider:
     return ms.OpenAIChat("k", "http://127.0.0.1:9/v1", name="sim")
 

@@ -46,7 +46,6 @@ class Held:
 # --- a host that cancels, fails or closes ---
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("lines", [3, 9], ids=["while the last calls run", "while a line waits for its turn"])
 async def test_after_a_cancelled_run_no_call_runs_or_is_recorded(tmp_path: Path, lines: int) -> None:
     prompts = write(tmp_path / "p.jsonl", [line(str(n)) for n in range(lines)])
@@ -70,7 +69,6 @@ async def test_after_a_cancelled_run_no_call_runs_or_is_recorded(tmp_path: Path,
     assert not (tmp_path / "a.errors.jsonl").exists()
 
 
-@pytest.mark.trio
 async def test_a_journal_closed_too_early_writes_to_no_file(tmp_path: Path) -> None:
     prompts = write(tmp_path / "p.jsonl", [line("a")])
     held = Held()
@@ -95,7 +93,6 @@ async def test_a_journal_closed_too_early_writes_to_no_file(tmp_path: Path) -> N
     assert [path.name for path in tmp_path.glob("foreign*") if path.stat().st_size] == []
 
 
-@pytest.mark.trio
 async def test_a_closed_engine_fails_no_line(tmp_path: Path) -> None:
     prompts = write(tmp_path / "p.jsonl", [line(str(n)) for n in range(5)])
     held = Held()
@@ -119,7 +116,6 @@ async def test_a_closed_engine_fails_no_line(tmp_path: Path) -> None:
     assert not (tmp_path / "a.errors.jsonl").exists()
 
 
-@pytest.mark.trio
 async def test_a_failing_input_lets_running_calls_end(tmp_path: Path) -> None:
     held = Held()
 
@@ -135,7 +131,6 @@ async def test_a_failing_input_lets_running_calls_end(tmp_path: Path) -> None:
     assert [record["id"] for record in records(tmp_path / "a.jsonl")] == ["a"]
 
 
-@pytest.mark.trio
 async def test_too_many_calls_end_the_batch_without_failed_lines(tmp_path: Path) -> None:
     prompts = write(tmp_path / "p.jsonl", [line(str(n)) for n in range(5)])
     held = Held()
@@ -179,7 +174,6 @@ def test_a_failed_write_is_an_error_that_names_the_file(
         journal.record_answer("c", {"id": "c"})
 
 
-@pytest.mark.trio
 async def test_a_batch_whose_answers_do_not_reach_the_disk_fails(
     provider: ms.Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,7 +221,6 @@ HOSTILE_LINES: dict[str, object] = {
 }  # fmt: skip
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("hostile", HOSTILE_LINES.values(), ids=HOSTILE_LINES.keys())
 async def test_a_hostile_line_fails_alone(provider: ms.Provider, tmp_path: Path, hostile: object) -> None:
     prompts = write(tmp_path / "p.jsonl", [line("before"), hostile, line("after")])
@@ -240,7 +233,6 @@ async def test_a_hostile_line_fails_alone(provider: ms.Provider, tmp_path: Path,
     assert (await run(provider, prompts, tmp_path / "a.jsonl")).counters.answered_before == 2
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_line_in_the_background_is_refused_by_name(provider: ms.Provider, tmp_path: Path, stream: bool) -> None:
     bad = batch_line(RESPONSES, [{"type": "input_text", "text": "Hi"}], "input")
@@ -254,7 +246,6 @@ async def test_a_line_in_the_background_is_refused_by_name(provider: ms.Provider
         assert "extra_body.background: is not supported" in str(error_of(failure)["message"])
 
 
-@pytest.mark.trio
 async def test_an_id_of_many_digits_is_found_again(provider: ms.Provider, tmp_path: Path) -> None:
     lines = [json.dumps(line(int(digits), "\ud800")) for digits in ("9" * 20, "9" * 400)]
     prompts = write(tmp_path / "p.jsonl", [*lines, line("a")])
@@ -262,7 +253,6 @@ async def test_an_id_of_many_digits_is_found_again(provider: ms.Provider, tmp_pa
     assert (await run(provider, prompts, tmp_path / "a.jsonl")).counters.answered_before == 3
 
 
-@pytest.mark.trio
 async def test_a_defect_that_a_line_triggers_fails_that_line_only(
     provider: ms.Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -295,7 +285,6 @@ async def test_a_defect_that_a_line_triggers_fails_that_line_only(
     }
 
 
-@pytest.mark.trio
 async def test_a_call_that_ends_during_its_start_is_counted_once(tmp_path: Path) -> None:
     class Hasty:
         """An engine that completes a call before it returns it."""
@@ -312,7 +301,6 @@ async def test_a_call_that_ends_during_its_start_is_counted_once(tmp_path: Path)
     assert (batch.counters.answered, batch.counters.running) == (9, 0)
 
 
-@pytest.mark.trio
 async def test_an_input_with_an_undecodable_name_can_be_reported(provider: ms.Provider, tmp_path: Path) -> None:
     prompts = write(Path(os.fsdecode(os.fsencode(tmp_path) + b"/p\xff.jsonl")), ["{oh", line("a")])
     await run(provider, prompts, tmp_path / "a.jsonl")
@@ -320,7 +308,6 @@ async def test_an_input_with_an_undecodable_name_can_be_reported(provider: ms.Pr
     assert len(records(tmp_path / "a.errors.jsonl")) == 1
 
 
-@pytest.mark.trio
 async def test_a_lines_own_wrong_key_does_not_end_the_batch(provider: ms.Provider, tmp_path: Path) -> None:
     bad = line("bad", "simulate: fail=401", extra_headers={"X-Key": "wrong"})
     await run(provider, write(tmp_path / "p.jsonl", [bad, line("a")]), tmp_path / "a.jsonl", concurrency=1)
@@ -335,7 +322,6 @@ HOSTILE_ANSWERS = {
 }
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("members", HOSTILE_ANSWERS.values(), ids=HOSTILE_ANSWERS.keys())
 async def test_a_hostile_answer_is_recorded(tmp_path: Path, members: dict[str, object]) -> None:
     body = json.dumps({**json.loads(chat_answer("hello")), **members})
@@ -365,7 +351,6 @@ VLLM = {
 }  # fmt: skip
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("stop", ["stop", "abort"])
 async def test_an_answer_keeps_what_its_line_asked_for(tmp_path: Path, stop: str) -> None:
     async def script(peer: Line) -> None:
@@ -410,7 +395,6 @@ def test_values_that_json_cannot_hold_are_replaced(tmp_path: Path) -> None:
 # --- a full disk ---
 
 
-@pytest.mark.trio
 async def test_a_full_disk_ends_the_batch_and_leaves_whole_lines(provider: ms.Provider, tmp_path: Path) -> None:
     answers = tmp_path / "a.jsonl"
     prompts = write(tmp_path / "p.jsonl", [line(str(n)) for n in range(50)])
@@ -425,7 +409,6 @@ async def test_a_full_disk_ends_the_batch_and_leaves_whole_lines(provider: ms.Pr
     assert sorted(str(record["id"]) for record in records(answers)) == sorted(str(n) for n in range(50))
 
 
-@pytest.mark.trio
 async def test_failures_that_cannot_be_written_are_not_counted(provider: ms.Provider, tmp_path: Path) -> None:
     errors = tmp_path / "a.errors.jsonl"
     prompts = write(tmp_path / "p.jsonl", [line(str(n), "simulate: fail=404") for n in range(50)])

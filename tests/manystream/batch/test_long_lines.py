@@ -49,7 +49,6 @@ def longest(monkeypatch: pytest.MonkeyPatch) -> int:
     return MIB
 
 
-@pytest.mark.trio
 async def test_an_endless_line_is_refused_in_bounded_memory(
     longest: int, provider: ms.Provider, tmp_path: Path
 ) -> None:
@@ -74,7 +73,6 @@ async def test_an_endless_line_is_refused_in_bounded_memory(
     assert peak < 10 * longest
 
 
-@pytest.mark.trio
 async def test_a_too_long_last_line_is_refused(longest: int) -> None:
     file = io.BufferedReader(Generated(2 * longest, end=b""))
     found = [each async for some in read_lines(file) for each in some]
@@ -82,7 +80,6 @@ async def test_a_too_long_last_line_is_refused(longest: int) -> None:
     assert len(found[1][1]) == longest + 1
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(("length", "refused"), [(MIB - 1, False), (MIB, False), (MIB + 1, True)])
 async def test_the_longest_allowed_line_is_read(longest: int, length: int, refused: bool) -> None:
     text = json.dumps({"id": "long", "pad": ""}).encode()

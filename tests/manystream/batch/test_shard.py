@@ -93,7 +93,6 @@ MIXED = [
 """Lines of every kind: good, empty, refused, failing, and with an id that an earlier line has."""
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 40])
 async def test_all_shards_together_are_the_whole_batch(tmp_path: Path, count: int) -> None:
     prompts = write(tmp_path / "p.jsonl", MIXED)
@@ -123,7 +122,6 @@ def _without_time(record: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in record.items() if name not in ("seconds", "request_id", "text")}
 
 
-@pytest.mark.trio
 async def test_a_resumed_shard_answers_nothing_twice(tmp_path: Path) -> None:
     prompts = write(tmp_path / "p.jsonl", [line(str(number)) for number in range(1, 11)])
     shard = Shard(1, 3)

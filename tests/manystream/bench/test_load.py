@@ -122,7 +122,6 @@ async def run(engine: ScriptedEngine, plan: Plan) -> Result:
 # The start of the calls.
 
 
-@pytest.mark.trio
 async def test_the_first_calls_are_spread_over_the_ramp(clock: MockClock) -> None:
     engine = ScriptedEngine(OK, seconds=1000.0)
     result = await run(engine, a_plan(concurrency=10, ramp=0.045))
@@ -131,14 +130,12 @@ async def test_the_first_calls_are_spread_over_the_ramp(clock: MockClock) -> Non
     assert (result.unfinished, engine.cancelled) == (10, 10)
 
 
-@pytest.mark.trio
 async def test_a_slow_ramp_starts_one_call_at_once(clock: MockClock) -> None:
     engine = ScriptedEngine(OK, seconds=1000.0)
     await run(engine, a_plan(concurrency=3, ramp=0.305))
     assert engine.starts == [0.0, 0.2, 0.3]
 
 
-@pytest.mark.trio
 async def test_without_a_ramp_all_calls_start_at_once(clock: MockClock) -> None:
     engine = ScriptedEngine(OK, seconds=1000.0)
     await run(engine, a_plan(concurrency=4))
@@ -146,7 +143,6 @@ async def test_without_a_ramp_all_calls_start_at_once(clock: MockClock) -> None:
     assert trio.current_time() == pytest.approx(10.0)
 
 
-@pytest.mark.trio
 async def test_a_ramp_that_is_over_starts_nothing_more(clock: MockClock) -> None:
     engine = ScriptedEngine(failed(ErrorCategory.AUTH), seconds=0.015)
     result = await run(engine, a_plan(concurrency=10, ramp=10.0))
@@ -154,7 +150,6 @@ async def test_a_ramp_that_is_over_starts_nothing_more(clock: MockClock) -> None
     assert (result.failures, result.seconds) == ({"auth": 1}, pytest.approx(0.02))
 
 
-@pytest.mark.trio
 async def test_each_call_that_ends_starts_the_next(clock: MockClock) -> None:
     engine = ScriptedEngine(OK, seconds=1.0)
     result = await run(engine, a_plan(concurrency=2, seconds=3.5))
@@ -162,7 +157,6 @@ async def test_each_call_that_ends_starts_the_next(clock: MockClock) -> None:
     assert (result.ok, result.unfinished) == (6, 2)
 
 
-@pytest.mark.trio
 async def test_a_run_ends_with_its_last_request(clock: MockClock) -> None:
     engine = ScriptedEngine(OK, seconds=1.0)
     result = await run(engine, a_plan(concurrency=2, requests=5, seconds=1000.0))
@@ -171,7 +165,6 @@ async def test_a_run_ends_with_its_last_request(clock: MockClock) -> None:
     assert trio.current_time() == pytest.approx(3.0)
 
 
-@pytest.mark.trio
 async def test_fewer_requests_than_places_start_no_more_calls(clock: MockClock) -> None:
     engine = ScriptedEngine(OK, seconds=1.0)
     result = await run(engine, a_plan(concurrency=5, requests=3, ramp=0.035))
@@ -180,7 +173,6 @@ async def test_fewer_requests_than_places_start_no_more_calls(clock: MockClock) 
     assert result.seconds == pytest.approx(1.03)
 
 
-@pytest.mark.trio
 async def test_a_ramp_that_leaves_requests_is_not_measured(clock: MockClock) -> None:
     engine = ScriptedEngine(OK, seconds=1.0)
     result = await run(engine, a_plan(concurrency=3, requests=4, ramp=0.035))
@@ -188,7 +180,6 @@ async def test_a_ramp_that_leaves_requests_is_not_measured(clock: MockClock) -> 
     assert result.seconds == pytest.approx(1.97)
 
 
-@pytest.mark.trio
 async def test_a_failed_call_of_the_last_requests_ends_the_run(clock: MockClock) -> None:
     engine = ScriptedEngine(OK, failed(ErrorCategory.SERVER), seconds=1.0)
     result = await run(engine, a_plan(requests=2, seconds=1000.0))
@@ -199,7 +190,6 @@ async def test_a_failed_call_of_the_last_requests_ends_the_run(clock: MockClock)
 # Failures.
 
 
-@pytest.mark.trio
 async def test_the_delay_after_failures_doubles_up_to_two_seconds(clock: MockClock) -> None:
     engine = ScriptedEngine(OK, failed(ErrorCategory.SERVER), seconds=0.001)
     await run(engine, a_plan(seconds=12.0))
@@ -207,14 +197,12 @@ async def test_the_delay_after_failures_doubles_up_to_two_seconds(clock: MockClo
     assert delays == [0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0, 2.0, 2.0]
 
 
-@pytest.mark.trio
 async def test_failures_of_concurrent_calls_count_as_one_round(clock: MockClock) -> None:
     engine = ScriptedEngine(OK, OK, OK, failed(ErrorCategory.SERVER), seconds=0.001)
     await run(engine, a_plan(concurrency=3, seconds=0.16))
     assert engine.starts == [0.0, 0.0, 0.0, 0.001, 0.001, 0.001, 0.052, 0.052, 0.102, 0.153, 0.153]
 
 
-@pytest.mark.trio
 async def test_the_first_failures_of_a_run_have_the_first_delays(clock: MockClock) -> None:
     server = failed(ErrorCategory.SERVER)
     engine = ScriptedEngine(server, server, server, OK, seconds=1.0)
@@ -222,7 +210,6 @@ async def test_the_first_failures_of_a_run_have_the_first_delays(clock: MockCloc
     assert engine.starts == [0.0, 1.1, 2.3, 3.7, 4.7]
 
 
-@pytest.mark.trio
 async def test_no_call_starts_while_the_last_ones_end(clock: MockClock) -> None:
     engine = ScriptedEngine(OK, seconds=1000.0)
     engine.late = clock
@@ -230,7 +217,6 @@ async def test_no_call_starts_while_the_last_ones_end(clock: MockClock) -> None:
     assert (engine.starts, engine.cancelled, result.unfinished) == ([0.0, 0.0], 2, 2)
 
 
-@pytest.mark.trio
 async def test_a_success_resets_the_delay(clock: MockClock) -> None:
     server = failed(ErrorCategory.SERVER)
     engine = ScriptedEngine(OK, server, server, OK, server, OK, seconds=0.5)
@@ -238,7 +224,6 @@ async def test_a_success_resets_the_delay(clock: MockClock) -> None:
     assert engine.starts == [0.0, 0.5, 1.1, 1.8, 2.3, 2.9, 3.4, 3.9]
 
 
-@pytest.mark.trio
 async def test_many_failures_in_a_row_keep_the_longest_delay(clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load, "LONGEST_DELAY", 0.01)
     engine = ScriptedEngine(OK, failed(ErrorCategory.SERVER), seconds=0.005)
@@ -246,7 +231,6 @@ async def test_many_failures_in_a_row_keep_the_longest_delay(clock: MockClock, m
     assert result.failures["server"] > 1100
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(("concurrency", "calls"), [(1, 5), (5, 5), (6, 6)])
 async def test_so_many_failures_without_a_success_end_a_run(clock: MockClock, concurrency: int, calls: int) -> None:
     engine = ScriptedEngine(failed(ErrorCategory.SERVER), seconds=0.5)
@@ -255,7 +239,6 @@ async def test_so_many_failures_without_a_success_end_a_run(clock: MockClock, co
     assert trio.current_time() < 60.0
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("category", [ErrorCategory.AUTH, ErrorCategory.INVALID_ARG, ErrorCategory.NOT_FOUND])
 async def test_one_hopeless_failure_ends_a_run(clock: MockClock, category: ErrorCategory) -> None:
     engine = ScriptedEngine(failed(category), seconds=0.5)
@@ -265,7 +248,6 @@ async def test_one_hopeless_failure_ends_a_run(clock: MockClock, category: Error
     assert result.loop_lag == 0.25
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("first", [OK, failed(ErrorCategory.AUTH, Response())])
 async def test_after_a_success_or_content_a_run_goes_on(clock: MockClock, first: Completion) -> None:
     engine = ScriptedEngine(first, failed(ErrorCategory.AUTH), seconds=0.5)
@@ -274,7 +256,6 @@ async def test_after_a_success_or_content_a_run_goes_on(clock: MockClock, first:
     assert result.seconds == pytest.approx(60.0)
 
 
-@pytest.mark.trio
 async def test_a_request_that_is_refused_here_is_raised_itself(clock: MockClock) -> None:
     class RefusingEngine(ScriptedEngine):
         def start_stream(self, request: Request, on_event: object, on_completion: object) -> Any:
@@ -288,7 +269,6 @@ async def test_a_request_that_is_refused_here_is_raised_itself(clock: MockClock)
 # What is counted.
 
 
-@pytest.mark.trio
 async def test_the_whole_result_of_a_run(clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     used = iter([1.0, 2.0, 5.0])
     monkeypatch.setattr(load, "process_seconds", lambda process: {4711: used}[process].__next__())
@@ -326,7 +306,6 @@ async def test_the_whole_result_of_a_run(clock: MockClock, monkeypatch: pytest.M
     )
 
 
-@pytest.mark.trio
 async def test_streams_that_stall_are_silent_and_noted(clock: MockClock) -> None:
     result = await run(ScriptedEngine(OK, seconds=1000.0), a_plan(concurrency=3, seconds=5.0))
     assert (result.silent, result.unfinished, result.failed) == (3, 3, 0)
@@ -334,7 +313,6 @@ async def test_streams_that_stall_are_silent_and_noted(clock: MockClock) -> None
     assert note in result.warnings
 
 
-@pytest.mark.trio
 async def test_a_stream_that_stalls_in_the_window_has_a_long_gap(clock: MockClock) -> None:
     class StallingEngine(ScriptedEngine):
         """Its second call receives nothing after its start."""
@@ -348,19 +326,16 @@ async def test_a_stream_that_stalls_in_the_window_has_a_long_gap(clock: MockCloc
     assert [result.gap_longest, result.gap_p99] == pytest.approx([4.0, 4.0], abs=0.001)
 
 
-@pytest.mark.trio
 async def test_unstreamed_calls_are_never_silent(clock: MockClock) -> None:
     result = await run(ScriptedEngine(OK, seconds=1000.0), a_plan(concurrency=3, seconds=5.0, stream=False))
     assert (result.silent, result.unfinished) == (0, 3)
 
 
-@pytest.mark.trio
 async def test_calls_that_end_in_the_ramp_are_not_in_the_rate(clock: MockClock) -> None:
     result = await run(ScriptedEngine(OK, seconds=1.0), a_plan(concurrency=2, seconds=1.95, ramp=2.405))
     assert (result.ok, result.calls_per_second) == (5, pytest.approx(3 / 1.95)), "two of them ended in the ramp"
 
 
-@pytest.mark.trio
 async def test_a_simulator_is_measured_from_the_ramp_if_that_is_all(
     clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -370,7 +345,6 @@ async def test_a_simulator_is_measured_from_the_ramp_if_that_is_all(
     assert (result.simulator_seconds, result.client_seconds) == (4.0, pytest.approx(0.1))
 
 
-@pytest.mark.trio
 async def test_unstreamed_calls_are_events_when_they_end(clock: MockClock) -> None:
     engine = ScriptedEngine(OK, OK, failed(ErrorCategory.SERVER), seconds=1.0)
     result = await run(engine, a_plan(stream=False, seconds=4.0))
@@ -378,7 +352,6 @@ async def test_unstreamed_calls_are_events_when_they_end(clock: MockClock) -> No
     assert (result.stream, result.gap_longest, result.simulator_seconds) == (False, None, None)
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(("before", "after"), [(None, 2.0), (1.0, None)])
 async def test_a_simulator_that_cannot_be_read_has_no_figure(
     clock: MockClock, monkeypatch: pytest.MonkeyPatch, before: float | None, after: float | None
@@ -389,7 +362,6 @@ async def test_a_simulator_that_cannot_be_read_has_no_figure(
     assert result.simulator_seconds is None
 
 
-@pytest.mark.trio
 async def test_the_run_is_shown_four_times_a_second(clock: MockClock) -> None:
     looks: list[tuple[float, int]] = []
     run = a_load(
@@ -400,7 +372,6 @@ async def test_the_run_is_shown_four_times_a_second(clock: MockClock) -> None:
     assert (run.running, run.interrupted) == ({}, False)
 
 
-@pytest.mark.trio
 async def test_a_busy_loop_counts_two_windows_after_the_ramp(clock: MockClock) -> None:
     engine = ScriptedEngine(OK, seconds=1000.0)
     lags: list[float] = []
@@ -413,7 +384,6 @@ async def test_a_busy_loop_counts_two_windows_after_the_ramp(clock: MockClock) -
     assert lags == [0.0] * 8 + [0.125, 0.125]
 
 
-@pytest.mark.trio
 async def test_ctrl_c_ends_a_run_and_keeps_its_figures(clock: MockClock) -> None:
     def look(run: Load) -> None:
         if run.elapsed > 2.4:

@@ -514,7 +514,6 @@ def test_spans_and_counts_are_short() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.trio
 async def test_progress_is_updated_four_times_per_second(autojump_clock: MockClock) -> None:
     looks: list[float] = []
 

@@ -93,7 +93,6 @@ def test_the_lines_of_a_named_pipe_are_sent(
     assert (folder / "a.jsonl").read_text().startswith('{"id":"1",')
 
 
-@pytest.mark.trio
 async def test_waiting_for_a_writer_of_a_pipe_can_be_cancelled(folder: Path) -> None:
     pipe = folder / "pipe"
     os.mkfifo(pipe)

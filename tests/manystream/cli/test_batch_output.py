@@ -299,7 +299,6 @@ def test_answers_of_the_simulator_and_of_models_do_not_mix(
     assert (status, err) == ((1, f"manystream batch: {words}\n") if words else (0, ""))
 
 
-@pytest.mark.trio
 async def test_waiting_lines_are_counted_before_each_update(autojump_clock: MockClock, batches: Batches) -> None:
     steps: list[str] = []
 

@@ -365,7 +365,6 @@ class StillEngine:
         return SimpleNamespace(cancel=lambda: on_completion(ended))
 
 
-@pytest.mark.trio
 async def test_a_lag_of_the_ramp_is_not_reported(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimpleNamespace(
         perf_counter=trio.current_time, perf_counter_ns=lambda: int(trio.current_time() * 1e9), process_time=lambda: 0.0
@@ -391,7 +390,6 @@ class RampEngine(StillEngine):
             on_event(TextDelta(0, "a"))
 
 
-@pytest.mark.trio
 async def test_events_of_the_ramp_are_not_in_the_result(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -405,7 +403,6 @@ async def test_events_of_the_ramp_are_not_in_the_result(
     assert result.events == 5
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(("category", "calls"), [(ErrorCategory.AUTH, 1), (ErrorCategory.SERVER, load.PATIENCE)])
 async def test_a_run_without_a_success_ends_before_its_time(
     autojump_clock: MockClock, category: ErrorCategory, calls: int

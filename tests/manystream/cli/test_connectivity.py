@@ -84,7 +84,6 @@ def head(status: str, length: int) -> bytes:
 OK = head("200 OK", 2) + b"{}"
 
 
-@pytest.mark.trio
 async def test_the_whole_list_of_findings_over_http() -> None:
     async with serve(OK) as (port, heads):
         found = await shown(ms.OpenAIChat(base_url=f"http://127.0.0.1:{port}/v1"), OPENAI_API_KEY=KEY)
@@ -102,7 +101,6 @@ async def test_the_whole_list_of_findings_over_http() -> None:
     assert not {"content-type", "content-length", "transfer-encoding"} & headers.keys()
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(("days", "verdict", "text"), [(90.4, "ok", "90 days"), (10.4, "note", "10 days")])
 async def test_the_whole_list_of_findings_over_tls(
     days: float, verdict: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -125,14 +123,12 @@ async def test_the_whole_list_of_findings_over_tls(
     ]
 
 
-@pytest.mark.trio
 async def test_a_body_is_read_until_it_is_too_long() -> None:
     async with serve(head("200 OK", 1 << 20), b"[" + b"x" * 16 * 1024) as (port, _):
         found = await shown(ms.OpenAIChat(base_url=f"http://127.0.0.1:{port}/v1"))
     assert found[-1] == ("ok", "answer", "HTTP 200 in 1.00 s: the server answers")
 
 
-@pytest.mark.trio
 async def test_a_message_that_comes_in_pieces_is_shown() -> None:
     body = b'{"padding": "' + b"x" * 12_000 + b'", "error": {"message": "Out of order."}}'
     answer = head("503 Service Unavailable", len(body)) + body
@@ -141,14 +137,12 @@ async def test_a_message_that_comes_in_pieces_is_shown() -> None:
     assert found[-1] == ("FAIL", "answer", "HTTP 503 in 1.00 s: the server failed (Out of order.)")
 
 
-@pytest.mark.trio
 async def test_a_body_that_is_cut_does_not_hide_the_status() -> None:
     async with serve(head("200 OK", 100) + b"{", silent=False) as (port, _):
         found = await shown(ms.OpenAIChat(base_url=f"http://127.0.0.1:{port}/v1"))
     assert found[-1] == ("ok", "answer", "HTTP 200 in 1.00 s: the server answers")
 
 
-@pytest.mark.trio
 async def test_a_server_that_hangs_up_fails() -> None:
     async with serve(silent=False) as (port, _):
         found = await shown(ms.OpenAIChat(base_url=f"http://127.0.0.1:{port}/v1"))
@@ -156,7 +150,6 @@ async def test_a_server_that_hangs_up_fails() -> None:
     assert "127.0.0.1" in found[-1][2]
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(
     ("kind", "path", "line"),
     [
@@ -172,7 +165,6 @@ async def test_only_the_end_of_a_path_is_replaced(kind: type[ms.Provider], path:
     assert heads[0].decode().partition("\r\n")[0] == line
 
 
-@pytest.mark.trio
 async def test_the_proxy_is_used_and_shown() -> None:
     async with serve(b"HTTP/1.1 200 OK\r\n\r\n", OK) as (port, heads):
         found = await shown(ms.OpenAIChat(KEY, "http://example.test/v1"), http_proxy=f"http://127.0.0.1:{port}")
@@ -181,7 +173,6 @@ async def test_the_proxy_is_used_and_shown() -> None:
     assert heads[0].startswith(b"CONNECT example.test:80 HTTP/1.1\r\n")
 
 
-@pytest.mark.trio
 async def test_a_base_url_that_is_none_fails_at_the_key() -> None:
     found = await shown(ms.OpenAIChat(KEY, "127.0.0.1:8080"))
     assert [(verdict, step) for verdict, step, _ in found] == [("FAIL", "key")]
@@ -204,7 +195,6 @@ def test_the_words_of_the_verdicts() -> None:
     assert [(verdict.name, verdict.value) for verdict in Verdict] == [("OK", "ok"), ("NOTE", "note"), ("FAIL", "FAIL")]
 
 
-@pytest.mark.trio
 async def test_the_step_of_a_failure_is_its_phase(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[tuple[Verdict, str, str]] = []
     for phase in (Phase.DNS, Phase.CONNECT, Phase.PROXY, Phase.TLS, Phase.SEND, Phase.HEAD, Phase.BODY):
@@ -219,7 +209,6 @@ async def test_the_step_of_a_failure_is_its_phase(monkeypatch: pytest.MonkeyPatc
     assert found == [(Verdict.FAIL, step, "no\ufffd") for step in steps]
 
 
-@pytest.mark.trio
 async def test_settings_that_cannot_be_used_fail_at_their_step(monkeypatch: pytest.MonkeyPatch) -> None:
     found = await shown(ms.OpenAIChat(KEY, "http://h/v1"), http_proxy="ftp://p")
     assert [(verdict, step) for verdict, step, _ in found] == [("ok", "key"), ("FAIL", "proxy")]

@@ -378,7 +378,6 @@ async def run_streams(
     return await run(cast("Engine", engine), streams, cast("Display", looks), options), streams
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(("plain", "looks"), [(True, [1.0, 2.0]), (False, [0.5, 1.0, 1.5, 2.0])])
 async def test_the_streams_start_within_a_second(autojump_clock: MockClock, plain: bool, looks: list[float]) -> None:
     engine, display = TimedEngine(1.25), Looks()
@@ -393,7 +392,6 @@ async def test_the_streams_start_within_a_second(autojump_clock: MockClock, plai
     assert measured == [3, 2], "every second stream of a dialect is measured"
 
 
-@pytest.mark.trio
 async def test_ctrl_c_cancels_the_streams_and_starts_no_more(autojump_clock: MockClock) -> None:
     engine = TimedEngine(1000.0)
     display = Looks(lambda: signal.raise_signal(signal.SIGINT))

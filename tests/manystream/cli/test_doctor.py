@@ -85,7 +85,6 @@ PATHS = [
 ]
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(("kind", "path", "line", "header"), PATHS, ids=lambda value: getattr(value, "__name__", ""))
 async def test_the_request_has_the_key_and_no_prompt(
     kind: type[ms.Provider], path: str, line: bytes, header: bytes
@@ -104,7 +103,6 @@ async def test_the_request_has_the_key_and_no_prompt(
     assert head.endswith(b"\r\n\r\n")
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(
     ("status", "verdict", "words"),
     [
@@ -124,7 +122,6 @@ async def test_a_status_is_reported_with_its_meaning(status: str, verdict: Verdi
     assert words in findings[-1].text
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(
     ("status", "verdict", "text"),
     [
@@ -148,7 +145,6 @@ async def test_a_server_without_a_key_is_not_said_to_accept_one(status: str, ver
     assert (findings[-1].verdict.value, re.sub(r"in [^:]+:", "in T:", findings[-1].text)) == (verdict, text)
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(
     ("body", "verdict"),
     [
@@ -177,7 +173,6 @@ WRONG = [
 ]
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(("kind", "path", "words"), WRONG)
 async def test_a_wrong_base_url_fails_with_the_place_of_calls(kind: type[ms.Provider], path: str, words: str) -> None:
     with open_simulator_thread() as simulator:
@@ -187,7 +182,6 @@ async def test_a_wrong_base_url_fails_with_the_place_of_calls(kind: type[ms.Prov
     assert words.format(url=url) in findings[-1].text
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(
     ("kind", "path"), [(ms.OpenAIChat, "/v1"), (ms.OpenAIResponses, "/v1"), (ms.Anthropic, ""), (ms.Gemini, "")]
 )
@@ -197,7 +191,6 @@ async def test_the_simulator_lists_its_models(kind: type[ms.Provider], path: str
     assert {finding.verdict for finding in findings} == {Verdict.OK}
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(
     ("status", "body", "verdict", "words"),
     [
@@ -220,7 +213,6 @@ async def test_a_server_without_models_is_asked_for_a_call(status: str, body: by
     assert words in findings[-1].text
 
 
-@pytest.mark.trio
 async def test_the_source_of_the_key_is_named() -> None:
     async with server(answer("200 OK"), []) as port:
         url = f"http://127.0.0.1:{port}"
@@ -230,7 +222,6 @@ async def test_the_source_of_the_key_is_named() -> None:
         assert finding.text == "from GOOGLE_API_KEY"
 
 
-@pytest.mark.trio
 async def test_the_query_of_the_base_url_is_sent() -> None:
     seen: list[bytes] = []
     async with server(answer("200 OK"), seen) as port:
@@ -238,14 +229,12 @@ async def test_the_query_of_the_base_url_is_sent() -> None:
     assert seen[0].startswith(b"GET /v1/models?api-version=2025-01-01 HTTP/1.1\r\n")
 
 
-@pytest.mark.trio
 async def test_an_error_without_a_message_shows_its_status() -> None:
     async with server(answer("503 Service Unavailable", b'{"error": {"message": " "}}'), []) as port:
         findings = await checked(ms.OpenAIChat(CANARY, f"http://127.0.0.1:{port}/v1"))
     assert findings[-1].text.endswith(": the server failed (HTTP 503)")
 
 
-@pytest.mark.trio
 async def test_a_long_message_of_the_server_is_cut() -> None:
     body = b'{"error": {"message": "' + b"no  " * 200 + b'"}}'
     async with server(answer("503 Service Unavailable", body), []) as port:
@@ -253,32 +242,27 @@ async def test_a_long_message_of_the_server_is_cut() -> None:
     assert findings[-1].text.endswith("the server failed (" + ("no " * 54)[:160] + ")")
 
 
-@pytest.mark.trio
 async def test_without_a_key_no_connection_is_opened() -> None:
     (finding,) = await checked(ms.Anthropic())
     assert (finding.verdict, finding.step) == (Verdict.FAIL, "key")
     assert "ANTHROPIC_API_KEY" in finding.text
 
 
-@pytest.mark.trio
 async def test_a_key_with_a_line_break_fails_and_is_not_shown() -> None:
     (finding,) = await checked(ms.Anthropic(), ANTHROPIC_API_KEY=CANARY + "\n")
     assert "line break" in finding.text
 
 
-@pytest.mark.trio
 async def test_an_unknown_host_fails_at_dns() -> None:
     findings = await checked(ms.OpenAIChat(CANARY, "http://nowhere.invalid/v1"))
     assert steps(findings) == ["ok key", "ok proxy", "FAIL DNS"]
 
 
-@pytest.mark.trio
 async def test_a_closed_port_fails_at_connect() -> None:
     findings = await checked(ms.OpenAIChat(CANARY, "http://127.0.0.1:1/v1"))
     assert steps(findings)[-1] == "FAIL connect"
 
 
-@pytest.mark.trio
 async def test_an_unknown_certificate_authority_fails_at_tls() -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
@@ -288,7 +272,6 @@ async def test_an_unknown_certificate_authority_fails_at_tls() -> None:
     assert "SSL_CERT_FILE" in findings[-1].text
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(("days", "verdict"), [(90, "ok TLS"), (14.5, "ok TLS"), (13.5, "note TLS"), (3, "note TLS")])
 async def test_a_certificate_that_expires_soon_is_a_note(
     days: float, verdict: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -308,7 +291,6 @@ async def test_a_certificate_that_expires_soon_is_a_note(
     assert "TLSv1.3" in findings[4].text
 
 
-@pytest.mark.trio
 async def test_a_refusing_proxy_is_shown_without_its_password() -> None:
     async with server(answer("407 Proxy Authentication Required"), []) as port:
         findings = await checked(
@@ -318,7 +300,6 @@ async def test_a_refusing_proxy_is_shown_without_its_password() -> None:
     assert findings[1].text == f"http://127.0.0.1:{port} (http_proxy)"
 
 
-@pytest.mark.trio
 async def test_an_answer_that_is_not_http_fails() -> None:
     async with server(b"SSH-2.0-OpenSSH_9.6\r\n", []) as port:
         findings = await checked(ms.OpenAIChat(CANARY, f"http://127.0.0.1:{port}/v1"))
@@ -326,7 +307,6 @@ async def test_an_answer_that_is_not_http_fails() -> None:
     assert "not HTTP/1.1" in findings[-1].text
 
 
-@pytest.mark.trio
 async def test_a_silent_server_fails_at_the_timeout(autojump_clock: trio.testing.MockClock) -> None:
     async with server(b"", []) as port:
         autojump_clock.autojump_threshold = 0.2
@@ -354,7 +334,6 @@ def test_an_address_in_the_environment_is_checked() -> None:
     assert provider.name == "azure"
 
 
-@pytest.mark.trio
 async def test_the_address_of_the_environment_is_shown() -> None:
     requests: list[bytes] = []
     async with server(answer("200 OK"), requests) as port:

@@ -211,7 +211,6 @@ def place(tmp_path: Path) -> Place:
 EVERY = [f"q{number:04}" for number in range(500)]
 
 
-@pytest.mark.trio
 async def test_every_row_is_answered_once(place: Place, mock_clock: MockClock) -> None:
     batch, cluster = await place.run()
     assert place.answered == EVERY
@@ -221,7 +220,6 @@ async def test_every_row_is_answered_once(place: Place, mock_clock: MockClock) -
     assert (batch.ledger.asked_again, cluster.instead_of, sorted(cluster.killed)) == (0, [None] * 3, [0, 1, 2])
 
 
-@pytest.mark.trio
 async def test_a_dead_machine_costs_what_was_in_flight_there(place: Place, mock_clock: MockClock) -> None:
     def die(cluster: SimulatedCluster) -> None:
         cluster.workers[1].frozen_until = float("inf")
@@ -234,7 +232,6 @@ async def test_a_dead_machine_costs_what_was_in_flight_there(place: Place, mock_
     assert batch.counters.running == 0
 
 
-@pytest.mark.trio
 async def test_a_worker_that_ray_reports_dead_is_replaced_at_once(place: Place, mock_clock: MockClock) -> None:
     def die(cluster: SimulatedCluster) -> None:
         cluster.workers[0].frozen_until = float("inf")
@@ -245,7 +242,6 @@ async def test_a_worker_that_ray_reports_dead_is_replaced_at_once(place: Place, 
     assert len(cluster.workers) == 4
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("seconds", [1.0, 4.0, 6.0, 8.0, 20.0])
 async def test_a_machine_that_freezes_and_comes_back_does_no_harm(
     place: Place, seconds: float, mock_clock: MockClock
@@ -260,7 +256,6 @@ async def test_a_machine_that_freezes_and_comes_back_does_no_harm(
     assert batch.counters.answered == 500
 
 
-@pytest.mark.trio
 async def test_an_unreachable_worker_is_asked_again(place: Place, mock_clock: MockClock) -> None:
     def lose(cluster: SimulatedCluster) -> None:
         cluster.workers[0].inbox.clear()
@@ -271,7 +266,6 @@ async def test_an_unreachable_worker_is_asked_again(place: Place, mock_clock: Mo
     assert (len(cluster.workers), batch.ledger.asked_again) == (3, 0)
 
 
-@pytest.mark.trio
 async def test_failures_and_unreadable_lines_are_in_the_file_of_failures(tmp_path: Path, mock_clock: MockClock) -> None:
     lines = [line("a"), "no JSON", "", line("a"), line("b", "fail"), line("c")]
     place = Place(write(tmp_path / "p.jsonl", lines), tmp_path / "a.jsonl")
@@ -283,7 +277,6 @@ async def test_failures_and_unreadable_lines_are_in_the_file_of_failures(tmp_pat
     assert (counters.invalid, counters.failed, counters.failures) == (2, 1, {"server": 1})
 
 
-@pytest.mark.trio
 async def test_a_run_that_is_repeated_asks_only_what_is_missing(place: Place, mock_clock: MockClock) -> None:
     stopping: list[ClusterBatch] = []
     with Journal(place.answers) as journal:
@@ -300,14 +293,12 @@ async def test_a_run_that_is_repeated_asks_only_what_is_missing(place: Place, mo
     assert batch.counters.answered_before == len(first)
 
 
-@pytest.mark.trio
 async def test_without_any_place_it_says_what_is_free(place: Place, mock_clock: MockClock) -> None:
     with pytest.raises(ClusterError, match="no worker has started: 2 CPUs are needed, and 1 is free"):
         await place.run(places=0)
     assert trio.current_time() < READY_SECONDS + 2
 
 
-@pytest.mark.trio
 async def test_workers_that_find_no_place_do_not_stop_the_others(tmp_path: Path, mock_clock: MockClock) -> None:
     many = [f"q{number:04}" for number in range(4000)]
     place = Place(write(tmp_path / "p.jsonl", [line(id) for id in many]), tmp_path / "a.jsonl")
@@ -318,7 +309,6 @@ async def test_workers_that_find_no_place_do_not_stop_the_others(tmp_path: Path,
     assert batch.ledger.asked_again == 0
 
 
-@pytest.mark.trio
 async def test_a_reason_that_holds_for_every_worker_ends_the_batch(place: Place, mock_clock: MockClock) -> None:
     def refuse(cluster: SimulatedCluster) -> None:
         for worker in cluster.workers.values():
@@ -328,7 +318,6 @@ async def test_a_reason_that_holds_for_every_worker_ends_the_batch(place: Place,
         await place.run(at(1.0, refuse))
 
 
-@pytest.mark.trio
 async def test_workers_that_die_one_after_another_end_the_batch(place: Place, mock_clock: MockClock) -> None:
     def die(cluster: SimulatedCluster) -> None:
         for number, worker in cluster.workers.items():
@@ -340,7 +329,6 @@ async def test_workers_that_die_one_after_another_end_the_batch(place: Place, mo
         await place.run(die)
 
 
-@pytest.mark.trio
 async def test_workers_that_cannot_start_end_the_batch(place: Place, mock_clock: MockClock) -> None:
     def die(cluster: SimulatedCluster) -> None:
         for number, worker in cluster.workers.items():
@@ -353,7 +341,6 @@ async def test_workers_that_cannot_start_end_the_batch(place: Place, mock_clock:
     assert trio.current_time() < 10
 
 
-@pytest.mark.trio
 async def test_a_full_disk_ends_the_batch(place: Place, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*arguments: object) -> None:
         raise OSError(28, "No space left on device")
@@ -363,7 +350,6 @@ async def test_a_full_disk_ends_the_batch(place: Place, mock_clock: MockClock, m
         await place.run()
 
 
-@pytest.mark.trio
 async def test_an_input_that_comes_slowly_does_not_stop_the_workers(tmp_path: Path, mock_clock: MockClock) -> None:
     place = Place(tmp_path / "none", tmp_path / "a.jsonl")
 
@@ -387,7 +373,6 @@ async def slow_lines(last: int, seconds: float) -> AsyncGenerator[list[tuple[int
         await trio.sleep(seconds)
 
 
-@pytest.mark.trio
 async def test_a_late_reply_of_an_idle_worker_counts(tmp_path: Path, mock_clock: MockClock) -> None:
     """Its next exchange begins a second later, which is more than 5 seconds after the one that it was late for."""
 
@@ -404,7 +389,6 @@ async def test_a_late_reply_of_an_idle_worker_counts(tmp_path: Path, mock_clock:
     assert len(cluster.workers) == 2
 
 
-@pytest.mark.trio
 async def test_places_that_stay_empty_do_not_end_a_slow_batch(tmp_path: Path, mock_clock: MockClock) -> None:
     """Between two answers, five workers of six were tried again several times: none of them was lost."""
     clock = trio.lowlevel.current_clock()
@@ -418,7 +402,6 @@ async def test_places_that_stay_empty_do_not_end_a_slow_batch(tmp_path: Path, mo
     assert len(cluster.workers) > 6 + 3 * 6
 
 
-@pytest.mark.trio
 async def test_an_input_that_cannot_be_read_ends_the_batch(tmp_path: Path, mock_clock: MockClock) -> None:
     place = Place(tmp_path / "missing.jsonl", tmp_path / "a.jsonl")
     with pytest.raises(FileNotFoundError):
@@ -431,7 +414,6 @@ def most_in_a_second(times: list[float]) -> int:
     return max(sum(1 for at in times[first:] if at < times[first] + 1) for first in range(len(times)))
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("fault", ["none", "dead", "frozen for 8 s"])
 async def test_all_workers_together_keep_the_limit(tmp_path: Path, fault: str, mock_clock: MockClock) -> None:
     rate, many = 40, [f"q{number:04}" for number in range(1200)]

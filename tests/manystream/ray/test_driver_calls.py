@@ -22,7 +22,6 @@ from tests.support.batches import records
 Made = list[tuple[ClusterBatch, ScriptedCluster]]
 
 
-@pytest.mark.trio
 async def test_ready_workers_get_one_and_a_half_of_their_calls(tmp_path: Path, mock_clock: MockClock) -> None:
     batch, cluster = await run(tmp_path, count=7, concurrency=(2, 1))
     assert cluster.log == [
@@ -45,7 +44,6 @@ async def test_ready_workers_get_one_and_a_half_of_their_calls(tmp_path: Path, m
     assert (batch.counters.lines, batch.counters.answered) == (7, 7)
 
 
-@pytest.mark.trio
 async def test_a_worker_without_rows_is_called_each_second(tmp_path: Path, mock_clock: MockClock) -> None:
     _, cluster = await run(tmp_path, input=lines(3, every=1.5), concurrency=(2, 1))
     assert cluster.log[4:] == [
@@ -64,7 +62,6 @@ async def test_a_worker_without_rows_is_called_each_second(tmp_path: Path, mock_
     ]
 
 
-@pytest.mark.trio
 async def test_a_worker_with_rows_is_called_again_at_once(tmp_path: Path, mock_clock: MockClock) -> None:
     def happen(cluster: ScriptedCluster) -> Events:
         offers, cluster.offers = cluster.offers, []
@@ -81,7 +78,6 @@ async def test_a_worker_with_rows_is_called_again_at_once(tmp_path: Path, mock_c
     ]
 
 
-@pytest.mark.trio
 async def test_a_call_that_failed_is_repeated_after_a_quarter_second(tmp_path: Path, mock_clock: MockClock) -> None:
     def happen(cluster: ScriptedCluster) -> Events:
         if cluster.ticks == 2:
@@ -98,7 +94,6 @@ async def test_a_call_that_failed_is_repeated_after_a_quarter_second(tmp_path: P
     ]
 
 
-@pytest.mark.trio
 async def test_a_silent_worker_is_given_up_after_five_seconds(tmp_path: Path, mock_clock: MockClock) -> None:
     def happen(cluster: ScriptedCluster) -> Events:
         if cluster.ticks == 1:
@@ -135,7 +130,6 @@ def half(cluster: ScriptedCluster) -> Events:
     return [reply(0, offer.seq, *answers) for worker, offer in offers if worker == 0]
 
 
-@pytest.mark.trio
 async def test_a_worker_that_finds_no_place_gets_more_and_more_time(tmp_path: Path, mock_clock: MockClock) -> None:
     batch, cluster = await run(tmp_path, half, count=1, concurrency=(2, 1), tick=1.0)
     assert [entry for entry in cluster.log if entry[1] != "call"] == [
@@ -159,7 +153,6 @@ async def test_a_worker_that_finds_no_place_gets_more_and_more_time(tmp_path: Pa
     assert (batch.counters.lost, batch.counters.asked_again) == (0, 0)
 
 
-@pytest.mark.trio
 async def test_without_any_place_the_batch_ends_after_20_seconds(tmp_path: Path, mock_clock: MockClock) -> None:
     made: Made = []
     with pytest.raises(ClusterError) as caught:
@@ -168,7 +161,6 @@ async def test_without_any_place_the_batch_ends_after_20_seconds(tmp_path: Path,
     assert made[0][1].log[-2:] == [(20, "kill", 0), (20, "kill", 1)]
 
 
-@pytest.mark.trio
 async def test_one_of_two_that_starts_late_is_waited_for(tmp_path: Path, mock_clock: MockClock) -> None:
     """Worker 0 is reported dead, so its successor has more time than worker 1, which has none left."""
 
@@ -189,7 +181,6 @@ async def test_one_of_two_that_starts_late_is_waited_for(tmp_path: Path, mock_cl
     assert batch.counters.lost == 0
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("answered", [False, True])
 async def test_workers_lost_in_a_row_end_the_batch(answered: bool, tmp_path: Path, mock_clock: MockClock) -> None:
     """Two places: the seventh loss ends the batch. An answer begins the count again."""
@@ -211,7 +202,6 @@ async def test_workers_lost_in_a_row_end_the_batch(answered: bool, tmp_path: Pat
     assert str(caught.value) == f"7 workers were lost in a row, without an answer between them: {reason}"
 
 
-@pytest.mark.trio
 async def test_a_failed_worker_is_replaced_and_a_final_one_ends_all(tmp_path: Path, mock_clock: MockClock) -> None:
     def happen(cluster: ScriptedCluster) -> Events:
         if cluster.ticks == 2:
@@ -240,7 +230,6 @@ async def test_a_failed_worker_is_replaced_and_a_final_one_ends_all(tmp_path: Pa
 # --- leases ---
 
 
-@pytest.mark.trio
 async def test_leases_go_to_a_worker_with_its_next_exchange(tmp_path: Path, mock_clock: MockClock) -> None:
     """For 4 seconds, only leases of an earlier driver are renewed."""
     held = {0: LeaseNumber(0, 7), 1: LeaseNumber()}
@@ -270,7 +259,6 @@ async def test_leases_go_to_a_worker_with_its_next_exchange(tmp_path: Path, mock
 # --- the input ---
 
 
-@pytest.mark.trio
 async def test_the_input_is_read_16_mib_ahead(tmp_path: Path, mock_clock: MockClock) -> None:
     assert driver.AHEAD_BYTES == 16 * 1024 * 1024
     read: list[tuple[int, int]] = []
@@ -298,7 +286,6 @@ async def test_the_input_is_read_16_mib_ahead(tmp_path: Path, mock_clock: MockCl
     assert (input.ended, input.failure, input._bytes) == (True, None, 0)
 
 
-@pytest.mark.trio
 async def test_exactly_16_mib_are_read_on(mock_clock: MockClock) -> None:
     read: list[int] = []
 
@@ -316,7 +303,6 @@ async def test_exactly_16_mib_are_read_on(mock_clock: MockClock) -> None:
         nursery.cancel_scope.cancel()
 
 
-@pytest.mark.trio
 async def test_an_input_that_breaks_has_its_lines_answered_first(tmp_path: Path, mock_clock: MockClock) -> None:
     async def broken() -> AsyncGenerator[list[tuple[int, bytes]], None]:
         async for some in lines(3):
@@ -328,7 +314,6 @@ async def test_an_input_that_breaks_has_its_lines_answered_first(tmp_path: Path,
     assert [record["id"] for record in records(tmp_path / "a.jsonl")] == ["q1", "q2", "q3"]
 
 
-@pytest.mark.trio
 async def test_a_batch_that_is_stopped_does_not_report_its_input(tmp_path: Path, mock_clock: MockClock) -> None:
     async def broken() -> AsyncGenerator[list[tuple[int, bytes]], None]:
         async for some in lines(3):
@@ -346,7 +331,6 @@ async def test_a_batch_that_is_stopped_does_not_report_its_input(tmp_path: Path,
     assert cluster.ticks == 34, "it has waited 2 seconds for the last replies"
 
 
-@pytest.mark.trio
 async def test_a_batch_that_is_stopped_does_not_wait_for_its_input(tmp_path: Path, mock_clock: MockClock) -> None:
     async def endless() -> AsyncGenerator[list[tuple[int, bytes]], None]:
         async for some in lines(1):

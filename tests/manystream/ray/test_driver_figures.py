@@ -45,7 +45,6 @@ def ready(cluster: ScriptedCluster) -> Events:
     return cluster.answer_ready()
 
 
-@pytest.mark.trio
 async def test_the_figures_of_all_workers_are_added(tmp_path: Path, mock_clock: MockClock) -> None:
     first = Counters(
         running=3, waiting=2, retries=1, input_tokens=10, output_tokens=20, unpriced=1, cost={"USD": Decimal("0.5")}
@@ -107,7 +106,6 @@ async def test_the_figures_of_all_workers_are_added(tmp_path: Path, mock_clock: 
     assert made[0][0].counters.running == 0
 
 
-@pytest.mark.trio
 async def test_failures_are_counted_by_their_category(tmp_path: Path, mock_clock: MockClock) -> None:
     replies = [failure("q1"), failure("q2", "invalid_line"), failure("q3", "timeout")]
     batch, _ = await run(
@@ -127,7 +125,6 @@ async def test_failures_are_counted_by_their_category(tmp_path: Path, mock_clock
     ]
 
 
-@pytest.mark.trio
 async def test_a_line_that_is_no_request_is_refused_here(tmp_path: Path, mock_clock: MockClock) -> None:
     async def bad() -> AsyncGenerator[list[tuple[int, bytes]], None]:
         yield [(1, b"{}"), (2, b'{"id": "a"}'), (3, b'{"id": "a"}')]
@@ -153,7 +150,6 @@ async def test_a_line_that_is_no_request_is_refused_here(tmp_path: Path, mock_cl
     assert (batch.counters.lines, batch.counters.invalid, batch.counters.answered) == (3, 2, 1)
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(
     ("error", "reason"),
     [(OSError(28, "No space left on device"), "No space left on device"), (JournalError("is not open"), "is not open")],
@@ -183,7 +179,6 @@ def stop(made: Made, *some: object) -> Callable[[ScriptedCluster], Events]:
     return happen
 
 
-@pytest.mark.trio
 async def test_a_stopped_batch_waits_for_the_calls_that_are_open(tmp_path: Path, mock_clock: MockClock) -> None:
     made: Made = []
     looks = script(ready, stop(made), events(), events(reply(0, 2, answer("q1"))), events(reply(1, 2, answer("q4"))))
@@ -200,7 +195,6 @@ async def test_a_stopped_batch_waits_for_the_calls_that_are_open(tmp_path: Path,
     assert (batch.counters.answered, batch.ledger.out) == (2, 7)
 
 
-@pytest.mark.trio
 async def test_a_stopped_batch_ends_with_the_last_reply(tmp_path: Path, mock_clock: MockClock) -> None:
     """Worker 1 has not started yet. It has no answers, and is not waited for."""
     made: Made = []
@@ -231,7 +225,6 @@ async def run_paid(
     return await run(folder, script(*looks), budget=budget, journal=journal, made=made, **options)  # type: ignore[arg-type]
 
 
-@pytest.mark.trio
 async def test_a_gift_goes_to_a_worker_with_its_next_call(tmp_path: Path, mock_clock: MockClock) -> None:
     written: list[float | None] = []
 
@@ -265,7 +258,6 @@ async def test_a_gift_goes_to_a_worker_with_its_next_call(tmp_path: Path, mock_c
     assert unrecorded(tmp_path / "a.jsonl") is None
 
 
-@pytest.mark.trio
 async def test_a_row_says_what_it_has_cost_before(tmp_path: Path, mock_clock: MockClock) -> None:
     (tmp_path / "a.errors.jsonl").write_text(
         '{"id": "q1", "line": 1, "error": {"category": "server"}, "spent_usd": 0.25}\n', "utf-8"
@@ -275,7 +267,6 @@ async def test_a_row_says_what_it_has_cost_before(tmp_path: Path, mock_clock: Mo
     assert (batch.counters.spent, batch.counters.failed_before) == (0.25, 0)
 
 
-@pytest.mark.trio
 async def test_what_a_lost_worker_was_given_is_spent(tmp_path: Path, mock_clock: MockClock) -> None:
     made: Made = []
     batch, cluster = await run_paid(
@@ -294,7 +285,6 @@ async def test_what_a_lost_worker_was_given_is_spent(tmp_path: Path, mock_clock:
     assert unrecorded(tmp_path / "a.jsonl") == 0.3
 
 
-@pytest.mark.trio
 async def test_the_late_answers_of_a_lost_worker_say_what_it_spent(tmp_path: Path, mock_clock: MockClock) -> None:
     """What it could not pay is asked again. When it has answered all its rows, it spends no more."""
     batch, cluster = await run_paid(
@@ -314,7 +304,6 @@ async def test_the_late_answers_of_a_lost_worker_say_what_it_spent(tmp_path: Pat
     assert unrecorded(tmp_path / "a.jsonl") is None
 
 
-@pytest.mark.trio
 async def test_a_stopped_batch_asks_workers_to_return_their_rest(tmp_path: Path, mock_clock: MockClock) -> None:
     made: Made = []
     batch, cluster = await run_paid(
@@ -338,7 +327,6 @@ async def test_a_stopped_batch_asks_workers_to_return_their_rest(tmp_path: Path,
     assert unrecorded(tmp_path / "a.jsonl") == 0.1, "the row that is out at worker 0 may cost what it has not returned"
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("name", ["write", "close"])
 async def test_a_budget_that_cannot_be_written_ends_the_batch(
     name: str, tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
@@ -354,7 +342,6 @@ async def test_a_budget_that_cannot_be_written_ends_the_batch(
     assert str(caught.value) == f"cannot write {tmp_path / 'a.jsonl'} or a file beside it: No space left on device"
 
 
-@pytest.mark.trio
 async def test_a_spent_budget_sends_nothing_that_waits(tmp_path: Path, mock_clock: MockClock) -> None:
     batch, cluster = await run_paid(
         tmp_path,

@@ -169,7 +169,6 @@ def test_a_reply_has_the_figures_of_its_time(part: Part) -> None:
     assert (reply.failure, reply.final, reply.requests, reply.amounts) == ("", False, ("ask", 10.0), None)
 
 
-@pytest.mark.trio
 async def test_an_exchange_brings_leases_and_gifts_to_the_thread(part: Part) -> None:
     log: list[tuple[object, ...]] = []
     part.worker._rates = SimpleNamespace(
@@ -340,7 +339,6 @@ def test_prices_that_are_missing_end_the_worker(monkeypatch: pytest.MonkeyPatch,
     assert (part.worker._final, engines) == (True, [])
 
 
-@pytest.mark.trio
 async def test_rows_leave_one_at_a_time_while_calls_may_start(part: Part) -> None:
     counters, taken = Counters(), list[tuple[int, bytes]]()
     part.worker._counters = counters
