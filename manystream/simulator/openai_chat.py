@@ -225,7 +225,8 @@ def check_tools(functions: list[tuple[int, JSONObject]], path: str, choice: str)
 
 
 def error_object(failure: APIError) -> JSONObject:
-    """OpenAI's error object. A code of the knobs is both type and code, as it is for a spent quota."""
+    """OpenAI's error object. A code of the knobs is both type and code, as it is for a spent quota. An empty code is
+    none."""
     kind, code, message = ERRORS.get(failure.status, ERRORS[500 if failure.status >= 500 else 400])
     if failure.code and failure.code not in REQUEST_CODES:
         kind = failure.code
@@ -234,7 +235,7 @@ def error_object(failure: APIError) -> JSONObject:
         "message": failure.message or message,
         "type": kind,
         "param": failure.param,
-        "code": failure.code or code,
+        "code": (code if failure.code is None else failure.code) or None,
     }
 
 

@@ -1,4 +1,4 @@
-"""OpenAI Responses on the wire: `POST /v1/responses`.
+"""OpenAI Responses on the wire: `POST /v1/responses`, and `/v1/responses/{id}` for an answer that is kept.
 
 Every event has its name twice (SSE's `event:` and `type`) and a `sequence_number` from 0. Items follow each other:
 reasoning, message, function calls. Each item is added, filled by deltas, and done. The last event repeats all items. A
@@ -8,10 +8,13 @@ is an error.
 
 from __future__ import annotations
 
+import re
+
 from ..http_server import HTTPRequest
 from .json_text import JSON, JSONObject, dumps, integer, mapping, objects, string, text_length
 from .openai_chat import (
     MISSING,
+    WRONG_TYPE,
     check_bearer,
     check_tools,
     check_types,
@@ -27,6 +30,7 @@ from .request_checks import RESPONSES
 from .scenario import Scenario, ScriptedCall, is_forged, sign
 from .wire import CREATED, JSON_MODE, body_object, split_at, sse
 
+_EVENT_NUMBER = re.compile(r"-?[0-9]{1,18}")
 INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 ENCRYPTED = "reasoning.encrypted_content"
 SUMMARY_EVENT, TEXT_EVENT = "response.reasoning_summary_text.delta", "response.output_text.delta"
@@ -37,6 +41,7 @@ class OpenAIResponsesWire:
     """The dialect."""
 
     name = "openai-responses"
+    path = "/v1/responses"
     ping = b'event: keepalive\ndata: {"type":"keepalive","sequence_number":0}\n\n'
 
     def check_headers(self, request: HTTPRequest) -> None:
@@ -77,6 +82,8 @@ class OpenAIResponsesWire:
             max_tokens=integer(body, "max_output_tokens"),
             characters=text_length([item.get("content") or item.get("output") for item in items])
             + len(string(body, "instructions")),
+            stored=body.get("store") is not False or body.get("background") is True,
+            background=body.get("background") is True,
             body=body,
         )
 
@@ -96,8 +103,7 @@ class OpenAIResponsesWire:
         error = error_object(failure)
         code = error["code"] or "server_error"
         error = {"type": error["type"], "code": code, "message": error["message"], "param": error["param"]}
-        response = response_object(prompt, scenario, "failed")
-        response["error"] = {"code": code, "message": error["message"]}
+        response = _failed_response(prompt, scenario, failure)
         return [
             sse(dumps({"type": "error", "sequence_number": position, "error": error}), "error"),
             sse(
@@ -108,6 +114,39 @@ class OpenAIResponsesWire:
 
     def headers(self, prompt: Prompt | None, identity: str) -> list[tuple[str, str]]:
         return openai_headers(prompt, identity)
+
+    def id(self, scenario: Scenario) -> str:
+        return scenario.id("resp_", 48)
+
+    def shown(self, prompt: Prompt, scenario: Scenario, status: str, failure: APIError | None) -> bytes:
+        if status == "ended":
+            return self.body(prompt, scenario)
+        if failure is not None and status == "failed":
+            return dumps(_failed_response(prompt, scenario, failure))
+        return dumps(response_object(prompt, scenario, status))
+
+    def cancelled_frames(self, prompt: Prompt, scenario: Scenario, position: int) -> list[bytes]:
+        return []  # the stream just ends
+
+    def events_read(self, request: HTTPRequest, scenario: Scenario) -> int:
+        after = request.query.get("starting_after", "-1")
+        if not _EVENT_NUMBER.fullmatch(after):
+            message = f"Invalid 'starting_after': expected an integer, but got {after[:40]!r} instead."
+            raise APIError(400, message, param="starting_after", code=WRONG_TYPE)
+        return max(0, int(after) + 1)
+
+    def not_found(self, id: str) -> APIError:
+        return APIError(404, f"Response with id '{id[:80]}' not found.", type="invalid_request_error", code="")
+
+    def not_streamed(self) -> APIError:
+        message = "This response was not created with background=true and stream=true and cannot be streamed."
+        return APIError(400, message, param="stream", code="")
+
+    def not_cancelled(self) -> APIError:
+        return APIError(400, "Cannot cancel a synchronous response.", code="")
+
+    def deleted(self, id: str) -> bytes:
+        return dumps({"id": id, "object": "response", "deleted": True})
 
 
 class _StreamWriter:
@@ -123,7 +162,10 @@ class _StreamWriter:
 
     def write(self) -> list[bytes]:
         prompt, scenario = self.prompt, self.scenario
-        self._event("response.created", response=response_object(prompt, scenario, "in_progress"))
+        begins = "queued" if prompt.background else "in_progress"
+        self._event("response.created", response=response_object(prompt, scenario, begins))
+        if prompt.background:
+            self._event("response.queued", response=response_object(prompt, scenario, "queued"))
         self._event("response.in_progress", response=response_object(prompt, scenario, "in_progress"))
         if _thinks(scenario):
             self._reasoning()
@@ -201,7 +243,7 @@ def response_object(prompt: Prompt, scenario: Scenario, status: str) -> JSONObje
         "object": "response",
         "created_at": CREATED,
         "status": status,
-        "background": False,
+        "background": prompt.background,
         "error": None,
         "incomplete_details": None,
         "instructions": body.get("instructions"),
@@ -223,6 +265,14 @@ def response_object(prompt: Prompt, scenario: Scenario, status: str) -> JSONObje
         "user": None,
         "metadata": body.get("metadata") or {},
     }
+
+
+def _failed_response(prompt: Prompt, scenario: Scenario, failure: APIError) -> JSONObject:
+    """The response object of an answer that an error ended."""
+    response = response_object(prompt, scenario, "failed")
+    error = error_object(failure)
+    response["error"] = {"code": error["code"] or "server_error", "message": error["message"]}
+    return response
 
 
 def final_response(prompt: Prompt, scenario: Scenario) -> JSONObject:

@@ -11,11 +11,15 @@ import enum
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from ..http_server import LAST_CHUNK, Headers, chunk, http_head
 from .knobs import Knobs
 from .limits.limiter import Ticket, Usage
 from .scenario import STAMP_MARK, STAMP_WIDTH
+
+if TYPE_CHECKING:
+    from .store import StoredAnswer
 
 FRAMES_PER_SEND = 64
 """Without a rate, one `send` holds at most so many events, so that all streams make progress."""
@@ -74,6 +78,8 @@ class Program:
     ticket: the account of an accepted answer, where limits cover it.
     following: the program that continues the same response. Its delay starts when the last frame of this program was
         due. Only the ending of the last program counts.
+    answer: the kept answer that it shows.
+    cancels: the kept answer that its request has cancelled, and the end of the responses that show it.
     """
 
     frames: list[bytes]
@@ -89,6 +95,8 @@ class Program:
     following: Program | None = None
     usage: Usage | None = None
     ticket: Ticket | None = None
+    answer: StoredAnswer | None = None
+    cancels: tuple[StoredAnswer, Program] | None = None
 
 
 def with_headers(program: Program, headers: Headers) -> Program:
@@ -188,6 +196,42 @@ def streamed(
         ping_interval=knobs.ping,
         frames_per_send=1 if knobs.chunk else FRAMES_PER_SEND,
     )
+
+
+def resumed(program: Program, ready: int, wait: float) -> Program:
+    """The streamed response, of which the head and `ready` frames are sent at once, the others after `wait` seconds."""
+    frames, templates = program.frames, program.templates
+    if ready >= len(frames):
+        return replace(program, interval=0.0)
+    rest = {place - ready: template for place, template in templates.items() if place >= ready}
+    if ready:
+        begun = replace(program, frames=frames[:ready], interval=0.0)
+        begun.templates = {place: template for place, template in templates.items() if place < ready}
+        following = replace(program, frames=frames[ready:], templates=rest, delay=wait)
+    else:
+        head, first = _head_and_rest(frames[0])
+        if 0 in rest:
+            rest[0] = Template(_head_and_rest(rest[0].text)[1], rest[0].numbers)
+        begun = replace(program, frames=[head], templates={}, events=0, interval=0.0)
+        following = replace(program, frames=[first, *frames[1:]], templates=rest, delay=wait)
+    begun.following = following
+    return begun
+
+
+def ended_now(frames: Sequence[bytes], sent: int, program: Program, last: Program) -> Program:
+    """The end of a response of which `sent` of these frames are sent: the events of `last`, after the head if that is
+    not sent yet."""
+    data = last.frames[0]
+    if not sent and frames[0].startswith(b"HTTP/"):
+        data = _head_and_rest(frames[0])[0] + data
+    ending = program.ending if program.ending is Ending.CLOSE else Ending.KEEP
+    return replace(last, frames=[data], ending=ending)
+
+
+def _head_and_rest(frame: bytes) -> tuple[bytes, bytes]:
+    """The head of a response and what follows it in its first frame."""
+    head, separator, rest = frame.partition(b"\r\n\r\n")
+    return head + separator, rest
 
 
 ENDINGS: tuple[tuple[str, Ending], ...] = (

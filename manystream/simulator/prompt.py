@@ -75,6 +75,8 @@ class Prompt:
     schema: the JSON Schema of a structured answer.
     max_tokens: the output limit.
     characters: length of all text in the prompt.
+    stored: the answer is kept, by a service that keeps answers.
+    background: the answer is written whether or not the client reads it.
     array: the stream is one JSON array instead of server-sent events (Gemini).
     body: the request's JSON object, for services that repeat parts of it.
     """
@@ -90,5 +92,7 @@ class Prompt:
     schema: JSONObject | None = None
     max_tokens: int | None = None
     characters: int = 0
+    stored: bool = True
+    background: bool = False
     array: bool = False
     body: JSONObject = field(default_factory=dict[str, JSON])

@@ -65,7 +65,7 @@ RESPONSES: dict[str, str] = {
     "model": TEXT, "input": TEXT_OR_OBJECTS, "instructions": TEXT_OR_OBJECTS, "stream": BOOLEAN,
     "stream_options": OBJECT, "temperature": NUMBER, "top_p": NUMBER, "max_output_tokens": COUNT, "tools": OBJECTS,
     "tool_choice": TEXT_OR_OBJECT, "parallel_tool_calls": BOOLEAN, "text": OBJECT, "reasoning": OBJECT,
-    "include": TEXTS, "store": BOOLEAN,
+    "include": TEXTS, "store": BOOLEAN, "background": BOOLEAN, "background_options": OBJECT,
 }  # fmt: skip
 ANTHROPIC: dict[str, str] = {
     "model": TEXT, "messages": OBJECTS, "system": TEXT_OR_OBJECTS, "stream": BOOLEAN, "temperature": NUMBER,

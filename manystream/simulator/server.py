@@ -27,8 +27,9 @@ from .connection import Connection
 from .inference import InferenceServer
 from .journal import Statistics
 from .knobs import KnobError
-from .program import Ending, Program
+from .program import Ending, Program, ended_now
 from .service import Service, ServiceSettings
+from .store import StoredAnswer
 
 logger: logging.Logger = logging.getLogger("manystream.simulator")
 
@@ -224,6 +225,8 @@ class Server:
             statistics.live += 1
             statistics.most_live = max(statistics.most_live, statistics.live)
         now = time.monotonic()
+        if program.cancels is not None:
+            self._end_responses(*program.cancels, now)
         connection.start(program, now + program.delay)
         connection.ticket = program.ticket
         if self._inference is not None and program.usage is not None:
@@ -234,6 +237,19 @@ class Server:
             self._schedule(connection, connection.due)
         else:
             self._wheel[AT_ONCE].append(connection)
+
+    def _end_responses(self, answer: StoredAnswer, last: Program, now: float) -> None:
+        """End the responses that show an answer: it was cancelled."""
+        for connection in self._connections:
+            program = connection.program
+            if program is None or program.answer is not answer:
+                continue
+            for tick in (AT_ONCE, int(connection.due * TICKS_PER_SECOND) + 1):
+                if connection in self._wheel.get(tick, ()):
+                    self._wheel[tick].remove(connection)
+            connection.start(ended_now(connection.frames, connection.position, program, last), now)
+            if not connection.unsent:
+                self._wheel[AT_ONCE].append(connection)
 
     def _run_waiting(self, inference: InferenceServer[object], now: float) -> None:
         """Start the calls that have room in the inference server, and give all running calls their new pace."""

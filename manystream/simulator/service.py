@@ -26,14 +26,19 @@ from .program import Program, complete, no_response, position_of, streamed, unst
 from .prompt import APIError, Prompt
 from .replay import Replay
 from .replica import Replica, ReplicaState
-from .scenario import write_scenario
-from .wire import CREATED, Wire
+from .scenario import Scenario, write_scenario
+from .store import AnswerStore, StoredAnswer
+from .wire import CREATED, StoringWire, Wire
 
 OPENAI = OpenAIChatWire()
+STORING: tuple[StoringWire, ...] = (OpenAIResponsesWire(),)
+"""The dialects whose services keep answers."""
+
+_STORING_PATHS = {wire.path: wire for wire in STORING}
 WIRES: dict[str, Wire] = {
     "/v1/chat/completions": OPENAI,
-    "/v1/responses": OpenAIResponsesWire(),
     "/v1/messages": AnthropicWire(),
+    **_STORING_PATHS,
 }
 """Path → dialect. Gemini has the model in its path; its methods are recognised by the end of the path."""
 
@@ -134,6 +139,7 @@ class Service:
         self.inference: InferenceServer[object] | None = InferenceServer(batch) if batch else None
         self._replica = ReplicaState(settings.replica, clock())
         self._pages = ControlPages(self.journal, self.statistics, self.limiter, clock, wall)
+        self._store = AnswerStore()
         self._programs: dict[tuple[str, str, bytes, bool], Program] = {}
         self._frames = 0
         self._repeats: Counter[str] = Counter()
@@ -144,7 +150,8 @@ class Service:
         if path.startswith("/sim/"):
             return self._pages.answer(request)
         self.journal.add(request)
-        wire = _wire_of(path)
+        storing = next((wire for wire in STORING if path.startswith(wire.path + "/")), None)
+        wire = storing or _wire_of(path)
         if self._replay is not None:
             failure = APIError(404, f"the recording holds no exchange for {request.method} {path}")
             return self._replay.answer(request) or self._refused(wire or OPENAI, failure, request)
@@ -157,6 +164,9 @@ class Service:
                 return complete(200, headers, MODEL_LISTS[path], keep=request.keep_alive)
             if wire is None:
                 raise APIError(404, f"Invalid URL ({request.method} {path})", code=UNKNOWN_URL)
+            if storing is not None:
+                storing.check_headers(request)
+                return self._stored(storing, request)
             if request.method != "POST":
                 raise APIError(405, f"Not allowed to {request.method} on {path}. (HINT: use POST)")
             wire.check_headers(request)
@@ -199,27 +209,85 @@ class Service:
         key = (request.target, request.headers.get(HEADER, ""), request.body, request.keep_alive)
         program = self._programs.get(key)
         if program is not None:
+            if program.answer is not None:
+                self._store.keep(program.answer, _key_of(request))
             return program
         prompt, knobs = self._read(wire, request)
-        if knobs.drop:
-            return no_response(knobs.delay)
-        if knobs.fail is not None:
-            failure = APIError(knobs.fail, "", code=knobs.code, retry_after=knobs.retry_after)
-            failed = Usage(model=prompt.model, input_tokens=0, cached_tokens=0, output_tokens=0, max_tokens=0)
-            self.limiter.fail(wire.name, _key_of(request), failed, self._clock(), self._wall())
-            return self._refused(wire, failure, request, delay=knobs.delay)
-        program = _answer_program(wire, prompt, knobs, keep=request.keep_alive)
+        failed = self._failed(wire, knobs, request, prompt.model)
+        if failed is not None:
+            return failed
+        scenario = write_scenario(prompt, knobs)
+        if prompt.background:
+            return self._background(prompt, scenario, knobs, request)
+        program = _answer_program(wire, prompt, scenario, knobs, keep=request.keep_alive)
+        storing = _STORING_PATHS.get(request.path)
+        if storing is not None and prompt.stored:
+            program.answer = StoredAnswer(wire=storing, prompt=prompt, scenario=scenario, keys=set())
+            self._store.keep(program.answer, _key_of(request))
         if not knobs.times:
             self._remember(key, program)
         return program
+
+    def _failed(self, wire: Wire, knobs: Knobs, request: HTTPRequest, model: str) -> Program | None:
+        """The program of a request that gets no answer, as the knobs ask; None if it gets one."""
+        if knobs.drop:
+            return no_response(knobs.delay)
+        if knobs.fail is None:
+            return None
+        failure = APIError(knobs.fail, "", code=knobs.code, retry_after=knobs.retry_after)
+        failed = Usage(model=model, input_tokens=0, cached_tokens=0, output_tokens=0, max_tokens=0)
+        self.limiter.fail(wire.name, _key_of(request), failed, self._clock(), self._wall())
+        return self._refused(wire, failure, request, delay=knobs.delay)
+
+    def _background(self, prompt: Prompt, scenario: Scenario, knobs: Knobs, request: HTTPRequest) -> Program:
+        """Begin an answer in the background. The response shows its beginning, or its stream from the first event."""
+        now, wire = self._clock(), _STORING_PATHS[request.path]
+        answer = self._store.create(wire, prompt, scenario, knobs, _key_of(request), now, self._wall())
+        if prompt.stream:
+            program = answer.stream(0, knobs, now, keep=request.keep_alive)
+        else:
+            program = answer.shown("queued", knobs, keep=request.keep_alive)
+        return replace(program, usage=_usage(prompt, scenario))
+
+    def _stored(self, wire: StoringWire, request: HTTPRequest) -> Program:
+        """The program of a request that reads, cancels or deletes an answer. Raises `APIError`."""
+        now, method = self._clock(), request.method
+        id, _, action = request.path.removeprefix(wire.path + "/").partition("/")
+        if action not in ("", "cancel"):
+            raise APIError(404, f"Invalid URL ({method} {request.path})", code=UNKNOWN_URL)
+        if method not in (("POST",) if action else ("GET", "DELETE")):
+            raise APIError(405, f"Not allowed to {method} on {request.path}.")
+        answer = self._store.find(wire, id, _key_of(request))
+        knobs = self._faults(combine(self.knobs, request.headers.get(HEADER, "")), request)
+        failed = self._failed(wire, knobs, request, answer.prompt.model)
+        if failed is not None:
+            return failed
+        keep, background = request.keep_alive, answer.prompt.background
+        if method == "GET" and request.query.get("stream") == "true":
+            if not (background and answer.prompt.stream):
+                raise wire.not_streamed()
+            read = wire.events_read(request, answer.scenario)
+            return answer.stream(read, knobs, now, keep=keep)
+        if method == "DELETE":
+            self._store.forget(answer)
+            return complete(200, wire.headers(None, "simulator"), wire.deleted(id), keep=keep)
+        if action and not background:
+            raise wire.not_cancelled()
+        last = answer.cancel(now) if action else None
+        program = answer.shown(answer.status(now), knobs, keep=keep)
+        return replace(program, counted=False, cancels=None if last is None else (answer, last))
 
     def _read(self, wire: Wire, request: HTTPRequest) -> tuple[Prompt, Knobs]:
         prompt = wire.read(request)
         header = request.headers.get(HEADER, "")
         knobs = combine(self.knobs, directive_in_model(prompt.model), directive_in_text(prompt.text), header)
+        return prompt, self._faults(knobs, request)
+
+    def _faults(self, knobs: Knobs, request: HTTPRequest) -> Knobs:
+        """The knobs, without faults if those are used up."""
         if knobs.times and knobs.faulty and self._faults_used_up(knobs, request):
-            knobs = replace(knobs.without_faults(), times=0)
-        return prompt, knobs
+            return replace(knobs.without_faults(), times=0)
+        return knobs
 
     def _faults_used_up(self, knobs: Knobs, request: HTTPRequest) -> bool:
         """Whether the first `times` requests of this key, which go wrong, are over."""
@@ -249,11 +317,10 @@ def _wire_of(path: str) -> Wire | None:
     return WIRES.get(path)
 
 
-def _answer_program(wire: Wire, prompt: Prompt, knobs: Knobs, *, keep: bool) -> Program:
-    """The program of a successful answer, with the faults that the knobs ask for."""
-    scenario = write_scenario(prompt, knobs)
+def _usage(prompt: Prompt, scenario: Scenario) -> Usage:
+    """What an answer uses of the limits."""
     tokens = scenario.tokens
-    usage = Usage(
+    return Usage(
         model=prompt.model,
         input_tokens=tokens.input,
         cached_tokens=tokens.cached,
@@ -261,6 +328,11 @@ def _answer_program(wire: Wire, prompt: Prompt, knobs: Knobs, *, keep: bool) -> 
         max_tokens=prompt.max_tokens or 0,
         streamed=prompt.stream,
     )
+
+
+def _answer_program(wire: Wire, prompt: Prompt, scenario: Scenario, knobs: Knobs, *, keep: bool) -> Program:
+    """The program of a successful answer, with the faults that the knobs ask for."""
+    usage = _usage(prompt, scenario)
     headers = wire.headers(prompt, scenario.identity[:24])
     failure = APIError(knobs.error_status, "", code=knobs.code)
     if not prompt.stream:

@@ -63,6 +63,45 @@ class Wire(Protocol):
         ...
 
 
+class StoringWire(Wire, Protocol):
+    """A dialect whose service keeps its answers. An answer has the path `path` + `/ID`."""
+
+    @property
+    def path(self) -> str: ...
+
+    def id(self, scenario: Scenario) -> str:
+        """The id of an answer."""
+        ...
+
+    def shown(self, prompt: Prompt, scenario: Scenario, status: str, failure: APIError | None) -> bytes:
+        """The body of an answer that is read by its id. status: that of `StoredAnswer.status`."""
+        ...
+
+    def cancelled_frames(self, prompt: Prompt, scenario: Scenario, position: int) -> list[bytes]:
+        """The last events of a stream that was cancelled after `position` events."""
+        ...
+
+    def events_read(self, request: HTTPRequest, scenario: Scenario) -> int:
+        """How many of the stream's events the reader has, as the request says. Raises `APIError`."""
+        ...
+
+    def not_found(self, id: str) -> APIError:
+        """The error for an id that is not known."""
+        ...
+
+    def not_streamed(self) -> APIError:
+        """The error for a stream of an answer that cannot be streamed by its id."""
+        ...
+
+    def not_cancelled(self) -> APIError:
+        """The error for an answer that cannot be cancelled, since it is not in the background."""
+        ...
+
+    def deleted(self, id: str) -> bytes:
+        """The body of a response that says that an answer is deleted."""
+        ...
+
+
 def sse(data: bytes, name: str = "") -> bytes:
     """One server-sent event."""
     return b"event: %b\ndata: %b\n\n" % (name.encode(), data) if name else b"data: %b\n\n" % data
