@@ -27,15 +27,9 @@ WAIT = 60.0
 def run(name: str, *arguments: str, given: str = "", status: int = 0) -> subprocess.CompletedProcess[str]:
     """Run an example and wait for its end."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(FOLDER / name), *arguments],
-        input=given,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        env=ENVIRONMENT,
-        timeout=WAIT,
-        check=False,
-    )
+        [sys.executable, "-W", "error", str(FOLDER / name), *arguments], input=given, capture_output=True, text=True,
+        encoding="utf-8", env=ENVIRONMENT, timeout=WAIT, check=False,
+    )  # fmt: skip
     assert done.returncode == status, done.stderr
     assert "Traceback" not in done.stderr
     return done
@@ -44,15 +38,9 @@ def run(name: str, *arguments: str, given: str = "", status: int = 0) -> subproc
 def drive(program: str, display: str = "") -> str:
     """Run a program that imports an example, in the example's folder."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        cwd=FOLDER,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        env=ENVIRONMENT | ({"DISPLAY": display} if display else {}),
-        timeout=WAIT,
-        check=False,
-    )
+        [sys.executable, "-W", "error", "-c", program], cwd=FOLDER, capture_output=True, text=True, encoding="utf-8",
+        env=ENVIRONMENT | ({"DISPLAY": display} if display else {}), timeout=WAIT, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert not done.stderr
     return done.stdout
@@ -164,13 +152,9 @@ asyncio.run(main())
 
 def test_the_relay_supports_lifespan_and_a_mount_prefix() -> None:
     assert drive(LIFESPAN).splitlines() == [
-        "lifespan.startup.complete",
-        "/ 200 ",
-        "/nowhere 404 ",
-        "/stream 400 ",
-        "/stream 200 event: failure",
+        "lifespan.startup.complete", "/ 200 ", "/nowhere 404 ", "/stream 400 ", "/stream 200 event: failure",
         "lifespan.shutdown.complete",
-    ]
+    ]  # fmt: skip
 
 
 def test_the_relay_stops_its_call_when_sending_fails() -> None:
@@ -220,16 +204,9 @@ def test_a_custom_wire_format_handles_calls_and_errors() -> None:
 
 def test_a_custom_wire_format_reads_both_forms_alike() -> None:
     assert drive(OWN_DIALECT_READS).splitlines() == [
-        "True length",
-        "True",
-        "network",
-        "server: the server sent something that is not a JSON object",
-        "True",
-        "1000",
-        "ProviderError('HTTP 503', category=SERVER, http_status=503, retryable=True)",
-        "tools",
-        "temperature",
-    ]
+        "True length", "True", "network", "server: the server sent something that is not a JSON object", "True",
+        "1000", "ProviderError('HTTP 503', category=SERVER, http_status=503, retryable=True)", "tools", "temperature",
+    ]  # fmt: skip
 
 
 # --- event loops of other libraries ---

@@ -41,15 +41,10 @@ MEMBERS = {
 }
 
 EVENT_FIELDS = {
-    "Start": "model response_id",
-    "TextDelta": "index text",
-    "ThinkingDelta": "index text",
-    "ToolCallStart": "index id name",
-    "ToolCallDelta": "index arguments",
-    "ToolCallDone": "index complete",
-    "Done": "finish_reason raw_finish_reason usage provider_data",
-    "Error": "error",
-}
+    "Start": "model response_id", "TextDelta": "index text", "ThinkingDelta": "index text",
+    "ToolCallStart": "index id name", "ToolCallDelta": "index arguments", "ToolCallDone": "index complete",
+    "Done": "finish_reason raw_finish_reason usage provider_data", "Error": "error",
+}  # fmt: skip
 
 REQUEST_OPTIONS = (
     "system tools tool_choice thinking max_output_tokens temperature top_p stop seed response_schema"
@@ -95,13 +90,8 @@ def test_every_exception_has_the_one_base() -> None:
     values = [getattr(ms, name) for name in ms.__all__]
     found = [value for value in values if isinstance(value, type) and issubclass(value, BaseException)]
     assert {found_class.__name__ for found_class in found} >= {
-        "EngineClosedError",
-        "InvalidRequestError",
-        "ProviderError",
-        "RowError",
-        "StoreError",
-        "TooManyCallsError",
-    }
+        "EngineClosedError", "InvalidRequestError", "ProviderError", "RowError", "StoreError", "TooManyCallsError",
+    }  # fmt: skip
     for module, names in EXCEPTIONS_OF_MODULES.items():
         found += [getattr(importlib.import_module(module), name) for name in names.split()]
     assert [each for each in found if not issubclass(each, ms.ManystreamError)] == []
@@ -142,20 +132,10 @@ STREAM = "call"  # and `completion`, of each object
 RECORDING = "close closed exchanges"
 ENGINE = "drain end_session map record request start_request start_stream statistics stream"
 OFFERED: dict[type, str] = {
-    ms.Call: CALL,
-    ms.Engine: f"{ENGINE} close from_thread",
-    ms.EventStream: STREAM,
-    ms.CallMap: "",
-    ms.Recording: RECORDING,
-    aio.Call: CALL,
-    aio.Engine: ENGINE,
-    aio.EventStream: STREAM,
-    portal.Portal: ENGINE,
-    portal.PortalCall: CALL,
-    portal.PortalMap: "",
-    portal.PortalStream: STREAM,
-    portal.PortalRecording: RECORDING,
-}
+    ms.Call: CALL, ms.Engine: f"{ENGINE} close from_thread", ms.EventStream: STREAM, ms.CallMap: "",
+    ms.Recording: RECORDING, aio.Call: CALL, aio.Engine: ENGINE, aio.EventStream: STREAM, portal.Portal: ENGINE,
+    portal.PortalCall: CALL, portal.PortalMap: "", portal.PortalStream: STREAM, portal.PortalRecording: RECORDING,
+}  # fmt: skip
 """Class → every public name in its `dir`."""
 
 

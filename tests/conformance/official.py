@@ -81,13 +81,9 @@ def _chat() -> list[Wire]:
     reasons = _literals(chat_completion_chunk.Choice.model_fields["finish_reason"].annotation)
     return [
         _request("Chat: request members", CompletionCreateParamsBase, "openai-chat"),
-        Wire(
-            "Chat: members of a chunk",
-            [*chat_completion_chunk.ChatCompletionChunk.model_fields, *members],
-            _chat_member,
-        ),
-        Wire("Chat: finish reasons", reasons, lambda name: _reason(CHAT_REASONS, name)),
-    ]
+        Wire("Chat: members of a chunk", [*chat_completion_chunk.ChatCompletionChunk.model_fields, *members],
+        _chat_member), Wire("Chat: finish reasons", reasons, lambda name: _reason(CHAT_REASONS, name)),
+    ]  # fmt: skip
 
 
 def _chat_member(name: str) -> str:

@@ -193,14 +193,9 @@ RESPONSES_USAGE = {
 def _responses(what: str, where: str, value: object, *items: Wire, **members: Any) -> Phenomenon:
     """Build a row from items; the stream announces and completes each."""
     body: Wire = {
-        "id": "resp_1",
-        "object": "response",
-        "model": "m",
-        "status": "completed",
-        "output": list(items),
-        "usage": RESPONSES_USAGE,
-        **members,
-    }
+        "id": "resp_1", "object": "response", "model": "m", "status": "completed", "output": list(items),
+        "usage": RESPONSES_USAGE, **members,
+    }  # fmt: skip
     chunks: list[Wire] = [{"type": "response.created", "response": {**body, "status": "in_progress", "output": []}}]
     for index, item in enumerate(items):
         begun = {**item, "content": []} if item["type"] == "message" else item
@@ -215,23 +210,14 @@ def _message(*parts: Wire) -> Wire:
 
 
 SOURCE: Wire = {
-    "type": "url_citation",
-    "url": "https://example.com",
-    "title": "Example",
-    "start_index": 0,
-    "end_index": 4,
-}
+    "type": "url_citation", "url": "https://example.com", "title": "Example", "start_index": 0, "end_index": 4,
+}  # fmt: skip
 HI: Wire = {"type": "output_text", "text": "Hi", "annotations": []}
 SEARCH: Wire = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}}
 PAINTED: Wire = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "iVBORw=="}
 MCP: Wire = {
-    "type": "mcp_call",
-    "id": "mcp_1",
-    "name": "roll",
-    "server_label": "dice",
-    "arguments": "{}",
-    "output": "4",
-}
+    "type": "mcp_call", "id": "mcp_1", "name": "roll", "server_label": "dice", "arguments": "{}", "output": "4",
+}  # fmt: skip
 COMPACTED: Wire = {"type": "compaction", "id": "cmp_1", "encrypted_content": "opaque"}
 REASONED: Wire = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "opaque"}
 FUTURE: Wire = {"type": "telepathy_call", "id": "tp_1"}

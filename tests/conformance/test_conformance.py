@@ -35,14 +35,9 @@ def keep(
     stream = metadata.pop("is_stream", True)
     kind = "text/event-stream" if stream else "application/json"
     described: Wire = {
-        "http_status": 200,
-        "response_headers": {"content-type": kind, "transfer-encoding": "chunked"},
-        "is_stream": stream,
-        "server": "openai",
-        "model": "m",
-        "tags": ["text"],
-        **metadata,
-    }
+        "http_status": 200, "response_headers": {"content-type": kind, "transfer-encoding": "chunked"},
+        "is_stream": stream, "server": "openai", "model": "m", "tags": ["text"], **metadata,
+    }  # fmt: skip
     (folder / dialect).mkdir(exist_ok=True)
     (folder / dialect / f"{name}.body").write_bytes(body if isinstance(body, bytes) else body.encode())
     (folder / dialect / f"{name}.json").write_text(json.dumps(described))

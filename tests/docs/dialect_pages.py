@@ -107,13 +107,9 @@ def _requests(head: str, rows: Sequence[RequestRow], dialect: str) -> list[str]:
 def _levels(dialect: str) -> list[str]:
     models = [model for name, model in LEVEL_MODELS if name == LEVELS_LIKE.get(dialect, dialect)]
     return table(
-        ["Model", "Level", "On the wire"],
-        (
-            [f"`{model}`", f"`{level.name}`", encoded_members(dialect, model, {"thinking": level})]
-            for model in models
-            for level in ms.ThinkingLevel
-        ),
-    )
+        ["Model", "Level", "On the wire"], ([f"`{model}`", f"`{level.name}`",
+        encoded_members(dialect, model, {"thinking": level})] for model in models for level in ms.ThinkingLevel),
+    )  # fmt: skip
 
 
 def _answers(dialect: str) -> list[str]:

@@ -126,15 +126,9 @@ class Page:
             self.start(command.removesuffix("&"))
             return
         done = subprocess.run(
-            ["bash", "-c", command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            encoding="utf-8",
-            timeout=SECONDS,
-            check=False,
-        )
+            ["bash", "-c", command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, encoding="utf-8", timeout=SECONDS, check=False,
+        )  # fmt: skip
         if done.returncode != (int(status[1]) if status else 0):
             raise Wrong(f"{command!r} ended with status {done.returncode}:\n{done.stdout}")
         if output:

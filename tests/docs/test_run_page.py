@@ -36,16 +36,9 @@ trio.run(main)
 def run(folder: Path, text: str) -> str:
     """Run a page that consists of this text; what is wrong with it, empty where nothing is."""
     blocks = [
-        {
-            "line": block.line,
-            "language": block.language,
-            "code": block.code,
-            "title": block.title,
-            "output": block.output,
-        }
-        for block in read_blocks(text)
-        if block.reason is None
-    ]
+        {"line": block.line, "language": block.language, "code": block.code, "title": block.title,
+        "output": block.output} for block in read_blocks(text) if block.reason is None
+    ]  # fmt: skip
     description = {"name": "page.md", "address": "127.0.0.1:1", "setting": SETTING, "blocks": blocks}
     (folder / "page.json").write_text(json.dumps(description), "utf-8")
     command = [sys.executable, "-W", "error", str(RUNNER), str(folder)]

@@ -185,14 +185,10 @@ class Stream:
     def read(self, pieces: Iterable[bytes]) -> Stream:
         head = WireHead(b"POST", b"/", ())
         shared = Shared(
-            origin=Origin("http", "127.0.0.1", 80),
-            provider=self.case.provider,
-            dialect=self._counted(DIALECTS[self.case.provider.dialect]),
-            make_id=lambda: "id",
-            limits=self.limits,
-            buffered=Buffered(2**30),
-            wall_clock=lambda: 0.0,
-        )
+            origin=Origin("http", "127.0.0.1", 80), provider=self.case.provider,
+            dialect=self._counted(DIALECTS[self.case.provider.dialect]), make_id=lambda: "id", limits=self.limits,
+            buffered=Buffered(2**30), wall_clock=lambda: 0.0,
+        )  # fmt: skip
         prepared = Prepared(shared, "m", head, b"", Redaction("key", head))
         prepared.stream = self.streamed
         self.delivery = Delivery(self._on_event, cast("RunningCall", self), Counters())

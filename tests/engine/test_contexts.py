@@ -110,14 +110,9 @@ async def cut(line: Line) -> None:
 
 
 ENDS: dict[str, Script | None] = {
-    "answered": streams,
-    "retried": fails_first,
-    "cut": cut,
-    "timed out": silent,
-    "cancelled": silent,
-    "closed": silent,
-    "refused": None,
-}
+    "answered": streams, "retried": fails_first, "cut": cut, "timed out": silent, "cancelled": silent,
+    "closed": silent, "refused": None,
+}  # fmt: skip
 """How a call ends → the server's script; None: nobody listens."""
 
 
@@ -138,14 +133,9 @@ async def test_callbacks_and_hooks_see_what_the_start_of_their_call_saw(
         provider = ms.OpenAIChat("k", url)
         async with ms.open_engine([provider], observer=observer, retry=retry, timeouts=timeouts) as engine:
             calls = [
-                start_as(
-                    who,
-                    lambda who=who: engine.start_stream(  # type: ignore[misc]
-                        hello(tags={"who": who}), callbacks[who].on_event, callbacks[who].on_completion
-                    ),
-                )
-                for who in people
-            ]
+                start_as(who, lambda who=who: engine.start_stream(hello(tags={"who": who}), callbacks[who].on_event,
+                callbacks[who].on_completion)) for who in people
+            ]  # fmt: skip
             await trio.sleep(1)
             WHO.set("another")
             if end == "cancelled":

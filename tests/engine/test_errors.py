@@ -87,14 +87,9 @@ def test_the_error_of_a_defect_names_its_place() -> None:
 
 
 ENDS = {
-    KeyboardInterrupt: True,
-    SystemExit: True,
-    BaseException: True,
-    Exception: False,
-    ValueError: False,
-    GeneratorExit: False,
-    asyncio.CancelledError: False,
-}
+    KeyboardInterrupt: True, SystemExit: True, BaseException: True, Exception: False, ValueError: False,
+    GeneratorExit: False, asyncio.CancelledError: False,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ENDS)

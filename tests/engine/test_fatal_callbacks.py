@@ -184,15 +184,9 @@ def test_ctrl_c_during_a_tick_is_raised_from_the_block(moment: int, monkeypatch:
 
     recorders = [Recorder() for _ in range(NEIGHBOURS)]
     places = [
-        (Connection, "_body"),
-        (Connection, "_begin_body"),
-        (Connection, "on_readable"),
-        (Connection, "_head"),
-        (Timers, "_fire"),
-        (Connection, "_flush"),
-        (Connection, "close"),
-        (Connection, "_message_end"),
-    ]
+        (Connection, "_body"), (Connection, "_begin_body"), (Connection, "on_readable"), (Connection, "_head"),
+        (Timers, "_fire"), (Connection, "_flush"), (Connection, "close"), (Connection, "_message_end"),
+    ]  # fmt: skip
     owner, name = places[moment]
     original = getattr(owner, name)
 

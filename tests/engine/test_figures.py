@@ -169,16 +169,9 @@ async def test_the_figures_of_a_call_are_complete(autojump_clock: trio.testing.M
         (running,) = engine._calls.running()
         figures = asdict(running.figures(trio.current_time()))
     assert figures == {
-        "number": 1,
-        "provider": "closed",
-        "model": "m",
-        "stream": False,
-        "state": "backoff",
-        "age": pytest.approx(30, abs=1),
-        "quiet": pytest.approx(30, abs=1),
-        "attempts": 1,
-        "request_id": None,
-    }
+        "number": 1, "provider": "closed", "model": "m", "stream": False, "state": "backoff",
+        "age": pytest.approx(30, abs=1), "quiet": pytest.approx(30, abs=1), "attempts": 1, "request_id": None,
+    }  # fmt: skip
 
 
 # --- recordings ---

@@ -195,12 +195,8 @@ def test_a_refusal_says_what_is_left_and_when_to_come_back() -> None:
         assert isinstance(error, ms.ProviderError)
         assert (error.message, error.category, error.provider_code, error.retryable, error.retry_after_ms) == (
             "not sent: the engine's budget allows 2 calls in 60 s: 2 are spent, 0 are reserved,"
-            " and this call may use 1",
-            ms.ErrorCategory.BUDGET,
-            "budget_spent",
-            False,
-            50_000,
-        )
+            " and this call may use 1", ms.ErrorCategory.BUDGET, "budget_spent", False, 50_000,
+        )  # fmt: skip
     assert budgets.refusal(need(), 60.0) is None
     endless = live(UnitRuntime(), ms.Budget(calls=1))
     refused = endless.refusal(need(2.0), 0.0)

@@ -82,14 +82,10 @@ async def test_an_observer_is_given_the_call_and_its_values(autojump_clock: trio
             await until(lambda: engine.statistics().connections[peer.origin].idle == 1)
     start = ms.CallStart(request, provider, "m", "127.0.0.1", peer.port, True)
     assert notes.calls == [
-        ("call_started", call, start),
-        ("attempt_started", call, 1),
-        ("connection_opened", peer.origin),
-        ("first_token", call),
-        ("events_received", call, ["text_delta"]),
-        ("call_ended", call, completion),
+        ("call_started", call, start), ("attempt_started", call, 1), ("connection_opened", peer.origin),
+        ("first_token", call), ("events_received", call, ["text_delta"]), ("call_ended", call, completion),
         ("connection_closed", peer.origin, 1),
-    ]
+    ]  # fmt: skip
 
 
 async def test_an_unstreamed_call_has_no_first_token() -> None:
@@ -385,13 +381,9 @@ async def test_a_map_runs_a_thousand_calls_unless_it_is_told(door: str) -> None:
         requests = [hello()]
         maps: tuple[Any, ...] = (
             (engine.map(requests), engine.map(requests, concurrency=7), engine.map(requests, ordered=True))
-            if door == "trio"
-            else (
-                engine.from_thread.map(requests),
-                engine.from_thread.map(requests, concurrency=7),
-                engine.from_thread.map(requests, ordered=True),
-            )
-        )
+            if door == "trio" else (engine.from_thread.map(requests), engine.from_thread.map(requests, concurrency=7),
+            engine.from_thread.map(requests, ordered=True))
+        )  # fmt: skip
         assert [each._calls.room for each in maps] == [1000, 7, 1000]
         assert [each._calls._ordered for each in maps] == [False, False, True]
         assert engine.from_thread is engine.from_thread

@@ -35,15 +35,10 @@ async def test_the_head_of_a_request_is_complete() -> None:
         head = await sent(ms.OpenAIChat("the-key-1", f"{peer.url}?api-version=7"), hello(), server.requests)
     length = len(server.requests[0].partition(b"\r\n\r\n")[2])
     assert head == [
-        "POST /v1/chat/completions?api-version=7 HTTP/1.1",
-        f"Host: 127.0.0.1:{peer.port}",
-        "Accept-Encoding: identity",
-        "User-Agent: manystream",
-        "content-type: application/json",
-        "accept: application/json",
-        "authorization: Bearer the-key-1",
-        f"Content-Length: {length}",
-    ]
+        "POST /v1/chat/completions?api-version=7 HTTP/1.1", f"Host: 127.0.0.1:{peer.port}",
+        "Accept-Encoding: identity", "User-Agent: manystream", "content-type: application/json",
+        "accept: application/json", "authorization: Bearer the-key-1", f"Content-Length: {length}",
+    ]  # fmt: skip
 
 
 async def test_the_later_of_two_headers_of_one_name_is_sent() -> None:
@@ -56,15 +51,9 @@ async def test_the_later_of_two_headers_of_one_name_is_sent() -> None:
         request = hello(extra_headers={"x-b": "3", "authorization": "Token other", "X-C": "4"})
         head = await sent(provider, request, server.requests)
     assert head[2:-2] == [
-        "Accept-Encoding: identity",
-        "user-agent: mine",
-        "content-type: application/json",
-        "accept: application/json",
-        "x-b: 3",
-        "authorization: Token other",
-        "X-C: 4",
-        "X-A: 1",
-    ]
+        "Accept-Encoding: identity", "user-agent: mine", "content-type: application/json", "accept: application/json",
+        "x-b: 3", "authorization: Token other", "X-C: 4", "X-A: 1",
+    ]  # fmt: skip
     assert len(head[-2].removeprefix("X-Once: ")) == 22
 
 

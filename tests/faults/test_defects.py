@@ -162,13 +162,9 @@ async def serve(line: Line) -> None:
 
 
 EXPECTED: dict[str, tuple[object, ...]] = {
-    "answer": (None, "one"),
-    "stream": (None, "one"),
-    "schema": ("unknown", "one"),
-    "500": ("server", None),
-    "429": ("rate_limit", None),
-    "cut": ("network", None),
-}
+    "answer": (None, "one"), "stream": (None, "one"), "schema": ("unknown", "one"), "500": ("server", None),
+    "429": ("rate_limit", None), "cut": ("network", None),
+}  # fmt: skip
 """Case → error category and text."""
 
 

@@ -44,15 +44,10 @@ from tests.transport import test_chunked, test_sse
 
 NOW: Final = 1_800_000_000.0
 PROVIDERS: dict[str, tuple[Provider, ...]] = {
-    "openai-chat": (
-        OpenAIChat(api_key="k"),
-        OpenAIChat(api_key="k", base_url="http://server.test/v1", name="server"),
-    ),
-    "openai-responses": (OpenAIResponses(api_key="k"),),
-    "anthropic": (Anthropic(api_key="k"),),
-    "gemini": (Gemini(api_key="k"),),
-    "gemini-interactions": (GeminiInteractions(api_key="k"),),
-}
+    "openai-chat": (OpenAIChat(api_key="k"), OpenAIChat(api_key="k", base_url="http://server.test/v1", name="server")),
+    "openai-responses": (OpenAIResponses(api_key="k"),), "anthropic": (Anthropic(api_key="k"),),
+    "gemini": (Gemini(api_key="k"),), "gemini-interactions": (GeminiInteractions(api_key="k"),),
+}  # fmt: skip
 
 
 def cut(data: bytes) -> list[bytes]:

@@ -64,12 +64,7 @@ def test_the_program_of_the_page_runs(library: str, sim: Simulator, tmp_path: Pa
     }
     runner = ROOT / "tests" / "docs" / "run_page.py"
     done = subprocess.run(
-        [str(python), str(runner), str(tmp_path)],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+        [str(python), str(runner), str(tmp_path)], cwd=tmp_path, env=environment, capture_output=True, text=True,
+        timeout=300, check=False,
+    )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr

@@ -159,14 +159,10 @@ def test_the_input_length_selects_the_tier_of_every_part(mill: ms.Provider) -> N
 
 
 ANTHROPIC_REPORT: JSONObject = {
-    "input_tokens": 40,
-    "cache_read_input_tokens": 500,
-    "cache_creation_input_tokens": 300,
-    "cache_creation": {"ephemeral_5m_input_tokens": 100, "ephemeral_1h_input_tokens": 200},
-    "output_tokens": 30,
-    "server_tool_use": {"web_search_requests": 2},
-    "service_tier": "standard",
-}
+    "input_tokens": 40, "cache_read_input_tokens": 500, "cache_creation_input_tokens": 300,
+    "cache_creation": {"ephemeral_5m_input_tokens": 100, "ephemeral_1h_input_tokens": 200}, "output_tokens": 30,
+    "server_tool_use": {"web_search_requests": 2}, "service_tier": "standard",
+}  # fmt: skip
 
 
 def test_anthropics_cache_lifetimes_and_searches_have_prices(mill: ms.Provider) -> None:
@@ -673,24 +669,14 @@ RESPONSES_REPORT: JSONObject = {
     "total_tokens": 1540,
 }
 GEMINI_REPORT: JSONObject = {
-    "promptTokenCount": 1200,
-    "cachedContentTokenCount": 1024,
-    "candidatesTokenCount": 148,
-    "thoughtsTokenCount": 192,
-    "toolUsePromptTokenCount": 30,
-    "totalTokenCount": 1570,
-}
+    "promptTokenCount": 1200, "cachedContentTokenCount": 1024, "candidatesTokenCount": 148, "thoughtsTokenCount": 192,
+    "toolUsePromptTokenCount": 30, "totalTokenCount": 1570,
+}  # fmt: skip
 GEMINI_SOUND: JSONObject = {
-    "promptTokenCount": 1200,
-    "cachedContentTokenCount": 900,
-    "candidatesTokenCount": 148,
-    "totalTokenCount": 1348,
-    "promptTokensDetails": [
-        {"modality": "TEXT", "tokenCount": 200},
-        {"modality": "AUDIO", "tokenCount": 1000},
-    ],
+    "promptTokenCount": 1200, "cachedContentTokenCount": 900, "candidatesTokenCount": 148, "totalTokenCount": 1348,
+    "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 200}, {"modality": "AUDIO", "tokenCount": 1000}],
     "cacheTokensDetails": [{"modality": "TEXT", "tokenCount": 100}, {"modality": "AUDIO", "tokenCount": 800}],
-}
+}  # fmt: skip
 REPORTS: list[tuple[ms.Provider, str, str, JSONObject]] = [
     *((ms.Anthropic(), model, "default", ANTHROPIC_REPORT) for model in (
         "claude-opus-4-1", "claude-sonnet-4-5-20250929", "claude-haiku-4-5")),

@@ -18,13 +18,9 @@ OBJECTS: st.SearchStrategy[JSONObject] = st.dictionaries(TEXTS, JSON_VALUES, max
 STATES = st.none() | st.builds(ms.ProviderState, NAMES, OBJECTS)
 MARKS = st.none() | st.builds(ms.CacheControl, st.sampled_from(["5m", "1h", None]))
 SOURCES = st.sampled_from(
-    [
-        {"data": b"\x00\xff", "media_type": "image/png"},
-        {"data": b"", "media_type": "application/pdf"},
-        {"url": "https://host/a.png"},
-        {"file_id": "file-1", "media_type": None},
-    ]
-)
+    [{"data": b"\x00\xff", "media_type": "image/png"}, {"data": b"", "media_type": "application/pdf"},
+    {"url": "https://host/a.png"}, {"file_id": "file-1", "media_type": None}]
+)  # fmt: skip
 
 texts = st.builds(ms.Text, TEXTS, st.lists(OBJECTS, max_size=2), MARKS, STATES)
 thinking = st.builds(ms.Thinking, TEXTS, st.none() | TEXTS, STATES)

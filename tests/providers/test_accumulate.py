@@ -28,17 +28,9 @@ STATE = ProviderState("p", {"a": 1})
 
 def test_an_empty_answer_is_an_empty_response() -> None:
     assert Accumulator().response() == ms.Response(
-        content=[],
-        finish_reason=ms.FinishReason.UNKNOWN,
-        raw_finish_reason=None,
-        usage=ms.Usage(),
-        model=None,
-        id=None,
-        refusal=None,
-        parsed=None,
-        warnings=[],
-        provider_data={},
-    )
+        content=[], finish_reason=ms.FinishReason.UNKNOWN, raw_finish_reason=None, usage=ms.Usage(), model=None,
+        id=None, refusal=None, parsed=None, warnings=[], provider_data={},
+    )  # fmt: skip
 
 
 def test_an_answer_has_all_that_was_recorded() -> None:
@@ -69,17 +61,10 @@ def test_an_answer_has_all_that_was_recorded() -> None:
     answer.usage = ms.Usage(input_tokens=1)
     events += answer.done(ms.FinishReason.STOP, "end")
     assert events == [
-        Start("m", "r"),
-        TextDelta(0, "a"),
-        TextDelta(0, "b"),
-        ThinkingDelta(1, "h"),
-        ThinkingDelta(1, "i"),
-        ToolCallStart(2, "c", "f"),
-        ToolCallDelta(2, "{"),
-        ToolCallDelta(2, "}"),
-        ToolCallDone(2, True),
+        Start("m", "r"), TextDelta(0, "a"), TextDelta(0, "b"), ThinkingDelta(1, "h"), ThinkingDelta(1, "i"),
+        ToolCallStart(2, "c", "f"), ToolCallDelta(2, "{"), ToolCallDelta(2, "}"), ToolCallDone(2, True),
         Done(ms.FinishReason.TOOL_USE, "end", ms.Usage(input_tokens=1), {"k": 1}),
-    ]
+    ]  # fmt: skip
     assert [block.index for block in (text, thinking, call, placed, nameless)] == [0, 1, 2, 3, 4]
     assert answer.response() == ms.Response(
         [
@@ -342,30 +327,12 @@ def test_choices_of_one_answer_share_a_counter() -> None:
 def test_the_events_of_an_unstreamed_answer() -> None:
     usage = ms.Usage(output_tokens=1)
     response = ms.Response(
-        [
-            ms.Text("a"),
-            ms.Text(""),
-            ms.Thinking("h"),
-            ms.Thinking(""),
-            ms.RedactedThinking("d"),
-            ms.ToolCall("c", "f", "{}"),
-            ms.ToolCall("d", "g", "", complete=False),
-        ],
-        ms.FinishReason.TOOL_USE,
-        "raw",
-        usage,
-        "m",
-        "r",
-        provider_data={"k": 1},
-    )
+        [ms.Text("a"), ms.Text(""), ms.Thinking("h"), ms.Thinking(""), ms.RedactedThinking("d"),
+        ms.ToolCall("c", "f", "{}"), ms.ToolCall("d", "g", "", complete=False)], ms.FinishReason.TOOL_USE, "raw",
+        usage, "m", "r", provider_data={"k": 1},
+    )  # fmt: skip
     assert events_of(response) == [
-        Start("m", "r"),
-        TextDelta(0, "a"),
-        ThinkingDelta(2, "h"),
-        ToolCallStart(5, "c", "f"),
-        ToolCallDelta(5, "{}"),
-        ToolCallDone(5, True),
-        ToolCallStart(6, "d", "g"),
-        ToolCallDone(6, False),
+        Start("m", "r"), TextDelta(0, "a"), ThinkingDelta(2, "h"), ToolCallStart(5, "c", "f"), ToolCallDelta(5, "{}"),
+        ToolCallDone(5, True), ToolCallStart(6, "d", "g"), ToolCallDone(6, False),
         Done(ms.FinishReason.TOOL_USE, "raw", usage, {"k": 1}),
-    ]
+    ]  # fmt: skip

@@ -52,13 +52,8 @@ def kinds(union: Any) -> list[str]:
 def test_every_item_of_a_response_is_accepted_as_input(kind: str) -> None:
     content: list[JSON] = [{"type": "output_text", "text": "x"}]
     item: JSONObject = {
-        "type": kind,
-        "role": "assistant",
-        "id": "i1",
-        "call_id": "c1",
-        "name": "look",
-        "content": content,
-    }
+        "type": kind, "role": "assistant", "id": "i1", "call_id": "c1", "name": "look", "content": content,
+    }  # fmt: skip
     request = ms.Request.from_openai_responses(model="gpt-5.5", input=[QUESTION, item, QUESTION])
     assert len(request.messages) == 3
 
@@ -66,14 +61,8 @@ def test_every_item_of_a_response_is_accepted_as_input(kind: str) -> None:
 @pytest.mark.parametrize("kind", kinds(BetaContentBlock))
 def test_every_block_of_an_answer_is_accepted_in_history(kind: str) -> None:
     block: JSONObject = {
-        "type": kind,
-        "id": "i1",
-        "name": "look",
-        "text": "x",
-        "thinking": "x",
-        "data": "x",
-        "input": {},
-    }
+        "type": kind, "id": "i1", "name": "look", "text": "x", "thinking": "x", "data": "x", "input": {},
+    }  # fmt: skip
     messages: list[JSONObject] = [QUESTION, {"role": "assistant", "content": [block]}, QUESTION]
     request = ms.Request.from_anthropic(model="claude-opus-5", max_tokens=9, messages=messages)
     assert len(request.messages[1].content) == 1

@@ -162,13 +162,9 @@ def test_the_name_of_an_argument_is_checked() -> None:
 
 def test_the_options_of_a_call() -> None:
     arguments: dict[str, object] = {
-        "model": "m",
-        "stream": True,
-        "extra_query": {},
-        "timeout": 2,
-        "extra_headers": {"a": "b"},
+        "model": "m", "stream": True, "extra_query": {}, "timeout": 2, "extra_headers": {"a": "b"},
         "extra_body": {"c": 1},
-    }
+    }  # fmt: skip
     expected = CallOptions(ms.Timeouts(connect=2, first_byte=2, idle=2), {"a": "b"}, {"c": 1})
     assert take_call_options(arguments) == expected
     assert arguments == {"model": "m"}

@@ -504,12 +504,8 @@ def test_a_response_becomes_an_error_with_all_its_facts() -> None:
         **facts,  # type: ignore[arg-type]
     )
     assert decode_error(418, headers, body, NOW) == ProviderError(
-        "slower",
-        retryable=False,
-        request_id="in a header",
-        retry_after_ms=2000,
-        **facts,  # type: ignore[arg-type]
-    )
+        "slower", retryable=False, request_id="in a header", retry_after_ms=2000, **facts,
+    )  # fmt: skip
 
 
 def test_a_hint_in_a_header_replaces_the_one_in_the_body() -> None:
@@ -532,17 +528,9 @@ def test_times_in_a_body_count_from_the_clock() -> None:
 
 def test_the_first_header_with_a_request_id_counts() -> None:
     names = [
-        "request-id",
-        "x-goog-request-id",
-        "mistral-correlation-id",
-        "x-ds-trace-id",
-        "x-request-id",
-        "apim-request-id",
-        "x-ms-request-id",
-        "x-amzn-requestid",
-        "x-correlation-id",
-        "cf-ray",
-    ]
+        "request-id", "x-goog-request-id", "mistral-correlation-id", "x-ds-trace-id", "x-request-id",
+        "apim-request-id", "x-ms-request-id", "x-amzn-requestid", "x-correlation-id", "cf-ray",
+    ]  # fmt: skip
     while names:
         headers = {name: f"id of {name}" for name in reversed(names)}
         assert decode_error(500, {**headers, "other-id": "o"}, b"", NOW).request_id == f"id of {names[0]}"

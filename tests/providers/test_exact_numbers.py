@@ -165,14 +165,10 @@ def test_they_are_exact_in_schemas_results_and_extra_members(dialect: str) -> No
     schema = {"type": "object", "properties": {"n": property_schema}, "required": ["n"], "additionalProperties": False}
     result = json.dumps({"n": BIG})
     body = sent(
-        dialect,
-        Message.user("Look."),
-        Message.assistant(ToolCall("c", "look", "{}")),
-        Message.tool_result("c", result),
-        tools=[Tool("look", parameters=schema)],
-        response_schema=schema,
+        dialect, Message.user("Look."), Message.assistant(ToolCall("c", "look", "{}")),
+        Message.tool_result("c", result), tools=[Tool("look", parameters=schema)], response_schema=schema,
         extra_body={"extra": {"n": [BIG]}},
-    )
+    )  # fmt: skip
     found = everywhere(body)
     assert found.count([BIG, BELOW]) == 2
     assert {"n": [BIG]} in found

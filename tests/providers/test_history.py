@@ -179,14 +179,9 @@ def test_blocks_without_a_part_are_unchanged() -> None:
     """Signatures as well: the history is a view, so nothing of the message model is lost."""
     state = ms.ProviderState("google", {"thoughtSignature": "s"})
     message = ms.Message.assistant(
-        [
-            ms.Thinking("hm", "sig"),
-            ms.RedactedThinking("xyz"),
-            ms.Text("a", state=state),
-            ms.ToolCall("c", "f", '{ "a": 1 }', state=state),
-            ms.ProviderBlock("anthropic", {"type": "server_tool_use"}),
-        ]
-    )
+        [ms.Thinking("hm", "sig"), ms.RedactedThinking("xyz"), ms.Text("a", state=state),
+        ms.ToolCall("c", "f", '{ "a": 1 }', state=state), ms.ProviderBlock("anthropic", {"type": "server_tool_use"})]
+    )  # fmt: skip
     (item,) = history_messages_of([message])
     assert [type(part) for part in item.parts] == [OtherPart, OtherPart, TextPart, ToolCallPart, OtherPart]
     assert messages_of(History(conversation=[item])) == [message]

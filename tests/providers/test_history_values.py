@@ -120,13 +120,9 @@ def test_the_parts_defaults() -> None:
 
 def test_every_kind_of_part_is_accepted() -> None:
     parts: list[Part] = [
-        TextPart("a"),
-        ToolCallPart("c", "f"),
-        ToolResultPart("c", "f", OK),
-        UsagePart(),
-        FinishReasonPart("stop"),
+        TextPart("a"), ToolCallPart("c", "f"), ToolResultPart("c", "f", OK), UsagePart(), FinishReasonPart("stop"),
         OtherPart(ms.Thinking("hm")),
-    ]
+    ]  # fmt: skip
     assert [type(part) for part in parts] == [*PART_TYPES]
     item = HistoryMessage("model", [*parts, TextPart("b")])
     assert (item.text, item.tool_calls) == ("ab", [ToolCallPart("c", "f")])
@@ -187,13 +183,9 @@ def test_an_unchanged_part_is_written_as_its_block() -> None:
 
 def test_neighbouring_blocks_of_one_role_are_one_item() -> None:
     items = history_messages_of(
-        [
-            ms.Message.user([ms.Text("a"), ms.ToolResult("c", "1"), ms.ToolResult("d", "2"), ms.Text("b")]),
-            ms.Message.user("c"),
-            ms.Message("tool", [ms.ToolResult("e", "3"), ms.Text("d")]),
-        ],
-        {"c": "f", "d": ""},
-    )
+        [ms.Message.user([ms.Text("a"), ms.ToolResult("c", "1"), ms.ToolResult("d", "2"), ms.Text("b")]),
+        ms.Message.user("c"), ms.Message("tool", [ms.ToolResult("e", "3"), ms.Text("d")])], {"c": "f", "d": ""},
+    )  # fmt: skip
     ok = ToolCallResult.ok
     assert items == [
         HistoryMessage("user", "a"),

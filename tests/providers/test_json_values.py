@@ -349,16 +349,9 @@ def test_a_member_of_a_wrong_type_is_named(method: str, value: JSON, words: str)
 
 
 NONE: dict[str, JSON] = {
-    "text": None,
-    "flag": None,
-    "whole": None,
-    "number": None,
-    "object": None,
-    "array": None,
-    "objects": [],
-    "texts": [],
-    "strings": None,
-}
+    "text": None, "flag": None, "whole": None, "number": None, "object": None, "array": None, "objects": [],
+    "texts": [], "strings": None,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("method", NONE)

@@ -53,13 +53,8 @@ REASONING: JSONObject = {
     "encrypted_content": "canary",
 }
 RESPONSES_CALL: JSONObject = {
-    "type": "function_call",
-    "id": "fc",
-    "call_id": "c",
-    "name": "look",
-    "arguments": "{}",
-    "caller": {"id": "canary"},
-}
+    "type": "function_call", "id": "fc", "call_id": "c", "name": "look", "arguments": "{}", "caller": {"id": "canary"},
+}  # fmt: skip
 THINKING: JSONObject = {"type": "thinking", "thinking": "canary", "signature": ""}
 ANTHROPIC_CALL: JSONObject = {"type": "tool_use", "id": "c", "name": "look", "input": {}, "caller": {"id": "canary"}}
 GEMINI_PARTS: list[JSON] = [

@@ -96,13 +96,9 @@ OTHER = ms.Anthropic(base_url="http://127.0.0.1:8081", name="other")
 
 def thought(by: ms.Provider, signature: str = "") -> ms.Message:
     body = {
-        "type": "message",
-        "content": [
-            {"type": "thinking", "thinking": "canary", "signature": signature},
-            {"type": "text", "text": "answer"},
-        ],
-        "stop_reason": "end_turn",
-    }
+        "type": "message", "content": [{"type": "thinking", "thinking": "canary", "signature": signature},
+        {"type": "text", "text": "answer"}], "stop_reason": "end_turn",
+    }  # fmt: skip
     return DIALECTS["anthropic"].decode(json.dumps(body).encode(), by, lambda: "id").to_message()
 
 

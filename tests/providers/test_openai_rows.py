@@ -82,18 +82,9 @@ def test_the_defaults() -> None:
 
 def test_every_option_that_is_not_carried_is_named() -> None:
     request = ms.Request(
-        "m",
-        [HI],
-        tools=[ms.Tool("f")],
-        top_p=0.5,
-        stop=["x"],
-        seed=0,
-        response_schema={"type": "object"},
-        parallel_tool_calls=False,
-        metadata={"a": "b"},
-        extra_body={"a": 1},
-        extra_headers={"a": "b"},
-    )
+        "m", [HI], tools=[ms.Tool("f")], top_p=0.5, stop=["x"], seed=0, response_schema={"type": "object"},
+        parallel_tool_calls=False, metadata={"a": "b"}, extra_body={"a": 1}, extra_headers={"a": "b"},
+    )  # fmt: skip
     names = (
         "tools", "top_p", "stop", "seed", "response_schema", "parallel_tool_calls", "metadata", "extra_body",
         "extra_headers",
@@ -151,15 +142,10 @@ def test_rows_that_continue_are_one_message() -> None:
         LegacyRow("user", "b", continues=True), LegacyRow("user", "c"), LegacyRow("assistant", "d", continues=True),
     ]  # fmt: skip
     assert sent(*rows) == {
-        "model": "gpt-4.1",
-        "messages": [
-            {"role": "system", "content": "s\n\nt"},
-            {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
-            {"role": "user", "content": "c"},
-            {"role": "assistant", "content": "d"},
-        ],
-        "temperature": 0.7,
-    }
+        "model": "gpt-4.1", "messages": [{"role": "system", "content": "s\n\nt"},
+        {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+        {"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}], "temperature": 0.7,
+    }  # fmt: skip
 
 
 def test_a_first_row_may_say_that_it_continues() -> None:
@@ -179,13 +165,9 @@ def test_limits_and_streams() -> None:
         "gpt-4.1", LegacyConversation([LegacyRow("user", "a")]), max_completion_tokens=9, stream=True
     )
     assert json.loads(serialize(legacy)) == {
-        "model": "gpt-4.1",
-        "messages": [{"role": "user", "content": "a"}],
-        "max_completion_tokens": 9,
-        "temperature": 0.7,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
+        "model": "gpt-4.1", "messages": [{"role": "user", "content": "a"}], "max_completion_tokens": 9,
+        "temperature": 0.7, "stream": True, "stream_options": {"include_usage": True},
+    }  # fmt: skip
 
 
 def test_a_late_system_row_keeps_its_place() -> None:

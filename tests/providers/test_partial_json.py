@@ -87,15 +87,9 @@ def test_the_value_grows_as_the_text_does() -> None:
         view.feed(piece)
         seen.append((piece, orjson.dumps(view.value).decode()))
     assert [value for _, value in seen] == [
-        "{}",
-        '{"city":"Os"}',
-        '{"city":"Oslo"}',
-        '{"city":"Oslo","days":[]}',
-        '{"city":"Oslo","days":[12]}',
-        '{"city":"Oslo","days":[12,3]}',
-        '{"city":"Oslo","days":[12,3]}',
-        '{"city":"Oslo","days":[12,3],"ok":true}',
-    ]
+        "{}", '{"city":"Os"}', '{"city":"Oslo"}', '{"city":"Oslo","days":[]}', '{"city":"Oslo","days":[12]}',
+        '{"city":"Oslo","days":[12,3]}', '{"city":"Oslo","days":[12,3]}', '{"city":"Oslo","days":[12,3],"ok":true}',
+    ]  # fmt: skip
     assert view.ended
     assert view.broken is None
 
@@ -320,18 +314,9 @@ def test_the_value_can_be_read_inside_every_kind_of_text() -> None:
         view.feed(piece)
         seen.append(orjson.loads(orjson.dumps(view.value)))
     assert seen == [
-        {},
-        {},
-        {"a": "x"},
-        {"a": "x\n"},
-        {"a": "x\n"},
-        {"a": "x\n"},
-        {"a": "x\n"},
-        {"a": "x\n", "ab": -1, "c": ""},
-        {"a": "x\n", "ab": -1, "c": ""},
-        {"a": "x\n", "ab": -1, "c": "😀y"},
-        {"a": "x\n", "ab": -1, "c": "😀y"},
-    ]
+        {}, {}, {"a": "x"}, {"a": "x\n"}, {"a": "x\n"}, {"a": "x\n"}, {"a": "x\n"}, {"a": "x\n", "ab": -1, "c": ""},
+        {"a": "x\n", "ab": -1, "c": ""}, {"a": "x\n", "ab": -1, "c": "😀y"}, {"a": "x\n", "ab": -1, "c": "😀y"},
+    ]  # fmt: skip
     assert (view.ended, view.broken, view.close()) == (True, None, [])
 
 

@@ -22,14 +22,10 @@ def test_one_message_is_a_list_of_it() -> None:
 
 def test_dicts_in_openais_form_become_messages() -> None:
     request = ms.Request(
-        "m",
-        [
-            {"role": "user", "content": "Look."},
-            {"role": "assistant", "content": None, "tool_calls": [CALL]},
-            {"role": "tool", "tool_call_id": "c", "content": "42"},
-            {"role": "user", "content": [{"type": "text", "text": "So?"}]},
-        ],
-    )
+        "m", [{"role": "user", "content": "Look."}, {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "c", "content": "42"},
+        {"role": "user", "content": [{"type": "text", "text": "So?"}]}],
+    )  # fmt: skip
     assert list(request.messages) == [
         ms.Message.user("Look."),
         ms.Message.tool_call("c", "look", "{}"),
@@ -40,13 +36,9 @@ def test_dicts_in_openais_form_become_messages() -> None:
 
 def test_leading_system_messages_become_the_system_prompt() -> None:
     request = ms.Request(
-        "m",
-        [
-            {"role": "system", "content": "Be brief."},
-            {"role": "developer", "content": "Be kind."},
-            {"role": "user", "content": "Hi"},
-        ],
-    )
+        "m", [{"role": "system", "content": "Be brief."}, {"role": "developer", "content": "Be kind."},
+        {"role": "user", "content": "Hi"}],
+    )  # fmt: skip
     assert (request.system, list(request.messages)) == ("Be brief.\n\nBe kind.", [USER])
 
 

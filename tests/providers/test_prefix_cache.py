@@ -87,15 +87,10 @@ STATES = st.none() | st.builds(
     lambda name, data: ms.ProviderState(name, copy.deepcopy(data)), st.sampled_from(NAMES), STATE_DATA
 )
 PROVIDER_DATA = st.sampled_from(
-    [
-        {"type": "web_search_call", "id": "ws_1"},
-        {"type": "computer_call", "call_id": "a", "id": "cu_1"},
-        {"type": "computer_call_output", "call_id": "a"},
-        {"type": "reasoning", "summary": []},
-        {"type": "compaction", "content": "c"},
-        {"executableCode": {"language": "PYTHON", "code": "1"}},
-    ]
-)
+    [{"type": "web_search_call", "id": "ws_1"}, {"type": "computer_call", "call_id": "a", "id": "cu_1"},
+    {"type": "computer_call_output", "call_id": "a"}, {"type": "reasoning", "summary": []},
+    {"type": "compaction", "content": "c"}, {"executableCode": {"language": "PYTHON", "code": "1"}}]
+)  # fmt: skip
 CITATIONS = st.sampled_from([[], [], [{"type": "char_location", "start": 1}], [{"type": "other"}]])
 texts = st.builds(lambda text, cited, mark, state: ms.Text(text, copy.deepcopy(cited), mark, state),
                   WORDS, CITATIONS, MARKS, STATES)  # fmt: skip

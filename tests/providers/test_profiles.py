@@ -81,18 +81,10 @@ def test_every_row_is_as_documented(name: str) -> None:
         if (value := getattr(row.quirks, member.name)) != DIALECTS_OWN_WAY[member.name]
     }
     assert ROWS[name] == Row(
-        row.dialect_name,
-        row.base_url,
-        row.key_variables,
-        departs,
-        aliases=row.aliases,
-        prefixes=row.prefixes,
-        addresses=row.addresses,
-        needs_key=row.needs_key,
-        generic=row.generic,
-        tokens=row.token_variables,
+        row.dialect_name, row.base_url, row.key_variables, departs, aliases=row.aliases, prefixes=row.prefixes,
+        addresses=row.addresses, needs_key=row.needs_key, generic=row.generic, tokens=row.token_variables,
         urls=row.url_variables,
-    )
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("row", PROFILES, ids=lambda row: row.name)

@@ -410,15 +410,9 @@ def test_an_error_is_shown_in_one_line() -> None:
 
 
 VALUES: dict[str, object] = {
-    "category": ErrorCategory.AUTH,
-    "http_status": 1,
-    "provider_code": "c",
-    "retry_after_ms": 5,
-    "retryable": True,
-    "request_id": "r",
-    "body": b"b",
-    "context_overflow": True,
-}
+    "category": ErrorCategory.AUTH, "http_status": 1, "provider_code": "c", "retry_after_ms": 5, "retryable": True,
+    "request_id": "r", "body": b"b", "context_overflow": True,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", VALUES)

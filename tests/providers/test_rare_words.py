@@ -178,14 +178,9 @@ def test_openai_models_without_reasoning_are_recognised(model: str) -> None:
 # --- what is read ---
 
 SOUNDS = {
-    b"RIFF0000WAVE": "audio/wav",
-    b"ID3\x04": "audio/mpeg",
-    b"\xff\xfb\x90": "audio/mpeg",
-    b"\xff\xf3\x90": "audio/mpeg",
-    b"OggS\x00": "audio/ogg",
-    b"fLaC\x00": "audio/flac",
-    b"\x00\x01\x02": "audio/pcm",
-}
+    b"RIFF0000WAVE": "audio/wav", b"ID3\x04": "audio/mpeg", b"\xff\xfb\x90": "audio/mpeg",
+    b"\xff\xf3\x90": "audio/mpeg", b"OggS\x00": "audio/ogg", b"fLaC\x00": "audio/flac", b"\x00\x01\x02": "audio/pcm",
+}  # fmt: skip
 """Media type → the first bytes of its files."""
 
 

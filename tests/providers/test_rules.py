@@ -127,13 +127,8 @@ def test_a_wrong_value_is_described_briefly() -> None:
     assert (described(10**30), described(-(10**30))) == (str(10**30), str(-(10**30)))
     assert (described(10**30 + 1), described(-(10**30) - 1), described(10**5000)) == ("a larger int",) * 3
     assert [described(value) for value in (None, True, 1.5, [1], Name, Name("x"))] == [
-        "None",
-        "True",
-        "1.5",
-        "list",
-        "the class Name",
-        "'x'",
-    ]
+        "None", "True", "1.5", "list", "the class Name", "'x'",
+    ]  # fmt: skip
 
 
 # --- tables of classes ---
@@ -161,15 +156,10 @@ class Outer:
 INNER = Checker(Inner, {"size": whole(1)})
 EGG = Checker(Egg, {"name": text(empty=False)})
 OUTER = Checker(
-    Outer,
-    {
-        "name": text(empty=False),
-        "inner": checked(INNER, forms={int: "use Inner({})"}),
-        "several": sequence(either("an Inner or Egg", INNER, EGG), "a list"),
-        "one": either("an Inner or a word", INNER, texts=word("word")),
-        "maybe": optional(checked(EGG)),
-    },
-)
+    Outer, {"name": text(empty=False), "inner": checked(INNER, forms={int: "use Inner({})"}),
+    "several": sequence(either("an Inner or Egg", INNER, EGG), "a list"),
+    "one": either("an Inner or a word", INNER, texts=word("word")), "maybe": optional(checked(EGG))},
+)  # fmt: skip
 
 
 class Below(Inner):

@@ -102,29 +102,15 @@ def test_fields_hold_what_all_dialects_share() -> None:
 
 def test_geminis_options_are_fields_that_another_dialect_writes() -> None:
     config = types.GenerateContentConfig(
-        system_instruction="Be brief.",
-        max_output_tokens=9,
-        temperature=0.1,
-        top_p=0.5,
-        top_k=4,
-        stop_sequences=["A"],
-        seed=3,
-        labels={"a": "b"},
-    )
+        system_instruction="Be brief.", max_output_tokens=9, temperature=0.1, top_p=0.5, top_k=4, stop_sequences=["A"],
+        seed=3, labels={"a": "b"},
+    )  # fmt: skip
     request = ms.Request.from_gemini(model="gemini-2.5-flash", contents="Which river?", config=config)
     assert request == ms.Request(
-        "gemini-2.5-flash",
-        [ms.Message.user("Which river?")],
-        system="Be brief.",
-        tools=[],
-        max_output_tokens=9,
-        temperature=0.1,
-        top_p=0.5,
-        stop=["A"],
-        seed=3,
-        metadata={"a": "b"},
+        "gemini-2.5-flash", [ms.Message.user("Which river?")], system="Be brief.", tools=[], max_output_tokens=9,
+        temperature=0.1, top_p=0.5, stop=["A"], seed=3, metadata={"a": "b"},
         extra_body={"generationConfig": {"topK": 4}},
-    )
+    )  # fmt: skip
     body = sent_by_us("openai", dataclasses.replace(request, model="gpt-4o", extra_body=None))
     assert (body["seed"], body["stop"], body["top_p"]) == (3, ["A"], 0.5)
 

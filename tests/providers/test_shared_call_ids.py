@@ -42,13 +42,9 @@ def chat_call(number: int, name: str) -> Any:
 
 def responses_call(number: int, name: str) -> Any:
     return {
-        "type": "function_call",
-        "id": f"fc_{number}",
-        "call_id": "x",
-        "name": name,
-        "arguments": f'{{"n":{number}}}',
+        "type": "function_call", "id": f"fc_{number}", "call_id": "x", "name": name, "arguments": f'{{"n":{number}}}',
         "status": "completed",
-    }
+    }  # fmt: skip
 
 
 def tool_use(number: int, name: str) -> Any:
@@ -106,13 +102,9 @@ def anthropic_events() -> list[Any]:
         delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
         events += [
             {"type": "content_block_start", "index": index, "content_block": {**block, "input": {}}},
-            {
-                "type": "content_block_delta",
-                "index": index,
-                "delta": delta,
-            },
+            {"type": "content_block_delta", "index": index, "delta": delta},
             {"type": "content_block_stop", "index": index},
-        ]
+        ]  # fmt: skip
     stop = {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {}}
     return [*events, stop, {"type": "message_stop"}]
 

@@ -43,14 +43,9 @@ def seen(*messages: ms.Message) -> Snapshot:
 
 
 OTHERS: dict[str, object] = {
-    "citations": [{"start": 2}],
-    "cache_control": ms.CacheControl("5m"),
-    "state": state(2),
-    "complete": False,
-    "is_error": True,
-    "data": "other",
-    "content": "other",
-}
+    "citations": [{"start": 2}], "cache_control": ms.CacheControl("5m"), "state": state(2), "complete": False,
+    "is_error": True, "data": "other", "content": "other",
+}  # fmt: skip
 """Attribute → another value. An attribute that is not here gets a text."""
 
 

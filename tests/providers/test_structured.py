@@ -94,14 +94,10 @@ DOES_NOT_FIT: list[tuple[JSONObject, JSON, str]] = [
 
 
 TYPES: dict[str, tuple[list[JSON], list[JSON]]] = {
-    "null": ([None], [0, False, ""]),
-    "boolean": ([True, False], [0, 1, "true", None]),
-    "integer": ([0, 1.0], [0.5, True, "1"]),
-    "number": ([0, 1.0, 0.5], [True, "1", None]),
-    "string": ([""], [0, None, []]),
-    "array": ([[]], [{}, "", None]),
-    "object": ([{}], [[], "", None]),
-}
+    "null": ([None], [0, False, ""]), "boolean": ([True, False], [0, 1, "true", None]),
+    "integer": ([0, 1.0], [0.5, True, "1"]), "number": ([0, 1.0, 0.5], [True, "1", None]),
+    "string": ([""], [0, None, []]), "array": ([[]], [{}, "", None]), "object": ([{}], [[], "", None]),
+}  # fmt: skip
 """Type → values that have it, and values that do not."""
 
 

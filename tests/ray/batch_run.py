@@ -34,14 +34,10 @@ class Run:
         words = ["p.jsonl", "-o", "a.jsonl", "--ray", address, "--actors", "3", "--concurrency", str(CONCURRENCY)]
         words += ["--model", "sim-text", "--base-url", url, "--plain", *more]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "manystream", "batch", *words],
-            cwd=folder,
-            env=os.environ | {"OPENAI_API_KEY": "any"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+            [sys.executable, "-m", "manystream", "batch", *words], cwd=folder,
+            env=os.environ | {"OPENAI_API_KEY": "any"}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             encoding="utf-8",
-        )
+        )  # fmt: skip
 
     def __enter__(self) -> Run:
         return self

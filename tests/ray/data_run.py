@@ -33,17 +33,10 @@ class DataRun:
         self._count = count
         self._count_before = count()
         settings: dict[str, object] = {
-            "address": address,
-            "base_url": url,
-            "rows": ROWS,
-            "blocks": BLOCKS,
-            "actors": 3,
-            "concurrency": CONCURRENCY,
-            "delay": 0.5,
-            "journal": str(self.answers) if journal else None,
-            "requests_per_second": None,
-            "output": str(self.output),
-        }
+            "address": address, "base_url": url, "rows": ROWS, "blocks": BLOCKS, "actors": 3,
+            "concurrency": CONCURRENCY, "delay": 0.5, "journal": str(self.answers) if journal else None,
+            "requests_per_second": None, "output": str(self.output),
+        }  # fmt: skip
         self.process = subprocess.Popen(
             [sys.executable, str(PROGRAM), json.dumps(settings | changes)],
             stdout=subprocess.PIPE,

@@ -36,14 +36,8 @@ def test_the_page_has_programs() -> None:
 def test_a_program_prints_what_the_page_shows(program: Block, simulator: Simulator, tmp_path: Path) -> None:
     code = program.code.replace(ADDRESS, f"{simulator.host}:{simulator.port}")
     done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=os.environ | {"RAY_USAGE_STATS_ENABLED": "0"},
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=240,
-        check=False,
-    )
+        [sys.executable, "-c", code], cwd=tmp_path, env=os.environ | {"RAY_USAGE_STATS_ENABLED": "0"},
+        capture_output=True, text=True, encoding="utf-8", timeout=240, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout == program.output

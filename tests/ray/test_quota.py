@@ -41,14 +41,9 @@ def test_the_limit_holds_while_a_worker_and_the_driver_are_killed(cluster: Any, 
 def test_the_limit_of_a_data_set_holds_while_its_keeper_and_an_actor_are_killed(cluster: Any, tmp_path: Path) -> None:
     with CountingServer().running() as server:
         run = DataRun(
-            tmp_path,
-            cluster.address,
-            server.url,
-            lambda: len(server.at),
-            rows=ROWS,
-            blocks=200,
+            tmp_path, cluster.address, server.url, lambda: len(server.at), rows=ROWS, blocks=200,
             requests_per_second=LIMIT,
-        )
+        )  # fmt: skip
         try:
             run.reach(ROWS // 3)
             quiet_until = time.monotonic()

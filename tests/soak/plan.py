@@ -30,15 +30,9 @@ class Fault(enum.Enum):
 
 
 WEIGHTS = {
-    Fault.NONE: 40,
-    Fault.DRIBBLE: 10,
-    Fault.CUT: 12,
-    Fault.RESET: 12,
-    Fault.STALL: 2,
-    Fault.CORRUPT: 8,
-    Fault.CANCEL: 8,
-    Fault.RAISE: 4,
-}
+    Fault.NONE: 40, Fault.DRIBBLE: 10, Fault.CUT: 12, Fault.RESET: 12, Fault.STALL: 2, Fault.CORRUPT: 8,
+    Fault.CANCEL: 8, Fault.RAISE: 4,
+}  # fmt: skip
 """CANCEL and RAISE happen in the caller, the other faults in the proxy."""
 
 

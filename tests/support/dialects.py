@@ -63,13 +63,9 @@ _INTERACTION = {"id": "v1_1", "object": "interaction", "model": "m"}
 _OUTPUT = {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": "one"}]}
 _RESPONSE = {"id": "resp_1", "model": "m", "status": "completed", "output": [_OUTPUT]}
 _MESSAGE = {
-    "id": "msg_1",
-    "type": "message",
-    "role": "assistant",
-    "model": "m",
-    "content": [],
+    "id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [],
     "usage": {"input_tokens": 1, "output_tokens": 1},
-}
+}  # fmt: skip
 
 CHAT = Wording(
     "chat",

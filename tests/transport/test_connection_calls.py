@@ -78,13 +78,9 @@ class Part:
         loop: Any = self.loop
         sock: Any = self.sock
         self.connection = Connection(
-            sock,
-            "http://h:80",
-            loop,
-            lambda _: self.owner.append("idle"),
-            lambda _: self.owner.append("closed"),
+            sock, "http://h:80", loop, lambda _: self.owner.append("idle"), lambda _: self.owner.append("closed"),
             lambda _: self.owner.append("draining"),
-        )
+        )  # fmt: skip
         self.loop.log.clear()
 
     def send(self, body: bytes = b"{}", head: WireHead = HEAD) -> RecordedExchange:

@@ -50,18 +50,9 @@ def test_an_error_shows_only_the_token_of_a_bad_name(name: str) -> None:
 
 def test_the_connection_headers_are_these() -> None:
     assert sorted(CONNECTION_HEADERS) == [
-        "connection",
-        "content-length",
-        "expect",
-        "host",
-        "keep-alive",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    ]
+        "connection", "content-length", "expect", "host", "keep-alive", "proxy-authorization", "proxy-connection",
+        "te", "trailer", "transfer-encoding", "upgrade",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", sorted(CONNECTION_HEADERS))

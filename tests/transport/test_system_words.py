@@ -62,14 +62,9 @@ def test_the_hints_for_errors_of_this_machine() -> None:
 
 def test_the_openssl_reasons_for_bytes_that_are_not_tls() -> None:
     reasons = {
-        "BAD_RECORD_TYPE",
-        "HTTP_REQUEST",
-        "PACKET_LENGTH_TOO_LONG",
-        "RECORD_LAYER_FAILURE",
-        "UNKNOWN_PROTOCOL",
-        "UNSUPPORTED_PROTOCOL",
-        "WRONG_VERSION_NUMBER",
-    }
+        "BAD_RECORD_TYPE", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL",
+        "UNSUPPORTED_PROTOCOL", "WRONG_VERSION_NUMBER",
+    }  # fmt: skip
     assert reasons == NOT_TLS_REASONS
 
 
@@ -102,14 +97,10 @@ def test_an_empty_body_of_a_post_has_a_content_length(method: bytes) -> None:
 def test_the_keep_alive_options_are_these() -> None:
     """The socket options on Linux. Other systems have fewer of them, or other names."""
     wanted = [
-        ("IPPROTO_TCP", "TCP_NODELAY", 1),
-        ("SOL_SOCKET", "SO_KEEPALIVE", 1),
-        ("IPPROTO_TCP", "TCP_KEEPIDLE", 60),
-        ("IPPROTO_TCP", "TCP_KEEPALIVE", 60),
-        ("IPPROTO_TCP", "TCP_KEEPINTVL", 60),
-        ("IPPROTO_TCP", "TCP_KEEPCNT", 5),
+        ("IPPROTO_TCP", "TCP_NODELAY", 1), ("SOL_SOCKET", "SO_KEEPALIVE", 1), ("IPPROTO_TCP", "TCP_KEEPIDLE", 60),
+        ("IPPROTO_TCP", "TCP_KEEPALIVE", 60), ("IPPROTO_TCP", "TCP_KEEPINTVL", 60), ("IPPROTO_TCP", "TCP_KEEPCNT", 5),
         ("IPPROTO_TCP", "TCP_USER_TIMEOUT", 120_000),
-    ]
+    ]  # fmt: skip
     here = [(getattr(socket, level), getattr(socket, name), value) for level, name, value in wanted
             if hasattr(socket, name)]  # fmt: skip
     assert [*SOCKET_OPTIONS] == here

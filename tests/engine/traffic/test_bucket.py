@@ -155,13 +155,9 @@ def row(bucket: ReportedBucket) -> tuple[object, ...]:
 
 def test_every_declared_limit_is_a_bucket_of_its_window() -> None:
     limit = RateLimit(
-        requests_per_second=0.5,
-        requests_per_minute=60,
-        requests_per_day=86400,
-        tokens_per_minute=600,
-        input_tokens_per_minute=1200,
-        output_tokens_per_minute=0.5,
-    )
+        requests_per_second=0.5, requests_per_minute=60, requests_per_day=86400, tokens_per_minute=600,
+        input_tokens_per_minute=1200, output_tokens_per_minute=0.5,
+    )  # fmt: skip
     assert [row(bucket) for bucket in declared_buckets(limit, 7, "*")] == [
         ("declared requests_per_second of *", Unit.REQUESTS, 2, (0.5, 1, 1, 7), True, 0),
         ("declared requests_per_minute of *", Unit.REQUESTS, 60, (1, 60, 60, 7), True, 0),

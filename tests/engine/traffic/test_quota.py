@@ -478,13 +478,8 @@ def report(unit: Unit, limit: float, remaining: float | None = None, window: flo
 def test_a_new_quota_knows_nothing() -> None:
     quota = plain_quota()
     assert (quota.sent, quota.running, quota.refused, quota.reported, quota.learned, quota.news) == (
-        0,
-        0,
-        0,
-        {},
-        {},
-        [],
-    )
+        0, 0, 0, {}, {}, [],
+    )  # fmt: skip
     assert (quota.adaptive, quota.tier, quota.hold_until, quota.spent_until, quota.spent_why) == (
         True, "", -INF, -INF, "",
     )  # fmt: skip

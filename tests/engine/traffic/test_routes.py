@@ -465,14 +465,9 @@ async def test_nothing_is_left_behind(autojump_clock: trio.testing.MockClock, ba
     """Servers that fail in every way, limits, cancelled calls and short timeouts, at random."""
     chance = random.Random(f"{balance} {seed}")
     faults = [
-        None,
-        None,
-        failing("503 Service Unavailable"),
-        failing("429 Too Many Requests", code="rate_limit_exceeded"),
-        failing("401 Unauthorized"),
-        failing("400 Bad Request"),
-        hangs,
-    ]
+        None, None, failing("503 Service Unavailable"), failing("429 Too Many Requests", code="rate_limit_exceeded"),
+        failing("401 Unauthorized"), failing("400 Bad Request"), hangs,
+    ]  # fmt: skip
 
     def respond(server: Server) -> bytes | None:
         fault = chance.choice(faults)

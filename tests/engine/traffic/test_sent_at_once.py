@@ -16,13 +16,9 @@ from manystream.providers.limits.quota_report import MINUTE, NOTHING, QuotaRepor
 from manystream.providers.model.options import Priority
 
 STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["start", "start", "start", "confirm", "refuse", "settle", "cancel", "wait"]),
-        st.integers(0, 1000),
-        st.floats(0.001, 3.0),
-    ),
-    max_size=120,
-)
+    st.tuples(st.sampled_from(["start", "start", "start", "confirm", "refuse", "settle", "cancel", "wait"]),
+    st.integers(0, 1000), st.floats(0.001, 3.0)), max_size=120,
+)  # fmt: skip
 
 REPORT = QuotaReport(
     (ReportedLimit("requests", Unit.REQUESTS, MINUTE, 90, 40), ReportedLimit("tokens", Unit.TOKENS, MINUTE, 9000, 8000))

@@ -28,13 +28,9 @@ from manystream.providers.model.options import Priority
 bounded = settings(derandomize=True, max_examples=60)
 
 STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["add", "admit", "admit", "confirm", "refuse", "overload", "settle", "cancel", "wait"]),
-        st.integers(0, 1000),
-        st.floats(0.001, 3.0),
-    ),
-    max_size=150,
-)
+    st.tuples(st.sampled_from(["add", "admit", "admit", "confirm", "refuse", "overload", "settle", "cancel", "wait"]),
+    st.integers(0, 1000), st.floats(0.001, 3.0)), max_size=150,
+)  # fmt: skip
 
 
 def new_ticket(number: int) -> Permit:
@@ -305,17 +301,10 @@ class SharedLimits:
 
     def __init__(self, chance: random.Random) -> None:
         limits = [
-            DeclaredLimit(
-                name,
-                RateLimit(
-                    concurrent=chance.choice((None, 1, 3)),
-                    requests_per_second=chance.choice((2.0, 20.0)),
-                    tokens_per_minute=chance.choice((None, 6000.0)),
-                ),
-                0.0,
-            )
+            DeclaredLimit(name, RateLimit(concurrent=chance.choice((None, 1, 3)),
+            requests_per_second=chance.choice((2.0, 20.0)), tokens_per_minute=chance.choice((None, 6000.0))), 0.0)
             for name in "abc"
-        ]
+        ]  # fmt: skip
         self.chance, self.now, self.looks = chance, 0.0, 0
         self.states = [
             LimiterState(

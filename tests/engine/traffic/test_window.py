@@ -155,13 +155,9 @@ def end(concurrency: Concurrency, tickets: list[Permit], now: float, first: floa
 def test_the_limit_before_anything_is_learned() -> None:
     found = [
         (each.at_most, each.adaptive, each.limit, each.hold_until, each.running, each.ready_at(7))
-        for each in (
-            Concurrency(),
-            Concurrency(at_most=3),
-            Concurrency(at_most=20),
-            Concurrency(at_most=20, adaptive=False),
-        )
-    ]
+        for each in (Concurrency(), Concurrency(at_most=3), Concurrency(at_most=20),
+        Concurrency(at_most=20, adaptive=False))
+    ]  # fmt: skip
     assert found == [
         (INF, True, 8, -INF, 0, 7),
         (3, True, 3, -INF, 0, 7),

@@ -113,15 +113,9 @@ async def test_the_figures_of_a_batch(tmp_path: Path) -> None:
         tmp_path, ScriptedEngine(ends.__getitem__), *(line(text, text) for text in ends), b"{oh", {"id": "x"}
     )
     assert count_of(batch) == {
-        "lines": 6,
-        "answered": 1,
-        "failed": 3,
-        "invalid": 2,
-        "retries": 8,
-        "input_tokens": 15,
-        "output_tokens": 31,
+        "lines": 6, "answered": 1, "failed": 3, "invalid": 2, "retries": 8, "input_tokens": 15, "output_tokens": 31,
         "failures": {"server": 2, "timeout": 1},
-    }
+    }  # fmt: skip
     assert [record["id"] for record in records(tmp_path / "a.jsonl")] == ["good"]
     found = {record["line"]: record["id"] for record in records(tmp_path / "a.errors.jsonl")}
     assert found == {2: "bad", 3: "worse", 4: "late", 5: None, 6: "x"}

@@ -135,17 +135,10 @@ def test_openais_chat_line_becomes_the_same_request() -> None:
         }
     )
     assert request == ms.Request(
-        "gpt-5-mini",
-        [ms.Message.user("Hi")],
-        system="Be brief.",
-        tools=[ms.Tool("f", "", {"type": "object"})],
-        tool_choice="f",
-        thinking=ms.ThinkingConfig(effort="high"),
-        max_output_tokens=9,
-        stop=["x"],
-        response_schema={"type": "object"},
-        extra_body={"logit_bias": {"1": 2}},
-    )
+        "gpt-5-mini", [ms.Message.user("Hi")], system="Be brief.", tools=[ms.Tool("f", "", {"type": "object"})],
+        tool_choice="f", thinking=ms.ThinkingConfig(effort="high"), max_output_tokens=9, stop=["x"],
+        response_schema={"type": "object"}, extra_body={"logit_bias": {"1": 2}},
+    )  # fmt: skip
 
 
 def test_openais_responses_line_becomes_the_same_request() -> None:
@@ -165,14 +158,9 @@ def test_openais_responses_line_becomes_the_same_request() -> None:
         }
     )
     assert request == ms.Request(
-        "gpt-5-mini",
-        [ms.Message.user("Hi")],
-        system="Be brief.",
-        tools=[ms.Tool("f", "", {"type": "object"})],
-        thinking=ms.ThinkingConfig(effort="low"),
-        max_output_tokens=9,
-        extra_body={"truncation": "auto"},
-    )
+        "gpt-5-mini", [ms.Message.user("Hi")], system="Be brief.", tools=[ms.Tool("f", "", {"type": "object"})],
+        thinking=ms.ThinkingConfig(effort="low"), max_output_tokens=9, extra_body={"truncation": "auto"},
+    )  # fmt: skip
 
 
 def test_anthropics_line_becomes_the_same_request() -> None:
@@ -193,17 +181,10 @@ def test_anthropics_line_becomes_the_same_request() -> None:
         }
     )
     assert request == ms.Request(
-        "claude-sonnet-4-5",
-        [ms.Message.user("Hi")],
-        system="Be brief.",
-        tools=[ms.Tool("f", "", {"type": "object"})],
-        tool_choice="required",
-        thinking=ms.ThinkingConfig(budget_tokens=1024),
-        max_output_tokens=9,
-        stop=["x"],
-        parallel_tool_calls=False,
-        extra_body={"top_k": 3},
-    )
+        "claude-sonnet-4-5", [ms.Message.user("Hi")], system="Be brief.", tools=[ms.Tool("f", "", {"type": "object"})],
+        tool_choice="required", thinking=ms.ThinkingConfig(budget_tokens=1024), max_output_tokens=9, stop=["x"],
+        parallel_tool_calls=False, extra_body={"top_k": 3},
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -39,14 +39,9 @@ def failed(category: ErrorCategory = ErrorCategory.SERVER, message: str = "no", 
 
 def test_the_record_of_an_answer_with_everything() -> None:
     response = ms.Response(
-        [ms.Thinking("hm"), ms.Text("y"), ms.Text("es"), ms.ToolCall("c", "f", '{"a":1}')],
-        ms.FinishReason.TOOL_USE,
-        usage=USAGE,
-        model="m-1",
-        refusal="I would rather not",
-        parsed={"x": 1},
-        warnings=["w"],
-    )
+        [ms.Thinking("hm"), ms.Text("y"), ms.Text("es"), ms.ToolCall("c", "f", '{"a":1}')], ms.FinishReason.TOOL_USE,
+        usage=USAGE, model="m-1", refusal="I would rather not", parsed={"x": 1}, warnings=["w"],
+    )  # fmt: skip
     item = replace(ITEM, request=replace(ITEM.request, response_schema={"type": "object"}))
     journey = (AttemptRecord("one/m", 0, 1, "server"), AttemptRecord("two/n", 1, 2, "ok"))
     assert answer_record(item, completed(response, attempt_records=journey), "sim", COST, 0.75) == {
@@ -102,20 +97,9 @@ def test_the_record_of_a_failure() -> None:
     assert completion.error is not None
     record = failure_record(ITEM, completion, completion.error)
     assert record == {
-        "id": "q7",
-        "line": 7,
-        "error": {
-            "category": "rate_limit",
-            "message": "x" * 2000,
-            "http_status": 429,
-            "provider_code": "slow",
-            "retryable": True,
-        },
-        "text": None,
-        "attempts": 3,
-        "seconds": None,
-        "request_id": None,
-    }
+        "id": "q7", "line": 7, "error": {"category": "rate_limit", "message": "x" * 2000, "http_status": 429,
+        "provider_code": "slow", "retryable": True}, "text": None, "attempts": 3, "seconds": None, "request_id": None,
+    }  # fmt: skip
     partial = replace(completion, response=ms.Response([ms.Text("y")]), request_id="r", timings=Timings(finished=2))
     assert completion.error is not None
     assert failure_record(ITEM, partial, completion.error, 0.25) == {

@@ -77,19 +77,9 @@ def test_a_shard_has_files_of_its_own(path: str, own: str) -> None:
 
 
 MIXED = [
-    line("a"),
-    "",
-    line("b", temprature=1),
-    line("a", "the same id again, in another shard"),
-    "no JSON",
-    "   ",
-    line(7),
-    line("c", "simulate: fail=400"),
-    '{"messages": []}',
-    line("b"),
-    line("d"),
-    line("d"),
-]
+    line("a"), "", line("b", temprature=1), line("a", "the same id again, in another shard"), "no JSON", "   ",
+    line(7), line("c", "simulate: fail=400"), '{"messages": []}', line("b"), line("d"), line("d"),
+]  # fmt: skip
 """Lines of every kind: good, empty, refused, failing, and with an id that an earlier line has."""
 
 

@@ -25,16 +25,10 @@ EVENTS: list[ms.Event] = [
     ms.Done(ms.FinishReason.TOOL_USE, "tool_use", USAGE),
 ]
 RESPONSE = ms.Response(
-    content=[
-        ms.Thinking("let me see"),
-        ms.Text("It is sunny."),
-        ms.ToolCall("call-1", "get_weather", '{"city":"Łódź"}'),
-    ],
-    finish_reason=ms.FinishReason.TOOL_USE,
-    raw_finish_reason="tool_use",
-    usage=USAGE,
-    model="claude-test",
-)
+    content=[ms.Thinking("let me see"), ms.Text("It is sunny."),
+    ms.ToolCall("call-1", "get_weather", '{"city":"Łódź"}')], finish_reason=ms.FinishReason.TOOL_USE,
+    raw_finish_reason="tool_use", usage=USAGE, model="claude-test",
+)  # fmt: skip
 COMPLETION = ms.Completion(
     success=True, http_status=200, response=RESPONSE, attempts=1, timings=ms.Timings(first_token=0.25, finished=1.5)
 )
@@ -133,13 +127,9 @@ def test_each_event_is_received_at_once() -> None:
     text, aside = Output(), Output()
     writer = AnswerWriter(text, aside)
     expected = [
-        ("", ""),
-        ("", "thinking: let me "),
-        ("", "thinking: let me see"),
-        ("It is ", "thinking: let me see\n"),
-        ("It is sunny.", "thinking: let me see\n"),
-        ("It is sunny.\n", "thinking: let me see\ntool call get_weather "),
-    ]
+        ("", ""), ("", "thinking: let me "), ("", "thinking: let me see"), ("It is ", "thinking: let me see\n"),
+        ("It is sunny.", "thinking: let me see\n"), ("It is sunny.\n", "thinking: let me see\ntool call get_weather "),
+    ]  # fmt: skip
     received: list[tuple[str, str]] = []
     for event in EVENTS[:6]:
         writer.on_event(event)

@@ -55,15 +55,9 @@ def ids(path: Path) -> list[str]:
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-W", "error", "-m", "manystream", "batch", *arguments],
-        cwd=folder,
-        env=ENVIRONMENT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
-    )
+        [sys.executable, "-W", "error", "-m", "manystream", "batch", *arguments], cwd=folder, env=ENVIRONMENT,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8",
+    )  # fmt: skip
 
 
 def run(folder: Path, *arguments: str) -> tuple[int, str, str]:

@@ -83,61 +83,31 @@ def test_a_cluster_is_given_the_defaults(cluster: Cluster) -> None:
     (provider,) = workers.providers
     assert (type(provider), provider.api_key) == (OpenAIChat, "sk-canary")
     assert workers == WorkerOptions(
-        providers=(provider,),
-        choose_model=ModelChoice("openai-chat", "gpt-5"),
-        concurrency=100,
-        attempts=6,
-        stream=False,
-        source="p.jsonl",
-        routes=(),
-        limit=None,
-        adaptive=True,
-        proxy=None,
-        monitor=False,
-        priced=True,
+        providers=(provider,), choose_model=ModelChoice("openai-chat", "gpt-5"), concurrency=100, attempts=6,
+        stream=False, source="p.jsonl", routes=(), limit=None, adaptive=True, proxy=None, monitor=False, priced=True,
         budgeted=False,
-    )
+    )  # fmt: skip
     assert cluster.options == {
-        "concurrency": [13, 13, 13, 13, 12, 12, 12, 12],
-        "retry_failed": False,
-        "source": "p.jsonl",
-        "shard": None,
-        "limit": None,
-        "budget": None,
-    }
+        "concurrency": [13, 13, 13, 13, 12, 12, 12, 12], "retry_failed": False, "source": "p.jsonl", "shard": None,
+        "limit": None, "budget": None,
+    }  # fmt: skip
 
 
 def test_a_cluster_is_given_every_option(cluster: Cluster) -> None:
     words = ["--ray", "auto", "--actors", "2", "--concurrency", "5", "--attempts", "3", "--stream", "--retry-failed"]
     assert (
-        batch(
-            *words,
-            "--no-adaptive",
-            "--outage",
-            "60",
-            "--monitor",
-            "--max-rps",
-            "4",
-            "--shard",
-            "0/2",
-            "--model",
-            "gpt-5",
-        )
-        == 0
-    )
+        batch(*words, "--no-adaptive", "--outage", "60", "--monitor", "--max-rps", "4", "--shard", "0/2", "--model",
+        "gpt-5") == 0
+    )  # fmt: skip
     assert cluster.asked == [("auto", 2)]
     workers = cluster.workers
     assert workers is not None
     assert (workers.concurrency, workers.attempts, workers.stream, workers.adaptive) == (5, 3, True, False)
     assert (workers.monitor, workers.limit, workers.outage) == (True, RateLimit(requests_per_second=2.0), 60.0)
     assert cluster.options == {
-        "concurrency": [3, 2],
-        "retry_failed": True,
-        "source": "p.jsonl",
-        "shard": Shard(0, 2),
-        "limit": RateLimit(requests_per_second=2.0),
-        "budget": None,
-    }
+        "concurrency": [3, 2], "retry_failed": True, "source": "p.jsonl", "shard": Shard(0, 2),
+        "limit": RateLimit(requests_per_second=2.0), "budget": None,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -84,13 +84,9 @@ def test_a_route_tries_its_models_in_order() -> None:
 
 def test_replicas_are_named_by_address_and_the_fastest_is_chosen() -> None:
     urls = [
-        "http://user:canary@h:8000/v1",
-        "http://h:8000/v2",
-        "http://h:8000/v3",
-        "https://h/v1",
-        "http://h/v1",
+        "http://user:canary@h:8000/v1", "http://h:8000/v2", "http://h:8000/v3", "https://h/v1", "http://h/v1",
         "http://[::1]:7/v1",
-    ]
+    ]  # fmt: skip
     found = destination("--model", "m", *(word for url in urls for word in ("--base-url", url)))
     names = ["h:8000", "h:8000 (2)", "h:8000 (3)", "h:443", "h:80", "[::1]:7"]
     assert [(provider.name, provider.base_url) for provider in found.providers] == list(zip(names, urls, strict=True))

@@ -129,17 +129,10 @@ def test_answered_lines_are_summed_up(run: Run, batches: Batches) -> None:
         "traffic": Traffic(),
     }
     assert batches.options == {
-        "model": "openai-compatible/m",
-        "concurrency": 100,
-        "stream": False,
-        "retry_failed": False,
-        "source": "p.jsonl",
-        "provider": "openai-compatible",
-        "price": ("prices", provider),
-        "shard": None,
-        "budget": None,
-        "options": {},
-    }
+        "model": "openai-compatible/m", "concurrency": 100, "stream": False, "retry_failed": False,
+        "source": "p.jsonl", "provider": "openai-compatible", "price": ("prices", provider), "shard": None,
+        "budget": None, "options": {},
+    }  # fmt: skip
 
 
 def test_every_option_reaches_the_batch(run: Run, batches: Batches) -> None:

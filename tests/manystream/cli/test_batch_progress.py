@@ -46,18 +46,9 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def busy() -> Counters:
     return Counters(
-        answered=1200,
-        failed=1000,
-        invalid=100,
-        answered_before=50,
-        failed_before=5,
-        running=3500,
-        waiting=1500,
-        retries=4000,
-        input_tokens=12_000,
-        output_tokens=500,
-        cost={"EUR": Decimal("1.5"), "USD": Decimal(3)},
-    )
+        answered=1200, failed=1000, invalid=100, answered_before=50, failed_before=5, running=3500, waiting=1500,
+        retries=4000, input_tokens=12_000, output_tokens=500, cost={"EUR": Decimal("1.5"), "USD": Decimal(3)},
+    )  # fmt: skip
 
 
 # Progress.

@@ -208,13 +208,8 @@ def test_a_search_as_json_has_every_step(bench: Bench, loads: Loads) -> None:
     result = json.loads(out)
     steps = result.pop("steps")
     assert result == {
-        "url": URL,
-        "dialect": "openai-chat",
-        "model": "m",
-        "simulated": False,
-        "most_streams": 1,
-        "max_gap": 0.5,
-    }
+        "url": URL, "dialect": "openai-chat", "model": "m", "simulated": False, "most_streams": 1, "max_gap": 0.5,
+    }  # fmt: skip
     assert [(one["concurrency"], one["holds"], one["gap"]["p99"]) for one in steps] == [
         (1, True, 0.5),
         (2, False, None),

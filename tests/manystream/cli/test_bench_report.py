@@ -82,13 +82,8 @@ def test_the_whole_report_of_a_run_without_a_success() -> None:
 def test_streams_that_did_not_end_have_no_duration() -> None:
     running = replace(RESULT, ok=0, failures={}, first_failure="", warnings=[], tokens=None)
     assert [line[:18].strip() for line in result_lines(running, Paint(io.StringIO()))] == [
-        "calls",
-        "first content",
-        "gaps in a stream",
-        "events",
-        "this client",
-        "connections",
-    ]
+        "calls", "first content", "gaps in a stream", "events", "this client", "connections",
+    ]  # fmt: skip
 
 
 def test_a_report_on_a_terminal_has_styles(terminal: Terminal) -> None:

@@ -53,15 +53,9 @@ class Command:
 
     def start(self, *arguments: str, environment: dict[str, str] = WITH_KEYS) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", "manystream", *arguments],
-            cwd=self._folder,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
-        )
+            [sys.executable, "-W", "error", "-m", "manystream", *arguments], cwd=self._folder, env=environment,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8",
+        )  # fmt: skip
         self._processes.append(process)
         return process
 

@@ -115,14 +115,9 @@ class Terminal:
         self._ours, theirs = pty.openpty()
         self.shown = b""
         self.process = subprocess.Popen(
-            arguments,
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            cwd=folder,
-            start_new_session=True,
+            arguments, stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder, start_new_session=True,
             env={"PATH": os.environ["PATH"], "TERM": "dumb", "HOME": str(folder), "PS1": MARK, "LC_ALL": "C.UTF-8"},
-        )
+        )  # fmt: skip
         os.close(theirs)
 
     def type(self, text: str, until: str) -> str:
@@ -217,14 +212,9 @@ def test_fish_offers_matching_words(
 
 def fish_offers(script: Path, folder: Path, line: str) -> set[str]:
     done = subprocess.run(
-        [needs("fish"), "--no-config", "-c", f"source {script}; complete -C '{line}'"],
-        capture_output=True,
-        text=True,
-        timeout=WAIT,
-        check=True,
-        cwd=folder,
-        env={"PATH": os.environ["PATH"], "HOME": str(folder)},
-    )
+        [needs("fish"), "--no-config", "-c", f"source {script}; complete -C '{line}'"], capture_output=True, text=True,
+        timeout=WAIT, check=True, cwd=folder, env={"PATH": os.environ["PATH"], "HOME": str(folder)},
+    )  # fmt: skip
     assert not done.stderr
     return {offer.partition("\t")[0] for offer in done.stdout.splitlines()}
 
@@ -277,13 +267,9 @@ def test_help_texts_are_quoted(shell: str, tmp_path: Path) -> None:
     assert "hidden" not in path.read_text("utf-8")
     load = f'autoload -U compinit; compinit -u -D; eval "$(<{path})"' if shell == "zsh" else f"source {path}"
     done = subprocess.run(
-        [needs(shell), "-c", load],
-        capture_output=True,
-        text=True,
-        timeout=WAIT,
-        check=True,
+        [needs(shell), "-c", load], capture_output=True, text=True, timeout=WAIT, check=True,
         env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
-    )
+    )  # fmt: skip
     assert not done.stderr
     assert not ran.exists()
 

@@ -23,16 +23,9 @@ from manystream.cost import Cost, Unpriced
 from manystream.simulator import Simulator, open_simulator_thread
 
 COST = Cost(
-    currency="USD",
-    input=Decimal("0.0006"),
-    cached=Decimal("0.0001"),
-    cache_write=Decimal("0.0003"),
-    output=Decimal("0.25"),
-    other=Decimal(0),
-    total=Decimal("0.251"),
-    model="rye",
-    provider="mill",
-)
+    currency="USD", input=Decimal("0.0006"), cached=Decimal("0.0001"), cache_write=Decimal("0.0003"),
+    output=Decimal("0.25"), other=Decimal(0), total=Decimal("0.251"), model="rye", provider="mill",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -148,13 +148,9 @@ def test_streams_are_spread_over_dialects_recipes_and_texts() -> None:
 
 def test_each_dialect_has_every_kind_of_stream() -> None:
     assert [(recipe.kind, recipe.stamped, recipe.calls) for recipe in MIXTURE] == [
-        ("text", True, 0),
-        ("thinking", False, 0),
-        ("mixed", True, 2),
-        ("text", False, 0),
-        ("thinking", True, 0),
+        ("text", True, 0), ("thinking", False, 0), ("mixed", True, 2), ("text", False, 0), ("thinking", True, 0),
         ("mixed", False, 3),
-    ]
+    ]  # fmt: skip
 
 
 def test_neighbouring_streams_have_different_texts() -> None:

@@ -65,16 +65,9 @@ def test_the_findings_are_printed_in_the_order_of_the_providers(
     out, err = capsys.readouterr()
     *lines, last = out.splitlines()
     assert lines == [
-        "mistral",
-        "  ok    key       from Y",
-        "  FAIL  connect   refused",
-        "anthropic",
-        "  ok    key       from X",
-        "  note  answer    HTTP 404",
-        "groq",
-        "  ok    key       from Y",
-        "  FAIL  connect   refused",
-    ]
+        "mistral", "  ok    key       from Y", "  FAIL  connect   refused", "anthropic", "  ok    key       from X",
+        "  note  answer    HTTP 404", "groq", "  ok    key       from Y", "  FAIL  connect   refused",
+    ]  # fmt: skip
     assert last.startswith("1 of 3 can be used; not: ")
     assert sorted(last.partition(": ")[2].split(", ")) == ["groq", "mistral"]
     assert not err
@@ -117,13 +110,9 @@ def test_ctrl_c_shows_what_was_found(checks: Checks, capsys: pytest.CaptureFixtu
     assert main(["doctor", *words]) == 130
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
-        "groq",
-        "anthropic",
-        "  ok    key       from X",
-        "  note  answer    HTTP 404",
-        "mistral",
+        "groq", "anthropic", "  ok    key       from X", "  note  answer    HTTP 404", "mistral",
         "Interrupted: 2 of 3 checks did not finish.",
-    ]
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf"])

@@ -163,15 +163,10 @@ def test_top_ends(start: Start, tmp_path: Path) -> None:
 def test_ctrl_c_during_the_import_shows_no_traceback() -> None:
     # The import raises `KeyboardInterrupt`: a signal from outside cannot be timed so exactly.
     code = (
-        "import builtins, sys\n"
-        "real = builtins.__import__\n"
-        "def loaded(name, *rest):\n"
-        "    if name == 'trio': raise KeyboardInterrupt\n"
-        "    return real(name, *rest)\n"
-        "builtins.__import__ = loaded\n"
-        "from manystream.__main__ import main\n"
-        "sys.exit(main())\n"
-    )
+        "import builtins, sys\nreal = builtins.__import__\ndef loaded(name, *rest):\n"
+        "    if name == 'trio': raise KeyboardInterrupt\n    return real(name, *rest)\nbuiltins.__import__ = loaded\n"
+        "from manystream.__main__ import main\nsys.exit(main())\n"
+    )  # fmt: skip
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT, check=False)
     assert done.returncode == 130
     assert not done.stderr

@@ -10,17 +10,9 @@ from manystream.cli.run import RunOptions, choose_provider, describe_error, prov
 from tests.support.profile_rows import ROWS
 
 OPTIONS = RunOptions(
-    provider=None,
-    model=None,
-    base_url=None,
-    system=None,
-    thinking=None,
-    max_output_tokens=None,
-    headers={},
-    attempts=1,
-    stream=True,
-    prompt="hello",
-)
+    provider=None, model=None, base_url=None, system=None, thinking=None, max_output_tokens=None, headers={},
+    attempts=1, stream=True, prompt="hello",
+)  # fmt: skip
 LOCAL = "http://127.0.0.1:1/v1"
 
 

@@ -102,15 +102,9 @@ def test_every_option_reaches_the_simulator(monkeypatch: pytest.MonkeyPatch, ser
     words = ["--host", "::1", "--port", "81", "--pace", "2.5", "--limit", "a=1", "--limit", "b=2", "--batch", "c=3"]
     assert main(["simulate", *words, "--replica", "d=4", "--replica", "e=5", "rate=5", "kind=text"]) == 0
     assert given == {
-        "directive": "rate=5,kind=text",
-        "host": "::1",
-        "port": 81,
-        "replay": "",
-        "pace": 2.5,
-        "limits": ["a=1", "b=2"],
-        "batch": "c=3",
-        "replicas": ["d=4", "e=5"],
-    }
+        "directive": "rate=5,kind=text", "host": "::1", "port": 81, "replay": "", "pace": 2.5,
+        "limits": ["a=1", "b=2"], "batch": "c=3", "replicas": ["d=4", "e=5"],
+    }  # fmt: skip
     assert main(["simulate", "--replay", "traffic.jsonl"]) == 0
     assert (given["directive"], given["replay"], given["pace"]) == ("", "traffic.jsonl", 1.0)
 

@@ -264,15 +264,9 @@ def rich_table(monkeypatch: pytest.MonkeyPatch, width: int) -> list[str]:
 
 def test_a_table_on_a_terminal_ends_with_the_total_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = [
-        "",
-        " name        count",
-        " ─────────────────",
-        " a               1",
-        " long name      20",
-        "",
-        " all            21",
-        "",
-    ]
+        "", " name        count", " ─────────────────", " a               1", " long name      20", "",
+        " all            21", "",
+    ]  # fmt: skip
     assert rich_table(monkeypatch, 80) == expected
     assert rich_table(monkeypatch, 19) == expected
     assert rich_table(monkeypatch, 18) == TEXT.splitlines()

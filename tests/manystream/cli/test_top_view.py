@@ -263,35 +263,17 @@ def test_the_line_of_an_engine_with_traffic_control(utc: None) -> None:
 
 def test_rates_are_of_every_member_and_provider() -> None:
     before: JSONObject = {
-        "uptime": 10.0,
-        "statistics": {
-            "events": 100,
-            "completed": 10,
-            "failed": 1,
-            "bytes_received": 1000,
-            "bytes_sent": 500,
-            "providers": {"a": {"events": 60, "completed": 6}, "gone": {"events": 1}},
-        },
-    }
+        "uptime": 10.0, "statistics": {"events": 100, "completed": 10, "failed": 1, "bytes_received": 1000,
+        "bytes_sent": 500, "providers": {"a": {"events": 60, "completed": 6}, "gone": {"events": 1}}},
+    }  # fmt: skip
     after: JSONObject = {
-        "uptime": 14.0,
-        "statistics": {
-            "events": 300,
-            "completed": 18,
-            "failed": 3,
-            "bytes_received": 9000,
-            "bytes_sent": 700,
-            "providers": {"a": {"events": 100, "completed": 7}, "b": {"events": 8, "completed": 2}},
-        },
-    }
+        "uptime": 14.0, "statistics": {"events": 300, "completed": 18, "failed": 3, "bytes_received": 9000,
+        "bytes_sent": 700, "providers": {"a": {"events": 100, "completed": 7}, "b": {"events": 8, "completed": 2}}},
+    }  # fmt: skip
     assert rates_between(before, after) == {
-        "events": 50.0,
-        "completed": 2.0,
-        "failed": 0.5,
-        "bytes_received": 2000.0,
-        "bytes_sent": 50.0,
+        "events": 50.0, "completed": 2.0, "failed": 0.5, "bytes_received": 2000.0, "bytes_sent": 50.0,
         "providers": {"a": {"events": 10.0, "completed": 0.25}, "b": {"events": 2.0, "completed": 0.5}},
-    }
+    }  # fmt: skip
 
 
 def test_two_snapshots_of_one_moment_have_rates_of_a_microsecond() -> None:

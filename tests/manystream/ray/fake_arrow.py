@@ -44,12 +44,7 @@ class Table:
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let `import pyarrow` return a fake."""
     arrow = SimpleNamespace(
-        Table=Table,
-        string=lambda: "string",
-        int64=lambda: "int64",
-        bool_=lambda: "bool",
-        struct=dict,
-        field=lambda name, of: (name, of),
-        array=lambda values, of: (values, of),
-    )
+        Table=Table, string=lambda: "string", int64=lambda: "int64", bool_=lambda: "bool", struct=dict,
+        field=lambda name, of: (name, of), array=lambda values, of: (values, of),
+    )  # fmt: skip
     monkeypatch.setitem(sys.modules, "pyarrow", arrow)

@@ -188,13 +188,8 @@ class Place:
         cluster.limit = limit
         with Journal(self.answers) as journal:
             batch = ClusterBatch(
-                cluster,
-                journal,
-                concurrency=[10] * workers,
-                source="p.jsonl",
-                limit=limit,
-                **options,  # type: ignore[arg-type]
-            )
+                cluster, journal, concurrency=[10] * workers, source="p.jsonl", limit=limit, **options,
+            )  # fmt: skip
             await batch.run(read_lines(self.prompts))
         return batch, cluster
 

@@ -25,17 +25,10 @@ Made = list[tuple[ClusterBatch, ScriptedCluster]]
 async def test_ready_workers_get_one_and_a_half_of_their_calls(tmp_path: Path, mock_clock: MockClock) -> None:
     batch, cluster = await run(tmp_path, count=7, concurrency=(2, 1))
     assert cluster.log == [
-        (0, "start", 0, 2, None),
-        (0, "call", 0, 1),
-        (0, "start", 1, 1, None),
-        (0, "call", 1, 1),
-        (TICK, "call", 0, 2, "q1", "q2", "q3"),
-        (TICK, "call", 1, 2, "q4"),
-        (2 * TICK, "call", 0, 3, "q5", "q6"),
-        (2 * TICK, "call", 1, 3, "q7"),
-        (3 * TICK, "kill", 0),
-        (3 * TICK, "kill", 1),
-    ]
+        (0, "start", 0, 2, None), (0, "call", 0, 1), (0, "start", 1, 1, None), (0, "call", 1, 1),
+        (TICK, "call", 0, 2, "q1", "q2", "q3"), (TICK, "call", 1, 2, "q4"), (2 * TICK, "call", 0, 3, "q5", "q6"),
+        (2 * TICK, "call", 1, 3, "q7"), (3 * TICK, "kill", 0), (3 * TICK, "kill", 1),
+    ]  # fmt: skip
     assert [offer.confirms for _, offer in cluster.all_offers] == [None, None, 0.5, 0.5, 1.0, 1.0]
     assert cluster.all_offers[3][1].rows == (
         Row("q4", 4, b'{"id": "q4", "messages": [{"role": "user", "content": "hello"}]}'),
@@ -47,19 +40,10 @@ async def test_ready_workers_get_one_and_a_half_of_their_calls(tmp_path: Path, m
 async def test_a_worker_without_rows_is_called_each_second(tmp_path: Path, mock_clock: MockClock) -> None:
     _, cluster = await run(tmp_path, input=lines(3, every=1.5), concurrency=(2, 1))
     assert cluster.log[4:] == [
-        (1 / 16, "call", 0, 2, "q1"),
-        (17 / 16, "call", 1, 2),
-        (18 / 16, "call", 0, 3),
-        (24 / 16, "call", 0, 4, "q2"),
-        (34 / 16, "call", 1, 3),
-        (41 / 16, "call", 0, 5),
-        (48 / 16, "call", 0, 6, "q3"),
-        (51 / 16, "call", 1, 4),
-        (65 / 16, "call", 0, 7),
-        (68 / 16, "call", 1, 5),
-        (72 / 16, "kill", 0),
-        (72 / 16, "kill", 1),
-    ]
+        (1 / 16, "call", 0, 2, "q1"), (17 / 16, "call", 1, 2), (18 / 16, "call", 0, 3), (24 / 16, "call", 0, 4, "q2"),
+        (34 / 16, "call", 1, 3), (41 / 16, "call", 0, 5), (48 / 16, "call", 0, 6, "q3"), (51 / 16, "call", 1, 4),
+        (65 / 16, "call", 0, 7), (68 / 16, "call", 1, 5), (72 / 16, "kill", 0), (72 / 16, "kill", 1),
+    ]  # fmt: skip
 
 
 async def test_a_worker_with_rows_is_called_again_at_once(tmp_path: Path, mock_clock: MockClock) -> None:
@@ -110,14 +94,9 @@ async def test_a_silent_worker_is_given_up_after_five_seconds(tmp_path: Path, mo
 
     batch, cluster = await run(tmp_path, happen, count=2)
     assert cluster.log[1:] == [
-        (0, "call", 0, 1),
-        (1 / 16, "call", 0, 2, "q1", "q2"),
-        (81 / 16, "kill", 0),
-        (81 / 16, "start", 1, 2, 0),
-        (81 / 16, "call", 1, 1),
-        (83 / 16, "call", 1, 2, "q1", "q2"),
-        (85 / 16, "kill", 1),
-    ]
+        (0, "call", 0, 1), (1 / 16, "call", 0, 2, "q1", "q2"), (81 / 16, "kill", 0), (81 / 16, "start", 1, 2, 0),
+        (81 / 16, "call", 1, 1), (83 / 16, "call", 1, 2, "q1", "q2"), (85 / 16, "kill", 1),
+    ]  # fmt: skip
     counters = batch.counters
     assert (counters.lost, counters.asked_again, counters.late, counters.answered) == (1, 2, 1, 2)
     assert [record["id"] for record in records(tmp_path / "a.jsonl")] == ["q1", "q2"]
@@ -216,13 +195,9 @@ async def test_a_failed_worker_is_replaced_and_a_final_one_ends_all(tmp_path: Pa
     assert str(caught.value) == "the key was refused"
     batch, cluster = made[0]
     assert cluster.log[2:] == [
-        (1 / 16, "call", 0, 2, "q1", "q2", "q3"),
-        (2 / 16, "kill", 0),
-        (2 / 16, "start", 1, 2, 0),
-        (2 / 16, "call", 1, 1),
-        (3 / 16, "call", 1, 2, "q2", "q3"),
-        (4 / 16, "kill", 1),
-    ]
+        (1 / 16, "call", 0, 2, "q1", "q2", "q3"), (2 / 16, "kill", 0), (2 / 16, "start", 1, 2, 0),
+        (2 / 16, "call", 1, 1), (3 / 16, "call", 1, 2, "q2", "q3"), (4 / 16, "kill", 1),
+    ]  # fmt: skip
     assert [record["id"] for record in records(tmp_path / "a.jsonl")] == ["q1", "q2"]
     assert (batch.counters.answered, batch.counters.lost, batch.counters.asked_again) == (2, 1, 2)
 

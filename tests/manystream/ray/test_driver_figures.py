@@ -50,16 +50,9 @@ async def test_the_figures_of_all_workers_are_added(tmp_path: Path, mock_clock: 
         running=3, waiting=2, retries=1, input_tokens=10, output_tokens=20, unpriced=1, cost={"USD": Decimal("0.5")}
     )
     second = Counters(
-        running=5,
-        waiting=4,
-        away=7.0,
-        retries=2,
-        input_tokens=30,
-        output_tokens=40,
-        unpriced=2,
-        unpriced_reason="no price",
-        cost={"USD": Decimal(1), "EUR": Decimal(2)},
-    )
+        running=5, waiting=4, away=7.0, retries=2, input_tokens=30, output_tokens=40, unpriced=2,
+        unpriced_reason="no price", cost={"USD": Decimal(1), "EUR": Decimal(2)},
+    )  # fmt: skip
     more = replace(first, running=1, waiting=0, retries=5, input_tokens=17, output_tokens=22, unpriced=4)
     more = replace(more, unpriced_reason="another", cost={"USD": Decimal("0.75"), "EUR": Decimal(4)})
     seen: list[Counters] = []
@@ -88,17 +81,9 @@ async def test_the_figures_of_all_workers_are_added(tmp_path: Path, mock_clock: 
     )
     dollars = {"USD": Decimal("1.5"), "EUR": Decimal(2)}
     both = Counters(
-        lines=4,
-        running=8,
-        retries=3,
-        input_tokens=40,
-        output_tokens=60,
-        cost=dollars,
-        unpriced=3,
-        unpriced_reason="no price",
-        waiting=6,
-        away=8.0,
-    )
+        lines=4, running=8, retries=3, input_tokens=40, output_tokens=60, cost=dollars, unpriced=3,
+        unpriced_reason="no price", waiting=6, away=8.0,
+    )  # fmt: skip
     later = replace(both, running=6, away=7.0, waiting=4, retries=7, input_tokens=47, output_tokens=62, unpriced=6)
     later = replace(later, cost={"USD": Decimal("1.75"), "EUR": Decimal(6)})
     without = replace(later, running=5, waiting=4, lost=1, asked_again=3)
@@ -184,13 +169,9 @@ async def test_a_stopped_batch_waits_for_the_calls_that_are_open(tmp_path: Path,
     looks = script(ready, stop(made), events(), events(reply(0, 2, answer("q1"))), events(reply(1, 2, answer("q4"))))
     batch, cluster = await run(tmp_path, looks, count=9, concurrency=(2, 2, 2), made=made)
     assert cluster.log[6:] == [
-        (1 / 16, "call", 0, 2, "q1", "q2", "q3"),
-        (1 / 16, "call", 1, 2, "q4", "q5", "q6"),
-        (1 / 16, "call", 2, 2, "q7", "q8", "q9"),
-        (34 / 16, "kill", 0),
-        (34 / 16, "kill", 1),
-        (34 / 16, "kill", 2),
-    ]
+        (1 / 16, "call", 0, 2, "q1", "q2", "q3"), (1 / 16, "call", 1, 2, "q4", "q5", "q6"),
+        (1 / 16, "call", 2, 2, "q7", "q8", "q9"), (34 / 16, "kill", 0), (34 / 16, "kill", 1), (34 / 16, "kill", 2),
+    ]  # fmt: skip
     assert [record["id"] for record in records(tmp_path / "a.jsonl")] == ["q1", "q4"]
     assert (batch.counters.answered, batch.ledger.out) == (2, 7)
 
@@ -344,13 +325,8 @@ async def test_a_budget_that_cannot_be_written_ends_the_batch(
 
 async def test_a_spent_budget_sends_nothing_that_waits(tmp_path: Path, mock_clock: MockClock) -> None:
     batch, cluster = await run_paid(
-        tmp_path,
-        1.0,
-        events(reply(0, 1)),
-        events(reply(0, 2, *(unpaid(f"q{number}") for number in range(1, 11)))),
-        events(reply(0, 3, *(answer(f"q{number}") for number in range(11, 16)))),
-        input=lines(40),
-        concurrency=(10,),
-    )
+        tmp_path, 1.0, events(reply(0, 1)), events(reply(0, 2, *(unpaid(f"q{number}") for number in range(1, 11)))),
+        events(reply(0, 3, *(answer(f"q{number}") for number in range(11, 16)))), input=lines(40), concurrency=(10,),
+    )  # fmt: skip
     assert len(cluster.rows_at(0)) == 15
     assert (batch.counters.unpaid, batch.counters.answered, batch.counters.lines) == (10 + 25, 5, 40)

@@ -24,13 +24,9 @@ OPTIONS = WorkerOptions(
 )
 REPLY = WorkerReply(Reply(1, (), 0.5), Counters(), "", False)
 HOW = {
-    "num_cpus": 1,
-    "max_restarts": 0,
-    "max_task_retries": 0,
-    "max_concurrency": 2,
-    "scheduling_strategy": "SPREAD",
+    "num_cpus": 1, "max_restarts": 0, "max_task_retries": 0, "max_concurrency": 2, "scheduling_strategy": "SPREAD",
     "enable_task_events": False,
-}
+}  # fmt: skip
 
 
 @pytest.fixture

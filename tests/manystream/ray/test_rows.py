@@ -202,33 +202,21 @@ def test_a_record_becomes_columns_of_fixed_types() -> None:
     gained = gained_of({"id": "a", "text": "hi", "usage": usage, "finish_reason": "stop", "error": None})
     assert (gained.text, gained.error, gained.finish_reason) == ("hi", None, "stop")
     assert gained.usage == {
-        "input_tokens": 3,
-        "output_tokens": None,
-        "thinking_tokens": None,
-        "cached_tokens": None,
-        "cache_write_tokens": None,
-        "total_tokens": None,
-    }
+        "input_tokens": 3, "output_tokens": None, "thinking_tokens": None, "cached_tokens": None,
+        "cache_write_tokens": None, "total_tokens": None,
+    }  # fmt: skip
     failed = gained_of({"id": "a", "text": "par", "error": {"category": "server", "http_status": 500, "more": []}})
     assert (failed.text, failed.usage, failed.finish_reason) == ("par", None, None)
     assert failed.error == {
-        "category": "server",
-        "message": None,
-        "http_status": 500,
-        "provider_code": None,
-        "retryable": False,
-    }
+        "category": "server", "message": None, "http_status": 500, "provider_code": None, "retryable": False,
+    }  # fmt: skip
 
 
 def test_every_member_of_a_record_has_its_column() -> None:
     counts = {
-        "input_tokens": 1,
-        "output_tokens": 2**63 - 1,
-        "thinking_tokens": 3,
-        "cached_tokens": 2**63,
-        "cache_write_tokens": 5,
-        "total_tokens": 6,
-    }
+        "input_tokens": 1, "output_tokens": 2**63 - 1, "thinking_tokens": 3, "cached_tokens": 2**63,
+        "cache_write_tokens": 5, "total_tokens": 6,
+    }  # fmt: skip
     assert gained_of({"text": "hi", "usage": counts, "finish_reason": "stöp\udc00"}) == Gained(
         "hi", None, {**counts, "cached_tokens": None}, "stöp\ufffd"
     )

@@ -277,16 +277,9 @@ def test_a_worker_uses_what_its_options_say(monkeypatch: pytest.MonkeyPatch, eng
     limit = ms.RateLimit(requests_per_minute=60)
     table = PriceTable({"m": {"input": 1, "output": 1}})
     given = options(
-        routes=(route,),
-        limit=limit,
-        adaptive=False,
-        outage=60.0,
-        proxy="",
-        monitor=True,
-        priced=False,
-        budgeted=True,
+        routes=(route,), limit=limit, adaptive=False, outage=60.0, proxy="", monitor=True, priced=False, budgeted=True,
         prices=table,
-    )
+    )  # fmt: skip
     part = Part(monkeypatch, given)
     part.worker._ended = True
     part.run()

@@ -136,14 +136,9 @@ def test_finish_reasons(client: genai.Client, finish: str) -> None:
 
 
 STATUSES = [
-    (400, "INVALID_ARGUMENT"),
-    (401, "UNAUTHENTICATED"),
-    (403, "PERMISSION_DENIED"),
-    (404, "NOT_FOUND"),
-    (429, "RESOURCE_EXHAUSTED"),
-    (500, "INTERNAL"),
-    (503, "UNAVAILABLE"),
-]
+    (400, "INVALID_ARGUMENT"), (401, "UNAUTHENTICATED"), (403, "PERMISSION_DENIED"), (404, "NOT_FOUND"),
+    (429, "RESOURCE_EXHAUSTED"), (500, "INTERNAL"), (503, "UNAVAILABLE"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("stream", [False, True])

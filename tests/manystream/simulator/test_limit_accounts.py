@@ -253,15 +253,9 @@ def test_the_constants_of_limits() -> None:
     assert (SCOPES_LIMIT, PACIFIC_MIDNIGHT, SHORT_DELAY) == (10_000, 28_800.0, 20.0)
     assert (Report(1, 2, 3).limit, Report(1, 2, 3).remaining, Report(1, 2, 3).full_after) == (1, 2, 3)
     assert Usage(model="m", input_tokens=1, cached_tokens=2, output_tokens=3, max_tokens=4) == Usage(
-        model="m",
-        input_tokens=1,
-        cached_tokens=2,
-        output_tokens=3,
-        max_tokens=4,
-        delay=0.0,
-        seconds=0.0,
+        model="m", input_tokens=1, cached_tokens=2, output_tokens=3, max_tokens=4, delay=0.0, seconds=0.0,
         streamed=False,
-    )
+    )  # fmt: skip
     none = {"requests": 0.0, "input_tokens": 0.0, "output_tokens": 0.0, "tokens": 0.0}
     assert LimitCounts() == LimitCounts(0, 0, {}, none)
 

@@ -302,14 +302,9 @@ REPORTS: dict[str, dict[str, str]] = {
 @pytest.mark.parametrize("server", REPORTS)
 def test_a_refusal_has_the_servers_headers(server: str) -> None:
     world = World(
-        Limit(
-            server=server,
-            requests_per_minute=60,
-            tokens_per_minute=90_000,
-            input_tokens_per_minute=50_000,
-            output_tokens_per_minute=50_000,
-        )
-    )
+        Limit(server=server, requests_per_minute=60, tokens_per_minute=90_000, input_tokens_per_minute=50_000,
+        output_tokens_per_minute=50_000)
+    )  # fmt: skip
     dialect = DIALECTS.get(server, "openai-chat")
     failure: Ticket | APIError = world.ask(dialect=dialect)
     while isinstance(failure, Ticket):

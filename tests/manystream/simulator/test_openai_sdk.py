@@ -137,14 +137,10 @@ def test_chat_answers_a_schema_with_json_that_fits(client: openai.OpenAI) -> Non
 
 
 STATUS_ERRORS = [
-    (400, openai.BadRequestError),
-    (401, openai.AuthenticationError),
-    (403, openai.PermissionDeniedError),
-    (404, openai.NotFoundError),
-    (429, openai.RateLimitError),
-    (500, openai.InternalServerError),
+    (400, openai.BadRequestError), (401, openai.AuthenticationError), (403, openai.PermissionDeniedError),
+    (404, openai.NotFoundError), (429, openai.RateLimitError), (500, openai.InternalServerError),
     (503, openai.InternalServerError),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("status", "error"), STATUS_ERRORS)

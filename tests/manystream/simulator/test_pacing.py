@@ -288,12 +288,8 @@ def test_a_client_that_leaves_is_counted_once(opened: Open) -> None:
     assert (first.times, second.times, second.closed_at) == ([0, 1001], [0, 1001], 2001)
     found = counts(world)
     assert {name: found.get(name, 0) for name in ("started", "aborted", "completed", "live", "connections")} == {
-        "started": 2,
-        "aborted": 2,
-        "completed": 0,
-        "live": 0,
-        "connections": 0,
-    }
+        "started": 2, "aborted": 2, "completed": 0, "live": 0, "connections": 0,
+    }  # fmt: skip
 
 
 def test_a_socket_that_takes_little_gets_the_rest_later(opened: Open) -> None:

@@ -174,12 +174,8 @@ def test_a_recording_is_replayed_at_its_own_pace(start: Callable[..., object]) -
     parameters = inspect.signature(start).parameters
     assert parameters["pace"].default == 1.0
     assert {name: parameters[name].default for name in ("directive", "replay", "limits", "batch", "replicas")} == {
-        "directive": "",
-        "replay": "",
-        "limits": (),
-        "batch": "",
-        "replicas": (),
-    }
+        "directive": "", "replay": "", "limits": (), "batch": "", "replicas": (),
+    }  # fmt: skip
 
 
 def test_the_journal_is_as_long_as_it_is_set_to() -> None:

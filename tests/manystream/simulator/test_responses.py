@@ -54,18 +54,10 @@ RESPONSES_TOOLS = [{"type": "function", "name": "weather", "parameters": CITY}]
 PLAIN_STREAM = {"include_usage": True, "include_obfuscation": False}
 ENCRYPTED: dict[str, Any] = {"include": ["reasoning.encrypted_content"]}
 SETTINGS: dict[str, Any] = {
-    "instructions": "Be brief.",
-    "max_output_tokens": 77,
-    "previous_response_id": "resp_1",
-    "reasoning": {"effort": "low"},
-    "store": False,
-    "temperature": 0.5,
-    "text": {"verbosity": "low"},
-    "tool_choice": "none",
-    "parallel_tool_calls": False,
-    "top_p": 0.25,
-    "metadata": {"run": "1"},
-}
+    "instructions": "Be brief.", "max_output_tokens": 77, "previous_response_id": "resp_1",
+    "reasoning": {"effort": "low"}, "store": False, "temperature": 0.5, "text": {"verbosity": "low"},
+    "tool_choice": "none", "parallel_tool_calls": False, "top_p": 0.25, "metadata": {"run": "1"},
+}  # fmt: skip
 ARRAY = "streamGenerateContent"
 
 CASES: dict[str, tuple[tuple[str, dict[str, object]], str]] = {

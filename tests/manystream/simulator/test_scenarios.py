@@ -143,15 +143,10 @@ def values() -> str:
 
 
 ASKED = (
-    "Book 3 seats from New York City to St. John's near Zürich, 12.5 EUR each.",
-    "Is it 1234567 or 12.34567 in rome?",
-    "Extract: Harbour & Sons Ltd. owes Ada 40",
-    "simulate: events=4 in Paris",
-    ' {"simulate": {"events": 4}} in Paris',
-    "x" * 395 + " in Paris",
-    "x" * 394 + " in Paris at 7",
-    "Explain rivers.",
-)
+    "Book 3 seats from New York City to St. John's near Zürich, 12.5 EUR each.", "Is it 1234567 or 12.34567 in rome?",
+    "Extract: Harbour & Sons Ltd. owes Ada 40", "simulate: events=4 in Paris", ' {"simulate": {"events": 4}} in Paris',
+    "x" * 395 + " in Paris", "x" * 394 + " in Paris at 7", "Explain rivers.",
+)  # fmt: skip
 NAMES = (
     "", "city", "cities", "departureCity", "origin_city", "destination", "destinations", "origin", "location2", "Place",
     "town", "address", "addresses", "name", "names", "fullName", "id", "URL", "url", "query", "queries", "unit",
@@ -192,30 +187,13 @@ def test_words_that_trouble_parsers_are_in_this_order() -> None:
 
 def test_prompts_and_answers_are_empty_by_default() -> None:
     assert Prompt(model="m") == Prompt(
-        model="m",
-        text="",
-        stream=False,
-        tools=(),
-        tool_choice="auto",
-        parallel=True,
-        tool_results=(),
-        rounds=0,
-        schema=None,
-        max_tokens=None,
-        characters=0,
-        array=False,
-        body={},
-    )
+        model="m", text="", stream=False, tools=(), tool_choice="auto", parallel=True, tool_results=(), rounds=0,
+        schema=None, max_tokens=None, characters=0, array=False, body={},
+    )  # fmt: skip
     assert Scenario(identity="i", model="m") == Scenario(
-        identity="i",
-        model="m",
-        thinking_pieces=(),
-        redacted=None,
-        text_pieces=(),
-        calls=(),
-        finish="stop",
+        identity="i", model="m", thinking_pieces=(), redacted=None, text_pieces=(), calls=(), finish="stop",
         tokens=Tokens(input=0, cached=0, output=0, thinking=0),
-    )
+    )  # fmt: skip
     assert ScriptedCall("1", "f", ("{", "}")).complete
     assert ScriptedCall("1", "f", ("{", "}")).arguments == "{}"
 
@@ -223,15 +201,9 @@ def test_prompts_and_answers_are_empty_by_default() -> None:
 def test_an_error_has_only_a_status_and_a_message_by_default() -> None:
     failure = APIError(404, "gone")
     assert vars(failure) == {
-        "status": 404,
-        "message": "gone",
-        "param": None,
-        "code": None,
-        "retry_after": None,
-        "type": None,
-        "headers": [],
-        "details": None,
-    }
+        "status": 404, "message": "gone", "param": None, "code": None, "retry_after": None, "type": None,
+        "headers": [], "details": None,
+    }  # fmt: skip
     assert str(failure) == "gone"
 
 

@@ -179,14 +179,10 @@ def test_the_places_that_a_question_does_not_name() -> None:
 
 
 PLACES: dict[str, tuple[str, str]] = {
-    "cities": ("at Lyon", "Lyon"),
-    "city": ("near Lyon", "Lyon"),
-    "location": ("in Lyon", "Lyon"),
-    "place": ("for Lyon", "Lyon"),
-    "town": ("to Lyon", "Lyon"),
-    "origin": ("to Lyon from Porto", "Porto"),
+    "cities": ("at Lyon", "Lyon"), "city": ("near Lyon", "Lyon"), "location": ("in Lyon", "Lyon"),
+    "place": ("for Lyon", "Lyon"), "town": ("to Lyon", "Lyon"), "origin": ("to Lyon from Porto", "Porto"),
     "destination": ("from Lyon to Porto", "Porto"),
-}
+}  # fmt: skip
 """Last word of a property's name → words of a question, and the place in them that belongs to the property."""
 
 

@@ -126,20 +126,12 @@ def test_results_come_before_the_users_text() -> None:
 
 def test_a_late_result_is_moved_to_its_call() -> None:
     wire = sent(
-        Message.user("a"),
-        Message.tool_call("t1", "look", "{}"),
-        Message.user("b"),
-        Message.assistant("c"),
-        Message.tool_result("t1", "rain"),
-        Message.user("d"),
-    )
+        Message.user("a"), Message.tool_call("t1", "look", "{}"), Message.user("b"), Message.assistant("c"),
+        Message.tool_result("t1", "rain"), Message.user("d"),
+    )  # fmt: skip
     assert [turn["content"] for turn in wire] == [
-        "a",
-        [use("t1")],
-        [result("t1"), {"type": "text", "text": "b"}],
-        "c",
-        "d",
-    ]
+        "a", [use("t1")], [result("t1"), {"type": "text", "text": "b"}], "c", "d",
+    ]  # fmt: skip
 
 
 def test_consecutive_rounds_of_calls_are_not_merged() -> None:
@@ -215,13 +207,9 @@ def test_arguments_that_are_no_object_are_sent_as_text() -> None:
 
 def test_thinking_goes_back_unchanged_before_its_call() -> None:
     call = Message.tool_call_with_thinking(
-        thinking_text="hm",
-        thinking_signature="c2ln",
-        redacted_data="ZW5j",
-        tool_id="t1",
-        tool_name="look",
+        thinking_text="hm", thinking_signature="c2ln", redacted_data="ZW5j", tool_id="t1", tool_name="look",
         tool_arguments="{}",
-    )
+    )  # fmt: skip
     assert sent(Message.user("a"), call, Message.tool_result("t1", "rain"))[1]["content"] == [
         {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
         {"type": "redacted_thinking", "data": "ZW5j"},
@@ -305,13 +293,9 @@ def test_a_calls_state_is_sent_only_to_its_provider() -> None:
 
 def test_only_anthropics_citations_are_sent_back() -> None:
     own: dict[str, Any] = {
-        "type": "char_location",
-        "cited_text": "a",
-        "document_index": 0,
-        "document_title": None,
-        "start_char_index": 0,
+        "type": "char_location", "cited_text": "a", "document_index": 0, "document_title": None, "start_char_index": 0,
         "end_char_index": 1,
-    }
+    }  # fmt: skip
     cited = Text("b", citations=[own])
     assert sent(Message.user("a"), Message.assistant(cited))[1]["content"] == [
         {"type": "text", "text": "b", "citations": [own]}
@@ -439,14 +423,10 @@ assistant_blocks = st.one_of(
 )
 user_blocks = st.one_of(words.map(Text), st.builds(ToolResult, ids, words))
 conversations = st.lists(
-    st.one_of(
-        st.builds(Message, st.just(Role.ASSISTANT), st.lists(assistant_blocks, min_size=1, max_size=4)),
-        st.builds(Message, st.just(Role.USER), st.lists(user_blocks, min_size=1, max_size=3)),
-        st.builds(Message, st.just(Role.TOOL), st.lists(user_blocks, min_size=1, max_size=3)),
-    ),
-    min_size=1,
-    max_size=8,
-)
+    st.one_of(st.builds(Message, st.just(Role.ASSISTANT), st.lists(assistant_blocks, min_size=1, max_size=4)),
+    st.builds(Message, st.just(Role.USER), st.lists(user_blocks, min_size=1, max_size=3)),
+    st.builds(Message, st.just(Role.TOOL), st.lists(user_blocks, min_size=1, max_size=3))), min_size=1, max_size=8,
+)  # fmt: skip
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -17,15 +17,10 @@ def delta(index: int, kind: str, **members: object) -> str:
 
 def test_thinking_in_a_block_of_text_is_thinking() -> None:
     wire = (
-        START
-        + block(0, {"type": "text", "text": ""}, stop=False)
-        + delta(0, "thinking_delta", thinking="The user ")
-        + delta(0, "thinking_delta", thinking="greets.")
-        + delta(0, "text_delta", text="Good ")
-        + delta(0, "text_delta", text="day!")
-        + finish()
-        + STOP
-    )
+        START + block(0, {"type": "text", "text": ""}, stop=False) + delta(0, "thinking_delta", thinking="The user ")
+        + delta(0, "thinking_delta", thinking="greets.") + delta(0, "text_delta", text="Good ")
+        + delta(0, "text_delta", text="day!") + finish() + STOP
+    )  # fmt: skip
     response = run_at_every_split(wire, LENIENT).response
     assert (response.thinking, response.text) == ("The user greets.", "Good day!")
     assert [type(each) for each in response.content] == [Text, Thinking, Text]
@@ -33,14 +28,9 @@ def test_thinking_in_a_block_of_text_is_thinking() -> None:
 
 def test_text_in_a_block_of_thinking_is_text() -> None:
     wire = (
-        START
-        + block(0, {"type": "thinking", "thinking": ""}, stop=False)
-        + delta(0, "thinking_delta", thinking="Hm.")
-        + delta(0, "text_delta", text="Good ")
-        + delta(0, "text_delta", text="day!")
-        + finish()
-        + STOP
-    )
+        START + block(0, {"type": "thinking", "thinking": ""}, stop=False) + delta(0, "thinking_delta", thinking="Hm.")
+        + delta(0, "text_delta", text="Good ") + delta(0, "text_delta", text="day!") + finish() + STOP
+    )  # fmt: skip
     outcome = run(wire)
     assert (outcome.response.thinking, outcome.response.text) == ("Hm.", "Good day!")
     assert outcome.events[1:4] == [ThinkingDelta(0, "Hm."), TextDelta(1, "Good "), TextDelta(1, "day!")]
@@ -48,16 +38,10 @@ def test_text_in_a_block_of_thinking_is_text() -> None:
 
 def test_text_inside_a_tool_call_is_text_beside_it() -> None:
     wire = (
-        START
-        + call(0, '{"city": ', stop=False)
-        + delta(0, "text_delta", text="\n")
-        + delta(0, "input_json_delta", partial_json='"Oslo"}')
-        + delta(0, "text_delta", text="So.")
-        + sse({"type": "content_block_stop", "index": 0})
-        + call(1, "{}", id="toolu_2")
-        + finish("tool_use")
-        + STOP
-    )
+        START + call(0, '{"city": ', stop=False) + delta(0, "text_delta", text="\n")
+        + delta(0, "input_json_delta", partial_json='"Oslo"}') + delta(0, "text_delta", text="So.")
+        + sse({"type": "content_block_stop", "index": 0}) + call(1, "{}", id="toolu_2") + finish("tool_use") + STOP
+    )  # fmt: skip
     outcome = run_at_every_split(wire)
     assert outcome.response.content == [
         ToolCall("toolu_1", "look", '{"city": "Oslo"}'),

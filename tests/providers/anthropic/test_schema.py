@@ -23,13 +23,9 @@ def adapted(schema: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
 def test_objects_are_closed_at_every_depth() -> None:
     inner = {"type": "object", "properties": {"a": {"type": "string"}}}
     result, warnings = adapted(
-        {
-            "type": "object",
-            "properties": {"one": inner, "many": {"type": "array", "items": inner}},
-            "required": ["one"],
-            "$defs": {"Inner": inner},
-        }
-    )
+        {"type": "object", "properties": {"one": inner, "many": {"type": "array", "items": inner}},
+        "required": ["one"], "$defs": {"Inner": inner}}
+    )  # fmt: skip
     closed = {**inner, "additionalProperties": False}
     assert result == {
         "$defs": {"Inner": closed},

@@ -45,15 +45,10 @@ from .wire import (
 def test_text_is_delivered_as_deltas_and_ends_with_done() -> None:
     outcome = run_at_every_split(START + text(0, "Hello", ", wörld") + finish() + STOP)
     assert outcome.events == [
-        Start("claude-sonnet-4-5", "msg_1"),
-        TextDelta(0, "Hello"),
-        TextDelta(0, ", wörld"),
-        Done(
-            FinishReason.STOP,
-            "end_turn",
-            Usage(input_tokens=10, output_tokens=5, total_tokens=15, raw={"input_tokens": 10, "output_tokens": 5}),
-        ),
-    ]
+        Start("claude-sonnet-4-5", "msg_1"), TextDelta(0, "Hello"), TextDelta(0, ", wörld"),
+        Done(FinishReason.STOP, "end_turn", Usage(input_tokens=10, output_tokens=5, total_tokens=15,
+        raw={"input_tokens": 10, "output_tokens": 5})),
+    ]  # fmt: skip
     assert outcome.response.text == "Hello, wörld"
 
 
@@ -263,16 +258,9 @@ def test_a_stream_without_message_start_still_begins_with_start() -> None:
 
 def test_usage_in_message_delta_replaces_that_of_the_start() -> None:
     start = {
-        **MESSAGE,
-        "usage": {
-            "input_tokens": 100,
-            "cache_creation_input_tokens": 20,
-            "cache_read_input_tokens": 300,
-            "output_tokens": 1,
-            "service_tier": "standard",
-            "server_tool_use": None,
-        },
-    }
+        **MESSAGE, "usage": {"input_tokens": 100, "cache_creation_input_tokens": 20, "cache_read_input_tokens": 300,
+        "output_tokens": 1, "service_tier": "standard", "server_tool_use": None},
+    }  # fmt: skip
     later: dict[str, object] = {
         "input_tokens": None,
         "cache_creation_input_tokens": 0,

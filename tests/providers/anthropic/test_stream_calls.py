@@ -18,14 +18,10 @@ def test_a_call_ends_when_the_next_block_begins() -> None:
     wire = START + call(0, "", '{"city"', ': "Oslo"}') + call(1, '{"city": "Rome"}', id="toolu_2") + finish("tool_use")
     outcome = run_at_every_split(wire + STOP)
     assert outcome.events[1:-1] == [
-        ToolCallStart(0, "toolu_1", "look"),
-        ToolCallDelta(0, '{"city"'),
-        ToolCallDelta(0, ': "Oslo"}'),
-        ToolCallDone(0, True),
-        ToolCallStart(1, "toolu_2", "look"),
-        ToolCallDelta(1, '{"city": "Rome"}'),
+        ToolCallStart(0, "toolu_1", "look"), ToolCallDelta(0, '{"city"'), ToolCallDelta(0, ': "Oslo"}'),
+        ToolCallDone(0, True), ToolCallStart(1, "toolu_2", "look"), ToolCallDelta(1, '{"city": "Rome"}'),
         ToolCallDone(1, True),
-    ]
+    ]  # fmt: skip
     assert outcome.done.finish_reason is FinishReason.TOOL_USE
     assert [c.parsed for c in outcome.response.tool_calls] == [{"city": "Oslo"}, {"city": "Rome"}]
 
@@ -191,14 +187,9 @@ def test_calls_in_message_start_end_when_the_next_block_begins() -> None:
     for reason in ("end_turn", "max_tokens"):
         outcome = run_at_every_split(start + text(2, "So.") + finish(reason) + STOP)
         assert outcome.events[1:-1] == [
-            ToolCallStart(0, "a", "look"),
-            ToolCallDelta(0, "{}"),
-            ToolCallStart(1, "b", "look"),
-            ToolCallDelta(1, '{"n": 1}'),
-            ToolCallDone(0, True),
-            ToolCallDone(1, True),
-            TextDelta(2, "So."),
-        ]
+            ToolCallStart(0, "a", "look"), ToolCallDelta(0, "{}"), ToolCallStart(1, "b", "look"),
+            ToolCallDelta(1, '{"n": 1}'), ToolCallDone(0, True), ToolCallDone(1, True), TextDelta(2, "So."),
+        ]  # fmt: skip
 
 
 def test_a_call_that_stops_twice_ends_once() -> None:

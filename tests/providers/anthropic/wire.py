@@ -35,15 +35,9 @@ LENIENT = Anthropic(
 )
 
 MESSAGE: dict[str, object] = {
-    "id": "msg_1",
-    "type": "message",
-    "role": "assistant",
-    "model": "claude-sonnet-4-5",
-    "content": [],
-    "stop_reason": None,
-    "stop_sequence": None,
-    "usage": {"input_tokens": 10, "output_tokens": 1},
-}
+    "id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5", "content": [],
+    "stop_reason": None, "stop_sequence": None, "usage": {"input_tokens": 10, "output_tokens": 1},
+}  # fmt: skip
 
 START = 'event: message_start\ndata: {"type": "message_start", "message": ' + json.dumps(MESSAGE) + "}\n\n"
 STOP = 'event: message_stop\ndata: {"type": "message_stop"}\n\n'

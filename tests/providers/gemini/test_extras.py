@@ -258,12 +258,8 @@ def test_the_longest_context_is_named_as_such() -> None:
 )
 def test_each_count_has_its_field(counts: tuple[int | None, ...], expected: tuple[int | None, ...]) -> None:
     names = (
-        "promptTokenCount",
-        "candidatesTokenCount",
-        "thoughtsTokenCount",
-        "toolUsePromptTokenCount",
-        "totalTokenCount",
-    )
+        "promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "toolUsePromptTokenCount", "totalTokenCount",
+    )  # fmt: skip
     raw: Any = {name: count for name, count in zip(names, counts, strict=True) if count is not None}
     prompt, output, thinking, total = expected
     assert read_usage(raw) == Usage(prompt, output, thinking, total_tokens=total, raw=raw)

@@ -75,15 +75,10 @@ def test_a_failed_result_is_an_error_in_the_response() -> None:
 
 def test_parallel_calls_are_one_content_and_so_are_results() -> None:
     history = (
-        HI,
-        Message.assistant("I look."),
-        Message.assistant([call("a", "x"), call("b", "y")]),
-        Message.tool_call("c", "z", "{}"),
-        Message.tool_result("b", "2"),
-        Message.tool_result("c", "3"),
-        Message(Role.TOOL, [ToolResult("a", "1")]),
-        Message.user("And?"),
-    )
+        HI, Message.assistant("I look."), Message.assistant([call("a", "x"), call("b", "y")]),
+        Message.tool_call("c", "z", "{}"), Message.tool_result("b", "2"), Message.tool_result("c", "3"),
+        Message(Role.TOOL, [ToolResult("a", "1")]), Message.user("And?"),
+    )  # fmt: skip
     assert contents(*history, model=OLD_MODEL)[1:] == [
         {"role": "model", "parts": [{"text": "I look."}, call_part("x"), call_part("y"), call_part("z")]},
         {"role": "user", "parts": [answer_part("x", "1"), answer_part("y", "2"), answer_part("z", "3")]},
@@ -137,12 +132,8 @@ def test_results_of_one_id_answer_the_calls_of_a_turn_in_order() -> None:
 
 def test_a_reused_id_belongs_to_the_later_turn() -> None:
     history = (
-        HI,
-        Message.tool_call("a", "f", "{}"),
-        HI,
-        Message.tool_call("a", "g", "{}"),
-        Message.tool_result("a", "ok"),
-    )
+        HI, Message.tool_call("a", "f", "{}"), HI, Message.tool_call("a", "g", "{}"), Message.tool_result("a", "ok"),
+    )  # fmt: skip
     assert [
         part for content in contents(*history, model=OLD_MODEL) for part in content["parts"] if "functionCall" in part
     ] == [call_part("g")]

@@ -54,29 +54,20 @@ def test_no_pieces_make_the_empty_object() -> None:
 
 def test_pieces_out_of_order_are_written_again_at_the_end() -> None:
     value, arguments = assembled(
-        [
-            {"jsonPath": "$.a.x", "numberValue": 1},
-            {"jsonPath": "$.b", "boolValue": False},
-            {"jsonPath": "$.a.y", "stringValue": "la", "willContinue": True},
-            {"jsonPath": "$.a.y", "stringValue": "te"},
-            {"jsonPath": "$.b", "boolValue": True},
-        ]
-    )
+        [{"jsonPath": "$.a.x", "numberValue": 1}, {"jsonPath": "$.b", "boolValue": False},
+        {"jsonPath": "$.a.y", "stringValue": "la", "willContinue": True}, {"jsonPath": "$.a.y", "stringValue": "te"},
+        {"jsonPath": "$.b", "boolValue": True}]
+    )  # fmt: skip
     assert value == {"a": {"x": 1, "y": "late"}, "b": True}
     assert not arguments.lost
 
 
 def test_members_of_late_items_of_an_array_are_kept() -> None:
     value, arguments = assembled(
-        [
-            {"jsonPath": "$.a[0].x", "numberValue": 1},
-            {"jsonPath": "$.a[1].x", "numberValue": 2},
-            {"jsonPath": "$.b", "boolValue": True},
-            {"jsonPath": "$.a[0].y", "numberValue": 3},
-            {"jsonPath": "$.a[1].y[0]", "numberValue": 4},
-            {"jsonPath": "$.a[1].y[1]", "numberValue": 5},
-        ]
-    )
+        [{"jsonPath": "$.a[0].x", "numberValue": 1}, {"jsonPath": "$.a[1].x", "numberValue": 2},
+        {"jsonPath": "$.b", "boolValue": True}, {"jsonPath": "$.a[0].y", "numberValue": 3},
+        {"jsonPath": "$.a[1].y[0]", "numberValue": 4}, {"jsonPath": "$.a[1].y[1]", "numberValue": 5}]
+    )  # fmt: skip
     assert value == {"a": [{"x": 1, "y": 3}, {"x": 2, "y": [4, 5]}], "b": True}
     assert not arguments.lost
 

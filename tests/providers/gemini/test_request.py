@@ -108,12 +108,8 @@ def test_a_model_name_cannot_change_the_path(model: str) -> None:
 def test_every_number_and_limit() -> None:
     body = sent(max_output_tokens=100, temperature=0.5, top_p=0.9, stop=["a", "b"], seed=7)
     assert body["generationConfig"] == {
-        "maxOutputTokens": 100,
-        "temperature": 0.5,
-        "topP": 0.9,
-        "stopSequences": ["a", "b"],
-        "seed": 7,
-    }
+        "maxOutputTokens": 100, "temperature": 0.5, "topP": 0.9, "stopSequences": ["a", "b"], "seed": 7,
+    }  # fmt: skip
 
 
 def test_ignored_sampling_causes_a_warning() -> None:
@@ -140,17 +136,9 @@ def test_the_system_prompt_is_an_instruction_of_its_own() -> None:
 def test_tools_are_declared_with_json_schema() -> None:
     body = sent(tools=[WEATHER, NOW])
     assert body["tools"] == [
-        {
-            "functionDeclarations": [
-                {
-                    "name": "weather",
-                    "description": "Returns it.",
-                    "parametersJsonSchema": {"type": "object", "properties": {"place": {"type": "string"}}},
-                },
-                {"name": "now"},
-            ]
-        }
-    ]
+        {"functionDeclarations": [{"name": "weather", "description": "Returns it.",
+        "parametersJsonSchema": {"type": "object", "properties": {"place": {"type": "string"}}}}, {"name": "now"}]}
+    ]  # fmt: skip
     assert body["toolConfig"] == {"functionCallingConfig": {"mode": "AUTO"}}
 
 

@@ -48,13 +48,9 @@ def test_an_answer_is_read_whole() -> None:
     ]
     assert (response.finish_reason, response.raw_finish_reason) == (FinishReason.TOOL_USE, "STOP")
     assert response.usage == Usage(
-        input_tokens=10,
-        output_tokens=5,
-        thinking_tokens=7,
-        cached_tokens=4,
-        total_tokens=22,
+        input_tokens=10, output_tokens=5, thinking_tokens=7, cached_tokens=4, total_tokens=22,
         raw=ANSWER["usageMetadata"],
-    )
+    )  # fmt: skip
     assert isinstance(response.content[0], Thinking)
     assert isinstance(response.content[1], Text)
     assert response.content[1].citations == [{"endIndex": 3, "uri": "https://example.com"}]

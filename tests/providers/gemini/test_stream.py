@@ -32,12 +32,8 @@ from tests.providers.gemini.wire import (
 def test_text_in_pieces_is_one_block() -> None:
     answer = stream(text_chunk("Hel"), text_chunk("lo"), text_chunk("!"), part_chunk(finish="STOP"))
     assert answer.events == [
-        START,
-        TextDelta(0, "Hel"),
-        TextDelta(0, "lo"),
-        TextDelta(0, "!"),
-        Done(FinishReason.STOP, "STOP", Usage()),
-    ]
+        START, TextDelta(0, "Hel"), TextDelta(0, "lo"), TextDelta(0, "!"), Done(FinishReason.STOP, "STOP", Usage()),
+    ]  # fmt: skip
     assert answer.response.content == [Text("Hello!")]
 
 
@@ -172,23 +168,13 @@ def test_the_finish_reason_of_an_answer_with_calls(word: str, reason: FinishReas
 
 def test_thoughts_and_text_are_separate_blocks_in_order() -> None:
     answer = stream(
-        part_chunk({"text": "Hm", "thought": True}),
-        part_chunk({"text": "m.", "thought": True}),
-        text_chunk("Yes"),
-        text_chunk("."),
-        part_chunk({"text": "Wait", "thought": True}),
-        part_chunk({"text": "No."}, finish="STOP"),
-    )
+        part_chunk({"text": "Hm", "thought": True}), part_chunk({"text": "m.", "thought": True}), text_chunk("Yes"),
+        text_chunk("."), part_chunk({"text": "Wait", "thought": True}), part_chunk({"text": "No."}, finish="STOP"),
+    )  # fmt: skip
     assert answer.events == [
-        START,
-        ThinkingDelta(0, "Hm"),
-        ThinkingDelta(0, "m."),
-        TextDelta(1, "Yes"),
-        TextDelta(1, "."),
-        ThinkingDelta(2, "Wait"),
-        TextDelta(3, "No."),
-        Done(FinishReason.STOP, "STOP", Usage()),
-    ]
+        START, ThinkingDelta(0, "Hm"), ThinkingDelta(0, "m."), TextDelta(1, "Yes"), TextDelta(1, "."),
+        ThinkingDelta(2, "Wait"), TextDelta(3, "No."), Done(FinishReason.STOP, "STOP", Usage()),
+    ]  # fmt: skip
     thought = ProviderState("google", {"thought": True})
     assert answer.response.content == [
         Thinking("Hmm.", state=thought),
@@ -310,16 +296,10 @@ def test_other_members_go_to_provider_data() -> None:
         },
     )
     assert answer.response.provider_data == {
-        "createTime": "2026-05-04T20:01:02Z",
-        "promptFeedback": {"safetyRatings": rating},
-        "finishMessage": "done",
-        "safetyRatings": rating,
-        "groundingMetadata": {"webSearchQueries": ["q"]},
-        "avgLogprobs": -0.25,
-        "tokenCount": 3,
-        "urlContextMetadata": {"urlMetadata": []},
-        "modelStatus": {"modelStage": "STABLE"},
-    }
+        "createTime": "2026-05-04T20:01:02Z", "promptFeedback": {"safetyRatings": rating}, "finishMessage": "done",
+        "safetyRatings": rating, "groundingMetadata": {"webSearchQueries": ["q"]}, "avgLogprobs": -0.25,
+        "tokenCount": 3, "urlContextMetadata": {"urlMetadata": []}, "modelStatus": {"modelStage": "STABLE"},
+    }  # fmt: skip
     done = answer.events[-1]
     assert isinstance(done, Done)
     assert done.provider_data == answer.response.provider_data

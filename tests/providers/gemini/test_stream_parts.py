@@ -22,14 +22,10 @@ def test_parallel_calls_are_blocks_and_only_the_first_is_signed() -> None:
         data: {"candidates":[{"content":{"role":"model","parts":[{"text":""}]},"finishReason":"STOP"}]}
     """)  # noqa: E501
     assert answer.events[1:] == [
-        ToolCallStart(0, "w1", "add"),
-        ToolCallDelta(0, '{"a":1,"b":2}'),
-        ToolCallDone(0),
-        ToolCallStart(1, "w2", "mul"),
-        ToolCallDelta(1, '{"a":3}'),
-        ToolCallDone(1),
+        ToolCallStart(0, "w1", "add"), ToolCallDelta(0, '{"a":1,"b":2}'), ToolCallDone(0),
+        ToolCallStart(1, "w2", "mul"), ToolCallDelta(1, '{"a":3}'), ToolCallDone(1),
         Done(FinishReason.TOOL_USE, "STOP", Usage()),
-    ]
+    ]  # fmt: skip
     assert answer.response.tool_calls == [
         ToolCall("w1", "add", '{"a":1,"b":2}', state=signed("c2ln", id="w1")),
         ToolCall("w2", "mul", '{"a":3}', state=ProviderState("google", {"id": "w2"})),
@@ -81,15 +77,10 @@ def test_streamed_arguments_are_delivered_as_they_grow() -> None:
 
 def test_streamed_calls_without_arguments_and_calls_in_a_row() -> None:
     answer = stream(
-        part_chunk({"functionCall": {"name": "now"}, "thoughtSignature": "s"}),
-        partial(name="read"),
-        partial({"jsonPath": "$.id", "stringValue": "A"}),
-        partial(more=False),
-        partial(name="read"),
-        partial(),
-        partial(more=False),
-        part_chunk({"text": ""}, finish="STOP"),
-    )
+        part_chunk({"functionCall": {"name": "now"}, "thoughtSignature": "s"}), partial(name="read"),
+        partial({"jsonPath": "$.id", "stringValue": "A"}), partial(more=False), partial(name="read"), partial(),
+        partial(more=False), part_chunk({"text": ""}, finish="STOP"),
+    )  # fmt: skip
     assert [(call.name, call.arguments, call.complete) for call in answer.response.tool_calls] == [
         ("now", "{}", True),
         ("read", '{"id":"A"}', True),

@@ -41,17 +41,10 @@ CHOICE = st.fixed_dictionaries(
     },
 )
 CHUNK = st.fixed_dictionaries(
-    {},
-    optional={
-        "id": ANYTHING,
-        "model": ANYTHING,
-        "choices": st.lists(CHOICE, max_size=3) | ANYTHING,
-        "usage": ANYTHING | st.dictionaries(st.sampled_from(["prompt_tokens", "completion_tokens"]), ANYTHING),
-        "x_groq": ANYTHING,
-        "object": ANYTHING,
-        "citations": ANYTHING,
-    },
-)
+    {}, optional={"id": ANYTHING, "model": ANYTHING, "choices": st.lists(CHOICE, max_size=3) | ANYTHING,
+    "usage": ANYTHING | st.dictionaries(st.sampled_from(["prompt_tokens", "completion_tokens"]), ANYTHING),
+    "x_groq": ANYTHING, "object": ANYTHING, "citations": ANYTHING},
+)  # fmt: skip
 
 
 def encoded(value: Any) -> bytes:

@@ -147,16 +147,9 @@ def test_an_upstream_error_inside_a_gateways() -> None:
 
 def test_a_filter_inside_azures_error() -> None:
     error = failed(
-        400,
-        {
-            "error": {
-                "message": "filtered",
-                "code": "content_filter",
-                "status": 400,
-                "innererror": {"code": "ResponsibleAIPolicyViolation", "content_filter_result": {}},
-            }
-        },
-    )
+        400, {"error": {"message": "filtered", "code": "content_filter", "status": 400,
+        "innererror": {"code": "ResponsibleAIPolicyViolation", "content_filter_result": {}}}},
+    )  # fmt: skip
     assert error.category is ErrorCategory.CONTENT_FILTER
     inner = failed(400, {"error": {"message": "m", "innererror": {"code": "ResponsibleAIPolicyViolation"}}})
     assert inner.category is ErrorCategory.CONTENT_FILTER

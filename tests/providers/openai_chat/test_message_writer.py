@@ -73,13 +73,9 @@ def test_a_call_alone_has_null_content() -> None:
 
 def test_results_come_directly_after_their_calls() -> None:
     wire = messages(
-        HELLO,
-        Message.assistant([ToolCall("a", "t", "{}"), ToolCall("b", "t", "{}")]),
-        Message.user("while you wait"),
-        Message.tool_result("b", "2"),
-        Message.assistant("got one"),
-        Message.tool_result("a", "1"),
-    )
+        HELLO, Message.assistant([ToolCall("a", "t", "{}"), ToolCall("b", "t", "{}")]), Message.user("while you wait"),
+        Message.tool_result("b", "2"), Message.assistant("got one"), Message.tool_result("a", "1"),
+    )  # fmt: skip
     assert [message["role"] for message in wire] == ["user", "assistant", "tool", "tool", "user", "assistant"]
     assert wire[2:4] == [result("a", "1"), result("b", "2")]
 
@@ -316,17 +312,9 @@ def test_state_of_another_provider_is_not_in_the_body() -> None:
     """Nothing that another provider tagged as its own is sent, on any kind of block."""
     secret = ProviderState("somebody", {"extra_content": {"k": "SECRET"}, "reasoning_details": [{"data": "SECRET"}]})
     conversation = [
-        HELLO,
-        Message.assistant(
-            [
-                Thinking("SECRET", "SECRET", state=secret),
-                RedactedThinking("SECRET", secret),
-                Text("hi", state=secret),
-                ToolCall("a", "t", "{}", state=secret),
-                ProviderBlock("somebody", {"type": "SECRET"}),
-            ]
-        ),
-        Message.tool_result("a", "ok"),
-    ]
+        HELLO, Message.assistant([Thinking("SECRET", "SECRET", state=secret), RedactedThinking("SECRET", secret),
+        Text("hi", state=secret), ToolCall("a", "t", "{}", state=secret),
+        ProviderBlock("somebody", {"type": "SECRET"})]), Message.tool_result("a", "ok"),
+    ]  # fmt: skip
     for provider in (OPENAI, SERVER, known("openrouter"), known("deepseek"), quirky(reasoning_return="reasoning")):
         assert "SECRET" not in json.dumps(messages(*conversation, provider=provider))

@@ -100,17 +100,9 @@ def test_a_stream_requests_usage_unless_the_server_refuses() -> None:
 
 def test_plain_options() -> None:
     body = encode(
-        Request(
-            "gpt-4o",
-            HELLO,
-            temperature=0.5,
-            top_p=0.9,
-            stop=["END", "STOP"],
-            seed=7,
-            metadata={"team": "a"},
-            max_output_tokens=50,
-        )
-    )
+        Request("gpt-4o", HELLO, temperature=0.5, top_p=0.9, stop=["END", "STOP"], seed=7, metadata={"team": "a"},
+        max_output_tokens=50)
+    )  # fmt: skip
     assert body["temperature"] == 0.5
     assert body["top_p"] == 0.9
     assert body["stop"] == ["END", "STOP"]
@@ -253,19 +245,10 @@ def test_a_response_schema_is_strict_if_possible() -> None:
     schema: JSONObject = {"title": "City of 1", "type": "object", "properties": {"name": {"type": "string"}}}
     body = encode(Request("gpt-4o", HELLO, response_schema=schema))
     assert body["response_format"] == {
-        "type": "json_schema",
-        "json_schema": {
-            "name": "City_of_1",
-            "schema": {
-                "title": "City of 1",
-                "type": "object",
-                "properties": {"name": {"type": "string"}},
-                "required": ["name"],
-                "additionalProperties": False,
-            },
-            "strict": True,
-        },
-    }
+        "type": "json_schema", "json_schema": {"name": "City_of_1",
+        "schema": {"title": "City of 1", "type": "object", "properties": {"name": {"type": "string"}},
+        "required": ["name"], "additionalProperties": False}, "strict": True},
+    }  # fmt: skip
 
 
 def test_a_schema_that_cannot_be_strict_is_sent_with_a_warning() -> None:

@@ -58,12 +58,8 @@ def test_parts_of_the_content_are_read(parts: list[JSON], expected: list[object]
 
 
 EMPTY_CALLS: list[JSON] = [
-    {},
-    {"name": "", "arguments": ""},
-    {"name": None, "arguments": None},
-    {"arguments": ""},
-    None,
-]
+    {}, {"name": "", "arguments": ""}, {"name": None, "arguments": None}, {"arguments": ""}, None,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("call", EMPTY_CALLS, ids=repr)

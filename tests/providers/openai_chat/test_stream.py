@@ -241,14 +241,9 @@ def test_thinking_then_text_then_both_at_once() -> None:
         {"reasoning_content": "?", "content": " yes"},
     )
     assert outcome.events[1:-1] == [
-        ThinkingDelta(0, "Hm"),
-        ThinkingDelta(0, "m."),
-        ThinkingDelta(0, "!"),
-        TextDelta(1, "So"),
-        TextDelta(1, ":"),
-        ThinkingDelta(0, "?"),
-        TextDelta(1, " yes"),
-    ]
+        ThinkingDelta(0, "Hm"), ThinkingDelta(0, "m."), ThinkingDelta(0, "!"), TextDelta(1, "So"), TextDelta(1, ":"),
+        ThinkingDelta(0, "?"), TextDelta(1, " yes"),
+    ]  # fmt: skip
     thinking, text = outcome.response.content
     assert isinstance(thinking, Thinking)
     assert (thinking.text, text) == ("Hmm.!?", Text("So: yes"))

@@ -364,13 +364,9 @@ def test_the_events_of_a_call() -> None:
         completed(status="completed"),
     )
     assert outcome.events == [
-        Start(None, None),
-        ToolCallStart(0, "c", "f"),
-        ToolCallDelta(0, "{"),
-        ToolCallDelta(0, "}"),
-        ToolCallDone(0, True),
-        Done(FinishReason.TOOL_USE, "completed", Usage(), {"status": "completed"}),
-    ]
+        Start(None, None), ToolCallStart(0, "c", "f"), ToolCallDelta(0, "{"), ToolCallDelta(0, "}"),
+        ToolCallDone(0, True), Done(FinishReason.TOOL_USE, "completed", Usage(), {"status": "completed"}),
+    ]  # fmt: skip
 
 
 def test_arguments_of_the_beginning_are_used_if_none_follow() -> None:

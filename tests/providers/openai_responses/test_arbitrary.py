@@ -33,14 +33,10 @@ MEMBERS = [
 STATUSES = ["completed", "incomplete", "failed", "cancelled", "in_progress"]
 
 LEAVES = (
-    st.none()
-    | st.booleans()
-    | st.integers(min_value=-2, max_value=3)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.sampled_from(KINDS)
-    | st.sampled_from(STATUSES)
+    st.none() | st.booleans() | st.integers(min_value=-2, max_value=3)
+    | st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(KINDS) | st.sampled_from(STATUSES)
     | st.text(max_size=4)
-)
+)  # fmt: skip
 VALUES: st.SearchStrategy[JSON] = st.recursive(
     LEAVES,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(MEMBERS), inner, max_size=6),

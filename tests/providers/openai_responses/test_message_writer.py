@@ -160,14 +160,9 @@ def test_results_follow_the_run_with_their_calls() -> None:
         Message(Role.TOOL, [ToolResult("b", "2"), ToolResult("a", "1"), Text("(late)")]),
     ]
     assert items(*conversation) == [
-        {"type": "message", "role": "assistant", "content": "Both."},
-        call("a"),
-        call("b"),
-        output("a", "1"),
-        output("b", "2"),
-        user(text("Hurry.")),
-        user(text("(late)")),
-    ]
+        {"type": "message", "role": "assistant", "content": "Both."}, call("a"), call("b"), output("a", "1"),
+        output("b", "2"), user(text("Hurry.")), user(text("(late)")),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -191,13 +186,8 @@ def test_a_result_whose_call_the_server_keeps_is_sent(member: str) -> None:
 def test_reused_ids_are_made_unique() -> None:
     turn = [Message.tool_call("call_0", "f", "{}"), Message.tool_result("call_0", "done")]
     assert items(*turn, *turn, *turn) == [
-        call("call_0"),
-        output("call_0"),
-        call("call_0_2"),
-        output("call_0_2"),
-        call("call_0_3"),
-        output("call_0_3"),
-    ]
+        call("call_0"), output("call_0"), call("call_0_2"), output("call_0_2"), call("call_0_3"), output("call_0_3"),
+    ]  # fmt: skip
 
 
 def test_the_same_id_twice_in_one_turn_is_answered_in_order() -> None:

@@ -104,15 +104,10 @@ def test_system_blocks_become_instructions(system: str | list[Text], instruction
 def test_tools_are_flat_and_strict_follows_the_schema() -> None:
     body = body_of(replace(ASK, tools=[WEATHER, Tool("now")]))
     assert body["tools"] == [
-        {
-            "type": "function",
-            "name": "weather",
-            "description": "Weather at a place",
-            "parameters": WEATHER.parameters,
-            "strict": False,
-        },
-        {"type": "function", "name": "now", "parameters": {"type": "object", "properties": {}}, "strict": False},
-    ]
+        {"type": "function", "name": "weather", "description": "Weather at a place", "parameters": WEATHER.parameters,
+        "strict": False}, {"type": "function", "name": "now", "parameters": {"type": "object", "properties": {}},
+        "strict": False},
+    ]  # fmt: skip
     assert body["tool_choice"] == "auto"
 
 
@@ -169,13 +164,9 @@ def test_parallel_tool_calls(parallel: bool) -> None:
 
 def test_a_response_schema_is_a_strict_format_with_a_name() -> None:
     assert body_of(replace(ASK, response_schema=SCHEMA))["text"] == {
-        "format": {
-            "type": "json_schema",
-            "name": "A_place_",
-            "schema": {**SCHEMA, "required": ["name"], "additionalProperties": False},
-            "strict": True,
-        }
-    }
+        "format": {"type": "json_schema", "name": "A_place_",
+        "schema": {**SCHEMA, "required": ["name"], "additionalProperties": False}, "strict": True}
+    }  # fmt: skip
     untitled = {key: value for key, value in SCHEMA.items() if key != "title"}
     text = body_of(replace(ASK, response_schema=untitled))["text"]
     assert isinstance(text, dict)

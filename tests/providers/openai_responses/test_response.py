@@ -28,13 +28,9 @@ MESSAGE: JSONObject = {
     "content": [{"type": "output_text", "text": "Hello", "annotations": []}],
 }
 CALL: JSONObject = {
-    "type": "function_call",
-    "id": "fc_1",
-    "call_id": "call_1",
-    "name": "look",
-    "arguments": '{"at":1}',
+    "type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look", "arguments": '{"at":1}',
     "status": "completed",
-}
+}  # fmt: skip
 REASONING: JSONObject = {
     "type": "reasoning",
     "id": "rs_1",

@@ -118,16 +118,10 @@ def test_reasoning_then_two_parallel_calls() -> None:
     """
     )
     assert outcome.events[1:-1] == [
-        ThinkingDelta(0, "Look "),
-        ThinkingDelta(0, "twice."),
-        ToolCallStart(1, "call_a", "look"),
-        ToolCallStart(2, "call_b", "look"),
-        ToolCallDelta(2, '{"at":'),
-        ToolCallDelta(1, "{}"),
-        ToolCallDelta(2, "2}"),
-        ToolCallDone(2, True),
-        ToolCallDone(1, True),
-    ]
+        ThinkingDelta(0, "Look "), ThinkingDelta(0, "twice."), ToolCallStart(1, "call_a", "look"),
+        ToolCallStart(2, "call_b", "look"), ToolCallDelta(2, '{"at":'), ToolCallDelta(1, "{}"), ToolCallDelta(2, "2}"),
+        ToolCallDone(2, True), ToolCallDone(1, True),
+    ]  # fmt: skip
     assert outcome.response.finish_reason is FinishReason.TOOL_USE
     assert outcome.response.raw_finish_reason == "completed"
     summary = [{"type": "summary_text", "text": "Look "}, {"type": "summary_text", "text": "twice."}]
