@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from .partial_json import PartialJSON as PartialJSON
     from .providers.catalog.profile import Profile as Profile
     from .providers.catalog.profile import Quirks as Quirks
+    from .providers.catalog.profile import SessionField as SessionField
     from .providers.catalog.provider import Anthropic as Anthropic
     from .providers.catalog.provider import APIKey as APIKey
     from .providers.catalog.provider import Gemini as Gemini
@@ -218,6 +219,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     ".providers.catalog.profile": (
         "Profile",
         "Quirks",
+        "SessionField",
     ),
     ".providers.catalog.provider": (
         "APIKey",
@@ -344,6 +346,7 @@ __all__ = [
     "RouteStatistics",
     "Row",
     "RowError",
+    "SessionField",
     "Start",
     "Statistics",
     "StoreError",

@@ -23,14 +23,16 @@ class WireHead:
     method: such as `b"POST"`.
     target: the request target in origin-form.
     headers: the validated headers, in the order in which they are sent.
+    added: the last of them, which `with_header` added for one request.
     """
 
-    __slots__ = ("_lines", "headers", "method", "target")
+    __slots__ = ("_lines", "added", "headers", "method", "target")
 
     def __init__(self, method: bytes, target: bytes, headers: RawHeaders) -> None:
         self.method: bytes = method
         self.target: bytes = target
         self.headers: RawHeaders = headers
+        self.added: RawHeaders = ()
         self._lines = b"".join(
             [b"%b %b HTTP/1.1\r\n" % (method, target), *[b"%b: %b\r\n" % header for header in headers]]
         )
@@ -39,6 +41,7 @@ class WireHead:
         """Return a copy of this head with one more header, which the caller has validated."""
         head = WireHead.__new__(WireHead)
         head.method, head.target, head.headers = self.method, self.target, (*self.headers, (name, value))
+        head.added = (*self.added, (name, value))
         head._lines = self._lines + b"%b: %b\r\n" % (name, value)
         return head
 

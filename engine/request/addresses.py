@@ -42,7 +42,10 @@ def addressed(providers: Sequence[Provider], environment: Mapping[str, str] | No
         if provider.name in names:
             raise InvalidRequestError("providers", f"two are named {provider.name!r}: give one a name=…")
         if provider.idempotency_header is not None:
-            _check_idempotency_header(provider.idempotency_header, provider.headers)
+            _check_own_header("idempotency_header", provider.idempotency_header, provider.headers)
+        session = provider.profile.quirks.session
+        if session is not None and session.header:
+            _check_own_header("profile.quirks.session.header", session.header, {})
         names.add(provider.name)
         check_dialect(provider.profile)
         source = url_in(environment or {}, given.profile)[0] if isinstance(given.base_url, ProfileURL) else ""
@@ -118,15 +121,19 @@ def check_single_keys(providers: Sequence[Provider]) -> None:
             )
 
 
-def _check_idempotency_header(name: str, headers: Mapping[str, str]) -> None:
+def _check_own_header(field: str, name: str, headers: Mapping[str, str]) -> None:
+    """Raise `InvalidRequestError` for the name of a header that the engine writes itself, if it cannot have that name.
+
+    headers: the provider's, which it must differ from.
+    """
     from ...transport.headers import HeaderError, validate_headers
 
     if name.lower() in OWN_HEADERS or name.lower() in {other.lower() for other in headers}:
-        raise InvalidRequestError("idempotency_header", f"{name!r} has another use: choose a name of its own")
+        raise InvalidRequestError(field, f"{name!r} has another use: choose a name of its own")
     try:
         validate_headers([(name, "any")])
     except HeaderError as error:
-        raise InvalidRequestError("idempotency_header", str(error)) from None
+        raise InvalidRequestError(field, str(error)) from None
 
 
 def _or_set(provider: Provider) -> str:

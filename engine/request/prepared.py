@@ -86,10 +86,8 @@ class Prepared:
         assert self.fresh_key is not None
         head, secrets = self.fresh_key.ask()
         renewed = copy.copy(self)
-        if self.provider.idempotency_header is not None:
-            head = head.with_header(
-                *self.head.headers[-1]
-            )  # the idempotency key: of this call only, equal in all of its attempts
+        for header in self.head.added:  # those of this call only, equal in all of its attempts
+            head = head.with_header(*header)
         renewed.head = head
         if not self.secrets.key:
             renewed.secrets = secrets

@@ -9,12 +9,14 @@ import copy
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeAlias
 
+from ...providers.catalog.profile import SessionField
 from ...providers.catalog.provider import APIKey, Provider
 from ...providers.catalog.registry import dialect_of
 from ...providers.catalog.selection import select
 from ...providers.errors import InvalidRequestError
 from ...providers.model.request import Request
 from ...providers.wire.dialect import MakeId, WireRequest
+from ...providers.wire.wire_head import sent_session
 from ...transport.errors import URLError
 from ...transport.exchange import RawHeaders, WireHead
 from ...transport.headers import HeaderError, validate_headers
@@ -109,6 +111,8 @@ class Preparer:
         key = self._key(provider)
         wire = shared.dialect.encode(request, model, provider, stream=stream)
         head, secrets, fresh_key = self._head(request, wire, shared, key)
+        if request.session is not None:
+            head = _with_session(head, request.session, provider.profile.quirks.session)
         if provider.idempotency_header is not None:
             head = head.with_header(provider.idempotency_header.encode(), self._make_id().encode())
         body = b"".join((wire.body, b"")) if len(wire.body) < COPIED_BELOW else wire.body
@@ -196,6 +200,19 @@ class Preparer:
         except URLError:
             return None  # nothing is sent to this proxy: the call will fail with the error
         return proxy.authorization if proxy is not None else None
+
+
+def _with_session(head: WireHead, session: str, field: SessionField | None) -> WireHead:
+    """Return a head with the request's session, if the server reads it there and the program has set no such header.
+
+    The heads of all sessions are one head in the cache, which the session is added to.
+    """
+    if field is None or not field.header:
+        return head
+    name = field.header.encode()
+    if any(other.lower() == name.lower() for other, _ in head.headers):
+        return head
+    return head.with_header(name, sent_session(field, session).encode())
 
 
 def _checked_headers(

@@ -20,7 +20,7 @@ from ..rules.checks import validate_options
 from ..wire.dialect import WireRequest
 from ..wire.prefix_cache import Segment, serialised, write_messages
 from ..wire.tool_names import check_tool_names
-from ..wire.wire_head import path_with_query, request_headers
+from ..wire.wire_head import add_session, path_with_query, request_headers
 from .block_writer import marked
 from .message_writer import MessageWriter, WriterState
 from .schema import adapt_schema
@@ -86,6 +86,8 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     if request.stop:
         body["stop_sequences"] = list(request.stop)
     _add_metadata(body, request, warnings)
+    if request.session is not None:
+        add_session(body, request.session, provider.profile.quirks)
     if request.seed is not None:
         warnings.append("seed: not sent; Anthropic has no such setting")
     if stream:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from ..errors import InvalidRequestError
+
 if TYPE_CHECKING:
     from ..wire.dialect import Dialect
 
@@ -27,11 +29,34 @@ ToolCallIdForm: TypeAlias = Literal["any", "at_most_40", "nine_alphanumerics"]
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
+class SessionField:
+    """Where a server reads which conversation a request belongs to: in a header, or in a member of the body.
+
+    header: the header's name; empty if it is a member.
+    member: the member's name; empty if it is a header.
+    hashed: whether the first 32 hexadecimal digits of the SHA-256 of `Request.session` are sent in its place. False is
+        for a server of your own, whose logs then show the sessions by their names. A session that is longer than 128
+        characters, or has others than visible ASCII, is hashed in any case.
+
+    Raises `InvalidRequestError` unless there is exactly one of `header` and `member`.
+    """
+
+    header: str = ""
+    member: str = ""
+    hashed: bool = True
+
+    def __post_init__(self) -> None:
+        if bool(self.header) == bool(self.member):
+            raise InvalidRequestError("SessionField", "takes a header or a member of the body: give one of them")
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
 class Quirks:
     """How a server departs from its dialect. The defaults are the dialect's own behaviour.
 
-    Every dialect reads `auth_header`, `query` and `headers`. OpenAI's two dialects and Anthropic's read `strict_end`;
-    in Gemini's a finish reason always ends the answer. Only OpenAI Chat reads the other attributes, unless noted.
+    Every dialect reads `auth_header`, `query`, `headers` and `session`. OpenAI's two dialects and Anthropic's read
+    `strict_end`; in Gemini's a finish reason always ends the answer. Only OpenAI Chat reads the other attributes,
+    unless noted.
 
     The end of the stream, and access:
 
@@ -42,6 +67,8 @@ class Quirks:
         (Gemini).
     query: the query of every request, without `?` (`api-version=…`).
     headers: sent with every request.
+    session: where the server reads `Request.session`, with which it sends the requests of one conversation to one
+        machine, whose cache has the conversation. None: the session is not sent.
     tool_name: the form of tool names that the server accepts, in every dialect (Gemini has one form for all its
         servers). `word_64` and `word_128`: up to 64 or 128 letters, digits, `_` and `-`. A tool of the request with
         another name is an error. In the conversation such a name is replaced by one derived from it.
@@ -93,6 +120,7 @@ class Quirks:
     auth_header: str | None = None
     query: str = ""
     headers: tuple[tuple[str, str], ...] = ()
+    session: SessionField | None = None
     tool_name: ToolNameForm = "any"
 
     max_tokens_member: MaxTokensMember = "max_completion_tokens"

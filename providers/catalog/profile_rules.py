@@ -17,6 +17,7 @@ from .profile import (
     Profile,
     Quirks,
     ReasoningReturn,
+    SessionField,
     ThinkingMember,
     ToolCallIdForm,
     ToolNameForm,
@@ -37,6 +38,8 @@ def _is_query(value: str) -> bool:
 
 QUERY = Rule("a percent-encoded query, such as 'a=1&b=2'", (str,), _is_query, secret=True)
 
+SESSION_FIELD = Checker(SessionField, {"header": TEXT, "member": TEXT, "hashed": flag()})
+SESSION = checked(SESSION_FIELD, "a SessionField, such as ms.SessionField(header='x-session-id'), or None")
 QUIRKS = Checker(
     Quirks,
     {
@@ -44,6 +47,7 @@ QUIRKS = Checker(
         "auth_header": optional(NAME),
         "query": QUERY,
         "headers": PAIRS,
+        "session": optional(SESSION),
         "max_tokens_member": word(*get_args(MaxTokensMember)),
         "stream_usage": flag(),
         "system_role": word("system", "developer"),

@@ -10,10 +10,23 @@ from fnmatch import fnmatchcase
 from itertools import chain
 from urllib.parse import urlsplit
 
-from .profile import CacheMarkMember, Profile, Quirks, ReasoningReturn, ThinkingMember
+from .profile import CacheMarkMember, Profile, Quirks, ReasoningReturn, SessionField, ThinkingMember
 
 _STRICT = Quirks(strict_end=True)
-_STRICT_OPENAI = Quirks(strict_end=True, tool_name="word_64")
+_CACHE_KEY = SessionField(member="prompt_cache_key")
+"""OpenAI (developers.openai.com/api/docs/guides/prompt-caching), Azure's `/openai/v1`
+(learn.microsoft.com/azure/foundry/openai/how-to/prompt-caching), Mistral
+(docs.mistral.ai/inference/conversations/advanced/prompt-caching), xAI's Responses (see `_XAI_SESSION`).
+"""
+_XAI_SESSION = SessionField(header="x-grok-conv-id")
+"""docs.x.ai/developers/advanced-api-usage/prompt-caching/maximizing-cache-hits: Chat Completions ignores the member."""
+_AFFINITY = SessionField(header="x-session-affinity")
+"""Fireworks (docs.fireworks.ai/guides/prompt-caching) and Cloudflare
+(developers.cloudflare.com/workers-ai/features/prompt-caching).
+"""
+_OPENROUTER_SESSION = SessionField(member="session_id")
+"""openrouter.ai/docs/guides/best-practices/prompt-caching, which has the header `x-session-id` as well."""
+_STRICT_OPENAI = Quirks(strict_end=True, tool_name="word_64", session=_CACHE_KEY)
 _NO_THINKING = ("none", "low", "medium", "high")
 _OPENAI_PREFIXES = ("gpt-", "o1", "o3", "o4", "chatgpt-")
 
@@ -30,6 +43,7 @@ def _compatible(
     seed: bool = True,
     json_schema: bool = True,
     video_parts: bool = False,
+    session: SessionField | None = None,
 ) -> Quirks:
     """Return the quirks that most compatible servers share.
 
@@ -48,6 +62,7 @@ def _compatible(
         seed_member="seed" if seed else "",
         structured_output="json_schema" if json_schema else "json_object",
         video_parts=video_parts,
+        session=session,
     )
 
 
@@ -86,6 +101,7 @@ _AZURE = Quirks(
     tool_call_id="at_most_40",
     reasoning_refuses_sampling=True,
     cache_mark="prompt_cache_breakpoint",
+    session=_CACHE_KEY,
 )
 
 OPENAI_ROWS: tuple[Profile, ...] = (
@@ -126,7 +142,7 @@ OPENAI_ROWS: tuple[Profile, ...] = (
         "AZURE_OPENAI_API_KEY",
         addresses=tuple(f"{host}/openai/deployments/*" for host in _AZURE_HOSTS),
         token_variables=("AZURE_OPENAI_AD_TOKEN",),
-        quirks=replace(_AZURE, query="api-version=2024-10-21"),
+        quirks=replace(_AZURE, query="api-version=2024-10-21", session=None),
     ),
     _chat(
         "azure-models",
@@ -195,6 +211,7 @@ _MISTRAL = Quirks(
     seed_member="random_seed",
     stream_usage=False,
     reasoning_return="thinking_parts",
+    session=_CACHE_KEY,
 )
 
 HOSTED_ROWS: tuple[Profile, ...] = (
@@ -222,7 +239,9 @@ HOSTED_ROWS: tuple[Profile, ...] = (
         "XAI_API_KEY",
         aliases=("grok",),
         prefixes=("grok-",),
-        quirks=_compatible(efforts=("low", "low", "high", "high"), reasoning_return="reasoning_content"),
+        quirks=_compatible(
+            efforts=("low", "low", "high", "high"), reasoning_return="reasoning_content", session=_XAI_SESSION
+        ),
     ),
     _chat(
         "openrouter",
@@ -235,6 +254,7 @@ HOSTED_ROWS: tuple[Profile, ...] = (
             cache_mark="cache_control",
             file_urls=True,
             video_parts=True,
+            session=_OPENROUTER_SESSION,
         ),
     ),
     _chat(
@@ -246,7 +266,7 @@ HOSTED_ROWS: tuple[Profile, ...] = (
         quirks=_compatible(video_parts=True),
     ),
     _chat("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY",
-          url_variables=("FIREWORKS_BASE_URL/v1",)),
+          url_variables=("FIREWORKS_BASE_URL/v1",), quirks=_compatible(session=_AFFINITY)),
     _chat("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY",
           url_variables=("CEREBRAS_BASE_URL/v1",), quirks=_compatible(reasoning_return="reasoning")),
     _chat(
@@ -342,7 +362,8 @@ GATEWAY_ROWS: tuple[Profile, ...] = (
     _chat("snowflake", "", "SNOWFLAKE_TOKEN", "SNOWFLAKE_PAT", addresses=("*.snowflakecomputing.com",),
           quirks=Quirks(reasoning_return="reasoning_details", thinking="reasoning", seed_member="", metadata=False)),
     _chat("cloudflare", "", "CLOUDFLARE_API_TOKEN", "CLOUDFLARE_API_KEY", aliases=("workers-ai",),
-          addresses=("api.cloudflare.com/client/v4/accounts/*", "gateway.ai.cloudflare.com")),
+          addresses=("api.cloudflare.com/client/v4/accounts/*", "gateway.ai.cloudflare.com"),
+          quirks=_compatible(session=_AFFINITY)),
     _chat("vercel-gateway", "https://ai-gateway.vercel.sh/v1", "AI_GATEWAY_API_KEY", aliases=("vercel",),
           quirks=_compatible("reasoning", "reasoning_details", cache_mark="cache_control")),
     _chat("heroku", "https://us.inference.heroku.com/v1", "HEROKU_INFERENCE_KEY", "INFERENCE_KEY",
@@ -354,10 +375,12 @@ GATEWAY_ROWS: tuple[Profile, ...] = (
     Profile(
         name="openrouter-responses", aliases=("openrouter",), dialect="openai-responses",
         base_url="https://openrouter.ai/api/v1", key_variables=("OPENROUTER_API_KEY",),
+        quirks=Quirks(session=SessionField(header="x-session-id")),
     ),
     Profile(
         name="xai-responses", aliases=("xai", "grok"), dialect="openai-responses",
         base_url="https://api.x.ai/v1", key_variables=("XAI_API_KEY",), prefixes=("grok-",),
+        quirks=Quirks(session=_CACHE_KEY),
     ),
     Profile(
         name="groq-responses", aliases=("groq",), dialect="openai-responses",
@@ -377,6 +400,12 @@ GATEWAY_ROWS: tuple[Profile, ...] = (
 )  # fmt: skip
 """Gateways to many providers, and clouds where every customer has an address."""
 
+
+def _own_router(header: str) -> SessionField:
+    """Return the header of a router that users run themselves, which gets the session as it is: its logs are theirs."""
+    return SessionField(header=header, hashed=False)
+
+
 LOCAL_ROWS: tuple[Profile, ...] = (
     _chat("ollama", "http://localhost:11434/v1", "OLLAMA_API_KEY", needs_key=False, url_variables=("OLLAMA_HOST/v1",),
           addresses=("127.0.0.1:11434", "[[]::1]:11434"),
@@ -386,15 +415,23 @@ LOCAL_ROWS: tuple[Profile, ...] = (
     _chat("lmstudio", "http://localhost:1234/v1", "LMSTUDIO_API_KEY", needs_key=False, aliases=("lm-studio",),
           addresses=("127.0.0.1:1234",)),
     _chat("vllm", "http://localhost:8000/v1", "VLLM_API_KEY", needs_key=False,
-          quirks=_compatible("chat_template_kwargs", video_parts=True)),
+          quirks=_compatible("chat_template_kwargs", video_parts=True, session=_own_router("x-session-id"))),
     _chat("sglang", "http://localhost:30000/v1", "SGLANG_API_KEY", needs_key=False,
-          quirks=_compatible("chat_template_kwargs")),
+          quirks=_compatible("chat_template_kwargs", session=_own_router("x-smg-routing-key"))),
+    _chat("dynamo", "http://localhost:8000/v1", "DYNAMO_API_KEY", needs_key=False,
+          quirks=_compatible("chat_template_kwargs", session=_own_router("x-dynamo-session-id"))),
     _chat("llama-cpp", "http://localhost:8080/v1", "LLAMA_API_KEY", needs_key=False, aliases=("llama.cpp",),
           quirks=_compatible("chat_template_kwargs", "reasoning_content")),
     _chat("litellm", "http://localhost:4000/v1", "LITELLM_API_KEY", needs_key=False,
-          quirks=Quirks(max_tokens_member="by_model", reasoning_return="as_received", cache_mark="cache_control")),
+          quirks=Quirks(max_tokens_member="by_model", reasoning_return="as_received", cache_mark="cache_control",
+                        session=_own_router("x-litellm-session-id"))),
 )  # fmt: skip
-"""Servers that users run themselves. A row is selected by name, or by the port if few other servers use that port."""
+"""Servers that users run themselves. A row is selected by name, or by the port if few other servers use that port.
+
+The headers of sessions: vLLM's router (github.com/vllm-project/router, policy `consistent_hash`), SGLang's gateway
+(github.com/smg-project/smg-docs, sticky sessions), NVIDIA Dynamo (docs.nvidia.com/dynamo, maintain session affinity),
+LiteLLM (docs.litellm.ai/docs/routing, session affinity).
+"""
 
 FIRST_PARTY_ROWS: tuple[Profile, ...] = (
     Profile(

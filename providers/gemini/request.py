@@ -21,7 +21,7 @@ from ..rules.checks import validate_options
 from ..wire.dialect import WireRequest
 from ..wire.prefix_cache import Segment, serialised, write_messages
 from ..wire.tool_names import check_tool_names
-from ..wire.wire_head import JSON_TYPE, path_with_query, request_headers
+from ..wire.wire_head import JSON_TYPE, add_session, path_with_query, request_headers
 from .block_writer import BlockWriter
 from .message_writer import MessageWriter, WriterState
 from .path import request_path
@@ -75,6 +75,8 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     if config:
         body["generationConfig"] = config
     add_labels(body, request, warnings)
+    if request.session is not None:
+        add_session(body, request.session, quirks)
     if request.parallel_tool_calls is False:
         warnings.append("parallel_tool_calls: left out, Gemini has no such switch")
     given = given_of(request)

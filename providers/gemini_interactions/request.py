@@ -28,7 +28,7 @@ from ..rules.checks import validate_options
 from ..wire.dialect import WireRequest
 from ..wire.prefix_cache import Segment, serialised, write_messages
 from ..wire.tool_names import check_tool_names
-from ..wire.wire_head import JSON_TYPE, path_with_query, request_headers
+from ..wire.wire_head import JSON_TYPE, add_session, path_with_query, request_headers
 from .block_writer import BlockWriter
 from .message_writer import StepWriter
 from .thinking import thinking_members
@@ -85,6 +85,8 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
         schema = gemini_schema(schema_of(request.response_schema), "response_schema", warnings)
         body["response_format"] = {"type": "text", "mime_type": JSON_TYPE, "schema": schema}
     add_labels(body, request, warnings)
+    if request.session is not None:
+        add_session(body, request.session, quirks)
     if request.parallel_tool_calls is False:
         warnings.append("parallel_tool_calls: left out, Gemini has no such switch")
     body["store"] = False

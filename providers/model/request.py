@@ -193,12 +193,12 @@ class Request(_CachedForm):
     priority: which calls are sent first where calls wait for a limit: `"interactive"`, `"normal"` or `"batch"`.
     tenant: the name of the customer or user that the call is made for. Tenants with waiting calls get the same number
         of tokens.
-    session: the conversation that the call belongs to.
+    session: the conversation that the call belongs to. It is sent to a server that keeps a conversation at one machine
+        by it (`Quirks.session`), hashed where others could read it.
     tags: names and values for the program's own logs, such as `{"agent": "planner", "step": 3}`. The call, its
         completion, its span of OpenTelemetry and recordings have them.
 
-    `priority`, `tenant`, `session` and `tags` are never sent. The first three have no effect in an engine without
-    `traffic`.
+    `priority`, `tenant` and `tags` are never sent. The first two have no effect in an engine without `traffic`.
     """
 
     model: str

@@ -1,10 +1,12 @@
-"""The head of a request: its path with the query, its headers, and the header with the key."""
+"""The head of a request: its path with the query, its headers, the header with the key, and the session."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import sha256
 
-from ..catalog.profile import Quirks
+from ..catalog.profile import Quirks, SessionField
+from ..json.json_values import JSON
 
 AUTHORIZATION = "authorization"
 
@@ -48,3 +50,24 @@ def key_headers(quirks: Quirks, api_key: str, own: str) -> list[tuple[str, str]]
         return []
     header = quirks.auth_header or own
     return [(header, f"Bearer {api_key}" if header.lower() == AUTHORIZATION else api_key)]
+
+
+LONGEST_SESSION = 128
+"""The number of characters of a session that is sent as it is. OpenRouter and Dynamo refuse more than 256."""
+
+HASHED_SESSION = 32
+"""The number of hexadecimal digits of a hashed session. OpenAI refuses more than 64 characters."""
+
+
+def sent_session(field: SessionField, session: str) -> str:
+    """Return what a server gets of `Request.session`: the text itself, or its hash."""
+    if not field.hashed and len(session) <= LONGEST_SESSION and all("!" <= character <= "~" for character in session):
+        return session
+    return sha256(session.encode("utf-8", "surrogatepass")).hexdigest()[:HASHED_SESSION]
+
+
+def add_session(body: dict[str, JSON], session: str, quirks: Quirks) -> None:
+    """Add the session of a request to its body, if the server reads it there."""
+    field = quirks.session
+    if field is not None and field.member:
+        body[field.member] = sent_session(field, session)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+
 import pytest
 
 import manystream as ms
@@ -213,3 +216,99 @@ def test_only_a_request_is_prepared() -> None:
     with pytest.raises(ms.InvalidRequestError) as raised:
         preparer(CHAT).prepare("hello", stream=False)  # type: ignore[arg-type]
     assert str(raised.value) == "request: must be a Request, not str"
+
+
+SESSION = "ada@example.org"
+HASHED = hashlib.sha256(SESSION.encode()).hexdigest()[:32]
+
+ROWS_OF_SESSIONS: list[tuple[ms.Provider, str, str]] = [
+    (ms.OpenAIChat("key-123456"), "prompt_cache_key", HASHED),
+    (ms.OpenAIChat("key-123456", profile="azure", base_url="https://a.openai.azure.com/openai/v1"),
+     "prompt_cache_key", HASHED),
+    (ms.OpenAIChat("key-123456", profile="mistral"), "prompt_cache_key", HASHED),
+    (ms.OpenAIChat("key-123456", profile="openrouter"), "session_id", HASHED),
+    (ms.OpenAIChat("key-123456", profile="xai"), "x-grok-conv-id", HASHED),
+    (ms.OpenAIChat("key-123456", profile="fireworks"), "x-session-affinity", HASHED),
+    (ms.OpenAIChat(profile="vllm"), "x-session-id", SESSION),
+    (ms.OpenAIChat(profile="sglang"), "x-smg-routing-key", SESSION),
+    (ms.OpenAIChat(profile="dynamo"), "x-dynamo-session-id", SESSION),
+    (ms.OpenAIChat(profile="litellm"), "x-litellm-session-id", SESSION),
+    (ms.OpenAIResponses("key-123456"), "prompt_cache_key", HASHED),
+    (ms.OpenAIResponses("key-123456", profile="xai-responses"), "prompt_cache_key", HASHED),
+    (ms.OpenAIResponses("key-123456", profile="openrouter-responses"), "x-session-id", HASHED),
+]  # fmt: skip
+
+
+def sent_with(provider: ms.Provider, *, stream: bool = False, **options: object) -> dict[str, object]:
+    """Return the headers and members of a request, as it would be sent."""
+    preparer = Preparer(addressed([provider]), {}, Limits(), str, lambda: 0.0)
+    request = ms.Request(f"{provider.name}/m", [ms.Message.user("hello")], **options)  # type: ignore[arg-type]
+    prepared, _ = preparer.prepare(request, stream=stream)
+    headers = {name.decode().lower(): value.decode() for name, value in prepared.head.headers}
+    return {**json.loads(prepared.body), **headers}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("provider", "name", "value"), ROWS_OF_SESSIONS)
+def test_a_session_is_sent_where_the_server_reads_it(
+    provider: ms.Provider, name: str, value: str, stream: bool
+) -> None:
+    with_session, without = sent_with(provider, session=SESSION, stream=stream), sent_with(provider, stream=stream)
+    assert with_session == {**without, name: value}
+    assert name not in without
+
+
+@pytest.mark.parametrize("kind", [ms.OpenAIChat, ms.OpenAIResponses, ms.Anthropic, ms.Gemini, ms.GeminiInteractions])
+@pytest.mark.parametrize("place", ["header", "member", None])
+def test_a_quirk_has_the_session_s_place_in_every_dialect(kind: type[ms.Provider], place: str | None) -> None:
+    field = None if place is None else ms.SessionField(**{place: "x-chat"}, hashed=False)  # type: ignore[arg-type]
+    profile = ms.Profile(name="own", dialect=kind.dialect, base_url="http://host", quirks=ms.Quirks(session=field))
+    provider = kind("key-123456", profile=profile)
+    assert sent_with(provider, session=SESSION).get("x-chat") == (SESSION if place else None)
+
+
+@pytest.mark.parametrize("session", ["two words", "Zoë", "a\r\nb: c", "\ud800", "x" * 129])
+def test_a_session_that_fits_into_no_header_is_hashed(session: str) -> None:
+    sent = sent_with(ms.OpenAIChat(profile="vllm"), session=session)["x-session-id"]
+    assert sent == hashlib.sha256(session.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    assert sent_with(ms.OpenAIChat(profile="vllm"), session="x" * 128)["x-session-id"] == "x" * 128
+
+
+def test_the_program_s_own_member_or_header_is_sent_in_place_of_the_session() -> None:
+    body = sent_with(ms.OpenAIChat("key-123456"), session=SESSION, extra_body={"prompt_cache_key": "mine"})
+    assert body["prompt_cache_key"] == "mine"
+    head = sent_with(ms.OpenAIChat(profile="vllm"), session=SESSION, extra_headers={"X-Session-ID": "mine"})
+    assert head["x-session-id"] == "mine"
+
+
+async def test_a_session_stays_when_the_key_changes_and_shares_the_head_of_other_sessions() -> None:
+    server, keys = Server(), iter(["key-number-1", "key-number-2"])
+    async with open_peer(server.serve) as peer:
+        provider = ms.OpenAIChat(lambda: next(keys), peer.url, profile="vllm", idempotency_header="X-Once")
+        async with ms.open_engine([provider]) as engine:
+            for session in ("chat-1", "chat-2"):
+                await engine.request(hello(session=session))
+    heads = [request.partition(b"\r\n\r\n")[0].decode().split("\r\n") for request in server.requests]
+    assert [head[-4] for head in heads] == ["authorization: Bearer key-number-1", "authorization: Bearer key-number-2"]
+    assert [head[-3] for head in heads] == ["x-session-id: chat-1", "x-session-id: chat-2"]
+
+
+@pytest.mark.parametrize("options", [{}, {"header": "a", "member": "b"}])
+def test_a_session_has_one_place(options: dict[str, str]) -> None:
+    with pytest.raises(ms.InvalidRequestError, match="SessionField: takes a header or a member"):
+        ms.SessionField(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("field", "complaint"),
+    [
+        ("x-session-id", "quirks.session: must be a SessionField"),
+        (ms.SessionField(header="no header"), "profile.quirks.session.header: "),
+        (ms.SessionField(header="Host"), "profile.quirks.session.header: 'Host' has another use"),
+    ],
+)
+async def test_a_wrong_place_of_the_session_is_refused(field: object, complaint: str) -> None:
+    profile = ms.Profile(name="own", dialect="openai-chat", base_url="http://host", quirks=ms.Quirks(session=field))  # type: ignore[arg-type]
+    with pytest.raises(ms.InvalidRequestError, match=complaint):
+        async with ms.open_engine([ms.OpenAIChat("key-123456", profile=profile)]):
+            pass

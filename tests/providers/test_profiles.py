@@ -36,6 +36,7 @@ DIALECTS_OWN_WAY: dict[str, object] = {
     "auth_header": None,
     "query": "",
     "headers": (),
+    "session": None,
     "tool_name": "any",
     "max_tokens_member": "max_completion_tokens",
     "stream_usage": True,

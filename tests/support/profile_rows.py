@@ -7,6 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from manystream.providers.catalog.profile import SessionField
+
+CACHE_KEY = SessionField(member="prompt_cache_key")
+AFFINITY = SessionField(header="x-session-affinity")
+
 COMPATIBLE: dict[str, object] = {
     "max_tokens_member": "max_tokens",
     "metadata": False,
@@ -45,6 +50,7 @@ ROWS: dict[str, Row] = {
             "tool_call_id": "at_most_40",
             "reasoning_refuses_sampling": True,
             "cache_mark": "prompt_cache_breakpoint",
+            "session": CACHE_KEY,
         },
         aliases=("openai",),
         prefixes=OPENAI_MODELS,
@@ -102,6 +108,7 @@ ROWS: dict[str, Row] = {
             "tool_call_id": "at_most_40",
             "reasoning_refuses_sampling": True,
             "cache_mark": "prompt_cache_breakpoint",
+            "session": CACHE_KEY,
         },
         aliases=("azure-openai",),
         addresses=("*.openai.azure.com", "*.cognitiveservices.azure.com", "*.services.ai.azure.com"),
@@ -112,7 +119,7 @@ ROWS: dict[str, Row] = {
         "openai-responses",
         "https://api.openai.com/v1",
         ("OPENAI_API_KEY",),
-        {"strict_end": True, "tool_name": "word_64"},
+        {"strict_end": True, "tool_name": "word_64", "session": CACHE_KEY},
         aliases=("openai",),
         prefixes=OPENAI_MODELS,
         addresses=("*.api.openai.com",),
@@ -133,7 +140,7 @@ ROWS: dict[str, Row] = {
         "openai-responses",
         "",
         ("AZURE_OPENAI_API_KEY",),
-        {"strict_end": True, "tool_name": "word_64", "auth_header": "api-key"},
+        {"strict_end": True, "tool_name": "word_64", "auth_header": "api-key", "session": CACHE_KEY},
         aliases=("azure",),
         addresses=("*.openai.azure.com", "*.cognitiveservices.azure.com", "*.services.ai.azure.com"),
         tokens=("AZURE_OPENAI_AD_TOKEN",),
@@ -212,6 +219,7 @@ ROWS: dict[str, Row] = {
             "required_tool_choice": "any",
             "seed_member": "random_seed",
             "reasoning_return": "thinking_parts",
+            "session": CACHE_KEY,
         },
         prefixes=("mistral-", "ministral-", "magistral-", "codestral-", "devstral-", "pixtral-", "voxtral-"),
         addresses=("codestral.mistral.ai",),
@@ -220,7 +228,12 @@ ROWS: dict[str, Row] = {
         "openai-chat",
         "https://api.x.ai/v1",
         ("XAI_API_KEY",),
-        {**COMPATIBLE, "efforts": ("low", "low", "high", "high"), "reasoning_return": "reasoning_content"},
+        {
+            **COMPATIBLE,
+            "efforts": ("low", "low", "high", "high"),
+            "reasoning_return": "reasoning_content",
+            "session": SessionField(header="x-grok-conv-id"),
+        },
         aliases=("grok",),
         prefixes=("grok-",),
     ),
@@ -235,6 +248,7 @@ ROWS: dict[str, Row] = {
             "file_urls": True,
             "video_parts": True,
             "reasoning_return": "reasoning_details",
+            "session": SessionField(member="session_id"),
         },
     ),
     "together": Row(
@@ -249,7 +263,7 @@ ROWS: dict[str, Row] = {
         "openai-chat",
         "https://api.fireworks.ai/inference/v1",
         ("FIREWORKS_API_KEY",),
-        COMPATIBLE,
+        {**COMPATIBLE, "session": AFFINITY},
         urls=("FIREWORKS_BASE_URL/v1",),
     ),
     "cerebras": Row(
@@ -421,7 +435,7 @@ ROWS: dict[str, Row] = {
         "openai-chat",
         "",
         ("CLOUDFLARE_API_TOKEN", "CLOUDFLARE_API_KEY"),
-        COMPATIBLE,
+        {**COMPATIBLE, "session": AFFINITY},
         aliases=("workers-ai",),
         addresses=("api.cloudflare.com/client/v4/accounts/*", "gateway.ai.cloudflare.com"),
     ),
@@ -454,10 +468,19 @@ ROWS: dict[str, Row] = {
         {"auth_header": "x-portkey-api-key", "max_tokens_member": "by_model", "reasoning_return": "as_received"},
     ),
     "openrouter-responses": Row(
-        "openai-responses", "https://openrouter.ai/api/v1", ("OPENROUTER_API_KEY",), aliases=("openrouter",)
+        "openai-responses",
+        "https://openrouter.ai/api/v1",
+        ("OPENROUTER_API_KEY",),
+        {"session": SessionField(header="x-session-id")},
+        aliases=("openrouter",),
     ),
     "xai-responses": Row(
-        "openai-responses", "https://api.x.ai/v1", ("XAI_API_KEY",), aliases=("xai", "grok"), prefixes=("grok-",)
+        "openai-responses",
+        "https://api.x.ai/v1",
+        ("XAI_API_KEY",),
+        {"session": CACHE_KEY},
+        aliases=("xai", "grok"),
+        prefixes=("grok-",),
     ),
     "groq-responses": Row(
         "openai-responses",
@@ -508,14 +531,34 @@ ROWS: dict[str, Row] = {
         "openai-chat",
         "http://localhost:8000/v1",
         ("VLLM_API_KEY",),
-        {**COMPATIBLE, "thinking": "chat_template_kwargs", "video_parts": True},
+        {
+            **COMPATIBLE,
+            "thinking": "chat_template_kwargs",
+            "video_parts": True,
+            "session": SessionField(header="x-session-id", hashed=False),
+        },
         needs_key=False,
     ),
     "sglang": Row(
         "openai-chat",
         "http://localhost:30000/v1",
         ("SGLANG_API_KEY",),
-        {**COMPATIBLE, "thinking": "chat_template_kwargs"},
+        {
+            **COMPATIBLE,
+            "thinking": "chat_template_kwargs",
+            "session": SessionField(header="x-smg-routing-key", hashed=False),
+        },
+        needs_key=False,
+    ),
+    "dynamo": Row(
+        "openai-chat",
+        "http://localhost:8000/v1",
+        ("DYNAMO_API_KEY",),
+        {
+            **COMPATIBLE,
+            "thinking": "chat_template_kwargs",
+            "session": SessionField(header="x-dynamo-session-id", hashed=False),
+        },
         needs_key=False,
     ),
     "llama-cpp": Row(
@@ -530,7 +573,12 @@ ROWS: dict[str, Row] = {
         "openai-chat",
         "http://localhost:4000/v1",
         ("LITELLM_API_KEY",),
-        {"max_tokens_member": "by_model", "cache_mark": "cache_control", "reasoning_return": "as_received"},
+        {
+            "max_tokens_member": "by_model",
+            "cache_mark": "cache_control",
+            "reasoning_return": "as_received",
+            "session": SessionField(header="x-litellm-session-id", hashed=False),
+        },
         needs_key=False,
     ),
 }

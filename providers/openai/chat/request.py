@@ -27,7 +27,7 @@ from ...wire.cache_marks import CACHE_CONTROL, written_mark
 from ...wire.dialect import NOTHING_UNASKED, WireRequest
 from ...wire.prefix_cache import Segment, serialised, write_messages
 from ...wire.tool_names import check_tool_names
-from ...wire.wire_head import path_with_query, request_headers
+from ...wire.wire_head import add_session, path_with_query, request_headers
 from ..schema import strict_schema
 from ..thinking import is_reasoning_model, takes_sampling
 from .block_writer import BlockWriter, cache_mark_member, plain_text
@@ -90,6 +90,8 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     _add_limits(body, request, model, quirks, warnings)
     if request.seed is not None or request.metadata is not None:
         _add_metadata(body, request, quirks, warnings)
+    if request.session is not None:
+        add_session(body, request.session, quirks)
     if stream:
         body["stream"] = True
         if quirks.stream_usage:

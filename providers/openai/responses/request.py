@@ -28,7 +28,7 @@ from ...rules.checks import validate_options
 from ...wire.dialect import WireRequest
 from ...wire.prefix_cache import Segment, serialised, write_messages
 from ...wire.tool_names import check_tool_names
-from ...wire.wire_head import path_with_query, request_headers
+from ...wire.wire_head import add_session, path_with_query, request_headers
 from ..schema import is_strict, strict_schema
 from ..thinking import effort_for, is_reasoning_model, may_reason, takes_breakpoints, takes_sampling
 from .block_writer import MARKS_LEFT_OUT, BlockWriter
@@ -104,6 +104,8 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     _add_limits(body, request, model, warnings)
     if request.metadata is not None:
         body["metadata"] = dict(request.metadata)
+    if request.session is not None:
+        add_session(body, request.session, quirks)
     for name, reason in NO_PLACE.items():
         if getattr(request, name) not in (None, (), []):
             warnings.append(f"{name}: not sent; {reason}")
