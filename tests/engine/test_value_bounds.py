@@ -12,18 +12,14 @@ from typing import Any
 import pytest
 
 import manystream as ms
-from manystream.engine import Limits
 from manystream.engine.option_rules import OPTIONS
 from manystream.engine.value_rules import CERTIFICATE, LIMITS, POOL_LIMITS, TLS
-from manystream.providers.catalog.profile import Profile, Quirks
 from manystream.providers.catalog.profile_rules import PROFILE, QUIRKS
 from manystream.providers.catalog.provider import MADE_OF, PROVIDER
 from manystream.providers.model.options import RETRY, TIMEOUTS
 from manystream.providers.rules.field_rules import REQUEST, THINKING
 from manystream.providers.rules.message_rules import BLOCKS, IMAGE, MARK, MESSAGE
 from manystream.providers.rules.rules import Checker
-from manystream.transport.pool import PoolLimits
-from manystream.transport.tls import ClientCertificate, TLSConfig
 
 SMALL = 1e-9
 
@@ -32,8 +28,8 @@ def request() -> ms.Request:
     return ms.Request("gpt-5", [ms.Message.user("hello")])
 
 
-def profile() -> Profile:
-    return Profile(name="p", dialect="openai-chat", base_url="http://127.0.0.1/v1", key_variables=("KEY",))
+def profile() -> ms.Profile:
+    return ms.Profile(name="p", dialect="openai-chat", base_url="http://127.0.0.1/v1", key_variables=("KEY",))
 
 
 BOUNDS: dict[str, tuple[Checker, Callable[[], object], list[object], list[object]]] = {
@@ -51,11 +47,11 @@ BOUNDS: dict[str, tuple[Checker, Callable[[], object], list[object], list[object
     "budget_tokens": (THINKING, ms.ThinkingConfig, [-1, 0, None], [-2]),
     "level": (THINKING, ms.ThinkingConfig, ["none", "low", "med", "high", "medium"], ["max"]),
     "effort": (THINKING, ms.ThinkingConfig, ["xhigh", None], [""]),
-    "max_tokens_member": (QUIRKS, Quirks, ["max_tokens", "max_completion_tokens", "by_model"], ["max"]),
-    "system_role": (QUIRKS, Quirks, ["system", "developer"], ["user"]),
-    "required_tool_choice": (QUIRKS, Quirks, ["required", "any"], ["auto"]),
-    "structured_output": (QUIRKS, Quirks, ["json_schema", "json_object"], ["json"]),
-    "auth_header": (QUIRKS, Quirks, ["x-key", None], [""]),
+    "max_tokens_member": (QUIRKS, ms.Quirks, ["max_tokens", "max_completion_tokens", "by_model"], ["max"]),
+    "system_role": (QUIRKS, ms.Quirks, ["system", "developer"], ["user"]),
+    "required_tool_choice": (QUIRKS, ms.Quirks, ["required", "any"], ["auto"]),
+    "structured_output": (QUIRKS, ms.Quirks, ["json_schema", "json_object"], ["json"]),
+    "auth_header": (QUIRKS, ms.Quirks, ["x-key", None], [""]),
     "name": (PROFILE, profile, ["p"], [""]),
     "connect": (TIMEOUTS, ms.Timeouts, [SMALL, math.inf, None], [0, -1, math.nan]),
     "max_attempts": (RETRY, ms.Retry, [1, 100], [0]),
@@ -63,20 +59,20 @@ BOUNDS: dict[str, tuple[Checker, Callable[[], object], list[object], list[object
     "cap": (RETRY, ms.Retry, [0, math.inf], [-SMALL]),
     "jitter": (RETRY, ms.Retry, [0, 1.5], [-SMALL, math.inf]),
     "max_hint": (RETRY, ms.Retry, [0, math.inf], [-SMALL]),
-    "max_connections": (POOL_LIMITS, PoolLimits, [1], [0]),
-    "max_per_origin": (POOL_LIMITS, PoolLimits, [1], [0]),
-    "max_idle": (POOL_LIMITS, PoolLimits, [0], [-1]),
-    "idle_expiry": (POOL_LIMITS, PoolLimits, [0, math.inf], [-SMALL]),
-    "drain_seconds": (POOL_LIMITS, PoolLimits, [0, math.inf], [-SMALL]),
-    "max_age": (POOL_LIMITS, PoolLimits, [0, math.inf], [-SMALL]),
-    "max_event_bytes": (LIMITS, Limits, [1], [0]),
-    "max_response_bytes": (LIMITS, Limits, [1], [0]),
-    "max_error_bytes": (LIMITS, Limits, [0], [-1]),
-    "max_calls": (LIMITS, Limits, [1], [0]),
-    "max_buffered_bytes": (LIMITS, Limits, [1], [0]),
-    "max_choices": (LIMITS, Limits, [1], [0]),
-    "max_blocks": (LIMITS, Limits, [1], [0]),
-    "max_tool_calls": (LIMITS, Limits, [1], [0]),
+    "max_connections": (POOL_LIMITS, ms.PoolLimits, [1], [0]),
+    "max_per_origin": (POOL_LIMITS, ms.PoolLimits, [1], [0]),
+    "max_idle": (POOL_LIMITS, ms.PoolLimits, [0], [-1]),
+    "idle_expiry": (POOL_LIMITS, ms.PoolLimits, [0, math.inf], [-SMALL]),
+    "drain_seconds": (POOL_LIMITS, ms.PoolLimits, [0, math.inf], [-SMALL]),
+    "max_age": (POOL_LIMITS, ms.PoolLimits, [0, math.inf], [-SMALL]),
+    "max_event_bytes": (LIMITS, ms.Limits, [1], [0]),
+    "max_response_bytes": (LIMITS, ms.Limits, [1], [0]),
+    "max_error_bytes": (LIMITS, ms.Limits, [0], [-1]),
+    "max_calls": (LIMITS, ms.Limits, [1], [0]),
+    "max_buffered_bytes": (LIMITS, ms.Limits, [1], [0]),
+    "max_choices": (LIMITS, ms.Limits, [1], [0]),
+    "max_blocks": (LIMITS, ms.Limits, [1], [0]),
+    "max_tool_calls": (LIMITS, ms.Limits, [1], [0]),
     "ttl": (MARK, ms.CacheControl, ["5m", "1h", None], ["1d"]),
     "detail": (IMAGE, lambda: ms.Image(url="https://host/a.png"), ["auto", "low", "high", None], ["medium"]),
 }  # fmt: skip
@@ -108,14 +104,14 @@ SECRETS: dict[str, Callable[[object], object]] = {
     "extra_headers": lambda value: REQUEST.check(changed(request(), "extra_headers", {"x-key": value}), "it"),
     "content": lambda value: MESSAGE.check(changed(ms.Message.user("x"), "content", value), "it"),
     "result": lambda value: BLOCKS[ms.ToolResult].check(changed(ms.ToolResult("c", "x"), "content", value), "it"),
-    "quirks' headers": lambda value: QUIRKS.check(changed(Quirks(), "headers", (("x-key", value),)), "it"),
+    "quirks' headers": lambda value: QUIRKS.check(changed(ms.Quirks(), "headers", (("x-key", value),)), "it"),
     "api_key": lambda value: MADE_OF["api_key"].check(value, "it"),
     "base_url when made": lambda value: MADE_OF["base_url"].check(value, "it"),
     "headers when made": lambda value: MADE_OF["headers"].check({"x-key": value}, "it"),
     "base_url": lambda value: PROVIDER.check(changed(ms.OpenAIChat("k"), "base_url", value), "it"),
     "headers": lambda value: PROVIDER.check(changed(ms.OpenAIChat("k"), "headers", {"x-key": value}), "it"),
-    "ca_data": lambda value: TLS.check(changed(TLSConfig(), "ca_data", value), "it"),
-    "password": lambda value: CERTIFICATE.check(changed(ClientCertificate("c.pem"), "password", value), "it"),
+    "ca_data": lambda value: TLS.check(changed(ms.TLSConfig(), "ca_data", value), "it"),
+    "password": lambda value: CERTIFICATE.check(changed(ms.ClientCertificate("c.pem"), "password", value), "it"),
     "providers": lambda value: OPTIONS["providers"].check(value, "it"),
     "proxy": lambda value: OPTIONS["proxy"].check(value, "it"),
 }

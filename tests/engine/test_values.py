@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 import manystream as ms
-from manystream.engine import Limits
 from manystream.engine.option_rules import OPTIONS
 from manystream.engine.value_rules import CERTIFICATE, LIMITS, POOL_LIMITS, TLS
 from manystream.providers.catalog.profile_rules import PROFILE, QUIRKS
@@ -25,8 +24,6 @@ from manystream.providers.rules.checks import validate_request
 from manystream.providers.rules.field_rules import REQUEST, THINKING, TOOL
 from manystream.providers.rules.message_rules import BLOCKS, MARK, MESSAGE, STATE
 from manystream.providers.rules.rules import Checker
-from manystream.transport.pool import PoolLimits
-from manystream.transport.tls import ClientCertificate, TLSConfig
 
 KEY = "sk-canary-0123456789"
 PROVIDERS: dict[str, ms.Provider] = {
@@ -353,26 +350,26 @@ def profile(**given: Any) -> ms.Profile:
         ({"timeouts": 30}, "timeouts: must be a Timeouts, not 30; use Timeouts(total=30)"),
         ({"retry": 3}, "retry: must be a Retry, not 3; use Retry(max_attempts=3)"),
         ({"limits": 3}, "limits: must be a Limits, not 3; use Limits(max_calls=3)"),
-        ({"limits": Limits(max_calls=0)}, "limits.max_calls: must be a whole number of at least 1, not 0"),
-        ({"limits": Limits(max_event_bytes=1e6)}, "limits.max_event_bytes: must be a whole number of at least 1, not 1000000.0"),  # type: ignore[arg-type]
-        ({"limits": Limits(pool=3)}, "limits.pool: must be a PoolLimits, not 3; use PoolLimits(max_connections=3)"),  # type: ignore[arg-type]
-        ({"limits": Limits(pool=PoolLimits(max_connections=0))}, "limits.pool.max_connections: must be a whole number of at least 1, not 0"),
-        ({"limits": Limits(pool=PoolLimits(idle_expiry=math.nan))}, "limits.pool.idle_expiry: must be a number of seconds of at least 0, not nan"),
+        ({"limits": ms.Limits(max_calls=0)}, "limits.max_calls: must be a whole number of at least 1, not 0"),
+        ({"limits": ms.Limits(max_event_bytes=1e6)}, "limits.max_event_bytes: must be a whole number of at least 1, not 1000000.0"),  # type: ignore[arg-type]
+        ({"limits": ms.Limits(pool=3)}, "limits.pool: must be a PoolLimits, not 3; use PoolLimits(max_connections=3)"),  # type: ignore[arg-type]
+        ({"limits": ms.Limits(pool=ms.PoolLimits(max_connections=0))}, "limits.pool.max_connections: must be a whole number of at least 1, not 0"),
+        ({"limits": ms.Limits(pool=ms.PoolLimits(idle_expiry=math.nan))}, "limits.pool.idle_expiry: must be a number of seconds of at least 0, not nan"),
         ({"tls": "ca.pem"}, "tls: must be a TLSConfig, not 'ca.pem'; use TLSConfig(ca_file='ca.pem')"),
         ({"tls": False}, "tls: must be a TLSConfig, not False; TLS cannot be switched off"),
-        ({"tls": TLSConfig(ca_file=3)}, "tls.ca_file: must be a path, not 3"),  # type: ignore[arg-type]
-        ({"tls": TLSConfig(ca_file="")}, "tls.ca_file: must be a path, not ''"),
-        ({"tls": TLSConfig(ca_data="")}, "tls.ca_data: must be PEM text with a certificate, not str"),
-        ({"tls": TLSConfig(client_certificate="a.pem")}, "tls.client_certificate: must be a ClientCertificate, not 'a.pem'; use ClientCertificate('a.pem')"),  # type: ignore[arg-type]
-        ({"tls": TLSConfig(client_certificate=ClientCertificate("a.pem", password=b"secret"))}, "tls.client_certificate.password: must be text, not bytes"),  # type: ignore[arg-type]
-        ({"tls": TLSConfig(lenient=1)}, "tls.lenient: must be True or False, not 1"),  # type: ignore[arg-type]
+        ({"tls": ms.TLSConfig(ca_file=3)}, "tls.ca_file: must be a path, not 3"),  # type: ignore[arg-type]
+        ({"tls": ms.TLSConfig(ca_file="")}, "tls.ca_file: must be a path, not ''"),
+        ({"tls": ms.TLSConfig(ca_data="")}, "tls.ca_data: must be PEM text with a certificate, not str"),
+        ({"tls": ms.TLSConfig(client_certificate="a.pem")}, "tls.client_certificate: must be a ClientCertificate, not 'a.pem'; use ClientCertificate('a.pem')"),  # type: ignore[arg-type]
+        ({"tls": ms.TLSConfig(client_certificate=ms.ClientCertificate("a.pem", password=b"secret"))}, "tls.client_certificate.password: must be text, not bytes"),  # type: ignore[arg-type]
+        ({"tls": ms.TLSConfig(lenient=1)}, "tls.lenient: must be True or False, not 1"),  # type: ignore[arg-type]
         ({"proxy": 3}, "proxy: must be the URL of a proxy, '' for none, or None for the environment's, not int"),
         ({"proxy": False}, "proxy: must be the URL of a proxy, '' for none, or None for the environment's, not bool; use '' for none"),
         ({"proxy": {"https": "http://h"}}, "proxy: must be the URL of a proxy, '' for none, or None for the environment's, not dict; it is one URL for all origins; `environment` has one per scheme"),
-        ({"limits": Limits(retry_reserve=-1)}, "limits.retry_reserve: must be a number of at least 0, not -1"),
-        ({"limits": Limits(retry_reserve=None)}, "limits.retry_reserve: must be a number of at least 0, not None"),  # type: ignore[arg-type]
-        ({"limits": Limits(max_blocks=0)}, "limits.max_blocks: must be a whole number of at least 1, not 0"),
-        ({"limits": Limits(pool=PoolLimits(max_age="5 min"))}, "limits.pool.max_age: must be a number of seconds of at least 0, not '5 min'"),  # type: ignore[arg-type]
+        ({"limits": ms.Limits(retry_reserve=-1)}, "limits.retry_reserve: must be a number of at least 0, not -1"),
+        ({"limits": ms.Limits(retry_reserve=None)}, "limits.retry_reserve: must be a number of at least 0, not None"),  # type: ignore[arg-type]
+        ({"limits": ms.Limits(max_blocks=0)}, "limits.max_blocks: must be a whole number of at least 1, not 0"),
+        ({"limits": ms.Limits(pool=ms.PoolLimits(max_age="5 min"))}, "limits.pool.max_age: must be a number of seconds of at least 0, not '5 min'"),  # type: ignore[arg-type]
         ({"dial": "socks5://127.0.0.1"}, "dial: must be an async function of a host and a port, not 'socks5://127.0.0.1'"),
         ({"environment": ["A=1"]}, "environment: must be a dict of texts, not list"),
         ({"environment": {"HTTP_PROXY": 3}}, "environment['HTTP_PROXY']: must be text, not int"),
@@ -393,7 +390,7 @@ async def test_an_engine_s_options_are_checked_at_open_engine(given: dict[str, A
 
 
 async def test_path_objects_are_accepted_as_paths(tmp_path: Path) -> None:
-    async with ms.open_engine([changed()], tls=TLSConfig(ca_file=tmp_path / "ca.pem")):  # type: ignore[arg-type]
+    async with ms.open_engine([changed()], tls=ms.TLSConfig(ca_file=tmp_path / "ca.pem")):  # type: ignore[arg-type]
         pass
 
 

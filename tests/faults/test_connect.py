@@ -16,10 +16,7 @@ import trio.testing
 import trustme
 
 import manystream as ms
-from manystream.engine import Limits
 from manystream.transport import dial
-from manystream.transport.pool import PoolLimits
-from manystream.transport.tls import TLSConfig
 from tests.faults.servers import Proxy, TLSLine, open_proxy, serving_tls
 from tests.support.addresses import BLACK_HOLE, LOOPBACK, Names, answering, black_hole, closed_port
 from tests.support.peers import (
@@ -232,7 +229,7 @@ async def test_a_thousand_calls_stay_below_the_cap() -> None:
             await line.send(STREAM)
 
     order: list[int] = []
-    limits = Limits(pool=PoolLimits(max_connections=50))
+    limits = ms.Limits(pool=ms.PoolLimits(max_connections=50))
     async with open_peer(script) as peer, ms.open_engine([peer.chat], limits=limits, retry=NO_RETRY) as engine:
         calls = [
             engine.start_stream(hello(), None, lambda _, number=number: order.append(number)) for number in range(1000)
@@ -249,7 +246,7 @@ async def test_a_thousand_calls_stay_below_the_cap() -> None:
 
 
 async def test_the_total_timeout_covers_the_wait_in_the_queue(autojump_clock: trio.testing.MockClock) -> None:
-    limits = Limits(pool=PoolLimits(max_per_origin=1))
+    limits = ms.Limits(pool=ms.PoolLimits(max_per_origin=1))
     clocks = ms.Timeouts(total=30)
     async with (
         open_peer(lambda line: trio.sleep_forever()) as peer,
@@ -304,7 +301,7 @@ SECRETS = ("canary-user", "canary-word", "Y2FuYXJ5")
 
 
 async def through(
-    proxy: Proxy, to: ms.OpenAIChat, retry: ms.Retry = NO_RETRY, tls: TLSConfig | None = None
+    proxy: Proxy, to: ms.OpenAIChat, retry: ms.Retry = NO_RETRY, tls: ms.TLSConfig | None = None
 ) -> ms.Completion:
     async with ms.open_engine(
         [to], proxy=proxy.url_with("canary-user:canary-word"), retry=retry, timeouts=CONNECT, tls=tls
@@ -325,7 +322,7 @@ async def test_each_secret_goes_only_to_its_own_server() -> None:
             await line.stream.send_all(line.records(STREAM))
 
     ca = trustme.CA()
-    trusted = TLSConfig(ca_data=ca.cert_pem.bytes().decode())
+    trusted = ms.TLSConfig(ca_data=ca.cert_pem.bytes().decode())
     async with serving_tls(ca, script, "api.test") as server, open_proxy(upstream=server.port) as proxy:
         completion = await through(proxy, provider("api.test", 443, "https"), tls=trusted)
     assert completion.success, completion

@@ -8,9 +8,6 @@ import trio.testing
 import trustme
 
 import manystream as ms
-from manystream.engine import Limits
-from manystream.transport.pool import PoolLimits
-from manystream.transport.tls import TLSConfig
 from tests.faults.exchange import ONCE_MORE, End, Wire, observe, ok, raw
 from tests.faults.servers import serve_records
 from tests.support.peers import (
@@ -31,7 +28,7 @@ from tests.support.peers import (
 )
 
 STREAM = STREAM_HEAD.encode() + chunked(*chat_stream("fine"))
-ONE_CONNECTION = Limits(pool=PoolLimits(max_per_origin=1))
+ONE_CONNECTION = ms.Limits(pool=ms.PoolLimits(max_per_origin=1))
 
 
 async def settle() -> None:
@@ -112,7 +109,7 @@ async def test_waiting_calls_get_a_fresh_connection() -> None:
             await line.send(STREAM)
         await line.request()
 
-    limits = Limits(pool=PoolLimits(max_per_origin=2))
+    limits = ms.Limits(pool=ms.PoolLimits(max_per_origin=2))
     async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=ONCE_MORE, limits=limits) as engine:
         calls = [engine.start_stream(hello()) for _ in range(60)]
         completions = [await call.wait() for call in calls]
@@ -197,7 +194,7 @@ async def test_a_second_response_is_discarded(waiting: bool) -> None:
 async def test_a_second_response_in_its_own_tls_record_is_discarded(waiting: bool) -> None:
     """The second response may be in another TLS record than the first, and so in another read."""
     ca = trustme.CA()
-    trusted = TLSConfig(ca_data=ca.cert_pem.bytes().decode())
+    trusted = ms.TLSConfig(ca_data=ca.cert_pem.bytes().decode())
     async with serve_records(ca, [[STREAM, POISON], [STREAM]]) as server:
         provider = ms.OpenAIChat(api_key="k", base_url=server.url)
         async with ms.open_engine([provider], limits=ONE_CONNECTION, tls=trusted, retry=NO_RETRY) as engine:
@@ -307,7 +304,7 @@ async def test_rejected_answers_leave_their_connections_usable(autojump_clock: t
             rejected = answer(error_body("slow down " * 100), status="429 Too Many", headers="Retry-After-Ms: 10\r\n")
             await line.send(rejected if seen[0] <= 20 else STREAM)
 
-    limits = Limits(pool=PoolLimits(max_per_origin=2))
+    limits = ms.Limits(pool=ms.PoolLimits(max_per_origin=2))
     retry = ms.Retry(max_attempts=30)
     async with open_peer(script) as peer, ms.open_engine([peer.chat], limits=limits, retry=retry) as engine:
         calls = [engine.start_stream(hello()) for _ in range(4)]

@@ -7,26 +7,15 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from manystream.providers.catalog.profile import Profile, Quirks
+import manystream as ms
 from manystream.providers.catalog.profiles import DEFAULT_PROFILES, PROFILES, profile_by_host, profile_by_name
-from manystream.providers.catalog.provider import (
-    Anthropic,
-    Gemini,
-    GeminiInteractions,
-    OpenAIChat,
-    OpenAIResponses,
-    Provider,
-)
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.catalog.selection import select
-from manystream.providers.errors import InvalidRequestError
-from manystream.providers.model.messages import Message
-from manystream.providers.model.request import Request
 from manystream.transport.url import parse_base_url, target
 from tests.support.profile_rows import ROWS, Row
 
-CLASSES: dict[str, type[Provider]] = {
-    kind.dialect: kind for kind in (OpenAIChat, OpenAIResponses, Anthropic, Gemini, GeminiInteractions)
+CLASSES: dict[str, type[ms.Provider]] = {
+    kind.dialect: kind for kind in (ms.OpenAIChat, ms.OpenAIResponses, ms.Anthropic, ms.Gemini, ms.GeminiInteractions)
 }
 HTTPS = [row for row in PROFILES if row.base_url.startswith("https://")]
 
@@ -78,7 +67,7 @@ def test_every_row_is_as_documented(name: str) -> None:
     row = next(row for row in PROFILES if row.name == name)
     departs = {
         member.name: value
-        for member in fields(Quirks)
+        for member in fields(ms.Quirks)
         if (value := getattr(row.quirks, member.name)) != DIALECTS_OWN_WAY[member.name]
     }
     assert ROWS[name] == Row(
@@ -89,7 +78,7 @@ def test_every_row_is_as_documented(name: str) -> None:
 
 
 @pytest.mark.parametrize("row", PROFILES, ids=lambda row: row.name)
-def test_the_key_of_an_address_goes_to_that_address_only(row: Profile) -> None:
+def test_the_key_of_an_address_goes_to_that_address_only(row: ms.Profile) -> None:
     """Rows of one host with the same key have their address in the same variable."""
     same = [other for other in PROFILES if other.key_variables == row.key_variables and other.base_url and row.base_url]
     variables = {
@@ -101,7 +90,7 @@ def test_the_key_of_an_address_goes_to_that_address_only(row: Profile) -> None:
 
 
 @pytest.mark.parametrize("row", PROFILES, ids=lambda row: row.name)
-def test_rows_are_usable(row: Profile) -> None:
+def test_rows_are_usable(row: ms.Profile) -> None:
     assert row.dialect_name in DIALECTS
     assert DIALECTS[row.dialect_name].name == row.dialect_name
     assert row.key_variables
@@ -119,7 +108,7 @@ def test_rows_are_usable(row: Profile) -> None:
 
 
 @pytest.mark.parametrize("row", PROFILES, ids=lambda row: row.name)
-def test_rows_are_found_by_name_and_alias(row: Profile) -> None:
+def test_rows_are_found_by_name_and_alias(row: ms.Profile) -> None:
     assert profile_by_name(row.name, row.dialect_name) is row
     for alias in row.aliases:
         found = profile_by_name(alias, row.dialect_name)
@@ -129,15 +118,15 @@ def test_rows_are_found_by_name_and_alias(row: Profile) -> None:
 
 
 @pytest.mark.parametrize("row", HTTPS, ids=lambda row: row.name)
-def test_rows_are_found_by_their_own_address(row: Profile) -> None:
+def test_rows_are_found_by_their_own_address(row: ms.Profile) -> None:
     for url in (row.base_url, f"{row.base_url}/", row.base_url.upper().replace("HTTPS", "https")):
         assert profile_by_host(url, row.dialect_name) is row
 
 
 @pytest.mark.parametrize("row", PROFILES, ids=lambda row: row.name)
-def test_every_row_encodes(row: Profile) -> None:
+def test_every_row_encodes(row: ms.Profile) -> None:
     provider = CLASSES[row.dialect_name]("key", base_url=row.base_url or "https://mine.example/v1", profile=row)
-    request = Request("m", [Message.user("hello")], max_output_tokens=5)
+    request = ms.Request("m", [ms.Message.user("hello")], max_output_tokens=5)
     wire = DIALECTS[row.dialect_name].encode(request, "m", provider, stream=True)
     assert b"hello" in wire.body
     assert b"key" not in wire.body
@@ -191,7 +180,7 @@ def test_addresses(url: str, name: str | None) -> None:
 
 
 def test_a_provider_without_a_row_is_generic_and_lenient() -> None:
-    provider = OpenAIChat(base_url="http://127.0.0.1:43210/v1")
+    provider = ms.OpenAIChat(base_url="http://127.0.0.1:43210/v1")
     assert provider.profile is DEFAULT_PROFILES["openai-chat"][1]
     assert not provider.profile.quirks.strict_end
     assert not provider.profile.needs_key
@@ -215,20 +204,20 @@ def test_first_party_rows_require_the_terminal_marker() -> None:
 
 
 def test_quirks_default_to_the_dialects_behaviour() -> None:
-    assert Profile(name="x", dialect="openai-chat", base_url="").quirks == Quirks()
+    assert ms.Profile(name="x", dialect="openai-chat", base_url="").quirks == ms.Quirks()
 
 
 # --- selecting a provider ---
 
-OPENAI = OpenAIChat("key")
-RESPONSES = OpenAIResponses("key")
-CLAUDE = Anthropic("key")
-GEMINI = Gemini("key")
-ROUTER = OpenAIChat("key", base_url="https://openrouter.ai/api/v1")
-TOGETHER = OpenAIChat("key", base_url="https://api.together.xyz/v1")
-LOCAL = OpenAIChat("key", base_url="http://127.0.0.1:43210/v1", name="local")
-GROQ = OpenAIChat("key", name="groq")
-MINE = OpenAIChat("key", name="mine")
+OPENAI = ms.OpenAIChat("key")
+RESPONSES = ms.OpenAIResponses("key")
+CLAUDE = ms.Anthropic("key")
+GEMINI = ms.Gemini("key")
+ROUTER = ms.OpenAIChat("key", base_url="https://openrouter.ai/api/v1")
+TOGETHER = ms.OpenAIChat("key", base_url="https://api.together.xyz/v1")
+LOCAL = ms.OpenAIChat("key", base_url="http://127.0.0.1:43210/v1", name="local")
+GROQ = ms.OpenAIChat("key", name="groq")
+MINE = ms.OpenAIChat("key", name="mine")
 
 
 @pytest.mark.parametrize(
@@ -243,7 +232,7 @@ MINE = OpenAIChat("key", name="mine")
         # By alias, in the order configured. A name takes precedence over another provider's alias.
         ("openai/gpt-5", [OPENAI, RESPONSES], (OPENAI, "gpt-5")),
         ("openai/gpt-5", [RESPONSES, OPENAI], (RESPONSES, "gpt-5")),
-        ("openai/x", [RESPONSES, OpenAIChat("key", name="openai")], (OpenAIChat("key", name="openai"), "x")),
+        ("openai/x", [RESPONSES, ms.OpenAIChat("key", name="openai")], (ms.OpenAIChat("key", name="openai"), "x")),
         ("gemini/gemini-3", [CLAUDE, GEMINI], (GEMINI, "gemini-3")),
         ("openai-chat/gpt-5", [MINE], (MINE, "gpt-5")),
         # By prefix.
@@ -267,14 +256,14 @@ MINE = OpenAIChat("key", name="mine")
         ("/leading", [LOCAL], (LOCAL, "/leading")),
     ],
 )
-def test_selection(model: str, providers: list[Provider], expected: tuple[Provider, str]) -> None:
+def test_selection(model: str, providers: list[ms.Provider], expected: tuple[ms.Provider, str]) -> None:
     assert select(model, providers) == expected
 
 
 def test_the_longest_prefix_wins() -> None:
-    def owner(name: str, *prefixes: str) -> OpenAIChat:
-        row = Profile(name=name, dialect="openai-chat", base_url="https://x.example", prefixes=prefixes)
-        return OpenAIChat("key", profile=row)
+    def owner(name: str, *prefixes: str) -> ms.OpenAIChat:
+        row = ms.Profile(name=name, dialect="openai-chat", base_url="https://x.example", prefixes=prefixes)
+        return ms.OpenAIChat("key", profile=row)
 
     short, long = owner("short", "gpt-"), owner("long", "gpt-5-special")
     assert select("gpt-5-special-2", [short, long])[0] is long
@@ -293,9 +282,9 @@ def test_the_longest_prefix_wins() -> None:
     ],
 )
 def test_an_unknown_model_is_an_error_listing_the_providers(
-    model: str, providers: list[Provider], words: list[str]
+    model: str, providers: list[ms.Provider], words: list[str]
 ) -> None:
-    with pytest.raises(InvalidRequestError) as caught:
+    with pytest.raises(ms.InvalidRequestError) as caught:
         select(model, providers)
     assert caught.value.field == "model"
     assert all(word in str(caught.value) for word in words)
@@ -348,18 +337,20 @@ ENDPOINTS = [
 @pytest.mark.parametrize(("dialect", "url", "expected"), ENDPOINTS)
 def test_a_base_url_may_be_the_whole_url_of_a_request(dialect: str, url: str, expected: str) -> None:
     provider = CLASSES[dialect]("key", url)
-    wire = DIALECTS[dialect].encode(Request("m", [Message.user("hello")]), "m", provider, stream=True)
+    wire = DIALECTS[dialect].encode(ms.Request("m", [ms.Message.user("hello")]), "m", provider, stream=True)
     assert target(parse_base_url(provider.base_url), wire.path) == expected
 
 
 def test_gemini_asks_for_no_stream_at_the_url_of_one() -> None:
     provider = CLASSES["gemini"]("key", "https://h/v1beta/models/m:streamGenerateContent?alt=sse")
     assert provider.base_url == "https://h/v1beta"
-    wire = DIALECTS["gemini"].encode(Request("m", [Message.user("hello")]), "m", provider, stream=False)
+    wire = DIALECTS["gemini"].encode(ms.Request("m", [ms.Message.user("hello")]), "m", provider, stream=False)
     assert wire.path == "/models/m:generateContent"
 
 
 def test_the_url_of_an_own_dialect_is_kept() -> None:
     own = replace(DIALECTS["openai-chat"])
-    provider = Provider("key", profile=Profile(name="mine", dialect=own, base_url="https://h/v1/chat/completions"))
+    provider = ms.Provider(
+        "key", profile=ms.Profile(name="mine", dialect=own, base_url="https://h/v1/chat/completions")
+    )
     assert provider.base_url == "https://h/v1/chat/completions"

@@ -15,31 +15,19 @@ from openai.resources.chat.completions import Completions
 from openai.resources.responses import Responses
 
 import manystream as ms
-from manystream.providers.catalog.profile import Profile, Quirks
 from manystream.providers.catalog.profiles import is_row, profile_by_host, profile_by_name
-from manystream.providers.catalog.provider import Provider, keys_of, takes_block
+from manystream.providers.catalog.provider import keys_of, takes_block
 from manystream.providers.catalog.registry import DIALECTS, check_dialect, dialect_of
 from manystream.providers.catalog.selection import configured, named, select
-from manystream.providers.errors import ErrorCategory, InvalidRequestError, ProviderError, malformed, truncated
-from manystream.providers.model.events import (
-    Done,
-    Error,
-    Event,
-    Start,
-    TextDelta,
-    ToolCallDelta,
-    ToolCallDone,
-    ToolCallStart,
-)
-from manystream.providers.model.messages import ProviderBlock
+from manystream.providers.errors import malformed, truncated
 from manystream.providers.rules.checks import validate_model, validate_options, validate_request
 from manystream.providers.wire.event_order import OrderChecker, OrderError
 
-MINE = Profile(name="mine", dialect="openai-chat", base_url="https://mine.example/v1")
+MINE = ms.Profile(name="mine", dialect="openai-chat", base_url="https://mine.example/v1")
 
 
 def refused(make: Callable[[], object]) -> tuple[str, str]:
-    with pytest.raises(InvalidRequestError) as caught:
+    with pytest.raises(ms.InvalidRequestError) as caught:
         make()
     return caught.value.field, str(caught.value)
 
@@ -74,7 +62,7 @@ def test_a_provider_finds_its_row() -> None:
     assert ms.OpenAIChat(name="other").profile.name == "openai-chat"
     assert ms.OpenAIChat(profile="vllm").base_url == "http://localhost:8000/v1"
     assert ms.OpenAIChat(profile=MINE).profile is MINE
-    assert Provider(profile=MINE).profile is MINE
+    assert ms.Provider(profile=MINE).profile is MINE
 
 
 def test_several_keys_are_kept_in_order() -> None:
@@ -94,7 +82,7 @@ def test_the_repr_of_a_provider_hides_its_query() -> None:
 def test_providers_are_equal_by_their_values() -> None:
     assert ms.OpenAIChat("a", profile=MINE) == ms.OpenAIChat("a", profile=MINE)
     assert ms.OpenAIChat("a", profile=MINE) != ms.OpenAIChat("b", profile=MINE)
-    assert ms.OpenAIChat("a", profile=MINE) != Provider("a", profile=MINE)
+    assert ms.OpenAIChat("a", profile=MINE) != ms.Provider("a", profile=MINE)
     assert ms.OpenAIChat("a") != "a"
     with pytest.raises(TypeError):
         hash(ms.OpenAIChat())
@@ -105,9 +93,9 @@ NO_DIALECT = (
     " Gemini or GeminiInteractions"
 )
 REFUSED: list[tuple[Callable[[], object], str]] = [
-    (lambda: Provider(), NO_DIALECT),
-    (lambda: Provider(profile="groq"), NO_DIALECT),
-    (lambda: Provider(name="groq", base_url="https://api.x.ai/v1"), NO_DIALECT),
+    (lambda: ms.Provider(), NO_DIALECT),
+    (lambda: ms.Provider(profile="groq"), NO_DIALECT),
+    (lambda: ms.Provider(name="groq", base_url="https://api.x.ai/v1"), NO_DIALECT),
     (lambda: ms.Gemini(profile="groq"), "profile: no profile 'groq' speaks gemini"),
     (
         lambda: ms.Gemini(profile=MINE),
@@ -137,7 +125,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         lambda: ms.Gemini(idempotency_header=1),  # type: ignore[arg-type]
         "idempotency_header: must be a header's name, not 1",
     ),
-    (lambda: check_dialect(Profile(name="p", dialect="d", base_url="")), "profile.dialect: no dialect is named 'd';"
+    (lambda: check_dialect(ms.Profile(name="p", dialect="d", base_url="")), "profile.dialect: no dialect is named 'd';"
      " known are openai-chat, openai-responses, anthropic, gemini, gemini-interactions; for another wire format give"
      " the Dialect itself: Profile(dialect=my_dialect)"),
 ]  # fmt: skip
@@ -156,15 +144,15 @@ def test_the_maker_of_state() -> None:
     assert generic.maker is ms.OpenAIChat(base_url="https://h.example/v1", name="n").maker
     assert ms.OpenAIChat(base_url="https://h.example/v1").maker == "openai-compatible"
     assert ms.OpenAIChat(profile=MINE, name="n").maker == "mine"
-    blocks = [ProviderBlock(maker, {}) for maker in ("openai-compatible:n", "openai-compatible", "n")]
+    blocks = [ms.ProviderBlock(maker, {}) for maker in ("openai-compatible:n", "openai-compatible", "n")]
     assert [takes_block(generic, block) for block in blocks] == [True, True, False]
 
 
 def test_the_dialect_of_a_profile() -> None:
     chat = DIALECTS["openai-chat"]
     assert dialect_of(MINE) is chat
-    assert dialect_of(Profile(name="p", dialect=chat, base_url="")) is chat
-    assert Profile(name="p", dialect=chat, base_url="").dialect_name == MINE.dialect_name == "openai-chat"
+    assert dialect_of(ms.Profile(name="p", dialect=chat, base_url="")) is chat
+    assert ms.Profile(name="p", dialect=chat, base_url="").dialect_name == MINE.dialect_name == "openai-chat"
     assert (len(DIALECTS), [*DIALECTS]) == (
         5,
         ["openai-chat", "openai-responses", "anthropic", "gemini", "gemini-interactions"],
@@ -376,91 +364,93 @@ def test_timeouts_and_retries_have_these_values() -> None:
     assert ms.Retry() == ms.Retry(max_attempts=4, base=1.0, cap=30.0, jitter=1.0, max_hint=120.0)
     over = ms.Timeouts(connect=1, total=2).over(ms.Timeouts(3, 4, 5, 6, 7))
     assert over == ms.Timeouts(connect=1, first_byte=4, idle=5, total=2, queue=7)
-    assert Quirks() == MINE.quirks
+    assert ms.Quirks() == MINE.quirks
 
 
 # --- errors ---
 
 
 def test_an_error_has_these_defaults() -> None:
-    error = ProviderError("m", category=ErrorCategory.UNKNOWN)
+    error = ms.ProviderError("m", category=ms.ErrorCategory.UNKNOWN)
     facts = (error.http_status, error.provider_code, error.retry_after_ms, error.retryable, error.request_id)
     assert facts == (0, None, -1, False, None)
     assert (error.body, error.context_overflow, error.provider, error.model, error.host) == (b"", False, "", "", "")
     assert error.args == ("m",)
-    for category in ErrorCategory:
+    for category in ms.ErrorCategory:
         retryable = category.value in ("rate_limit", "server", "timeout", "network")
-        assert ProviderError("m", category=category).retryable is retryable
-        assert ProviderError("m", category=category, retryable=not retryable).retryable is not retryable
-    assert malformed("w", b"b") == ProviderError("w", category=ErrorCategory.SERVER, retryable=False, body=b"b")
-    assert truncated() == ProviderError("truncated stream", category=ErrorCategory.NETWORK)
+        assert ms.ProviderError("m", category=category).retryable is retryable
+        assert ms.ProviderError("m", category=category, retryable=not retryable).retryable is not retryable
+    assert malformed("w", b"b") == ms.ProviderError("w", category=ms.ErrorCategory.SERVER, retryable=False, body=b"b")
+    assert truncated() == ms.ProviderError("truncated stream", category=ms.ErrorCategory.NETWORK)
     assert truncated("w").message == "w"
 
 
 def test_an_error_is_shown_in_one_line() -> None:
-    error = ProviderError("a\n b", category=ErrorCategory.SERVER, http_status=503, retry_after_ms=0, provider_code="c")
+    error = ms.ProviderError(
+        "a\n b", category=ms.ErrorCategory.SERVER, http_status=503, retry_after_ms=0, provider_code="c"
+    )
     assert str(error) == "server, HTTP 503: a b (retry after 0 s)"
     error.provider, error.model, error.host, error.retry_after_ms = "p", "m", "h", 1500
     assert str(error) == "server, HTTP 503, provider p, model m, host h: a b (retry after 1.5 s)"
     assert repr(error) == (
         r"ProviderError('a\n b', category=SERVER, http_status=503, provider_code='c', retryable=True)"
     )
-    plain = ProviderError("a", category=ErrorCategory.AUTH)
+    plain = ms.ProviderError("a", category=ms.ErrorCategory.AUTH)
     assert (str(plain), repr(plain)) == ("auth: a", "ProviderError('a', category=AUTH, http_status=0, retryable=False)")
 
 
 VALUES: dict[str, object] = {
-    "category": ErrorCategory.AUTH, "http_status": 1, "provider_code": "c", "retry_after_ms": 5, "retryable": True,
+    "category": ms.ErrorCategory.AUTH, "http_status": 1, "provider_code": "c", "retry_after_ms": 5, "retryable": True,
     "request_id": "r", "body": b"b", "context_overflow": True,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", VALUES)
 def test_errors_are_compared_by_every_fact(name: str) -> None:
-    def make(**facts: object) -> ProviderError:
-        return ProviderError("m", **{"category": ErrorCategory.UNKNOWN, **facts})  # type: ignore[arg-type]
+    def make(**facts: object) -> ms.ProviderError:
+        return ms.ProviderError("m", **{"category": ms.ErrorCategory.UNKNOWN, **facts})  # type: ignore[arg-type]
 
     assert make() == make()
     assert hash(make()) == hash(make())
     assert make(**{name: VALUES[name]}) != make()
     assert make() != "m"
-    assert ProviderError("n", category=ErrorCategory.UNKNOWN) != make()
+    assert ms.ProviderError("n", category=ms.ErrorCategory.UNKNOWN) != make()
 
 
 def test_errors_can_be_sent_to_another_process() -> None:
-    error = ProviderError("m", category=ErrorCategory.AUTH, http_status=1, body=b"b")
+    error = ms.ProviderError("m", category=ms.ErrorCategory.AUTH, http_status=1, body=b"b")
     error.provider, error.model, error.host = "p", "m", "h"
     copied = pickle.loads(pickle.dumps(error))
     assert (copied, str(copied), copied.host) == (error, str(error), "h")
-    wrong = pickle.loads(pickle.dumps(InvalidRequestError("f", "w")))
+    wrong = pickle.loads(pickle.dumps(ms.InvalidRequestError("f", "w")))
     assert (wrong.field, str(wrong)) == ("f", "f: w")
 
 
 # --- the order of events ---
 
-START, DONE = Start(), Done(ms.FinishReason.STOP, None, ms.Usage())
-ERROR = Error(truncated())
-CALL = ToolCallStart(0, "c", "f")
+START, DONE = ms.Start(), ms.Done(ms.FinishReason.STOP, None, ms.Usage())
+ERROR = ms.Error(truncated())
+CALL = ms.ToolCallStart(0, "c", "f")
 
 
 @pytest.mark.parametrize(
     ("events", "words"),
     [
-        ([TextDelta(0, "a")], "text_delta is not allowed while the stream is 'before'"),
+        ([ms.TextDelta(0, "a")], "text_delta is not allowed while the stream is 'before'"),
         ([START, START], "start is not allowed while the stream is 'open'"),
         ([START, DONE, DONE], "done is not allowed while the stream is 'ended'"),
         ([ERROR, ERROR], "error is not allowed while the stream is 'ended'"),
-        ([START, CALL, TextDelta(0, "a")], "text_delta is not allowed while block 0 is 'call'"),
-        ([START, ToolCallDelta(0, "a")], "tool_call_delta is not allowed while block 0 is 'new'"),
+        ([START, CALL, ms.TextDelta(0, "a")], "text_delta is not allowed while block 0 is 'call'"),
+        ([START, ms.ToolCallDelta(0, "a")], "tool_call_delta is not allowed while block 0 is 'new'"),
         (
-            [START, CALL, ToolCallDone(0), ToolCallDelta(0, "a")],
+            [START, CALL, ms.ToolCallDone(0), ms.ToolCallDelta(0, "a")],
             "tool_call_delta is not allowed while block 0 is 'closed'",
         ),
         ([START, CALL, DONE], "DONE while a tool call is open"),
-        ([START, CALL, ToolCallDelta(0, "a"), DONE], "DONE while a tool call is open"),
+        ([START, CALL, ms.ToolCallDelta(0, "a"), DONE], "DONE while a tool call is open"),
     ],
 )
-def test_events_in_a_wrong_order_are_named(events: list[Event], words: str) -> None:
+def test_events_in_a_wrong_order_are_named(events: list[ms.Event], words: str) -> None:
     checker = OrderChecker()
     for event in events[:-1]:
         checker.check(event)
@@ -471,10 +461,17 @@ def test_events_in_a_wrong_order_are_named(events: list[Event], words: str) -> N
 
 def test_events_in_their_order_are_accepted() -> None:
     checker = OrderChecker()
-    for event in (START, TextDelta(0, "a"), ToolCallStart(1, "c", "f"), TextDelta(0, "b"), ToolCallDone(1), DONE):
+    for event in (
+        START,
+        ms.TextDelta(0, "a"),
+        ms.ToolCallStart(1, "c", "f"),
+        ms.TextDelta(0, "b"),
+        ms.ToolCallDone(1),
+        DONE,
+    ):
         checker.check(event)
     assert checker.stream == "ended"
     checker = OrderChecker()
-    events: list[Event] = [START, CALL, ERROR]
+    events: list[ms.Event] = [START, CALL, ERROR]
     for each in events:
         checker.check(each)

@@ -7,13 +7,10 @@ import json
 
 import pytest
 
+import manystream as ms
 from manystream.providers.anthropic.block_writer import CITATION_TYPES
 from manystream.providers.anthropic.schema import adapt_schema
-from manystream.providers.errors import ErrorCategory
 from manystream.providers.gemini.errors import parse_error
-from manystream.providers.json.json_values import JSONObject
-from manystream.providers.model.messages import File, Image, Message, Text
-from manystream.providers.model.request import ThinkingConfig, ThinkingLevel
 from manystream.providers.openai.chat import DIALECT as CHAT
 from manystream.providers.openai.thinking import effort_for, is_reasoning_model
 from manystream.providers.wire.retry_hints import retry_after_ms
@@ -43,7 +40,7 @@ def test_every_member_with_an_errors_message_is_read(member: str) -> None:
 def test_every_member_with_further_codes_is_read(member: str) -> None:
     body = {"error": {"message": "m", member: {"code": "insufficient_quota"}}}
     error = CHAT.decode_error(418, {}, json.dumps(body).encode(), NOW)
-    assert (error.category, error.retryable) == (ErrorCategory.RATE_LIMIT, False)
+    assert (error.category, error.retryable) == (ms.ErrorCategory.RATE_LIMIT, False)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +50,7 @@ def test_every_member_with_further_codes_is_read(member: str) -> None:
 )  # fmt: skip
 def test_a_used_up_balance_is_recognised_in_the_message(words: str) -> None:
     error = CHAT.decode_error(402, {}, json.dumps({"error": {"message": f"Sorry: {words}."}}).encode(), NOW)
-    assert (error.category, error.retryable) == (ErrorCategory.RATE_LIMIT, False)
+    assert (error.category, error.retryable) == (ms.ErrorCategory.RATE_LIMIT, False)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +72,7 @@ def test_a_block_reason_that_is_not_set_blocks_nothing(word: object) -> None:
 def test_a_block_reason_as_a_number_has_its_name(number: int, word: str) -> None:
     outcome = stream({"promptFeedback": {"blockReason": number}})
     assert outcome.error is not None
-    assert (outcome.error.error.provider_code, outcome.error.error.category) == (word, ErrorCategory.CONTENT_FILTER)
+    assert (outcome.error.error.provider_code, outcome.error.error.category) == (word, ms.ErrorCategory.CONTENT_FILTER)
 
 
 @pytest.mark.parametrize(
@@ -99,12 +96,12 @@ def test_only_an_empty_buckets_reset_is_a_hint(headers: dict[str, str], hint: in
 
 
 def test_image_jpg_is_sent_as_image_jpeg_to_anthropic() -> None:
-    for block in (Image(data=b"x", media_type="image/jpg"), Image(data=b"x", media_type="image/jpeg")):
-        (part,) = sent_to_anthropic(Message.user(block))[0]["content"]
+    for block in (ms.Image(data=b"x", media_type="image/jpg"), ms.Image(data=b"x", media_type="image/jpeg")):
+        (part,) = sent_to_anthropic(ms.Message.user(block))[0]["content"]
         assert part["source"]["media_type"] == "image/jpeg"
 
 
-ANTHROPICS_CITATIONS: dict[str, JSONObject] = {
+ANTHROPICS_CITATIONS: dict[str, ms.JSONObject] = {
     "char_location": {"document_index": 0, "document_title": None, "start_char_index": 0, "end_char_index": 1},
     "page_location": {"document_index": 0, "document_title": None, "start_page_number": 1, "end_page_number": 2},
     "content_block_location": {"document_index": 0, "document_title": None, "start_block_index": 0,
@@ -121,8 +118,8 @@ def test_the_citations_are_those_of_anthropics_sdk() -> None:
 
 @pytest.mark.parametrize("kind", ANTHROPICS_CITATIONS)
 def test_every_citation_of_anthropic_is_sent_back(kind: str) -> None:
-    citation: JSONObject = {"type": kind, "cited_text": "a", **ANTHROPICS_CITATIONS[kind]}
-    history = (Message.user("q"), Message.assistant(Text("b", citations=[citation])))
+    citation: ms.JSONObject = {"type": kind, "cited_text": "a", **ANTHROPICS_CITATIONS[kind]}
+    history = (ms.Message.user("q"), ms.Message.assistant(ms.Text("b", citations=[citation])))
     assert sent_to_anthropic(*history)[1]["content"] == [{"type": "text", "text": "b", "citations": [citation]}]
 
 
@@ -142,11 +139,11 @@ def test_an_annotation_is_described_without_a_warning(member: str) -> None:
      "gemini-2.5-pro-preview-tts", "gemma-3-27b-it"],
 )  # fmt: skip
 def test_a_gemini_model_without_thinking_gets_no_config(model: str) -> None:
-    body = sent_to_gemini(model=model, thinking=ThinkingConfig(level=ThinkingLevel.HIGH))
+    body = sent_to_gemini(model=model, thinking=ms.ThinkingConfig(level=ms.ThinkingLevel.HIGH))
     assert "thinkingConfig" not in body.get("generationConfig", {})
 
 
-LEVELS = (ThinkingLevel.NONE, ThinkingLevel.LOW, ThinkingLevel.MED, ThinkingLevel.HIGH)
+LEVELS = (ms.ThinkingLevel.NONE, ms.ThinkingLevel.LOW, ms.ThinkingLevel.MED, ms.ThinkingLevel.HIGH)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +161,7 @@ LEVELS = (ThinkingLevel.NONE, ThinkingLevel.LOW, ThinkingLevel.MED, ThinkingLeve
     ],
 )
 def test_every_family_of_openai_has_its_efforts(model: str, words: str) -> None:
-    assert [effort_for(model, ThinkingConfig(level=level)) for level in LEVELS] == words.split()
+    assert [effort_for(model, ms.ThinkingConfig(level=level)) for level in LEVELS] == words.split()
 
 
 @pytest.mark.parametrize(
@@ -188,7 +185,7 @@ SOUNDS = {
 def test_sound_gets_its_media_type_from_its_first_bytes(data: bytes, media_type: str) -> None:
     sound = {"id": "a", "data": base64.b64encode(data).decode(), "transcript": "Hi"}
     (block,) = answer({"content": None, "audio": sound}).content
-    assert isinstance(block, File)
+    assert isinstance(block, ms.File)
     assert (block.data, block.media_type) == (data, media_type)
 
 

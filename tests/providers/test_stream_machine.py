@@ -5,13 +5,9 @@ from __future__ import annotations
 import pytest
 
 import manystream as ms
-from manystream.providers.catalog.profile import Profile, Quirks
-from manystream.providers.errors import ErrorCategory, InvalidRequestError, ProviderError
-from manystream.providers.json.json_values import JSON
-from manystream.providers.model.events import Error, Event, Start, TextDelta
 from manystream.providers.openai.chat import DIALECT
 from manystream.providers.wire.delta_template import DeltaTemplate, ValuesTemplate, VolatileMembers, learn, shared_bytes
-from manystream.providers.wire.dialect import NO_TARGET, Dialect, StreamMachine, ValuesTarget, WireRequest, bearer_token
+from manystream.providers.wire.dialect import NO_TARGET, StreamMachine, ValuesTarget, WireRequest, bearer_token
 
 
 def machine() -> StreamMachine:
@@ -25,7 +21,7 @@ def chunk(text: str, reason: str = "null") -> bytes:
 
 def test_the_last_event_of_a_cut_body_counts_only_if_it_is_whole() -> None:
     whole = machine()
-    assert list(whole.feed_last("", chunk("a"))) == [Start("m", "r"), TextDelta(0, "a")]
+    assert list(whole.feed_last("", chunk("a"))) == [ms.Start("m", "r"), ms.TextDelta(0, "a")]
     assert list(whole.feed_last("", chunk("b")[:-1])) == []
     assert list(whole.feed_last("", chunk("c")[:40])) == []
     finished = machine()
@@ -37,8 +33,8 @@ def test_the_last_event_of_a_cut_body_counts_only_if_it_is_whole() -> None:
 
 def test_nothing_follows_the_terminal_event() -> None:
     ended = machine()
-    error = ProviderError("m", category=ErrorCategory.SERVER)
-    assert list(ended.fail(error)) == [Error(error)]
+    error = ms.ProviderError("m", category=ms.ErrorCategory.SERVER)
+    assert list(ended.fail(error)) == [ms.Error(error)]
     assert ended.ended
     assert list(ended.fail(error)) == list(ended.end()) == list(ended.feed("", chunk("a"))) == []
 
@@ -53,16 +49,16 @@ class Block:
     def __init__(self) -> None:
         self.pieces: list[str] = ["a"]
 
-    def accept(self, delta: object, /) -> Event:
+    def accept(self, delta: object, /) -> ms.Event:
         self.pieces.append(str(delta))
-        return TextDelta(0, str(delta))
+        return ms.TextDelta(0, str(delta))
 
 
 def test_values_beside_the_text_are_read() -> None:
-    seen: list[tuple[str, JSON, bytes]] = []
+    seen: list[tuple[str, ms.JSON, bytes]] = []
     block = Block()
     target = ValuesTarget(block, lambda name, value, raw: seen.append((name, value, raw)), [(2, "usage"), (0, "n")])
-    assert target.accept(("b", [1, "b", {"t": 3}], [b"1", b'"b"', b'{"t": 3}'])) == TextDelta(0, "b")
+    assert target.accept(("b", [1, "b", {"t": 3}], [b"1", b'"b"', b'{"t": 3}'])) == ms.TextDelta(0, "b")
     assert seen == [("usage", {"t": 3}, b'{"t": 3}'), ("n", 1, b"1")]
     assert target.pieces is block.pieces
     assert target.pieces == ["a", "b"]
@@ -79,7 +75,7 @@ def text_template(start: bytes, to_text: bytes, to_padding: bytes, end: bytes) -
     return DeltaTemplate("e", True, start, to_text, to_padding, end)
 
 
-LEARNED: list[tuple[bytes, JSON, VolatileMembers, object]] = [
+LEARNED: list[tuple[bytes, ms.JSON, VolatileMembers, object]] = [
     (b'{"d":{"t":"x"}}', {"d": {"t": "x"}}, NONE, text_template(b'{"d":{"t":', b"", b"", b"}}")),
     (b'{"n":12,"d":{"t":"x"},"p":"ab9"}', {"n": 12, "d": {"t": "x"}, "p": "ab9"}, SOME,
         text_template(b'{"n":', b'"d":{"t":', b'},"p":"', b'"}')),
@@ -100,7 +96,7 @@ LEARNED: list[tuple[bytes, JSON, VolatileMembers, object]] = [
 
 
 @pytest.mark.parametrize(("data", "value", "volatile", "template"), LEARNED)
-def test_the_template_of_a_delta(data: bytes, value: JSON, volatile: VolatileMembers, template: object) -> None:
+def test_the_template_of_a_delta(data: bytes, value: ms.JSON, volatile: VolatileMembers, template: object) -> None:
     text = "é" if b"u00e9" in data else "u" if b'"t": "u"' in data else "x"
     assert learn("e", data, value, PATH, text, volatile) == template
 
@@ -179,9 +175,9 @@ def test_a_request_on_the_wire_has_these_defaults() -> None:
 def test_the_key_is_a_bearer_token_without_a_profile_s_header() -> None:
     assert bearer_token(ms.OpenAIChat(), "k") == [("authorization", "Bearer k")]
     assert bearer_token(ms.OpenAIChat(), "") == []
-    row = Profile(name="p", dialect="openai-chat", base_url="", quirks=Quirks(auth_header="api-key"))
+    row = ms.Profile(name="p", dialect="openai-chat", base_url="", quirks=ms.Quirks(auth_header="api-key"))
     assert bearer_token(ms.OpenAIChat(profile=row), "k") == [("api-key", "k")]
-    row = Profile(name="p", dialect="openai-chat", base_url="", quirks=Quirks(auth_header="Authorization"))
+    row = ms.Profile(name="p", dialect="openai-chat", base_url="", quirks=ms.Quirks(auth_header="Authorization"))
     assert bearer_token(ms.OpenAIChat(profile=row), "k") == [("Authorization", "Bearer k")]
 
 
@@ -190,11 +186,11 @@ MEMBERS = {"name": "d", "encode": print, "decode": print, "machine": print}
 
 @pytest.mark.parametrize("name", ["name", "encode", "decode", "machine", "auth_headers", "decode_error"])
 def test_a_dialect_is_made_of_a_name_and_functions(name: str) -> None:
-    Dialect(**MEMBERS)  # type: ignore[arg-type]
+    ms.Dialect(**MEMBERS)  # type: ignore[arg-type]
     for wrong in (" ", "", None, 7):
-        with pytest.raises(InvalidRequestError) as caught:
-            Dialect(**{**MEMBERS, name: wrong})  # type: ignore[arg-type]
+        with pytest.raises(ms.InvalidRequestError) as caught:
+            ms.Dialect(**{**MEMBERS, name: wrong})  # type: ignore[arg-type]
         kind = "text that is not empty" if name == "name" else "a function"
         assert str(caught.value) == f"Dialect.{name}: must be {kind}, not {wrong!r}"
         assert caught.value.field == f"Dialect.{name}"
-    assert repr(Dialect(**MEMBERS)) == "Dialect(name='d')"  # type: ignore[arg-type]
+    assert repr(ms.Dialect(**MEMBERS)) == "Dialect(name='d')"  # type: ignore[arg-type]

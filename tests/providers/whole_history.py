@@ -2,73 +2,60 @@
 
 from __future__ import annotations
 
-from manystream.providers.model.messages import (
-    CacheControl,
-    File,
-    Image,
-    Message,
-    ProviderBlock,
-    ProviderState,
-    RedactedThinking,
-    Role,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-)
+import manystream as ms
 
-MARK = CacheControl("1h")
-ELSEWHERE = ProviderState("elsewhere", {"x": 1})
+MARK = ms.CacheControl("1h")
+ELSEWHERE = ms.ProviderState("elsewhere", {"x": 1})
 
 
-def whole_history(own: ProviderState, native: ProviderBlock) -> list[Message]:
+def whole_history(own: ms.ProviderState, native: ms.ProviderBlock) -> list[ms.Message]:
     """Return the conversation. own: the state of its thinking. native: a block of the dialect's own."""
     return [
-        Message.assistant("Hello."),
-        Message.user(
+        ms.Message.assistant("Hello."),
+        ms.Message.user(
             [
-                Text("One", cache_control=MARK),
-                Text(""),
-                Image(data=b"\x89PNG", media_type="image/jpg", detail="high"),
-                File(
+                ms.Text("One", cache_control=MARK),
+                ms.Text(""),
+                ms.Image(data=b"\x89PNG", media_type="image/jpg", detail="high"),
+                ms.File(
                     data="Grüße".encode(),
                     media_type="text/csv; charset=utf-8",
                     name="a.csv",
-                    cache_control=CacheControl(),
+                    cache_control=ms.CacheControl(),
                 ),
-                ProviderBlock("elsewhere", {"type": "thing"}),
+                ms.ProviderBlock("elsewhere", {"type": "thing"}),
                 native,
             ]
         ),
-        Message.assistant(
+        ms.Message.assistant(
             [
-                Thinking("hm", "sig", own),
-                Thinking("foreign", "s", ELSEWHERE),
-                RedactedThinking("enc", ELSEWHERE),
-                Text("I look.", citations=[{"type": "url_citation"}]),
-                ToolCall("call.1", "look", '{"city": "Oslo"}', state=ELSEWHERE),
-                ToolCall("call_2", "look", '{"city"'),
-                ToolCall("lost", "look", "{}"),
+                ms.Thinking("hm", "sig", own),
+                ms.Thinking("foreign", "s", ELSEWHERE),
+                ms.RedactedThinking("enc", ELSEWHERE),
+                ms.Text("I look.", citations=[{"type": "url_citation"}]),
+                ms.ToolCall("call.1", "look", '{"city": "Oslo"}', state=ELSEWHERE),
+                ms.ToolCall("call_2", "look", '{"city"'),
+                ms.ToolCall("lost", "look", "{}"),
                 native,
-                Image(file_id="f"),
+                ms.Image(file_id="f"),
             ]
         ),
-        Message.user("Wait."),
-        Message(
-            Role.TOOL,
+        ms.Message.user("Wait."),
+        ms.Message(
+            ms.Role.TOOL,
             [
-                ToolResult("call_2", "none", is_error=True, cache_control=MARK),
-                ToolResult(
+                ms.ToolResult("call_2", "none", is_error=True, cache_control=MARK),
+                ms.ToolResult(
                     "call.1",
                     [
-                        Text("wet"),
-                        Text(" "),
-                        Image(data=b"\x89PNG", media_type="image/png"),
-                        File(url="https://a.example/a.mp3?x=1"),
+                        ms.Text("wet"),
+                        ms.Text(" "),
+                        ms.Image(data=b"\x89PNG", media_type="image/png"),
+                        ms.File(url="https://a.example/a.mp3?x=1"),
                     ],
                 ),
-                ToolResult("unasked", "x"),
+                ms.ToolResult("unasked", "x"),
             ],
         ),
-        Message.assistant([Text("So: \n"), Thinking("end", "s", own)]),
+        ms.Message.assistant([ms.Text("So: \n"), ms.Thinking("end", "s", own)]),
     ]

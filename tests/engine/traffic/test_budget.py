@@ -11,36 +11,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import manystream as ms
-from manystream.engine.traffic.budgets.amounts import Amounts, Budget, amount_of, limits_of
+from manystream.engine.traffic.budgets.amounts import amount_of, limits_of
 from manystream.engine.traffic.budgets.budget_state import Account, BudgetRefusal, BudgetsState, Claim, Holding
 from manystream.engine.traffic.budgets.price import ask_price
 from manystream.engine.traffic.leased_amounts import AmountLease, LeasedBudget, units
 from manystream.engine.traffic.queue.permit import Permit, PermitState
-from manystream.engine.traffic.statistics import BudgetStatistics
-from manystream.providers.errors import InvalidRequestError
-from manystream.providers.model.options import Priority
-from manystream.providers.model.usage import Usage
 
 
-def reserved(budgets: BudgetsState, amounts: Amounts, tenant: str | None = None, now: float = 0) -> Holding:
+def reserved(budgets: BudgetsState, amounts: ms.Amounts, tenant: str | None = None, now: float = 0) -> Holding:
     holding = budgets.reserve(tenant, amounts, now)
     assert isinstance(holding, Holding)
     return holding
 
 
 def test_a_thousand_calls_in_one_tick_cannot_overspend() -> None:
-    budgets = BudgetsState((Budget(usd=1.0),))
-    results = [budgets.reserve(None, Amounts(usd=0.01), 0) for _ in range(1000)]
+    budgets = BudgetsState((ms.Budget(usd=1.0),))
+    results = [budgets.reserve(None, ms.Amounts(usd=0.01), 0) for _ in range(1000)]
     assert sum(isinstance(result, Holding) for result in results) == 100
     assert all(isinstance(result, Account) for result in results[100:])
 
 
 def test_a_call_waits_only_if_others_could_leave_something_over() -> None:
-    budgets = BudgetsState((Budget(output_tokens=100),))
-    holding = reserved(budgets, Amounts(output_tokens=80))
-    assert isinstance(budgets.reserve(None, Amounts(output_tokens=50), 0), Account)
-    budgets.settle(holding, Amounts(output_tokens=60), 0)
-    refusal = budgets.reserve(None, Amounts(output_tokens=50), 0)
+    budgets = BudgetsState((ms.Budget(output_tokens=100),))
+    holding = reserved(budgets, ms.Amounts(output_tokens=80))
+    assert isinstance(budgets.reserve(None, ms.Amounts(output_tokens=50), 0), Account)
+    budgets.settle(holding, ms.Amounts(output_tokens=60), 0)
+    refusal = budgets.reserve(None, ms.Amounts(output_tokens=50), 0)
     assert isinstance(refusal, BudgetRefusal)
     assert (refusal.member, refusal.limit, refusal.spent, refusal.reserved, refusal.retry_after) == (
         "output_tokens", 100, 60, 0, -1,
@@ -48,51 +44,51 @@ def test_a_call_waits_only_if_others_could_leave_something_over() -> None:
     assert refusal.message == (
         "the engine's budget allows 100 output_tokens: 60 are spent, 0 are reserved, and this call may use 50"
     )
-    assert isinstance(budgets.reserve(None, Amounts(output_tokens=40), 0), Holding)
+    assert isinstance(budgets.reserve(None, ms.Amounts(output_tokens=40), 0), Holding)
 
 
 def test_each_tenant_has_its_own_and_calls_without_one_share_one() -> None:
-    budgets = BudgetsState((Budget(calls=1, per="tenant"), Budget(calls=3)))
+    budgets = BudgetsState((ms.Budget(calls=1, per="tenant"), ms.Budget(calls=3)))
     for tenant in ("a", "b", None):
-        budgets.settle(reserved(budgets, Amounts(calls=1), tenant), Amounts(calls=1), 0)
-    refusal = budgets.reserve("a", Amounts(calls=1), 0)
+        budgets.settle(reserved(budgets, ms.Amounts(calls=1), tenant), ms.Amounts(calls=1), 0)
+    refusal = budgets.reserve("a", ms.Amounts(calls=1), 0)
     assert isinstance(refusal, BudgetRefusal)
     assert "tenant 'a'" in refusal.message
-    refusal = budgets.reserve("c", Amounts(calls=1), 0)
+    refusal = budgets.reserve("c", ms.Amounts(calls=1), 0)
     assert isinstance(refusal, BudgetRefusal)
     assert refusal.budget.per == "engine"
     # What did not fit everywhere is reserved nowhere.
-    assert all(account.reserved == Amounts() for account in budgets.accounts())
+    assert all(account.reserved == ms.Amounts() for account in budgets.accounts())
 
 
 def test_a_window_begins_anew() -> None:
-    budgets = BudgetsState((Budget(calls=1, every=60),))
-    budgets.settle(reserved(budgets, Amounts(calls=1), now=10), Amounts(calls=1), 20)
-    refusal = budgets.reserve(None, Amounts(calls=1), 30)
+    budgets = BudgetsState((ms.Budget(calls=1, every=60),))
+    budgets.settle(reserved(budgets, ms.Amounts(calls=1), now=10), ms.Amounts(calls=1), 20)
+    refusal = budgets.reserve(None, ms.Amounts(calls=1), 30)
     assert isinstance(refusal, BudgetRefusal)
     assert refusal.retry_after == 40
-    assert isinstance(budgets.reserve(None, Amounts(calls=1), 70), Holding)
+    assert isinstance(budgets.reserve(None, ms.Amounts(calls=1), 70), Holding)
 
 
 def test_windows_follow_each_other_without_a_gap() -> None:
     """A window begins a whole number of windows after the first, whenever the next call comes."""
-    budgets = BudgetsState((Budget(calls=1, every=60),))
+    budgets = BudgetsState((ms.Budget(calls=1, every=60),))
     for now, left in ((10, 60), (200, 50), (249, 1), (250, 60), (1000, 30)):
-        result = budgets.reserve(None, Amounts(calls=1), now)
+        result = budgets.reserve(None, ms.Amounts(calls=1), now)
         if now != 249:
             assert isinstance(result, Holding), now
-            budgets.settle(result, Amounts(calls=1), now)
-            result = budgets.reserve(None, Amounts(calls=1), now)
+            budgets.settle(result, ms.Amounts(calls=1), now)
+            result = budgets.reserve(None, ms.Amounts(calls=1), now)
         assert isinstance(result, BudgetRefusal), now
         assert (result.retry_after, result.spent) == (left, 1)
 
 
 def test_a_call_that_ends_in_the_next_window_is_counted_there() -> None:
-    budgets = BudgetsState((Budget(calls=1, every=60),))
-    holding = reserved(budgets, Amounts(calls=1), now=0)
-    assert isinstance(budgets.reserve(None, Amounts(calls=1), 70), Account)
-    budgets.settle(holding, Amounts(calls=1), 80)
-    refusal = budgets.reserve(None, Amounts(calls=1), 90)
+    budgets = BudgetsState((ms.Budget(calls=1, every=60),))
+    holding = reserved(budgets, ms.Amounts(calls=1), now=0)
+    assert isinstance(budgets.reserve(None, ms.Amounts(calls=1), 70), Account)
+    budgets.settle(holding, ms.Amounts(calls=1), 80)
+    refusal = budgets.reserve(None, ms.Amounts(calls=1), 90)
     assert isinstance(refusal, BudgetRefusal)
     assert (refusal.spent, refusal.reserved, refusal.needed, refusal.retry_after) == (1, 0, 1, 30)
     assert refusal.message == (
@@ -102,19 +98,19 @@ def test_a_call_that_ends_in_the_next_window_is_counted_there() -> None:
 
 def test_an_amount_may_be_a_function_called_before_a_refusal() -> None:
     plan = {"a": 1.0}
-    budgets = BudgetsState((Budget(usd=lambda tenant: plan[str(tenant)], per="tenant"),))
-    budgets.settle(reserved(budgets, Amounts(usd=1), "a"), Amounts(usd=1), 0)
-    assert isinstance(budgets.reserve("a", Amounts(usd=1), 0), BudgetRefusal)
+    budgets = BudgetsState((ms.Budget(usd=lambda tenant: plan[str(tenant)], per="tenant"),))
+    budgets.settle(reserved(budgets, ms.Amounts(usd=1), "a"), ms.Amounts(usd=1), 0)
+    assert isinstance(budgets.reserve("a", ms.Amounts(usd=1), 0), BudgetRefusal)
     plan["a"] = 2
-    assert isinstance(budgets.reserve("a", Amounts(usd=1), 0), Holding)
+    assert isinstance(budgets.reserve("a", ms.Amounts(usd=1), 0), Holding)
 
 
 def test_settling_twice_is_settling_once() -> None:
-    budgets = BudgetsState((Budget(calls=5),))
-    holding = reserved(budgets, Amounts(calls=1))
+    budgets = BudgetsState((ms.Budget(calls=5),))
+    holding = reserved(budgets, ms.Amounts(calls=1))
     budgets.release(holding, 0)
-    budgets.settle(holding, Amounts(calls=1), 0)
-    assert [(account.spent, account.reserved) for account in budgets.accounts()] == [(Amounts(), Amounts())]
+    budgets.settle(holding, ms.Amounts(calls=1), 0)
+    assert [(account.spent, account.reserved) for account in budgets.accounts()] == [(ms.Amounts(), ms.Amounts())]
 
 
 JUNK: list[dict[str, object]] = [
@@ -138,8 +134,8 @@ JUNK: list[dict[str, object]] = [
 
 @pytest.mark.parametrize("options", JUNK, ids=str)
 def test_a_budget_with_junk_is_an_error(options: dict[str, object]) -> None:
-    with pytest.raises(InvalidRequestError, match=r"^budget") as caught:
-        Budget(**options)  # type: ignore[arg-type]
+    with pytest.raises(ms.InvalidRequestError, match=r"^budget") as caught:
+        ms.Budget(**options)  # type: ignore[arg-type]
     assert caught.value.field in {f"budget.{name}" for name in options} | {"budget"}
 
 
@@ -153,21 +149,21 @@ def returns(value: object) -> Callable[[str | None], object]:
 
 @pytest.mark.parametrize("function", [broken, *map(returns, (-1, math.nan, "5", None))])
 def test_a_function_that_returns_no_amount_is_an_error(function: Callable[[str | None], float]) -> None:
-    budgets = BudgetsState((Budget(calls=1), Budget(usd=function, per="tenant")))
-    with pytest.raises(InvalidRequestError, match=r"budget\.usd: the function .*tenant 'a'"):
-        budgets.reserve("a", Amounts(usd=1), 0)
-    assert [account.reserved for account in budgets.accounts()] == [Amounts()]
+    budgets = BudgetsState((ms.Budget(calls=1), ms.Budget(usd=function, per="tenant")))
+    with pytest.raises(ms.InvalidRequestError, match=r"budget\.usd: the function .*tenant 'a'"):
+        budgets.reserve("a", ms.Amounts(usd=1), 0)
+    assert [account.reserved for account in budgets.accounts()] == [ms.Amounts()]
 
 
 def test_a_function_may_return_nothing_or_no_limit() -> None:
     plans = {"free": 0.0, "unlimited": math.inf}
-    budgets = BudgetsState((Budget(usd=lambda tenant: plans[str(tenant)], per="tenant"),))
-    assert isinstance(budgets.reserve("free", Amounts(usd=1e-6), 0), BudgetRefusal)
-    assert isinstance(budgets.reserve("free", Amounts(calls=1), 0), Holding)  # a call that costs nothing
-    assert isinstance(budgets.reserve("unlimited", Amounts(usd=1e9), 0), Holding)
+    budgets = BudgetsState((ms.Budget(usd=lambda tenant: plans[str(tenant)], per="tenant"),))
+    assert isinstance(budgets.reserve("free", ms.Amounts(usd=1e-6), 0), BudgetRefusal)
+    assert isinstance(budgets.reserve("free", ms.Amounts(calls=1), 0), Holding)  # a call that costs nothing
+    assert isinstance(budgets.reserve("unlimited", ms.Amounts(usd=1e9), 0), Holding)
 
 
-def waiting(amounts: Amounts, tenant: str | None = None, *, priority: Priority = Priority.NORMAL) -> Claim:
+def waiting(amounts: ms.Amounts, tenant: str | None = None, *, priority: ms.Priority = ms.Priority.NORMAL) -> Claim:
     return Claim(amounts, Permit(amounts.output_tokens, None, priority=priority, tenant=tenant))
 
 
@@ -181,24 +177,24 @@ def claim(budgets: BudgetsState, claim: Claim, now: float) -> Holding | BudgetRe
 
 
 def test_waiting_calls_go_in_the_order_of_priority_and_by_tenants() -> None:
-    budgets = BudgetsState((Budget(output_tokens=100),))
-    holding = reserved(budgets, Amounts(output_tokens=100))
+    budgets = BudgetsState((ms.Budget(output_tokens=100),))
+    holding = reserved(budgets, ms.Amounts(output_tokens=100))
     claims = [
-        waiting(Amounts(output_tokens=10), "a"),
-        waiting(Amounts(output_tokens=10), "a"),
-        waiting(Amounts(output_tokens=10), "b"),
-        waiting(Amounts(output_tokens=10), "c", priority=Priority.INTERACTIVE),
+        waiting(ms.Amounts(output_tokens=10), "a"),
+        waiting(ms.Amounts(output_tokens=10), "a"),
+        waiting(ms.Amounts(output_tokens=10), "b"),
+        waiting(ms.Amounts(output_tokens=10), "c", priority=ms.Priority.INTERACTIVE),
     ]
     assert [claim(budgets, each, 0) for each in claims] == [None] * 4
     assert budgets.next(0) is None
-    budgets.settle(holding, Amounts(output_tokens=65), 0)
+    budgets.settle(holding, ms.Amounts(output_tokens=65), 0)
     order: list[int] = []
     while found := budgets.next(0):
         assert isinstance(found[1], Holding)
         order.append(claims.index(found[0]))
     assert order == [3, 0, 2]
     assert claims[1].waiting_for == "output_tokens of the engine's budget, reserved by 3 calls, 0 ahead"
-    assert claim(budgets, waiting(Amounts(output_tokens=1)), 0) is None  # a smaller one does not overtake it
+    assert claim(budgets, waiting(ms.Amounts(output_tokens=1)), 0) is None  # a smaller one does not overtake it
     budgets.leave(claims[1])
     found = budgets.next(0)
     assert found is not None
@@ -206,11 +202,11 @@ def test_waiting_calls_go_in_the_order_of_priority_and_by_tenants() -> None:
 
 
 def test_a_call_that_can_no_longer_fit_is_refused_while_it_waits() -> None:
-    budgets = BudgetsState((Budget(calls=5), Budget(output_tokens=100)))
-    holding = reserved(budgets, Amounts(output_tokens=100, calls=1))
-    waits = waiting(Amounts(output_tokens=10, calls=1))
+    budgets = BudgetsState((ms.Budget(calls=5), ms.Budget(output_tokens=100)))
+    holding = reserved(budgets, ms.Amounts(output_tokens=100, calls=1))
+    waits = waiting(ms.Amounts(output_tokens=10, calls=1))
     assert claim(budgets, waits, 0) is None
-    budgets.settle(holding, Amounts(output_tokens=95, calls=1), 0)
+    budgets.settle(holding, ms.Amounts(output_tokens=95, calls=1), 0)
     found = budgets.next(0)
     assert found is not None
     assert found[0] is waits
@@ -219,9 +215,9 @@ def test_a_call_that_can_no_longer_fit_is_refused_while_it_waits() -> None:
 
 
 def test_a_waiting_call_goes_when_the_next_window_begins() -> None:
-    budgets = BudgetsState((Budget(calls=1, every=60),))
-    reserved(budgets, Amounts(calls=1))
-    waits = waiting(Amounts(calls=1))
+    budgets = BudgetsState((ms.Budget(calls=1, every=60),))
+    reserved(budgets, ms.Amounts(calls=1))
+    waits = waiting(ms.Amounts(calls=1))
     assert (claim(budgets, waits, 30), budgets.next_time()) == (None, 60)
     assert budgets.next(60) is None  # what was reserved stays reserved
     assert budgets.next(120) is None
@@ -233,9 +229,9 @@ def test_a_waiting_call_goes_when_the_next_window_begins() -> None:
 @pytest.mark.parametrize("every", [0.1, 0.3, 1 / 3, 7.7])
 def test_windows_begin_at_the_time_that_was_said(every: float) -> None:
     """A sum of times is rounded: nothing is looked at twice at the same time."""
-    budgets, now = BudgetsState((Budget(calls=1, every=every),)), 1e6 / 3
-    reserved(budgets, Amounts(calls=1), now=now)
-    claim(budgets, waiting(Amounts(calls=1)), now)
+    budgets, now = BudgetsState((ms.Budget(calls=1, every=every),)), 1e6 / 3
+    reserved(budgets, ms.Amounts(calls=1), now=now)
+    claim(budgets, waiting(ms.Amounts(calls=1)), now)
     for _ in range(1_000):
         assert budgets.next(now) is None
         assert budgets.next_time() > now
@@ -243,12 +239,12 @@ def test_windows_begin_at_the_time_that_was_said(every: float) -> None:
 
 
 def test_tenants_without_spending_are_forgotten() -> None:
-    budgets = BudgetsState((Budget(calls=1, per="tenant"),))
-    budgets.settle(reserved(budgets, Amounts(calls=1), "payer"), Amounts(calls=1), 0)
+    budgets = BudgetsState((ms.Budget(calls=1, per="tenant"),))
+    budgets.settle(reserved(budgets, ms.Amounts(calls=1), "payer"), ms.Amounts(calls=1), 0)
     for number in range(5_000):
-        budgets.release(reserved(budgets, Amounts(calls=1), str(number)), 0)
+        budgets.release(reserved(budgets, ms.Amounts(calls=1), str(number)), 0)
     assert len(budgets.accounts()) <= 1_001
-    assert isinstance(budgets.reserve("payer", Amounts(calls=1), 0), BudgetRefusal)
+    assert isinstance(budgets.reserve("payer", ms.Amounts(calls=1), 0), BudgetRefusal)
 
 
 @settings(derandomize=True, max_examples=200)
@@ -257,21 +253,21 @@ def test_tenants_without_spending_are_forgotten() -> None:
     st.lists(st.tuples(st.sampled_from(["start", "start", "end", "cancel"]), st.integers(0, 300), st.integers(0, 100))),
 )
 def test_a_budget_is_never_exceeded_whatever_the_order_of_ends(limit: int, steps: list[tuple[str, int, int]]) -> None:
-    budgets, running, spent = BudgetsState((Budget(output_tokens=limit),)), list[tuple[Holding, int]](), 0
+    budgets, running, spent = BudgetsState((ms.Budget(output_tokens=limit),)), list[tuple[Holding, int]](), 0
     for action, number, part in steps:
         if action == "start":
-            result = budgets.reserve(None, Amounts(output_tokens=number), 0)
+            result = budgets.reserve(None, ms.Amounts(output_tokens=number), 0)
             if isinstance(result, Holding):
                 running.append((result, number))
         elif running:
             holding, most = running.pop(number % len(running))
             used = most * part // 100 if action == "end" else 0
-            budgets.settle(holding, Amounts(output_tokens=used), 0)
+            budgets.settle(holding, ms.Amounts(output_tokens=used), 0)
             spent += used
         assert spent + sum(most for _, most in running) <= limit
     for holding, _ in running:
         budgets.release(holding, 0)
-    assert all(account.reserved == Amounts() for account in budgets.accounts())
+    assert all(account.reserved == ms.Amounts() for account in budgets.accounts())
 
 
 ACTIONS = ["start", "start", "end", "cancel", "leave", "window"]
@@ -286,9 +282,9 @@ class Program:
         self.limit = limit
         self.budgets = BudgetsState(
             (
-                Budget(output_tokens=limit or 1),
-                Budget(output_tokens=lambda tenant: limit / 2, calls=3, per="tenant", every=10),
-                Budget(usd=limit / 100 + 1, every=7),
+                ms.Budget(output_tokens=limit or 1),
+                ms.Budget(output_tokens=lambda tenant: limit / 2, calls=3, per="tenant", every=10),
+                ms.Budget(usd=limit / 100 + 1, every=7),
             )
         )
         self.running: list[Holding] = []
@@ -296,8 +292,8 @@ class Program:
 
     def step(self, action: str, number: int, part: int) -> None:
         if action == "start":
-            amounts = Amounts(usd=number / 100, output_tokens=number, calls=1)
-            waits = waiting(amounts, "ab"[number % 2], priority=list(Priority)[number % 3])
+            amounts = ms.Amounts(usd=number / 100, output_tokens=number, calls=1)
+            waits = waiting(amounts, "ab"[number % 2], priority=list(ms.Priority)[number % 3])
             found = claim(self.budgets, waits, self.now)
             if found is None:
                 self.waiting.append(waits)
@@ -306,7 +302,7 @@ class Program:
         elif action in ("end", "cancel") and self.running:
             holding = self.running.pop(number % len(self.running))
             share = part / 100 if action == "end" else 0.0
-            used = Amounts(*(amount * share for amount in holding.amounts))
+            used = ms.Amounts(*(amount * share for amount in holding.amounts))
             self.budgets.settle(holding, used, self.now)
         elif action == "leave" and self.waiting:
             self.budgets.leave(self.waiting.pop(number % len(self.waiting)))
@@ -345,7 +341,7 @@ def test_waiting_calls_never_exceed_a_budget_and_leave_nothing(limit: int, steps
         program.step("end", 0, 50)
         program.check()
     assert program.waiting == []
-    assert all(account.reserved == Amounts() for account in program.budgets.accounts())
+    assert all(account.reserved == ms.Amounts() for account in program.budgets.accounts())
     assert program.budgets.next_time() == math.inf
 
 
@@ -370,7 +366,7 @@ def lacking(found: object) -> Account:
     return found
 
 
-def claimed(budgets: BudgetsState, amounts: Amounts, now: float = 0, *, tenant: str | None = None) -> Claim:
+def claimed(budgets: BudgetsState, amounts: ms.Amounts, now: float = 0, *, tenant: str | None = None) -> Claim:
     claim = Claim(amounts, Permit(1, None, tenant=tenant))
     budgets.wait(claim, lacking(budgets.reserve(tenant, amounts, now)))
     return claim
@@ -380,8 +376,8 @@ def claimed(budgets: BudgetsState, amounts: Amounts, now: float = 0, *, tenant: 
 
 
 def test_amounts_are_added_member_by_member() -> None:
-    one, two = Amounts(1, 2, 3, 4), Amounts(10, 20, 30, 40)
-    assert (one.plus(two), two.less(one), Amounts()) == ((11, 22, 33, 44), (9, 18, 27, 36), (0, 0, 0, 0))
+    one, two = ms.Amounts(1, 2, 3, 4), ms.Amounts(10, 20, 30, 40)
+    assert (one.plus(two), two.less(one), ms.Amounts()) == ((11, 22, 33, 44), (9, 18, 27, 36), (0, 0, 0, 0))
 
 
 @pytest.mark.parametrize(
@@ -410,13 +406,13 @@ WRONG: list[tuple[dict[str, object], str]] = [
 
 @pytest.mark.parametrize(("options", "words"), WRONG)
 def test_a_wrong_budget_is_an_error_in_words(options: dict[str, object], words: str) -> None:
-    with pytest.raises(InvalidRequestError) as caught:
-        Budget(**options)  # type: ignore[arg-type]
+    with pytest.raises(ms.InvalidRequestError) as caught:
+        ms.Budget(**options)  # type: ignore[arg-type]
     assert str(caught.value) == words
 
 
 def test_the_defaults_of_a_budget() -> None:
-    budget = Budget(calls=1)
+    budget = ms.Budget(calls=1)
     assert (budget.usd, budget.input_tokens, budget.output_tokens, budget.per, budget.every) == (
         None, None, None, "engine", None,
     )  # fmt: skip
@@ -426,14 +422,14 @@ def test_the_defaults_of_a_budget() -> None:
 
 
 def test_the_limits_of_a_tenant() -> None:
-    budget = Budget(usd=lambda tenant: Decimal("0.5"), calls=3, per="tenant")  # type: ignore[arg-type, return-value]
+    budget = ms.Budget(usd=lambda tenant: Decimal("0.5"), calls=3, per="tenant")  # type: ignore[arg-type, return-value]
     assert limits_of(budget, "a") == (0.5, INF, INF, 3)
     for function, words in (
         (lambda tenant: 1 / 0, "budget.usd: the function raised ZeroDivisionError for tenant 'a'"),
         (lambda tenant: "5", "budget.usd: the function must return a number of at least 0, not '5' (tenant 'a')"),
     ):
-        with pytest.raises(InvalidRequestError) as caught:
-            limits_of(Budget(usd=function), "a")  # type: ignore[arg-type]
+        with pytest.raises(ms.InvalidRequestError) as caught:
+            limits_of(ms.Budget(usd=function), "a")  # type: ignore[arg-type]
         assert str(caught.value) == words
 
 
@@ -462,8 +458,8 @@ def raises(error: Exception) -> Callable[..., float]:
 )
 def test_a_price_that_is_none_is_an_error_in_words(price: Callable[..., float], words: str) -> None:
     provider = ms.OpenAIChat("secret", "http://127.0.0.1:9/v1", name="p")
-    with pytest.raises(InvalidRequestError) as caught:
-        ask_price(price, provider, "m", Usage())
+    with pytest.raises(ms.InvalidRequestError) as caught:
+        ask_price(price, provider, "m", ms.Usage())
     assert str(caught.value) == words
 
 
@@ -474,10 +470,10 @@ def test_a_price_is_a_float_or_not_known() -> None:
         seen.extend(given)
         return Decimal("0.25")
 
-    assert ask_price(price, provider, "m", Usage(input_tokens=3)) == 0.25  # type: ignore[arg-type]
-    assert seen == [provider, "m", Usage(input_tokens=3)]
-    assert ask_price(lambda *_: None, provider, "m", Usage()) is None
-    assert ask_price(lambda *_: 0, provider, "m", Usage()) == 0
+    assert ask_price(price, provider, "m", ms.Usage(input_tokens=3)) == 0.25  # type: ignore[arg-type]
+    assert seen == [provider, "m", ms.Usage(input_tokens=3)]
+    assert ask_price(lambda *_: None, provider, "m", ms.Usage()) is None
+    assert ask_price(lambda *_: 0, provider, "m", ms.Usage()) == 0
 
 
 # --- reservations ---
@@ -485,38 +481,38 @@ def test_a_price_is_a_float_or_not_known() -> None:
 
 @pytest.mark.parametrize("member", ["usd", "input_tokens", "output_tokens", "calls"])
 def test_each_amount_is_counted_for_itself(member: str) -> None:
-    budgets = BudgetsState((Budget(**{member: 10}),))  # type: ignore[arg-type]
-    one = held(budgets.reserve(None, Amounts(**{member: 6}), 0))
-    others = Amounts(1e9, 1e9, 1e9, 1e9)._replace(**{member: 4})
+    budgets = BudgetsState((ms.Budget(**{member: 10}),))  # type: ignore[arg-type]
+    one = held(budgets.reserve(None, ms.Amounts(**{member: 6}), 0))
+    others = ms.Amounts(1e9, 1e9, 1e9, 1e9)._replace(**{member: 4})
     held(budgets.reserve(None, others, 0))
-    lacking(budgets.reserve(None, Amounts(**{member: 0.5}), 0))
-    assert budgets.reserve(None, Amounts(), 0) is not None
-    found = refused(budgets.reserve(None, Amounts(**{member: 10.5}), 0))
+    lacking(budgets.reserve(None, ms.Amounts(**{member: 0.5}), 0))
+    assert budgets.reserve(None, ms.Amounts(), 0) is not None
+    found = refused(budgets.reserve(None, ms.Amounts(**{member: 10.5}), 0))
     assert (found.member, found.limit, found.spent, found.reserved, found.needed, found.tenant, found.retry_after) == (
         member, 10, 0, 10, 10.5, None, -1,
     )  # fmt: skip
-    budgets.settle(one, Amounts(**{member: 2.5}), 0)
-    assert refused(budgets.reserve(None, Amounts(**{member: 8}), 0)).spent == 2.5
+    budgets.settle(one, ms.Amounts(**{member: 2.5}), 0)
+    assert refused(budgets.reserve(None, ms.Amounts(**{member: 8}), 0)).spent == 2.5
 
 
 def test_a_billionth_too_much_is_rounding() -> None:
-    assert isinstance(BudgetsState((Budget(usd=1),)).reserve(None, Amounts(usd=1 + 5e-10), 0), Holding)
-    assert isinstance(BudgetsState((Budget(usd=1),)).reserve(None, Amounts(usd=1 + 2e-9), 0), BudgetRefusal)
+    assert isinstance(BudgetsState((ms.Budget(usd=1),)).reserve(None, ms.Amounts(usd=1 + 5e-10), 0), Holding)
+    assert isinstance(BudgetsState((ms.Budget(usd=1),)).reserve(None, ms.Amounts(usd=1 + 2e-9), 0), BudgetRefusal)
 
 
 def test_nothing_remains_reserved_of_the_last_call() -> None:
-    budgets = BudgetsState((Budget(usd=1),))
-    holdings = [held(budgets.reserve(None, Amounts(usd=usd), 0)) for usd in (0.1, 0.2, 0.3)]
+    budgets = BudgetsState((ms.Budget(usd=1),))
+    holdings = [held(budgets.reserve(None, ms.Amounts(usd=usd), 0)) for usd in (0.1, 0.2, 0.3)]
     for holding in holdings:
-        budgets.settle(holding, Amounts(usd=0.01), 0)
+        budgets.settle(holding, ms.Amounts(usd=0.01), 0)
     (account,) = budgets.accounts()
     assert (account.reserved, account.holdings, account.spent.usd) == ((0, 0, 0, 0), 0, pytest.approx(0.03))
 
 
 def test_a_refusal_is_looked_up_without_reserving() -> None:
-    budgets = BudgetsState((Budget(calls=2), Budget(usd=1, per="tenant", every=60)))
-    assert budgets.refusal("a", Amounts(usd=1, calls=2), 0) is None
-    found = budgets.refusal("a", Amounts(usd=1.5, calls=1), 10)
+    budgets = BudgetsState((ms.Budget(calls=2), ms.Budget(usd=1, per="tenant", every=60)))
+    assert budgets.refusal("a", ms.Amounts(usd=1, calls=2), 0) is None
+    found = budgets.refusal("a", ms.Amounts(usd=1.5, calls=1), 10)
     assert found is not None
     assert found.message == (
         "the budget of tenant 'a' allows 1 usd in 60 s: 0 are spent, 0 are reserved, and this call may use 1.5"
@@ -526,33 +522,33 @@ def test_a_refusal_is_looked_up_without_reserving() -> None:
 
 
 def test_the_figures_of_every_account() -> None:
-    whole, each = Budget(calls=5), Budget(output_tokens=100, per="tenant", every=60)
+    whole, each = ms.Budget(calls=5), ms.Budget(output_tokens=100, per="tenant", every=60)
     budgets = BudgetsState((whole, each))
-    held(budgets.reserve("a", Amounts(0, 0, 60, 1), 10))
-    claimed(budgets, Amounts(0, 0, 50, 1), 20, tenant="a")
-    held(budgets.reserve("b", Amounts(0, 0, 60, 1), 30))
+    held(budgets.reserve("a", ms.Amounts(0, 0, 60, 1), 10))
+    claimed(budgets, ms.Amounts(0, 0, 50, 1), 20, tenant="a")
+    held(budgets.reserve("b", ms.Amounts(0, 0, 60, 1), 30))
     assert budgets.statistics(40) == (
-        BudgetStatistics(whole, None, Amounts(INF, INF, INF, 5), Amounts(), Amounts(0, 0, 120, 2), 0, -1.0),
-        BudgetStatistics(each, "a", Amounts(INF, INF, 100, INF), Amounts(), Amounts(0, 0, 60, 1), 1, 30),
-        BudgetStatistics(each, "b", Amounts(INF, INF, 100, INF), Amounts(), Amounts(0, 0, 60, 1), 0, 50),
+        ms.BudgetStatistics(whole, None, ms.Amounts(INF, INF, INF, 5), ms.Amounts(), ms.Amounts(0, 0, 120, 2), 0, -1.0),
+        ms.BudgetStatistics(each, "a", ms.Amounts(INF, INF, 100, INF), ms.Amounts(), ms.Amounts(0, 0, 60, 1), 1, 30),
+        ms.BudgetStatistics(each, "b", ms.Amounts(INF, INF, 100, INF), ms.Amounts(), ms.Amounts(0, 0, 60, 1), 0, 50),
     )
     assert [figures.ends_in for figures in budgets.statistics(100)] == [-1, 30, 50]
-    assert BudgetStatistics(whole, None, Amounts(), Amounts(), Amounts()).ends_in == -1
-    assert BudgetStatistics(whole, None, Amounts(), Amounts(), Amounts()).waiting == 0
+    assert ms.BudgetStatistics(whole, None, ms.Amounts(), ms.Amounts(), ms.Amounts()).ends_in == -1
+    assert ms.BudgetStatistics(whole, None, ms.Amounts(), ms.Amounts(), ms.Amounts()).waiting == 0
 
 
 def test_a_window_ends_exactly_after_its_seconds() -> None:
-    budgets = BudgetsState((Budget(calls=1, every=60),))
-    budgets.settle(held(budgets.reserve(None, Amounts(calls=1), 5)), Amounts(calls=1), 6)
-    assert refused(budgets.reserve(None, Amounts(calls=1), 64.9)).retry_after == pytest.approx(0.1)
-    assert isinstance(budgets.reserve(None, Amounts(calls=1), 65), Holding)
+    budgets = BudgetsState((ms.Budget(calls=1, every=60),))
+    budgets.settle(held(budgets.reserve(None, ms.Amounts(calls=1), 5)), ms.Amounts(calls=1), 6)
+    assert refused(budgets.reserve(None, ms.Amounts(calls=1), 64.9)).retry_after == pytest.approx(0.1)
+    assert isinstance(budgets.reserve(None, ms.Amounts(calls=1), 65), Holding)
 
 
 def test_a_settled_call_counts_in_the_window_in_which_it_ends() -> None:
-    budgets = BudgetsState((Budget(calls=3, every=60),))
-    budgets.settle(held(budgets.reserve(None, Amounts(calls=1), 0)), Amounts(calls=1), 1)
-    running = held(budgets.reserve(None, Amounts(calls=1), 2))
-    budgets.settle(running, Amounts(calls=1), 61)
+    budgets = BudgetsState((ms.Budget(calls=3, every=60),))
+    budgets.settle(held(budgets.reserve(None, ms.Amounts(calls=1), 0)), ms.Amounts(calls=1), 1)
+    running = held(budgets.reserve(None, ms.Amounts(calls=1), 2))
+    budgets.settle(running, ms.Amounts(calls=1), 61)
     assert (budgets.accounts()[0].spent.calls, budgets.accounts()[0].began) == (1, 60)
     assert running.accounts == ()
 
@@ -561,16 +557,16 @@ def test_a_settled_call_counts_in_the_window_in_which_it_ends() -> None:
 
 
 def test_a_waiting_call_is_behind_those_that_wait() -> None:
-    budgets = BudgetsState((Budget(calls=10, output_tokens=100),))
-    holding = held(budgets.reserve(None, Amounts(output_tokens=100, calls=1), 0))
-    one = claimed(budgets, Amounts(output_tokens=80, calls=1))
-    two = claimed(budgets, Amounts(calls=1))
+    budgets = BudgetsState((ms.Budget(calls=10, output_tokens=100),))
+    holding = held(budgets.reserve(None, ms.Amounts(output_tokens=100, calls=1), 0))
+    one = claimed(budgets, ms.Amounts(output_tokens=80, calls=1))
+    two = claimed(budgets, ms.Amounts(calls=1))
     assert one.waiting_for == "output_tokens of the engine's budget, reserved by 1 calls, 0 ahead"
     assert two.waiting_for == "its turn of the engine's budget, reserved by 1 calls, 1 ahead"
-    lacking(budgets.reserve(None, Amounts(calls=1), 0))
+    lacking(budgets.reserve(None, ms.Amounts(calls=1), 0))
     assert (one.account, one.permit.state, budgets.has_changed) == (budgets.accounts()[0], PermitState.QUEUED, True)
     assert (budgets.next(0), budgets.has_changed) == (None, False)
-    budgets.settle(holding, Amounts(output_tokens=10), 0)
+    budgets.settle(holding, ms.Amounts(output_tokens=10), 0)
     assert budgets.has_changed
     found = [budgets.next(0), budgets.next(0), budgets.next(0)]
     assert [each and each[0] for each in found] == [one, two, None]
@@ -579,28 +575,28 @@ def test_a_waiting_call_is_behind_those_that_wait() -> None:
 
 
 def test_a_call_moves_on_to_the_budget_that_it_lacks_next() -> None:
-    first, second = Budget(calls=1), Budget(output_tokens=100)
+    first, second = ms.Budget(calls=1), ms.Budget(output_tokens=100)
     budgets = BudgetsState((first, second))
-    call = held(budgets.reserve(None, Amounts(calls=1), 0))
-    tokens = held(budgets.reserve(None, Amounts(output_tokens=100), 0))
-    claim = claimed(budgets, Amounts(output_tokens=50, calls=1))
+    call = held(budgets.reserve(None, ms.Amounts(calls=1), 0))
+    tokens = held(budgets.reserve(None, ms.Amounts(output_tokens=100), 0))
+    claim = claimed(budgets, ms.Amounts(output_tokens=50, calls=1))
     assert claim.waiting_for == "calls of the engine's budget, reserved by 2 calls, 0 ahead"
-    budgets.settle(call, Amounts(), 0)
+    budgets.settle(call, ms.Amounts(), 0)
     assert budgets.next(0) is None
     assert claim.waiting_for == "output_tokens of the engine's budget, reserved by 1 calls, 0 ahead"
     assert [account.waiting for account in budgets.accounts()] == [0, 1]
-    budgets.settle(tokens, Amounts(output_tokens=50), 0)
+    budgets.settle(tokens, ms.Amounts(output_tokens=50), 0)
     found = budgets.next(0)
     assert found is not None
     assert found[0] is claim
-    assert held(found[1]).amounts == Amounts(output_tokens=50, calls=1)
+    assert held(found[1]).amounts == ms.Amounts(output_tokens=50, calls=1)
     assert [account.holdings for account in budgets.accounts()] == [1, 1]
 
 
 def test_a_call_that_leaves_lets_the_next_one_try() -> None:
-    budgets = BudgetsState((Budget(output_tokens=100),))
-    held(budgets.reserve(None, Amounts(output_tokens=60), 0))
-    large, small = claimed(budgets, Amounts(output_tokens=90)), claimed(budgets, Amounts(output_tokens=30))
+    budgets = BudgetsState((ms.Budget(output_tokens=100),))
+    held(budgets.reserve(None, ms.Amounts(output_tokens=60), 0))
+    large, small = claimed(budgets, ms.Amounts(output_tokens=90)), claimed(budgets, ms.Amounts(output_tokens=30))
     assert budgets.next(0) is None
     budgets.leave(large)
     budgets.leave(large)
@@ -611,11 +607,11 @@ def test_a_call_that_leaves_lets_the_next_one_try() -> None:
 
 
 def test_the_next_look_at_budgets_is_at_a_window_s_end() -> None:
-    budgets = BudgetsState((Budget(calls=1, per="tenant", every=60), Budget(output_tokens=10)))
+    budgets = BudgetsState((ms.Budget(calls=1, per="tenant", every=60), ms.Budget(output_tokens=10)))
     assert budgets.next_time() == INF
-    held(budgets.reserve("a", Amounts(output_tokens=10, calls=1), 0))
-    claimed(budgets, Amounts(calls=1), 5, tenant="a")
-    claimed(budgets, Amounts(output_tokens=1), 6, tenant="b")
+    held(budgets.reserve("a", ms.Amounts(output_tokens=10, calls=1), 0))
+    claimed(budgets, ms.Amounts(calls=1), 5, tenant="a")
+    claimed(budgets, ms.Amounts(output_tokens=1), 6, tenant="b")
     assert budgets.next_time() == 60
     assert (budgets.next(59), budgets.has_changed, budgets.accounts()[0].began) == (None, False, 0)
     assert (budgets.next(60), budgets.accounts()[0].began, budgets.next_time()) == (None, 60, 120)
@@ -623,12 +619,12 @@ def test_the_next_look_at_budgets_is_at_a_window_s_end() -> None:
 
 def test_thousands_of_windows_end_one_by_one() -> None:
     """What a look costs does not depend on the number of tenants that wait."""
-    budgets = BudgetsState((Budget(calls=1, per="tenant", every=3600),))
+    budgets = BudgetsState((ms.Budget(calls=1, per="tenant", every=3600),))
     claims: list[Claim] = []
     for number in range(3_000):
         tenant, now = str(number), number / 1000
-        held(budgets.reserve(tenant, Amounts(calls=1), now))
-        claims.append(claimed(budgets, Amounts(calls=1), now, tenant=tenant))
+        held(budgets.reserve(tenant, ms.Amounts(calls=1), now))
+        claims.append(claimed(budgets, ms.Amounts(calls=1), now, tenant=tenant))
     assert budgets.next(4) is None
     for claim in claims[:2_990]:
         budgets.leave(claim)
@@ -636,12 +632,12 @@ def test_thousands_of_windows_end_one_by_one() -> None:
     assert len(budgets._windows) == 10
 
 
-@pytest.mark.parametrize("look", [BudgetsState.statistics, lambda budgets, now: budgets.ask(None, Amounts(), now)])
+@pytest.mark.parametrize("look", [BudgetsState.statistics, lambda budgets, now: budgets.ask(None, ms.Amounts(), now)])
 def test_any_look_at_a_new_window_lets_waiting_calls_try(look: Callable[[BudgetsState, float], object]) -> None:
-    budgets = BudgetsState((Budget(calls=2, every=60),))
-    held(budgets.reserve(None, Amounts(calls=1), 0))
-    budgets.settle(held(budgets.reserve(None, Amounts(calls=1), 0)), Amounts(calls=1), 0)
-    claim = claimed(budgets, Amounts(calls=1), 59)
+    budgets = BudgetsState((ms.Budget(calls=2, every=60),))
+    held(budgets.reserve(None, ms.Amounts(calls=1), 0))
+    budgets.settle(held(budgets.reserve(None, ms.Amounts(calls=1), 0)), ms.Amounts(calls=1), 0)
+    claim = claimed(budgets, ms.Amounts(calls=1), 59)
     assert budgets.next(59) is None
     look(budgets, 59.9)
     assert not budgets.has_changed
@@ -653,42 +649,42 @@ def test_any_look_at_a_new_window_lets_waiting_calls_try(look: Callable[[Budgets
 
 def test_a_function_that_fails_ends_the_call_that_waits() -> None:
     plan: dict[str | None, object] = {"a": 1.0}
-    budgets = BudgetsState((Budget(calls=1), Budget(usd=lambda tenant: plan[tenant], per="tenant")))  # type: ignore[arg-type, return-value]
-    holding = held(budgets.reserve("a", Amounts(usd=1, calls=1), 0))
-    claim = claimed(budgets, Amounts(usd=0.5, calls=1), tenant="a")
+    budgets = BudgetsState((ms.Budget(calls=1), ms.Budget(usd=lambda tenant: plan[tenant], per="tenant")))  # type: ignore[arg-type, return-value]
+    holding = held(budgets.reserve("a", ms.Amounts(usd=1, calls=1), 0))
+    claim = claimed(budgets, ms.Amounts(usd=0.5, calls=1), tenant="a")
     plan["a"] = "none"
-    budgets.settle(holding, Amounts(usd=1), 0)
+    budgets.settle(holding, ms.Amounts(usd=1), 0)
     found = budgets.next(0)
     assert found is not None
     assert found[0] is claim
-    assert isinstance(found[1], InvalidRequestError)
+    assert isinstance(found[1], ms.InvalidRequestError)
     assert (claim.account, budgets.accounts()[0].line, budgets.next(0)) == (None, None, None)
 
 
 def test_accounts_in_use_are_not_forgotten() -> None:
-    budgets = BudgetsState((Budget(calls=2, per="tenant", every=60),))
-    held(budgets.reserve("runs", Amounts(calls=2), 0))
-    claimed(budgets, Amounts(calls=1), tenant="runs")
-    budgets.settle(held(budgets.reserve("spent", Amounts(calls=1), 0)), Amounts(calls=1), 0)
+    budgets = BudgetsState((ms.Budget(calls=2, per="tenant", every=60),))
+    held(budgets.reserve("runs", ms.Amounts(calls=2), 0))
+    claimed(budgets, ms.Amounts(calls=1), tenant="runs")
+    budgets.settle(held(budgets.reserve("spent", ms.Amounts(calls=1), 0)), ms.Amounts(calls=1), 0)
     for number in range(998):
-        budgets.ask(f"t{number}", Amounts(), 1)
+        budgets.ask(f"t{number}", ms.Amounts(), 1)
     assert len(budgets.accounts()) == 1000
-    budgets.ask("one more", Amounts(), 1)
+    budgets.ask("one more", ms.Amounts(), 1)
     assert [account.tenant for account in budgets.accounts()] == ["runs", "spent", "one more"]
     for number in range(997):
-        budgets.ask(f"t{number}", Amounts(), 61)
-    budgets.ask("another", Amounts(), 61)
+        budgets.ask(f"t{number}", ms.Amounts(), 61)
+    budgets.ask("another", ms.Amounts(), 61)
     assert [account.tenant for account in budgets.accounts()] == ["runs", "another"], "a new window began"
 
 
 def test_many_accounts_in_use_are_looked_through_seldom() -> None:
-    budgets = BudgetsState((Budget(calls=2, per="tenant"),))
+    budgets = BudgetsState((ms.Budget(calls=2, per="tenant"),))
     for number in range(1000):
-        held(budgets.reserve(f"t{number}", Amounts(calls=1), 0))
+        held(budgets.reserve(f"t{number}", ms.Amounts(calls=1), 0))
     for number in range(1000):
-        budgets.ask(f"u{number}", Amounts(), 0)
+        budgets.ask(f"u{number}", ms.Amounts(), 0)
     assert len(budgets.accounts()) == 2000
-    budgets.ask("one more", Amounts(), 0)
+    budgets.ask("one more", ms.Amounts(), 0)
     assert len(budgets.accounts()) == 1001
 
 
@@ -727,21 +723,21 @@ def test_a_lease_counts_and_tells_its_owner() -> None:
 def test_a_leased_budget_holds_what_its_lease_allows() -> None:
     lease = AmountLease()
     budget = LeasedBudget.of(lease)
-    budgets = BudgetsState((Budget(calls=9), budget))
+    budgets = BudgetsState((ms.Budget(calls=9), budget))
     lease.change(10**9, 2 * 10**9)
-    holding = held(budgets.reserve("a", Amounts(usd=0.75, calls=1), 0))
+    holding = held(budgets.reserve("a", ms.Amounts(usd=0.75, calls=1), 0))
     assert (lease.taken, lease.spent, limits_of(budget, None).usd, budget.per) == (750_000_000, 0, 1, "engine")
-    held(budgets.reserve("a", Amounts(calls=1), 0))  # it costs nothing
-    lacking(budgets.reserve(None, Amounts(usd=0.5), 0))
-    found = refused(budgets.reserve(None, Amounts(usd=2.5), 0))
+    held(budgets.reserve("a", ms.Amounts(calls=1), 0))  # it costs nothing
+    lacking(budgets.reserve(None, ms.Amounts(usd=0.5), 0))
+    found = refused(budgets.reserve(None, ms.Amounts(usd=2.5), 0))
     assert (found.member, found.limit, found.needed) == ("usd", 2, 2.5)
-    claim = claimed(budgets, Amounts(usd=0.5, calls=1))
+    claim = claimed(budgets, ms.Amounts(usd=0.5, calls=1))
     assert budgets.next(0) is None
     assert (lease.needed, lease.wanted) == (500_000_000, 500_000_000)
-    claimed(budgets, Amounts(usd=0.25))
+    claimed(budgets, ms.Amounts(usd=0.25))
     assert budgets.next(0) is None
     assert (lease.needed, lease.wanted) == (500_000_000, 1_000_000_000)
-    budgets.settle(holding, Amounts(usd=0.5, calls=1), 0)
+    budgets.settle(holding, ms.Amounts(usd=0.5, calls=1), 0)
     assert (lease.taken, lease.spent) == (500_000_000, 500_000_000)
     found_next = budgets.next(0)
     assert found_next is not None
@@ -755,7 +751,7 @@ def test_a_change_of_a_lease_lets_its_own_calls_try() -> None:
     lease, other = AmountLease(), AmountLease()
     budget = LeasedBudget.of(lease)
     budgets = BudgetsState((budget, LeasedBudget.of(other)))
-    claimed(budgets, Amounts(usd=1))
+    claimed(budgets, ms.Amounts(usd=1))
     assert not budgets.next(0)
     budgets.lease_changed(LeasedBudget.of(other))
     assert not budgets.has_changed

@@ -6,24 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
+import manystream as ms
 from manystream.bench.figures import Figures, Percentiles, Result, StreamWatch, percentiles, warnings_of
 from manystream.bench.latency import percentile
-from manystream.engine import Completion, Timings
-from manystream.providers.errors import ErrorCategory, ProviderError
-from manystream.providers.model.events import (
-    Done,
-    Error,
-    Event,
-    FinishReason,
-    Start,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallDelta,
-    ToolCallDone,
-    ToolCallStart,
-)
-from manystream.providers.model.response import Response
-from manystream.providers.model.usage import Usage
 
 BUCKET = 16384
 """The width of a bucket, in nanoseconds."""
@@ -31,12 +16,12 @@ BEYOND = 262144 * BUCKET
 """The least gap that has no bucket, in nanoseconds."""
 
 
-def after(figures: Figures, *times: int, event: Event | None = None) -> Figures:
+def after(figures: Figures, *times: int, event: ms.Event | None = None) -> Figures:
     """Let a stream that began at 1000 ns receive content at these times."""
     left = iter([1000, *times])
     watch = StreamWatch(figures, lambda: next(left))
     for _ in times:
-        watch.on_event(event or TextDelta(0, "a"))
+        watch.on_event(event or ms.TextDelta(0, "a"))
     assert watch.events == len(times)
     return figures
 
@@ -73,23 +58,23 @@ def test_the_longest_gap_is_kept_when_shorter_ones_follow() -> None:
 @pytest.mark.parametrize(
     ("event", "gaps"),
     [
-        (TextDelta(0, "a"), 1),
-        (ThinkingDelta(0, "a"), 1),
-        (ToolCallDelta(0, "a"), 1),
-        (Start("m", "id"), 0),
-        (ToolCallStart(0, "id", "name"), 0),
-        (ToolCallDone(0), 0),
-        (Done(FinishReason.STOP, "stop", Usage()), 0),
+        (ms.TextDelta(0, "a"), 1),
+        (ms.ThinkingDelta(0, "a"), 1),
+        (ms.ToolCallDelta(0, "a"), 1),
+        (ms.Start("m", "id"), 0),
+        (ms.ToolCallStart(0, "id", "name"), 0),
+        (ms.ToolCallDone(0), 0),
+        (ms.Done(ms.FinishReason.STOP, "stop", ms.Usage()), 0),
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_gaps_are_between_content_and_every_event_counts(event: Event, gaps: int) -> None:
+def test_gaps_are_between_content_and_every_event_counts(event: ms.Event, gaps: int) -> None:
     figures = after(Figures(), 5000, 6000, event=event)
     assert (sum(figures.gaps.values()), len(figures.first_contents), figures.events) == (gaps, gaps, 2)
 
 
 def test_an_error_is_an_event_of_the_stream_only() -> None:
-    figures = after(Figures(), 5000, event=Error(ProviderError("cut", category=ErrorCategory.NETWORK)))
+    figures = after(Figures(), 5000, event=ms.Error(ms.ProviderError("cut", category=ms.ErrorCategory.NETWORK)))
     assert figures.events == 0
 
 
@@ -125,24 +110,24 @@ def test_a_histogram_is_read_at_the_middle_of_a_bucket() -> None:
     assert found == [pytest.approx(bucket * 16384e-9) for bucket in (2.5, 2.5, 7.5, 7.5, 100.5, 100.5)]
 
 
-def completion(usage: Usage | None, finished: float | None = 1.5) -> Completion:
-    response = Response(usage=usage) if usage is not None else None
-    return Completion(success=True, response=response, timings=Timings(finished=finished))
+def completion(usage: ms.Usage | None, finished: float | None = 1.5) -> ms.Completion:
+    response = ms.Response(usage=usage) if usage is not None else None
+    return ms.Completion(success=True, response=response, timings=ms.Timings(finished=finished))
 
 
-def failure(message: str, category: ErrorCategory = ErrorCategory.SERVER) -> Completion:
-    return Completion(success=False, error=ProviderError(message, category=category))
+def failure(message: str, category: ms.ErrorCategory = ms.ErrorCategory.SERVER) -> ms.Completion:
+    return ms.Completion(success=False, error=ms.ProviderError(message, category=category))
 
 
 def test_completions_are_counted_by_outcome() -> None:
     figures = Figures()
-    figures.on_completion(completion(Usage(output_tokens=6)), 3)
-    figures.on_completion(completion(Usage(output_tokens=5, thinking_tokens=4)), 7)
-    figures.on_completion(completion(Usage(thinking_tokens=9)), 100)
+    figures.on_completion(completion(ms.Usage(output_tokens=6)), 3)
+    figures.on_completion(completion(ms.Usage(output_tokens=5, thinking_tokens=4)), 7)
+    figures.on_completion(completion(ms.Usage(thinking_tokens=9)), 100)
     figures.on_completion(completion(None, None), 100)
-    for each in (failure("one"), failure("two", ErrorCategory.NETWORK), failure("three")):
+    for each in (failure("one"), failure("two", ms.ErrorCategory.NETWORK), failure("three")):
         figures.on_completion(each)
-    figures.on_completion(failure("stopped", ErrorCategory.CANCELLED))
+    figures.on_completion(failure("stopped", ms.ErrorCategory.CANCELLED))
     assert (figures.ok, figures.failed, dict(figures.failures)) == (4, 3, {"server": 2, "network": 1})
     assert figures.first_failure == "one"
     assert figures.call_seconds == [1.5, 1.5, 1.5, 0.0]
@@ -153,7 +138,7 @@ def test_completions_are_counted_by_outcome() -> None:
 
 def test_an_unstreamed_call_is_one_event() -> None:
     figures = Figures()
-    figures.on_completion(completion(Usage(output_tokens=6)))
+    figures.on_completion(completion(ms.Usage(output_tokens=6)))
     figures.events = 2
     assert (figures.ended_events, figures.tokens) == (1, 12)
 
@@ -216,7 +201,7 @@ def running(figures: Figures, *times: int) -> StreamWatch:
     left = iter(time * 1_000_000 for time in times)
     watch = StreamWatch(figures, lambda: next(left))
     for _ in times[1:]:
-        watch.on_event(TextDelta(0, "a"))
+        watch.on_event(ms.TextDelta(0, "a"))
     return watch
 
 

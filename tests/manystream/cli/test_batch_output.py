@@ -15,6 +15,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
+import manystream as ms
 from manystream.batch import BatchError, Counters, JournalError, Shard
 from manystream.cli import batch as batch_command
 from manystream.cli import batch_progress, main
@@ -22,11 +23,6 @@ from manystream.cli.batch import BatchOptions, _read_options, shard_notice
 from manystream.cli.batch_targets import TargetOptions
 from manystream.cli.command_line import command_parser
 from manystream.cli.output.terminal import harmless
-from manystream.engine.traffic.limits.rate_limit import RateLimit
-from manystream.engine.traffic.options import Traffic
-from manystream.engine.traffic.routing.options import Route
-from manystream.providers.catalog.provider import OpenAIChat, Provider
-from manystream.providers.model.options import Retry
 from manystream.ray.cluster import ClusterError
 from tests.support.batches import line, write
 
@@ -51,12 +47,12 @@ class Batches:
         self.error: Exception | None = None
         self.interrupted = False
         self.engine: dict[str, Any] = {}
-        self.providers: Sequence[Provider] = ()
+        self.providers: Sequence[ms.Provider] = ()
         self.options: dict[str, Any] = {}
         self.lines: list[Any] = []
 
     @contextlib.asynccontextmanager
-    async def open_engine(self, providers: Sequence[Provider], **options: Any) -> AsyncGenerator[str, None]:
+    async def open_engine(self, providers: Sequence[ms.Provider], **options: Any) -> AsyncGenerator[str, None]:
         self.providers, self.engine = providers, options
         yield "engine"
 
@@ -121,12 +117,12 @@ def test_answered_lines_are_summed_up(run: Run, batches: Batches) -> None:
     assert run(*TARGET) == (0, SUMMARY, "")
     assert [number for part in batches.lines for number, _ in part] == [1, 2, 3, 4, 5]
     (provider,) = batches.providers
-    assert (type(provider), provider.base_url) == (OpenAIChat, URL)
+    assert (type(provider), provider.base_url) == (ms.OpenAIChat, URL)
     assert batches.engine == {
-        "retry": Retry(max_attempts=6, cap=60.0),
+        "retry": ms.Retry(max_attempts=6, cap=60.0),
         "proxy": None,
         "monitor": False,
-        "traffic": Traffic(),
+        "traffic": ms.Traffic(),
     }
     assert batches.options == {
         "model": "openai-compatible/m", "concurrency": 100, "stream": False, "retry_failed": False,
@@ -144,11 +140,11 @@ def test_every_option_reaches_the_batch(run: Run, batches: Batches) -> None:
         "Shard 1/4: the lines whose number modulo 4 is 1; --max-rps 0.5 of 2; --max-tpm 1,250 of 5,000\n",
     )
     assert batches.engine == {
-        "retry": Retry(max_attempts=3, cap=60.0),
+        "retry": ms.Retry(max_attempts=3, cap=60.0),
         "proxy": None,
         "monitor": True,
-        "traffic": Traffic(
-            rates={"*": RateLimit(requests_per_second=0.5, tokens_per_minute=1250.0)}, adaptive=False, outage=60.0
+        "traffic": ms.Traffic(
+            rates={"*": ms.RateLimit(requests_per_second=0.5, tokens_per_minute=1250.0)}, adaptive=False, outage=60.0
         ),
     }
     assert (batches.options["concurrency"], batches.options["stream"]) == (7, True)
@@ -173,7 +169,7 @@ def test_the_simulator_answers_when_it_is_asked_for(
     assert run("--simulate") == (0, SUMMARY, note)
     (provider,) = batches.providers
     assert (type(provider), provider.base_url, provider.name, provider.api_key) == (
-        OpenAIChat,
+        ms.OpenAIChat,
         "http://127.0.0.1:8001/v1",
         "simulator",
         "simulated",
@@ -382,14 +378,14 @@ def test_every_option_is_read(batches: Batches, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_limits_and_routes_become_traffic_control(batches: Batches) -> None:
-    route = Route("batch", ["a/b"])
+    route = ms.Route("batch", ["a/b"])
     only_rps = options("p.jsonl", "-o", "a.jsonl", "--max-rps", "999.9")
     only_tpm = options("p.jsonl", "-o", "a.jsonl", "--max-tpm", "2000", "--shard", "0/2")
-    assert only_rps.limit == RateLimit(requests_per_second=999.9)
-    assert only_rps.traffic([route], None) == Traffic(
-        rates={"*": RateLimit(requests_per_second=999.9)}, routes=[route], adaptive=True
+    assert only_rps.limit == ms.RateLimit(requests_per_second=999.9)
+    assert only_rps.traffic([route], None) == ms.Traffic(
+        rates={"*": ms.RateLimit(requests_per_second=999.9)}, routes=[route], adaptive=True
     )
-    assert only_tpm.limit == RateLimit(tokens_per_minute=1000.0)
+    assert only_tpm.limit == ms.RateLimit(tokens_per_minute=1000.0)
     assert shard_notice(Shard(0, 2), only_tpm).endswith("; --max-tpm 1,000 of 2,000")
     assert options("p.jsonl", "-o", "a.jsonl").limit is None
 

@@ -8,38 +8,25 @@ from typing import Any
 
 import pytest
 
+import manystream as ms
 from manystream.providers.anthropic import DIALECT
-from manystream.providers.catalog.profile import Profile, Quirks
-from manystream.providers.catalog.provider import Anthropic, Provider
-from manystream.providers.errors import InvalidRequestError
-from manystream.providers.model.messages import (
-    CacheControl,
-    File,
-    Image,
-    Message,
-    ProviderBlock,
-    ProviderState,
-    Text,
-    ToolResult,
-)
-from manystream.providers.model.request import Request, ThinkingConfig, ThinkingLevel, Tool
-from manystream.providers.wire.dialect import Dialect, WireRequest
+from manystream.providers.wire.dialect import WireRequest
 from tests.providers.whole_history import MARK, whole_history
 
 from .wire import STRICT
 from .wire_types import check_body
 
 MODEL = "claude-sonnet-4-5"
-LOOK = Tool(
+LOOK = ms.Tool(
     "look",
     "Looks out of the window.",
     {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
 )
 
 
-def encode(provider: Provider = STRICT, model: str = MODEL, *, stream: bool = False, **options: Any) -> WireRequest:
-    options.setdefault("messages", [Message.user("Hi")])
-    return DIALECT.encode(Request(model, **options), model, provider, stream=stream)
+def encode(provider: ms.Provider = STRICT, model: str = MODEL, *, stream: bool = False, **options: Any) -> WireRequest:
+    options.setdefault("messages", [ms.Message.user("Hi")])
+    return DIALECT.encode(ms.Request(model, **options), model, provider, stream=stream)
 
 
 def body_of(model: str = MODEL, **options: Any) -> dict[str, Any]:
@@ -58,7 +45,7 @@ def warnings_of(model: str = MODEL, **options: Any) -> list[str]:
 
 
 def test_dialect_is_a_dialect() -> None:
-    dialect: Dialect = DIALECT
+    dialect: ms.Dialect = DIALECT
     assert dialect.name == "anthropic"
     assert dialect.auth_headers(STRICT, "sk-key") == [("x-api-key", "sk-key")]
 
@@ -80,7 +67,7 @@ def test_a_plain_request_has_only_the_required_members() -> None:
     ],
 )
 def test_the_path_completes_the_base_url(base_url: str, path: str) -> None:
-    assert encode(Anthropic(api_key="k", base_url=base_url)).path == path
+    assert encode(ms.Anthropic(api_key="k", base_url=base_url)).path == path
 
 
 def test_the_headers_have_the_version_and_the_accepted_type() -> None:
@@ -98,9 +85,9 @@ def test_extra_headers_replace_those_with_the_same_name() -> None:
 
 
 def test_a_profiles_query_headers_and_key_header_are_used() -> None:
-    quirks = Quirks(query="beta=true", headers=(("x-team", "a"),), auth_header="api-key")
-    profile = Profile(name="gateway", dialect="anthropic", base_url="https://gateway.example/v1", quirks=quirks)
-    provider = Anthropic(api_key="k", profile=profile)
+    quirks = ms.Quirks(query="beta=true", headers=(("x-team", "a"),), auth_header="api-key")
+    profile = ms.Profile(name="gateway", dialect="anthropic", base_url="https://gateway.example/v1", quirks=quirks)
+    provider = ms.Anthropic(api_key="k", profile=profile)
     wire = encode(provider)
     assert wire.path == "/messages?beta=true"
     assert ("x-team", "a") in wire.headers
@@ -113,9 +100,9 @@ def test_the_key_is_nowhere_in_the_wire_request() -> None:
 
 def test_a_system_prompt_is_a_string_or_blocks() -> None:
     assert body_of(system="Be brief.")["system"] == "Be brief."
-    assert body_of(system=[Text("Be brief.")])["system"] == "Be brief."
+    assert body_of(system=[ms.Text("Be brief.")])["system"] == "Be brief."
     assert "system" not in body_of(system="")
-    blocks = [Text("a"), Text(""), Text("b", cache_control=CacheControl("1h"))]
+    blocks = [ms.Text("a"), ms.Text(""), ms.Text("b", cache_control=ms.CacheControl("1h"))]
     assert body_of(system=blocks)["system"] == [
         {"type": "text", "text": "a"},
         {"type": "text", "text": "b", "cache_control": {"type": "ephemeral", "ttl": "1h"}},
@@ -125,9 +112,9 @@ def test_a_system_prompt_is_a_string_or_blocks() -> None:
 def test_tools_are_sent_with_schema_strictness_and_cache_mark() -> None:
     tools = [
         LOOK,
-        Tool("wait"),
-        replace(LOOK, name="peek", strict=True, cache_control=CacheControl()),
-        Tool("odd", parameters={"properties": {"a": {}}}, strict=False),
+        ms.Tool("wait"),
+        replace(LOOK, name="peek", strict=True, cache_control=ms.CacheControl()),
+        ms.Tool("odd", parameters={"properties": {"a": {}}}, strict=False),
     ]
     body = body_of(tools=tools)
     assert body["tools"] == [
@@ -203,7 +190,7 @@ def test_sampling_is_left_out_for_models_that_refuse_it(model: str) -> None:
 
 TEMPERATURE_WITH_THINKING = "temperature: not sent; with thinking Anthropic takes only 1"
 TOP_P_WITH_THINKING = "top_p: not sent; with thinking Anthropic takes 0.95 to 1"
-LOW: dict[str, Any] = {"thinking": ThinkingLevel.LOW}
+LOW: dict[str, Any] = {"thinking": ms.ThinkingLevel.LOW}
 
 
 @pytest.mark.parametrize(
@@ -230,7 +217,7 @@ def test_sampling_is_sent_as_far_as_anthropic_takes_it(
 
 
 def test_sampling_that_thinking_excludes_is_left_out() -> None:
-    thinking: dict[str, Any] = {"thinking": ThinkingLevel.LOW}
+    thinking: dict[str, Any] = {"thinking": ms.ThinkingLevel.LOW}
     assert not {"temperature", "top_p"} & body_of(temperature=0.5, top_p=0.5, **thinking).keys()
     assert len(warnings_of(temperature=0.5, top_p=0.5, **thinking)) == 2
     assert body_of(temperature=1, top_p=0.95, **thinking)["temperature"] == 1
@@ -238,12 +225,12 @@ def test_sampling_that_thinking_excludes_is_left_out() -> None:
 
 
 def test_sampling_is_sent_to_models_of_other_servers() -> None:
-    body = json.loads(encode(model="kimi-k2", temperature=1.5, top_p=0.5, thinking=ThinkingLevel.LOW).body)
+    body = json.loads(encode(model="kimi-k2", temperature=1.5, top_p=0.5, thinking=ms.ThinkingLevel.LOW).body)
     assert (body["temperature"], body["top_p"]) == (1.5, 0.5)
 
 
 def test_max_tokens_is_always_above_the_budget() -> None:
-    low: dict[str, Any] = {"thinking": ThinkingConfig(budget_tokens=5000)}
+    low: dict[str, Any] = {"thinking": ms.ThinkingConfig(budget_tokens=5000)}
     assert body_of(**low)["max_tokens"] == 5000 + 4096
     assert body_of(max_output_tokens=5001, **low)["max_tokens"] == 5001
     assert body_of(max_output_tokens=5000, **low)["max_tokens"] == 10_000
@@ -257,30 +244,30 @@ def test_max_tokens_is_always_above_the_budget() -> None:
     ("model", "thinking", "expected"),
     [
         ("claude-opus-4-6", None, 4096),
-        ("claude-opus-4-6", ThinkingLevel.LOW, 32_000),
+        ("claude-opus-4-6", ms.ThinkingLevel.LOW, 32_000),
         ("claude-opus-5", None, 32_000),
-        ("claude-opus-5", ThinkingLevel.NONE, 4096),
-        ("claude-haiku-4-5", ThinkingLevel.NONE, 1024 + 4096),
+        ("claude-opus-5", ms.ThinkingLevel.NONE, 4096),
+        ("claude-haiku-4-5", ms.ThinkingLevel.NONE, 1024 + 4096),
     ],
 )
 def test_a_model_that_decides_how_much_to_think_gets_room_for_it(
-    model: str, thinking: ThinkingLevel | None, expected: int
+    model: str, thinking: ms.ThinkingLevel | None, expected: int
 ) -> None:
     assert body_of(model, thinking=thinking)["max_tokens"] == expected
 
 
 def test_a_budget_is_not_sent_with_a_forced_call() -> None:
     for choice in ("required", "look"):
-        options: dict[str, Any] = {"tools": [LOOK], "tool_choice": choice, "thinking": ThinkingLevel.LOW}
+        options: dict[str, Any] = {"tools": [LOOK], "tool_choice": choice, "thinking": ms.ThinkingLevel.LOW}
         assert "thinking" not in body_of(**options)
         assert body_of(**options)["max_tokens"] == 4096
         assert len(warnings_of(**options)) == 1
-    assert "thinking" in body_of(tools=[LOOK], tool_choice="none", thinking=ThinkingLevel.LOW)
+    assert "thinking" in body_of(tools=[LOOK], tool_choice="none", thinking=ms.ThinkingLevel.LOW)
 
 
 def test_a_response_schema_and_an_effort_share_output_config() -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    body = body_of("claude-opus-4-6", response_schema=schema, thinking=ThinkingLevel.MED)
+    body = body_of("claude-opus-4-6", response_schema=schema, thinking=ms.ThinkingLevel.MED)
     assert body["output_config"] == {
         "effort": "medium",
         "format": {"type": "json_schema", "schema": {**schema, "additionalProperties": False}},
@@ -295,7 +282,7 @@ def test_extra_body_is_merged_last() -> None:
 
 def test_a_warning_is_given_once() -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}}
-    tools = [Tool("a", parameters=schema, strict=True)]
+    tools = [ms.Tool("a", parameters=schema, strict=True)]
     found = warnings_of(tools=tools, response_schema=schema)
     assert len(found) == len(set(found)) == 2
 
@@ -304,16 +291,16 @@ def test_a_warning_is_given_once() -> None:
     ("options", "field"),
     [
         ({"messages": []}, "messages"),
-        ({"messages": [Message.user("")]}, "messages"),
-        ({"messages": [Message.user(" \n")]}, "messages"),
+        ({"messages": [ms.Message.user("")]}, "messages"),
+        ({"messages": [ms.Message.user(" \n")]}, "messages"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"max_output_tokens": 0}, "max_output_tokens"),
         ({"response_schema": {}}, "response_schema"),
-        ({"thinking": ThinkingConfig(budget_tokens=10)}, "thinking.budget_tokens"),
+        ({"thinking": ms.ThinkingConfig(budget_tokens=10)}, "thinking.budget_tokens"),
     ],
 )
 def test_a_request_that_cannot_be_sent_names_its_field(options: dict[str, Any], field: str) -> None:
-    with pytest.raises(InvalidRequestError) as raised:
+    with pytest.raises(ms.InvalidRequestError) as raised:
         encode(**options)
     assert raised.value.field == field
 
@@ -321,49 +308,49 @@ def test_a_request_that_cannot_be_sent_names_its_field(options: dict[str, Any], 
 # --- a request with every option and every kind of block: the whole body and all warnings, as they are sent ---
 
 
-OWN = ProviderState("anthropic", {})
-NATIVE = ProviderBlock("anthropic", {"type": "container_upload", "file_id": "f"})
+OWN = ms.ProviderState("anthropic", {})
+NATIVE = ms.ProviderBlock("anthropic", {"type": "container_upload", "file_id": "f"})
 
 HISTORY = whole_history(OWN, NATIVE)
 
-TIFF = Image(data=b"x", media_type="image/tiff")
+TIFF = ms.Image(data=b"x", media_type="image/tiff")
 READS_IMAGES = "Anthropic reads image/gif, image/jpeg, image/png, image/webp, not"
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ([Text("a"), TIFF], f"messages[1].content[1].media_type: {READS_IMAGES} 'image/tiff'"),
-        ([File(data=b"x", media_type="image/x-icon")],
+        ([ms.Text("a"), TIFF], f"messages[1].content[1].media_type: {READS_IMAGES} 'image/tiff'"),
+        ([ms.File(data=b"x", media_type="image/x-icon")],
             f"messages[1].content[0].media_type: {READS_IMAGES} 'image/x-icon'"),
-        ([File(data=b"x", media_type="Audio/WAV; a=b")],
+        ([ms.File(data=b"x", media_type="Audio/WAV; a=b")],
             "messages[1].content[0].media_type: Anthropic reads PDF, text and images, not 'audio/wav'"),
-        ([File(data=b"a\xff", media_type="text/plain")],
+        ([ms.File(data=b"a\xff", media_type="text/plain")],
             "messages[1].content[0].data: a text file must be UTF-8: invalid start byte"),
-        ([ToolResult("t", [Text("a"), TIFF])],
+        ([ms.ToolResult("t", [ms.Text("a"), TIFF])],
             f"messages[1].content[0].content[1].media_type: {READS_IMAGES} 'image/tiff'"),
     ],
 )  # fmt: skip
 def test_a_block_that_cannot_be_sent_is_named(content: list[Any], message: str) -> None:
-    request = Request("claude-opus-4-6", [Message.tool_call("t", "look", "{}"), Message.user(content)])
-    with pytest.raises(InvalidRequestError) as raised:
-        DIALECT.encode(request, request.model, Anthropic(api_key="k"), stream=True)
+    request = ms.Request("claude-opus-4-6", [ms.Message.tool_call("t", "look", "{}"), ms.Message.user(content)])
+    with pytest.raises(ms.InvalidRequestError) as raised:
+        DIALECT.encode(request, request.model, ms.Anthropic(api_key="k"), stream=True)
     assert str(raised.value) == message
 
 
 @pytest.mark.parametrize(
-    "messages", [[Message.user("")], [Message.assistant(" ")], [Message.tool_call("a", "b", "{}")]]
+    "messages", [[ms.Message.user("")], [ms.Message.assistant(" ")], [ms.Message.tool_call("a", "b", "{}")]]
 )
-def test_a_conversation_without_content_is_refused(messages: list[Message]) -> None:
-    with pytest.raises(InvalidRequestError) as raised:
-        DIALECT.encode(Request("m", messages), "m", Anthropic(api_key="k"), stream=True)
+def test_a_conversation_without_content_is_refused(messages: list[ms.Message]) -> None:
+    with pytest.raises(ms.InvalidRequestError) as raised:
+        DIALECT.encode(ms.Request("m", messages), "m", ms.Anthropic(api_key="k"), stream=True)
     assert str(raised.value) == "messages: contain nothing that Anthropic accepts: no text, no call, no file"
 
 
 OPTIONS: dict[str, Any] = {
-    "system": [Text("Be"), Text("brief", cache_control=MARK)],
-    "tools": [Tool("look", "Look.", {"properties": {"a": {"type": "integer", "minimum": 1}}}, strict=True,
-        cache_control=MARK), Tool("wait")],
+    "system": [ms.Text("Be"), ms.Text("brief", cache_control=MARK)],
+    "tools": [ms.Tool("look", "Look.", {"properties": {"a": {"type": "integer", "minimum": 1}}}, strict=True,
+        cache_control=MARK), ms.Tool("wait")],
     "tool_choice": "look",
     "max_output_tokens": 9,
     "temperature": 0.5,
@@ -377,10 +364,10 @@ OPTIONS: dict[str, Any] = {
 
 
 def test_a_request_with_everything_is_sent_whole() -> None:
-    request = Request(
-        "claude-opus-4-6", HISTORY, thinking=ThinkingConfig(effort="high"), extra_body={"x": 1}, **OPTIONS
+    request = ms.Request(
+        "claude-opus-4-6", HISTORY, thinking=ms.ThinkingConfig(effort="high"), extra_body={"x": 1}, **OPTIONS
     )
-    wire = DIALECT.encode(request, request.model, Anthropic(api_key="k"), stream=True)
+    wire = DIALECT.encode(request, request.model, ms.Anthropic(api_key="k"), stream=True)
     assert (wire.path, wire.max_output_tokens) == ("/v1/messages", 9)
     assert wire.headers == [
         ("content-type", "application/json"),

@@ -10,12 +10,9 @@ import pytest
 from anthropic.types import StopReason
 from anthropic.types.beta import BetaStopReason
 
+import manystream as ms
 from manystream.providers.anthropic import DIALECT
 from manystream.providers.anthropic.response import FINISH_REASONS
-from manystream.providers.errors import ErrorCategory, ProviderError
-from manystream.providers.model.events import FinishReason
-from manystream.providers.model.messages import Message, ProviderBlock, ProviderState, Role, Text, Thinking, ToolCall
-from manystream.providers.model.usage import Usage
 
 from .wire import (
     LENIENT,
@@ -41,31 +38,31 @@ CITATION: dict[str, object] = {"type": "web_search_result_location", "url": "htt
 
 def test_every_member_has_its_place() -> None:
     response = decode(message({"type": "text", "text": "Hi"}, container={"id": "c"}, stop_details=None))
-    assert response.content == [Text("Hi")]
+    assert response.content == [ms.Text("Hi")]
     assert (response.id, response.model) == ("msg_1", "claude-sonnet-4-5")
-    assert (response.finish_reason, response.raw_finish_reason) == (FinishReason.STOP, "end_turn")
+    assert (response.finish_reason, response.raw_finish_reason) == (ms.FinishReason.STOP, "end_turn")
     assert response.provider_data == {"container": {"id": "c"}}
-    assert response.to_message() == Message(Role.ASSISTANT, "Hi")
+    assert response.to_message() == ms.Message(ms.Role.ASSISTANT, "Hi")
 
 
 @pytest.mark.parametrize(
     ("raw", "expected"),
     [
-        ("end_turn", FinishReason.STOP),
-        ("stop_sequence", FinishReason.STOP),
-        ("max_tokens", FinishReason.LENGTH),
-        ("model_context_window_exceeded", FinishReason.LENGTH),
-        ("refusal", FinishReason.CONTENT_FILTER),
-        ("pause_turn", FinishReason.UNKNOWN),
-        ("compaction", FinishReason.STOP),
-        ("something_new", FinishReason.UNKNOWN),
+        ("end_turn", ms.FinishReason.STOP),
+        ("stop_sequence", ms.FinishReason.STOP),
+        ("max_tokens", ms.FinishReason.LENGTH),
+        ("model_context_window_exceeded", ms.FinishReason.LENGTH),
+        ("refusal", ms.FinishReason.CONTENT_FILTER),
+        ("pause_turn", ms.FinishReason.UNKNOWN),
+        ("compaction", ms.FinishReason.STOP),
+        ("something_new", ms.FinishReason.UNKNOWN),
     ],
 )
-def test_every_stop_reason_is_mapped_and_kept(raw: str, expected: FinishReason) -> None:
+def test_every_stop_reason_is_mapped_and_kept(raw: str, expected: ms.FinishReason) -> None:
     response = decode(message(stop_reason=raw))
     assert (response.finish_reason, response.raw_finish_reason) == (expected, raw)
     assert run(START + finish(raw) + STOP).done.finish_reason is expected
-    assert FINISH_REASONS.get(raw, FinishReason.UNKNOWN) is expected
+    assert FINISH_REASONS.get(raw, ms.FinishReason.UNKNOWN) is expected
 
 
 def test_the_words_are_those_of_the_sdk() -> None:
@@ -75,26 +72,26 @@ def test_the_words_are_those_of_the_sdk() -> None:
 @pytest.mark.parametrize("reason", [None, 3, {}])
 def test_a_stop_reason_that_is_no_text_is_unknown(reason: object) -> None:
     response = decode({**message({"type": "text", "text": "a"}), "stop_reason": reason})
-    assert (response.finish_reason, response.raw_finish_reason) == (FinishReason.UNKNOWN, None)
+    assert (response.finish_reason, response.raw_finish_reason) == (ms.FinishReason.UNKNOWN, None)
 
 
 @pytest.mark.parametrize(
     ("raw", "expected"),
     [
-        ({}, Usage()),
-        ({"input_tokens": 3}, Usage(input_tokens=3)),
-        ({"output_tokens": 3}, Usage(output_tokens=3)),
-        ({"input_tokens": 0, "output_tokens": 0}, Usage(0, 0, total_tokens=0)),
+        ({}, ms.Usage()),
+        ({"input_tokens": 3}, ms.Usage(input_tokens=3)),
+        ({"output_tokens": 3}, ms.Usage(output_tokens=3)),
+        ({"input_tokens": 0, "output_tokens": 0}, ms.Usage(0, 0, total_tokens=0)),
         ({"input_tokens": 3, "cache_read_input_tokens": 5, "cache_creation_input_tokens": 7, "output_tokens": 11},
-            Usage(15, 11, cached_tokens=5, cache_write_tokens=7, total_tokens=26)),
+            ms.Usage(15, 11, cached_tokens=5, cache_write_tokens=7, total_tokens=26)),
         ({"input_tokens": 3, "output_tokens": 11, "output_tokens_details": {"thinking_tokens": 4}},
-            Usage(3, 7, 4, total_tokens=14)),
+            ms.Usage(3, 7, 4, total_tokens=14)),
         ({"input_tokens": 3, "output_tokens": 2, "output_tokens_details": {"thinking_tokens": 4}},
-            Usage(3, 0, 4, total_tokens=5)),
-        ({"input_tokens": "3", "output_tokens": True}, Usage()),
+            ms.Usage(3, 0, 4, total_tokens=5)),
+        ({"input_tokens": "3", "output_tokens": True}, ms.Usage()),
     ],
 )  # fmt: skip
-def test_input_includes_the_cache_and_output_leaves_out_thinking(raw: dict[str, object], expected: Usage) -> None:
+def test_input_includes_the_cache_and_output_leaves_out_thinking(raw: dict[str, object], expected: ms.Usage) -> None:
     if raw:
         expected.raw = raw  # type: ignore[assignment]
     assert decode({**message(), "usage": raw}).usage == expected
@@ -106,66 +103,66 @@ def sampled(kind: str, given: object, written: object, read: object = 0, **more:
     return {"type": kind, **counts, "cache_creation_input_tokens": 0, **more}
 
 
-ITERATIONS: dict[str, tuple[dict[str, object], Usage]] = {
+ITERATIONS: dict[str, tuple[dict[str, object], ms.Usage]] = {
     "a compaction is in no count of its own": (
         {"input_tokens": 23_000, "output_tokens": 1_000,
          "iterations": [sampled("compaction", 180_000, 3_500), sampled("message", 23_000, 1_000)]},
-        Usage(203_000, 4_500, cached_tokens=0, cache_write_tokens=0, total_tokens=207_500),
+        ms.Usage(203_000, 4_500, cached_tokens=0, cache_write_tokens=0, total_tokens=207_500),
     ),
     "a compaction that read the cache": (
         {"input_tokens": 181, "cache_read_input_tokens": 0, "output_tokens": 8,
          "iterations": [sampled("compaction", 100, 83, 55_096), sampled("message", 181, 8)]},
-        Usage(55_377, 91, cached_tokens=55_096, cache_write_tokens=0, total_tokens=55_468),
+        ms.Usage(55_377, 91, cached_tokens=55_096, cache_write_tokens=0, total_tokens=55_468),
     ),
     "only a compaction": (
         {"input_tokens": 0, "output_tokens": 0, "iterations": [sampled("compaction", 60_385, 522)]},
-        Usage(60_385, 522, cached_tokens=0, cache_write_tokens=0, total_tokens=60_907),
+        ms.Usage(60_385, 522, cached_tokens=0, cache_write_tokens=0, total_tokens=60_907),
     ),
     "an advisor": (
         {"input_tokens": 2_417, "output_tokens": 133, "output_tokens_details": {"thinking_tokens": 55},
          "iterations": [sampled("message", 1_128, 121), sampled("advisor_message", 2_529, 38, model="claude-opus-4-8"),
                         sampled("message", 1_289, 12)]},
-        Usage(4_946, 116, 55, cached_tokens=0, cache_write_tokens=0, total_tokens=5_117),
+        ms.Usage(4_946, 116, 55, cached_tokens=0, cache_write_tokens=0, total_tokens=5_117),
     ),
     "a declined attempt is not billed": (
         {"input_tokens": 412, "output_tokens": 264,
          "iterations": [sampled("message", 408, 0, model="claude-fable-5"),
                         sampled("fallback_message", 412, 264, model="claude-opus-4-8")]},
-        Usage(412, 264, cached_tokens=0, cache_write_tokens=0, total_tokens=676),
+        ms.Usage(412, 264, cached_tokens=0, cache_write_tokens=0, total_tokens=676),
     ),
     "two declined attempts": (
         {"input_tokens": 412, "output_tokens": 9,
          "iterations": [sampled("message", 408, 0), sampled("message", 409, 0), sampled("fallback_message", 412, 9)]},
-        Usage(412, 9, cached_tokens=0, cache_write_tokens=0, total_tokens=421),
+        ms.Usage(412, 9, cached_tokens=0, cache_write_tokens=0, total_tokens=421),
     ),
     "an attempt that wrote something before it declined is billed": (
         {"input_tokens": 10, "output_tokens": 9,
          "iterations": [sampled("message", 10, 4), sampled("fallback_message", 10, 9)]},
-        Usage(20, 13, cached_tokens=0, cache_write_tokens=0, total_tokens=33),
+        ms.Usage(20, 13, cached_tokens=0, cache_write_tokens=0, total_tokens=33),
     ),
     "all attempts declined": (
         {"input_tokens": 412, "output_tokens": 0,
          "iterations": [sampled("message", 535, 0), sampled("fallback_message", 412, 0)]},
-        Usage(412, 0, cached_tokens=0, cache_write_tokens=0, total_tokens=412),
+        ms.Usage(412, 0, cached_tokens=0, cache_write_tokens=0, total_tokens=412),
     ),
     "a kind that nobody knows": (
         {"input_tokens": 10, "output_tokens": 5,
          "iterations": [sampled("message", 10, 5), sampled("reflection", 7, 3)]},
-        Usage(17, 8, cached_tokens=0, cache_write_tokens=0, total_tokens=25),
+        ms.Usage(17, 8, cached_tokens=0, cache_write_tokens=0, total_tokens=25),
     ),
     "no entry for the answer": (
         {"input_tokens": 10, "output_tokens": 5, "iterations": [sampled("compaction", 7, 3)]},
-        Usage(17, 8, cached_tokens=0, cache_write_tokens=0, total_tokens=25),
+        ms.Usage(17, 8, cached_tokens=0, cache_write_tokens=0, total_tokens=25),
     ),
     "an entry without counts": (
         {"input_tokens": 10, "output_tokens": 5, "iterations": [{"type": "message"}, sampled("compaction", 7, 3)]},
-        Usage(17, 8, total_tokens=25),
+        ms.Usage(17, 8, total_tokens=25),
     ),
-    "no entries": ({"input_tokens": 10, "output_tokens": 5, "iterations": []}, Usage(10, 5, total_tokens=15)),
-    "null": ({"input_tokens": 10, "output_tokens": 5, "iterations": None}, Usage(10, 5, total_tokens=15)),
-    "the wrong shape": ({"input_tokens": 10, "output_tokens": 5, "iterations": "2"}, Usage(10, 5, total_tokens=15)),
+    "no entries": ({"input_tokens": 10, "output_tokens": 5, "iterations": []}, ms.Usage(10, 5, total_tokens=15)),
+    "null": ({"input_tokens": 10, "output_tokens": 5, "iterations": None}, ms.Usage(10, 5, total_tokens=15)),
+    "the wrong shape": ({"input_tokens": 10, "output_tokens": 5, "iterations": "2"}, ms.Usage(10, 5, total_tokens=15)),
     "entries of the wrong shape": (
-        {"input_tokens": 10, "output_tokens": 5, "iterations": [1, None, []]}, Usage(10, 5, total_tokens=15)),
+        {"input_tokens": 10, "output_tokens": 5, "iterations": [1, None, []]}, ms.Usage(10, 5, total_tokens=15)),
 }  # fmt: skip
 
 
@@ -218,7 +215,7 @@ def test_a_zero_that_tells_nothing_does_not_replace_the_input(
 
 @pytest.mark.parametrize("usage", [None, [], "many"])
 def test_usage_of_the_wrong_shape_is_unknown(usage: object) -> None:
-    assert decode({**message(), "usage": usage}).usage == Usage()
+    assert decode({**message(), "usage": usage}).usage == ms.Usage()
 
 
 PAIRS: dict[str, tuple[dict[str, object], str]] = {
@@ -293,23 +290,23 @@ def test_absent_and_empty_content_give_equal_answers() -> None:
             {"type": "text", "text": "a", "citations": None}, {"type": "thinking", "thinking": "b", "signature": ""}
         )
     )
-    assert spare.content == full.content == [Text("a"), Thinking("b", state=ProviderState("anthropic", {}))]
+    assert spare.content == full.content == [ms.Text("a"), ms.Thinking("b", state=ms.ProviderState("anthropic", {}))]
 
 
 def test_arguments_given_as_text_stay_that_text() -> None:
     content = decode(message({"type": "tool_use", "id": "t", "name": "look", "input": '{"a":1}'})).content
-    assert content == [ToolCall("t", "look", '{"a":1}')]
+    assert content == [ms.ToolCall("t", "look", '{"a":1}')]
 
 
 def test_blocks_of_unknown_type_are_kept_as_received() -> None:
     odd: list[dict[str, object]] = [{"type": "novelty", "n": 1}, {"n": 2}, {"type": 3}]
-    assert decode(message(*odd)).content == [ProviderBlock("anthropic", part) for part in odd]  # type: ignore[arg-type]
+    assert decode(message(*odd)).content == [ms.ProviderBlock("anthropic", part) for part in odd]  # type: ignore[arg-type]
 
 
 def test_an_error_object_in_a_200_is_raised() -> None:
-    with pytest.raises(ProviderError) as raised:
+    with pytest.raises(ms.ProviderError) as raised:
         decode({"type": "error", "error": {"type": "overloaded_error", "message": "busy"}})
-    assert (raised.value.category, raised.value.retryable) == (ErrorCategory.SERVER, True)
+    assert (raised.value.category, raised.value.retryable) == (ms.ErrorCategory.SERVER, True)
 
 
 @pytest.mark.parametrize(
@@ -327,16 +324,16 @@ def test_an_error_object_in_a_200_is_raised() -> None:
     ],
 )
 def test_a_body_that_is_no_message_is_an_error_that_quotes_it(body: bytes, message: str) -> None:
-    with pytest.raises(ProviderError) as raised:
+    with pytest.raises(ms.ProviderError) as raised:
         DIALECT.decode(body, STRICT, made_ids())
     assert raised.value.message.startswith(message)
-    assert raised.value.category is ErrorCategory.SERVER
+    assert raised.value.category is ms.ErrorCategory.SERVER
     assert not raised.value.retryable
     assert raised.value.body == body
 
 
 def test_the_quotation_of_a_long_body_is_bounded() -> None:
-    with pytest.raises(ProviderError) as raised:
+    with pytest.raises(ms.ProviderError) as raised:
         DIALECT.decode(b'{"content": ["' + b"x" * 100_000 + b'"]}', STRICT, made_ids())
     assert len(raised.value.message) < 500
     assert len(raised.value.body) <= 4096

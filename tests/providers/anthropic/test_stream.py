@@ -6,22 +6,8 @@ import json
 
 import pytest
 
+import manystream as ms
 from manystream.providers.anthropic import DIALECT
-from manystream.providers.catalog.provider import Provider
-from manystream.providers.errors import ErrorCategory, ProviderError
-from manystream.providers.model.events import (
-    Done,
-    Error,
-    FinishReason,
-    Start,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallDelta,
-    ToolCallDone,
-    ToolCallStart,
-)
-from manystream.providers.model.messages import ProviderBlock, ProviderState, RedactedThinking, Text, Thinking, ToolCall
-from manystream.providers.model.usage import Usage
 from manystream.providers.wire.answer_limits import AnswerLimits
 
 from .wire import (
@@ -45,8 +31,8 @@ from .wire import (
 def test_text_is_delivered_as_deltas_and_ends_with_done() -> None:
     outcome = run_at_every_split(START + text(0, "Hello", ", wörld") + finish() + STOP)
     assert outcome.events == [
-        Start("claude-sonnet-4-5", "msg_1"), TextDelta(0, "Hello"), TextDelta(0, ", wörld"),
-        Done(FinishReason.STOP, "end_turn", Usage(input_tokens=10, output_tokens=5, total_tokens=15,
+        ms.Start("claude-sonnet-4-5", "msg_1"), ms.TextDelta(0, "Hello"), ms.TextDelta(0, ", wörld"),
+        ms.Done(ms.FinishReason.STOP, "end_turn", ms.Usage(input_tokens=10, output_tokens=5, total_tokens=15,
         raw={"input_tokens": 10, "output_tokens": 5})),
     ]  # fmt: skip
     assert outcome.response.text == "Hello, wörld"
@@ -60,7 +46,7 @@ def test_the_datas_type_counts_if_event_names_are_missing() -> None:
 
 def test_the_events_name_counts_if_the_data_has_no_type() -> None:
     wire = START + text(0, "Hi") + finish() + "event: message_stop\ndata: {}\n\n"
-    assert run(wire).done.finish_reason is FinishReason.STOP
+    assert run(wire).done.finish_reason is ms.FinishReason.STOP
 
 
 def test_json_white_space_and_carriage_returns_change_nothing() -> None:
@@ -80,8 +66,8 @@ def test_unknown_event_and_delta_types_are_ignored() -> None:
     unknown = sse({"type": "content_block_thought", "index": 0}) + sse({"type": 7})
     strange = block(0, {"type": "text", "text": ""}, {"type": "mood_delta", "mood": "merry"}, {"type": "text_delta"})
     outcome = run(START + unknown + strange + finish() + STOP)
-    assert outcome.response.content == [Text("")]
-    assert [type(event) for event in outcome.events] == [Start, Done]
+    assert outcome.response.content == [ms.Text("")]
+    assert [type(event) for event in outcome.events] == [ms.Start, ms.Done]
 
 
 def test_thinking_and_redacted_thinking_keep_their_order() -> None:
@@ -100,8 +86,8 @@ def test_thinking_and_redacted_thinking_keep_their_order() -> None:
         + STOP
     )
     outcome = run_at_every_split(wire)
-    assert outcome.response.content == [Thinking("Let me see", "c2ln"), RedactedThinking("ZW5j"), Text("Yes.")]
-    assert outcome.events[1:4] == [ThinkingDelta(0, "Let me"), ThinkingDelta(0, " see"), TextDelta(2, "Yes.")]
+    assert outcome.response.content == [ms.Thinking("Let me see", "c2ln"), ms.RedactedThinking("ZW5j"), ms.Text("Yes.")]
+    assert outcome.events[1:4] == [ms.ThinkingDelta(0, "Let me"), ms.ThinkingDelta(0, " see"), ms.TextDelta(2, "Yes.")]
 
 
 def test_thinking_without_text_has_a_signature_and_no_events() -> None:
@@ -112,15 +98,15 @@ def test_thinking_without_text_has_a_signature_and_no_events() -> None:
         {"type": "signature_delta", "signature": "c2ln"},
     )
     outcome = run_at_every_split(START + thinking + text(1, "a") + finish() + STOP)
-    assert outcome.response.content == [Thinking("", "c2ln"), Text("a")]
-    assert outcome.events[1] == TextDelta(1, "a")
+    assert outcome.response.content == [ms.Thinking("", "c2ln"), ms.Text("a")]
+    assert outcome.events[1] == ms.TextDelta(1, "a")
 
 
 def test_another_servers_thinking_is_tagged_with_it() -> None:
     thinking = block(0, {"type": "thinking", "thinking": "hm"}) + block(1, {"type": "redacted_thinking", "data": "x"})
-    state = ProviderState("lookalike", {})
+    state = ms.ProviderState("lookalike", {})
     content = run(START + thinking + finish() + STOP, LENIENT).response.content
-    assert content == [Thinking("hm", None, state=state), RedactedThinking("x", state=state)]
+    assert content == [ms.Thinking("hm", None, state=state), ms.RedactedThinking("x", state=state)]
 
 
 def test_citations_are_added_to_their_text() -> None:
@@ -134,7 +120,7 @@ def test_citations_are_added_to_their_text() -> None:
         {"type": "citations_delta", "citation": "not an object"},
     )
     outcome = run_at_every_split(START + cited + finish() + STOP)
-    assert outcome.response.content == [Text("So it is.", citations=[first, second])]
+    assert outcome.response.content == [ms.Text("So it is.", citations=[first, second])]
 
 
 def test_interleaved_blocks_are_separated_by_index() -> None:
@@ -157,7 +143,7 @@ def test_interleaved_blocks_are_separated_by_index() -> None:
         + STOP
     )
     content = run_at_every_split(wire).response.content
-    assert content == [Text("so it is"), ToolCall("a", "look", '{"n": 1}'), ToolCall("b", "look", '{"n": 2}')]
+    assert content == [ms.Text("so it is"), ms.ToolCall("a", "look", '{"n": 1}'), ms.ToolCall("b", "look", '{"n": 2}')]
 
 
 def test_a_delta_for_a_block_that_never_began_begins_it() -> None:
@@ -171,7 +157,7 @@ def test_a_delta_for_a_block_that_never_began_begins_it() -> None:
         + finish()
         + STOP
     )
-    assert run(wire).response.content == [Thinking("hm", state=ProviderState("anthropic", {})), Text("ab")]
+    assert run(wire).response.content == [ms.Thinking("hm", state=ms.ProviderState("anthropic", {})), ms.Text("ab")]
 
 
 def test_text_after_its_blocks_end_belongs_to_it() -> None:
@@ -189,7 +175,7 @@ def test_arguments_after_their_calls_end_are_an_error() -> None:
 def test_a_delta_without_an_index_belongs_to_the_latest_block() -> None:
     delta = {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "b"}}
     wire = START + text(0, "a") + block(1, {"type": "text", "text": ""}, stop=False) + sse(delta) + finish() + STOP
-    assert run(wire).response.content == [Text("a"), Text("b")]
+    assert run(wire).response.content == [ms.Text("a"), ms.Text("b")]
 
 
 def test_a_server_may_leave_out_every_index() -> None:
@@ -206,7 +192,7 @@ def test_deltas_of_the_wrong_kind_leave_their_block_alone() -> None:
     ]
     wire = START + block(0, {"type": "tool_use", "id": "t", "name": "look", "input": {}}, *deltas)
     response = run(wire + finish("tool_use") + STOP).response
-    assert response.tool_calls == [ToolCall("t", "look", "{}")]
+    assert response.tool_calls == [ms.ToolCall("t", "look", "{}")]
     assert (response.text, response.thinking, len(response.warnings)) == ("x", "x", 2)
 
 
@@ -214,7 +200,7 @@ def test_a_fallback_block_changes_the_answers_model() -> None:
     fallback: dict[str, object] = {"type": "fallback", "from": {"model": "claude-a"}, "to": {"model": "claude-b"}}
     outcome = run_at_every_split(START + block(0, fallback) + text(1, "a") + finish() + STOP)
     assert outcome.response.model == "claude-b"
-    assert outcome.response.content[0] == ProviderBlock("anthropic", fallback)
+    assert outcome.response.content[0] == ms.ProviderBlock("anthropic", fallback)
 
 
 def test_content_and_stop_reason_may_be_in_message_start_already() -> None:
@@ -222,19 +208,19 @@ def test_content_and_stop_reason_may_be_in_message_start_already() -> None:
     start = {**MESSAGE, "content": content, "stop_reason": "tool_use", "container": {"id": "c"}}
     outcome = run_at_every_split(sse({"type": "message_start", "message": start}, "message_start") + STOP)
     assert outcome.events == [
-        Start("claude-sonnet-4-5", "msg_1"),
-        TextDelta(0, "So: "),
-        ToolCallStart(1, "t", "roll"),
-        ToolCallDelta(1, '{"n": 6}'),
-        ToolCallDone(1, True),
-        Done(FinishReason.TOOL_USE, "tool_use", outcome.response.usage, {"container": {"id": "c"}}),
+        ms.Start("claude-sonnet-4-5", "msg_1"),
+        ms.TextDelta(0, "So: "),
+        ms.ToolCallStart(1, "t", "roll"),
+        ms.ToolCallDelta(1, '{"n": 6}'),
+        ms.ToolCallDone(1, True),
+        ms.Done(ms.FinishReason.TOOL_USE, "tool_use", outcome.response.usage, {"container": {"id": "c"}}),
     ]
 
 
 def test_streamed_blocks_follow_content_in_message_start() -> None:
     start = {**MESSAGE, "content": [{"type": "text", "text": "a"}]}
     wire = sse({"type": "message_start", "message": start}) + text(1, "b") + text(2, "c") + finish() + STOP
-    assert run(wire).response.content == [Text("a"), Text("b"), Text("c")]
+    assert run(wire).response.content == [ms.Text("a"), ms.Text("b"), ms.Text("c")]
 
 
 def test_a_second_message_start_keeps_delivered_events() -> None:
@@ -248,12 +234,12 @@ def test_a_second_message_start_keeps_delivered_events() -> None:
         ("toolu_2", '{"n": 1}', True),
     ]
     assert outcome.response.id == "msg_1"
-    assert sum(isinstance(event, Start) for event in outcome.events) == 1
+    assert sum(isinstance(event, ms.Start) for event in outcome.events) == 1
 
 
 def test_a_stream_without_message_start_still_begins_with_start() -> None:
-    assert run(text(0, "a") + finish() + STOP).events[0] == Start(None, None)
-    assert run(finish() + STOP).events[0] == Start(None, None)
+    assert run(text(0, "a") + finish() + STOP).events[0] == ms.Start(None, None)
+    assert run(finish() + STOP).events[0] == ms.Start(None, None)
 
 
 def test_usage_in_message_delta_replaces_that_of_the_start() -> None:
@@ -270,7 +256,7 @@ def test_usage_in_message_delta_replaces_that_of_the_start() -> None:
     }
     wire = sse({"type": "message_start", "message": start}) + text(0, "a") + finish("end_turn", later) + STOP
     outcome = run_at_every_split(wire)
-    assert outcome.response.usage == Usage(
+    assert outcome.response.usage == ms.Usage(
         input_tokens=400,
         output_tokens=20,
         thinking_tokens=30,
@@ -307,41 +293,41 @@ def test_unknown_members_of_a_message_are_provider_data() -> None:
 def test_a_refusal_is_a_content_filter_with_its_details() -> None:
     details: dict[str, object] = {"type": "refusal", "category": "cyber", "explanation": "no"}
     outcome = run_at_every_split(START + text(0, "I") + finish("refusal", stop_details=details) + STOP)
-    assert outcome.done.finish_reason is FinishReason.CONTENT_FILTER
+    assert outcome.done.finish_reason is ms.FinishReason.CONTENT_FILTER
     assert outcome.done.raw_finish_reason == "refusal"
     assert outcome.response.provider_data == {"stop_details": details}
 
 
 def test_pause_turn_is_unknown_and_kept_as_the_raw_reason() -> None:
     outcome = run(START + text(0, "a") + finish("pause_turn") + STOP)
-    assert (outcome.done.finish_reason, outcome.done.raw_finish_reason) == (FinishReason.UNKNOWN, "pause_turn")
+    assert (outcome.done.finish_reason, outcome.done.raw_finish_reason) == (ms.FinishReason.UNKNOWN, "pause_turn")
 
 
 def test_the_response_of_an_empty_answer_is_empty() -> None:
     outcome = run_at_every_split(START + finish() + STOP)
     assert outcome.response.content == []
-    assert outcome.done.finish_reason is FinishReason.STOP
+    assert outcome.done.finish_reason is ms.FinishReason.STOP
 
 
 @pytest.mark.parametrize("ending", ["", finish()], ids=["in mid text", "after the stop reason"])
 def test_a_strict_stream_without_message_stop_is_truncated(ending: str) -> None:
     outcome = run_at_every_split(START + text(0, "half") + ending)
     assert outcome.error is not None
-    assert (outcome.error.category, outcome.error.retryable) == (ErrorCategory.NETWORK, True)
+    assert (outcome.error.category, outcome.error.retryable) == (ms.ErrorCategory.NETWORK, True)
     assert outcome.error.message.startswith("truncated stream")
     assert outcome.response.text == "half"
 
 
 def test_a_lenient_stream_may_end_after_its_stop_reason() -> None:
-    assert run(START + text(0, "a") + finish(), LENIENT).done.finish_reason is FinishReason.STOP
+    assert run(START + text(0, "a") + finish(), LENIENT).done.finish_reason is ms.FinishReason.STOP
     assert run(START + text(0, "a"), LENIENT).error is not None
 
 
 def test_a_done_marker_ends_a_message_with_a_stop_reason() -> None:
     mark = "data: [DONE]\n\n"
-    assert run_at_every_split(START + text(0, "a") + finish() + mark).done.finish_reason is FinishReason.STOP
+    assert run_at_every_split(START + text(0, "a") + finish() + mark).done.finish_reason is ms.FinishReason.STOP
     assert run(START + text(0, "a") + mark).error is not None
-    assert run(START + text(0, "a") + finish() + STOP + mark).done.finish_reason is FinishReason.STOP
+    assert run(START + text(0, "a") + finish() + STOP + mark).done.finish_reason is ms.FinishReason.STOP
 
 
 def test_an_event_that_lacks_its_last_empty_line_is_read() -> None:
@@ -351,7 +337,7 @@ def test_an_event_that_lacks_its_last_empty_line_is_read() -> None:
 
 def test_an_empty_body_is_a_truncated_stream() -> None:
     outcome = run("")
-    assert [type(event) for event in outcome.events] == [Error]
+    assert [type(event) for event in outcome.events] == [ms.Error]
 
 
 def test_line_separators_of_unicode_do_not_end_a_line() -> None:
@@ -364,7 +350,7 @@ def test_an_overload_inside_the_stream_is_retryable() -> None:
     error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}, "request_id": "req_1"}
     outcome = run_at_every_split(START + text(0, "half") + sse(error, "error") + finish() + STOP)
     assert outcome.error is not None
-    assert outcome.error.category is ErrorCategory.SERVER
+    assert outcome.error.category is ms.ErrorCategory.SERVER
     assert outcome.error.retryable
     assert outcome.error.message == "overloaded_error: Overloaded"
     assert outcome.error.request_id == "req_1"
@@ -388,7 +374,7 @@ def test_an_error_is_recognised_in_any_framing(wire: str) -> None:
     for before in ("", START, START + text(0, "a")):
         error = run(before + wire).error
         assert error is not None
-        assert (error.category, error.message) == (ErrorCategory.SERVER, "overloaded_error: m")
+        assert (error.category, error.message) == (ms.ErrorCategory.SERVER, "overloaded_error: m")
 
 
 # --- details of streams that servers send now and then: repeated starts, missing members, and what a cut ---
@@ -400,7 +386,7 @@ DELTA: dict[str, object] = {"type": "content_block_delta", "index": 0, "delta": 
 def test_blocks_are_counted_anew_after_a_second_start() -> None:
     begin = sse({"type": "content_block_start", "content_block": {"type": "text", "text": ""}})
     outcome = run(START + begin + sse(DELTA) + START + begin + sse(DELTA) + finish() + STOP)
-    assert outcome.response.content == [Text("a"), Text("a")]
+    assert outcome.response.content == [ms.Text("a"), ms.Text("a")]
 
 
 def test_a_cut_stream_keeps_its_stop_reason() -> None:
@@ -422,14 +408,18 @@ def test_members_of_the_last_event_are_provider_data() -> None:
 
 def test_a_message_without_content_or_usage_is_begun() -> None:
     outcome = run(sse({"type": "message_start", "message": {"model": "m"}}) + text(0, "a") + finish(usage={}) + STOP)
-    assert outcome.events == [Start("m", None), TextDelta(0, "a"), Done(FinishReason.STOP, "end_turn", Usage())]
+    assert outcome.events == [
+        ms.Start("m", None),
+        ms.TextDelta(0, "a"),
+        ms.Done(ms.FinishReason.STOP, "end_turn", ms.Usage()),
+    ]
 
 
 @pytest.mark.parametrize(("provider", "maker"), [(LENIENT, "lookalike"), (STRICT, "anthropic")])
-def test_an_empty_signature_is_none(provider: Provider, maker: str) -> None:
+def test_an_empty_signature_is_none(provider: ms.Provider, maker: str) -> None:
     thinking = block(0, {"type": "thinking", "thinking": "hm"}, {"type": "signature_delta", "signature": ""})
     content = run(START + thinking + finish() + STOP, provider).response.content
-    assert content == [Thinking("hm", None, state=ProviderState(maker, {}))]
+    assert content == [ms.Thinking("hm", None, state=ms.ProviderState(maker, {}))]
 
 
 def test_a_signature_may_come_in_pieces_and_in_the_start() -> None:
@@ -439,19 +429,19 @@ def test_a_signature_may_come_in_pieces_and_in_the_start() -> None:
         {"type": "signature_delta", "signature": "b"},
         {"type": "signature_delta", "signature": "c"},
     ]
-    assert run(START + block(0, start, *deltas) + finish() + STOP).response.content == [Thinking("hm", "abc")]
-    state = ProviderState("lookalike", {})
+    assert run(START + block(0, start, *deltas) + finish() + STOP).response.content == [ms.Thinking("hm", "abc")]
+    state = ms.ProviderState("lookalike", {})
     content = run(START + block(0, start, *deltas) + finish() + STOP, LENIENT).response.content
-    assert content == [Thinking("hm", "abc", state=state)]
+    assert content == [ms.Thinking("hm", "abc", state=state)]
 
 
 def test_a_signature_that_is_sent_twice_is_kept_once() -> None:
     again: dict[str, object] = {"type": "signature_delta", "signature": "EqQBCg=="}
     in_start: dict[str, object] = {"type": "thinking", "thinking": "hm", "signature": "EqQBCg=="}
-    assert run(START + block(0, in_start, again) + finish() + STOP).response.content == [Thinking("hm", "EqQBCg==")]
+    assert run(START + block(0, in_start, again) + finish() + STOP).response.content == [ms.Thinking("hm", "EqQBCg==")]
     plain: dict[str, object] = {"type": "thinking", "thinking": "hm"}
     content = run(START + block(0, plain, again, again) + finish() + STOP).response.content
-    assert content == [Thinking("hm", "EqQBCg==")]
+    assert content == [ms.Thinking("hm", "EqQBCg==")]
 
 
 def test_usage_in_the_last_event_is_read() -> None:
@@ -468,28 +458,30 @@ def test_a_null_piece_of_arguments_is_ignored() -> None:
         {"type": "input_json_delta"},
     ]
     outcome = run(START + block(0, start, *deltas) + finish("tool_use") + STOP)
-    assert [event for event in outcome.events if isinstance(event, ToolCallDelta)] == [ToolCallDelta(0, '{"a": 1}')]
+    assert [event for event in outcome.events if isinstance(event, ms.ToolCallDelta)] == [
+        ms.ToolCallDelta(0, '{"a": 1}')
+    ]
 
 
 def test_large_numbers_of_a_call_in_the_start_are_exact() -> None:
     content = [{"type": "tool_use", "id": "t", "name": "look", "input": {"n": 2**70}}]
     outcome = run(sse({"type": "message_start", "message": {**MESSAGE, "content": content}}) + finish() + STOP)
-    assert outcome.response.content == [ToolCall("t", "look", '{"n": 1180591620717411303424}')]
+    assert outcome.response.content == [ms.ToolCall("t", "look", '{"n": 1180591620717411303424}')]
 
 
 def test_a_stream_may_begin_with_any_event() -> None:
     thinking = {"type": "content_block_delta", "index": 1, "delta": {"type": "thinking_delta", "thinking": "hm"}}
     for wire in (text(0, "a"), sse(DELTA), call(0, "{}"), sse(thinking)):
         events = run(wire + finish() + STOP).events
-        assert events[0] == Start(None, None)
-        assert sum(isinstance(event, Start) for event in events) == 1
+        assert events[0] == ms.Start(None, None)
+        assert sum(isinstance(event, ms.Start) for event in events) == 1
 
 
 def test_a_content_block_may_begin_with_its_text() -> None:
     outcome = run(
         START + block(0, {"type": "text", "text": "a"}, {"type": "text_delta", "text": "b"}) + finish() + STOP
     )
-    assert outcome.events[1:3] == [TextDelta(0, "a"), TextDelta(0, "b")]
+    assert outcome.events[1:3] == [ms.TextDelta(0, "a"), ms.TextDelta(0, "b")]
 
 
 def test_a_call_nested_too_deeply_is_an_error_that_says_so() -> None:
@@ -501,7 +493,7 @@ def test_a_call_nested_too_deeply_is_an_error_that_says_so() -> None:
     assert outcome.response.content == []
     assert error.message.startswith("content_block_start: a call's input is nested too deeply in '{")
     body = ('{"type": "message", "content": [' + used + "]}").encode()
-    with pytest.raises(ProviderError) as raised:
+    with pytest.raises(ms.ProviderError) as raised:
         DIALECT.decode(body, STRICT, made_ids())
     assert raised.value.message.startswith("a call's input is nested too deeply in '{")
 
@@ -517,6 +509,6 @@ def test_an_answer_has_at_most_so_many_blocks() -> None:
         for payloads, message in (([whole], at_once), (begun, in_turn)):
             machine = DIALECT.machine(STRICT, made_ids(), limits)
             events = [event for payload in payloads for event in machine.feed("", json.dumps(payload).encode())]
-            assert [event.error.message for event in events if isinstance(event, Error)] == (
+            assert [event.error.message for event in events if isinstance(event, ms.Error)] == (
                 [message] if message else []
             )

@@ -9,29 +9,15 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import manystream as ms
 from manystream.providers.anthropic import DIALECT
-from manystream.providers.catalog.profile import Profile, Quirks
-from manystream.providers.catalog.provider import Anthropic, Provider
-from manystream.providers.errors import ProviderError
-from manystream.providers.model.events import (
-    Done,
-    Error,
-    Event,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallDelta,
-    ToolCallDone,
-    ToolCallStart,
-)
-from manystream.providers.model.messages import Text, Thinking, ToolCall
-from manystream.providers.model.response import Response
 from manystream.providers.wire.event_order import OrderChecker
 from manystream.transport.sse import SSEParser
 
-STRICT = Anthropic(api_key="sk-secret")
-LENIENT = Anthropic(
+STRICT = ms.Anthropic(api_key="sk-secret")
+LENIENT = ms.Anthropic(
     api_key="sk-secret",
-    profile=Profile(name="lookalike", dialect="anthropic", base_url="https://lookalike.example", quirks=Quirks()),
+    profile=ms.Profile(name="lookalike", dialect="anthropic", base_url="https://lookalike.example", quirks=ms.Quirks()),
 )
 
 MESSAGE: dict[str, object] = {
@@ -91,32 +77,32 @@ def made_ids() -> Callable[[], str]:
 class Outcome:
     """The events and the response of one stream."""
 
-    events: list[Event]
-    response: Response
+    events: list[ms.Event]
+    response: ms.Response
 
     @property
-    def error(self) -> ProviderError | None:
+    def error(self) -> ms.ProviderError | None:
         last = self.events[-1] if self.events else None
-        return last.error if isinstance(last, Error) else None
+        return last.error if isinstance(last, ms.Error) else None
 
     @property
-    def done(self) -> Done:
+    def done(self) -> ms.Done:
         last = self.events[-1]
-        assert isinstance(last, Done), last
+        assert isinstance(last, ms.Done), last
         return last
 
     @property
     def text(self) -> str:
-        return "".join(event.text for event in self.events if isinstance(event, TextDelta))
+        return "".join(event.text for event in self.events if isinstance(event, ms.TextDelta))
 
 
-def run(wire: str | bytes, provider: Provider = STRICT, *, chunks: Sequence[bytes] | None = None) -> Outcome:
+def run(wire: str | bytes, provider: ms.Provider = STRICT, *, chunks: Sequence[bytes] | None = None) -> Outcome:
     """Parse a body, feed the machine and end it. Checks the events' order, and that events and response are equal."""
     body = wire.encode() if isinstance(wire, str) else wire
     parser, machine, order = SSEParser(), DIALECT.machine(provider, made_ids()), OrderChecker()
-    events: list[Event] = []
+    events: list[ms.Event] = []
 
-    def take(fresh: Sequence[Event]) -> None:
+    def take(fresh: Sequence[ms.Event]) -> None:
         for event in fresh:
             order.check(event)
             events.append(event)
@@ -135,7 +121,7 @@ def run(wire: str | bytes, provider: Provider = STRICT, *, chunks: Sequence[byte
     return Outcome(events, response)
 
 
-def run_at_every_split(wire: str, provider: Provider = STRICT) -> Outcome:
+def run_at_every_split(wire: str, provider: ms.Provider = STRICT) -> Outcome:
     """Run a body whole, cut in two at every byte, and byte by byte. The outcome must be the same."""
     body = wire.encode()
     whole = run(body, provider)
@@ -150,37 +136,37 @@ def splits(body: bytes) -> Iterator[list[bytes]]:
         yield [body[:position], body[position:]]
 
 
-def blocks_of_events(events: Sequence[Event]) -> dict[int, tuple[object, ...]]:
+def blocks_of_events(events: Sequence[ms.Event]) -> dict[int, tuple[object, ...]]:
     """Return the content of each block according to the events."""
     blocks: dict[int, tuple[object, ...]] = {}
     for event in events:
-        if isinstance(event, TextDelta | ThinkingDelta):
+        if isinstance(event, ms.TextDelta | ms.ThinkingDelta):
             kind, before = blocks.get(event.index, (event.type, ""))
             blocks[event.index] = (kind, f"{before}{event.text}")
-        elif isinstance(event, ToolCallStart):
+        elif isinstance(event, ms.ToolCallStart):
             blocks[event.index] = ("call", event.id, event.name, "", False)
-        elif isinstance(event, ToolCallDelta):
+        elif isinstance(event, ms.ToolCallDelta):
             kind, id, name, before, complete = blocks[event.index]
             blocks[event.index] = (kind, id, name, f"{before}{event.arguments}", complete)
-        elif isinstance(event, ToolCallDone):
+        elif isinstance(event, ms.ToolCallDone):
             blocks[event.index] = (*blocks[event.index][:-1], event.complete)
     return blocks
 
 
-def blocks_of_response(response: Response) -> dict[int, tuple[object, ...]]:
+def blocks_of_response(response: ms.Response) -> dict[int, tuple[object, ...]]:
     """Return the content of each block according to the response."""
     blocks: dict[int, tuple[object, ...]] = {}
     for index, content in enumerate(response.content):
-        if isinstance(content, Text) and content.text:
+        if isinstance(content, ms.Text) and content.text:
             blocks[index] = ("text_delta", content.text)
-        elif isinstance(content, Thinking) and content.text:
+        elif isinstance(content, ms.Thinking) and content.text:
             blocks[index] = ("thinking_delta", content.text)
-        elif isinstance(content, ToolCall):
+        elif isinstance(content, ms.ToolCall):
             blocks[index] = ("call", content.id, content.name, content.arguments, content.complete)
     return blocks
 
 
-def decode(payload: object, provider: Provider = STRICT) -> Response:
+def decode(payload: object, provider: ms.Provider = STRICT) -> ms.Response:
     """Decode an unstreamed answer."""
     return DIALECT.decode(json.dumps(payload).encode(), provider, made_ids())
 

@@ -8,31 +8,19 @@ from typing import Any
 
 import pytest
 
-from manystream.providers.catalog.provider import Gemini
-from manystream.providers.errors import InvalidRequestError
+import manystream as ms
 from manystream.providers.gemini import DIALECT
 from manystream.providers.gemini.path import request_path
-from manystream.providers.model.messages import (
-    CacheControl,
-    File,
-    Image,
-    Message,
-    ProviderBlock,
-    ProviderState,
-    Text,
-    ToolResult,
-)
-from manystream.providers.model.request import Request, ThinkingConfig, ThinkingLevel, Tool
 from manystream.providers.wire.dialect import WireRequest
 from tests.providers.gemini.sent import OLD_MODEL, body_of, sent, warnings, wire
 from tests.providers.whole_history import MARK, whole_history
 
-WEATHER = Tool("weather", "Returns it.", {"type": "object", "properties": {"place": {"type": "string"}}})
-NOW = Tool("now")
+WEATHER = ms.Tool("weather", "Returns it.", {"type": "object", "properties": {"place": {"type": "string"}}})
+NOW = ms.Tool("now")
 
 
 def test_the_smallest_request() -> None:
-    request = wire(Message.user("Hi"))
+    request = wire(ms.Message.user("Hi"))
     assert body_of(request) == {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
     assert request.path == "/v1beta/models/gemini-3.8-flash:generateContent"
     assert request.headers == [("content-type", "application/json"), ("accept", "application/json")]
@@ -47,8 +35,8 @@ def test_a_stream_differs_in_path_and_accept_only() -> None:
 
 
 def test_the_key_is_in_a_header_and_nowhere_else() -> None:
-    provider = Gemini("very-secret")
-    request = DIALECT.encode(Request("m", [Message.user("Hi")]), "m", provider, stream=True)
+    provider = ms.Gemini("very-secret")
+    request = DIALECT.encode(ms.Request("m", [ms.Message.user("Hi")]), "m", provider, stream=True)
     assert DIALECT.auth_headers(provider, "very-secret") == [("x-goog-api-key", "very-secret")]
     assert "very-secret" not in repr(request)
 
@@ -101,7 +89,7 @@ def test_a_tuned_model_on_vertex_is_a_resource_of_its_own() -> None:
 
 @pytest.mark.parametrize("model", ["models/..", "models/../../x", "models/", "tunedModels/", "."])
 def test_a_model_name_cannot_change_the_path(model: str) -> None:
-    with pytest.raises(InvalidRequestError, match="model: "):
+    with pytest.raises(ms.InvalidRequestError, match="model: "):
         request_path("https://host", model, stream=False)
 
 
@@ -128,7 +116,7 @@ def test_zero_is_a_value() -> None:
 
 def test_the_system_prompt_is_an_instruction_of_its_own() -> None:
     assert sent(system="Be brief.")["systemInstruction"] == {"parts": [{"text": "Be brief."}]}
-    blocks = [Text("One."), Text(""), Text("Two.")]
+    blocks = [ms.Text("One."), ms.Text(""), ms.Text("Two.")]
     assert sent(system=blocks)["systemInstruction"] == {"parts": [{"text": "One."}, {"text": "Two."}]}
     assert "systemInstruction" not in sent(system="")
 
@@ -156,7 +144,7 @@ def test_each_tool_choice_has_its_mode(choice: str, config: dict[str, Any]) -> N
 
 
 def test_strict_tools_are_validated() -> None:
-    strict = Tool("now", strict=True)
+    strict = ms.Tool("now", strict=True)
     assert sent(tools=[strict])["toolConfig"]["functionCallingConfig"] == {"mode": "VALIDATED"}
     forced = sent(tools=[strict], tool_choice="required")
     assert forced["toolConfig"]["functionCallingConfig"] == {"mode": "ANY"}
@@ -168,13 +156,13 @@ def test_no_tools_no_tool_config() -> None:
 
 @pytest.mark.parametrize("name", ["1st", "with space", "ö", "x" * 129, "-a"])
 def test_a_tool_name_that_gemini_refuses_is_refused_here(name: str) -> None:
-    with pytest.raises(InvalidRequestError, match=r"tools\[1\]\.name"):
-        wire(tools=[NOW, Tool(name)])
+    with pytest.raises(ms.InvalidRequestError, match=r"tools\[1\]\.name"):
+        wire(tools=[NOW, ms.Tool(name)])
 
 
 @pytest.mark.parametrize("name", ["a", "_a", "mcp.server:tool-1", "x" * 128])
 def test_a_tool_name_that_gemini_takes_is_sent(name: str) -> None:
-    assert sent(tools=[Tool(name)])["tools"][0]["functionDeclarations"] == [{"name": name}]
+    assert sent(tools=[ms.Tool(name)])["tools"][0]["functionDeclarations"] == [{"name": name}]
 
 
 def test_a_response_schema_asks_for_json() -> None:
@@ -186,15 +174,15 @@ def test_a_response_schema_asks_for_json() -> None:
 @pytest.mark.parametrize(
     ("model", "thinking", "config"),
     [
-        ("gemini-2.5-pro", ThinkingLevel.LOW, {"thinkingBudget": 11008, "includeThoughts": True}),
-        ("gemini-3.8-flash", ThinkingLevel.MED, {"thinkingLevel": "MEDIUM", "includeThoughts": True}),
-        ("models/gemini-2.5-flash", ThinkingLevel.NONE, {"thinkingBudget": 0}),
+        ("gemini-2.5-pro", ms.ThinkingLevel.LOW, {"thinkingBudget": 11008, "includeThoughts": True}),
+        ("gemini-3.8-flash", ms.ThinkingLevel.MED, {"thinkingLevel": "MEDIUM", "includeThoughts": True}),
+        ("models/gemini-2.5-flash", ms.ThinkingLevel.NONE, {"thinkingBudget": 0}),
         (
             "gemini-3.8-flash",
-            ThinkingConfig(effort="xhigh", include_summary=False),
+            ms.ThinkingConfig(effort="xhigh", include_summary=False),
             {"thinkingLevel": "XHIGH", "includeThoughts": False},
         ),
-        ("gemini-2.5-flash", ThinkingConfig(budget_tokens=-1), {"thinkingBudget": -1, "includeThoughts": True}),
+        ("gemini-2.5-flash", ms.ThinkingConfig(budget_tokens=-1), {"thinkingBudget": -1, "includeThoughts": True}),
     ],
 )  # fmt: skip
 def test_thinking_is_part_of_the_generation_config(model: str, thinking: Any, config: dict[str, Any]) -> None:
@@ -202,8 +190,8 @@ def test_thinking_is_part_of_the_generation_config(model: str, thinking: Any, co
 
 
 def test_thinking_that_a_model_refuses_is_an_error() -> None:
-    with pytest.raises(InvalidRequestError, match=r"thinking: gemini-2\.5-pro"):
-        wire(model="gemini-2.5-pro", thinking=ThinkingLevel.NONE)
+    with pytest.raises(ms.InvalidRequestError, match=r"thinking: gemini-2\.5-pro"):
+        wire(model="gemini-2.5-pro", thinking=ms.ThinkingLevel.NONE)
 
 
 def test_metadata_that_is_a_valid_label_is_sent_as_a_label() -> None:
@@ -249,19 +237,19 @@ def test_the_output_limit_counts_for_each_candidate() -> None:
 
 
 def test_a_conversation_without_content_is_refused() -> None:
-    with pytest.raises(InvalidRequestError) as raised:
-        wire(Message.user(""))
+    with pytest.raises(ms.InvalidRequestError) as raised:
+        wire(ms.Message.user(""))
     assert str(raised.value) == "messages: contain nothing that can be sent to Gemini: no text, no call, no file"
 
 
 def test_an_option_without_a_member_causes_a_warning() -> None:
     assert warnings(parallel_tool_calls=False) == ["parallel_tool_calls: left out, Gemini has no such switch"]
     assert warnings(parallel_tool_calls=True) == []
-    mark = CacheControl()
+    mark = ms.CacheControl()
     marked = warnings(
-        Message.user(Text("Hi", cache_control=mark)),
-        system=[Text("Be brief.", cache_control=mark)],
-        tools=[Tool("now", cache_control=mark)],
+        ms.Message.user(ms.Text("Hi", cache_control=mark)),
+        system=[ms.Text("Be brief.", cache_control=mark)],
+        tools=[ms.Tool("now", cache_control=mark)],
     )
     assert [warning.partition(":")[0] for warning in marked] == [
         "system.cache_control",
@@ -299,21 +287,21 @@ def test_lists_in_extra_body_replace_those_of_the_request() -> None:
 
 def test_only_a_strict_tools_constraints_cause_warnings() -> None:
     parameters: Any = {"type": "object", "properties": {"a": {"type": "string", "pattern": "b"}}}
-    assert warnings(tools=[Tool("now", parameters=parameters)]) == []
-    assert warnings(tools=[NOW, Tool("now_2", parameters=parameters, strict=True)]) == [
+    assert warnings(tools=[ms.Tool("now", parameters=parameters)]) == []
+    assert warnings(tools=[NOW, ms.Tool("now_2", parameters=parameters, strict=True)]) == [
         "tools[1].parameters.properties.a.pattern: Gemini does not enforce it"
     ]
 
 
 def test_a_value_that_is_no_json_is_an_error_naming_its_member() -> None:
-    with pytest.raises(InvalidRequestError, match="store: cannot be written as JSON"):
+    with pytest.raises(ms.InvalidRequestError, match="store: cannot be written as JSON"):
         wire(extra_body={"store": object()})
 
 
 def test_encoding_does_not_change_the_request() -> None:
-    request = Request(
+    request = ms.Request(
         "gemini-3.8-flash",
-        [Message.user("Hi"), Message.tool_call("a", "now", "{}"), Message.tool_result("a", "12:00")],
+        [ms.Message.user("Hi"), ms.Message.tool_call("a", "now", "{}"), ms.Message.tool_result("a", "12:00")],
         tools=[WEATHER],
         response_schema={
             "$defs": {"A": {"type": "STRING"}},
@@ -323,14 +311,14 @@ def test_encoding_does_not_change_the_request() -> None:
         extra_body={"generationConfig": {"topK": 1}},
     )
     before = copy.deepcopy(request)
-    first = DIALECT.encode(request, "gemini-3.8-flash", Gemini("key"), stream=False)
+    first = DIALECT.encode(request, "gemini-3.8-flash", ms.Gemini("key"), stream=False)
     assert request == before
-    assert DIALECT.encode(request, "gemini-3.8-flash", Gemini("key"), stream=False) == first
+    assert DIALECT.encode(request, "gemini-3.8-flash", ms.Gemini("key"), stream=False) == first
 
 
 def test_an_invalid_request_is_refused() -> None:
-    with pytest.raises(InvalidRequestError, match="messages"):
-        DIALECT.encode(Request("m", []), "m", Gemini("key"), stream=False)
+    with pytest.raises(ms.InvalidRequestError, match="messages"):
+        DIALECT.encode(ms.Request("m", []), "m", ms.Gemini("key"), stream=False)
 
 
 def test_old_and_new_models_are_encoded() -> None:
@@ -340,15 +328,15 @@ def test_old_and_new_models_are_encoded() -> None:
 # --- a request with every option and every kind of block: the whole body and all warnings, as they are sent ---
 
 
-OWN = ProviderState("google", {"thoughtSignature": "sig"})
-NATIVE = ProviderBlock("google", {"executableCode": {"code": "1"}})
+OWN = ms.ProviderState("google", {"thoughtSignature": "sig"})
+NATIVE = ms.ProviderBlock("google", {"executableCode": {"code": "1"}})
 
 HISTORY = whole_history(OWN, NATIVE)
 
 OPTIONS: dict[str, Any] = {
-    "system": [Text("Be"), Text("brief", cache_control=MARK)],
-    "tools": [Tool("look", "Look.", {"properties": {"a": {"type": "integer", "minimum": 1}}}, strict=True,
-        cache_control=MARK), Tool("wait")],
+    "system": [ms.Text("Be"), ms.Text("brief", cache_control=MARK)],
+    "tools": [ms.Tool("look", "Look.", {"properties": {"a": {"type": "integer", "minimum": 1}}}, strict=True,
+        cache_control=MARK), ms.Tool("wait")],
     "tool_choice": "look",
     "max_output_tokens": 9,
     "temperature": 0.5,
@@ -364,52 +352,52 @@ OPTIONS: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ([Text("a"), Image(url="data:image/png;base64,%")],
+        ([ms.Text("a"), ms.Image(url="data:image/png;base64,%")],
             "messages[1].content[1].url: is no data URL that can be read: data:<type>;base64,<data>"),
-        ([ToolResult("t", [Text("a"), File(url="data:x")])],
+        ([ms.ToolResult("t", [ms.Text("a"), ms.File(url="data:x")])],
             "messages[1].content[0].content[1].url: is no data URL that can be read: data:<type>;base64,<data>"),
     ],
 )  # fmt: skip
 def test_a_block_that_cannot_be_sent_is_named(content: list[Any], message: str) -> None:
-    request = Request("m", [Message.tool_call("t", "look", "{}"), Message.user(content)])
-    with pytest.raises(InvalidRequestError) as raised:
-        DIALECT.encode(request, request.model, Gemini(api_key="k"), stream=True)
+    request = ms.Request("m", [ms.Message.tool_call("t", "look", "{}"), ms.Message.user(content)])
+    with pytest.raises(ms.InvalidRequestError) as raised:
+        DIALECT.encode(request, request.model, ms.Gemini(api_key="k"), stream=True)
     assert str(raised.value) == message
 
 
 @pytest.mark.parametrize(
     ("block", "part", "warnings"),
     [
-        (Image(data=b"", media_type="image/png"), None, ["messages[0].content[1]: left out, the file has no bytes"]),
-        (Image(file_id="abc"), {"fileData": {"fileUri": "abc"}}, []),
-        (File(url="https://h/a", media_type="a/b"), {"fileData": {"fileUri": "https://h/a", "mimeType": "a/b"}}, []),
-        (File(url="data:;base64,eA=="), {"inlineData": {"mimeType": "text/plain", "data": "eA=="}}, []),
-        (File(url="data:a/b;c=d;base64,eA==", media_type="e/f"), {"inlineData": {"mimeType": "e/f", "data": "eA=="}},
+        (ms.Image(data=b"", media_type="image/png"), None, ["messages[0].content[1]: left out, the file has no bytes"]),
+        (ms.Image(file_id="abc"), {"fileData": {"fileUri": "abc"}}, []),
+        (ms.File(url="https://h/a", media_type="a/b"), {"fileData": {"fileUri": "https://h/a", "mimeType": "a/b"}}, []),
+        (ms.File(url="data:;base64,eA=="), {"inlineData": {"mimeType": "text/plain", "data": "eA=="}}, []),
+        (ms.File(url="data:a/b;c=d;base64,eA==", media_type="e/f"), {"inlineData": {"mimeType": "e/f", "data": "eA=="}},
             []),
-        (File(url="data:a/b,base64"), {"inlineData": {"mimeType": "a/b", "data": "YmFzZTY0"}}, []),
-        (File(file_id="files/a", state=ProviderState("google", {"videoMetadata": {"fps": 1}, "other": 2})),
+        (ms.File(url="data:a/b,base64"), {"inlineData": {"mimeType": "a/b", "data": "YmFzZTY0"}}, []),
+        (ms.File(file_id="files/a", state=ms.ProviderState("google", {"videoMetadata": {"fps": 1}, "other": 2})),
             {"fileData": {"fileUri": "https://user-host.example:8443/v1beta/files/a"}, "videoMetadata": {"fps": 1}},
             []),
-        (File(file_id="files/a", state=ProviderState("elsewhere", {"videoMetadata": {"fps": 1}})),
+        (ms.File(file_id="files/a", state=ms.ProviderState("elsewhere", {"videoMetadata": {"fps": 1}})),
             {"fileData": {"fileUri": "https://user-host.example:8443/v1beta/files/a"}},
             ["messages: the 'videoMetadata' of a file is not sent; only 'elsewhere' takes it"]),
-        (Image(data=b"x", media_type="image/png", detail="high", cache_control=MARK),
+        (ms.Image(data=b"x", media_type="image/png", detail="high", cache_control=MARK),
             {"inlineData": {"mimeType": "image/png", "data": "eA=="}},
             ["messages[0].content[1].cache_control: left out, Gemini caches by itself or by cachedContent",
             "messages[0].content[1].detail: left out, Gemini sets it for the whole request (mediaResolution)"]),
     ],
 )  # fmt: skip
-def test_a_file_is_one_part(block: Image | File, part: dict[str, Any] | None, warnings: list[str]) -> None:
-    provider = Gemini(api_key="k", base_url="https://user:pass@user-host.example:8443/v1beta")
-    wire = DIALECT.encode(Request("m", [Message.user([Text("a"), block])]), "m", provider, stream=False)
+def test_a_file_is_one_part(block: ms.Image | ms.File, part: dict[str, Any] | None, warnings: list[str]) -> None:
+    provider = ms.Gemini(api_key="k", base_url="https://user:pass@user-host.example:8443/v1beta")
+    wire = DIALECT.encode(ms.Request("m", [ms.Message.user([ms.Text("a"), block])]), "m", provider, stream=False)
     assert json.loads(wire.body)["contents"][0]["parts"] == [{"text": "a"}, *([part] if part else [])]
     assert wire.warnings == warnings
 
 
 def encoded(model: str) -> WireRequest:
     extra: dict[str, Any] = {"x": 1, "tools": [{"googleSearch": {}}]}
-    request = Request(model, HISTORY, thinking="high", extra_body=extra, **OPTIONS)
-    return DIALECT.encode(request, model, Gemini(api_key="k"), stream=True)
+    request = ms.Request(model, HISTORY, thinking="high", extra_body=extra, **OPTIONS)
+    return DIALECT.encode(request, model, ms.Gemini(api_key="k"), stream=True)
 
 
 def test_a_request_with_everything_is_sent_whole() -> None:

@@ -7,12 +7,9 @@ from typing import Any
 
 import pytest
 
-from manystream.providers.errors import ErrorCategory, ProviderError
+import manystream as ms
 from manystream.providers.gemini import DIALECT, parse_response
 from manystream.providers.gemini.usage import read_usage
-from manystream.providers.model.events import Done, Error, FinishReason
-from manystream.providers.model.messages import Image, Text, Thinking, ToolCall
-from manystream.providers.model.usage import Usage
 from tests.providers.gemini.wire import PROVIDER, Ids, decode, run, signed, stream, stream_bytes
 
 ANSWER: dict[str, Any] = {
@@ -43,16 +40,16 @@ def test_an_answer_is_read_whole() -> None:
     assert (response.model, response.id) == ("gemini-3.8-flash", "r-1")
     assert (response.text, response.thinking) == ("I will look.", "Let me see.")
     assert response.tool_calls == [
-        ToolCall("id-1", "find", '{"q":"x"}', state=signed("c2ln")),
-        ToolCall("id-2", "find", '{"q":"y"}'),
+        ms.ToolCall("id-1", "find", '{"q":"x"}', state=signed("c2ln")),
+        ms.ToolCall("id-2", "find", '{"q":"y"}'),
     ]
-    assert (response.finish_reason, response.raw_finish_reason) == (FinishReason.TOOL_USE, "STOP")
-    assert response.usage == Usage(
+    assert (response.finish_reason, response.raw_finish_reason) == (ms.FinishReason.TOOL_USE, "STOP")
+    assert response.usage == ms.Usage(
         input_tokens=10, output_tokens=5, thinking_tokens=7, cached_tokens=4, total_tokens=22,
         raw=ANSWER["usageMetadata"],
     )  # fmt: skip
-    assert isinstance(response.content[0], Thinking)
-    assert isinstance(response.content[1], Text)
+    assert isinstance(response.content[0], ms.Thinking)
+    assert isinstance(response.content[1], ms.Text)
     assert response.content[1].citations == [{"endIndex": 3, "uri": "https://example.com"}]
 
 
@@ -112,7 +109,7 @@ def test_a_streamed_answer_equals_the_same_answer_unstreamed(answer: dict[str, A
     streamed = stream(*pieces_of(answer))
     assert streamed.response == whole
     done = streamed.events[-1]
-    assert isinstance(done, Done)
+    assert isinstance(done, ms.Done)
     assert (done.finish_reason, done.usage, done.provider_data) == (
         whole.finish_reason,
         whole.usage,
@@ -135,14 +132,14 @@ def test_an_array_of_chunks_is_merged() -> None:
 def test_no_part_and_a_finish_reason_is_an_empty_answer_and_no_error(body: dict[str, Any]) -> None:
     response = decode(body)
     assert response.content == []
-    assert (response.finish_reason, response.raw_finish_reason) == (FinishReason.STOP, "STOP")
+    assert (response.finish_reason, response.raw_finish_reason) == (ms.FinishReason.STOP, "STOP")
 
 
 def test_no_content_at_the_limit_is_a_length_stop() -> None:
     response = decode(
         {"candidates": [{"content": {}, "finishReason": "MAX_TOKENS"}], "usageMetadata": {"thoughtsTokenCount": 9}}
     )
-    assert (response.content, response.finish_reason) == ([], FinishReason.LENGTH)
+    assert (response.content, response.finish_reason) == ([], ms.FinishReason.LENGTH)
     assert response.usage.thinking_tokens == 9
 
 
@@ -168,7 +165,7 @@ def test_the_total_shows_whether_output_includes_thinking(metadata: dict[str, An
 
 
 def test_missing_counts_are_none_and_a_missing_total_is_the_sum() -> None:
-    assert read_usage({"trafficType": "ON_DEMAND"}) == Usage(raw={"trafficType": "ON_DEMAND"})
+    assert read_usage({"trafficType": "ON_DEMAND"}) == ms.Usage(raw={"trafficType": "ON_DEMAND"})
     assert read_usage({"promptTokenCount": 3, "candidatesTokenCount": 4}).total_tokens == 7
     assert read_usage({"promptTokenCount": 3}).total_tokens is None
     assert read_usage({"promptTokenCount": 3.0, "totalTokenCount": "9"}).input_tokens == 3
@@ -177,23 +174,23 @@ def test_missing_counts_are_none_and_a_missing_total_is_the_sum() -> None:
 @pytest.mark.parametrize("as_array", [False, True])
 def test_an_error_object_inside_a_200_is_raised(as_array: bool) -> None:
     body: Any = {"error": {"code": 403, "message": "No.", "status": "PERMISSION_DENIED"}}
-    with pytest.raises(ProviderError) as raised:
+    with pytest.raises(ms.ProviderError) as raised:
         decode([body] if as_array else body)
-    assert raised.value.category is ErrorCategory.AUTH
+    assert raised.value.category is ms.ErrorCategory.AUTH
     assert raised.value.message == "PERMISSION_DENIED: No."
 
 
 @pytest.mark.parametrize("reason", ["SAFETY", "OTHER", "BLOCKLIST", "PROHIBITED_CONTENT", "JAILBREAK", "BRAND_NEW"])
 def test_a_refused_prompt_is_raised_with_its_reason(reason: str) -> None:
-    with pytest.raises(ProviderError) as raised:
+    with pytest.raises(ms.ProviderError) as raised:
         decode({"promptFeedback": {"blockReason": reason}})
-    assert raised.value.category is ErrorCategory.CONTENT_FILTER
+    assert raised.value.category is ms.ErrorCategory.CONTENT_FILTER
     assert reason in raised.value.message
 
 
 @pytest.mark.parametrize(("number", "reason"), [(1, "SAFETY"), (3, "BLOCKLIST"), (9, "9")])
 def test_a_block_reason_may_be_a_number(number: int, reason: str) -> None:
-    with pytest.raises(ProviderError, match=f"prompt blocked: {reason}"):
+    with pytest.raises(ms.ProviderError, match=f"prompt blocked: {reason}"):
         decode({"promptFeedback": {"blockReason": number}})
 
 
@@ -204,7 +201,7 @@ def test_an_unset_block_reason_blocks_nothing(reason: Any) -> None:
 
 @pytest.mark.parametrize("body", [b"<html>Bad gateway</html>", b'"text"', b"[1]", b'{"candidates'])
 def test_a_body_that_is_no_answer_is_an_error_that_quotes_it(body: bytes) -> None:
-    with pytest.raises(ProviderError) as raised:
+    with pytest.raises(ms.ProviderError) as raised:
         DIALECT.decode(body, PROVIDER, Ids())
     assert not raised.value.retryable
     assert raised.value.body == body
@@ -222,17 +219,17 @@ def test_parse_response_needs_only_a_body() -> None:
 
 
 def test_parse_response_raises_errors() -> None:
-    with pytest.raises(ProviderError, match="NOT_FOUND: no such model"):
+    with pytest.raises(ms.ProviderError, match="NOT_FOUND: no such model"):
         parse_response(b'{"error": {"code": 404, "message": "no such model", "status": "NOT_FOUND"}}')
 
 
 @pytest.mark.parametrize("answer", [{}, {"candidates": []}, {"candidates": [{}]}, {"candidates": [{"content": {}}]}])
 def test_parse_response_reads_an_answer_without_content_as_empty(answer: dict[str, Any]) -> None:
     body = json.dumps({**answer, "modelVersion": "m"} if answer else answer).encode()
-    with pytest.raises(ProviderError):
+    with pytest.raises(ms.ProviderError):
         DIALECT.decode(body, PROVIDER, Ids())
     response = parse_response(body)
-    assert (response.content, response.finish_reason) == ([], FinishReason.UNKNOWN)
+    assert (response.content, response.finish_reason) == ([], ms.FinishReason.UNKNOWN)
     assert response.model == ("m" if answer else None)
 
 
@@ -256,7 +253,7 @@ def test_an_unstreamed_body_of_a_stream_request_is_decoded() -> None:
 
 def test_a_stream_error_event_is_not_raised() -> None:
     answer = stream({"error": "boom"})
-    assert isinstance(answer.events[-1], Error)
+    assert isinstance(answer.events[-1], ms.Error)
     assert answer.events[-1].error.message == "boom"
 
 
@@ -274,9 +271,9 @@ SNAKE: dict[str, Any] = {
 def test_names_in_snake_case_are_read() -> None:
     for answer in (decode(SNAKE), stream(SNAKE).response):
         assert answer.content == [
-            Thinking("hm", "s", state=signed("s", thought=True)),
-            ToolCall("c", "f", '{"a_b":12345678901234567890123}', state=signed("t", id="c")),
-            Image(data=b"\x89PN", media_type="image/png"),
+            ms.Thinking("hm", "s", state=signed("s", thought=True)),
+            ms.ToolCall("c", "f", '{"a_b":12345678901234567890123}', state=signed("t", id="c")),
+            ms.Image(data=b"\x89PN", media_type="image/png"),
         ]
         assert (answer.raw_finish_reason, answer.model, answer.id) == ("MAX_TOKENS", "gemini-3.8-flash", "r-1")
         assert (answer.usage.input_tokens, answer.usage.total_tokens) == (3, 5)

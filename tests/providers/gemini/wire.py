@@ -6,15 +6,12 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from manystream.providers.catalog.provider import Gemini
+import manystream as ms
 from manystream.providers.gemini import DIALECT
-from manystream.providers.model.events import Error, Event, Start, TextDelta, ThinkingDelta
-from manystream.providers.model.messages import ProviderState
-from manystream.providers.model.response import Response
 from manystream.providers.wire.event_order import OrderChecker
 from manystream.transport.sse import SSEParser
 
-PROVIDER = Gemini("key")
+PROVIDER = ms.Gemini("key")
 
 
 class Ids:
@@ -31,16 +28,16 @@ class Ids:
 class Outcome:
     """The events and the response of one stream."""
 
-    def __init__(self, events: list[Event], response: Response) -> None:
+    def __init__(self, events: list[ms.Event], response: ms.Response) -> None:
         self.events = events
         self.response = response
 
     @property
-    def error(self) -> Error | None:
+    def error(self) -> ms.Error | None:
         last = self.events[-1] if self.events else None
-        return last if isinstance(last, Error) else None
+        return last if isinstance(last, ms.Error) else None
 
-    def of(self, *kinds: type[Event]) -> list[Event]:
+    def of(self, *kinds: type[ms.Event]) -> list[ms.Event]:
         return [event for event in self.events if isinstance(event, kinds)]
 
 
@@ -49,9 +46,9 @@ def run(pieces: Sequence[bytes]) -> Outcome:
     machine = DIALECT.machine(PROVIDER, Ids())
     parser = SSEParser()
     checker = OrderChecker()
-    events: list[Event] = []
+    events: list[ms.Event] = []
 
-    def take(fresh: Sequence[Event]) -> None:
+    def take(fresh: Sequence[ms.Event]) -> None:
         for event in fresh:
             checker.check(event)
             events.append(event)
@@ -85,7 +82,7 @@ def stream_text(text: str) -> Outcome:
     return run(["\r\n".join((*lines, "", "")).encode()])
 
 
-def decode(body: Any) -> Response:
+def decode(body: Any) -> ms.Response:
     """Decode an unstreamed answer."""
     return DIALECT.decode(json.dumps(body, ensure_ascii=False).encode(), PROVIDER, Ids())
 
@@ -110,23 +107,23 @@ def part_chunk(*parts: Any, finish: str | int | None = None, **members: Any) -> 
     return {"candidates": [candidate], "modelVersion": "gemini-3.8-flash", "responseId": "r-1", **members}
 
 
-def signed(signature: str, **members: Any) -> ProviderState:
+def signed(signature: str, **members: Any) -> ms.ProviderState:
     """Return the state of a part with that signature."""
-    return ProviderState("google", {"thoughtSignature": signature, **members})
+    return ms.ProviderState("google", {"thoughtSignature": signature, **members})
 
 
-def joined(events: Sequence[Event]) -> list[Event]:
+def joined(events: Sequence[ms.Event]) -> list[ms.Event]:
     """Return events with adjacent deltas of one block joined."""
-    result: list[Event] = []
+    result: list[ms.Event] = []
     for event in events:
         last = result[-1] if result else None
-        if isinstance(event, TextDelta) and isinstance(last, TextDelta) and last.index == event.index:
-            result[-1] = TextDelta(event.index, last.text + event.text)
-        elif isinstance(event, ThinkingDelta) and isinstance(last, ThinkingDelta) and last.index == event.index:
-            result[-1] = ThinkingDelta(event.index, last.text + event.text)
+        if isinstance(event, ms.TextDelta) and isinstance(last, ms.TextDelta) and last.index == event.index:
+            result[-1] = ms.TextDelta(event.index, last.text + event.text)
+        elif isinstance(event, ms.ThinkingDelta) and isinstance(last, ms.ThinkingDelta) and last.index == event.index:
+            result[-1] = ms.ThinkingDelta(event.index, last.text + event.text)
         else:
             result.append(event)
     return result
 
 
-START = Start("gemini-3.8-flash", "r-1")
+START = ms.Start("gemini-3.8-flash", "r-1")

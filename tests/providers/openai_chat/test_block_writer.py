@@ -4,37 +4,34 @@ from __future__ import annotations
 
 import pytest
 
-from manystream.providers.catalog.provider import OpenAIChat
-from manystream.providers.errors import InvalidRequestError
-from manystream.providers.model.messages import Block, File, Image, Message, Text
-from manystream.providers.model.request import Request
+import manystream as ms
 from manystream.providers.openai.chat.block_writer import AUDIO_FORMATS
 from manystream.providers.openai.chat.images import data_url, image_of_url
 
 from .wire import OPENAI, encode, known, quirky
 
 
-def part(block: Block, provider: OpenAIChat = OPENAI) -> object:
-    body = encode(Request("m", [Message.user([Text("look:"), block])]), provider)
+def part(block: ms.Block, provider: ms.OpenAIChat = OPENAI) -> object:
+    body = encode(ms.Request("m", [ms.Message.user([ms.Text("look:"), block])]), provider)
     return body["messages"][0]["content"][1]  # type: ignore[index]
 
 
 @pytest.mark.parametrize(
     ("block", "expected"),
     [
-        (Image(url="https://x/y.png"), {"url": "https://x/y.png"}),
-        (Image(url="https://x/y.png", detail="low"), {"url": "https://x/y.png", "detail": "low"}),
-        (Image(data=b"abc", media_type="image/png"), {"url": "data:image/png;base64,YWJj"}),
-        (File(data=b"abc", media_type="image/webp"), {"url": "data:image/webp;base64,YWJj"}),
-        (File(url="https://x/y.gif", media_type="image/gif"), {"url": "https://x/y.gif"}),
+        (ms.Image(url="https://x/y.png"), {"url": "https://x/y.png"}),
+        (ms.Image(url="https://x/y.png", detail="low"), {"url": "https://x/y.png", "detail": "low"}),
+        (ms.Image(data=b"abc", media_type="image/png"), {"url": "data:image/png;base64,YWJj"}),
+        (ms.File(data=b"abc", media_type="image/webp"), {"url": "data:image/webp;base64,YWJj"}),
+        (ms.File(url="https://x/y.gif", media_type="image/gif"), {"url": "https://x/y.gif"}),
     ],
 )
-def test_pictures(block: Block, expected: object) -> None:
+def test_pictures(block: ms.Block, expected: object) -> None:
     assert part(block) == {"type": "image_url", "image_url": expected}
 
 
 def test_a_picture_alone_is_an_array_of_one() -> None:
-    body = encode(Request("m", [Message.user(Image(url="https://x/y.png"))]))
+    body = encode(ms.Request("m", [ms.Message.user(ms.Image(url="https://x/y.png"))]))
     assert body["messages"][0]["content"] == [  # type: ignore[index]
         {"type": "image_url", "image_url": {"url": "https://x/y.png"}}
     ]
@@ -43,26 +40,26 @@ def test_a_picture_alone_is_an_array_of_one() -> None:
 @pytest.mark.parametrize(
     ("block", "expected"),
     [
-        (File(data=b"abc", media_type="application/pdf", name="a.pdf"),
+        (ms.File(data=b"abc", media_type="application/pdf", name="a.pdf"),
             {"filename": "a.pdf", "file_data": "data:application/pdf;base64,YWJj"}),
-        (File(data=b"abc", media_type="application/pdf"),
+        (ms.File(data=b"abc", media_type="application/pdf"),
             {"filename": "file.pdf", "file_data": "data:application/pdf;base64,YWJj"}),
-        (File(file_id="file-1"), {"file_id": "file-1"}),
-        (File(url="data:application/pdf;base64,YWJj", name="b.pdf"),
+        (ms.File(file_id="file-1"), {"file_id": "file-1"}),
+        (ms.File(url="data:application/pdf;base64,YWJj", name="b.pdf"),
             {"filename": "b.pdf", "file_data": "data:application/pdf;base64,YWJj"}),
     ],
 )  # fmt: skip
-def test_files(block: Block, expected: object) -> None:
+def test_files(block: ms.Block, expected: object) -> None:
     assert part(block) == {"type": "file", "file": expected}
 
 
 def test_a_file_by_url_is_sent_to_servers_that_fetch_it() -> None:
-    block = File(url="https://x/y.pdf", name="y.pdf")
+    block = ms.File(url="https://x/y.pdf", name="y.pdf")
     assert part(block, known("openrouter")) == {
         "type": "file",
         "file": {"filename": "y.pdf", "file_data": "https://x/y.pdf"},
     }
-    with pytest.raises(InvalidRequestError, match="url"):
+    with pytest.raises(ms.InvalidRequestError, match="url"):
         part(block)
 
 
@@ -91,14 +88,14 @@ def test_every_sound_format_of_the_table_is_tested() -> None:
 @pytest.mark.parametrize(("media_type", "form"), SOUNDS.items())
 def test_sound(media_type: str, form: str) -> None:
     provider = OPENAI if form in ("wav", "mp3") else known("openrouter")
-    assert part(File(data=b"abc", media_type=media_type), provider) == {
+    assert part(ms.File(data=b"abc", media_type=media_type), provider) == {
         "type": "input_audio",
         "input_audio": {"data": "YWJj", "format": form},
     }
 
 
 def test_films_are_sent_to_servers_that_accept_them() -> None:
-    block = File(url="https://x/y.mp4", media_type="video/mp4")
+    block = ms.File(url="https://x/y.mp4", media_type="video/mp4")
     assert part(block, known("openrouter")) == {"type": "video_url", "video_url": {"url": "https://x/y.mp4"}}
 
 
@@ -117,34 +114,34 @@ def test_films_are_sent_to_servers_that_accept_them() -> None:
 )
 def test_a_film_of_another_program_is_sent_as_it_was(url: str, media_type: str) -> None:
     wire = [{"role": "user", "content": [{"type": "video_url", "video_url": {"url": url}}]}]
-    request = Request.from_openai(model="m", messages=wire)
+    request = ms.Request.from_openai(model="m", messages=wire)
     (block,) = request.messages[0].content
-    assert isinstance(block, File)
+    assert isinstance(block, ms.File)
     assert block.media_type == media_type
     assert part(block, known("vllm")) == wire[0]["content"][0]
-    with pytest.raises(InvalidRequestError, match=r"messages\[0\]\.content\[1\]: the server takes no films"):
+    with pytest.raises(ms.InvalidRequestError, match=r"messages\[0\]\.content\[1\]: the server takes no films"):
         part(block, OPENAI)
 
 
 @pytest.mark.parametrize(
     ("block", "provider"),
     [
-        (Image(file_id="file-1"), OPENAI),
-        (File(url="https://x/y.mp3", media_type="audio/mpeg"), OPENAI),
-        (File(data=b"x", media_type="audio/x-unheard"), OPENAI),
-        (File(data=b"x", media_type="video/mp4"), OPENAI),
-        (File(data=b"x", media_type="application/pdf"), quirky(file_parts=False)),
+        (ms.Image(file_id="file-1"), OPENAI),
+        (ms.File(url="https://x/y.mp3", media_type="audio/mpeg"), OPENAI),
+        (ms.File(data=b"x", media_type="audio/x-unheard"), OPENAI),
+        (ms.File(data=b"x", media_type="video/mp4"), OPENAI),
+        (ms.File(data=b"x", media_type="application/pdf"), quirky(file_parts=False)),
     ],
 )
-def test_an_unsupported_block_is_refused_naming_its_place(block: Block, provider: OpenAIChat) -> None:
-    with pytest.raises(InvalidRequestError) as caught:
+def test_an_unsupported_block_is_refused_naming_its_place(block: ms.Block, provider: ms.OpenAIChat) -> None:
+    with pytest.raises(ms.InvalidRequestError) as caught:
         part(block, provider)
     assert caught.value.field.startswith("messages[0].content[1]")
 
 
 def test_data_urls_are_read_back() -> None:
-    assert image_of_url(data_url(b"abc", "image/webp")) == Image(data=b"abc", media_type="image/webp")
-    assert image_of_url("https://x/y.png") == Image(url="https://x/y.png")
-    assert image_of_url("data:image/png;base64,%%%") == Image(url="data:image/png;base64,%%%")
-    assert image_of_url("data:image/png;base64,YW\nJj") == Image(data=b"abc", media_type="image/png")
-    assert image_of_url("data:image/svg+xml,<svg/>") == Image(url="data:image/svg+xml,<svg/>")
+    assert image_of_url(data_url(b"abc", "image/webp")) == ms.Image(data=b"abc", media_type="image/webp")
+    assert image_of_url("https://x/y.png") == ms.Image(url="https://x/y.png")
+    assert image_of_url("data:image/png;base64,%%%") == ms.Image(url="data:image/png;base64,%%%")
+    assert image_of_url("data:image/png;base64,YW\nJj") == ms.Image(data=b"abc", media_type="image/png")
+    assert image_of_url("data:image/svg+xml,<svg/>") == ms.Image(url="data:image/svg+xml,<svg/>")

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from manystream.providers.json.json_values import JSON, JSONObject
-from manystream.providers.model.events import ThinkingDelta
-from manystream.providers.model.messages import Message, ProviderState, Text, Thinking, ToolCall
-from manystream.providers.model.request import Request
-from manystream.providers.model.response import Response
+import manystream as ms
 
 from .wire import Outcome, answer, decode, deltas, encode, known
 
 
 def details_of(outcome: Outcome) -> object:
-    (block,) = [block for block in outcome.response.content if isinstance(block, Thinking)]
+    (block,) = [block for block in outcome.response.content if isinstance(block, ms.Thinking)]
     assert block.state is not None
     return block.state.data.get("reasoning_details")
 
@@ -22,8 +18,8 @@ def details_of(outcome: Outcome) -> object:
 @pytest.mark.parametrize("member", ["reasoning_content", "reasoning", "reasoning_text"])
 def test_each_reasoning_member_is_read(member: str) -> None:
     outcome = deltas({member: "Hm", "content": ""}, {member: "m.", "content": None}, {"content": "So."})
-    state = ProviderState("openai-compatible", {"reasoning_member": member})
-    assert outcome.response.content == [Thinking("Hmm.", state=state), Text("So.")]
+    state = ms.ProviderState("openai-compatible", {"reasoning_member": member})
+    assert outcome.response.content == [ms.Thinking("Hmm.", state=state), ms.Text("So.")]
     assert answer({member: "Hmm.", "content": "So."}).content == outcome.response.content
 
 
@@ -34,7 +30,7 @@ def test_the_same_text_under_several_names_is_read_once() -> None:
         {"reasoning": "m.", "reasoning_content": "m.", "reasoning_details": [detail | {"text": "m."}]},
         {"reasoning_details": [detail | {"text": "Hmm.", "signature": "s"}]},
     )
-    assert outcome.events[1:-1] == [ThinkingDelta(0, "Hm"), ThinkingDelta(0, "m.")]
+    assert outcome.events[1:-1] == [ms.ThinkingDelta(0, "Hm"), ms.ThinkingDelta(0, "m.")]
     assert outcome.response.thinking == "Hmm."
 
 
@@ -49,7 +45,7 @@ def test_details_alone_are_read() -> None:
 
 
 def test_fragments_of_details_are_joined() -> None:
-    head: JSONObject = {"type": "reasoning.text", "index": 0, "format": "anthropic-claude-v1", "signature": None}
+    head: ms.JSONObject = {"type": "reasoning.text", "index": 0, "format": "anthropic-claude-v1", "signature": None}
     outcome = deltas(
         {"reasoning": "a", "reasoning_details": [{**head, "text": "a"}]},
         {"reasoning": "b", "reasoning_details": [{**head, "text": "b"}]},
@@ -85,16 +81,16 @@ def test_details_of_another_id_or_index_are_their_own() -> None:
 
 
 def test_a_signature_without_text_makes_a_block_without_text() -> None:
-    encrypted: JSONObject = {"type": "reasoning.encrypted", "data": "x", "index": 0}
+    encrypted: ms.JSONObject = {"type": "reasoning.encrypted", "data": "x", "index": 0}
     outcome = deltas({"content": "So."}, {"content": "", "reasoning": None, "reasoning_details": [encrypted]})
     assert outcome.response.text == "So."
     assert details_of(outcome) == [encrypted]
-    assert not [event for event in outcome.events if isinstance(event, ThinkingDelta)]
+    assert not [event for event in outcome.events if isinstance(event, ms.ThinkingDelta)]
 
 
 def test_a_late_signature_does_not_hide_a_cut_off_call() -> None:
-    call: JSONObject = {"index": 0, "id": "a", "function": {"name": "t", "arguments": '{"x'}}
-    encrypted: JSONObject = {"type": "reasoning.encrypted", "data": "x", "index": 0}
+    call: ms.JSONObject = {"index": 0, "id": "a", "function": {"name": "t", "arguments": '{"x'}}
+    encrypted: ms.JSONObject = {"type": "reasoning.encrypted", "data": "x", "index": 0}
     outcome = deltas({"tool_calls": [call]}, {"reasoning_details": [encrypted]}, finish="length")
     assert not outcome.response.tool_calls[0].complete
 
@@ -109,7 +105,7 @@ def test_an_object_around_the_text() -> None:
 def test_reasoning_is_sent_back_as_received(name: str) -> None:
     """Reasoning of an answer with a call is in the next request to the same provider."""
     provider = known(name)
-    members: dict[str, JSONObject] = {
+    members: dict[str, ms.JSONObject] = {
         "openrouter": {
             "reasoning": "Hmm.",
             "reasoning_details": [{"type": "reasoning.text", "text": "Hmm.", "signature": "s", "index": 0}],
@@ -119,15 +115,15 @@ def test_reasoning_is_sent_back_as_received(name: str) -> None:
         "fireworks": {"reasoning_content": "Hmm."},
         "mistral": {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hmm."}]}]},
     }
-    call: JSONObject = {"index": 0, "id": "abcdefghi", "function": {"name": "t", "arguments": "{}"}}
+    call: ms.JSONObject = {"index": 0, "id": "abcdefghi", "function": {"name": "t", "arguments": "{}"}}
     outcome = deltas(members[name], {"tool_calls": [call]}, finish="tool_calls", provider=provider)
-    history = [Message.user("hi"), outcome.response.to_message(), Message.tool_result("abcdefghi", "ok")]
-    sent = encode(Request("m", history), provider)["messages"][1]  # type: ignore[index]
+    history = [ms.Message.user("hi"), outcome.response.to_message(), ms.Message.tool_result("abcdefghi", "ok")]
+    sent = encode(ms.Request("m", history), provider)["messages"][1]  # type: ignore[index]
     expected = dict(members[name])
     if name == "openrouter":
         del expected["reasoning"]  # the signed details have the text as well
     assert {key: value for key, value in sent.items() if key in expected} == expected
-    assert isinstance(outcome.response.content[-1], ToolCall)
+    assert isinstance(outcome.response.content[-1], ms.ToolCall)
 
 
 @pytest.mark.parametrize(
@@ -141,43 +137,43 @@ def test_reasoning_is_sent_back_as_received(name: str) -> None:
         ("Hmm.", {}, None),
     ],
 )
-def test_reasoning_is_sent_back_in_the_member_it_came_in(text: str, state: JSONObject, member: str | None) -> None:
+def test_reasoning_is_sent_back_in_the_member_it_came_in(text: str, state: ms.JSONObject, member: str | None) -> None:
     provider = known("fireworks")
-    thought = Thinking(text, state=ProviderState("fireworks", state))
+    thought = ms.Thinking(text, state=ms.ProviderState("fireworks", state))
     history = [
-        Message.user("hi"),
-        Message.assistant([thought, ToolCall("abcdefghi", "t", "{}")]),
-        Message.tool_result("abcdefghi", "ok"),
+        ms.Message.user("hi"),
+        ms.Message.assistant([thought, ms.ToolCall("abcdefghi", "t", "{}")]),
+        ms.Message.tool_result("abcdefghi", "ok"),
     ]
-    sent = encode(Request("m", history), provider)["messages"][1]  # type: ignore[index]
+    sent = encode(ms.Request("m", history), provider)["messages"][1]  # type: ignore[index]
     assert {name: value for name, value in sent.items() if name not in ("role", "content", "tool_calls")} == (
         {} if member is None else {member: text}
     )
 
 
-def whole(content: list[JSON]) -> Response:
-    message: JSONObject = {"role": "assistant", "content": content}
+def whole(content: list[ms.JSON]) -> ms.Response:
+    message: ms.JSONObject = {"role": "assistant", "content": content}
     return decode({"model": "m", "choices": [{"message": message, "finish_reason": "stop"}]}, known("mistral"))
 
 
-def signed_part(text: str, signature: str) -> JSONObject:
+def signed_part(text: str, signature: str) -> ms.JSONObject:
     return {"type": "thinking", "thinking": [{"type": "text", "text": text}], "signature": signature}
 
 
 def test_a_signed_thinking_part_is_sent_back_with_its_signature() -> None:
     """Mistral's `ThinkChunk.signature`: a later turn replays the reasoning."""
     provider = known("mistral")
-    content: list[JSON] = [signed_part("Hmm.", "S1"), signed_part("Or?", "S2"), {"type": "text", "text": "So."}]
+    content: list[ms.JSON] = [signed_part("Hmm.", "S1"), signed_part("Or?", "S2"), {"type": "text", "text": "So."}]
     response = whole(content)
-    state = ProviderState("mistral", {"reasoning_member": "content"})
-    assert response.content == [Thinking("Hmm.", "S1", state), Thinking("Or?", "S2", state), Text("So.")]
-    history = [Message.user("hi"), response.to_message(), Message.user("more")]
-    sent = encode(Request("m", history), provider)["messages"][1]  # type: ignore[index]
+    state = ms.ProviderState("mistral", {"reasoning_member": "content"})
+    assert response.content == [ms.Thinking("Hmm.", "S1", state), ms.Thinking("Or?", "S2", state), ms.Text("So.")]
+    history = [ms.Message.user("hi"), response.to_message(), ms.Message.user("more")]
+    sent = encode(ms.Request("m", history), provider)["messages"][1]  # type: ignore[index]
     assert sent == {"role": "assistant", "content": content}
 
 
 def test_a_signature_comes_after_the_streamed_thinking() -> None:
-    pieces: list[JSONObject] = [
+    pieces: list[ms.JSONObject] = [
         {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}]},
         {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "m."}]}]},
         {"content": [{"type": "thinking", "thinking": [], "signature": "S1", "closed": True}]},
@@ -189,10 +185,10 @@ def test_a_signature_comes_after_the_streamed_thinking() -> None:
 
 def test_a_signature_without_text_is_sent_back() -> None:
     provider = known("mistral")
-    part: JSONObject = {"type": "thinking", "thinking": [], "signature": "S1"}
+    part: ms.JSONObject = {"type": "thinking", "thinking": [], "signature": "S1"}
     response = whole([part, {"type": "text", "text": "So."}])
-    history = [Message.user("hi"), response.to_message(), Message.user("more")]
-    sent = encode(Request("m", history), provider)["messages"][1]  # type: ignore[index]
+    history = [ms.Message.user("hi"), response.to_message(), ms.Message.user("more")]
+    sent = encode(ms.Request("m", history), provider)["messages"][1]  # type: ignore[index]
     assert sent == {"role": "assistant", "content": [part, {"type": "text", "text": "So."}]}
-    other = encode(Request("m", history), known("groq"))["messages"][1]  # type: ignore[index]
+    other = encode(ms.Request("m", history), known("groq"))["messages"][1]  # type: ignore[index]
     assert other == {"role": "assistant", "content": "So."}

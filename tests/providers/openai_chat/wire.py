@@ -12,39 +12,25 @@ from openai.types.chat.completion_create_params import (
 )
 from pydantic import TypeAdapter
 
-from manystream.providers.catalog.profile import Profile, Quirks
-from manystream.providers.catalog.provider import OpenAIChat
-from manystream.providers.json.json_values import JSONObject
-from manystream.providers.model.events import (
-    Done,
-    Error,
-    Event,
-    Start,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallDelta,
-    ToolCallStart,
-)
-from manystream.providers.model.request import Request
-from manystream.providers.model.response import Response
+import manystream as ms
 from manystream.providers.openai.chat import DIALECT
 from manystream.providers.wire.dialect import BARE_LINES
 from manystream.providers.wire.event_order import OrderChecker
 
-OPENAI = OpenAIChat("key")
-SERVER = OpenAIChat("key", base_url="http://127.0.0.1:9/v1")
+OPENAI = ms.OpenAIChat("key")
+SERVER = ms.OpenAIChat("key", base_url="http://127.0.0.1:9/v1")
 """A server without a row: lenient."""
 
 
-def known(name: str) -> OpenAIChat:
+def known(name: str) -> ms.OpenAIChat:
     """Return a provider with the row of this name."""
-    return OpenAIChat("key", base_url="http://127.0.0.1:9/v1", profile=name)
+    return ms.OpenAIChat("key", base_url="http://127.0.0.1:9/v1", profile=name)
 
 
-def quirky(**quirks: object) -> OpenAIChat:
+def quirky(**quirks: object) -> ms.OpenAIChat:
     """Return a provider with quirks of the test's own."""
-    row = Profile(name="quirky", dialect="openai-chat", base_url="http://127.0.0.1:9/v1", quirks=Quirks(**quirks))  # type: ignore[arg-type]
-    return OpenAIChat("key", profile=row)
+    row = ms.Profile(name="quirky", dialect="openai-chat", base_url="http://127.0.0.1:9/v1", quirks=ms.Quirks(**quirks))  # type: ignore[arg-type]
+    return ms.OpenAIChat("key", profile=row)
 
 
 def id_maker() -> Callable[[], str]:
@@ -57,39 +43,39 @@ def id_maker() -> Callable[[], str]:
 class Outcome:
     """The events and the response of one stream."""
 
-    events: list[Event]
-    response: Response
+    events: list[ms.Event]
+    response: ms.Response
 
     @property
-    def done(self) -> Done:
+    def done(self) -> ms.Done:
         last = self.events[-1]
-        assert isinstance(last, Done), last
+        assert isinstance(last, ms.Done), last
         return last
 
     @property
-    def error(self) -> Error:
+    def error(self) -> ms.Error:
         last = self.events[-1]
-        assert isinstance(last, Error), last
+        assert isinstance(last, ms.Error), last
         return last
 
     @property
-    def start(self) -> Start:
+    def start(self) -> ms.Start:
         first = self.events[0]
-        assert isinstance(first, Start), first
+        assert isinstance(first, ms.Start), first
         return first
 
     @property
     def calls(self) -> list[tuple[str, str, str]]:
         """Id, name and arguments of each call, according to the events."""
-        starts = [event for event in self.events if isinstance(event, ToolCallStart)]
+        starts = [event for event in self.events if isinstance(event, ms.ToolCallStart)]
         return [(start.id, start.name, self.pieces(start.index)) for start in starts]
 
     def pieces(self, index: int) -> str:
         """Return all deltas of one block, joined."""
         return "".join(
-            event.arguments if isinstance(event, ToolCallDelta) else event.text
+            event.arguments if isinstance(event, ms.ToolCallDelta) else event.text
             for event in self.events
-            if isinstance(event, TextDelta | ThinkingDelta | ToolCallDelta) and event.index == index
+            if isinstance(event, ms.TextDelta | ms.ThinkingDelta | ms.ToolCallDelta) and event.index == index
         )
 
 
@@ -106,13 +92,13 @@ def wire_events(text: str) -> Iterator[tuple[str, bytes]]:
 
 
 def run(
-    events: Iterable[tuple[str, bytes]], provider: OpenAIChat = SERVER, stray: bytes = b"", *, choices: int = 0
+    events: Iterable[tuple[str, bytes]], provider: ms.OpenAIChat = SERVER, stray: bytes = b"", *, choices: int = 0
 ) -> Outcome:
     """Run a stream to its end. Checks the order of events. `choices`: the number that was asked for; 0 for unknown."""
     machine = DIALECT.machine(provider, id_maker())
     machine.choices = choices
     checker = OrderChecker()
-    received: list[Event] = []
+    received: list[ms.Event] = []
     for name, data in events:
         received.extend(machine.feed(name, data))
     if stray:
@@ -127,12 +113,12 @@ def run(
     return Outcome(received, machine.response())
 
 
-def stream(text: str, provider: OpenAIChat = SERVER, stray: bytes = b"") -> Outcome:
+def stream(text: str, provider: ms.OpenAIChat = SERVER, stray: bytes = b"") -> Outcome:
     """Run a stream written as text."""
     return run(wire_events(text), provider, stray)
 
 
-def deltas(*members: JSONObject, finish: str | None = "stop", provider: OpenAIChat = SERVER) -> Outcome:
+def deltas(*members: ms.JSONObject, finish: str | None = "stop", provider: ms.OpenAIChat = SERVER) -> Outcome:
     """Run a stream of these deltas, then a finish reason and the end marker."""
     chunks = [chunk(choices=[{"index": 0, "delta": delta, "finish_reason": None}]) for delta in members]
     chunks.append(chunk(choices=[{"index": 0, "delta": {}, "finish_reason": finish}]))
@@ -145,13 +131,13 @@ def chunk(**members: object) -> dict[str, object]:
     return head | members
 
 
-def decode(body: object, provider: OpenAIChat = SERVER) -> Response:
+def decode(body: object, provider: ms.OpenAIChat = SERVER) -> ms.Response:
     """Decode an unstreamed answer."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     return DIALECT.decode(data, provider, id_maker())
 
 
-def answer(message: dict[str, object], finish: str | None = "stop", **members: object) -> Response:
+def answer(message: dict[str, object], finish: str | None = "stop", **members: object) -> ms.Response:
     """Decode an unstreamed answer with one choice."""
     choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish}
     return decode(chunk(choices=[choice]) | {"object": "chat.completion"} | members)
@@ -161,7 +147,7 @@ _STREAMING: TypeAdapter[CompletionCreateParamsStreaming] = TypeAdapter(Completio
 _NON_STREAMING: TypeAdapter[CompletionCreateParamsNonStreaming] = TypeAdapter(CompletionCreateParamsNonStreaming)
 
 
-def encode(request: Request, provider: OpenAIChat = OPENAI, *, stream: bool = False) -> dict[str, object]:
+def encode(request: ms.Request, provider: ms.OpenAIChat = OPENAI, *, stream: bool = False) -> dict[str, object]:
     """Return the wire body of a request. For OpenAI itself it is checked against OpenAI's own types."""
     model = request.model.partition("/")[2] or request.model
     body = json.loads(DIALECT.encode(request, model, provider, stream=stream).body)
@@ -170,7 +156,7 @@ def encode(request: Request, provider: OpenAIChat = OPENAI, *, stream: bool = Fa
     return body
 
 
-def warnings(request: Request, provider: OpenAIChat = OPENAI) -> list[str]:
+def warnings(request: ms.Request, provider: ms.OpenAIChat = OPENAI) -> list[str]:
     """Return the warnings of a request."""
     return DIALECT.encode(request, request.model, provider, stream=False).warnings
 

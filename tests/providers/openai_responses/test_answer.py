@@ -4,20 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from manystream.providers.errors import ErrorCategory, ProviderError
-from manystream.providers.json.json_values import JSON, JSONObject
-from manystream.providers.model.events import (
-    Done,
-    FinishReason,
-    Start,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallDelta,
-    ToolCallDone,
-    ToolCallStart,
-)
-from manystream.providers.model.messages import ProviderBlock, ProviderState, Text, Thinking, ToolCall
-from manystream.providers.model.usage import Usage
+import manystream as ms
 from manystream.providers.openai.responses.dialect import DIALECT
 
 from .wire import LENIENT, MADE_ID, PROVIDER, decode, make_id, stream, stream_of
@@ -26,27 +13,27 @@ NAME = "openai-responses"
 CHANGED = "the server's final text differs from the deltas that were reported; the response holds the final text"
 
 
-def done(index: int, item: JSONObject) -> JSONObject:
+def done(index: int, item: ms.JSONObject) -> ms.JSONObject:
     return {"type": "response.output_item.done", "output_index": index, "item": item}
 
 
-def added(index: int, item: JSONObject) -> JSONObject:
+def added(index: int, item: ms.JSONObject) -> ms.JSONObject:
     return {"type": "response.output_item.added", "output_index": index, "item": item}
 
 
-def delta(kind: str, index: int, text: str, **members: JSON) -> JSONObject:
+def delta(kind: str, index: int, text: str, **members: ms.JSON) -> ms.JSONObject:
     return {"type": f"response.{kind}.delta", "output_index": index, "delta": text, **members}
 
 
-def completed(*output: JSON, **members: JSON) -> JSONObject:
+def completed(*output: ms.JSON, **members: ms.JSON) -> ms.JSONObject:
     return {"type": "response.completed", "response": {"id": "r", "model": "m", "output": [*output], **members}}
 
 
-def message(*parts: JSON, **members: JSON) -> JSONObject:
+def message(*parts: ms.JSON, **members: ms.JSON) -> ms.JSONObject:
     return {"type": "message", "content": [*parts], **members}
 
 
-def text_part(text: JSON, **members: JSON) -> JSONObject:
+def text_part(text: ms.JSON, **members: ms.JSON) -> ms.JSONObject:
     return {"type": "output_text", "text": text, **members}
 
 
@@ -73,7 +60,7 @@ def test_the_error_of_an_event_that_cannot_be_read(data: str, text: str) -> None
     outcome = stream(f"data: {data}")
     error = outcome.error.error
     assert outcome.events == [outcome.error]
-    assert (error.message, error.body, error.category) == (text.format(data), data.encode(), ErrorCategory.SERVER)
+    assert (error.message, error.body, error.category) == (text.format(data), data.encode(), ms.ErrorCategory.SERVER)
 
 
 def test_the_error_of_a_body_that_cannot_be_read() -> None:
@@ -82,7 +69,7 @@ def test_the_error_of_a_body_that_cannot_be_read() -> None:
         (b"[1]", "the answer cannot be read: expected a JSON object, got '[1]'"),
         (b'{"id":"r"}', 'the answer is no response object: \'{"id":"r"}\''),
     ):
-        with pytest.raises(ProviderError) as caught:
+        with pytest.raises(ms.ProviderError) as caught:
             DIALECT.decode(body, PROVIDER, make_id)
         assert (caught.value.message, caught.value.body) == (text, body)
 
@@ -92,15 +79,15 @@ def test_a_truncated_stream_names_what_is_missing() -> None:
     assert stream("").error.error.message == text
 
 
-FAILED: list[tuple[str, str, ErrorCategory]] = [
-    ("failed", "the response failed without a reason", ErrorCategory.SERVER),
-    ("cancelled", "the response was cancelled", ErrorCategory.CANCELLED),
+FAILED: list[tuple[str, str, ms.ErrorCategory]] = [
+    ("failed", "the response failed without a reason", ms.ErrorCategory.SERVER),
+    ("cancelled", "the response was cancelled", ms.ErrorCategory.CANCELLED),
 ]
 
 
 @pytest.mark.parametrize(("status", "text", "category"), FAILED, ids=["failed", "cancelled"])
-def test_a_failure_without_a_reason(status: str, text: str, category: ErrorCategory) -> None:
-    with pytest.raises(ProviderError) as caught:
+def test_a_failure_without_a_reason(status: str, text: str, category: ms.ErrorCategory) -> None:
+    with pytest.raises(ms.ProviderError) as caught:
         decode({"status": status, "output": []})
     streamed = stream_of({"type": f"response.{status}", "response": {}}).error.error
     for error in (caught.value, streamed):
@@ -110,14 +97,14 @@ def test_a_failure_without_a_reason(status: str, text: str, category: ErrorCateg
 
 
 def test_an_error_beside_an_unknown_status_is_a_failure() -> None:
-    error: JSONObject = {"message": "No.", "code": "server_error"}
-    with pytest.raises(ProviderError, match=r"HTTP 200: No\.$"):
+    error: ms.JSONObject = {"message": "No.", "code": "server_error"}
+    with pytest.raises(ms.ProviderError, match=r"HTTP 200: No\.$"):
         decode({"status": "paused", "output": [], "error": error})
     assert decode({"status": "queued", "output_text": "a", "error": error}).text == "a"
 
 
 def test_a_body_with_an_error_of_another_form() -> None:
-    with pytest.raises(ProviderError) as caught:
+    with pytest.raises(ms.ProviderError) as caught:
         decode({"detail": "Not found"})
     assert (caught.value.message, caught.value.http_status) == ("Not found", 200)
 
@@ -135,27 +122,31 @@ def test_a_flat_error_has_no_member_of_its_envelope() -> None:
     event = '{"type":"error","sequence_number":3,"event_id":"e","code":"rate_limit_exceeded","message":"Slow."}'
     error = stream(f"data: {event}").error.error
     assert (error.message, error.provider_code, error.category) == (
-        "Slow.", "rate_limit_exceeded", ErrorCategory.RATE_LIMIT,
+        "Slow.", "rate_limit_exceeded", ms.ErrorCategory.RATE_LIMIT,
     )  # fmt: skip
     named = '{"type":"overloaded_error","message":"Busy."}'
     error = stream(f"event: error\ndata: {named}").error.error
-    assert (error.message, error.provider_code, error.category) == ("Busy.", "overloaded_error", ErrorCategory.SERVER)
+    assert (error.message, error.provider_code, error.category) == (
+        "Busy.",
+        "overloaded_error",
+        ms.ErrorCategory.SERVER,
+    )
 
 
 # --- text ---
 
 
 def test_content_that_is_text_or_an_object() -> None:
-    assert decode({"output": [{"type": "message", "content": "a"}]}).content == [Text("a")]
-    assert decode({"output": [{"type": "message", "content": {"a": 1}}]}).content == [Text('{"a":1}')]
-    assert decode({"output": [{"type": "message", "content": text_part("b")}]}).content == [Text("b")]
-    assert decode({"output": [message(text_part({"a": 1}))]}).content == [Text('{"a":1}')]
-    assert decode({"output": [message(text_part(5), {"type": "text", "text": "c"}, 7)]}).content == [Text("c")]
+    assert decode({"output": [{"type": "message", "content": "a"}]}).content == [ms.Text("a")]
+    assert decode({"output": [{"type": "message", "content": {"a": 1}}]}).content == [ms.Text('{"a":1}')]
+    assert decode({"output": [{"type": "message", "content": text_part("b")}]}).content == [ms.Text("b")]
+    assert decode({"output": [message(text_part({"a": 1}))]}).content == [ms.Text('{"a":1}')]
+    assert decode({"output": [message(text_part(5), {"type": "text", "text": "c"}, 7)]}).content == [ms.Text("c")]
 
 
 def test_an_empty_part_is_no_block_and_keeps_no_place() -> None:
     response = decode({"output": [message(text_part(""), text_part("a")), message(text_part(None))]})
-    assert response.content == [Text("a")]
+    assert response.content == [ms.Text("a")]
 
 
 def test_log_probabilities_of_deltas_and_parts() -> None:
@@ -173,27 +164,27 @@ def test_log_probabilities_of_deltas_and_parts() -> None:
 
 
 def test_members_beside_the_content_keep_the_order_of_its_parts() -> None:
-    other: JSONObject = {"type": "x", "n": 0}
-    later: JSONObject = {"type": "x", "n": 1}
+    other: ms.JSONObject = {"type": "x", "n": 0}
+    later: ms.JSONObject = {"type": "x", "n": 1}
     outcome = stream_of(
         delta("output_text", 0, "b", content_index=1, logprobs=[2]),
         delta("output_text", 0, "a", content_index=0, logprobs=[1]),
         done(0, message(text_part("a"), text_part("b"), later)),
         completed(message(text_part("a"), other)),
     )
-    assert outcome.response.content == [Text("b"), Text("a")]
+    assert outcome.response.content == [ms.Text("b"), ms.Text("a")]
     assert outcome.response.provider_data == {"logprobs": [1, 2], "content_parts": [other, later]}
 
 
 def test_items_that_the_final_response_leaves_out_are_kept() -> None:
     first, second = message(text_part("a")), message(text_part("b"))
-    search: JSONObject = {"type": "web_search_call", "id": "w"}
+    search: ms.JSONObject = {"type": "web_search_call", "id": "w"}
     outcome = stream_of(done(0, first), done(1, search), done(2, second), completed(first, 5))
-    assert outcome.response.content == [Text("a"), ProviderBlock(NAME, search), Text("b")]
+    assert outcome.response.content == [ms.Text("a"), ms.ProviderBlock(NAME, search), ms.Text("b")]
 
 
 def test_the_final_response_has_the_items_in_another_order() -> None:
-    calls: list[JSONObject] = [{**CALL, "call_id": id, "arguments": id} for id in "abc"]
+    calls: list[ms.JSONObject] = [{**CALL, "call_id": id, "arguments": id} for id in "abc"]
     begun = [added(index, {**call, "arguments": ""}) for index, call in enumerate(calls)]
     outcome = stream_of(*begun, completed(calls[2], calls[0], calls[1]))
     assert [(call.id, call.arguments) for call in outcome.response.tool_calls] == [("a", "a"), ("b", "b"), ("c", "c")]
@@ -213,68 +204,68 @@ def test_a_streamed_call_is_found_by_all_of_its_arguments() -> None:
     pieces = [delta("function_call_arguments", 0, text) for text in ("[", "1]")]
     begun = added(0, {**CALL, "arguments": ""})
     again = {**CALL, "call_id": "x", "arguments": "[1]"}
-    assert stream_of(begun, *pieces, completed(again)).response.content == [ToolCall("c", "f", "[1]")]
+    assert stream_of(begun, *pieces, completed(again)).response.content == [ms.ToolCall("c", "f", "[1]")]
     other = {**CALL, "call_id": "x", "arguments": "[2]"}
     calls = stream_of(begun, *pieces, done(0, other), completed()).response.tool_calls
     assert [(call.id, call.arguments) for call in calls] == [("c", "[1]"), ("x", "[2]")]
 
 
 def test_annotations_of_a_part_replace_those_of_the_stream() -> None:
-    event: JSONObject = {
+    event: ms.JSONObject = {
         "type": "response.output_text.annotation.added", "output_index": 0, "content_index": 1, "annotation": {"a": 1},
     }  # fmt: skip
     first = delta("output_text", 0, "a", content_index=1)
     outcome = stream_of(event, first, event, {**event, "annotation": 5}, {**event, "content_index": 0}, completed())
-    assert outcome.response.content == [Text("a", citations=[{"a": 1}])]
+    assert outcome.response.content == [ms.Text("a", citations=[{"a": 1}])]
     outcome = stream_of(first, event, done(0, message({}, text_part("a", annotations=[{"b": 2}]))), completed())
-    assert outcome.response.content == [Text("a", citations=[{"b": 2}])]
+    assert outcome.response.content == [ms.Text("a", citations=[{"b": 2}])]
     outcome = stream_of(first, event, done(0, message({}, text_part("a", annotations=[]))), completed())
-    assert outcome.response.content == [Text("a", citations=[{"a": 1}])]
+    assert outcome.response.content == [ms.Text("a", citations=[{"a": 1}])]
 
 
 def test_the_phase_of_a_whole_item_is_the_texts_state() -> None:
-    state = ProviderState(NAME, {"phase": "final_answer"})
+    state = ms.ProviderState(NAME, {"phase": "final_answer"})
     outcome = stream_of(
         delta("output_text", 0, "a"),
         done(0, message(text_part("a"), text_part("b"), phase="final_answer")),
         completed(),
     )
-    assert outcome.response.content == [Text("a", state=state), Text("b", state=state)]
+    assert outcome.response.content == [ms.Text("a", state=state), ms.Text("b", state=state)]
     outcome = stream_of(
         added(0, message(phase="final_answer")),
         delta("output_text", 0, "a"),
         done(0, message(text_part("a"))),
         completed(),
     )
-    assert outcome.response.content == [Text("a", state=state)]
+    assert outcome.response.content == [ms.Text("a", state=state)]
 
 
 def test_a_final_text_that_differs_replaces_the_deltas() -> None:
     outcome = stream_of(delta("output_text", 0, "ab"), done(0, message(text_part("ac"))), completed())
-    assert [event for event in outcome.events if isinstance(event, TextDelta)] == [TextDelta(0, "ab")]
-    assert (outcome.response.content, outcome.response.warnings) == ([Text("ac")], [CHANGED])
+    assert [event for event in outcome.events if isinstance(event, ms.TextDelta)] == [ms.TextDelta(0, "ab")]
+    assert (outcome.response.content, outcome.response.warnings) == ([ms.Text("ac")], [CHANGED])
 
 
 def test_an_empty_final_text_changes_nothing() -> None:
     outcome = stream_of(delta("output_text", 0, "ab"), done(0, message(text_part(""))), completed())
-    assert (outcome.response.content, outcome.response.warnings) == ([Text("ab")], [])
+    assert (outcome.response.content, outcome.response.warnings) == ([ms.Text("ab")], [])
 
 
 def test_the_rest_of_a_text_is_delivered() -> None:
-    part: JSONObject = {"type": "response.content_part.done", "output_index": 0, "part": text_part("abc")}
-    text: JSONObject = {"type": "response.output_text.done", "output_index": 0, "text": "ab"}
+    part: ms.JSONObject = {"type": "response.content_part.done", "output_index": 0, "part": text_part("abc")}
+    text: ms.JSONObject = {"type": "response.output_text.done", "output_index": 0, "text": "ab"}
     outcome = stream_of(delta("output_text", 0, "a"), text, part, done(0, message(text_part("abcd"))), completed())
-    deltas = [event.text for event in outcome.events if isinstance(event, TextDelta)]
+    deltas = [event.text for event in outcome.events if isinstance(event, ms.TextDelta)]
     assert deltas == ["a", "b", "c", "d"]
 
 
 def test_a_done_part_that_is_no_text_is_ignored() -> None:
-    part: JSONObject = {"type": "response.content_part.done", "output_index": 0, "part": {"type": "reasoning_text"}}
+    part: ms.JSONObject = {"type": "response.content_part.done", "output_index": 0, "part": {"type": "reasoning_text"}}
     assert stream_of(part, completed()).response.content == []
 
 
 def test_refusals_of_several_parts_are_joined() -> None:
-    refusal: JSONObject = {"type": "refusal", "refusal": "c"}
+    refusal: ms.JSONObject = {"type": "refusal", "refusal": "c"}
     outcome = stream_of(
         delta("refusal", 0, "a"),
         delta("refusal", 0, "b"),
@@ -307,11 +298,11 @@ def test_the_name_of_an_event_is_enough() -> None:
         data: {"response":{"model":"m"}}
     """)
     assert outcome.events == [
-        Start(None, None),
-        TextDelta(0, "a"),
-        TextDelta(0, "b"),
-        TextDelta(0, "c"),
-        Done(FinishReason.STOP, "completed", Usage(), {}),
+        ms.Start(None, None),
+        ms.TextDelta(0, "a"),
+        ms.TextDelta(0, "b"),
+        ms.TextDelta(0, "c"),
+        ms.Done(ms.FinishReason.STOP, "completed", ms.Usage(), {}),
     ]
 
 
@@ -326,15 +317,15 @@ def test_data_without_content_changes_nothing(data: str) -> None:
 
 
 def test_reasoning_whose_item_comes_whole() -> None:
-    item: JSONObject = {
+    item: ms.JSONObject = {
         "type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "s"}, {"type": "x"}],
         "content": [{"type": "reasoning_text", "text": "c"}], "status": "completed",
     }  # fmt: skip
     state = {"summary": item["summary"], "id": "rs", "content": item["content"]}
-    assert decode({"output": [item]}).content == [Thinking("s", state=ProviderState(NAME, state))]
+    assert decode({"output": [item]}).content == [ms.Thinking("s", state=ms.ProviderState(NAME, state))]
     hidden = {**item, "encrypted_content": "e", "summary": []}
     assert decode({"output": [hidden]}).content == [
-        Thinking("c", state=ProviderState(NAME, {"summary": [], "id": "rs", "encrypted_content": "e"}))
+        ms.Thinking("c", state=ms.ProviderState(NAME, {"summary": [], "id": "rs", "encrypted_content": "e"}))
     ]
 
 
@@ -345,14 +336,14 @@ def test_deltas_of_both_places_of_reasoning() -> None:
         delta("reasoning_summary_text", 0, "t"),
         completed(),
     )
-    assert [event for event in outcome.events if isinstance(event, ThinkingDelta)] == [
-        ThinkingDelta(0, "s"), ThinkingDelta(0, "t"),
+    assert [event for event in outcome.events if isinstance(event, ms.ThinkingDelta)] == [
+        ms.ThinkingDelta(0, "s"), ms.ThinkingDelta(0, "t"),
     ]  # fmt: skip
 
 
 # --- calls ---
 
-CALL: JSONObject = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+CALL: ms.JSONObject = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
 
 
 def test_the_events_of_a_call() -> None:
@@ -364,29 +355,29 @@ def test_the_events_of_a_call() -> None:
         completed(status="completed"),
     )
     assert outcome.events == [
-        Start(None, None), ToolCallStart(0, "c", "f"), ToolCallDelta(0, "{"), ToolCallDelta(0, "}"),
-        ToolCallDone(0, True), Done(FinishReason.TOOL_USE, "completed", Usage(), {"status": "completed"}),
+        ms.Start(None, None), ms.ToolCallStart(0, "c", "f"), ms.ToolCallDelta(0, "{"), ms.ToolCallDelta(0, "}"),
+        ms.ToolCallDone(0, True), ms.Done(ms.FinishReason.TOOL_USE, "completed", ms.Usage(), {"status": "completed"}),
     ]  # fmt: skip
 
 
 def test_arguments_of_the_beginning_are_used_if_none_follow() -> None:
     outcome = stream_of(added(0, CALL), done(0, {**CALL, "arguments": ""}), completed())
-    assert outcome.response.tool_calls == [ToolCall("c", "f", "{}")]
+    assert outcome.response.tool_calls == [ms.ToolCall("c", "f", "{}")]
 
 
 def test_ids_of_a_call_in_order_of_preference() -> None:
-    plain: JSONObject = {"type": "function_call", "name": "f", "arguments": "{}"}
+    plain: ms.JSONObject = {"type": "function_call", "name": "f", "arguments": "{}"}
     for given, expected in (({"call_id": "c", "id": "i"}, "c"), ({"id": "i"}, "i"), ({}, MADE_ID)):
         assert [call.id for call in decode({"output": [{**plain, **given}]}).tool_calls] == [expected]
 
 
 def test_the_members_that_a_call_needs_back() -> None:
-    item: JSONObject = {**CALL, "namespace": "n", "caller": {"type": "x"}, "async": False, "other": 1}
-    state = ProviderState(NAME, {"namespace": "n", "caller": {"type": "x"}, "async": False})
-    assert decode({"output": [item]}).tool_calls == [ToolCall("c", "f", "{}", state=state)]
-    custom: JSONObject = {"type": "custom_tool_call", "call_id": "c", "name": "g", "input": "raw"}
-    state = ProviderState(NAME, {"type": "custom_tool_call"})
-    assert decode({"output": [custom]}).tool_calls == [ToolCall("c", "g", "raw", state=state)]
+    item: ms.JSONObject = {**CALL, "namespace": "n", "caller": {"type": "x"}, "async": False, "other": 1}
+    state = ms.ProviderState(NAME, {"namespace": "n", "caller": {"type": "x"}, "async": False})
+    assert decode({"output": [item]}).tool_calls == [ms.ToolCall("c", "f", "{}", state=state)]
+    custom: ms.JSONObject = {"type": "custom_tool_call", "call_id": "c", "name": "g", "input": "raw"}
+    state = ms.ProviderState(NAME, {"type": "custom_tool_call"})
+    assert decode({"output": [custom]}).tool_calls == [ms.ToolCall("c", "g", "raw", state=state)]
 
 
 def test_deltas_after_the_end_of_a_call_are_ignored() -> None:
@@ -394,7 +385,7 @@ def test_deltas_after_the_end_of_a_call_are_ignored() -> None:
         added(0, CALL), done(0, {**CALL, "status": "completed"}), delta("function_call_arguments", 0, "x"),
         {"type": "response.function_call_arguments.done", "output_index": 0, "arguments": "{}x"}, completed(),
     )  # fmt: skip
-    assert (outcome.response.tool_calls, outcome.response.warnings) == ([ToolCall("c", "f", "{}")], [])
+    assert (outcome.response.tool_calls, outcome.response.warnings) == ([ms.ToolCall("c", "f", "{}")], [])
 
 
 def test_a_call_that_is_still_in_progress_is_not_complete() -> None:
@@ -404,21 +395,21 @@ def test_a_call_that_is_still_in_progress_is_not_complete() -> None:
 
 
 def test_a_second_call_at_the_same_index_takes_it_over() -> None:
-    other: JSONObject = {**CALL, "call_id": "d", "name": "g"}
+    other: ms.JSONObject = {**CALL, "call_id": "d", "name": "g"}
     outcome = stream_of(
         added(0, {**CALL, "arguments": ""}), added(0, {**other, "arguments": ""}),
         delta("function_call_arguments", 0, "[1]"), done(0, CALL), done(0, {**other, "arguments": "[1]"}), completed(),
     )  # fmt: skip
-    assert outcome.response.content == [ToolCall("c", "f", "{}"), ToolCall("d", "g", "[1]")]
+    assert outcome.response.content == [ms.ToolCall("c", "f", "{}"), ms.ToolCall("d", "g", "[1]")]
 
 
 def test_events_for_an_item_of_another_type_are_ignored() -> None:
-    search: JSONObject = {"type": "web_search_call", "id": "w"}
+    search: ms.JSONObject = {"type": "web_search_call", "id": "w"}
     outcome = stream_of(
         added(0, search), delta("output_text", 0, "a"), delta("refusal", 0, "a"), delta("reasoning_text", 0, "a"),
         delta("function_call_arguments", 0, "a"), delta("function_call_arguments", 5, "a"), completed(),
     )  # fmt: skip
-    assert (outcome.response.content, outcome.response.refusal) == ([ProviderBlock(NAME, search)], None)
+    assert (outcome.response.content, outcome.response.refusal) == ([ms.ProviderBlock(NAME, search)], None)
 
 
 # --- the end ---
@@ -430,12 +421,12 @@ def test_every_event_of_the_beginning_describes_the_response() -> None:
         {"type": "response.in_progress", "response": {"id": "b"}},
         {"type": "response.completed", "response": {"model": "n"}},
     )
-    assert outcome.events[0] == Start("m", "a")
+    assert outcome.events[0] == ms.Start("m", "a")
     assert (outcome.response.id, outcome.response.model) == ("b", "n")
 
 
 def test_members_of_the_terminal_event_are_kept() -> None:
-    event: JSONObject = {
+    event: ms.JSONObject = {
         "type": "response.completed", "sequence_number": 1, "event_id": "e", "copilot_usage": {"n": 1}, "none": None,
         "empty": {}, "nothing": [], "zero": 0, "response": {"status": "completed", "service_tier": "flex"},
     }  # fmt: skip
@@ -446,7 +437,7 @@ def test_members_of_the_terminal_event_are_kept() -> None:
 
 
 def test_reasons_and_raw_words() -> None:
-    ends: list[tuple[JSONObject, str, str | None]] = [
+    ends: list[tuple[ms.JSONObject, str, str | None]] = [
         ({"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}, "content_filter", "incomplete"),
         ({"status": "incomplete"}, "length", "incomplete"),
         ({"incomplete_details": {"reason": "max_output_tokens"}}, "length", "max_output_tokens"),
@@ -461,16 +452,20 @@ def test_reasons_and_raw_words() -> None:
 def test_a_lenient_server_ends_with_its_mark() -> None:
     item = '{"type":"response.output_item.done","item":{"type":"message","content":[{"type":"text","text":"a"}]}}'
     outcome = stream(f"data: {item}\n\ndata:  [DONE] ", provider=LENIENT)
-    assert outcome.events == [Start(None, None), TextDelta(0, "a"), Done(FinishReason.UNKNOWN, None, Usage(), {})]
+    assert outcome.events == [
+        ms.Start(None, None),
+        ms.TextDelta(0, "a"),
+        ms.Done(ms.FinishReason.UNKNOWN, None, ms.Usage(), {}),
+    ]
 
 
 def test_usage_of_servers_with_other_counts() -> None:
-    raw: JSONObject = {
+    raw: ms.JSONObject = {
         "input_tokens": 5, "output_tokens": 7, "output_tokens_details": {"reasoning_tokens": 7}, "total_tokens": 12,
     }  # fmt: skip
-    assert decode({"status": "completed", "usage": raw}).usage == Usage(5, 0, 7, None, None, 12, raw=raw)
-    apart: JSONObject = {**raw, "total_tokens": 19}
-    assert decode({"status": "completed", "usage": apart}).usage == Usage(5, 7, 7, None, None, 19, raw=apart)
-    assert decode({"status": "completed", "usage": 5}).usage == Usage()
-    unknown: JSONObject = {**raw, "input_tokens": None, "output_tokens": 9, "total_tokens": 16}
-    assert decode({"status": "completed", "usage": unknown}).usage == Usage(None, 2, 7, None, None, 16, raw=unknown)
+    assert decode({"status": "completed", "usage": raw}).usage == ms.Usage(5, 0, 7, None, None, 12, raw=raw)
+    apart: ms.JSONObject = {**raw, "total_tokens": 19}
+    assert decode({"status": "completed", "usage": apart}).usage == ms.Usage(5, 7, 7, None, None, 19, raw=apart)
+    assert decode({"status": "completed", "usage": 5}).usage == ms.Usage()
+    unknown: ms.JSONObject = {**raw, "input_tokens": None, "output_tokens": 9, "total_tokens": 16}
+    assert decode({"status": "completed", "usage": unknown}).usage == ms.Usage(None, 2, 7, None, None, 16, raw=unknown)

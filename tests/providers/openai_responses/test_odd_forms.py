@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from manystream.providers.errors import ErrorCategory, ProviderError
+import manystream as ms
 from manystream.providers.history import HistoryError
-from manystream.providers.json.json_values import JSON, JSONObject
-from manystream.providers.model.events import FinishReason
-from manystream.providers.model.messages import Text, Thinking, ToolCall
 from manystream.providers.openai.responses.converter import ResponsesConverter
 from tests.providers.openai_responses.wire import decode, stream_of
 
 NAMELESS = "1 tool call(s) that never got a name were dropped"
 
 
-def completed(output: JSON, **members: JSON) -> JSONObject:
+def completed(output: ms.JSON, **members: ms.JSON) -> ms.JSONObject:
     return {"id": "r", "model": "m", "status": "completed", "output": output, **members}
 
 
-def item_done(item: JSONObject) -> JSONObject:
+def item_done(item: ms.JSONObject) -> ms.JSONObject:
     return {"type": "response.output_item.done", "output_index": 0, "item": item}
 
 
-UNREADABLE: dict[str, tuple[JSON, str]] = {
+UNREADABLE: dict[str, tuple[ms.JSON, str]] = {
     "a text": ("hello", "the output is no array"),
     "an object": ({"type": "message", "content": "hello"}, "the output is no array"),
     "texts": (["hello"], "the output contains a value that is no item"),
@@ -32,44 +29,44 @@ UNREADABLE: dict[str, tuple[JSON, str]] = {
 
 
 @pytest.mark.parametrize(("output", "reason"), UNREADABLE.values(), ids=UNREADABLE)
-def test_output_that_cannot_be_read_is_an_error(output: JSON, reason: str) -> None:
-    with pytest.raises(ProviderError, match=reason) as raised:
+def test_output_that_cannot_be_read_is_an_error(output: ms.JSON, reason: str) -> None:
+    with pytest.raises(ms.ProviderError, match=reason) as raised:
         decode(completed(output))
-    assert raised.value.category is ErrorCategory.SERVER
+    assert raised.value.category is ms.ErrorCategory.SERVER
     answer = stream_of({"type": "response.completed", "response": completed(output)})
     assert answer.error.error.message.startswith(f"{reason}: ")
 
 
 @pytest.mark.parametrize("output", [None, "", {}, [], [None, 3]], ids=str)
-def test_output_without_content_is_empty(output: JSON) -> None:
+def test_output_without_content_is_empty(output: ms.JSON) -> None:
     assert decode(completed(output)).content == []
 
 
 def test_a_text_instead_of_a_part_is_read() -> None:
-    item: JSONObject = {"type": "message", "content": ["One ", {"type": "output_text", "text": "two"}]}
-    assert decode(completed([item])).content == [Text("One "), Text("two")]
+    item: ms.JSONObject = {"type": "message", "content": ["One ", {"type": "output_text", "text": "two"}]}
+    assert decode(completed([item])).content == [ms.Text("One "), ms.Text("two")]
     assert stream_of(item_done(item), {"type": "response.completed"}).response.text == "One two"
 
 
 def test_the_text_of_a_response_without_items_is_read() -> None:
-    assert decode(completed([], output_text="hello")).content == [Text("hello")]
-    assert decode(completed(None, output_text="hello")).content == [Text("hello")]
-    message: JSONObject = {"type": "message", "content": [{"type": "output_text", "text": "hello"}]}
-    assert decode(completed([message], output_text="hello")).content == [Text("hello")]
-    final: JSONObject = {"type": "response.completed", "response": completed([], output_text="hello")}
-    assert stream_of(item_done(message), final).response.content == [Text("hello")]
+    assert decode(completed([], output_text="hello")).content == [ms.Text("hello")]
+    assert decode(completed(None, output_text="hello")).content == [ms.Text("hello")]
+    message: ms.JSONObject = {"type": "message", "content": [{"type": "output_text", "text": "hello"}]}
+    assert decode(completed([message], output_text="hello")).content == [ms.Text("hello")]
+    final: ms.JSONObject = {"type": "response.completed", "response": completed([], output_text="hello")}
+    assert stream_of(item_done(message), final).response.content == [ms.Text("hello")]
 
 
 @pytest.mark.parametrize("member", ["summary", "content"])
 @pytest.mark.parametrize("value", ["Hm.", ["Hm."], [{"text": "H"}, "m."]], ids=str)
-def test_reasoning_in_plain_text_is_read(member: str, value: JSON) -> None:
-    item: JSONObject = {"type": "reasoning", "id": "rs", member: value}
+def test_reasoning_in_plain_text_is_read(member: str, value: ms.JSON) -> None:
+    item: ms.JSONObject = {"type": "reasoning", "id": "rs", member: value}
     for response in (
         decode(completed([item])),
         stream_of(item_done(item), {"type": "response.completed", "response": completed([item])}).response,
     ):
         (block,) = response.content
-        assert isinstance(block, Thinking)
+        assert isinstance(block, ms.Thinking)
         assert block.text == "Hm."
 
 
@@ -83,33 +80,33 @@ def test_reasoning_in_plain_text_is_read(member: str, value: JSON) -> None:
         (None, ""),
     ],
 )
-def test_arguments_that_are_no_text_are_not_lost(sent: JSON, arguments: str) -> None:
-    item: JSONObject = {"type": "function_call", "call_id": "c", "name": "f", "arguments": sent}
-    assert decode(completed([item])).content == [ToolCall("c", "f", arguments)]
+def test_arguments_that_are_no_text_are_not_lost(sent: ms.JSON, arguments: str) -> None:
+    item: ms.JSONObject = {"type": "function_call", "call_id": "c", "name": "f", "arguments": sent}
+    assert decode(completed([item])).content == [ms.ToolCall("c", "f", arguments)]
     assert stream_of(item_done(item), {"type": "response.completed"}).response.content == [
-        ToolCall("c", "f", arguments)
+        ms.ToolCall("c", "f", arguments)
     ]
 
 
 @pytest.mark.parametrize(
     "members", [{"arguments": "{}"}, {"function": {"name": "f", "arguments": "{}"}}], ids=["no name", "chat's form"]
 )
-def test_a_call_without_a_name_has_a_warning(members: JSONObject) -> None:
-    item: JSONObject = {"type": "function_call", "id": "fc", "call_id": "c", **members}
+def test_a_call_without_a_name_has_a_warning(members: ms.JSONObject) -> None:
+    item: ms.JSONObject = {"type": "function_call", "id": "fc", "call_id": "c", **members}
     response = decode(completed([item]))
-    assert (response.content, response.finish_reason, response.warnings) == ([], FinishReason.STOP, [NAMELESS])
+    assert (response.content, response.finish_reason, response.warnings) == ([], ms.FinishReason.STOP, [NAMELESS])
     with pytest.raises(HistoryError, match=NAMELESS.replace("(", "[(]").replace(")", "[)]")):
         ResponsesConverter().decode_messages([item])
 
 
 def test_arguments_without_their_call_have_a_warning() -> None:
-    arguments: list[JSONObject] = [
+    arguments: list[ms.JSONObject] = [
         {"type": "response.function_call_arguments.delta", "output_index": 0, "item_id": "fc", "delta": "{}"},
         {"type": "response.function_call_arguments.done", "output_index": 0, "item_id": "fc", "arguments": "{}"},
     ]
-    item: JSONObject = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    item: ms.JSONObject = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
 
-    def answer(*output: JSON) -> JSONObject:
+    def answer(*output: ms.JSON) -> ms.JSONObject:
         return {"type": "response.completed", "response": completed([*output])}
 
     assert stream_of(*arguments, answer()).response.warnings == [NAMELESS]
@@ -117,33 +114,33 @@ def test_arguments_without_their_call_have_a_warning() -> None:
         stream_of(*arguments, answer(item)).response,
         stream_of(*arguments, item_done(item), answer()).response,
     ):
-        assert (response.content, response.warnings) == ([ToolCall("c", "f", "{}")], [])
+        assert (response.content, response.warnings) == ([ms.ToolCall("c", "f", "{}")], [])
 
 
-def arguments(text: str, index: int | None = 0, id: str | None = "fc", kind: str = "delta") -> JSONObject:
+def arguments(text: str, index: int | None = 0, id: str | None = "fc", kind: str = "delta") -> ms.JSONObject:
     """Return an event with arguments: the next piece, or all of them (`done`)."""
-    event: JSONObject = {"type": f"response.function_call_arguments.{kind}"}
+    event: ms.JSONObject = {"type": f"response.function_call_arguments.{kind}"}
     event |= {"output_index": index} if index is not None else {}
     event |= {"item_id": id} if id is not None else {}
     return event | ({"delta": text} if kind == "delta" else {"arguments": text})
 
 
-def call(id: str = "fc", call_id: str = "c", whole: str | None = None, **members: JSON) -> JSONObject:
-    item: JSONObject = {"type": "function_call", "id": id, "call_id": call_id, "name": "f", **members}
+def call(id: str = "fc", call_id: str = "c", whole: str | None = None, **members: ms.JSON) -> ms.JSONObject:
+    item: ms.JSONObject = {"type": "function_call", "id": id, "call_id": call_id, "name": "f", **members}
     return item if whole is None else {**item, "arguments": whole}
 
 
-def added(item: JSONObject, index: int = 0) -> JSONObject:
+def added(item: ms.JSONObject, index: int = 0) -> ms.JSONObject:
     return {"type": "response.output_item.added", "output_index": index, "item": item}
 
 
-def final(*items: JSONObject) -> JSONObject:
+def final(*items: ms.JSONObject) -> ms.JSONObject:
     return {"type": "response.completed", "response": completed([*items])}
 
 
-SAID: JSONObject = {"type": "message", "id": "msg", "content": [{"type": "output_text", "text": "hi"}]}
+SAID: ms.JSONObject = {"type": "message", "id": "msg", "content": [{"type": "output_text", "text": "hi"}]}
 X, Y = '{"x":1}', '{"y":2}'
-EARLY: dict[str, tuple[list[JSONObject], list[tuple[str, str]]]] = {
+EARLY: dict[str, tuple[list[ms.JSONObject], list[tuple[str, str]]]] = {
     "one piece": ([arguments('{"x":'), added(call()), arguments("1}"), final(call())], [("c", X)]),
     "all pieces": ([arguments('{"x":'), arguments("1}"), added(call()), final(call())], [("c", X)]),
     "all pieces, and the end": (
@@ -183,18 +180,18 @@ EARLY: dict[str, tuple[list[JSONObject], list[tuple[str, str]]]] = {
 
 
 @pytest.mark.parametrize(("events", "calls"), EARLY.values(), ids=EARLY)
-def test_arguments_before_their_call_belong_to_it(events: list[JSONObject], calls: list[tuple[str, str]]) -> None:
+def test_arguments_before_their_call_belong_to_it(events: list[ms.JSONObject], calls: list[tuple[str, str]]) -> None:
     outcome = stream_of(*events)
-    blocks = [block for block in outcome.response.content if isinstance(block, ToolCall)]
+    blocks = [block for block in outcome.response.content if isinstance(block, ms.ToolCall)]
     assert [(block.id, block.arguments) for block in blocks] == calls
     assert [outcome.text_at(outcome.response.content.index(block)) for block in blocks] == [text for _, text in calls]
     assert all(block.complete for block in blocks)
-    assert outcome.response.finish_reason is FinishReason.TOOL_USE
+    assert outcome.response.finish_reason is ms.FinishReason.TOOL_USE
     assert outcome.response.warnings == []
 
 
 def test_arguments_of_a_tool_that_the_server_runs_belong_to_no_call() -> None:
-    search: JSONObject = {"type": "web_search_call", "id": "ws"}
+    search: ms.JSONObject = {"type": "web_search_call", "id": "ws"}
     outcome = stream_of(added(search), arguments('{"q":', id="ws"), added(call(), 1), arguments(X, 1), final())
     assert [block.arguments for block in outcome.response.tool_calls] == [X]
 
@@ -207,6 +204,6 @@ def test_arguments_of_many_calls_that_never_come_are_bounded() -> None:
 
 
 def test_an_error_beside_a_completed_status_is_kept() -> None:
-    error: JSONObject = {"code": "odd", "message": "Not all of it."}
+    error: ms.JSONObject = {"code": "odd", "message": "Not all of it."}
     response = decode(completed([{"type": "message", "content": "a"}], error=error))
     assert (response.text, response.provider_data["error"]) == ("a", error)

@@ -6,17 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from manystream.providers.errors import ErrorCategory
-from manystream.providers.model.events import (
-    Done,
-    EventType,
-    FinishReason,
-    Start,
-    TextDelta,
-    ToolCallDelta,
-    ToolCallStart,
-)
-from manystream.providers.model.messages import ProviderBlock, ProviderState, Text, Thinking, ToolCall
+import manystream as ms
 from tests.providers.openai_responses.wire import MADE_ID, decode, stream
 
 CREATED = 'data: {"type":"response.created","response":{"id":"resp_1","model":"m","status":"in_progress"}}\n\n'
@@ -49,14 +39,14 @@ def test_a_stream_without_event_lines_is_read() -> None:
         data: [DONE]
     """)
     assert [event.type for event in outcome.events] == [
-        EventType.START,
-        EventType.THINKING_DELTA,
-        EventType.TEXT_DELTA,
-        EventType.DONE,
+        ms.EventType.START,
+        ms.EventType.THINKING_DELTA,
+        ms.EventType.TEXT_DELTA,
+        ms.EventType.DONE,
     ]
     content = [{"type": "reasoning_text", "text": "Four"}]
-    state = ProviderState("openai-responses", {"summary": [], "id": "rs_9", "content": content})
-    assert outcome.response.content == [Thinking("Four", state=state), Text("4")]
+    state = ms.ProviderState("openai-responses", {"summary": [], "id": "rs_9", "content": content})
+    assert outcome.response.content == [ms.Thinking("Four", state=state), ms.Text("4")]
 
 
 def test_keepalive_events_change_nothing() -> None:
@@ -74,7 +64,7 @@ def test_keepalive_events_change_nothing() -> None:
         data: {"type":"response.completed","response":{"status":"completed"}}
     """
     )
-    assert [event.type for event in outcome.events] == [EventType.START, EventType.TEXT_DELTA, EventType.DONE]
+    assert [event.type for event in outcome.events] == [ms.EventType.START, ms.EventType.TEXT_DELTA, ms.EventType.DONE]
 
 
 @pytest.mark.parametrize("first", ["created", "queued", "in_progress"])
@@ -88,8 +78,8 @@ def test_the_first_event_of_the_response_is_the_start(first: str) -> None:
         data: {{"type":"response.completed","response":{{"id":"resp_1","model":"m","status":"completed"}}}}
     """
     )
-    assert outcome.events[0] == Start("m", "resp_1")
-    assert [event.type for event in outcome.events] == [EventType.START, EventType.DONE]
+    assert outcome.events[0] == ms.Start("m", "resp_1")
+    assert [event.type for event in outcome.events] == [ms.EventType.START, ms.EventType.DONE]
 
 
 def test_a_resumed_stream_leaves_the_whole_text() -> None:
@@ -149,7 +139,7 @@ def test_items_that_all_have_index_zero_are_separated() -> None:
         data: {"type":"response.completed","response":{"status":"completed","output":[{"type":"message","content":[{"type":"output_text","text":"Both."}]},{"type":"function_call","call_id":"a","name":"f","arguments":"{}"},{"type":"function_call","call_id":"b","name":"g","arguments":"[]"}]}}
     """
     )
-    assert outcome.response.content == [Text("Both."), ToolCall("a", "f", "{}"), ToolCall("b", "g", "[]")]
+    assert outcome.response.content == [ms.Text("Both."), ms.ToolCall("a", "f", "{}"), ms.ToolCall("b", "g", "[]")]
     assert [outcome.text_at(index) for index in range(3)] == ["Both.", "{}", "[]"]
 
 
@@ -166,7 +156,7 @@ def test_a_missing_index_is_zero() -> None:
         data: {"type":"response.completed","response":{"status":"completed"}}
     """
     )
-    assert outcome.response.content == [Text("ab")]
+    assert outcome.response.content == [ms.Text("ab")]
 
 
 def test_a_nested_error_event_then_response_failed_is_one_error() -> None:
@@ -180,10 +170,10 @@ def test_a_nested_error_event_then_response_failed_is_one_error() -> None:
         data: {"type":"response.failed","response":{"status":"failed","error":{"code":"insufficient_quota","message":"You have spent it."}}}
     """
     )
-    assert [event.type for event in outcome.events] == [EventType.START, EventType.ERROR]
+    assert [event.type for event in outcome.events] == [ms.EventType.START, ms.EventType.ERROR]
     error = outcome.error.error
     assert (error.category, error.retryable, error.provider_code) == (
-        ErrorCategory.RATE_LIMIT,
+        ms.ErrorCategory.RATE_LIMIT,
         False,
         "insufficient_quota",
     )
@@ -201,8 +191,8 @@ def test_a_call_without_deltas_has_the_items_arguments() -> None:
         data: {"type":"response.completed","response":{"status":"completed","output":[]}}
     """
     )
-    assert outcome.events[1:3] == [ToolCallStart(0, "call_1", "weather"), ToolCallDelta(0, '{"at":"Rome"}')]
-    assert outcome.response.tool_calls == [ToolCall("call_1", "weather", '{"at":"Rome"}')]
+    assert outcome.events[1:3] == [ms.ToolCallStart(0, "call_1", "weather"), ms.ToolCallDelta(0, '{"at":"Rome"}')]
+    assert outcome.response.tool_calls == [ms.ToolCall("call_1", "weather", '{"at":"Rome"}')]
 
 
 def test_arguments_may_come_only_in_the_added_event() -> None:
@@ -216,7 +206,7 @@ def test_arguments_may_come_only_in_the_added_event() -> None:
         data: {"type":"response.completed","response":{"status":"completed","output":[]}}
     """
     )
-    assert outcome.response.tool_calls == [ToolCall("call_1", "weather", '{"at":1}')]
+    assert outcome.response.tool_calls == [ms.ToolCall("call_1", "weather", '{"at":1}')]
 
 
 def test_an_empty_final_output_keeps_the_items() -> None:
@@ -228,8 +218,8 @@ def test_an_empty_final_output_keeps_the_items() -> None:
         data: {"type":"response.completed","response":{"status":"completed","output":[]}}
     """
     )
-    assert outcome.response.tool_calls == [ToolCall("call_1", "weather", "{}")]
-    assert outcome.response.finish_reason is FinishReason.TOOL_USE
+    assert outcome.response.tool_calls == [ms.ToolCall("call_1", "weather", "{}")]
+    assert outcome.response.finish_reason is ms.FinishReason.TOOL_USE
 
 
 def test_additional_final_output_is_delivered() -> None:
@@ -244,7 +234,7 @@ def test_additional_final_output_is_delivered() -> None:
     assert outcome.text_at(0) == "Hello, you."
     assert outcome.text_at(1) == "Late"
     assert outcome.text_at(2) == "{}"
-    assert outcome.response.finish_reason is FinishReason.TOOL_USE
+    assert outcome.response.finish_reason is ms.FinishReason.TOOL_USE
 
 
 SEARCHING = """
@@ -264,11 +254,11 @@ SEARCHING = """
 
 def test_a_servers_search_as_a_custom_call_is_not_the_callers() -> None:
     outcome = stream(SEARCHING)
-    assert [event.type for event in outcome.events] == [EventType.START, EventType.DONE]
+    assert [event.type for event in outcome.events] == [ms.EventType.START, ms.EventType.DONE]
     assert outcome.response.tool_calls == []
-    assert outcome.response.finish_reason is FinishReason.STOP
+    assert outcome.response.finish_reason is ms.FinishReason.STOP
     block = outcome.response.content[0]
-    assert isinstance(block, ProviderBlock)
+    assert isinstance(block, ms.ProviderBlock)
     assert (block.kind, block.data["input"]) == ("custom_tool_call", '{"query":1}')
 
 
@@ -284,16 +274,16 @@ def test_a_servers_search_as_a_custom_call_is_not_the_callers() -> None:
 )
 def test_a_custom_call_is_the_callers_if_its_tool_is_defined(tools: str) -> None:
     outcome = stream(SEARCHING.replace('[{"type":"x_search"}]', tools))
-    state = ProviderState("openai-responses", {"type": "custom_tool_call"})
-    assert outcome.response.tool_calls == [ToolCall("xs_1", "keyword_search", '{"query":1}', state=state)]
-    assert outcome.response.finish_reason is FinishReason.TOOL_USE
+    state = ms.ProviderState("openai-responses", {"type": "custom_tool_call"})
+    assert outcome.response.tool_calls == [ms.ToolCall("xs_1", "keyword_search", '{"query":1}', state=state)]
+    assert outcome.response.finish_reason is ms.FinishReason.TOOL_USE
 
 
 def test_unknown_kinds_of_items_are_kept_whole() -> None:
     item = {"type": "kind_of_the_future", "id": "k_1", "status": "completed", "content": [{"type": "odd"}]}
     response = decode({"id": "r", "model": "m", "status": "completed", "output": [item]})
-    assert response.content == [ProviderBlock("openai-responses", item)]
-    assert response.finish_reason is FinishReason.STOP
+    assert response.content == [ms.ProviderBlock("openai-responses", item)]
+    assert response.finish_reason is ms.FinishReason.STOP
 
 
 def test_the_last_of_two_ciphertexts_is_kept_with_its_id() -> None:
@@ -305,8 +295,8 @@ def test_the_last_of_two_ciphertexts_is_kept_with_its_id() -> None:
         data: {"type":"response.completed","response":{"status":"completed","output":[{"id":"rs_2","type":"reasoning","summary":[],"encrypted_content":"two"}]}}
     """
     )
-    state = ProviderState("openai-responses", {"summary": [], "id": "rs_2", "encrypted_content": "two"})
-    assert outcome.response.content == [Thinking("", state=state)]
+    state = ms.ProviderState("openai-responses", {"summary": [], "id": "rs_2", "encrypted_content": "two"})
+    assert outcome.response.content == [ms.Thinking("", state=state)]
 
 
 def test_a_ciphertext_is_kept_if_the_final_item_has_none() -> None:
@@ -319,7 +309,7 @@ def test_a_ciphertext_is_kept_if_the_final_item_has_none() -> None:
     """
     )
     block = outcome.response.content[0]
-    assert isinstance(block, Thinking)
+    assert isinstance(block, ms.Thinking)
     assert block.state is not None
     assert (block.state.data["id"], block.state.data["encrypted_content"]) == ("rs_1", "one")
 
@@ -329,7 +319,7 @@ def test_an_incomplete_ciphertext_is_no_state() -> None:
         CREATED
         + 'data: {"type":"response.output_item.added","output_index":0,"item":{"id":"rs","type":"reasoning","encrypted_content":"beg"}}'
     )
-    assert outcome.response.content == [Thinking("", state=ProviderState("openai-responses", {}))]
+    assert outcome.response.content == [ms.Thinking("", state=ms.ProviderState("openai-responses", {}))]
 
 
 def test_only_one_of_summary_and_reasoning_text_is_delivered() -> None:
@@ -357,7 +347,7 @@ def test_a_call_without_an_id_gets_a_made_id() -> None:
     response = decode(
         {"status": "completed", "output": [{"type": "function_call", "name": "f", "arguments": {"a": [1, "é"]}}]}
     )
-    assert response.tool_calls == [ToolCall(MADE_ID, "f", '{"a":[1,"é"]}')]
+    assert response.tool_calls == [ms.ToolCall(MADE_ID, "f", '{"a":[1,"é"]}')]
 
 
 def test_a_call_is_delivered_once_its_name_is_known() -> None:
@@ -373,7 +363,7 @@ def test_a_call_is_delivered_once_its_name_is_known() -> None:
         data: {"type":"response.completed","response":{"status":"completed"}}
     """
     )
-    assert outcome.events[1:3] == [ToolCallStart(0, "call_1", "late"), ToolCallDelta(0, "{}")]
+    assert outcome.events[1:3] == [ms.ToolCallStart(0, "call_1", "late"), ms.ToolCallDelta(0, "{}")]
 
 
 def test_a_completed_event_may_have_an_incomplete_response() -> None:
@@ -381,14 +371,14 @@ def test_a_completed_event_may_have_an_incomplete_response() -> None:
         CREATED
         + 'data: {"type":"response.completed","response":{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}}}'
     )
-    assert outcome.response.finish_reason is FinishReason.LENGTH
+    assert outcome.response.finish_reason is ms.FinishReason.LENGTH
 
 
 def test_a_terminal_event_overrides_an_unfinished_status() -> None:
     outcome = stream(
         CREATED + 'data: {"type":"response.completed","response":{"status":"in_progress","output_text":"a"}}'
     )
-    assert (outcome.response.finish_reason, outcome.response.raw_finish_reason) == (FinishReason.STOP, "completed")
+    assert (outcome.response.finish_reason, outcome.response.raw_finish_reason) == (ms.FinishReason.STOP, "completed")
 
 
 def test_a_failed_event_overrides_the_responses_status() -> None:
@@ -409,7 +399,7 @@ def test_a_second_item_at_an_index_is_a_new_item() -> None:
         data: {"type":"response.completed","response":{"status":"completed","output":[]}}
     """
     )
-    assert outcome.response.content == [Text("One"), Text("Two")]
+    assert outcome.response.content == [ms.Text("One"), ms.Text("Two")]
 
 
 def test_non_ascii_text_is_unchanged() -> None:
@@ -435,7 +425,7 @@ def test_text_that_comes_only_in_its_done_event_is_delivered() -> None:
         data: {"type":"response.completed","response":{"status":"completed","output":[]}}
     """
     )
-    assert outcome.events[1] == TextDelta(0, "All at once.")
+    assert outcome.events[1] == ms.TextDelta(0, "All at once.")
 
 
 @pytest.mark.parametrize(
@@ -463,5 +453,5 @@ def test_other_members_of_the_terminal_event_are_kept() -> None:
         + 'data: {"type":"response.completed","sequence_number":9,"reseller_usage":{"cost":3},"response":{"status":"completed"}}'
     )
     done = outcome.events[-1]
-    assert isinstance(done, Done)
+    assert isinstance(done, ms.Done)
     assert done.provider_data == {"reseller_usage": {"cost": 3}, "status": "completed"}

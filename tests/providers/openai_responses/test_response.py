@@ -9,42 +9,38 @@ import pytest
 from openai.types.responses import ResponseStatus
 from openai.types.responses.response import IncompleteDetails
 
-from manystream.providers.errors import ErrorCategory, ProviderError
-from manystream.providers.json.json_values import JSON, JSONObject
-from manystream.providers.model.events import FinishReason
-from manystream.providers.model.messages import ProviderBlock, ProviderState, Text, Thinking, ToolCall
-from manystream.providers.model.usage import Usage
+import manystream as ms
 from manystream.providers.openai.responses.dialect import DIALECT
 from manystream.providers.openai.responses.response import ECHOED, FAILED_CATEGORY, INCOMPLETE_REASON, STATUS_REASON
 from manystream.providers.wire.accumulate import events_of
 from manystream.providers.wire.event_order import OrderChecker
 from tests.providers.openai_responses.wire import PROVIDER, Outcome, decode, make_id, stream_of
 
-MESSAGE: JSONObject = {
+MESSAGE: ms.JSONObject = {
     "type": "message",
     "id": "msg_1",
     "status": "completed",
     "role": "assistant",
     "content": [{"type": "output_text", "text": "Hello", "annotations": []}],
 }
-CALL: JSONObject = {
+CALL: ms.JSONObject = {
     "type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look", "arguments": '{"at":1}',
     "status": "completed",
 }  # fmt: skip
-REASONING: JSONObject = {
+REASONING: ms.JSONObject = {
     "type": "reasoning",
     "id": "rs_1",
     "summary": [{"type": "summary_text", "text": "Let me "}, {"type": "summary_text", "text": "see."}],
     "encrypted_content": "gAAA",
 }
-SEARCH: JSONObject = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}}
+SEARCH: ms.JSONObject = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}}
 
 
-def answer(*output: JSON, **members: JSON) -> JSONObject:
+def answer(*output: ms.JSON, **members: ms.JSON) -> ms.JSONObject:
     return {"id": "resp_1", "object": "response", "model": "m", "status": "completed", "output": [*output], **members}
 
 
-OUTPUTS: dict[str, list[JSON]] = {
+OUTPUTS: dict[str, list[ms.JSON]] = {
     "nothing": [],
     "text": [MESSAGE],
     "reasoning and text": [REASONING, MESSAGE],
@@ -74,11 +70,11 @@ OUTPUTS: dict[str, list[JSON]] = {
 }  # fmt: skip
 
 
-def streamed(response: JSONObject, *, with_items: bool, with_final: bool) -> Outcome:
+def streamed(response: ms.JSONObject, *, with_items: bool, with_final: bool) -> Outcome:
     """Return the answer as a stream, with each item in one event, only in the terminal one, or in both."""
     output = response["output"]
     assert isinstance(output, list)
-    items: list[JSONObject] = [
+    items: list[ms.JSONObject] = [
         {"type": "response.output_item.done", "output_index": index, "item": item}
         for index, item in enumerate(output)
         if isinstance(item, dict)
@@ -93,13 +89,13 @@ def streamed(response: JSONObject, *, with_items: bool, with_final: bool) -> Out
 
 @pytest.mark.parametrize("output", OUTPUTS.values(), ids=OUTPUTS)
 @pytest.mark.parametrize(("with_items", "with_final"), [(True, True), (True, False), (False, True)])
-def test_streamed_equals_unstreamed(output: list[JSON], with_items: bool, with_final: bool) -> None:
+def test_streamed_equals_unstreamed(output: list[ms.JSON], with_items: bool, with_final: bool) -> None:
     response = answer(*output, usage={"input_tokens": 3, "output_tokens": 2}, service_tier="flex")
     assert streamed(response, with_items=with_items, with_final=with_final).response == decode(response)
 
 
 @pytest.mark.parametrize("output", OUTPUTS.values(), ids=OUTPUTS)
-def test_the_events_of_an_unstreamed_answer_keep_the_order(output: list[JSON]) -> None:
+def test_the_events_of_an_unstreamed_answer_keep_the_order(output: list[ms.JSON]) -> None:
     checker = OrderChecker()
     for event in events_of(decode(answer(*output))):
         checker.check(event)
@@ -108,21 +104,21 @@ def test_the_events_of_an_unstreamed_answer_keep_the_order(output: list[JSON]) -
 
 def test_items_become_blocks_in_order() -> None:
     response = decode(answer(REASONING, MESSAGE, SEARCH, CALL))
-    state = ProviderState(
+    state = ms.ProviderState(
         "openai-responses", {"summary": REASONING["summary"], "id": "rs_1", "encrypted_content": "gAAA"}
     )
     assert response.content == [
-        Thinking("Let me see.", state=state),
-        Text("Hello"),
-        ProviderBlock("openai-responses", SEARCH),
-        ToolCall("call_1", "look", '{"at":1}'),
+        ms.Thinking("Let me see.", state=state),
+        ms.Text("Hello"),
+        ms.ProviderBlock("openai-responses", SEARCH),
+        ms.ToolCall("call_1", "look", '{"at":1}'),
     ]
-    assert response.finish_reason is FinishReason.TOOL_USE
+    assert response.finish_reason is ms.FinishReason.TOOL_USE
     assert (response.id, response.model) == ("resp_1", "m")
 
 
 def test_logprobs_of_all_parts_are_kept_in_order() -> None:
-    parts: list[JSON] = [
+    parts: list[ms.JSON] = [
         {"type": "output_text", "text": "a", "logprobs": [{"token": "a"}]},
         {"type": "output_text", "text": "b", "logprobs": [{"token": "b"}]},
     ]
@@ -133,18 +129,18 @@ def test_logprobs_of_all_parts_are_kept_in_order() -> None:
 # The statuses of the API reference and of the SDK's types. Some other servers send `complete`.
 
 STATUSES = {
-    "completed": FinishReason.STOP,
-    "complete": FinishReason.STOP,
-    "incomplete": FinishReason.LENGTH,
-    "in_progress": FinishReason.UNKNOWN,
-    "queued": FinishReason.UNKNOWN,
+    "completed": ms.FinishReason.STOP,
+    "complete": ms.FinishReason.STOP,
+    "incomplete": ms.FinishReason.LENGTH,
+    "in_progress": ms.FinishReason.UNKNOWN,
+    "queued": ms.FinishReason.UNKNOWN,
 }
-FAILED_STATUSES = {"failed": ErrorCategory.SERVER, "cancelled": ErrorCategory.CANCELLED}
+FAILED_STATUSES = {"failed": ms.ErrorCategory.SERVER, "cancelled": ms.ErrorCategory.CANCELLED}
 INCOMPLETE_REASONS = {
-    "max_output_tokens": FinishReason.LENGTH,
-    "max_messages": FinishReason.LENGTH,
-    "content_filter": FinishReason.CONTENT_FILTER,
-    "steered": FinishReason.UNKNOWN,
+    "max_output_tokens": ms.FinishReason.LENGTH,
+    "max_messages": ms.FinishReason.LENGTH,
+    "content_filter": ms.FinishReason.CONTENT_FILTER,
+    "steered": ms.FinishReason.UNKNOWN,
 }
 
 
@@ -161,27 +157,27 @@ def test_the_words_are_those_of_the_sdk() -> None:
 
 
 @pytest.mark.parametrize(("status", "reason"), STATUSES.items())
-def test_every_status_has_its_finish_reason(status: str, reason: FinishReason) -> None:
+def test_every_status_has_its_finish_reason(status: str, reason: ms.FinishReason) -> None:
     response = decode(answer(MESSAGE, status=status))
     assert (response.finish_reason, response.raw_finish_reason) == (reason, status)
 
 
-@pytest.mark.parametrize(("word", "reason"), [*INCOMPLETE_REASONS.items(), ("some_new_limit", FinishReason.LENGTH)])
-def test_every_incomplete_reason_has_a_finish_reason(word: str, reason: FinishReason) -> None:
+@pytest.mark.parametrize(("word", "reason"), [*INCOMPLETE_REASONS.items(), ("some_new_limit", ms.FinishReason.LENGTH)])
+def test_every_incomplete_reason_has_a_finish_reason(word: str, reason: ms.FinishReason) -> None:
     response = decode(answer(MESSAGE, status="incomplete", incomplete_details={"reason": word}))
     assert (response.finish_reason, response.raw_finish_reason) == (reason, "incomplete")
     assert response.provider_data["incomplete_details"] == {"reason": word}
 
 
 def test_an_unknown_status_is_an_unknown_reason() -> None:
-    assert decode(answer(MESSAGE, status="paused")).finish_reason is FinishReason.UNKNOWN
+    assert decode(answer(MESSAGE, status="paused")).finish_reason is ms.FinishReason.UNKNOWN
 
 
 def test_a_body_without_a_status_is_a_whole_answer() -> None:
     response = decode({"output": [MESSAGE]})
-    assert (response.finish_reason, response.raw_finish_reason) == (FinishReason.STOP, None)
+    assert (response.finish_reason, response.raw_finish_reason) == (ms.FinishReason.STOP, None)
     response = decode({"output": [MESSAGE], "incomplete_details": {"reason": "max_output_tokens"}})
-    assert response.finish_reason is FinishReason.LENGTH
+    assert response.finish_reason is ms.FinishReason.LENGTH
 
 
 @pytest.mark.parametrize("status", ["in_progress", None])
@@ -196,18 +192,18 @@ def test_a_call_without_a_status_is_complete_if_the_answer_is() -> None:
 
 
 @pytest.mark.parametrize(("status", "category"), FAILED_STATUSES.items())
-def test_a_response_that_failed_is_raised(status: str, category: ErrorCategory) -> None:
-    with pytest.raises(ProviderError) as raised:
+def test_a_response_that_failed_is_raised(status: str, category: ms.ErrorCategory) -> None:
+    with pytest.raises(ms.ProviderError) as raised:
         decode(answer(status=status, error=None))
     assert (raised.value.category, raised.value.provider_code) == (category, status)
-    with pytest.raises(ProviderError) as raised:
+    with pytest.raises(ms.ProviderError) as raised:
         decode(answer(status=status, error={"code": "content_policy_violation", "message": "Blocked."}))
-    assert (raised.value.category, raised.value.message) == (ErrorCategory.CONTENT_FILTER, "Blocked.")
+    assert (raised.value.category, raised.value.message) == (ms.ErrorCategory.CONTENT_FILTER, "Blocked.")
 
 
 @pytest.mark.parametrize("error", [{"message": "No.", "code": "server_error"}, "No."])
-def test_an_error_inside_a_200_is_raised(error: JSON) -> None:
-    with pytest.raises(ProviderError, match=r"No\."):
+def test_an_error_inside_a_200_is_raised(error: ms.JSON) -> None:
+    with pytest.raises(ms.ProviderError, match=r"No\."):
         decode({"error": error})
 
 
@@ -217,9 +213,9 @@ def test_an_error_beside_a_completed_status_is_no_failure() -> None:
 
 @pytest.mark.parametrize("body", [b"<html>", b"[1]", b"7", b'{"id":"c","choices":[]}'])
 def test_a_body_that_is_no_response_is_an_error_that_quotes_it(body: bytes) -> None:
-    with pytest.raises(ProviderError) as raised:
+    with pytest.raises(ms.ProviderError) as raised:
         DIALECT.decode(body, PROVIDER, make_id)
-    assert raised.value.category is ErrorCategory.SERVER
+    assert raised.value.category is ms.ErrorCategory.SERVER
     assert not raised.value.retryable
     assert raised.value.body == body
 
@@ -228,10 +224,10 @@ def test_white_space_before_the_body_is_no_matter() -> None:
     assert DIALECT.decode(b"\n\n  " + json.dumps(answer(MESSAGE)).encode(), PROVIDER, make_id).text == "Hello"
 
 
-USAGES: list[tuple[JSONObject, Usage]] = [
+USAGES: list[tuple[ms.JSONObject, ms.Usage]] = [
     ({"input_tokens": 100, "input_tokens_details": {"cached_tokens": 60, "cache_write_tokens": 30},
         "output_tokens": 50, "output_tokens_details": {"reasoning_tokens": 40}, "total_tokens": 150},
-        Usage(100, 10, 40, 60, 30, 150)),
+        ms.Usage(100, 10, 40, 60, 30, 150)),
     (
         # The total shows that reasoning was counted separately from the output.
         {
@@ -240,33 +236,33 @@ USAGES: list[tuple[JSONObject, Usage]] = [
             "output_tokens_details": {"reasoning_tokens": 7},
             "total_tokens": 22,
         },
-        Usage(10, 5, 7, None, None, 22),
+        ms.Usage(10, 5, 7, None, None, 22),
     ),
-    ({"input_tokens": 10, "output_tokens": 5}, Usage(10, 5, None, None, None, 15)),
-    ({"input_tokens": 10}, Usage(10)),
+    ({"input_tokens": 10, "output_tokens": 5}, ms.Usage(10, 5, None, None, None, 15)),
+    ({"input_tokens": 10}, ms.Usage(10)),
     ({"prompt_tokens": 10, "completion_tokens": 20, "total_tokens": 30, "reasoning_tokens": 8},
-        Usage(10, 12, 8, None, None, 30)),
+        ms.Usage(10, 12, 8, None, None, 30)),
     ({"prompt_tokens": 10, "prompt_tokens_details": {"cached_tokens": 4}, "completion_tokens": 20,
-        "completion_tokens_details": {"reasoning_tokens": 8}}, Usage(10, 12, 8, 4, None, 30)),
+        "completion_tokens_details": {"reasoning_tokens": 8}}, ms.Usage(10, 12, 8, 4, None, 30)),
     ({"input_tokens": 10, "prompt_tokens": 11, "output_tokens": 2, "completion_tokens": 3},
-        Usage(10, 2, None, None, None, 12)),
+        ms.Usage(10, 2, None, None, None, 12)),
     ({"input_tokens": 1, "output_tokens": 2, "output_tokens_details": {"reasoning_tokens": 3}, "total_tokens": 3},
-        Usage(1, 0, 3, None, None, 3)),
+        ms.Usage(1, 0, 3, None, None, 3)),
     ({"input_tokens": 0, "output_tokens": 0, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 0},
-        Usage(0, 0, 0, None, None, 0)),
-    ({"input_tokens": "7", "output_tokens": None, "input_tokens_details": []}, Usage()),
-    ({}, Usage()),
+        ms.Usage(0, 0, 0, None, None, 0)),
+    ({"input_tokens": "7", "output_tokens": None, "input_tokens_details": []}, ms.Usage()),
+    ({}, ms.Usage()),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("raw", "usage"), USAGES)
-def test_usage(raw: JSONObject, usage: Usage) -> None:
+def test_usage(raw: ms.JSONObject, usage: ms.Usage) -> None:
     usage.raw = raw
     assert decode(answer(MESSAGE, usage=raw)).usage == usage
 
 
 def test_no_usage_is_unknown_not_zero() -> None:
-    assert decode(answer(MESSAGE, usage=None)).usage == Usage()
+    assert decode(answer(MESSAGE, usage=None)).usage == ms.Usage()
 
 
 ECHOED_MEMBERS = (
@@ -284,15 +280,15 @@ def test_the_members_that_are_not_kept_are_the_ones_tested() -> None:
 
 
 def test_what_repeats_the_request_is_not_kept_and_all_else_is() -> None:
-    kept: JSONObject = {"service_tier": "priority", "moderation": {"flagged": False}, "thing_of_the_future": 1}
-    echoed: JSONObject = dict.fromkeys(ECHOED_MEMBERS, "echo")
+    kept: ms.JSONObject = {"service_tier": "priority", "moderation": {"flagged": False}, "thing_of_the_future": 1}
+    echoed: ms.JSONObject = dict.fromkeys(ECHOED_MEMBERS, "echo")
     response = decode(answer(MESSAGE, **echoed, **kept, metadata={}, conversation=None) | {"output": [MESSAGE]})
     assert response.provider_data == {"status": "completed", **kept}
 
 
 def test_parts_of_an_unknown_kind_are_kept_raw_and_once() -> None:
-    part: JSONObject = {"type": "output_hologram", "data": "x"}
-    message: JSONObject = {"type": "message", "content": [{"type": "output_text", "text": "See."}, part]}
+    part: ms.JSONObject = {"type": "output_hologram", "data": "x"}
+    message: ms.JSONObject = {"type": "message", "content": [{"type": "output_text", "text": "See."}, part]}
     outcome = stream_of(
         {"type": "response.output_item.done", "output_index": 0, "item": message},
         {"type": "response.completed", "response": answer(message)},

@@ -6,21 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from manystream.providers.errors import ErrorCategory
+import manystream as ms
 from manystream.providers.json import json_values
-from manystream.providers.model.events import (
-    Done,
-    Error,
-    EventType,
-    FinishReason,
-    Start,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallDelta,
-    ToolCallDone,
-    ToolCallStart,
-)
-from manystream.providers.model.messages import ProviderBlock, ProviderState, Text, Thinking, ToolCall
 from manystream.providers.openai.responses.dialect import DIALECT
 from tests.providers.openai_responses.wire import LENIENT, PROVIDER, make_id, stream
 
@@ -63,13 +50,13 @@ def test_a_text_answer_is_start_deltas_done() -> None:
         event: response.completed
         data: {"type":"response.completed","response":{"id":"resp_1","model":"gpt-4.1","status":"completed","service_tier":"default","output":[{"id":"msg_1","type":"message","status":"completed","content":[{"type":"output_text","text":"Hello","annotations":[]}]}],"usage":{"input_tokens":9,"input_tokens_details":{"cached_tokens":4},"output_tokens":2,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":11}}}
     """)
-    assert outcome.events[:3] == [Start("gpt-4.1", "resp_1"), TextDelta(0, "Hel"), TextDelta(0, "lo")]
+    assert outcome.events[:3] == [ms.Start("gpt-4.1", "resp_1"), ms.TextDelta(0, "Hel"), ms.TextDelta(0, "lo")]
     done = outcome.events[3]
-    assert isinstance(done, Done)
-    assert (done.finish_reason, done.raw_finish_reason) == (FinishReason.STOP, "completed")
+    assert isinstance(done, ms.Done)
+    assert (done.finish_reason, done.raw_finish_reason) == (ms.FinishReason.STOP, "completed")
     assert (done.usage.input_tokens, done.usage.cached_tokens, done.usage.output_tokens) == (9, 4, 2)
     assert done.provider_data == {"status": "completed", "service_tier": "default"}
-    assert outcome.response.content == [Text("Hello")]
+    assert outcome.response.content == [ms.Text("Hello")]
     assert (outcome.response.model, outcome.response.id) == ("gpt-4.1", "resp_1")
 
 
@@ -118,18 +105,18 @@ def test_reasoning_then_two_parallel_calls() -> None:
     """
     )
     assert outcome.events[1:-1] == [
-        ThinkingDelta(0, "Look "), ThinkingDelta(0, "twice."), ToolCallStart(1, "call_a", "look"),
-        ToolCallStart(2, "call_b", "look"), ToolCallDelta(2, '{"at":'), ToolCallDelta(1, "{}"), ToolCallDelta(2, "2}"),
-        ToolCallDone(2, True), ToolCallDone(1, True),
+        ms.ThinkingDelta(0, "Look "), ms.ThinkingDelta(0, "twice."), ms.ToolCallStart(1, "call_a", "look"),
+        ms.ToolCallStart(2, "call_b", "look"), ms.ToolCallDelta(2, '{"at":'), ms.ToolCallDelta(1, "{}"), ms.ToolCallDelta(2, "2}"),
+        ms.ToolCallDone(2, True), ms.ToolCallDone(1, True),
     ]  # fmt: skip
-    assert outcome.response.finish_reason is FinishReason.TOOL_USE
+    assert outcome.response.finish_reason is ms.FinishReason.TOOL_USE
     assert outcome.response.raw_finish_reason == "completed"
     summary = [{"type": "summary_text", "text": "Look "}, {"type": "summary_text", "text": "twice."}]
-    state = ProviderState("openai-responses", {"summary": summary, "id": "rs_1", "encrypted_content": "whole"})
+    state = ms.ProviderState("openai-responses", {"summary": summary, "id": "rs_1", "encrypted_content": "whole"})
     assert outcome.response.content == [
-        Thinking("Look twice.", state=state),
-        ToolCall("call_a", "look", "{}"),
-        ToolCall("call_b", "look", '{"at":2}'),
+        ms.Thinking("Look twice.", state=state),
+        ms.ToolCall("call_a", "look", "{}"),
+        ms.ToolCall("call_b", "look", '{"at":2}'),
     ]
 
 
@@ -150,7 +137,7 @@ def test_refusals_have_no_events_and_are_on_the_response() -> None:
         data: {"type":"response.completed","response":{"status":"completed","output":[{"type":"message","content":[{"type":"refusal","refusal":"I cannot."}]}]}}
     """
     )
-    assert [event.type for event in outcome.events] == [EventType.START, EventType.DONE]
+    assert [event.type for event in outcome.events] == [ms.EventType.START, ms.EventType.DONE]
     assert outcome.response.refusal == "I cannot."
     assert outcome.response.content == []
 
@@ -170,7 +157,7 @@ def test_citations_come_with_the_text_and_the_final_ones_count() -> None:
     """
     )
     assert outcome.response.content == [
-        Text("See there.", citations=[{"type": "url_citation", "url": "https://a.example/"}])
+        ms.Text("See there.", citations=[{"type": "url_citation", "url": "https://a.example/"}])
     ]
 
 
@@ -189,7 +176,7 @@ def test_each_content_part_is_a_block() -> None:
         data: {"type":"response.completed","response":{"status":"completed"}}
     """
     )
-    assert [block.text for block in outcome.response.content if isinstance(block, Text)] == ["one", "two!", "three"]
+    assert [block.text for block in outcome.response.content if isinstance(block, ms.Text)] == ["one", "two!", "three"]
 
 
 def test_the_phase_of_a_message_rides_on_its_text() -> None:
@@ -206,7 +193,9 @@ def test_the_phase_of_a_message_rides_on_its_text() -> None:
         data: {"type":"response.completed","response":{"status":"completed"}}
     """
     )
-    assert outcome.response.content == [Text("Wait.", state=ProviderState("openai-responses", {"phase": "commentary"}))]
+    assert outcome.response.content == [
+        ms.Text("Wait.", state=ms.ProviderState("openai-responses", {"phase": "commentary"}))
+    ]
 
 
 def test_server_side_items_keep_their_place_and_tell_nothing() -> None:
@@ -229,16 +218,17 @@ def test_server_side_items_keep_their_place_and_tell_nothing() -> None:
         data: {"type":"response.completed","response":{"status":"completed"}}
     """
     )
-    assert outcome.events[1:-1] == [TextDelta(1, "Found.")]
-    search = ProviderBlock("openai-responses", {"id": "ws_1", "type": "web_search_call", "status": "completed"})
-    assert outcome.response.content == [search, Text("Found.")]
-    assert outcome.response.finish_reason is FinishReason.STOP
+    assert outcome.events[1:-1] == [ms.TextDelta(1, "Found.")]
+    search = ms.ProviderBlock("openai-responses", {"id": "ws_1", "type": "web_search_call", "status": "completed"})
+    assert outcome.response.content == [search, ms.Text("Found.")]
+    assert outcome.response.finish_reason is ms.FinishReason.STOP
 
 
 @pytest.mark.parametrize(
-    ("reason", "finish"), [("max_output_tokens", FinishReason.LENGTH), ("content_filter", FinishReason.CONTENT_FILTER)]
+    ("reason", "finish"),
+    [("max_output_tokens", ms.FinishReason.LENGTH), ("content_filter", ms.FinishReason.CONTENT_FILTER)],
 )
-def test_an_incomplete_response_has_an_incomplete_open_call(reason: str, finish: FinishReason) -> None:
+def test_an_incomplete_response_has_an_incomplete_open_call(reason: str, finish: ms.FinishReason) -> None:
     outcome = stream(
         CREATED
         + f"""
@@ -252,9 +242,9 @@ def test_an_incomplete_response_has_an_incomplete_open_call(reason: str, finish:
         data: {{"type":"response.incomplete","response":{{"status":"incomplete","incomplete_details":{{"reason":"{reason}"}},"output":[]}}}}
     """
     )
-    assert outcome.events[-2] == ToolCallDone(0, False)
+    assert outcome.events[-2] == ms.ToolCallDone(0, False)
     assert (outcome.response.finish_reason, outcome.response.raw_finish_reason) == (finish, "incomplete")
-    assert outcome.response.tool_calls == [ToolCall("call_1", "look", "{}", complete=False)]
+    assert outcome.response.tool_calls == [ms.ToolCall("call_1", "look", "{}", complete=False)]
 
 
 def test_an_item_marked_incomplete_is_a_call_not_to_execute() -> None:
@@ -268,8 +258,8 @@ def test_an_item_marked_incomplete_is_a_call_not_to_execute() -> None:
         data: {"type":"response.incomplete","response":{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}}}
     """
     )
-    assert outcome.response.tool_calls == [ToolCall("call_1", "look", '{"a', complete=False)]
-    assert outcome.response.finish_reason is FinishReason.LENGTH
+    assert outcome.response.tool_calls == [ms.ToolCall("call_1", "look", '{"a', complete=False)]
+    assert outcome.response.finish_reason is ms.FinishReason.LENGTH
 
 
 def test_a_failed_response_is_one_error_and_keeps_what_came() -> None:
@@ -283,8 +273,8 @@ def test_a_failed_response_is_one_error_and_keeps_what_came() -> None:
         data: {"type":"response.failed","response":{"status":"failed","error":{"code":"rate_limit_exceeded","message":"Slow down."},"usage":{"input_tokens":3,"output_tokens":1}}}
     """
     )
-    assert [event.type for event in outcome.events] == [EventType.START, EventType.TEXT_DELTA, EventType.ERROR]
-    assert outcome.error.error.category is ErrorCategory.RATE_LIMIT
+    assert [event.type for event in outcome.events] == [ms.EventType.START, ms.EventType.TEXT_DELTA, ms.EventType.ERROR]
+    assert outcome.error.error.category is ms.ErrorCategory.RATE_LIMIT
     assert outcome.error.error.message == "Slow down."
     assert outcome.response.text == "Half"
     assert outcome.response.usage.total_tokens == 4
@@ -294,7 +284,7 @@ def test_a_cancelled_response_is_an_error() -> None:
     outcome = stream(
         CREATED + 'data: {"type":"response.cancelled","response":{"id":"resp_1","status":"cancelled","output":[]}}'
     )
-    assert outcome.error.error.category is ErrorCategory.CANCELLED
+    assert outcome.error.error.category is ms.ErrorCategory.CANCELLED
     assert not outcome.error.error.retryable
 
 
@@ -305,8 +295,8 @@ def test_an_error_before_anything_else_stands_alone() -> None:
         data: {"type":"error","code":"server_error","message":"Try later.","param":null,"sequence_number":0}
     """
     )
-    assert [event.type for event in outcome.events] == [EventType.ERROR]
-    assert outcome.error.error.category is ErrorCategory.SERVER
+    assert [event.type for event in outcome.events] == [ms.EventType.ERROR]
+    assert outcome.error.error.category is ms.ErrorCategory.SERVER
     assert outcome.error.error.retryable
 
 
@@ -321,21 +311,21 @@ def test_an_error_before_anything_else_stands_alone() -> None:
 )
 def test_an_error_within_a_stream_has_the_status_of_the_stream(data: str) -> None:
     error = stream(f"data: {data}").error.error
-    assert (error.category, error.message, error.http_status) == (ErrorCategory.SERVER, "Try later.", 200)
+    assert (error.category, error.message, error.http_status) == (ms.ErrorCategory.SERVER, "Try later.", 200)
 
 
 def test_a_body_that_ends_without_a_terminal_event_is_truncated() -> None:
     outcome = stream(
         CREATED + 'data: {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"Half"}'
     )
-    assert outcome.error.error.category is ErrorCategory.NETWORK
+    assert outcome.error.error.category is ms.ErrorCategory.NETWORK
     assert "truncated stream" in outcome.error.error.message
     assert outcome.response.text == "Half"
-    assert outcome.response.finish_reason is FinishReason.UNKNOWN
+    assert outcome.response.finish_reason is ms.FinishReason.UNKNOWN
 
 
 def test_an_empty_body_is_truncated() -> None:
-    assert stream("").error.error.category is ErrorCategory.NETWORK
+    assert stream("").error.error.category is ms.ErrorCategory.NETWORK
 
 
 FINISHED_WITHOUT_TERMINAL = (
@@ -351,13 +341,13 @@ FINISHED_WITHOUT_TERMINAL = (
 def test_a_lenient_profile_ends_at_done_after_finished_items() -> None:
     outcome = stream(FINISHED_WITHOUT_TERMINAL, provider=LENIENT)
     assert outcome.response.text == "Hi"
-    assert outcome.response.finish_reason is FinishReason.UNKNOWN
-    assert stream(FINISHED_WITHOUT_TERMINAL).error.error.category is ErrorCategory.NETWORK
+    assert outcome.response.finish_reason is ms.FinishReason.UNKNOWN
+    assert stream(FINISHED_WITHOUT_TERMINAL).error.error.category is ms.ErrorCategory.NETWORK
 
 
 @pytest.mark.parametrize("body", [CREATED, CREATED + "data: [DONE]", FINISHED_WITHOUT_TERMINAL.replace("[DONE]", "{}")])
 def test_a_lenient_profile_still_needs_finished_items_and_a_mark(body: str) -> None:
-    assert stream(body, provider=LENIENT).error.error.category is ErrorCategory.NETWORK
+    assert stream(body, provider=LENIENT).error.error.category is ms.ErrorCategory.NETWORK
 
 
 @pytest.mark.parametrize(
@@ -369,12 +359,12 @@ def test_a_lenient_profile_still_needs_finished_items_and_a_mark(body: str) -> N
 )
 def test_an_error_in_lines_that_are_no_fields_is_read(stray: bytes) -> None:
     error = stream(CREATED, stray=stray).error.error
-    assert (error.category, error.message) == (ErrorCategory.SERVER, "Too busy.")
+    assert (error.category, error.message) == (ms.ErrorCategory.SERVER, "Too busy.")
 
 
 @pytest.mark.parametrize("stray", [b"<html>", b"[1]", b'{"answer":42}'])
 def test_other_stray_lines_leave_the_stream_truncated(stray: bytes) -> None:
-    assert stream(CREATED, stray=stray).error.error.category is ErrorCategory.NETWORK
+    assert stream(CREATED, stray=stray).error.error.category is ms.ErrorCategory.NETWORK
 
 
 @pytest.mark.parametrize(
@@ -390,7 +380,7 @@ def test_other_stray_lines_leave_the_stream_truncated(stray: bytes) -> None:
 )
 def test_what_cannot_be_read_is_an_error_that_quotes_it(data: str) -> None:
     outcome = stream(CREATED + f"data: {data}")
-    assert outcome.error.error.category is ErrorCategory.SERVER
+    assert outcome.error.error.category is ms.ErrorCategory.SERVER
     assert not outcome.error.error.retryable
     assert data[:20] in outcome.error.error.message
     assert outcome.error.error.body == data.encode()
@@ -398,7 +388,7 @@ def test_what_cannot_be_read_is_an_error_that_quotes_it(data: str) -> None:
 
 def test_an_error_without_a_type_is_a_gateways() -> None:
     outcome = stream(CREATED + 'data: {"error":{"message":"upstream is unavailable"}}')
-    assert outcome.error.error.category is ErrorCategory.SERVER
+    assert outcome.error.error.category is ms.ErrorCategory.SERVER
 
 
 @pytest.mark.parametrize("name", ["ping", "keepalive", "heartbeat"])
@@ -412,7 +402,7 @@ def test_pings_tell_nothing_whatever_their_data(name: str) -> None:
 def test_nothing_is_told_after_the_end() -> None:
     machine = DIALECT.machine(PROVIDER, make_id)
     end = b'{"type":"response.completed","response":{"status":"completed"}}'
-    assert isinstance(machine.feed("", end)[-1], Done)
+    assert isinstance(machine.feed("", end)[-1], ms.Done)
     assert list(machine.feed("", b'{"type":"response.completed","response":{}}')) == []
     assert list(machine.feed("", b"{not json")) == []
     assert list(machine.end()) == []
@@ -420,8 +410,8 @@ def test_nothing_is_told_after_the_end() -> None:
 
 def test_a_stream_without_a_beginning_is_given_one() -> None:
     outcome = stream('data: {"type":"response.completed","response":{"id":"resp_1","model":"m","status":"completed"}}')
-    assert outcome.events[0] == Start("m", "resp_1")
-    assert [event.type for event in outcome.events] == [EventType.START, EventType.DONE]
+    assert outcome.events[0] == ms.Start("m", "resp_1")
+    assert [event.type for event in outcome.events] == [ms.EventType.START, ms.EventType.DONE]
 
 
 def test_empty_deltas_tell_nothing() -> None:
@@ -437,7 +427,7 @@ def test_empty_deltas_tell_nothing() -> None:
         data: {"type":"response.completed","response":{"status":"completed"}}
     """
     )
-    assert [event.type for event in outcome.events] == [EventType.START, EventType.DONE]
+    assert [event.type for event in outcome.events] == [ms.EventType.START, ms.EventType.DONE]
     assert outcome.response.content == []
 
 
@@ -458,7 +448,7 @@ def test_an_error_is_told_once() -> None:
         data: {"type":"response.failed","response":{"status":"failed","error":{"code":"server_error","message":"broken"}}}
     """
     )
-    assert sum(isinstance(event, Error) for event in outcome.events) == 1
+    assert sum(isinstance(event, ms.Error) for event in outcome.events) == 1
 
 
 def test_an_unreadable_final_response_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -471,5 +461,5 @@ def test_an_unreadable_final_response_is_an_error(monkeypatch: pytest.MonkeyPatc
     machine = DIALECT.machine(PROVIDER, make_id)
     data = ('{"type":"response.completed","response":{"status":"completed","output":[' + item + "]}}").encode()
     (event,) = machine.feed("", data)
-    assert isinstance(event, Error)
+    assert isinstance(event, ms.Error)
     assert machine.ended

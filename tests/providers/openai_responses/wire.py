@@ -12,22 +12,17 @@ from openai.types.responses.response_create_params import (
 )
 from pydantic import TypeAdapter
 
-from manystream.providers.catalog.profile import Profile, Quirks
-from manystream.providers.catalog.provider import OpenAIResponses
-from manystream.providers.json.json_values import JSON, JSONObject
-from manystream.providers.model.events import Error, Event, TextDelta, ThinkingDelta, ToolCallDelta
-from manystream.providers.model.request import Request
-from manystream.providers.model.response import Response
+import manystream as ms
 from manystream.providers.openai.responses.dialect import DIALECT
 from manystream.providers.wire.dialect import BARE_LINES
 from manystream.providers.wire.event_order import OrderChecker
 
-PROVIDER = OpenAIResponses(api_key="key")
-LENIENT = OpenAIResponses(
+PROVIDER = ms.OpenAIResponses(api_key="key")
+LENIENT = ms.OpenAIResponses(
     api_key="key",
     base_url="http://localhost/v1",
-    profile=Profile(
-        name="somebody", dialect="openai-responses", base_url="http://localhost/v1", quirks=Quirks(strict_end=False)
+    profile=ms.Profile(
+        name="somebody", dialect="openai-responses", base_url="http://localhost/v1", quirks=ms.Quirks(strict_end=False)
     ),
 )
 MADE_ID = "made-id-of-22-symbols_"
@@ -41,21 +36,21 @@ def make_id() -> str:
 class Outcome:
     """The events and the response of one stream."""
 
-    events: list[Event]
-    response: Response
+    events: list[ms.Event]
+    response: ms.Response
 
     @property
-    def error(self) -> Error:
+    def error(self) -> ms.Error:
         last = self.events[-1]
-        assert isinstance(last, Error)
+        assert isinstance(last, ms.Error)
         return last
 
     def text_at(self, index: int) -> str:
         """Return all deltas of one block, joined."""
         return "".join(
-            event.arguments if isinstance(event, ToolCallDelta) else event.text
+            event.arguments if isinstance(event, ms.ToolCallDelta) else event.text
             for event in self.events
-            if isinstance(event, TextDelta | ThinkingDelta | ToolCallDelta) and event.index == index
+            if isinstance(event, ms.TextDelta | ms.ThinkingDelta | ms.ToolCallDelta) and event.index == index
         )
 
 
@@ -73,11 +68,11 @@ def wire_events(text: str) -> Iterable[tuple[str, bytes]]:
             yield name, "\n".join(data).encode()
 
 
-def stream(text: str, *, stray: bytes = b"", provider: OpenAIResponses = PROVIDER) -> Outcome:
+def stream(text: str, *, stray: bytes = b"", provider: ms.OpenAIResponses = PROVIDER) -> Outcome:
     """Run a stream to its end. Checks the order of events."""
     machine = DIALECT.machine(provider, make_id)
     checker = OrderChecker()
-    events: list[Event] = []
+    events: list[ms.Event] = []
     for name, data in wire_events(text):
         for event in machine.feed(name, data):
             checker.check(event)
@@ -90,26 +85,26 @@ def stream(text: str, *, stray: bytes = b"", provider: OpenAIResponses = PROVIDE
     return Outcome(events, machine.response())
 
 
-def stream_of(*values: JSONObject, provider: OpenAIResponses = PROVIDER) -> Outcome:
+def stream_of(*values: ms.JSONObject, provider: ms.OpenAIResponses = PROVIDER) -> Outcome:
     """Run a stream of objects, with their types as event names."""
     text = "\n\n".join(f"event: {value['type']}\ndata: {json.dumps(value)}" for value in values)
     return stream(text, provider=provider)
 
 
-def decode(response: JSONObject, provider: OpenAIResponses = PROVIDER) -> Response:
+def decode(response: ms.JSONObject, provider: ms.OpenAIResponses = PROVIDER) -> ms.Response:
     """Decode an unstreamed answer."""
     return DIALECT.decode(json.dumps(response).encode(), provider, make_id)
 
 
-def body_of(request: Request, model: str | None = None, *, streamed: bool = False) -> JSONObject:
+def body_of(request: ms.Request, model: str | None = None, *, streamed: bool = False) -> ms.JSONObject:
     """Return the body of a request, checked against the types of OpenAI's own client."""
     wire = DIALECT.encode(request, model or request.model, PROVIDER, stream=streamed)
-    body: JSONObject = json.loads(wire.body)
+    body: ms.JSONObject = json.loads(wire.body)
     assert_fits_openai(body, streamed=streamed)
     return body
 
 
-def warnings_of(request: Request) -> list[str]:
+def warnings_of(request: ms.Request) -> list[str]:
     return DIALECT.encode(request, request.model, PROVIDER, stream=False).warnings
 
 
@@ -117,13 +112,13 @@ _UNSTREAMED: TypeAdapter[object] = TypeAdapter(ResponseCreateParamsNonStreaming)
 _STREAMED: TypeAdapter[object] = TypeAdapter(ResponseCreateParamsStreaming)
 
 
-def assert_fits_openai(body: JSONObject, *, streamed: bool) -> None:
+def assert_fits_openai(body: ms.JSONObject, *, streamed: bool) -> None:
     """Assert that a body matches the types of OpenAI's client and has no unknown members."""
     validated = (_STREAMED if streamed else _UNSTREAMED).validate_python(body, strict=True)
     assert _plain(validated) == body
 
 
-def _plain(value: object) -> JSON:
+def _plain(value: object) -> ms.JSON:
     # Iterables are validated when they are read, so everything is read here.
     if isinstance(value, Mapping):
         return {str(key): _plain(member) for key, member in value.items()}
