@@ -1,26 +1,42 @@
 """An HTTP/1.1 server (RFC 9112): what the simulator and the gateway have in common.
 
-It reads heads, bodies with `content-length` and chunked bodies, and knows nothing of their meaning. Bytes that break
-the grammar raise `BadRequest`. After that the connection cannot be read any further.
+`RequestReader` reads requests incrementally. `HTTPConnection` is one client's socket: it reads one request after the
+other, and sends what the socket takes. A subclass answers the requests. `HTTPServer` accepts connections. Both are
+served by a `Loop`: the simulator's or the engine's.
 
-It imports nothing of the library: the simulator, which tests the library, shares no other code with it.
+This module imports nothing of the library: the simulator, which tests the library, shares no other code with it.
 """
 
 from __future__ import annotations
 
+import abc
+import logging
 import re
-from collections.abc import Sequence
+import socket
+import struct
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
 Headers: TypeAlias = Sequence[tuple[str, str]]
+
+logger: logging.Logger = logging.getLogger("manystream.http_server")
+
+BACKLOG = 4096
+ACCEPTS_PER_ITERATION = 256
+RECEIVE_SIZE = 65536
+UNREAD_LIMIT = 1 << 20
+"""A connection is closed when it sends more than this during its response."""
 
 HEAD_LIMIT = 64 * 1024
 BODY_LIMIT = 64 * 1024 * 1024
 _LENGTH_DIGITS = 18
 """A content length with more digits is above every limit."""
 _BLANK_LINE = b"\r\n\r\n"
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+_WOULD_BLOCK = (BlockingIOError, InterruptedError)
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*+(?:;.*+)?+", re.DOTALL)
 
 LAST_CHUNK = b"0\r\n\r\n"
@@ -208,3 +224,247 @@ def http_head(status: int, headers: Headers) -> bytes:
 def chunk(data: bytes) -> bytes:
     """The data as one HTTP chunk."""
     return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+class Watched(Protocol):
+    """An object with a socket, which a loop serves."""
+
+    @property
+    def sock(self) -> socket.socket: ...
+    @property
+    def label(self) -> str: ...
+    def on_readable(self) -> None: ...
+    def on_writable(self) -> None: ...
+    def on_defect(self, error: Exception) -> None: ...
+
+
+class Loop(Protocol):
+    """The event loop that serves the sockets: the simulator's or the engine's."""
+
+    def add(self, connection: Watched, /) -> None:
+        """Start to watch the socket for readability."""
+        ...
+
+    def remove(self, connection: Watched, /) -> None:
+        """Stop watching the socket, before it is closed."""
+        ...
+
+    def watch(self, connection: Watched, /, *, read: bool, write: bool) -> None:
+        """Watch the socket for readability, for writability, for both or for neither."""
+        ...
+
+
+class HTTPConnection(abc.ABC):
+    """One client's connection. It reads one request after the other; a subclass answers them.
+
+    sock: the socket, which does not block.
+    send: the socket's own method.
+    reader: the reader of its requests.
+    answering: a request is being answered. The next one is read after `next`.
+    unsent: bytes that the socket has not taken yet.
+    """
+
+    __slots__ = ("_is_reading", "_server", "answering", "label", "reader", "send", "sock", "unsent")
+
+    def __init__(self, server: HTTPServer, sock: socket.socket) -> None:
+        self.sock: socket.socket = sock
+        self.send: Callable[[bytes | memoryview], int] = sock.send
+        self.reader: RequestReader = RequestReader()
+        self.answering: bool = False
+        self.unsent: bytes | memoryview = b""
+        self.label: str = ""
+        self._server = server
+        self._is_reading = False
+
+    # --- for the subclass to define ---
+
+    @abc.abstractmethod
+    def begin(self, request: HTTPRequest) -> None:
+        """Answer a request. After its answer, `next` is to be called."""
+
+    @abc.abstractmethod
+    def refuse(self, error: BadRequest) -> None:
+        """Answer bytes that are no request. The connection is to be dropped after it."""
+
+    @abc.abstractmethod
+    def drained(self) -> None:
+        """The socket has taken all bytes that were unsent."""
+
+    @abc.abstractmethod
+    def client_left(self) -> None:
+        """The client has closed the connection, perhaps during an answer. The connection is to be dropped."""
+
+    # --- driven by the loop ---
+
+    def on_readable(self) -> None:
+        """Receive bytes of requests."""
+        try:
+            data = self.sock.recv(RECEIVE_SIZE)
+        except _WOULD_BLOCK:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.client_left()
+            return
+        self.reader.feed(data)
+        if not self.answering:
+            self.next()
+        elif self.reader.buffered > UNREAD_LIMIT:
+            self.client_left()
+
+    def on_writable(self) -> None:
+        """Send bytes that the socket did not take before."""
+        try:
+            sent = self.send(self.unsent)
+        except _WOULD_BLOCK:
+            return
+        except OSError:
+            self.client_left()
+            return
+        self.unsent = self.unsent[sent:]
+        if not self.unsent:
+            self._server.loop.watch(self, read=True, write=False)
+            self.drained()
+
+    def on_defect(self, error: Exception) -> None:
+        """Drop the connection after a defect: a method that the loop has called raised."""
+        self.client_left()
+
+    # --- for the subclass to call ---
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the connection was not dropped."""
+        return self in self._server.connections
+
+    def next(self) -> None:
+        """Read the next complete request, if there is one, and begin its answer."""
+        self.answering = False
+        if self._is_reading:
+            return  # the loop below reads it: an answer may end inside `begin`
+        self._is_reading = True
+        try:
+            while not self.answering and self.is_open:
+                request = self._read()
+                if request is None:
+                    return
+                self.answering = True
+                self.begin(request)
+        finally:
+            self._is_reading = False
+
+    def _read(self) -> HTTPRequest | None:
+        """Return the next request, or None if there is none to answer."""
+        reader = self.reader
+        try:
+            request = reader.next_request()
+            if request is None and reader.expects_continue:
+                reader.expects_continue = False
+                self.write(_CONTINUE)
+        except BadRequest as error:
+            self.answering = True
+            self.refuse(error)
+            return None
+        return request
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, and keep what the socket does not take."""
+        if self.unsent:
+            self.unsent = b"".join((self.unsent, data))
+            return
+        try:
+            sent = self.send(data)
+        except _WOULD_BLOCK:
+            sent = 0
+        except OSError:
+            self.client_left()
+            return
+        if sent != len(data):
+            self.keep(memoryview(data)[sent:])
+
+    def keep(self, rest: bytes | memoryview) -> None:
+        """Keep bytes that the socket did not take, and send them when it takes more."""
+        self.unsent = rest
+        self._server.loop.watch(self, read=True, write=True)
+
+    def close(self, *, reset: bool = False) -> None:
+        """Close the socket; with `reset` the peer gets a TCP reset instead of a FIN. Called by `HTTPServer.drop`."""
+        if reset:
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        self.sock.close()
+
+
+class HTTPServer:
+    """A listening socket, and the connections that it accepted.
+
+    loop: serves the sockets.
+    connections: the open connections.
+    host, port: where it listens.
+
+    Raises `OSError` if it cannot listen there.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        host: str,
+        port: int,
+        make_connection: Callable[[socket.socket], HTTPConnection],
+        on_exhausted: Callable[[], None],
+    ) -> None:
+        """Listen.
+
+        port: 0 takes a free port.
+        make_connection: makes the connection of an accepted socket.
+        on_exhausted: called when a connection cannot be accepted, because no file descriptor is left. The listener
+            stays readable, so it must pause.
+        """
+        self.loop: Loop = loop
+        self.connections: set[HTTPConnection] = set()
+        self._make_connection = make_connection
+        self._on_exhausted = on_exhausted
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self.sock: socket.socket = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        self.sock.setblocking(False)
+        self.label: str = "http server"
+        self.host: str = self.sock.getsockname()[0]
+        self.port: int = self.sock.getsockname()[1]
+        loop.add(self)
+
+    def on_readable(self) -> None:
+        """Accept connections."""
+        for _ in range(ACCEPTS_PER_ITERATION):
+            try:
+                accepted, _address = self.sock.accept()
+            except _WOULD_BLOCK:
+                return
+            except OSError:
+                self._on_exhausted()
+                return
+            accepted.setblocking(False)
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection = self._make_connection(accepted)
+            self.connections.add(connection)
+            self.loop.add(connection)
+
+    def on_writable(self) -> None:
+        """Do nothing: a listening socket is not watched for writability."""
+
+    def on_defect(self, error: Exception) -> None:
+        """Go on after a defect: the connection that was accepted is lost."""
+
+    def drop(self, connection: HTTPConnection, *, reset: bool = False) -> bool:
+        """Close a connection. Returns False if that was done before."""
+        if connection not in self.connections:
+            return False
+        self.connections.discard(connection)
+        self.loop.remove(connection)
+        connection.close(reset=reset)
+        return True
+
+    def close(self) -> None:
+        """Stop listening. The connections stay open."""
+        if self.sock.fileno() >= 0:
+            self.loop.remove(self)
+            self.sock.close()

@@ -1,4 +1,4 @@
-"""One client connection of the simulator: its socket, its request reader, and the response that is being sent.
+"""One client connection of the simulator, and the response that is being sent on it.
 
 It returns the next frames of a program. The server's loop decides when they are due.
 """
@@ -6,18 +6,18 @@ It returns the next frames of a program. The server's loop decides when they are
 from __future__ import annotations
 
 import socket
-import struct
 import time
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from ..http_server import RequestReader
+from ..http_server import BadRequest, HTTPConnection, HTTPRequest
 from .limits.limiter import Ticket
 from .program import Program
 
-_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+if TYPE_CHECKING:
+    from .server import Server
 
 
-class Connection:
+class Connection(HTTPConnection):
     """A client's connection.
 
     The loop reads and writes these attributes for each event, so they are flat.
@@ -28,30 +28,15 @@ class Connection:
     end: number of frames.
     position: index of the next frame.
     due: when the next frame is due, on the monotonic clock.
-    unsent: bytes that the socket has not taken yet.
     ticket: the account of the response, where limits cover it.
     stamps: the times that frames of this response have shown so far, in nanoseconds.
     """
 
-    __slots__ = (
-        "due",
-        "end",
-        "frames",
-        "interval",
-        "position",
-        "program",
-        "reader",
-        "send",
-        "socket",
-        "stamps",
-        "ticket",
-        "unsent",
-    )  # fmt: skip
+    __slots__ = ("_owner", "due", "end", "frames", "interval", "position", "program", "stamps", "ticket")
 
-    def __init__(self, connected: socket.socket) -> None:
-        self.socket: socket.socket = connected
-        self.send: Callable[[bytes], int] = connected.send
-        self.reader: RequestReader = RequestReader()
+    def __init__(self, owner: Server, sock: socket.socket) -> None:
+        HTTPConnection.__init__(self, owner.http, sock)
+        self._owner = owner
         self.program: Program | None = None
         self.frames: list[bytes] = []
         self.position: int = 0
@@ -60,7 +45,23 @@ class Connection:
         self.due: float = 0.0
         self.stamps: list[int] = []
         self.ticket: Ticket | None = None
-        self.unsent: bytes = b""
+
+    def begin(self, request: HTTPRequest) -> None:
+        self._owner.begin(self, request)
+
+    def refuse(self, error: BadRequest) -> None:
+        self._owner.refuse(self, error)
+
+    def drained(self) -> None:
+        self._owner.drained(self)
+
+    def client_left(self) -> None:
+        self._owner.client_left(self)
+
+    def on_writable(self) -> None:
+        waiting = len(self.unsent)
+        super().on_writable()
+        self._owner.statistics.bytes_sent += waiting - len(self.unsent)
 
     def start(self, program: Program, due: float) -> None:
         """Begin to send a program. Its first frame is due at `due`."""
@@ -94,8 +95,5 @@ class Connection:
         return b"".join(rendered)
 
     def close(self, *, reset: bool = False) -> None:
-        """Close the socket; with `reset` the peer gets a TCP reset instead of a FIN."""
-        if reset:
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
         self.program = None
-        self.socket.close()
+        super().close(reset=reset)

@@ -20,9 +20,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeAlias
 
-from ..http_server import BadRequest
+from ..http_server import BadRequest, HTTPRequest, HTTPServer, Watched
 from .connection import Connection
 from .inference import InferenceServer
 from .journal import Statistics
@@ -38,20 +37,12 @@ AT_ONCE = 0
 """The tick of everything that is due in the next iteration."""
 
 LAST_PORT = 65_535
-BACKLOG = 4096
-ACCEPTS_PER_ITERATION = 256
-RECEIVE_SIZE = 65536
-UNREAD_LIMIT = 1 << 20
-"""A connection is closed when it sends more than this during its response."""
-
 RESET_PAUSE = 0.05
 """Seconds between the last byte and a reset: after a reset, the peer discards bytes that it has not read."""
 
 RESET_NOW = Program([b""], ending=Ending.RESET_NOW, counted=False)
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _WOULD_BLOCK = (BlockingIOError, InterruptedError)
-
-OnReady: TypeAlias = Callable[[int], None]
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -73,6 +64,38 @@ class Settings:
             raise KnobError(f"port: {self.port} is no port: it is a number from 0 to {LAST_PORT}")
 
 
+class SelectorLoop:
+    """Serves the sockets of one simulator: epoll or kqueue, whichever the system has."""
+
+    def __init__(self) -> None:
+        self.selector: selectors.BaseSelector = selectors.DefaultSelector()
+
+    def add(self, connection: Watched) -> None:
+        self.selector.register(connection.sock, READ, connection)
+
+    def remove(self, connection: Watched) -> None:
+        self.selector.unregister(connection.sock)
+
+    def watch(self, connection: Watched, *, read: bool, write: bool) -> None:
+        self.selector.modify(connection.sock, (READ if read else 0) | (WRITE if write else 0), connection)
+
+    def serve(self, timeout: float | None) -> None:
+        """Wait for sockets that are ready, at most `timeout` seconds, and serve each of them once."""
+        for key, mask in self.selector.select(timeout):
+            ready: Watched = key.data
+            if mask & WRITE:
+                ready.on_writable()
+            if mask & READ:
+                ready.on_readable()
+
+
+@dataclass(slots=True)
+class Signal:
+    """A descriptor whose bytes mean something to the server itself."""
+
+    on_readable: Callable[[], None]
+
+
 class Server:
     """A simulator that listens. `run` serves until `stop`, then closes all sockets.
 
@@ -84,21 +107,17 @@ class Server:
         self.statistics: Statistics = self.service.statistics
         self._inference = self.service.inference
         self._wheel: defaultdict[int, list[Connection]] = defaultdict(list)
-        self._connections: set[Connection] = set()
         self._running = True
-        self._listener = socket.create_server((settings.host, settings.port), backlog=BACKLOG)
-        self._listener.setblocking(False)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._listener, READ, self._accept)
+        self.loop: SelectorLoop = SelectorLoop()
+        self.http: HTTPServer = HTTPServer(self.loop, settings.host, settings.port, self._connect, _pause)
         self._waker, self._wakes = socket.socketpair()
-        self._selector.register(self._wakes, READ, self._wake)
-        address: tuple[str, int] = self._listener.getsockname()
-        self.host: str = address[0]
-        self.port: int = address[1]
+        self.loop.selector.register(self._wakes, READ, Signal(self._wake))
+        self.host: str = self.http.host
+        self.port: int = self.http.port
 
     def watch(self, descriptor: int) -> None:
         """Stop when the file ends. The file is a pipe whose other end only the parent process holds."""
-        self._selector.register(descriptor, READ, partial(self._stop_at_end, descriptor))
+        self.loop.selector.register(descriptor, READ, Signal(partial(self._stop_at_end, descriptor)))
 
     def stop(self) -> None:
         """End the loop. Any thread may call this."""
@@ -108,14 +127,12 @@ class Server:
 
     def run(self) -> None:
         """Serve until `stop` is called."""
-        selector, wheel, clock = self._selector, self._wheel, time.monotonic
+        loop, wheel, clock = self.loop, self._wheel, time.monotonic
         statistics = self.statistics
         try:
             while self._running:
                 timeout = max(0.0, min(wheel) / TICKS_PER_SECOND - clock()) if wheel else None
-                for key, mask in selector.select(timeout):
-                    ready: OnReady = key.data
-                    ready(mask)
+                loop.serve(timeout)
                 now = clock()
                 tick = int(now * TICKS_PER_SECOND)
                 for due in sorted([key for key in wheel if key <= tick]):
@@ -151,7 +168,7 @@ class Server:
             except _WOULD_BLOCK:
                 sent = 0
             except OSError:
-                self._client_left(connection)
+                self.client_left(connection)
                 continue
             bytes_sent += sent
             if program.events:
@@ -159,7 +176,7 @@ class Server:
             connection.position = last
             connection.due = following
             if sent != len(data):
-                self._buffer_rest(connection, data[sent:])
+                connection.keep(data[sent:])
             elif last == connection.end:
                 self._finish(connection, program, now)
             elif connection.interval:
@@ -189,7 +206,7 @@ class Server:
             self._end_account(connection, now, whole=True)
         connection.program = None
         if ending is Ending.KEEP:
-            self._next(connection)
+            connection.next()
         elif ending is Ending.RESET:
             connection.start(RESET_NOW, now)
             self._schedule(connection, now + RESET_PAUSE)
@@ -200,25 +217,20 @@ class Server:
         connection.due = due
         self._wheel[int(due * TICKS_PER_SECOND) + 1].append(connection)
 
-    def _next(self, connection: Connection) -> None:
-        """Read the next complete request of a connection, and begin its response."""
-        reader = connection.reader
+    def begin(self, connection: Connection, request: HTTPRequest) -> None:
+        """Begin the answer to a request."""
         try:
-            request = reader.next_request()
-            if request is None:
-                if reader.expects_continue:
-                    reader.expects_continue = False
-                    connection.send(b"HTTP/1.1 100 Continue\r\n\r\n")
-                return
             program = self.service.answer(request)
-        except BadRequest as error:
-            program = self.service.bad_request(error)
-        except OSError:
-            self._drop(connection)
-            return
         except Exception as error:  # a defect must cost one connection, not the server
             logger.exception("a request could not be answered: a defect in the simulator")
             program = self.service.bad_request(BadRequest(500, f"the simulator raised {type(error).__name__}"))
+        self._answer(connection, program)
+
+    def refuse(self, connection: Connection, error: BadRequest) -> None:
+        """Begin the answer to bytes that are no request."""
+        self._answer(connection, self.service.bad_request(error))
+
+    def _answer(self, connection: Connection, program: Program) -> None:
         if program.counted:
             statistics = self.statistics
             statistics.started += 1
@@ -276,71 +288,25 @@ class Server:
         if self._inference is not None and self._inference.remove(connection):
             self._run_waiting(self._inference, now)
 
-    def _stop_at_end(self, descriptor: int, mask: int) -> None:
+    def _stop_at_end(self, descriptor: int) -> None:
         """Stop at the end of the pipe. Bytes that the parent writes mean nothing."""
         if not os.read(descriptor, 4096):
             self._running = False
 
-    def _wake(self, mask: int) -> None:
+    def _wake(self) -> None:
         """Wake up the loop, which then sees that it is to stop."""
 
-    def _accept(self, mask: int) -> None:
-        for _ in range(ACCEPTS_PER_ITERATION):
-            try:
-                accepted, _address = self._listener.accept()
-            except _WOULD_BLOCK:
-                return
-            except OSError:
-                time.sleep(0.01)  # no free descriptor: the listener stays readable, so pause instead of spinning
-                return
-            accepted.setblocking(False)
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection = Connection(accepted)
-            self._connections.add(connection)
-            self._selector.register(accepted, READ, partial(self._ready, connection))
-            self.statistics.accepted += 1
-            self.statistics.connections += 1
+    def _connect(self, accepted: socket.socket) -> Connection:
+        """The connection of an accepted socket."""
+        self.statistics.accepted += 1
+        self.statistics.connections += 1
+        return Connection(self, accepted)
 
-    def _ready(self, connection: Connection, mask: int) -> None:
-        """A client's socket can be read or written."""
-        if mask & WRITE:
-            self._send_backlog(connection)
-        if not mask & READ:
-            return
-        try:
-            data = connection.socket.recv(RECEIVE_SIZE)
-        except _WOULD_BLOCK:
-            return
-        except OSError:
-            data = b""
-        if not data:
-            self._client_left(connection)
-            return
-        connection.reader.feed(data)
-        if connection.program is None:
-            self._next(connection)
-        elif connection.reader.buffered > UNREAD_LIMIT:
-            self._client_left(connection)
-
-    def _buffer_rest(self, connection: Connection, rest: bytes) -> None:
-        """Keep the bytes that the socket did not take. No more of the stream is built until the client has read."""
-        connection.unsent = rest
-        self._selector.modify(connection.socket, READ | WRITE, partial(self._ready, connection))
-
-    def _send_backlog(self, connection: Connection) -> None:
-        try:
-            sent = connection.send(connection.unsent)
-        except _WOULD_BLOCK:
-            return
-        except OSError:
-            self._client_left(connection)
-            return
-        self.statistics.bytes_sent += sent
-        connection.unsent = connection.unsent[sent:]
+    def drained(self, connection: Connection) -> None:
+        """Go on with a response: the client has read what the socket had not taken."""
         program = connection.program
-        if connection.unsent or program is None:
+        if program is None:
             return
-        self._selector.modify(connection.socket, READ, partial(self._ready, connection))
         if connection.position == connection.end:
             self._finish(connection, program, time.monotonic())
         elif connection.due > time.monotonic():
@@ -348,7 +314,7 @@ class Server:
         else:
             self._wheel[AT_ONCE].append(connection)
 
-    def _client_left(self, connection: Connection) -> None:
+    def client_left(self, connection: Connection) -> None:
         """Drop a connection whose client closed it, perhaps during a response."""
         program = connection.program
         if program is not None and program.counted:
@@ -357,17 +323,22 @@ class Server:
         self._drop(connection)
 
     def _drop(self, connection: Connection, *, reset: bool = False) -> None:
-        if connection in self._connections:
-            self._connections.discard(connection)
+        if connection.is_open:
             self._end_account(connection, time.monotonic(), whole=False)
-            self._selector.unregister(connection.socket)
             self.statistics.connections -= 1
-            connection.close(reset=reset)
+            self.http.drop(connection, reset=reset)
 
     def _close(self) -> None:
         """Close all sockets."""
-        for connection in list(self._connections):
+        for connection in list(self.http.connections):
+            assert isinstance(connection, Connection)
             self._drop(connection)
-        self._selector.close()
-        for end in (self._listener, self._waker, self._wakes):
+        self.http.close()
+        self.loop.selector.close()
+        for end in (self._waker, self._wakes):
             end.close()
+
+
+def _pause() -> None:
+    """Pause: no free descriptor is left for a connection, and the listener stays readable."""
+    time.sleep(0.01)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -24,7 +26,7 @@ from manystream.simulator.program import Program
 def test_as_many_frames_are_sent_as_are_due(interval: float, frames_per_send: int, seconds: float, count: int) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        connection = Connection(ours)
+        connection = Connection(cast("Any", SimpleNamespace(http=None)), ours)
         program = Program([b"x"] * 100, interval=interval, frames_per_send=frames_per_send)
         connection.start(program, 50.0)
         assert connection.due_count(program, 50.0 + seconds) == count

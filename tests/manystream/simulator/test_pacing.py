@@ -333,9 +333,7 @@ def test_a_client_that_sends_too_much_is_closed(opened: Open, size: int, closed:
         while left:
             client.send(b"x" * min(left, 65_536))
             left -= min(left, 65_536)
-            for _, mask in world.server._selector.select(0):  # pyright: ignore[reportPrivateUsage]
-                connection = next(iter(world.server._connections))  # pyright: ignore[reportPrivateUsage]
-                world.server._ready(connection, mask)  # pyright: ignore[reportPrivateUsage]
+            world.server.loop.serve(0)
         client.socket.setblocking(False)
 
     world.at(0.5, send)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from manystream import http_server
 from manystream.http_server import HTTPRequest
 from manystream.simulator import Knobs, Server, Settings
 from manystream.simulator import server as server_module
@@ -37,7 +38,7 @@ def test_a_server_listens_on_a_free_port_of_this_machine(monkeypatch: pytest.Mon
     server = Server(Settings())
     thread = threading.Thread(target=server.run)
     thread.start()
-    assert calls == [((("127.0.0.1", 0),), {"backlog": 4096})]
+    assert calls == [((("127.0.0.1", 0),), {"family": socket.AF_INET, "backlog": 4096})]
     assert server.host == "127.0.0.1"
     assert server.port > 0
     socket.create_connection((server.host, server.port)).close()
@@ -47,30 +48,26 @@ def test_a_server_listens_on_a_free_port_of_this_machine(monkeypatch: pytest.Mon
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((server.host, server.port))
     parts: list[Any] = [
-        server._listener, server._waker, server._wakes,  # pyright: ignore[reportPrivateUsage]
+        server.http.sock, server._waker, server._wakes,  # pyright: ignore[reportPrivateUsage]
     ]  # fmt: skip
     assert [part.fileno() for part in parts] == [-1, -1, -1]
-    assert server._selector.get_map() is None  # pyright: ignore[reportPrivateUsage]
+    assert server.loop.selector.get_map() is None
     assert Settings() == Settings(host="127.0.0.1", port=0, service=ServiceSettings())
 
 
 def test_the_listener_never_blocks() -> None:
     server = Server(Settings())
-    assert server._listener.getblocking() is False  # pyright: ignore[reportPrivateUsage]
-    server._accept(1)  # pyright: ignore[reportPrivateUsage]
+    assert server.http.sock.getblocking() is False
+    server.http.on_readable()
     server._close()  # pyright: ignore[reportPrivateUsage]
 
 
 def test_the_constants_of_the_loop() -> None:
-    assert (server_module.TICKS_PER_SECOND, server_module.AT_ONCE, server_module.ACCEPTS_PER_ITERATION) == (
-        1000,
-        0,
-        256,
-    )
-    assert (server_module.RECEIVE_SIZE, server_module.UNREAD_LIMIT, server_module.RESET_PAUSE) == (
+    assert (server_module.TICKS_PER_SECOND, server_module.AT_ONCE, server_module.RESET_PAUSE) == (1000, 0, 0.05)
+    assert (http_server.RECEIVE_SIZE, http_server.UNREAD_LIMIT, http_server.ACCEPTS_PER_ITERATION) == (
         65_536,
         1 << 20,
-        0.05,
+        256,
     )
     reset = server_module.RESET_NOW
     assert (reset.frames, reset.counted, reset.events) == ([b""], False, 0)

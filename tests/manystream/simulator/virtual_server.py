@@ -108,11 +108,12 @@ class VirtualServer:
         monkeypatch.setattr(connection_module, "time", clock)
         self.server = Server(settings or Settings())
         self._steps: deque[tuple[float, Callable[[], object]]] = deque()
-        self._selector: selectors.BaseSelector = self.server._selector  # pyright: ignore[reportPrivateUsage]
-        self._listener = self.server._listener  # pyright: ignore[reportPrivateUsage]
-        changed: Any = self.server
-        changed._selector = self
-        changed._listener = SimpleNamespace(accept=self._accept, close=self._listener.close)
+        self._selector: selectors.BaseSelector = self.server.loop.selector
+        listener = self.server.http.sock
+        loop: Any = self.server.loop
+        loop.selector = self
+        server: Any = self.server.http
+        server.sock = SimpleNamespace(accept=self._accept, close=listener.close, fileno=listener.fileno)
 
     @property
     def milliseconds(self) -> int:
@@ -143,7 +144,9 @@ class VirtualServer:
     def select(self, timeout: float | None) -> list[tuple[Any, int]]:
         if self.waiting:
             before = len(self.waiting)
-            return [(SimpleNamespace(data=partial(self._note, before)), selectors.EVENT_READ)]
+            return [
+                (SimpleNamespace(data=SimpleNamespace(on_readable=partial(self._note, before))), selectors.EVENT_READ)
+            ]
         found = self._selector.select(0)
         if found:
             return found
@@ -159,8 +162,8 @@ class VirtualServer:
             self.server.stop()
         return []
 
-    def _note(self, before: int, mask: int) -> None:
-        self.server._accept(mask)  # pyright: ignore[reportPrivateUsage]
+    def _note(self, before: int) -> None:
+        self.server.http.on_readable()
         self.accepted_at_once.append(before - len(self.waiting))
 
     def _accept(self) -> tuple[socket.socket, str]:
