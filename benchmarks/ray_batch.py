@@ -29,7 +29,7 @@ from pathlib import Path
 import trio
 
 from manystream.batch import Counters, Journal, read_lines
-from manystream.engine.traffic.leases import RENEW_SECONDS, Holder, Keeper, LeasedBucket
+from manystream.engine.traffic.limits.leases import RENEW_SECONDS, Holder, Keeper, LeasedBucket
 from manystream.ray.cluster import Died, Replied, Unreachable
 from manystream.ray.driver import ClusterBatch
 from manystream.ray.exchange import ActorExchange, Answer, Offer, Reply, Row

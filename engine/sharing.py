@@ -45,7 +45,7 @@ from .private_socket import (
     remove_own,
     serve,
 )
-from .traffic.leases import LEASE_SECONDS, RENEW_SECONDS
+from .traffic.limits.leases import LEASE_SECONDS, RENEW_SECONDS
 from .traffic.options import Traffic
 from .traffic.shared_limits import EngineShare, KeeperState, MessageError, difference
 

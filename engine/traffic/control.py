@@ -23,10 +23,10 @@ from .admission import Admission
 from .budgets.budgets import Budgets, Need
 from .budgets.spending import Spending
 from .candidate import Candidate, MakeRequest
-from .leases import LeasedRateLimit
 from .limits.coverage import EVERY_CALL, Entry, find_entries
 from .limits.declared import DeclaredLimit
 from .limits.host import Host
+from .limits.leases import LeasedRateLimit
 from .limits.limiter import Limiter
 from .limits.limiter_state import LimiterState
 from .options import Traffic

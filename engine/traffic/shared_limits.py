@@ -20,7 +20,7 @@ from typing import TypeAlias, cast
 from ...providers.errors import InvalidRequestError, ManystreamError
 from ...providers.json.json_values import JSON, JSONObject, ascii_dumps
 from .budgets.amounts import MEMBERS, NOTHING, Amounts, Budget
-from .leased_amounts import (
+from .budgets.leases import (
     SCALES,
     SMALL_PART,
     AccountLease,
@@ -30,7 +30,7 @@ from .leased_amounts import (
     Gift,
     SharedAmounts,
 )
-from .leases import (
+from .limits.leases import (
     LEASE_SECONDS,
     RENEW_SECONDS,
     EntryLease,

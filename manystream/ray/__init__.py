@@ -2,7 +2,7 @@
 
 The modules `exchange`, `ledger` and `watch` hold the rules of a batch, `answers`, `rows`, `asker` and `shared_rates`
 those of a data set. They need no Ray: their callers pass the time and carry the messages. Tests run them with messages
-that are lost, repeated and late. Limits of all workers together are divided by `engine/traffic/leases.py`.
+that are lost, repeated and late. Limits of all workers together are divided by `engine/traffic/limits/leases.py`.
 
 Each name is imported from its module when it is first used, because a batch needs none of them.
 """

@@ -17,9 +17,9 @@ from ..batch.intake import Intake
 from ..batch.journal import INVALID_LINE
 from ..batch.line_file import encoded
 from ..batch.printed import PrintedRecords
-from ..engine.traffic.leased_amounts import Gift
-from ..engine.traffic.leases import Keeper, Lease, keepers_of
+from ..engine.traffic.budgets.leases import Gift
 from ..engine.traffic.limits.coverage import EVERY_CALL
+from ..engine.traffic.limits.leases import Keeper, Lease, keepers_of
 from ..engine.traffic.limits.rate_limit import RateLimit
 from ..providers.json.json_values import JSONObject, loads_object, mapping, string
 from .cluster import Cluster, ClusterError, Died, Replied, Unreachable

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ..batch.lines import LineId
-from ..engine.traffic.leased_amounts import Gift
-from ..engine.traffic.leases import Lease
+from ..engine.traffic.budgets.leases import Gift
+from ..engine.traffic.limits.leases import Lease
 from ..providers.errors import ManystreamError
 
 ORPHANED_SECONDS = 2.5

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from ..engine.traffic.leases import RENEW_SECONDS, Lease, LeaseRequest
+from ..engine.traffic.limits.leases import RENEW_SECONDS, Lease, LeaseRequest
 from ..engine.traffic.limits.rate_limit import RateLimit
 from ..providers.errors import InvalidRequestError
 from .ray_answers import KEEPER_OPTIONS, START_SECONDS, first_line, start_here

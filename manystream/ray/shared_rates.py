@@ -18,7 +18,7 @@ import trio
 from ..engine.engine import Engine
 from ..engine.frontends.engine_thread import EngineThread
 from ..engine.options import EngineOptions
-from ..engine.traffic.leases import RENEW_SECONDS, EngineRates, Lease, LeaseRequest, keepers_of
+from ..engine.traffic.limits.leases import RENEW_SECONDS, EngineRates, Lease, LeaseRequest, keepers_of
 from ..engine.traffic.limits.rate_limit import RateLimit
 from ..engine.traffic.options import Traffic
 from ..portal import open_thread

@@ -24,9 +24,9 @@ from ..batch.lines import ChooseModel, CommonOptions, LineId
 from ..batch.prices import price_list
 from ..cost import CostExtraError, PriceTable, check_installed, price
 from ..engine import open_engine
-from ..engine.traffic.leased_amounts import AmountHolder, AmountReport, Gift, LeasedBudget
-from ..engine.traffic.leases import EngineRates, Lease, LeaseRequest
+from ..engine.traffic.budgets.leases import AmountHolder, AmountReport, Gift, LeasedBudget
 from ..engine.traffic.limits.coverage import EVERY_CALL
+from ..engine.traffic.limits.leases import EngineRates, Lease, LeaseRequest
 from ..engine.traffic.limits.rate_limit import RateLimit
 from ..engine.traffic.options import OUTAGE, Traffic
 from ..engine.traffic.routing.options import Route

@@ -12,8 +12,8 @@ from manystream.engine.traffic.limits.declared import DeclaredLimit
 from manystream.engine.traffic.limits.limiter import Limiter
 from manystream.engine.traffic.limits.limiter_state import LimiterState
 from manystream.engine.traffic.limits.quota import Impossible
-from manystream.engine.traffic.notice import Notice, open_notice
 from manystream.engine.traffic.queue.permit import Permit
+from manystream.engine.traffic.queue.pump import Notice, open_notice
 from manystream.providers.limits.charging import charging_of
 from manystream.providers.limits.limit_reports import reader_of
 from manystream.providers.limits.quota_report import Refusal

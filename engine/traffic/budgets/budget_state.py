@@ -17,11 +17,11 @@ from functools import partial
 from typing import TypeAlias
 
 from ....providers.errors import InvalidRequestError
-from ..leased_amounts import UNITS_PER_USD, AccountLease, LeasedBudget
 from ..queue.fair_queue import FairQueue
 from ..queue.permit import Permit, PermitState
 from ..statistics import BudgetStatistics
 from .amounts import MEMBERS, NOTHING, Amounts, Budget, limits_of
+from .leases import UNITS_PER_USD, AccountLease, LeasedBudget
 
 _ROUNDING = 1e-9
 

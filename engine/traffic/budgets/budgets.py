@@ -23,13 +23,12 @@ from ...call.completion import NO_PRICE_FUNCTION
 from ...call.runtime import Runtime, TrafficWatch
 from ...request.prepared import Prepared
 from ...request.token_estimate import BYTES_PER_TOKEN, estimate_input_tokens, largest_input_tokens
-from ..leased_amounts import AccountLease, LeasedBudget
-from ..notice import open_notice
 from ..options import Traffic
-from ..pump import AT_ONCE, Notification, Pump
+from ..queue.pump import AT_ONCE, Notification, Pump, open_notice
 from ..statistics import BudgetStatistics
 from .amounts import NOTHING, Amounts, Budget
 from .budget_state import Account, BudgetRefusal, BudgetsState, Claim, Holding
+from .leases import AccountLease, LeasedBudget
 from .price import Price, ask_price, why_unknown
 
 logger: logging.Logger = logging.getLogger("manystream.traffic")

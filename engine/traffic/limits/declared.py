@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 
-from ..leases import LeasedRateLimit, RateLease
 from ..queue.cost import Cost
+from .leases import LeasedRateLimit, RateLease
 from .rate_limit import RateLimit
 from .reported import ReportedBucket, declared_buckets
 

@@ -18,9 +18,8 @@ from ....providers.model.response import Response
 from ...call.runtime import Runtime, TrafficWatch
 from ...call.timeouts import Clock
 from ...request.prepared import WallClock
-from ..notice import open_notice
-from ..pump import Notification, Pump
 from ..queue.permit import Permit
+from ..queue.pump import Notification, Pump, open_notice
 from .charge import credible
 from .declared import DeclaredLimit
 from .host import is_lost

@@ -7,8 +7,7 @@ import math
 from collections.abc import Callable, Collection, Container, Sequence
 from dataclasses import dataclass, field
 
-from ..breaker import Breaker, BreakerState
-from ..limits.host import Host
+from ..limits.host import Breaker, BreakerState, Host
 from .score import STALE, Score
 from .sessions import Sessions
 

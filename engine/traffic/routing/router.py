@@ -12,10 +12,8 @@ from typing import Protocol, TypeAlias
 from ....providers.errors import ProviderError
 from ....providers.model.options import Priority
 from ...call.runtime import Runtime, TrafficWatch
-from ..breaker import OPEN_FOR, BreakerState
-from ..limits.host import Host
-from ..notice import open_notice
-from ..pump import Notification, Pump
+from ..limits.host import OPEN_FOR, BreakerState, Host
+from ..queue.pump import Notification, Pump, open_notice
 from ..statistics import RouteStatistics, TargetStatistics
 from .hedge import HedgeState
 from .keys import Access, KeyRing

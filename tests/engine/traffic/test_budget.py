@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import manystream as ms
 from manystream.engine.traffic.budgets.amounts import amount_of, limits_of
 from manystream.engine.traffic.budgets.budget_state import Account, BudgetRefusal, BudgetsState, Claim, Holding
+from manystream.engine.traffic.budgets.leases import AmountLease, LeasedBudget, units
 from manystream.engine.traffic.budgets.price import ask_price
-from manystream.engine.traffic.leased_amounts import AmountLease, LeasedBudget, units
 from manystream.engine.traffic.queue.permit import Permit, PermitState
 
 

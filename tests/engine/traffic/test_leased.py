@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 import manystream as ms
-from manystream.engine.traffic.leases import BURST, LeasedBucket, LeasedRateLimit, RateLease
+from manystream.engine.traffic.limits.leases import BURST, LeasedBucket, LeasedRateLimit, RateLease
 from manystream.engine.traffic.limits.rate_limit import limits_of
 
 from .limited import Limited, open_limited, provider

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manystream.engine.traffic.leased_amounts import AmountHolder, AmountKeeper, AmountReport, Gift
+from manystream.engine.traffic.budgets.leases import AmountHolder, AmountKeeper, AmountReport, Gift
 from tests.support.budget_holder import DOLLARS, BudgetHolder
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manystream.engine.traffic.leases import (
+from manystream.engine.traffic.limits.leases import (
     BURST,
     LEASE_SECONDS,
     RENEW_SECONDS,

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from manystream.engine.traffic.leases import LeasedBucket, LeasedRateLimit, RateLease
 from manystream.engine.traffic.limits.declared import DeclaredLimit
+from manystream.engine.traffic.limits.leases import LeasedBucket, LeasedRateLimit, RateLease
 from manystream.engine.traffic.limits.limiter_state import LimiterState
 from manystream.engine.traffic.limits.rate_limit import RateLimit
 from manystream.engine.traffic.queue.cost import Cost

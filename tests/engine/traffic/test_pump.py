@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import manystream as ms
 from manystream.engine.traffic.budgets.amounts import Amounts
-from manystream.engine.traffic.pump import Notification, Pump
+from manystream.engine.traffic.queue.pump import Notification, Pump
 from tests.engine.unit_runtime import Call, UnitRuntime
 from tests.support.peers import STREAM_HEAD, Line, answer, chat_answer, chat_stream, chunked, error_body, open_peer
 

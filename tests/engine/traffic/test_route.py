@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from manystream.engine.traffic.breaker import Breaker
+from manystream.engine.traffic.limits.host import Breaker
 from manystream.engine.traffic.routing.failover import is_keys_fault, is_targets_fault, moves_on
 from manystream.engine.traffic.routing.hedge import Hedge, HedgeState
 from manystream.engine.traffic.routing.route_state import Balance, Choice, RouteState, TargetRecord

@@ -10,8 +10,8 @@ import trio
 from trio.testing import MockClock
 
 from manystream.batch import Counters, Journal
-from manystream.engine.traffic.leased_amounts import AmountReport
-from manystream.engine.traffic.leases import LeaseRequest
+from manystream.engine.traffic.budgets.leases import AmountReport
+from manystream.engine.traffic.limits.leases import LeaseRequest
 from manystream.ray.cluster import Died, Replied, Unreachable
 from manystream.ray.driver import ClusterBatch
 from manystream.ray.exchange import Answer, Offer, Reply, Row

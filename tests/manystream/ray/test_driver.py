@@ -16,7 +16,7 @@ from trio.testing import MockClock
 
 import manystream as ms
 from manystream.batch import BatchError, Counters, Journal, Shard, read_lines
-from manystream.engine.traffic.leases import EngineRates, LeaseRequest
+from manystream.engine.traffic.limits.leases import EngineRates, LeaseRequest
 from manystream.ray.cluster import ClusterError, Died, Replied, Unreachable
 from manystream.ray.driver import ClusterBatch
 from manystream.ray.exchange import ActorExchange, Answer, ExchangeError, Offer, Row

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 import manystream as ms
 from manystream.batch import BatchError
-from manystream.engine.traffic.leases import Lease, LeaseNumber, LeaseRequest
+from manystream.engine.traffic.limits.leases import Lease, LeaseNumber, LeaseRequest
 from manystream.ray import driver
 from manystream.ray.cluster import ClusterError, Died, Unreachable
 from manystream.ray.driver import ClusterBatch

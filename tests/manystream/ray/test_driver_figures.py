@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from manystream.batch import BatchBudget, BatchError, Counters, Journal
 from manystream.batch.line_file import JournalError
-from manystream.engine.traffic.leased_amounts import UNITS_PER_USD, AmountReport, Gift
+from manystream.engine.traffic.budgets.leases import UNITS_PER_USD, AmountReport, Gift
 from manystream.ray.cluster import Died
 from manystream.ray.driver import ClusterBatch
 from manystream.ray.shared_budget import SharedBudget

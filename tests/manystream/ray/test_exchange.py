@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from manystream.engine.traffic.leases import Lease, LeaseNumber
+from manystream.engine.traffic.limits.leases import Lease, LeaseNumber
 from manystream.ray.exchange import (
     CONFIRMED_SECONDS,
     ORPHANED_SECONDS,

@@ -12,7 +12,7 @@ import pytest
 
 import manystream as ms
 from manystream.batch import JournalError
-from manystream.engine.traffic.leases import Lease, LeaseNumber, LeaseRequest
+from manystream.engine.traffic.limits.leases import Lease, LeaseNumber, LeaseRequest
 from manystream.providers.errors import InvalidRequestError
 from manystream.ray import AskError, ray_rates, share_rates
 from manystream.ray.exchange import Answer

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 import manystream as ms
-from manystream.engine.traffic.leases import LEASE_SECONDS, RENEW_SECONDS, EngineRates, Lease, LeaseRequest
+from manystream.engine.traffic.limits.leases import LEASE_SECONDS, RENEW_SECONDS, EngineRates, Lease, LeaseRequest
 from manystream.ray import EngineActor, SharedRates
 from manystream.ray.shared_rates import RateKeeper, Renewal
 

@@ -19,7 +19,7 @@ import manystream as ms
 from manystream.batch import BatchError, Counters
 from manystream.batch.model_choice import ModelChoice
 from manystream.cost import CostExtraError, PriceTable, price
-from manystream.engine.traffic.leased_amounts import LeasedBudget
+from manystream.engine.traffic.budgets.leases import LeasedBudget
 from manystream.providers.errors import InvalidRequestError
 from manystream.ray import worker
 from manystream.ray.exchange import Answer, Offer, Reply, Row

@@ -20,7 +20,7 @@ from collections.abc import Callable, KeysView, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .budgets.amounts import MEMBERS, NOTHING, Amounts, Budget
+from .amounts import MEMBERS, NOTHING, Amounts, Budget
 
 UNITS_PER_USD = 10**9
 """Amounts are whole numbers of nano-dollars: a sum of fractions would drift."""

@@ -25,10 +25,10 @@ from collections.abc import Callable, KeysView, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
-from ...providers.limits.quota_report import Unit
-from .limits.bucket import Bucket
-from .limits.rate_limit import RateLimit, limits_of
-from .limits.reported import ReportedBucket
+from ....providers.limits.quota_report import Unit
+from .bucket import Bucket
+from .rate_limit import RateLimit, limits_of
+from .reported import ReportedBucket
 
 LEASE_SECONDS = 4.0
 RENEW_SECONDS = 1.0

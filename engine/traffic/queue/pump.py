@@ -3,7 +3,8 @@
 What a notified call does is up to the program: it may start and cancel calls, also those that wait in the same line. So
 no list of calls is made beforehand, and between two notifications nothing is assumed about the line. The waits of
 limits, targets and budgets are such lines. A call whose time to wait is over is not the pump's concern: the call's own
-timer ends it.
+timer ends it. The observer is notified at a tick after a change, never during it: its methods may start and cancel
+calls, too.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import math
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
-from ...transport.timers import Timer
-from ..call.runtime import Runtime
+from ....transport.timers import Timer
+from ...call.runtime import Runtime, TrafficWatch
 
 logger: logging.Logger = logging.getLogger("manystream.traffic")
 
@@ -117,3 +118,50 @@ class Pump:
         self._is_scheduled = False
         logger.error("%r raised: a defect in manystream", self._line, exc_info=error)
         self._set_timer(self.now + DEFECT_DELAY)
+
+
+NOTICE_SECONDS = 1.0
+"""The least seconds between two notifications about one limiter, route or budget."""
+
+
+class Notice:
+    """Calls a function at the tick after a change, but at most once per second.
+
+    send: receives the observer and the time. It returns True if it has more to send; it is then called at the next
+        tick.
+    on_defect: called if `send` raises.
+    """
+
+    __slots__ = ("_at", "_is_due", "_on_defect", "_runtime", "_send")
+
+    def __init__(
+        self, runtime: Runtime, send: Callable[[TrafficWatch, float], bool], on_defect: Callable[[Exception], None]
+    ) -> None:
+        self._runtime = runtime
+        self._send = send
+        self._on_defect = on_defect
+        self._is_due = False
+        self._at = -math.inf
+
+    def note(self) -> None:
+        """Something has changed."""
+        if not self._is_due:
+            self._send_at(max(self._runtime.loop.clock(), self._at + NOTICE_SECONDS))
+
+    def _send_at(self, when: float) -> None:
+        self._is_due = True
+        self._runtime.timers.at(when, self._deliver, self._on_defect)
+
+    def _deliver(self) -> None:
+        self._is_due = False
+        self._at = now = self._runtime.loop.clock()
+        watch = self._runtime.watch
+        if watch is not None and self._send(watch, now):
+            self._send_at(now)
+
+
+def open_notice(
+    runtime: Runtime, send: Callable[[TrafficWatch, float], bool], on_defect: Callable[[Exception], None]
+) -> Notice | None:
+    """Return a `Notice`; None in an engine without an observer."""
+    return None if runtime.watch is None else Notice(runtime, send, on_defect)
