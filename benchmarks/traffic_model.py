@@ -15,7 +15,7 @@ from functools import cache
 from statistics import fmean, median
 
 from manystream.engine.traffic.routing.hedge import Hedge
-from manystream.engine.traffic.routing.route_state import Balance
+from manystream.engine.traffic.routing.options import Balance
 
 from .limit_forms import FORMS
 from .modelled import inference_server, quota_run, quota_server, replicas

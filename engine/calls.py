@@ -104,7 +104,6 @@ class CallStarter:
         self._resolver = Resolver(backend)
         pool = Pool(backend, loop, timers, self._dial, limits.pool, watch)
         self.runtime: Runtime = Runtime(backend, loop, timers, pool, home, on_callback_raised, limits.retry_reserve)
-        self.runtime.watch = watch
         self._hooks = CallHooks(self._call_ended) if watch is None else watch.hooks(self._call_ended)
         self._preparer = Preparer(addressed, environment, limits, make_id, time.time, proxy)
         self._dispatcher = None if traffic is None else self._direct(traffic, providers)
@@ -117,7 +116,7 @@ class CallStarter:
     def _direct(self, traffic: Traffic, providers: Sequence[Provider]) -> Dispatcher:
         from .traffic.control import Dispatcher
 
-        return Dispatcher(traffic, providers, self.runtime, time.time, self._preparer)
+        return Dispatcher(traffic, providers, self.runtime, time.time, self._preparer, self._watch)
 
     @property
     def share(self) -> EngineShare | None:
@@ -244,7 +243,7 @@ class CallStarter:
     def totals(self, calls: Mapping[str, int]) -> Statistics:
         """Return the engine's statistics with `calls`, which the caller has counted: running calls by state."""
         from .observe.statistics import OriginStatistics, ProviderStatistics, Statistics
-        from .traffic.statistics import TrafficStatistics
+        from .traffic.options import TrafficStatistics
 
         all_counters = self._counters.values()
         cancelled = sum(counters.failures[ErrorCategory.CANCELLED] for counters in all_counters)

@@ -42,18 +42,18 @@ if TYPE_CHECKING:
     from .engine.options import EngineOptions as EngineOptions
     from .engine.traffic.budgets.amounts import Amounts as Amounts
     from .engine.traffic.budgets.amounts import Budget as Budget
+    from .engine.traffic.budgets.amounts import BudgetStatistics as BudgetStatistics
     from .engine.traffic.budgets.price import Price as Price
+    from .engine.traffic.limits.rate_limit import LimiterStatistics as LimiterStatistics
+    from .engine.traffic.limits.rate_limit import LimitStatistics as LimitStatistics
     from .engine.traffic.limits.rate_limit import RateLimit as RateLimit
     from .engine.traffic.options import Traffic as Traffic
+    from .engine.traffic.options import TrafficStatistics as TrafficStatistics
     from .engine.traffic.routing.hedge import Hedge as Hedge
     from .engine.traffic.routing.options import Route as Route
+    from .engine.traffic.routing.options import RouteStatistics as RouteStatistics
     from .engine.traffic.routing.options import Target as Target
-    from .engine.traffic.statistics import BudgetStatistics as BudgetStatistics
-    from .engine.traffic.statistics import LimiterStatistics as LimiterStatistics
-    from .engine.traffic.statistics import LimitStatistics as LimitStatistics
-    from .engine.traffic.statistics import RouteStatistics as RouteStatistics
-    from .engine.traffic.statistics import TargetStatistics as TargetStatistics
-    from .engine.traffic.statistics import TrafficStatistics as TrafficStatistics
+    from .engine.traffic.routing.options import TargetStatistics as TargetStatistics
     from .partial_json import LiveCalls as LiveCalls
     from .partial_json import PartialJSON as PartialJSON
     from .providers.catalog.profile import Profile as Profile
@@ -150,22 +150,17 @@ HOMES: dict[str, tuple[str, ...]] = {
     ".engine.traffic.budgets.amounts": (
         "Amounts",
         "Budget",
+        "BudgetStatistics",
     ),
     ".engine.traffic.routing.hedge": ("Hedge",),
-    ".engine.traffic.options": ("Traffic",),
+    ".engine.traffic.options": ("Traffic", "TrafficStatistics"),
     ".engine.traffic.budgets.price": ("Price",),
-    ".engine.traffic.limits.rate_limit": ("RateLimit",),
+    ".engine.traffic.limits.rate_limit": ("LimiterStatistics", "LimitStatistics", "RateLimit"),
     ".engine.traffic.routing.options": (
         "Route",
-        "Target",
-    ),
-    ".engine.traffic.statistics": (
-        "BudgetStatistics",
-        "LimitStatistics",
         "RouteStatistics",
-        "LimiterStatistics",
+        "Target",
         "TargetStatistics",
-        "TrafficStatistics",
     ),
     ".providers.model.conversation": ("Conversation",),
     ".providers.wire.dialect": ("Dialect",),

@@ -23,7 +23,9 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from .engine.call.completion import Completion
 from .engine.call.handle import Call
 from .engine.observe.observer import CallStart, Observer
-from .engine.traffic.statistics import BudgetStatistics, LimiterStatistics, RouteStatistics
+from .engine.traffic.budgets.amounts import BudgetStatistics
+from .engine.traffic.limits.rate_limit import LimiterStatistics
+from .engine.traffic.routing.options import RouteStatistics
 from .otel_traffic import TrafficMetrics
 from .providers.catalog.provider import Provider
 from .providers.model.events import Event

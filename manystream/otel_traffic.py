@@ -13,8 +13,9 @@ from typing import Generic, TypeAlias, TypeVar
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
-from .engine.traffic.budgets.amounts import MEMBERS, Amounts
-from .engine.traffic.statistics import BudgetStatistics, LimiterStatistics, RouteStatistics, TargetStatistics
+from .engine.traffic.budgets.amounts import MEMBERS, Amounts, BudgetStatistics
+from .engine.traffic.limits.rate_limit import LimiterStatistics
+from .engine.traffic.routing.options import RouteStatistics, TargetStatistics
 
 MOST_RECORDS = 1_000
 """The limiters, routes and budgets whose figures are kept, of each kind. Above this number, the one that was seen first

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from manystream.engine.traffic.limits.limiter_state import LimiterState
-from manystream.engine.traffic.queue.permit import Permit
+from manystream.engine.traffic.limits.limiter import LimiterState
+from manystream.engine.traffic.queue.fair_queue import Permit
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.limits.charging import charging_of
 from manystream.providers.limits.limit_reports import reader_of

@@ -9,9 +9,9 @@ from statistics import median
 from typing import Literal
 
 from manystream.engine.traffic.limits.declared import DeclaredLimit
-from manystream.engine.traffic.limits.limiter_state import LimiterState
+from manystream.engine.traffic.limits.limiter import LimiterState
 from manystream.engine.traffic.limits.rate_limit import RateLimit
-from manystream.engine.traffic.queue.permit import Permit
+from manystream.engine.traffic.queue.fair_queue import Permit
 from manystream.providers.limits.charging import Charging
 from manystream.providers.limits.quota_report import NOTHING, QuotaReport, Refusal
 

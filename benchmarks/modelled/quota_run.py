@@ -8,9 +8,9 @@ from collections import deque
 from dataclasses import dataclass
 
 from manystream.engine.traffic.limits.declared import DeclaredLimit
-from manystream.engine.traffic.limits.limiter_state import LimiterState
+from manystream.engine.traffic.limits.limiter import LimiterState
 from manystream.engine.traffic.limits.rate_limit import RateLimit
-from manystream.engine.traffic.queue.permit import Permit
+from manystream.engine.traffic.queue.fair_queue import Permit
 from manystream.providers.limits.quota_report import MINUTE, QuotaReport, Unit
 
 from .events import Events

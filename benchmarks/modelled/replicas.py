@@ -6,7 +6,8 @@ import random
 from dataclasses import dataclass, field
 
 from manystream.engine.traffic.routing.hedge import Hedge, HedgeState
-from manystream.engine.traffic.routing.route_state import Balance, RouteState, TargetRecord
+from manystream.engine.traffic.routing.options import Balance
+from manystream.engine.traffic.routing.router import RouteState, TargetRecord
 
 from .events import Events
 

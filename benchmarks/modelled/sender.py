@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from manystream.engine.traffic.limits.limiter_state import LimiterState
-from manystream.engine.traffic.queue.permit import Permit
+from manystream.engine.traffic.limits.limiter import LimiterState
+from manystream.engine.traffic.queue.fair_queue import Permit
 
 from .events import Events
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ...transport.backend import Backend
 from ...transport.loop import Loop
@@ -17,17 +17,6 @@ from .slices import Action
 
 if TYPE_CHECKING:
     from ..observe.recording import RecordingFile
-    from ..traffic.statistics import BudgetStatistics, LimiterStatistics, RouteStatistics
-
-
-class TrafficWatch(Protocol):
-    """An observer, as traffic control sees it. `Observer` describes the methods."""
-
-    def limiter_changed(self, limiter: str, statistics: LimiterStatistics) -> None: ...
-
-    def route_changed(self, route: str, statistics: RouteStatistics) -> None: ...
-
-    def budget_changed(self, statistics: BudgetStatistics) -> None: ...
 
 
 class Runtime:
@@ -44,7 +33,6 @@ class Runtime:
     recording: the file to which the bytes sent and received are recorded; None: there is no recording.
     retried: the number of attempts made after a failure and a delay.
     resent: the number of attempts that sent a request again although the server may have read it.
-    watch: is notified of the figures of traffic control; None: nobody observes them.
     """
 
     __slots__ = (
@@ -60,7 +48,6 @@ class Runtime:
         "retried",
         "retries",
         "timers",
-        "watch",
     )
 
     def __init__(
@@ -80,7 +67,6 @@ class Runtime:
         self.retries: RetryReserve = RetryReserve(retry_reserve)
         self.random: Callable[[], float] = random.Random().random
         self.on_callback_raised: Callable[[BaseException], None] = on_callback_raised
-        self.watch: TrafficWatch | None = None
         self.recording: RecordingFile | None = None
         self.retried: int = 0
         self.resent: int = 0

@@ -42,8 +42,7 @@ from ..private_socket import (
     runtime_folder,
     serve,
 )
-from ..traffic.budgets.amounts import MEMBERS
-from ..traffic.statistics import BudgetStatistics
+from ..traffic.budgets.amounts import MEMBERS, BudgetStatistics
 from .statistics import CallFigures, Statistics
 
 logger: logging.Logger = logging.getLogger("manystream.monitor")

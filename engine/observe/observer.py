@@ -26,7 +26,9 @@ from ..call.completion import Completion
 from ..call.context import CallContext
 from ..call.handle import Call
 from ..request.prepared import Prepared
-from ..traffic.statistics import BudgetStatistics, LimiterStatistics, RouteStatistics
+from ..traffic.budgets.amounts import BudgetStatistics
+from ..traffic.limits.rate_limit import LimiterStatistics
+from ..traffic.routing.options import RouteStatistics
 
 logger: logging.Logger = logging.getLogger("manystream.observe")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..traffic.statistics import TrafficStatistics
+from ..traffic.options import TrafficStatistics
 
 
 @dataclass(slots=True, frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from ...providers.catalog.provider import Provider
 from ...providers.catalog.selection import configured, named, select
@@ -19,22 +19,18 @@ from ..call.runtime import Runtime
 from ..request.prepared import Prepared, WallClock
 from ..request.preparer import Preparer
 from ..request.token_estimate import estimate_input_tokens
-from .admission import Admission
-from .budgets.budgets import Budgets, Need
-from .budgets.spending import Spending
-from .candidate import Candidate, MakeRequest
-from .limits.coverage import EVERY_CALL, Entry, find_entries
+from .admission import Admission, Candidate, MakeRequest
+from .budgets.amounts import BudgetStatistics
+from .budgets.budgets import Budgets, Need, Spending
 from .limits.declared import DeclaredLimit
 from .limits.host import Host
 from .limits.leases import LeasedRateLimit
-from .limits.limiter import Limiter
-from .limits.limiter_state import LimiterState
-from .options import Traffic
+from .limits.limiter import Limiter, LimiterState
+from .limits.rate_limit import EVERY_CALL, Entry, LimiterStatistics, find_entries
+from .options import Traffic, TrafficStatistics
 from .routed import PRIORITIES, Routed
-from .routing.keys import Access, accesses_of
-from .routing.options import Route
-from .routing.router import Place, Router
-from .statistics import TrafficStatistics
+from .routing.options import Route, RouteStatistics
+from .routing.router import Access, Place, Router, accesses_of
 
 if TYPE_CHECKING:
     from .shared_limits import EngineShare
@@ -44,6 +40,16 @@ Account: TypeAlias = Hashable
 
 MOST_LIMITERS = 1_000
 """At this number of limiters, the limiters without calls are removed before a new one is made."""
+
+
+class TrafficWatch(Protocol):
+    """An observer, as traffic control sees it. `Observer` describes the methods."""
+
+    def limiter_changed(self, limiter: str, statistics: LimiterStatistics) -> None: ...
+
+    def route_changed(self, route: str, statistics: RouteStatistics) -> None: ...
+
+    def budget_changed(self, statistics: BudgetStatistics) -> None: ...
 
 
 class Dispatcher:
@@ -63,8 +69,11 @@ class Dispatcher:
         runtime: Runtime,
         wall_clock: WallClock,
         preparer: Preparer,
+        watch: TrafficWatch | None = None,
     ) -> None:
         self._traffic = traffic
+        self._watch = watch
+        changed = None if watch is None else watch.route_changed
         self._entries = find_entries(traffic.rates, providers)
         self._runtime = runtime
         self._wall_clock = wall_clock
@@ -78,7 +87,7 @@ class Dispatcher:
             if len(several) > 1
         }
         self._routes: dict[str, Router] = {
-            route.name: Router(route, self._places(route, accesses), runtime) for route in traffic.routes
+            route.name: Router(route, self._places(route, accesses), runtime, changed) for route in traffic.routes
         }
         self.has_routes: bool = bool(self._routes or self._keyed)
         self.share: EngineShare | None = None
@@ -89,7 +98,10 @@ class Dispatcher:
         lease_of = None if self.share is None else self.share.amounts
         # The calls of an engine without budgets and prices have no spending.
         has_spending = traffic.budgets or traffic.price is not None
-        self._budgets = Budgets(traffic, runtime, lease_of) if has_spending else None
+        spent = None if watch is None else watch.budget_changed
+        self._budgets = (
+            Budgets(tuple(traffic.budgets), traffic.price, runtime, lease_of, spent) if has_spending else None
+        )
         self._declared: dict[tuple[str, Account], DeclaredLimit] = {}
         self._limiter_of_model: dict[tuple[str, str], Limiter] = {}
         self._limiters: dict[Hashable, Limiter] = {}
@@ -196,7 +208,8 @@ class Dispatcher:
                 host=self._host(access),
             )
             read_report = reader_of(provider.profile.dialect_name)
-            limiter = Limiter(state, self._runtime, row, read_report, self._wall_clock, self._next_in_line)
+            watch = None if self._watch is None else self._watch.limiter_changed
+            limiter = Limiter(state, self._runtime, row, read_report, self._wall_clock, self._next_in_line, watch)
             self._limiters[key] = self._limiter_of_state[state] = limiter
             state.host.listen(limiter.host_changed)
         self._limiter_of_model[access.name, model] = limiter

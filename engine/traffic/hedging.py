@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from ...providers.errors import ProviderError
 from ...transport.timers import Timer
 from ..call.runtime import Runtime
-from .candidate import Candidate
-from .queue.permit import NEVER, Permit
+from .admission import Candidate
+from .queue.fair_queue import NEVER, Permit
 from .routing.hedge import HedgeState
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from ...providers.errors import InvalidRequestError
 from ...providers.rules.rules import Checker, Rule, checked, described, flag, instance, members, number, sequence
-from .budgets.amounts import Budget
+from .budgets.amounts import Budget, BudgetStatistics
 from .budgets.price import Price
-from .limits.rate_limit import RateLimit
-from .routing.options import Route
+from .limits.rate_limit import LimiterStatistics, RateLimit
+from .routing.options import Route, RouteStatistics
 
 OUTAGE = 1800.0
 """Seconds for which calls wait for a server that is away, unless a program chooses another time."""
@@ -64,6 +64,20 @@ class Traffic:
             if route.name in names:
                 raise InvalidRequestError(f"traffic.routes[{position}]", f"two routes are named {route.name!r}")
             names.add(route.name)
+
+
+@dataclass(slots=True, frozen=True)
+class TrafficStatistics:
+    """The figures of traffic control at one moment.
+
+    limiters: the figures of each limiter, by name, such as `openai/gpt-5`. Empty in an engine without `traffic`.
+    routes: the figures of each route, by name.
+    budgets: the figures of each budget, for each tenant that has made a call.
+    """
+
+    limiters: Mapping[str, LimiterStatistics] = field(default_factory=dict[str, LimiterStatistics])
+    routes: Mapping[str, RouteStatistics] = field(default_factory=dict[str, RouteStatistics])
+    budgets: tuple[BudgetStatistics, ...] = ()
 
 
 def _is_place(shared: object) -> bool:

@@ -9,6 +9,7 @@ One file because one function, `_next_step`, decides from all of this state.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from operator import is_
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, cast
 from ...providers.errors import ErrorCategory, InvalidRequestError, ProviderError
 from ...providers.limits.quota_report import Refusal
 from ...providers.model.options import Priority, Timeouts
-from ...providers.model.request import Request
+from ...providers.model.request import Request, prefix_cache_of, with_prefix_cache
 from ...providers.rules.field_rules import REQUEST
 from ...transport.timers import Timer
 from ..call.attempt import Attempt
@@ -26,17 +27,14 @@ from ..call.completion import Completion
 from ..call.runtime import Runtime
 from ..call.timeouts import LEAST_WAIT, Clock, timeout_error
 from ..request.token_estimate import estimate_input_tokens
-from .admission import PAUSES, Admission
-from .budgets.spending import NOTHING_SPENT, Spending, spent_by
-from .candidate import Candidate, MakeRequest, Rooms
+from .admission import PAUSES, Admission, Candidate, MakeRequest, Rooms
+from .budgets.budgets import NOTHING_SPENT, Spending, spent_by
 from .hedging import Hedging
 from .limits.limiter import Limiter
-from .queue.permit import Permit, PermitState
+from .queue.fair_queue import Permit, PermitState
 from .routing.failover import is_keys_fault, is_targets_fault, moves_on
-from .routing.keys import KeyRing
-from .routing.options import lay_over, with_model
-from .routing.route_state import Balance, Choice
-from .routing.router import Group, Place, Router
+from .routing.options import Balance, Target
+from .routing.router import Choice, Group, KeyRing, Place, Router
 
 if TYPE_CHECKING:
     from .control import Dispatcher
@@ -49,6 +47,9 @@ AWAY = (PermitState.NEW, PermitState.ENDED)
 """The states of a permit that is in no queue, and of which nothing is reserved."""
 
 NO_OPTIONS: Mapping[str, object] = {}
+
+MERGED = ("metadata", "extra_body", "extra_headers")
+"""Options whose members are added to those of the request. Any other option replaces the request's."""
 
 
 class Routed(Admission):
@@ -810,3 +811,28 @@ class Routed(Admission):
             candidate.settle(None, now)
         else:
             candidate.cancel(now)
+
+
+def lay_over(target: Target, request: Request, model: str) -> Request:
+    """Return the request for a target: the target's options in place of its own. model: the model to send it to."""
+    changes: dict[str, object] = {**target.options, "model": model}
+    for name in MERGED:
+        below = getattr(request, name)
+        if below and changes.get(name):
+            changes[name] = {**below, **changes[name]}  # type: ignore[dict-item]
+    timeouts = changes.get("timeouts")
+    if isinstance(timeouts, Timeouts) and request.timeouts is not None:
+        changes["timeouts"] = timeouts.over(request.timeouts)
+    return _changed(request, changes)
+
+
+def with_model(request: Request, model: str) -> Request:
+    """Return the request with another model."""
+    return _changed(request, {"model": model})
+
+
+def _changed(request: Request, changes: Mapping[str, object]) -> Request:
+    """Return a copy that also has the cache of its conversation."""
+    changed = dataclasses.replace(request, **changes)  # type: ignore[arg-type]
+    cache = prefix_cache_of(request)
+    return changed if cache is None else with_prefix_cache(changed, cache)

@@ -35,8 +35,7 @@ from ..batch.printed import PrintedRecords
 from ..batch.source import some_lines
 from ..cost import PriceTable
 from ..engine import Engine, open_engine
-from ..engine.traffic.limits.coverage import EVERY_CALL
-from ..engine.traffic.limits.rate_limit import RateLimit
+from ..engine.traffic.limits.rate_limit import EVERY_CALL, RateLimit
 from ..engine.traffic.options import OUTAGE, Traffic
 from ..engine.traffic.routing.options import Route
 from ..providers.errors import InvalidRequestError

@@ -13,8 +13,7 @@ from urllib.parse import urlsplit
 from ..batch.lines import ChooseModel
 from ..batch.model_choice import ModelChoice, OneModel
 from ..engine.request.credentials import find_key
-from ..engine.traffic.routing.options import Route
-from ..engine.traffic.routing.route_state import Balance
+from ..engine.traffic.routing.options import Balance, Route
 from ..providers.catalog.profiles import PROFILES
 from ..providers.catalog.provider import OpenAIChat, Provider
 from ..providers.errors import InvalidRequestError

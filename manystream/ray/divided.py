@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields, replace
 
-from ..engine.traffic.limits.coverage import find_entries
-from ..engine.traffic.limits.rate_limit import RateLimit, limits_of
+from ..engine.traffic.limits.rate_limit import RateLimit, find_entries, limits_of
 from ..engine.traffic.options import Traffic
 from ..providers.catalog.provider import Provider, keys_of
 from ..providers.errors import InvalidRequestError

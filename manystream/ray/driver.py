@@ -18,9 +18,8 @@ from ..batch.journal import INVALID_LINE
 from ..batch.line_file import encoded
 from ..batch.printed import PrintedRecords
 from ..engine.traffic.budgets.leases import Gift
-from ..engine.traffic.limits.coverage import EVERY_CALL
 from ..engine.traffic.limits.leases import Keeper, Lease, keepers_of
-from ..engine.traffic.limits.rate_limit import RateLimit
+from ..engine.traffic.limits.rate_limit import EVERY_CALL, RateLimit
 from ..providers.json.json_values import JSONObject, loads_object, mapping, string
 from .cluster import Cluster, ClusterError, Died, Replied, Unreachable
 from .exchange import Answer, DriverExchange, Row

@@ -25,9 +25,8 @@ from ..batch.prices import price_list
 from ..cost import CostExtraError, PriceTable, check_installed, price
 from ..engine import open_engine
 from ..engine.traffic.budgets.leases import AmountHolder, AmountReport, Gift, LeasedBudget
-from ..engine.traffic.limits.coverage import EVERY_CALL
 from ..engine.traffic.limits.leases import EngineRates, Lease, LeaseRequest
-from ..engine.traffic.limits.rate_limit import RateLimit
+from ..engine.traffic.limits.rate_limit import EVERY_CALL, RateLimit
 from ..engine.traffic.options import OUTAGE, Traffic
 from ..engine.traffic.routing.options import Route
 from ..providers.catalog.provider import Provider

@@ -10,15 +10,12 @@ import pytest
 
 import manystream as ms
 from manystream.engine.call.attempt import Attempt
-from manystream.engine.traffic.admission import Admission
+from manystream.engine.traffic.admission import Admission, Candidate
 from manystream.engine.traffic.budgets.amounts import Amounts
-from manystream.engine.traffic.budgets.budgets import Budgets, Need
-from manystream.engine.traffic.budgets.spending import Spending
-from manystream.engine.traffic.candidate import Candidate
+from manystream.engine.traffic.budgets.budgets import Budgets, Need, Spending
 from manystream.engine.traffic.limits.declared import DeclaredLimit
-from manystream.engine.traffic.limits.limiter import Limiter
-from manystream.engine.traffic.limits.limiter_state import LimiterState
-from manystream.engine.traffic.queue.permit import Permit
+from manystream.engine.traffic.limits.limiter import Limiter, LimiterState
+from manystream.engine.traffic.queue.fair_queue import Permit
 from manystream.providers.limits.charging import charging_of
 from manystream.providers.limits.limit_reports import reader_of
 from manystream.providers.limits.quota_report import Refusal
@@ -179,7 +176,7 @@ def test_what_a_failed_attempt_had_reserved_is_given_back(name: str) -> None:
 
 
 def spending(runtime: UnitRuntime, *budgets: ms.Budget) -> tuple[Budgets, Need]:
-    live = Budgets(ms.Traffic(budgets=budgets), cast(Any, runtime))
+    live = Budgets(tuple(budgets), None, cast(Any, runtime))
     provider = ms.OpenAIChat("k", "http://127.0.0.1:9/v1", name="one")
     return live, Need(provider, "m", None, Amounts(output_tokens=80, calls=1), 10)
 

@@ -15,9 +15,7 @@ from manystream.engine.request.addresses import addressed
 from manystream.engine.request.limits import Limits
 from manystream.engine.request.preparer import Preparer
 from manystream.engine.traffic.budgets.amounts import NOTHING, Amounts
-from manystream.engine.traffic.budgets.budget_state import Account, Holding
-from manystream.engine.traffic.budgets.budgets import Budgets, Need
-from manystream.engine.traffic.budgets.spending import Spending
+from manystream.engine.traffic.budgets.budgets import Account, Budgets, Holding, Need, Spending
 from manystream.providers.model.options import Priority
 from tests.engine.unit_runtime import UnitRuntime
 
@@ -54,8 +52,13 @@ class Owner:
         self.reported.append(f"defect: {error}")
 
 
-def live(runtime: UnitRuntime, *budgets: ms.Budget, price: Price | None = None) -> Budgets:
-    return Budgets(ms.Traffic(budgets=budgets, price=price), cast(Any, runtime))
+def live(
+    runtime: UnitRuntime,
+    *budgets: ms.Budget,
+    price: Price | None = None,
+    watch: Callable[[ms.BudgetStatistics], None] | None = None,
+) -> Budgets:
+    return Budgets(budgets, price, cast(Any, runtime), watch=watch)
 
 
 def need_of(budgets: Budgets, request: ms.Request) -> Need:
@@ -362,17 +365,9 @@ def test_another_target_s_amounts_are_reserved_anew() -> None:
 
 
 def test_an_observer_is_told_of_64_accounts_in_a_tick() -> None:
-    class Watch:
-        def __init__(self) -> None:
-            self.reported: list[ms.BudgetStatistics] = []
-            self.ticks: list[int] = []
-
-        def budget_changed(self, statistics: ms.BudgetStatistics) -> None:
-            self.reported.append(statistics)
-
-    watch = Watch()
-    runtime = UnitRuntime(watch)
-    budgets = live(runtime, ms.Budget(calls=5, per="tenant"))
+    reported: list[ms.BudgetStatistics] = []
+    runtime = UnitRuntime()
+    budgets = live(runtime, ms.Budget(calls=5, per="tenant"), watch=reported.append)
     for number in range(150):
         wanted = need(tenant=str(number))
         assert isinstance(budgets.reserve(wanted, wanted.amounts, 0.0), Holding)
@@ -382,7 +377,7 @@ def test_an_observer_is_told_of_64_accounts_in_a_tick() -> None:
         timer = min((each for each in runtime.timers.made if each.pending), key=lambda each: each.when)
         timer.pending = False
         timer.action()
-        counts.append(len(watch.reported))
+        counts.append(len(reported))
     assert counts == [64, 128, 150]
-    assert [each.tenant for each in watch.reported] == [str(number) for number in range(150)]
-    assert {(each.reserved.calls, each.spent.calls) for each in watch.reported} == {(1.0, 0.0)}
+    assert [each.tenant for each in reported] == [str(number) for number in range(150)]
+    assert {(each.reserved.calls, each.spent.calls) for each in reported} == {(1.0, 0.0)}

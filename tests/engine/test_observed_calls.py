@@ -14,7 +14,7 @@ import trio.testing
 
 import manystream as ms
 from manystream.engine.observe.observer import HOOKS
-from manystream.engine.traffic.statistics import LimiterStatistics
+from manystream.engine.traffic.limits.rate_limit import LimiterStatistics
 from tests.support.addresses import closed_port
 from tests.support.peers import (
     NO_RETRY,

@@ -8,7 +8,7 @@ import pytest
 
 import manystream as ms
 from manystream.engine.request.token_estimate import estimate_input_tokens, largest_input_tokens, seen_output_tokens
-from manystream.engine.traffic.budgets.spending import Spent, spent_by
+from manystream.engine.traffic.budgets.budgets import Spent, spent_by
 from manystream.providers.limits.input_limits import Media
 
 

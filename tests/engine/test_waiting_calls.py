@@ -9,11 +9,9 @@ import pytest
 
 import manystream as ms
 from manystream.engine.traffic.limits.declared import DeclaredLimit
-from manystream.engine.traffic.limits.limiter import Limiter
-from manystream.engine.traffic.limits.limiter_state import LimiterState
+from manystream.engine.traffic.limits.limiter import Limiter, LimiterState
 from manystream.engine.traffic.limits.quota import Impossible
-from manystream.engine.traffic.queue.permit import Permit
-from manystream.engine.traffic.queue.pump import Notice, open_notice
+from manystream.engine.traffic.queue.fair_queue import Permit
 from manystream.providers.limits.charging import charging_of
 from manystream.providers.limits.limit_reports import reader_of
 from manystream.providers.limits.quota_report import Refusal
@@ -37,7 +35,11 @@ class Watch:
 
 
 def lane(
-    runtime: UnitRuntime, *limits: DeclaredLimit, reported: list[object] | None = None, adaptive: bool = True
+    runtime: UnitRuntime,
+    *limits: DeclaredLimit,
+    reported: list[object] | None = None,
+    adaptive: bool = True,
+    watch: Watch | None = None,
 ) -> Limiter:
     scope = LimiterState("one/m", charging_of("openai-chat"), limits=limits, adaptive=adaptive)
 
@@ -46,7 +48,8 @@ def lane(
             reported.append((limit, scope))
 
     reader = reader_of("openai-chat")
-    return Limiter(scope, cast(Any, runtime), "openai-chat", reader, lambda: 0.0, cast(Any, next_in_line))
+    changed = None if watch is None else watch.limiter_changed
+    return Limiter(scope, cast(Any, runtime), "openai-chat", reader, lambda: 0.0, cast(Any, next_in_line), changed)
 
 
 def declared(**rates: float) -> DeclaredLimit:
@@ -152,8 +155,8 @@ def test_a_change_is_passed_on_to_the_scopes_that_share_a_limit() -> None:
 
 def test_an_observer_is_told_of_each_change_of_a_lane() -> None:
     watch = Watch()
-    runtime = UnitRuntime(watch)
-    one = lane(runtime, declared(requests_per_minute=1))
+    runtime = UnitRuntime()
+    one = lane(runtime, declared(requests_per_minute=1), watch=watch)
     enter(one, Call())
     runtime.go_to(0.0)
     assert watch.reported == [("one/m", 0, 1)]
@@ -175,44 +178,6 @@ def test_a_strange_header_is_logged_once(caplog: pytest.LogCaptureFixture) -> No
     assert [record.getMessage() for record in caplog.records] == [
         f"one/m: the header x-ratelimit-limit-requests says nothing ('{'-' * 59}), ignored"
     ]
-
-
-# --- notices ---
-
-
-def test_a_notice_is_sent_a_tick_after_a_change_once_a_second() -> None:
-    sent: list[float] = []
-    more = [True, False, False, False]
-    runtime = UnitRuntime(watch := object())
-
-    def send(to: object, now: float) -> bool:
-        assert to is watch
-        sent.append(now)
-        return more.pop(0)
-
-    notice = open_notice(cast(Any, runtime), send, lambda error: None)
-    assert isinstance(notice, Notice)
-    runtime.loop.time = 7.0
-    notice.note()
-    notice.note()
-    assert (runtime.timers.times, sent) == ([7.0], [])
-    runtime.go_to(7.0)
-    assert sent == [7.0, 7.0]  # it had more to send
-    runtime.go_to(7.5)
-    notice.note()
-    notice.note()
-    assert runtime.timers.times == [8.0]
-    runtime.go_to(20.0)
-    assert sent == [7.0, 7.0, 8.0]
-    notice.note()
-    assert runtime.timers.times == [20.0]
-    runtime.watch = None
-    runtime.go_to(21.0)
-    assert sent == [7.0, 7.0, 8.0]
-
-
-def test_without_an_observer_there_is_no_notice() -> None:
-    assert open_notice(cast(Any, UnitRuntime()), lambda to, now: False, lambda error: None) is None
 
 
 @pytest.mark.parametrize(("seconds", "milliseconds"), [(-1.0, -1), (0.0, 0), (1.5, 1500), (0.0006, 1)])

@@ -50,12 +50,11 @@ class Timers:
 
 
 class UnitRuntime:
-    """What lanes, routes and budgets use of an engine's runtime. watch: the observer of traffic control."""
+    """What lanes, routes and budgets use of an engine's runtime."""
 
-    def __init__(self, watch: object = None) -> None:
+    def __init__(self) -> None:
         self.loop = Clock()
         self.timers = Timers(self.loop)
-        self.watch = watch
         self.due: list[Callable[[], None]] = []
 
     def random(self) -> float:

@@ -12,14 +12,9 @@ from opentelemetry.trace import SpanKind, StatusCode
 import manystream as ms
 from manystream.engine.call.completion import Completion, Timings
 from manystream.engine.observe.observer import CallStart
-from manystream.engine.traffic.budgets.amounts import Amounts
-from manystream.engine.traffic.statistics import (
-    BudgetStatistics,
-    LimiterStatistics,
-    LimitStatistics,
-    RouteStatistics,
-    TargetStatistics,
-)
+from manystream.engine.traffic.budgets.amounts import Amounts, BudgetStatistics
+from manystream.engine.traffic.limits.rate_limit import LimiterStatistics, LimitStatistics
+from manystream.engine.traffic.routing.options import RouteStatistics, TargetStatistics
 from manystream.otel import OpenTelemetryObserver
 from manystream.providers.errors import ErrorCategory, ProviderError
 from tests.support.telemetry import Telemetry

@@ -122,3 +122,25 @@ def _ask(function: Callable[[str | None], float], member: str, tenant: str | Non
         must = "must return a number of at least 0"
         raise InvalidRequestError(where, f"the function {must}, not {described(value)} (tenant {tenant!r})")
     return number
+
+
+@dataclass(slots=True, frozen=True)
+class BudgetStatistics:
+    """One budget at one moment, for one tenant or for the whole engine.
+
+    budget: the budget.
+    tenant: the tenant; None for the whole engine and for calls without a tenant.
+    limit: the largest amounts of a window; `math.inf` for an amount that is not limited.
+    spent: the amounts that calls used in this window.
+    reserved: the amounts that calls under way may use.
+    waiting: calls that wait until others leave something over.
+    ends_in: seconds until the next window; -1 if there is none.
+    """
+
+    budget: Budget
+    tenant: str | None
+    limit: Amounts
+    spent: Amounts
+    reserved: Amounts
+    waiting: int = 0
+    ends_in: float = -1.0

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 from ...call.retry import hinted_pause
-from ..queue.permit import Permit
+from ..queue.fair_queue import Permit
 
 START = 8
 """The limit before anything is learned."""

@@ -1,6 +1,7 @@
-"""A limiter: what shares one quota, with its pump, its log lines and the calls that it sends.
+"""A limiter: what shares one quota. Its state, and what sends its calls: the pump and the log lines.
 
-The limiter sends a call at the loop's next tick, or at once if the queue is empty. Nothing here is a task.
+`LimiterState` combines the queue, the quota and the limit for running calls; the time is passed to it. `Limiter` sends
+a call at the loop's next tick, or at once if the queue is empty. Nothing here is a task.
 """
 
 from __future__ import annotations
@@ -12,19 +13,395 @@ from functools import partial
 from typing import Protocol, cast
 
 from ....providers.errors import ErrorCategory, ProviderError
+from ....providers.limits.charging import Charging
 from ....providers.limits.limit_reports import ReadReport
-from ....providers.limits.quota_report import QuotaReport, Refusal
+from ....providers.limits.quota_report import QuotaReport, Refusal, Unit
 from ....providers.model.response import Response
-from ...call.runtime import Runtime, TrafficWatch
+from ...call.runtime import Runtime
 from ...call.timeouts import Clock
 from ...request.prepared import WallClock
-from ..queue.permit import Permit
-from ..queue.pump import Notification, Pump, open_notice
-from .charge import credible
+from ..queue.cost import Cost, credible
+from ..queue.fair_queue import QUEUED, UNDER_WAY, FairQueue, Permit
+from ..queue.pump import Notification, Pump
+from .bucket import Bucket
+from .concurrency import Concurrency
 from .declared import DeclaredLimit
-from .host import is_lost
-from .limiter_state import LimiterState
-from .quota import Impossible
+from .host import Host, is_lost
+from .quota import Impossible, Quota
+from .rate_limit import LimiterStatistics, LimitStatistics
+
+HOPELESS = 1.5
+"""A call fails early if the calls ahead of it take more than this many times the time until its deadline."""
+
+MUCH_ROOM = 1e12
+"""The room of a limiter without a known limit."""
+
+
+class LimiterState:
+    """The calls that share a server's limits: those with one key of one host and one group of models.
+
+    name: the limiter's name, such as `openai/gpt-5`.
+    limits: the declared limits that its calls must fit. Other limiters may share them.
+    host: the address of its server, which takes connections or not. Other limiters may share it.
+    queue: the calls that wait to be sent.
+    quota: the limits over time.
+    concurrency: the learned limit for running calls; None if none is learned for this server.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        charging: Charging,
+        *,
+        limits: Sequence[DeclaredLimit] = (),
+        adaptive: bool = True,
+        host: Host | None = None,
+    ) -> None:
+        self.name = name
+        self.host: Host = Host(name) if host is None else host
+        self.limits: tuple[DeclaredLimit, ...] = tuple(limits)
+        buckets = tuple(bucket for limit in limits for bucket in limit.buckets)
+        self.queue: FairQueue = FairQueue()
+        self.quota: Quota = Quota(charging, declared=buckets, adaptive=adaptive)
+        self.concurrency: Concurrency | None = None
+        if adaptive and charging.limited_by != "quota":
+            at_most = min((limit.concurrent for limit in limits if limit.concurrent is not None), default=None)
+            self.concurrency = Concurrency(at_most=at_most)
+        self._line: DeclaredLimit | None = None  # in which it stands
+        self._left: dict[DeclaredLimit, None] = {}
+        self._slot_seconds = 0.0
+        self._no_slot_since = math.inf
+
+    # --- before a call is sent ---
+
+    def add(self, permit: Permit, now: float, *, at_head: bool = False) -> None:
+        """Add a call to the queue. `at_head`: before the other calls of its tenant, because it waited before."""
+        self.queue.add(permit, at_head=at_head)
+
+    def admit_at_once(self, permit: Permit, now: float) -> bool:
+        """Reserve the cost of a call that no other call waits before, if every limit lets it go now.
+
+        The effect is that of `add` and `admit`, for a part of their cost. Returns False and changes nothing if another
+        call waits, or if it takes those two, and `never`, to decide.
+        """
+        if self.queue.length or (self.host.is_away and self.host.ready_at(now) > now):
+            return False
+        cost = self._cost(permit)
+        if not self.quota.fits_at_once(cost, now):
+            return False
+        for limit in self.limits:
+            if not limit.is_open(now):
+                return False
+        if self.concurrency is not None and self.concurrency.ready_at(now) > now:
+            return False
+        if self._no_slot_since < math.inf:
+            self._note_slot(False, now)
+        self.queue.pass_through(permit)
+        self._reserve(permit, cost, now)
+        return True
+
+    def admit(self, now: float) -> Permit | None:
+        """Take the next call out of the queue and reserve its cost; None if no call may be sent now."""
+        permit = self.queue.first(now)
+        if permit is None:
+            return None
+        cost = self._cost(permit)
+        if self._ready_at(cost, now) > now:
+            return None
+        self.queue.take(now)
+        self.leave_lines()
+        self._reserve(permit, cost, now)
+        return permit
+
+    def has_room(self, permit: Permit, now: float) -> bool:
+        """Return whether a call that is not in the queue could be sent now. Changes nothing."""
+        if self.queue.length or self.host.ready_at(now) > now or self.never(permit, now) is not None:
+            return False
+        cost = self._cost(permit)
+        if self.quota.own_ready_at(cost, now) > now:
+            return False
+        if self.concurrency is not None and self.concurrency.ready_at(now) > now:
+            return False
+        return all(limit.ready_at(cost, self, now) <= now for limit in self.limits)
+
+    def room(self, permit: Permit, now: float) -> float:
+        """Return about how many calls like this one could be sent now, less those that run where no limit is known."""
+        cost = self._cost(permit)
+        levels = (self.quota.level(unit, now) / cost[unit] for unit in Unit if cost[unit] > 0)
+        room = min(levels, default=math.inf)
+        return room if room < math.inf else MUCH_ROOM - self.quota.running
+
+    def never(self, permit: Permit, now: float) -> Impossible | None:
+        """Return why a call can never be sent; None if it can be."""
+        return None if self.quota.is_unlimited(now) else self.quota.never(permit, now)
+
+    def next_time(self, now: float) -> float:
+        """Return the time at which to call `admit` again, unless a call ends earlier; `math.inf`: at no set time."""
+        permit = self.queue.first(now)
+        return math.inf if permit is None else min(self._ready_at(self._cost(permit), now), self.host.gives_up_at(now))
+
+    def is_hopeless(self, permit: Permit, deadline: float, now: float) -> bool:
+        """Return True if a waiting call will miss its deadline by a wide margin. False if no rate is known."""
+        return deadline < math.inf and self.seconds_ahead(permit, now) > HOPELESS * (deadline - now)
+
+    def seconds_ahead(self, permit: Permit, now: float) -> float:
+        """Estimate the seconds until all calls ahead of a waiting call are sent; 0 if no rate is known."""
+        calls, tokens = self.queue.place(permit)
+        if calls < 1:
+            return 0.0
+        seconds, own = 0.0, self._cost(permit)
+        for unit in Unit:
+            rate, level = self.quota.believed_rate(unit), self.quota.level(unit, now)
+            cost = calls if unit is Unit.REQUESTS else tokens * own[unit] / permit.size
+            if 0 < rate < math.inf:
+                seconds = max(seconds, (cost - max(0.0, level)) / rate)
+        return seconds
+
+    def waiting_for(self, permit: Permit, now: float) -> str:
+        """Return what a call waits for, such as `requests of openai/gpt-5, 12 ahead, about 3 s`; "" if for nothing."""
+        if permit.state is not QUEUED:
+            return ""
+        first = self.queue.first(now)
+        assert first is not None
+        what = self.reason(first, now)
+        ahead = int(self.queue.place(permit)[0])
+        cost = self._cost(first)
+        limits = (limit.ready_at(cost, self, now) for limit in self.limits)
+        ready = max((self._own_ready_at(cost, now), *limits))
+        seconds = max(self.seconds_ahead(permit, now), ready - now)
+        about = f", about {seconds:.0f} s" if 1 <= seconds < math.inf else ""
+        return f"{what}, {ahead} ahead{about}"
+
+    def slot_seconds(self, now: float) -> float:
+        """Return the total seconds for which the next call waited for a running call to end."""
+        if self._no_slot_since >= now:
+            return self._slot_seconds  # the same object for all calls that wait
+        return self._slot_seconds + now - self._no_slot_since
+
+    # --- after a call was sent ---
+
+    def connected(self, permit: Permit, now: float) -> None:
+        """Record that a call has a connection."""
+        self.host.connected(permit.place, now)
+
+    def confirm(self, permit: Permit, report: QuotaReport, now: float, *, whole: bool = False) -> None:
+        """Record the head of a response that is not a refusal. `whole`: it is no stream."""
+        self.host.answered(permit.place, now)
+        self.quota.confirm(permit, report, now, whole=whole)
+
+    def refuse(self, permit: Permit, report: QuotaReport, now: float, *, again: bool = True) -> Refusal:
+        """Record that a limit refused a call, and return the kind of refusal.
+
+        After `RATE` and `OVERLOAD` the call is queued again, before the other calls of its tenant, unless `again` is
+        False because the call is sent to another target.
+        """
+        self.host.answered(permit.place, now)
+        self._release(permit)
+        if self.concurrency is not None:
+            by_slots = report.refusal is Refusal.RATE and self.quota.charger.charging.limited_by == "slots"
+            if by_slots or report.refusal is Refusal.OVERLOAD:
+                self.concurrency.refuse(permit, report.hint, now)
+                report = QuotaReport(report.limits, Refusal.OVERLOAD, None, report.hint)
+            else:
+                self.concurrency.leave(permit)
+        refusal = self.quota.refuse(permit, report, now)
+        if refusal in (Refusal.RATE, Refusal.OVERLOAD) and again:
+            self.queue.put_back(permit)
+        else:
+            self.queue.correct(permit, 0.0)
+        return refusal
+
+    def settle(
+        self, permit: Permit, usage: Cost | None, now: float, *, tokens: float | None = None, output: float = 0.0
+    ) -> None:
+        """Record that a call ended.
+
+        usage: what it used (`Charger.settled`); None keeps the estimate.
+        tokens: its input and output tokens; None keeps the estimate.
+        output: the output tokens of an unstreamed response; 0 if unknown or streamed.
+        """
+        self._release(permit)
+        if self.concurrency is not None:
+            self.concurrency.end(permit, now, output)
+        self.quota.settle(permit, usage, now)
+        if tokens is not None:
+            self.queue.correct(permit, tokens)
+
+    def fail(self, permit: Permit, report: QuotaReport, now: float, *, answered: bool) -> None:
+        """Record that a call failed for a reason other than a limit.
+
+        answered: True if the server reported the failure; False: the server may have processed the request.
+        """
+        usage = None
+        if answered:
+            self.host.answered(permit.place, now)
+            self.quota.confirm(permit, report, now, accepted=False)
+            usage = self.quota.charger.failed(permit.cost)
+        self.settle(permit, usage, now, tokens=0.0)
+
+    def lose(self, permit: Permit, error: ProviderError, now: float, *, sent: bool) -> None:
+        """Record that a call got no connection, or lost it. sent: the server may have processed the request."""
+        self.host.lost(permit.place, now, error)
+        if not sent:
+            self.cancel(permit, now)
+            return
+        if self.concurrency is not None:
+            self.concurrency.leave(permit)
+        self.settle(permit, None, now, tokens=0.0)
+
+    def cancel(self, permit: Permit, now: float) -> None:
+        """Remove a call that is given up before its request was sent, and release all that it reserved."""
+        if permit.state is QUEUED:
+            self.queue.remove(permit)
+            if not self.queue.length:
+                self.leave_lines()
+        elif permit.state in UNDER_WAY:
+            self._release(permit)
+            if self.concurrency is not None:
+                self.concurrency.leave(permit)
+            self.quota.release(permit, now)
+            self.queue.correct(permit, 0.0)
+
+    def answered(self, permit: Permit, now: float) -> None:
+        """Record the first token of a streamed response."""
+        if self.concurrency is not None:
+            self.concurrency.first_token(permit, now)
+
+    # --- figures ---
+
+    @property
+    def running(self) -> int:
+        """The number of calls that were sent and have not ended."""
+        return self.quota.running
+
+    def statistics(self, now: float) -> LimiterStatistics:
+        """Return the limiter's figures at the time `now`."""
+        quota, window = self.quota, self.quota.window
+        most = [limit.concurrent for limit in self.limits if limit.concurrent is not None]
+        hold_until = quota.hold_until
+        if self.concurrency is not None:
+            most.append(int(self.concurrency.limit))
+            hold_until = max(hold_until, self.concurrency.hold_until)
+        return LimiterStatistics(
+            waiting=self.queue.length,
+            running=quota.running,
+            sent=quota.sent,
+            refused=quota.refused,
+            reported={name: _figures(reported.bucket, now) for name, reported in quota.reported.items()},
+            learned={unit.words: _figures(learned.bucket, now) for unit, learned in quota.learned.items()},
+            window=window.size if quota.adaptive else 0,
+            unconfirmed=len(window),
+            held=max(0.0, hold_until - now),
+            spent=max(0.0, quota.spent_until - now),
+            concurrent=min(most, default=None),
+            away=self.host.seconds_away(now),
+        )
+
+    # --- shared by the methods above ---
+
+    def _cost(self, permit: Permit) -> Cost:
+        """Return the estimated charge of a call. A call that waits does not keep it: thousands may wait."""
+        return self.quota.charger.estimate(permit.input_tokens, permit.max_output)
+
+    def _ready_at(self, cost: Cost, now: float) -> float:
+        """Return the time at which the next call, of this cost, may be sent.
+
+        If the limiter's own limits hold the call back, it is in no line, and nobody wakes it. So it looks again at the
+        time of its own limits, whatever the declared limits are.
+        """
+        own = self._own_ready_at(cost, now)
+        slot = now if self.concurrency is None else self.concurrency.ready_at(now)
+        if self.limits:
+            self._note_slot(slot > now or any(limit.is_full for limit in self.limits), now)
+            turn = self._take_turns(cost, own > now, now)
+            return own if own > now else turn
+        self._note_slot(slot > now, now)
+        return own
+
+    def _own_ready_at(self, cost: Cost, now: float) -> float:
+        """Return the time at which all but the declared limits allow a call."""
+        at = max(self.quota.own_ready_at(cost, now), self.host.ready_at(now))
+        return at if self.concurrency is None else max(at, self.concurrency.ready_at(now))
+
+    def _take_turns(self, cost: Cost, held_back: bool, now: float) -> float:
+        """Return the time at which the declared limits allow a call of this cost, and update the limits' lines.
+
+        The limiter stands in one line only, so that it does not block other limiters at a limit that it cannot use
+        yet. It passes the limits in their order, which all limiters share: it stands in the line of the first one that
+        does not let the call go, and is not held back by the lines that it has passed. With another rule, two limiters
+        could change their places for ever, each because the other one is first where it was.
+
+        held_back: True if the limiter's own limits do not allow the call now.
+        """
+        if held_back:
+            self.leave_lines()
+            return math.inf
+        has_passed = self._line is not None
+        for limit in self.limits:
+            has_passed = has_passed and limit is not self._line
+            ready = limit.room_at(cost, now) if has_passed else limit.ready_at(cost, self, now)
+            if ready > now:
+                if limit is not self._line:
+                    self.leave_lines()
+                    limit.stand_in_line(self)
+                    self._line = limit
+                return limit.ready_at(cost, self, now)
+        return now
+
+    def reason(self, permit: Permit, now: float) -> str:
+        """Return what the next call, `permit`, waits for, in words."""
+        if self.host.is_away:
+            return f"{self.host.name} to take connections"
+        cost = self._cost(permit)
+        full = next((limit for limit in self.limits if limit.is_full), None)
+        if full is not None:
+            return f"one of {full.concurrent} calls of {full.name} to end"
+        if self.concurrency is not None and self.concurrency.ready_at(now) > self.quota.ready_at(cost, now):
+            return f"one of {self.concurrency.running} calls of {self.name} to end"
+        what = self.quota.waits_for(cost, now)
+        return what if what.startswith("declared ") else f"{what or 'its turn'} of {self.name}"
+
+    def _reserve(self, permit: Permit, cost: Cost, now: float) -> None:
+        """Take the cost of a call that is sent out of every limit."""
+        permit.cost, permit.place = cost, self.host.begin(now)
+        self.quota.reserve(permit, now)
+        for limit in self.limits:
+            limit.running += 1
+        if self.concurrency is not None:
+            self.concurrency.start(permit, now)
+
+    def _release(self, permit: Permit) -> None:
+        """Stop counting a sent call as running in the declared limits."""
+        if permit.state in UNDER_WAY:
+            self.host.end(permit.place)
+            for limit in self.limits:
+                limit.running -= 1
+
+    def leave_lines(self) -> None:
+        """Leave the lines of all declared limits, because no call of this limiter waits."""
+        if self._line is not None:
+            self._line.leave_line(self)
+            self._left[self._line] = None
+            self._line = None
+
+    def pop_left(self) -> tuple[DeclaredLimit, ...]:
+        """Return the limits whose lines it has left since the last time: the next limiter there must be looked at."""
+        left = tuple(self._left)
+        self._left.clear()
+        return left
+
+    def _note_slot(self, missing: bool, now: float) -> None:
+        """Add up the time during which a slot for a running call is missing."""
+        if missing:
+            self._no_slot_since = min(self._no_slot_since, now)
+        elif self._no_slot_since < math.inf:
+            self._slot_seconds += now - self._no_slot_since
+            self._no_slot_since = math.inf
+
+
+def _figures(bucket: Bucket, now: float) -> LimitStatistics:
+    return LimitStatistics(bucket.rate, bucket.capacity, bucket.fill(now))
+
 
 logger: logging.Logger = logging.getLogger("manystream.traffic")
 
@@ -53,16 +430,17 @@ class Limiter:
 
     state: the queue and the limits of its calls.
     next_in_line: called when a shared limit has changed, so that another limiter may send.
+    watch: receives the limiter's name and figures after a change; None: there is no observer.
     """
 
     __slots__ = (
         "_ignored",
-        "_notice",
         "_pump",
         "_read_report",
         "_row",
         "_runtime",
         "_wall_clock",
+        "_watch",
         "next_in_line",
         "state",
     )
@@ -75,6 +453,7 @@ class Limiter:
         read_report: ReadReport,
         wall_clock: WallClock,
         next_in_line: Callable[[DeclaredLimit, LimiterState], None],
+        watch: Callable[[str, LimiterStatistics], None] | None = None,
     ) -> None:
         self.state: LimiterState = state
         self.next_in_line: Callable[[DeclaredLimit, LimiterState], None] = next_in_line
@@ -82,9 +461,9 @@ class Limiter:
         self._row = row
         self._read_report = read_report
         self._wall_clock = wall_clock
-        self._pump: Pump = Pump(self, runtime)
+        self._watch = watch
+        self._pump: Pump = Pump(self, runtime, None if watch is None else self._report)
         self._ignored: set[str] = set()
-        self._notice = open_notice(runtime, self._send_notice, self._pump.on_defect)
 
     def __repr__(self) -> str:
         return f"<Limiter {self.state.name}, {self.state.queue.length} waiting>"
@@ -106,8 +485,7 @@ class Limiter:
         state, sender = self.state, cast("Sender", permit.owner)
         if not self._pump.is_running and state.admit_at_once(permit, now):
             sender.admitted(permit)
-            if self._notice is not None:
-                self._notice.note()
+            self._pump.note()
             return
         why = self.why_never(permit, now)
         if why is not None:
@@ -144,7 +522,7 @@ class Limiter:
                 sender = cast("Sender", permit.owner)
                 return partial(sender.admitted, permit), sender.on_defect
         self._pass_on(state.pop_left())
-        self._note()
+        self._pump.note()
         return None
 
     def next_time(self, now: float) -> float:
@@ -157,14 +535,14 @@ class Limiter:
         """Process a change of the server's address: it takes connections or not, or another call may ask."""
         if self.state.queue.length:
             self._pump.schedule()
-        self._note()
+        self._pump.note()
 
     def changed(self) -> None:
         """Process a change after which other calls may be sent: a call ended, or a response arrived."""
         if self.state.queue.length:
             self._pump.schedule()
         self._pass_on(self.state.limits)
-        self._note()
+        self._pump.note()
 
     def _pass_on(self, limits: Sequence[DeclaredLimit]) -> None:
         """Let the first limiter in the line of each of some limits look whether it may send.
@@ -175,13 +553,10 @@ class Limiter:
         for limit in limits:
             self.next_in_line(limit, self.state)
 
-    def _note(self) -> None:
-        if self._notice is not None:
-            self._notice.note()
-
-    def _send_notice(self, watch: TrafficWatch, now: float) -> bool:
-        """Notify the observer of the limiter's figures."""
-        watch.limiter_changed(self.state.name, self.state.statistics(now))
+    def _report(self, now: float) -> bool:
+        """Report the limiter's figures to the observer."""
+        if self._watch is not None:
+            self._watch(self.state.name, self.state.statistics(now))
         return False
 
     # --- the end of a call ---

@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 from ....providers.limits.charging import Charging
 from ....providers.limits.quota_report import QuotaReport, Refusal, ReportedLimit, Unit
 from ...call.retry import hinted_pause
-from ..queue.cost import FREE, Cost
-from ..queue.permit import CONFIRMED, ENDED, SENT, UNDER_WAY, Permit
-from .charge import Charger
+from ..queue.cost import FREE, Charger, Cost
+from ..queue.fair_queue import CONFIRMED, ENDED, SENT, UNDER_WAY, Permit
 from .learned import FIRST_BACKOFF, LONGEST_BACKOFF, LearnedBucket, first_rate
 from .reported import LONG_WINDOW, ReportedBucket, reported_bucket
 from .window import Window

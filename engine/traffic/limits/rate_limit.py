@@ -1,9 +1,11 @@
-"""Rate limits that the user declares. Values and their checks only."""
+"""Rate limits that the user declares, the calls that each covers, and the figures of limits. Values only."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from ....providers.catalog.provider import Provider
 from ....providers.errors import InvalidRequestError
 from ....providers.limits.quota_report import DAY, MINUTE, SECOND, ReportedLimit, Unit
 from ....providers.limits.rate_headers import LARGEST
@@ -70,3 +72,104 @@ def limits_of(declared: RateLimit, of: str = "") -> tuple[ReportedLimit, ...]:
 _ABOVE_0 = optional(number(0, LARGEST, must="a number above 0", above=True))
 RATE_LIMIT = Checker(RateLimit, {**{name: _ABOVE_0 for name, _, _ in _LIMITS}, "concurrent": optional(whole(1))})
 """The rules for the fields of `RateLimit`, which are checked when one is made."""
+
+
+@dataclass(slots=True, frozen=True)
+class LimitStatistics:
+    """The figures of one limit at one moment, in the unit that it counts (requests or tokens).
+
+    rate: units that may be sent per second.
+    capacity: units that may be sent at once after a pause.
+    level: units that may be sent now; negative if more were sent than the limit had room for.
+    """
+
+    rate: float
+    capacity: float
+    level: float
+
+
+@dataclass(slots=True, frozen=True)
+class LimiterStatistics:
+    """The figures of one limiter at one moment. A limiter is a key of a host, and the models that share a limit there.
+
+    waiting: calls in the queue.
+    running: calls that were sent and have not ended.
+    sent: requests sent since the engine opened; a call that is sent again counts again.
+    refused: requests refused by a limit since the engine opened.
+    reported: limits that the server reports or the program declared, by name.
+    learned: limits learned from refusals, by the unit that they count.
+    window: the largest number of calls that may be sent and not yet be accepted.
+    unconfirmed: calls that were sent and are not yet known to be accepted.
+    held: seconds until the pause after a refusal ends; 0 if there is none.
+    spent: seconds until calls are sent again after the server reported a used-up quota; 0 if none is used up.
+    concurrent: the largest number of running calls; None if that is not limited.
+    away: seconds for which the server has refused or dropped every connection; 0 if it takes them.
+    """
+
+    waiting: int = 0
+    running: int = 0
+    sent: int = 0
+    refused: int = 0
+    reported: Mapping[str, LimitStatistics] = field(default_factory=dict[str, LimitStatistics])
+    learned: Mapping[str, LimitStatistics] = field(default_factory=dict[str, LimitStatistics])
+    window: int = 0
+    unconfirmed: int = 0
+    held: float = 0.0
+    spent: float = 0.0
+    concurrent: int | None = None
+    away: float = 0.0
+
+
+EVERY_CALL = "*"
+
+
+@dataclass(slots=True, frozen=True)
+class Entry:
+    """One parsed key of `rates`.
+
+    key: the key as the program wrote it.
+    providers: the names of the covered providers; None: all.
+    model: a model's name, or the beginning of names and `*`; "": every model.
+    """
+
+    key: str
+    providers: frozenset[str] | None
+    model: str
+
+    def covers(self, provider: str, model: str) -> bool:
+        """Return True if the entry covers calls to `model` of `provider`.
+
+        provider: the name of the configured provider.
+        model: the name that the provider uses for the model.
+        """
+        if self.providers is not None and provider not in self.providers:
+            return False
+        if self.model.endswith("*"):
+            return model.startswith(self.model[:-1])
+        return not self.model or self.model == model
+
+
+def find_entries(keys: Iterable[str], providers: Sequence[Provider]) -> tuple[Entry, ...]:
+    """Parse the keys into entries. Raises `InvalidRequestError` for a key that covers no provider."""
+    entries: list[Entry] = []
+    for key in keys:
+        if key == EVERY_CALL:
+            entries.append(Entry(key, None, ""))
+            continue
+        word, _, model = key.partition("/")
+        names = _named(word, providers)
+        if not names:
+            configured = ", ".join(repr(provider.name) for provider in providers) or "none"
+            raise InvalidRequestError(
+                f"traffic.rates[{key!r}]", f"covers no provider; configured are {configured}; '*' covers every call"
+            )
+        entries.append(Entry(key, names, model))
+    return tuple(entries)
+
+
+def _named(word: str, providers: Sequence[Provider]) -> frozenset[str]:
+    """Return the name of the provider called `word`; else the names of all whose profile has this name or alias."""
+    exact = frozenset(provider.name for provider in providers if provider.name == word)
+    return exact or frozenset(
+        provider.name for provider in providers if provider.profile.name == word or word in provider.profile.aliases
+    )

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from itertools import takewhile
 
 from ..queue.cost import Mean
-from ..queue.permit import Permit
+from ..queue.fair_queue import Permit
 from .bucket import Bucket
 
 START = 10

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 from ....transport.timers import Timer
-from ...call.runtime import Runtime, TrafficWatch
+from ...call.runtime import Runtime
 
 logger: logging.Logger = logging.getLogger("manystream.traffic")
 
@@ -25,6 +25,8 @@ AT_ONCE = 64
 DEFECT_DELAY = 1.0
 """Seconds until a line is looked at again after a defect in this library."""
 
+REPORT_SECONDS = 1.0
+"""The least seconds between two reports of a line's figures."""
 
 Notification: TypeAlias = tuple[Callable[[], object], Callable[[Exception], object]]
 """What notifies a call, and what ends it after a defect in this library: its notification raised."""
@@ -44,16 +46,32 @@ class Line(Protocol):
 
 
 class Pump:
-    """Notifies the calls of one line: now, at the next tick, or at the time that the line gives."""
+    """Notifies the calls of one line: now, at the next tick, or at the time that the line gives.
 
-    __slots__ = ("_is_running", "_is_scheduled", "_line", "_runtime", "_timer")
+    report: reports the line's figures to the observer. It receives the time, and returns True if it has more to report
+        at the next tick. None: there is no observer.
+    """
 
-    def __init__(self, line: Line, runtime: Runtime) -> None:
+    __slots__ = (
+        "_is_running",
+        "_is_scheduled",
+        "_line",
+        "_report",
+        "_reported_at",
+        "_runtime",
+        "_timer",
+        "_will_report",
+    )
+
+    def __init__(self, line: Line, runtime: Runtime, report: Callable[[float], bool] | None = None) -> None:
         self._line = line
         self._runtime = runtime
         self._timer: Timer | None = None
         self._is_scheduled = False
         self._is_running = False
+        self._report = report
+        self._reported_at = -math.inf
+        self._will_report = False
 
     @property
     def is_running(self) -> bool:
@@ -119,49 +137,19 @@ class Pump:
         logger.error("%r raised: a defect in manystream", self._line, exc_info=error)
         self._set_timer(self.now + DEFECT_DELAY)
 
-
-NOTICE_SECONDS = 1.0
-"""The least seconds between two notifications about one limiter, route or budget."""
-
-
-class Notice:
-    """Calls a function at the tick after a change, but at most once per second.
-
-    send: receives the observer and the time. It returns True if it has more to send; it is then called at the next
-        tick.
-    on_defect: called if `send` raises.
-    """
-
-    __slots__ = ("_at", "_is_due", "_on_defect", "_runtime", "_send")
-
-    def __init__(
-        self, runtime: Runtime, send: Callable[[TrafficWatch, float], bool], on_defect: Callable[[Exception], None]
-    ) -> None:
-        self._runtime = runtime
-        self._send = send
-        self._on_defect = on_defect
-        self._is_due = False
-        self._at = -math.inf
+    # --- figures ---
 
     def note(self) -> None:
-        """Something has changed."""
-        if not self._is_due:
-            self._send_at(max(self._runtime.loop.clock(), self._at + NOTICE_SECONDS))
+        """Report the line's figures at a later tick, because they have changed: at most once per second."""
+        if self._report is not None and not self._will_report:
+            self._report_at(max(self.now, self._reported_at + REPORT_SECONDS))
 
-    def _send_at(self, when: float) -> None:
-        self._is_due = True
-        self._runtime.timers.at(when, self._deliver, self._on_defect)
+    def _report_at(self, when: float) -> None:
+        self._will_report = True
+        self._runtime.timers.at(when, self._report_now, self.on_defect)
 
-    def _deliver(self) -> None:
-        self._is_due = False
-        self._at = now = self._runtime.loop.clock()
-        watch = self._runtime.watch
-        if watch is not None and self._send(watch, now):
-            self._send_at(now)
-
-
-def open_notice(
-    runtime: Runtime, send: Callable[[TrafficWatch, float], bool], on_defect: Callable[[Exception], None]
-) -> Notice | None:
-    """Return a `Notice`; None in an engine without an observer."""
-    return None if runtime.watch is None else Notice(runtime, send, on_defect)
+    def _report_now(self) -> None:
+        self._will_report = False
+        self._reported_at = now = self.now
+        if self._report is not None and self._report(now):
+            self._report_at(now)

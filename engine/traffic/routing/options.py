@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, TypeAlias, Unpack
 
 from ....providers.errors import InvalidRequestError
 from ....providers.model.options import Timeouts
-from ....providers.model.request import Request, RequestOptions, prefix_cache_of, with_prefix_cache
+from ....providers.model.request import Request, RequestOptions
 from ....providers.rules.field_rules import REQUEST, is_filled
 from ....providers.rules.rules import Checker, Rule, described, flag, instance, number, optional, sequence, word
 from .hedge import Hedge
-from .route_state import Balance
 
 BalanceName: TypeAlias = Literal["order", "weighted", "fastest", "sticky"]
 FailoverName: TypeAlias = Literal["content_filter", "context_overflow"]
 
-MERGED = ("metadata", "extra_body", "extra_headers")
-"""Options whose members are added to those of the request. Any other option replaces the request's."""
-
 OF_THE_CALL = ("retry", "session", "tags")
 """Options of a request that hold for the whole call, so that a target cannot have them."""
+
+
+class Balance(enum.StrEnum):
+    """The rule by which a route chooses among its healthy targets."""
+
+    ORDER = "order"
+    """The first target in the route's order."""
+    WEIGHTED = "weighted"
+    """A random target, in proportion to the weights."""
+    FASTEST = "fastest"
+    """The target with the best score."""
+    STICKY = "sticky"
+    """The target of the call's session; the one with the best score for a new session."""
 
 
 @dataclasses.dataclass(slots=True, frozen=True, init=False)
@@ -77,31 +88,6 @@ class Target:
 
 def _copy_of(model: str, weight: float, fallback: bool, options: dict[str, object]) -> Target:
     return Target(model, weight=weight, fallback=fallback, **options)  # type: ignore[arg-type]
-
-
-def lay_over(target: Target, request: Request, model: str) -> Request:
-    """Return the request for a target: the target's options in place of its own. model: the model to send it to."""
-    changes: dict[str, object] = {**target.options, "model": model}
-    for name in MERGED:
-        below = getattr(request, name)
-        if below and changes.get(name):
-            changes[name] = {**below, **changes[name]}  # type: ignore[dict-item]
-    timeouts = changes.get("timeouts")
-    if isinstance(timeouts, Timeouts) and request.timeouts is not None:
-        changes["timeouts"] = timeouts.over(request.timeouts)
-    return _changed(request, changes)
-
-
-def with_model(request: Request, model: str) -> Request:
-    """Return the request with another model."""
-    return _changed(request, {"model": model})
-
-
-def _changed(request: Request, changes: Mapping[str, object]) -> Request:
-    """Return a copy that also has the cache of its conversation."""
-    changed = dataclasses.replace(request, **changes)  # type: ignore[arg-type]
-    cache = prefix_cache_of(request)
-    return changed if cache is None else with_prefix_cache(changed, cache)
 
 
 def _why_not(option: str) -> str:
@@ -170,6 +156,43 @@ class Route:
                 )
         if all(target.fallback for target in self.targets):
             raise InvalidRequestError(f"route {name!r}: targets", "must hold at least one that is no fallback")
+
+
+@dataclass(slots=True, frozen=True)
+class TargetStatistics:
+    """One target of a route at one moment.
+
+    target: `provider/model`.
+    outstanding: calls under way.
+    sessions: sessions that are bound to it, for `balance="sticky"`.
+    breaker: `closed`, `open` (the target gets no call) or `probing` (it gets one call). Always `closed` for `fastest`
+        and `sticky`, which use the score alone.
+    score: seconds that a call is expected to take, failures included; None before the first answer.
+    seconds: smoothed time to the first event; None before the first answer.
+    failures: smoothed share of calls that failed.
+    """
+
+    target: str
+    outstanding: int = 0
+    sessions: int = 0
+    breaker: str = "closed"
+    score: float | None = None
+    seconds: float | None = None
+    failures: float = 0.0
+
+
+@dataclass(slots=True, frozen=True)
+class RouteStatistics:
+    """One route at one moment.
+
+    targets: in the order in which the route has them.
+    waiting: calls that wait until a target is used again. Calls that wait for a limit are counted by their limiters.
+    hedged: calls that were sent a second time because their first event was late, since the engine opened.
+    """
+
+    targets: tuple[TargetStatistics, ...] = ()
+    waiting: int = 0
+    hedged: int = 0
 
 
 TARGET = Checker(

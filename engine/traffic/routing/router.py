@@ -1,4 +1,4 @@
-"""A route with its targets, the calls that wait for one of them, and its log lines.
+"""A route: the records of its targets, sessions and keys, the choice of a target, and the calls that wait for one.
 
 Calls wait here only while every target is left alone. Calls that wait for a limit stand in the queues of limiters.
 """
@@ -7,19 +7,408 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection, Container, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+from ....providers.catalog.provider import Provider, keys_of
 from ....providers.errors import ProviderError
 from ....providers.model.options import Priority
-from ...call.runtime import Runtime, TrafficWatch
-from ..limits.host import OPEN_FOR, BreakerState, Host
-from ..queue.pump import Notification, Pump, open_notice
-from ..statistics import RouteStatistics, TargetStatistics
+from ...call.runtime import Runtime
+from ...request.preparer import Preparer
+from ..limits.host import OPEN_FOR, Breaker, BreakerState, Host
+from ..queue.pump import Notification, Pump
 from .hedge import HedgeState
-from .keys import Access, KeyRing
-from .options import Route, Target
-from .route_state import Balance, RouteState, TargetRecord
-from .sessions import Sessions
+from .options import Balance, Route, RouteStatistics, Target, TargetStatistics
+
+TIME_SMOOTHING = 0.2
+"""Weight of the latest time to the first event in the smoothed time."""
+
+FAILURE_SMOOTHING = 0.1
+"""Weight of the latest outcome in the smoothed share of failures."""
+
+MOST_FAILURES = 0.98
+"""The share of failures above which the score grows no further."""
+
+FAILURE_COST = 2.0
+"""Seconds that are added to the score for one failure per success."""
+
+STALE = 5.0
+"""Seconds without an outcome after which an idle target is tried with one call."""
+
+
+class Score:
+    """The times and failures of one target.
+
+    outstanding: the number of running calls.
+    time: the smoothed seconds to the first event of successful calls; `math.inf` before the first one.
+    failures: the smoothed share of failed calls, from 0 to 1.
+    heard_at: the time of the last outcome.
+    is_failing: whether that was a failure.
+    """
+
+    __slots__ = ("failures", "heard_at", "is_failing", "outstanding", "time")
+
+    def __init__(self) -> None:
+        self.outstanding: int = 0
+        self.time: float = math.inf
+        self.failures: float = 0.0
+        self.heard_at: float = -math.inf
+        self.is_failing: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        """True if the target has answered a call."""
+        return self.time < math.inf
+
+    def is_due(self, now: float) -> bool:
+        """Return True if an idle target should get one call, because it has no outcome or none for `STALE` seconds."""
+        return self.outstanding == 0 and (not self.is_known or now - self.heard_at >= STALE)
+
+    def value(self) -> float:
+        """Return the expected seconds of a call, with an allowance for failures. The lowest score is the best."""
+        share = min(self.failures, MOST_FAILURES)
+        return (self.outstanding + 1) * self.time + FAILURE_COST * share / (1.0 - share)
+
+    def succeed(self, seconds: float, now: float) -> None:
+        """Record that a call's first event came after `seconds`."""
+        self.time = seconds if not self.is_known else self.time + TIME_SMOOTHING * (seconds - self.time)
+        self.failures -= FAILURE_SMOOTHING * self.failures
+        self.heard_at, self.is_failing = now, False
+
+    def fail(self, now: float) -> None:
+        """Record that a call failed by the target's fault."""
+        self.failures += FAILURE_SMOOTHING * (1.0 - self.failures)
+        self.heard_at, self.is_failing = now, True
+
+
+SESSION_KEPT = 3600.0
+"""Seconds after its last call for which a session is kept."""
+
+MOST_SESSIONS = 100_000
+"""The number of sessions that are kept: about 40 MB, with names of 50 characters. Of more, those with the oldest last
+call are forgotten first."""
+
+
+class Sessions:
+    """The places of sessions. A place is a number: of a target in its route, or of a key.
+
+    counts: place → the number of sessions that it has.
+    """
+
+    __slots__ = ("_kept", "counts")
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Hashable, tuple[int, float]] = OrderedDict()
+        self.counts: Counter[int] = Counter()
+
+    def place(self, session: Hashable, now: float) -> int | None:
+        """Return the place of a session; None if it has none."""
+        self._expire(now)
+        kept = self._kept.get(session)
+        return None if kept is None else kept[0]
+
+    def keep(self, session: Hashable, place: int, now: float) -> None:
+        """A call of a session is sent to a place, which the session keeps."""
+        self.end(session)
+        self._kept[session] = (place, now)
+        self.counts[place] += 1
+        if len(self._kept) > MOST_SESSIONS:
+            self.end(next(iter(self._kept)))
+        self._expire(now)
+
+    def end(self, session: Hashable) -> None:
+        """Forget the place of a session."""
+        kept = self._kept.pop(session, None)
+        if kept is not None:
+            self.counts[kept[0]] -= 1
+
+    def _expire(self, now: float) -> None:
+        while self._kept:
+            session, (_, used_at) = next(iter(self._kept.items()))
+            if now - used_at < SESSION_KEPT:
+                return
+            self.end(session)
+
+
+ASIDE_FOR = 60.0
+"""Seconds for which a key that the server refused is not used. Then one call tries it again."""
+
+
+@dataclass(slots=True, frozen=True)
+class Access:
+    """One key of one provider.
+
+    name: the provider's name; with several keys also the key's position, such as `openai[1]`.
+    provider: the provider with this key alone.
+    preparer: prepares requests with this key.
+    """
+
+    name: str
+    provider: Provider
+    preparer: Preparer
+
+
+def accesses_of(provider: Provider, preparer: Preparer) -> tuple[Access, ...]:
+    """Return one access for each key of a provider. preparer: the engine's, which knows the provider."""
+    keys = keys_of(provider)
+    if not keys:
+        return (Access(provider.name, provider, preparer),)
+    found: list[Access] = []
+    for position, key in enumerate(keys):
+        own, single = preparer.with_key(provider, key)
+        found.append(Access(f"{provider.name}[{position}]", single, own))
+    return tuple(found)
+
+
+class KeyRing:
+    """The keys of one provider, for one model.
+
+    model: the model's name, which names its sessions in `sessions`.
+    count: how many keys there are.
+    sessions: the keys of the sessions of all models.
+    """
+
+    __slots__ = ("_aside_until", "_model", "_sessions", "count")
+
+    def __init__(self, model: str, count: int, sessions: Sessions) -> None:
+        self.count: int = count
+        self._model = model
+        self._aside_until = [0.0] * count
+        self._sessions = sessions
+
+    def usable(self, now: float, without: Collection[int] = ()) -> list[int]:
+        """Return the positions of the keys that may be used: those that are not put aside, else all.
+
+        without: keys that have failed the call.
+        """
+        left = [key for key in range(self.count) if key not in without]
+        return [key for key in left if now >= self._aside_until[key]] or left
+
+    def best(self, keys: Sequence[int], room: Mapping[int, float], session: str | None, now: float) -> int:
+        """Return the key that a call should be sent with: the session's, else the one with the most room.
+
+        keys: the ones that can send it now. room: key → how many such calls it could send.
+        """
+        if session is not None:
+            kept = self._sessions.place((self._model, session), now)
+            if kept is not None and kept in keys:
+                return kept
+        return max(keys, key=room.__getitem__)
+
+    def begin(self, key: int, session: str | None, now: float) -> None:
+        """A call of a session is sent with a key, which the session keeps."""
+        if session is not None and self.count > 1:
+            self._sessions.keep((self._model, session), key, now)
+
+    def put_aside(self, key: int, now: float) -> None:
+        """The server refused the key."""
+        self._aside_until[key] = now + ASIDE_FOR
+
+    def restore(self, key: int) -> None:
+        """The server accepted the key."""
+        self._aside_until[key] = 0.0
+
+    def end_session(self, session: str) -> None:
+        """Forget which key a session has."""
+        self._sessions.end((self._model, session))
+
+
+MARGIN = 4.0
+"""A session leaves its target if the target's score is more than this many times the best score."""
+
+
+@dataclass(slots=True)
+class TargetRecord:
+    """The record of one target of a route.
+
+    weight: the target's share for `Balance.WEIGHTED`.
+    fallback: True if the target is used only when no other target is left.
+    breaker: its circuit breaker.
+    score: its times and failures.
+    host: the address of its server, which takes connections or not.
+    """
+
+    weight: float = 1.0
+    fallback: bool = False
+    breaker: Breaker = field(default_factory=Breaker)
+    score: Score = field(default_factory=Score)
+    host: Host = field(default_factory=lambda: Host(""))
+
+
+@dataclass(slots=True, frozen=True)
+class Choice:
+    """The result of choosing a target for a call.
+
+    target: the index of the target; None: wait for a target.
+    among: the indices of the targets to wait for, of which the first one with room is used; empty if all were tried
+        or all are paused.
+    wait_until: the time at which the pause of a target ends; `math.inf` if the outcome of a running call decides;
+        `-math.inf` if there is no pause.
+    """
+
+    target: int | None
+    among: tuple[int, ...] = ()
+    wait_until: float = -math.inf
+
+
+class RouteState:
+    """The state of a route: its targets and sessions.
+
+    balance: the rule by which it chooses.
+    targets: the targets' records; methods name a target by its index.
+    sessions: the targets of sessions.
+    random: a function that returns random numbers in [0, 1).
+    """
+
+    def __init__(self, balance: Balance, targets: Sequence[TargetRecord], random: Callable[[], float]) -> None:
+        self.balance = balance
+        self.targets: tuple[TargetRecord, ...] = tuple(targets)
+        self._random = random
+        self.sessions: Sessions = Sessions()
+        self._uses_breakers = balance in (Balance.ORDER, Balance.WEIGHTED)
+
+    def choose(
+        self, now: float, has_room: Container[int], *, tried: Collection[int] = (), session: str | None = None
+    ) -> Choice:
+        """Choose the target for a call that is about to be sent.
+
+        now: the current time.
+        has_room: the indices of the targets whose quota lets the call be sent now.
+        tried: the indices of the targets on which this call has failed.
+        session: the call's session; None if it has none.
+        """
+        left = [place for place in range(len(self.targets)) if place not in tried]
+        healthy = self._healthy(left, now)
+        if not healthy:
+            times = (self.targets[place].breaker.next_time(now) for place in left)
+            return Choice(None, (), min(times, default=-math.inf))
+        own = [place for place in healthy if not self.targets[place].fallback]
+        fallbacks = [place for place in healthy if self.targets[place].fallback]
+        if not own or self.balance is Balance.ORDER:
+            return self._in_order([*own, *fallbacks], has_room)
+        if self.balance is Balance.STICKY and session is not None:
+            kept = self._kept(session, own, now)
+            if kept is not None:
+                return Choice(kept if kept in has_room else None, (kept,))
+        open_ones = [place for place in own if place in has_room]
+        if not open_ones:
+            here = any(map(self._is_here, own))
+            return self._in_order([*own, *(() if here else fallbacks)], has_room, at_least=len(own))
+        chosen = self._by_weight(open_ones) if self.balance is Balance.WEIGHTED else self._best(open_ones, now)
+        return Choice(chosen, tuple(own))
+
+    def _in_order(self, places: Sequence[int], has_room: Container[int], at_least: int = 1) -> Choice:
+        """Choose the first target that takes connections. A call that waits for it also waits for those before it, so
+        that one of them has a call to ask it whether it does so again.
+
+        at_least: the number of targets to wait for.
+        """
+        last = next((index for index, place in enumerate(places) if self._is_here(place)), len(places))
+        among = tuple(places[: max(last + 1, at_least)])
+        return Choice(next((place for place in among if place in has_room), None), among)
+
+    def _is_here(self, place: int) -> bool:
+        return not self.targets[place].host.is_away
+
+    def asks_at(self, now: float) -> float:
+        """Return when a call that waits elsewhere asks whether a target that has failed answers again; `math.inf` if
+        there is none, or a call under way decides. That of an address which takes no connections is asked by its own
+        calls."""
+        return min((self._asked_again_at(place, now) for place in range(len(self.targets))), default=math.inf)
+
+    def may_be_asked(self, place: int, now: float) -> bool:
+        """Return whether a target that failed on a call may be tried again by it."""
+        return not self.targets[place].score.is_failing or self._asked_again_at(place, now) <= now
+
+    def _asked_again_at(self, place: int, now: float) -> float:
+        target = self.targets[place]
+        if target.host.is_away or not target.score.is_failing:
+            return math.inf
+        if self._uses_breakers and target.breaker.is_tripped:
+            return target.breaker.next_time(now)
+        return math.inf if target.score.outstanding else target.score.heard_at + STALE
+
+    def is_healthy(self, place: int, now: float) -> bool:
+        """Whether a call may be sent to a target now. It may have waited for the target since it was chosen."""
+        return place in self._healthy(list(range(len(self.targets))), now)
+
+    def begin(self, place: int, now: float, session: str | None = None) -> int:
+        """Record that a call is sent to a target, and return its number there. Call this directly after `choose`,
+        without waiting in between."""
+        target = self.targets[place]
+        target.score.outstanding += 1
+        if session is not None and self.balance is Balance.STICKY:
+            self.sessions.keep(session, place, now)
+        return target.breaker.begin(now)
+
+    def succeed(self, place: int, number: int, first_event: float, now: float) -> None:
+        """Record a call's first event. `end` is called later for the same call.
+
+        number: the call's, as `begin` has returned it.
+        first_event: seconds it took.
+        """
+        self.targets[place].score.succeed(first_event, now)
+        self.targets[place].breaker.succeed(number)
+
+    def complete(self, place: int, number: int) -> None:
+        """Record a call's complete answer. `end` is called later for the same call."""
+        self.targets[place].breaker.complete(number)
+
+    def fail(self, place: int, number: int, now: float, session: str | None = None, *, broke: bool = False) -> None:
+        """Record that a call failed by its target's fault. Its session leaves the target. Call `end` afterwards.
+
+        broke: its first event had come.
+        """
+        target = self.targets[place]
+        target.score.fail(now)
+        if not target.host.is_away:  # otherwise its return is found out without the pauses of the breaker
+            target.breaker.fail(number, now, broke=broke)
+        if session is not None and self.sessions.place(session, now) == place:
+            self.sessions.end(session)
+
+    def end(self, place: int, number: int) -> None:
+        """Record that a call has ended, with any outcome. This is the last method for a call, once per `begin`."""
+        self.targets[place].score.outstanding -= 1
+        self.targets[place].breaker.end(number)
+
+    def _healthy(self, places: list[int], now: float) -> list[int]:
+        if not self._uses_breakers:
+            return places
+        # A breaker that waits for the outcome of a probing call has not closed. Fallbacks are not counted, because they
+        # are there for the case that the others fail.
+        own = [target.breaker.is_tripped for target in self.targets if not target.fallback]
+        if len(own) > sum(own) > len(own) / 2:
+            # If most targets fail, the cause is overload, and moving all calls to the rest would overload it, too.
+            return places
+        return [place for place in places if self.targets[place].breaker.state(now) is not BreakerState.OPEN]
+
+    def _kept(self, session: str, places: list[int], now: float) -> int | None:
+        kept = self.sessions.place(session, now)
+        if kept is None or kept not in places or not self._is_here(kept):
+            return None
+        best = min(self.targets[place].score.value() for place in places)
+        return kept if self.targets[kept].score.value() <= MARGIN * best else None
+
+    def _by_weight(self, places: list[int]) -> int:
+        point = self._random() * sum(self.targets[place].weight for place in places)
+        for place in places:
+            point -= self.targets[place].weight
+            if point < 0:
+                return place
+        return places[-1]
+
+    def _best(self, places: list[int], now: float) -> int:
+        due = [place for place in places if self.targets[place].score.is_due(now)]
+        if due:
+            return due[int(self._random() * len(due))]
+        known = [place for place in places if self.targets[place].score.is_known] or places
+        scores = {place: (self.targets[place].score.value(), self.targets[place].score.outstanding) for place in known}
+        least = min(scores.values())
+        best = [place for place in known if scores[place] == least]
+        return best[int(self._random() * len(best))]
+
 
 logger: logging.Logger = logging.getLogger("manystream.traffic")
 
@@ -100,11 +489,11 @@ class Router:
         "_asked_at",
         "_away",
         "_looking",
-        "_notice",
         "_parked",
         "_pump",
         "_returned_at",
         "_waiting",
+        "_watch",
         "failover_on",
         "hedging",
         "name",
@@ -112,7 +501,13 @@ class Router:
         "state",
     )
 
-    def __init__(self, route: Route | None, places: tuple[Place, ...], runtime: Runtime) -> None:
+    def __init__(
+        self,
+        route: Route | None,
+        places: tuple[Place, ...],
+        runtime: Runtime,
+        watch: Callable[[str, RouteStatistics], None] | None = None,
+    ) -> None:
         self.name: str = "" if route is None else route.name
         self.places: tuple[Place, ...] = places
         self.failover_on: frozenset[str] = frozenset() if route is None else route.failover_on
@@ -127,14 +522,14 @@ class Router:
             for place in places
         ]
         self.state: RouteState = RouteState(balance, records, runtime.random)
-        self._pump: Pump = Pump(self, runtime)
+        self._watch = watch
+        self._pump: Pump = Pump(self, runtime, None if route is None or watch is None else self._report)
         self._parked: dict[Group, dict[Traveller, None]] = {}
         self._looking: dict[Traveller, None] = {}
         self._waiting: dict[Traveller, None] = {}  # for room at a target
         self._returned_at = -math.inf  # when calls last looked because a target that had failed answered
         self._asked_at = -math.inf  # when a call that waits was last to ask a target that had failed
         self._away = [place.host.is_away for place in places]  # when calls last looked
-        self._notice = None if route is None else open_notice(runtime, self._send_notice, self._pump.on_defect)
         for place in places:
             place.host.listen(self.host_changed)
 
@@ -161,7 +556,7 @@ class Router:
         group = (PRIORITIES.index(priority), excluded)
         self._parked.setdefault(group, {})[call] = None
         self._pump.schedule()
-        self._note()
+        self._pump.note()
         return group
 
     def unpark(self, call: Traveller, group: Group) -> None:
@@ -171,7 +566,7 @@ class Router:
             waiting.pop(call, None)
             if not waiting:
                 del self._parked[group]
-            self._note()
+            self._pump.note()
 
     def wait_for_room(self, call: Traveller) -> None:
         """A call waits for room at one or more targets. May be called again."""
@@ -193,7 +588,7 @@ class Router:
                     record.breaker.reset()  # the address has a breaker of its own, which is as fast as it may be
             self._away = away
             self._look()
-            self._note()
+            self._pump.note()
 
     def _look(self) -> None:
         """Let the calls that wait for room choose again."""
@@ -233,7 +628,7 @@ class Router:
 
     def begin(self, place: int, now: float, session: str | None = None) -> int:
         """An attempt is sent to a target. Returns its number there."""
-        self._note()
+        self._pump.note()
         return self.state.begin(place, now, session)
 
     def succeed(self, place: int, number: int, seconds: float, now: float) -> None:
@@ -280,7 +675,7 @@ class Router:
     def end(self, place: int, number: int) -> None:
         """A call is no longer under way."""
         self.state.end(place, number)
-        self._note()
+        self._pump.note()
         if self._looking or self._parked:
             self._pump.schedule()
 
@@ -303,13 +698,10 @@ class Router:
 
     # --- figures ---
 
-    def _note(self) -> None:
-        if self._notice is not None:
-            self._notice.note()
-
-    def _send_notice(self, watch: TrafficWatch, now: float) -> bool:
-        """Notify the observer of the route's figures."""
-        watch.route_changed(self.name, self.statistics(now))
+    def _report(self, now: float) -> bool:
+        """Report the route's figures to the observer."""
+        if self._watch is not None:
+            self._watch(self.name, self.statistics(now))
         return False
 
     def statistics(self, now: float) -> RouteStatistics:

@@ -12,7 +12,7 @@ import manystream as ms
 from manystream.engine.traffic.limits.quota import Quota
 from manystream.engine.traffic.limits.reported import declared_buckets
 from manystream.engine.traffic.queue.cost import Cost
-from manystream.engine.traffic.queue.permit import Permit
+from manystream.engine.traffic.queue.fair_queue import Permit
 from manystream.providers.limits.charging import Charging
 from manystream.providers.limits.quota_report import DAY, MINUTE, NOTHING, QuotaReport, Refusal, ReportedLimit, Unit
 from tests.support.peers import Line, answer, open_peer

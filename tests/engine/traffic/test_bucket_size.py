@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks.modelled.events import Events
 from manystream.engine.traffic.limits.bucket_size import BucketSize
-from manystream.engine.traffic.limits.limiter_state import LimiterState
-from manystream.engine.traffic.queue.permit import Permit
+from manystream.engine.traffic.limits.limiter import LimiterState
+from manystream.engine.traffic.queue.fair_queue import Permit
 from manystream.providers.limits.charging import charging_of
 from manystream.providers.limits.limit_reports import reader_of
 from manystream.providers.limits.quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit

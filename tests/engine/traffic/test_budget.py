@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import manystream as ms
 from manystream.engine.traffic.budgets.amounts import amount_of, limits_of
-from manystream.engine.traffic.budgets.budget_state import Account, BudgetRefusal, BudgetsState, Claim, Holding
+from manystream.engine.traffic.budgets.budgets import Account, BudgetRefusal, BudgetsState, Claim, Holding
 from manystream.engine.traffic.budgets.leases import AmountLease, LeasedBudget, units
 from manystream.engine.traffic.budgets.price import ask_price
-from manystream.engine.traffic.queue.permit import Permit, PermitState
+from manystream.engine.traffic.queue.fair_queue import Permit, PermitState
 
 
 def reserved(budgets: BudgetsState, amounts: ms.Amounts, tenant: str | None = None, now: float = 0) -> Holding:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from manystream.engine.traffic.limits.concurrency import Concurrency, LeastTimes
-from manystream.engine.traffic.queue.permit import Permit
+from manystream.engine.traffic.queue.fair_queue import Permit
 
 
 def start(concurrency: Concurrency, count: int, now: float) -> list[Permit]:

@@ -8,8 +8,7 @@ from itertools import repeat
 import pytest
 
 from manystream.engine.traffic.routing.hedge import Hedge, HedgeState
-from manystream.engine.traffic.routing.keys import KeyRing
-from manystream.engine.traffic.routing.sessions import MOST_SESSIONS, Sessions
+from manystream.engine.traffic.routing.router import MOST_SESSIONS, KeyRing, Sessions
 from manystream.providers.errors import InvalidRequestError
 
 INF = math.inf

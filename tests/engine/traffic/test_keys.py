@@ -12,8 +12,7 @@ import trio
 import trio.testing
 
 import manystream as ms
-from manystream.engine.traffic.routing.keys import KeyRing
-from manystream.engine.traffic.routing.sessions import Sessions
+from manystream.engine.traffic.routing.router import KeyRing, Sessions
 from tests.support.peers import STREAM_HEAD, Line, answer, chat_answer, chat_stream, chunked, error_body, open_peer
 
 from .limited import Limited, openai_headers

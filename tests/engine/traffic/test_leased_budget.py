@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from manystream.engine.traffic.budgets.amounts import Amounts
-from manystream.engine.traffic.budgets.budget_state import Account, BudgetRefusal, BudgetsState, Claim, Holding
+from manystream.engine.traffic.budgets.budgets import Account, BudgetRefusal, BudgetsState, Claim, Holding
 from manystream.engine.traffic.budgets.leases import UNITS_PER_USD, AmountLease, LeasedBudget
-from manystream.engine.traffic.queue.permit import Permit
+from manystream.engine.traffic.queue.fair_queue import Permit
 
 
 class Place:

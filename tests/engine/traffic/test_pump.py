@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -27,11 +27,11 @@ from tests.support.peers import STREAM_HEAD, Line, answer, chat_answer, chat_str
 class Row:
     """A line: its first call goes when the test says so. goes_at: when `next_time` says so."""
 
-    def __init__(self, runtime: UnitRuntime, *calls: Call) -> None:
+    def __init__(self, runtime: UnitRuntime, *calls: Call, report: Callable[[float], bool] | None = None) -> None:
         self.calls = list(calls)
         self.goes_at = math.inf
         self.raises = False
-        self.pump = Pump(self, cast(Any, runtime))
+        self.pump = Pump(self, cast(Any, runtime), report)
 
     def __repr__(self) -> str:
         return "<Row>"
@@ -46,6 +46,38 @@ class Row:
 
     def next_time(self, now: float) -> float:
         return self.goes_at
+
+
+def test_figures_are_reported_a_tick_after_a_change_once_a_second() -> None:
+    reported: list[float] = []
+    more = [True, False, False, False]
+    runtime = UnitRuntime()
+
+    def report(now: float) -> bool:
+        reported.append(now)
+        return more.pop(0)
+
+    pump = Row(runtime, report=report).pump
+    runtime.loop.time = 7.0
+    pump.note()
+    pump.note()
+    assert (runtime.timers.times, reported) == ([7.0], [])
+    runtime.go_to(7.0)
+    assert reported == [7.0, 7.0]  # it had more to report
+    runtime.go_to(7.5)
+    pump.note()
+    pump.note()
+    assert runtime.timers.times == [8.0]
+    runtime.go_to(20.0)
+    assert reported == [7.0, 7.0, 8.0]
+    pump.note()
+    assert runtime.timers.times == [20.0]
+
+
+def test_without_an_observer_nothing_is_reported() -> None:
+    runtime = UnitRuntime()
+    Row(runtime).pump.note()
+    assert runtime.timers.times == []
 
 
 def test_64_calls_are_notified_in_a_tick() -> None:

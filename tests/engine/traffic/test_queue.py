@@ -9,9 +9,14 @@ import random
 import pytest
 
 from manystream.engine.traffic.queue.cost import FREE, Cost
-from manystream.engine.traffic.queue.fair_queue import FairQueue
-from manystream.engine.traffic.queue.permit import Permit, PermitState, TenantLine
-from manystream.engine.traffic.queue.tenants import MOST_AWAY, TenantClass
+from manystream.engine.traffic.queue.fair_queue import (
+    MOST_AWAY,
+    FairQueue,
+    Permit,
+    PermitState,
+    TenantClass,
+    TenantLine,
+)
 from manystream.providers.model.options import Priority
 
 INTERACTIVE, NORMAL, BATCH = Priority.INTERACTIVE, Priority.NORMAL, Priority.BATCH

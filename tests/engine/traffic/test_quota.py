@@ -14,7 +14,7 @@ from manystream.engine.traffic.limits.quota import Impossible, Quota
 from manystream.engine.traffic.limits.rate_limit import RateLimit
 from manystream.engine.traffic.limits.reported import declared_buckets
 from manystream.engine.traffic.queue.cost import Cost
-from manystream.engine.traffic.queue.permit import Permit, PermitState
+from manystream.engine.traffic.queue.fair_queue import Permit, PermitState
 from manystream.providers.errors import InvalidRequestError
 from manystream.providers.limits.charging import Charging, charging_of
 from manystream.providers.limits.quota_report import DAY, MINUTE, NOTHING, QuotaReport, Refusal, ReportedLimit, Unit

@@ -10,12 +10,12 @@ from collections.abc import Callable
 import pytest
 
 from manystream.engine.traffic.limits.host import Breaker
+from manystream.engine.traffic.limits.rate_limit import LimiterStatistics
+from manystream.engine.traffic.options import TrafficStatistics
 from manystream.engine.traffic.routing.failover import is_keys_fault, is_targets_fault, moves_on
 from manystream.engine.traffic.routing.hedge import Hedge, HedgeState
-from manystream.engine.traffic.routing.route_state import Balance, Choice, RouteState, TargetRecord
-from manystream.engine.traffic.routing.score import Score
-from manystream.engine.traffic.routing.sessions import MOST_SESSIONS
-from manystream.engine.traffic.statistics import LimiterStatistics, RouteStatistics, TargetStatistics, TrafficStatistics
+from manystream.engine.traffic.routing.options import Balance, RouteStatistics, TargetStatistics
+from manystream.engine.traffic.routing.router import MOST_SESSIONS, Choice, RouteState, Score, TargetRecord
 from manystream.providers.errors import ErrorCategory, InvalidRequestError, ProviderError
 from manystream.providers.limits.quota_report import Refusal
 

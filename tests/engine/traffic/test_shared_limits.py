@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import manystream as ms
 from manystream.engine.traffic.budgets.amounts import Amounts
-from manystream.engine.traffic.budgets.budget_state import Account, BudgetRefusal, BudgetsState, Claim, Holding
-from manystream.engine.traffic.queue.permit import Permit
+from manystream.engine.traffic.budgets.budgets import Account, BudgetRefusal, BudgetsState, Claim, Holding
+from manystream.engine.traffic.queue.fair_queue import Permit
 from manystream.engine.traffic.shared_limits import (
     EngineShare,
     KeeperState,
