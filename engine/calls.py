@@ -285,7 +285,7 @@ class CallStarter:
         """
         for call in list(self.running):
             call.end_now("the engine was closed", forced=forced)
-        self.runtime.forget_due()
+        self.runtime.forget_next()
         if self.runtime.recording is not None:
             self.runtime.recording.close()
         self.runtime.pool.close()

@@ -103,7 +103,7 @@ class Sharing:
         self._peer: _Peer | None = None
         self._keeper: _Keeper | None = None
         self._is_member = False
-        self._is_due = False
+        self._asks_now = False
         self._running: Cancellable | None = None
         self._ended: Event | None = None
         self._problem = ""
@@ -195,15 +195,15 @@ class Sharing:
         share, waits, is_late = self._share, False, False
         asked_at, until = -math.inf, 0.0
         share.again()
-        self._is_due = True
+        self._asks_now = True
         try:
             while True:
                 if not waits:
-                    due_at = min(share.next_window, asked_at + RENEW_SECONDS)
-                    until = asked_at + GAP_SECONDS if self._is_due else max(asked_at + GAP_SECONDS, due_at)
+                    asks_at = min(share.next_window, asked_at + RENEW_SECONDS)
+                    until = asked_at + GAP_SECONDS if self._asks_now else max(asked_at + GAP_SECONDS, asks_at)
                     now = self._clock()
                     if now >= until:
-                        self._is_due, waits, is_late = False, True, False
+                        self._asks_now, waits, is_late = False, True, False
                         asked_at, until = now, now + ANSWER_SECONDS - LATE_SECONDS
                         await peer.send(share.ask())
                 message = await peer.next(until)
@@ -217,10 +217,10 @@ class Sharing:
                             return True
                         is_late, until = True, now + LATE_SECONDS
                 elif "prompt" in message:
-                    self._is_due = True
+                    self._asks_now = True
                 else:
                     waits = False
-                    self._is_due = share.receive(message) or self._is_due
+                    self._asks_now = share.receive(message) or self._asks_now
         except ConnectionError:
             return False
         except MessageError as error:
@@ -234,8 +234,8 @@ class Sharing:
         return self._keeper is not None and not self._keeper.is_stopped
 
     def _want(self) -> None:
-        if not self._is_due:
-            self._is_due = True
+        if not self._asks_now:
+            self._asks_now = True
             self._backend.soon(self._wake)
 
     def _wake(self) -> None:

@@ -222,7 +222,7 @@ class RunningCall(Ending):
             self._stop()
             self._step = max(self._step, STOPPED)  # a function of the program may have closed the engine
         finally:
-            self._runtime.soon(self.conclude, self.on_defect)
+            self._runtime.soon(self.finish, self.on_defect)
 
     def end_now(self, reason: str, *, forced: bool = False) -> None:
         """Cancel the call and complete it before this returns. A closing engine has no next iteration.
@@ -237,7 +237,7 @@ class RunningCall(Ending):
         elif self._step > STOPPED and not forced:
             return
         self._starting = False
-        self._conclude_by_all_means()
+        self._finish_by_all_means()
 
     def on_defect(self, error: Exception) -> None:
         """End the call after code of this library raised `error`, which is a defect in the library. Never raises.
@@ -259,7 +259,7 @@ class RunningCall(Ending):
                     logger.exception("the partial response of %r is lost", self)
                 outcome = Completion(success=False, error=failure, attempts=self._attempts)
                 self._settle(outcome, (Error(failure),) if self._prepared.stream else ())
-        self._conclude_by_all_means()
+        self._finish_by_all_means()
 
     # --- the wait to be sent ---
 
@@ -311,7 +311,7 @@ class RunningCall(Ending):
     def rejected(self, error: ProviderError) -> None:
         """Fail: traffic control never admits the call."""
         self._fail(error)
-        self.conclude()
+        self.finish()
 
     def redirect(self, request: TargetRequest) -> None:
         """Take the request for another target. The next attempt is sent there."""
@@ -367,7 +367,7 @@ class RunningCall(Ending):
             waiting_for = self.waiting_for
             where = f"waiting for {waiting_for}" if waiting_for else f"{self._state}, {self._prepared.origin}"
             self._fail(timeout_error(clock, LENGTH[clock](self._clocks), where))
-            self.conclude()
+            self.finish()
         elif self._state is BACKOFF:
             self._set_out(again=True)
         else:
@@ -512,7 +512,7 @@ class RunningCall(Ending):
                 resent=self._resent,
             )
             self._settle(outcome, () if terminal is None else attempt.with_start((terminal,)))
-        self.conclude()
+        self.finish()
 
     def on_attempt_failure(self, attempt: Attempt, error: ProviderError, *, unread: bool) -> None:
         if self._step is not OPEN:
@@ -546,7 +546,7 @@ class RunningCall(Ending):
                 self._back_off(pause)
                 return
         self._fail(error)
-        self.conclude()
+        self.finish()
 
     def _rival_failed(self, rival: Attempt, error: ProviderError, *, unread: bool) -> None:
         admission = self._admission
@@ -607,7 +607,7 @@ class RunningCall(Ending):
         self._raised = failure
         if self._step is OPEN:
             self._settle(self._failure(callback_failed(failure)), ())
-        self.conclude()
+        self.finish()
 
     # --- the end ---
 

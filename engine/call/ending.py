@@ -102,7 +102,7 @@ class Ending(abc.ABC):
         self._delivery.mute()
         self._step = SETTLED
 
-    def conclude(self) -> None:
+    def finish(self) -> None:
         """Perform the remaining steps of the end.
 
         Steps that may be repeated are marked as taken afterwards. Callbacks are marked before they are called, by the
@@ -116,7 +116,7 @@ class Ending(abc.ABC):
             self._stop()
             self._step = max(self._step, STOPPED)  # a function of the program may have closed the engine
         if self._starting:
-            self._runtime.soon(self.conclude, self.on_defect)
+            self._runtime.soon(self.finish, self.on_defect)
             return
         if self._step < NOTIFIED:
             self._step = NOTIFYING
@@ -142,11 +142,11 @@ class Ending(abc.ABC):
         if raised is not None:
             self._runtime.on_callback_raised(raised)
 
-    def _conclude_by_all_means(self) -> None:
+    def _finish_by_all_means(self) -> None:
         """Perform the remaining steps; skip a step that raises."""
         for _ in Step:
             try:
-                self.conclude()
+                self.finish()
             except Exception:
                 logger.exception("ending %r raised, too", self)
                 self._step = Step(min(self._step + 1, ENDED))

@@ -36,7 +36,7 @@ class Runtime:
     """
 
     __slots__ = (
-        "_due",
+        "_next",
         "backend",
         "home",
         "loop",
@@ -71,23 +71,23 @@ class Runtime:
         self.retried: int = 0
         self.resent: int = 0
         self.home: Home = home
-        self._due: list[tuple[Action, Callable[[Exception], None]]] = []
+        self._next: list[tuple[Action, Callable[[Exception], None]]] = []
 
     def soon(self, action: Action, on_defect: Callable[[Exception], None]) -> None:
         """Perform an action at the loop's next tick, outside the code that runs now. on_defect: called if it raises."""
-        if not self._due:
-            self.backend.soon(self._run_due)
-        self._due.append((action, on_defect))
+        if not self._next:
+            self.backend.soon(self._run_next)
+        self._next.append((action, on_defect))
 
-    def forget_due(self) -> None:
+    def forget_next(self) -> None:
         """Drop all actions of the next tick: the engine is closed."""
-        self._due.clear()
+        self._next.clear()
 
-    def _run_due(self) -> None:
+    def _run_next(self) -> None:
         if self.loop.forked:
             return  # the parent performs them
-        due, self._due = self._due, []
-        for action, on_defect in due:
+        actions, self._next = self._next, []
+        for action, on_defect in actions:
             try:
                 action()
             except Exception as error:

@@ -36,7 +36,7 @@ class Candidate(Permit):
     An attempt holds it while it is under way, and ends it exactly once: by `settle`, `cancel`, or `give_back`.
 
     limiter: what shares the quota of the target, and sends the call.
-    route_place: the position of the target in the call's route.
+    target_index: the position of the target in the call's route.
     key: the position of the key among those of the target's provider.
     request: the request as it is sent there, with what else a call on a route needs to go there; None until it is
         prepared.
@@ -58,8 +58,8 @@ class Candidate(Permit):
         "need",
         "request",
         "reservation",
-        "route_place",
         "slot_mark",
+        "target_index",
         "until",
     )
 
@@ -72,12 +72,12 @@ class Candidate(Permit):
         tenant: str | None = None,
         request: Prepared | TargetRequest | None = None,
         need: Need | None = None,
-        route_place: int = 0,
+        target_index: int = 0,
         key: int = 0,
     ) -> None:
         Permit.__init__(self, input_tokens, max_output, priority, tenant)  # `super` would cost each start
         self.limiter: Limiter = limiter
-        self.route_place: int = route_place
+        self.target_index: int = target_index
         self.key: int = key
         self.request: Prepared | TargetRequest | None = request
         self.need: Need | None = need
@@ -151,12 +151,12 @@ class Rooms:
         self._now = now
         self._known: dict[int, bool] = {}
 
-    def __contains__(self, place: object) -> bool:
-        assert isinstance(place, int)
-        known = self._known.get(place)
+    def __contains__(self, index: object) -> bool:
+        assert isinstance(index, int)
+        known = self._known.get(index)
         if known is None:
-            known = any(candidate.has_room(self._now) for candidate in self._candidates_at(place))
-            self._known[place] = known
+            known = any(candidate.has_room(self._now) for candidate in self._candidates_at(index))
+            self._known[index] = known
         return known
 
 
@@ -429,7 +429,7 @@ class Admission(AdmissionControl):
         error = None if outcome is None else outcome.error
         response = None if outcome is None else outcome.response
         if error is not None and is_lost(error) and candidate.state in UNDER_WAY:
-            candidate.limiter.state.host.lost(candidate.place, now, error)
+            candidate.limiter.state.host.lost(candidate.number, now, error)
         self._end_attempt(candidate, error, response, now, sent=sent)
         self._left(now)
         if self.spending is not None:

@@ -30,7 +30,7 @@ from .limits.rate_limit import EVERY_CALL, Entry, LimiterStatistics, find_entrie
 from .options import Traffic, TrafficStatistics
 from .routed import PRIORITIES, Routed
 from .routing.options import Route, RouteStatistics
-from .routing.router import Access, Place, Router, accesses_of
+from .routing.router import Access, Router, RouteTarget, accesses_of
 
 if TYPE_CHECKING:
     from .shared_limits import EngineShare
@@ -82,12 +82,12 @@ class Dispatcher:
         self._hosts: dict[Origin, Host] = {}
         self._access_of: dict[str, Access] = {name: several[0] for name, several in accesses.items()}
         self._keyed: dict[str, Router] = {
-            name: Router(None, (Place(several, self._host(several[0])),), runtime)
+            name: Router(None, (RouteTarget(several, self._host(several[0])),), runtime)
             for name, several in accesses.items()
             if len(several) > 1
         }
         self._routes: dict[str, Router] = {
-            route.name: Router(route, self._places(route, accesses), runtime, changed) for route in traffic.routes
+            route.name: Router(route, self._targets(route, accesses), runtime, changed) for route in traffic.routes
         }
         self.has_routes: bool = bool(self._routes or self._keyed)
         self.share: EngineShare | None = None
@@ -161,9 +161,9 @@ class Dispatcher:
         """The limiter of a model at a provider, for one key."""
         return self._limiter_of_model.get((access.name, model)) or self._find_limiter(access, model)
 
-    def _places(self, route: Route, accesses: Mapping[str, tuple[Access, ...]]) -> tuple[Place, ...]:
+    def _targets(self, route: Route, accesses: Mapping[str, tuple[Access, ...]]) -> tuple[RouteTarget, ...]:
         """The targets of a route. Raises `InvalidRequestError`."""
-        places: list[Place] = []
+        targets: list[RouteTarget] = []
         for target in route.targets:
             name, _, model = target.model.partition("/")
             provider = named(name, self._providers)
@@ -173,8 +173,8 @@ class Dispatcher:
                     f"no provider is known for the target {target.model!r}; {configured(self._providers)}",
                 )
             several = accesses[provider.name]
-            places.append(Place(several, self._host(several[0]), model, target))
-        return tuple(places)
+            targets.append(RouteTarget(several, self._host(several[0]), model, target))
+        return tuple(targets)
 
     def statistics(self) -> TrafficStatistics:
         """Return the current figures of every limiter, by the limiter's name."""

@@ -58,10 +58,10 @@ class Hedging:
         again = self._first_at > NEVER
         if not again:
             self._first_at = now
-        due = self.state.begin(now, again=again)
-        if due < math.inf and not self._is_done:
-            self._pause = due - now
-            self._set_timer(due)
+        when = self.state.begin(now, again=again)
+        if when < math.inf and not self._is_done:
+            self._pause = when - now
+            self._set_timer(when)
 
     def first_content(self, now: float) -> None:
         """The first content of the call came."""

@@ -80,7 +80,7 @@ class TrafficStatistics:
     budgets: tuple[BudgetStatistics, ...] = ()
 
 
-def _is_place(shared: object) -> bool:
+def _is_given(shared: object) -> bool:
     return shared != ""
 
 
@@ -96,7 +96,7 @@ TRAFFIC = Checker(
             instance(Budget), "a list of Budget", forms={Budget: "use [budget]", dict: "use [Budget(…)]"}
         ),
         "adaptive": flag(),
-        "shared": Rule("True, False or a path", (bool, str, os.PathLike), _is_place),
+        "shared": Rule("True, False or a path", (bool, str, os.PathLike), _is_given),
         "outage": number(0, must="a number of seconds of at least 0", infinite=True),
     },
 )

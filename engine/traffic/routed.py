@@ -34,7 +34,7 @@ from .limits.limiter import Limiter
 from .queue.fair_queue import Permit, PermitState
 from .routing.failover import is_keys_fault, is_targets_fault, moves_on
 from .routing.options import Balance, Target
-from .routing.router import Choice, Group, KeyRing, Place, Router
+from .routing.router import Choice, Group, KeyRing, Router, RouteTarget
 
 if TYPE_CHECKING:
     from .control import Dispatcher
@@ -176,8 +176,8 @@ class Routed(Admission):
             if self._is_ended:
                 return  # a function of a budget has ended the call
             if refused is not None:
-                self._finish(planned.route_place, refused)
-            elif planned.has_room(now) and self._route.state.is_healthy(planned.route_place, now):
+                self._finish(planned.target_index, refused)
+            elif planned.has_room(now) and self._route.state.is_healthy(planned.target_index, now):
                 self._wait([planned], now, deadline)
                 return
         self._next_step(now, deadline)
@@ -192,7 +192,7 @@ class Routed(Admission):
     def confirm(self, attempt: Attempt) -> None:
         super().confirm(attempt)
         candidate = self._of(attempt)
-        self.ring(candidate.route_place).restore(candidate.key)
+        self.ring(candidate.target_index).restore(candidate.key)
 
     def first_content(self) -> None:
         super().first_content()
@@ -226,7 +226,7 @@ class Routed(Admission):
     ) -> ProviderError | None:
         """Give back what a failed attempt had reserved. Returns None if the call may go to a target, else the error
         that decides about a retry."""
-        place, sent = candidate.route_place, attempt.sent
+        index, sent = candidate.target_index, attempt.sent
         refusal = candidate.give_back(error, attempt.headers, sent=sent, again=False)
         if refusal in PAUSES:
             self._uncount()
@@ -236,10 +236,10 @@ class Routed(Admission):
             return None
         if refusal is not Refusal.NONE:
             error.retryable = False
-        waits_for_it = self._waits_for_host(error, self._route.places[place].host, sent=sent, may_wait=may_wait)
+        waits_for_it = self._waits_for_host(error, self._route.targets[index].host, sent=sent, may_wait=may_wait)
         if is_keys_fault(error, refusal):
             self._refuse_key(candidate, refusal, now)
-            if self._candidates_at(place, now):
+            if self._candidates_at(index, now):
                 self._note_error(error)
                 self._leave_target(None, now)
                 return None
@@ -248,9 +248,9 @@ class Routed(Admission):
             return error
         self._note_error(error)
         if not error.retryable:
-            self._finished |= {place}
+            self._finished |= {index}
         elif not waits_for_it:
-            self._tried |= {place}
+            self._tried |= {index}
         if not self._running.has_attempts_left:
             self._tried |= self._attempted  # what is left are targets without an attempt
         choice = self._choose(now)
@@ -269,7 +269,7 @@ class Routed(Admission):
         if self._is_under_way:
             if outcome is not None and outcome.success:
                 self._answer(now)
-                self._route.complete(self._candidate.route_place, self._candidate.attempt_number)
+                self._route.complete(self._candidate.target_index, self._candidate.attempt_number)
             self._leave_target(None if outcome is None else outcome.error, now)
         self._is_ended = True
         self._candidates = ()
@@ -285,15 +285,15 @@ class Routed(Admission):
         self._unpark(now)
         if self._running.has_attempts_left:
             # What it has tried in vain may be asked again, or has answered others since.
-            again = {place for place in self._tried & self._attempted if state.may_be_asked(place, now)}
+            again = {index for index in self._tried & self._attempted if state.may_be_asked(index, now)}
             self._tried -= again
         choice = self._choose(now)
         kept = () if choice.target is not None else choice.among
         for candidate in self._waiting:
-            if candidate.route_place not in kept:
+            if candidate.target_index not in kept:
                 self._forget(candidate)
                 candidate.cancel(now)
-        if {candidate.route_place for candidate in self._waiting} != set(kept) or not kept:
+        if {candidate.target_index for candidate in self._waiting} != set(kept) or not kept:
             self._next_step(now)
 
     def _go_on(self) -> None:
@@ -306,7 +306,7 @@ class Routed(Admission):
         self._next_step(now)
 
     def _unpaid(self, error: ProviderError, now: float) -> None:
-        self._finish(self._candidate.route_place, error)
+        self._finish(self._candidate.target_index, error)
         self._next_step(now)
 
     # --- as the limiters see it ---
@@ -314,11 +314,11 @@ class Routed(Admission):
     def admitted(self, permit: Permit) -> None:
         """A limiter sends the call."""
         candidate, now = cast("Candidate", permit), self._now
-        place = candidate.route_place
+        index = candidate.target_index
         if candidate not in self._waiting:
             candidate.cancel(now)  # the call has gone elsewhere
             return
-        if len(self._route.places[place].accesses) > 1 and candidate.key not in self._usable(place, now):
+        if len(self._route.targets[index].accesses) > 1 and candidate.key not in self._usable(index, now):
             self._forget(candidate)
             candidate.cancel(now)  # the server refused the key meanwhile; the call keeps its places in other queues
             if not self._waiting:
@@ -326,7 +326,7 @@ class Routed(Admission):
             return
         self._leave_queues(now, but=candidate)
         self._candidate = candidate
-        if not self._route.state.is_healthy(place, now):
+        if not self._route.state.is_healthy(index, now):
             candidate.cancel(now)
             self._next_step(now)
             return
@@ -335,7 +335,7 @@ class Routed(Admission):
         except InvalidRequestError as error:
             if not self._is_ended:
                 candidate.cancel(now)
-                self.cannot_take(place, error)
+                self.cannot_take(index, error)
                 self._next_step(now)
             return
         if self._is_ended:
@@ -343,9 +343,9 @@ class Routed(Admission):
         if self._pay(candidate, now):
             session = self._request.session
             self._is_under_way, self._has_content, self._latest = True, False, candidate
-            self._attempted |= {place}
-            candidate.attempt_number = self._route.begin(place, now, session)
-            self.ring(place).begin(candidate.key, session, now)
+            self._attempted |= {index}
+            candidate.attempt_number = self._route.begin(index, now, session)
+            self.ring(index).begin(candidate.key, session, now)
             self._running.redirect(request)
             self._running.admitted()
 
@@ -357,7 +357,7 @@ class Routed(Admission):
         self._forget(candidate)
         self._note_error(error)
         if error.category is ErrorCategory.TIMEOUT:
-            self._tried |= {candidate.route_place}  # it would be too late there
+            self._tried |= {candidate.target_index}  # it would be too late there
         if not self._waiting:
             self._next_step(self._now)
 
@@ -383,7 +383,7 @@ class Routed(Admission):
         if choice.target is not None:
             self._wait([self.best(self._with_room(choice.target, now), now)], now, deadline)
         elif choice.among:
-            found = [candidate for place in choice.among for candidate in self._candidates_at(place, now)]
+            found = [candidate for index in choice.among for candidate in self._candidates_at(index, now)]
             self._wait([candidate for candidate in found if candidate not in self._waiting], now, deadline)
         elif choice.wait_until > -math.inf:
             self._park(self._tried | self._finished, now)
@@ -392,7 +392,7 @@ class Routed(Admission):
 
     def _choose(self, now: float, without: tuple[int, ...] = ()) -> Choice:
         """Ask the route for a target. Targets whose limits the request can never fit are passed over."""
-        rooms = Rooms(lambda place: self._candidates_at(place, now), now)
+        rooms = Rooms(lambda index: self._candidates_at(index, now), now)
         while True:
             excluded = self._tried | self._finished | frozenset(without)
             choice = self._route.state.choose(now, rooms, tried=excluded, session=self._request.session)
@@ -401,22 +401,22 @@ class Routed(Admission):
             )
             if not useless:
                 return choice
-            for place in useless:
-                self._tried |= {place}
-                for key in range(len(self._route.places[place].accesses)):
-                    error = self._candidate_at(place, key).why_never(now)
+            for index in useless:
+                self._tried |= {index}
+                for key in range(len(self._route.targets[index].accesses)):
+                    error = self._candidate_at(index, key).why_never(now)
                     if error is not None:
                         self._note_error(error)
 
     def _elsewhere(self, avoided: Candidate, now: float) -> Candidate | None:
         """Return another key or target that has room, after a limit has refused the call; None if there is none. A
         session waits for its target."""
-        state, place = self._route.state, avoided.route_place
-        others = [candidate for candidate in self._with_room(place, now) if candidate is not avoided]
+        state, index = self._route.state, avoided.target_index
+        others = [candidate for candidate in self._with_room(index, now) if candidate is not avoided]
         if not others and state.balance is not Balance.STICKY:
-            choice = self._choose(now, (place,))
+            choice = self._choose(now, (index,))
             others = [] if choice.target is None else self._with_room(choice.target, now)
-        if not others or not state.is_healthy(others[0].route_place, now):
+        if not others or not state.is_healthy(others[0].target_index, now):
             return None
         return self.best(others, now)
 
@@ -426,28 +426,28 @@ class Routed(Admission):
         first: InvalidRequestError | None = None
         while True:
             choice = self._choose(now)
-            left = [place for place in range(len(self._route.places)) if place not in self._finished]
+            left = [index for index in range(len(self._route.targets)) if index not in self._finished]
             if not left:
                 assert first is not None
                 raise first
-            place = choice.target if choice.target is not None else next(iter(choice.among), left[0])
-            candidates = self._candidates_at(place, now)
+            index = choice.target if choice.target is not None else next(iter(choice.among), left[0])
+            candidates = self._candidates_at(index, now)
             roomy = [candidate for candidate in candidates if candidate.has_room(now)]
             key = self.best(roomy, now).key if roomy else candidates[0].key if candidates else 0
-            trial = Candidate(self._limiter_at(place, key), route_place=place, key=key)
+            trial = Candidate(self._limiter_at(index, key), target_index=index, key=key)
             try:
                 request = self._request_at(trial)
             except InvalidRequestError as error:
-                self.cannot_take(place, error)
+                self.cannot_take(index, error)
                 first = first or error
                 continue
             self._input_tokens = estimate_input_tokens(self._request, request.prepared.body)
-            planned = self._candidate_at(place, key)
+            planned = self._candidate_at(index, key)
             planned.request, planned.need = request, trial.need
             return planned
 
-    def _with_room(self, place: int, now: float) -> list[Candidate]:
-        return [candidate for candidate in self._candidates_at(place, now) if candidate.has_room(now)]
+    def _with_room(self, index: int, now: float) -> list[Candidate]:
+        return [candidate for candidate in self._candidates_at(index, now) if candidate.has_room(now)]
 
     def best(self, candidates: list[Candidate], now: float) -> Candidate:
         """Return the best key of a target. candidates: those that have room."""
@@ -455,7 +455,7 @@ class Routed(Admission):
             return candidates[0]
         by_key = {candidate.key: candidate for candidate in candidates}
         room = {key: candidate.limiter.state.room(candidate, now) for key, candidate in by_key.items()}
-        ring = self.ring(candidates[0].route_place)
+        ring = self.ring(candidates[0].target_index)
         return by_key[ring.best(list(room), room, self._request.session, now)]
 
     def _note_error(self, error: ProviderError) -> None:
@@ -468,46 +468,46 @@ class Routed(Admission):
         assert self._error is not None, "no target is left"
         return self._error
 
-    def cannot_take(self, place: int, error: InvalidRequestError) -> None:
+    def cannot_take(self, index: int, error: InvalidRequestError) -> None:
         """A target cannot carry the request: the call never goes there."""
-        self._finish(place, ProviderError(str(error), category=ErrorCategory.INVALID_ARG))
-        self._route.cannot_take(place, error)
+        self._finish(index, ProviderError(str(error), category=ErrorCategory.INVALID_ARG))
+        self._route.cannot_take(index, error)
 
-    def _finish(self, place: int, error: ProviderError) -> None:
+    def _finish(self, index: int, error: ProviderError) -> None:
         """Never go to a target. error: why."""
-        self._finished |= {place}
+        self._finished |= {index}
         self._note_error(error)
 
     # --- the candidates ---
 
-    def _candidates_at(self, place: int, now: float) -> list[Candidate]:
+    def _candidates_at(self, index: int, now: float) -> list[Candidate]:
         """Return a candidate for each key that can be used at a target. Keys whose quota is used up, or too small for
         the request, are left out."""
-        found = (self._candidate_at(place, key) for key in self._usable(place, now))
+        found = (self._candidate_at(index, key) for key in self._usable(index, now))
         return [candidate for candidate in found if candidate.why_never(now) is None]
 
-    def _candidate_at(self, place: int, key: int) -> Candidate:
+    def _candidate_at(self, index: int, key: int) -> Candidate:
         """Return the candidate for one key of a target: the same one each time, once the request was checked."""
-        limiter = self._limiter_at(place, key)
+        limiter = self._limiter_at(index, key)
         if self._input_tokens < 0:
-            return Candidate(limiter, route_place=place, key=key)
+            return Candidate(limiter, target_index=index, key=key)
         for candidate in self._candidates:
-            if candidate.route_place == place and candidate.key == key:
+            if candidate.target_index == index and candidate.key == key:
                 if candidate.limiter is not limiter and candidate.state in AWAY:
                     candidate.limiter = limiter  # the old one had no calls, and was forgotten
                 return candidate
-        candidate = self._make_candidate(limiter, place, key)
+        candidate = self._make_candidate(limiter, index, key)
         self._candidates = (*self._candidates, candidate)
         return candidate
 
-    def _make_candidate(self, limiter: Limiter, place: int, key: int) -> Candidate:
-        request, target = self._request, self._route.places[place].target
+    def _make_candidate(self, limiter: Limiter, index: int, key: int) -> Candidate:
+        request, target = self._request, self._route.targets[index].declared
         options = NO_OPTIONS if target is None else target.options
         return Candidate(
             limiter,
             self._input_tokens,
             cast("int | None", options.get("max_output_tokens", request.max_output_tokens)),
-            route_place=place,
+            target_index=index,
             key=key,
             priority=PRIORITIES[cast("str", options.get("priority", request.priority))],
             tenant=cast("str | None", options.get("tenant", request.tenant)),
@@ -516,37 +516,39 @@ class Routed(Admission):
     def _request_at(self, candidate: Candidate) -> TargetRequest:
         """Return the request for a target, which is prepared once. Raises `InvalidRequestError`."""
         if not isinstance(candidate.request, TargetRequest):
-            place = self._route.places[candidate.route_place]
-            access, request = place.accesses[candidate.key], self._request
-            model = f"{access.provider.name}/{self._model_at(place)}"
-            request = with_model(request, model) if place.target is None else lay_over(place.target, request, model)
+            target = self._route.targets[candidate.target_index]
+            access, request = target.accesses[candidate.key], self._request
+            model = f"{access.provider.name}/{self._model_at(target)}"
+            request = (
+                with_model(request, model) if target.declared is None else lay_over(target.declared, request, model)
+            )
             ready, wire = self._make_request(request, access.preparer)
             candidate.need = self._control.need(request, ready.prepared, wire)
             candidate.request = ready
         return candidate.request
 
-    def _limiter_at(self, place: int, key: int) -> Limiter:
-        target = self._route.places[place]
+    def _limiter_at(self, index: int, key: int) -> Limiter:
+        target = self._route.targets[index]
         return self._control.limiter(target.accesses[key], self._model_at(target))
 
-    def _usable(self, place: int, now: float) -> list[int]:
-        failed = {each.key for each in self._candidates if each.is_refused and each.route_place == place}
-        return self.ring(place).usable(now, failed)
+    def _usable(self, index: int, now: float) -> list[int]:
+        failed = {each.key for each in self._candidates if each.is_refused and each.target_index == index}
+        return self.ring(index).usable(now, failed)
 
     def _refuse_key(self, candidate: Candidate, refusal: Refusal, now: float) -> None:
         """The server has refused the key of a candidate. The call uses it no more."""
-        place, key = candidate.route_place, candidate.key
-        self._candidate_at(place, key).is_refused = True
+        index, key = candidate.target_index, candidate.key
+        self._candidate_at(index, key).is_refused = True
         if refusal is Refusal.NONE:
-            self.ring(place).put_aside(key, now)
+            self.ring(index).put_aside(key, now)
 
-    def ring(self, place: int) -> KeyRing:
+    def ring(self, index: int) -> KeyRing:
         """Return which keys of a target's provider are used."""
-        target = self._route.places[place]
+        target = self._route.targets[index]
         return target.ring(self._model_at(target))
 
-    def _model_at(self, place: Place) -> str:
-        return place.model or self._model
+    def _model_at(self, target: RouteTarget) -> str:
+        return target.model or self._model
 
     # --- the wait in the queues of limiters ---
 
@@ -557,7 +559,7 @@ class Routed(Admission):
         for candidate in candidates:
             candidate.slot_mark = candidate.limiter.state.slot_seconds(now)
             candidate.owner = self
-            longest = self._longest_wait(candidate.route_place)
+            longest = self._longest_wait(candidate.target_index)
             candidate.until = now + longest if longest < math.inf else longest  # the same object for all that wait
         self._candidate = candidates[0]
         alone = len(candidates) == 1
@@ -574,9 +576,9 @@ class Routed(Admission):
         same = len(candidates) == len(known) and all(map(is_, candidates, known))
         return known if same else tuple(candidates)
 
-    def _longest_wait(self, place: int) -> float:
+    def _longest_wait(self, index: int) -> float:
         """Return for how many seconds the call may wait at a target, by the target's own options."""
-        target = self._route.places[place].target
+        target = self._route.targets[index].declared
         timeouts = None if target is None else target.options.get("timeouts")
         return timeouts.queue if isinstance(timeouts, Timeouts) and timeouts.queue is not None else math.inf
 
@@ -589,17 +591,17 @@ class Routed(Admission):
     def _end_patience(self) -> None:
         """Leave the queues of targets at which the call waits no longer."""
         self._patience, now = None, self._now
-        for place in {candidate.route_place for candidate in self._waiting if candidate.until <= now}:
-            self._tire_of(place, now)
+        for index in {candidate.target_index for candidate in self._waiting if candidate.until <= now}:
+            self._tire_of(index, now)
         self._set_patience()
 
-    def _tire_of(self, place: int, now: float) -> None:
-        waiting = [candidate for candidate in self._waiting if candidate.route_place == place]
+    def _tire_of(self, index: int, now: float) -> None:
+        waiting = [candidate for candidate in self._waiting if candidate.target_index == index]
         if not waiting:
             return  # it has gone elsewhere
         reason = waiting[0].limiter.state.waiting_for(waiting[0], now)
-        self._note_error(timeout_error(Clock.QUEUE, self._longest_wait(place), f"waiting for {reason}"))
-        self._tried |= {place}
+        self._note_error(timeout_error(Clock.QUEUE, self._longest_wait(index), f"waiting for {reason}"))
+        self._tried |= {index}
         for candidate in waiting:
             self._forget(candidate)
             candidate.cancel(now)
@@ -654,7 +656,7 @@ class Routed(Admission):
             self._hedging.first_content(now)
             self._end_rival(now)
         self._has_content = True
-        self._route.succeed(candidate.route_place, candidate.attempt_number, now - candidate.sent_at, now)
+        self._route.succeed(candidate.target_index, candidate.attempt_number, now - candidate.sent_at, now)
 
     def _leave_target(self, error: ProviderError | None, now: float) -> None:
         """The attempt is over. error: why it failed, where that may be the target's fault."""
@@ -663,12 +665,12 @@ class Routed(Admission):
             self._leave_route(self._candidate, error, now, self._request.session)
 
     def _leave_route(self, candidate: Candidate, error: ProviderError | None, now: float, session: str | None) -> None:
-        place, number = candidate.route_place, candidate.attempt_number
+        index, number = candidate.target_index, candidate.attempt_number
         if error is not None and is_targets_fault(error):
             self._route.fail(
-                place, number, now, session, error, broke=self._has_content and candidate is self._candidate
+                index, number, now, session, error, broke=self._has_content and candidate is self._candidate
             )
-        self._route.end(place, number)
+        self._route.end(index, number)
 
     # --- a second attempt beside the first one ---
 
@@ -696,16 +698,16 @@ class Routed(Admission):
         rival = self._rival_with_room(now)
         if rival is None:
             return False
-        place, key = rival.route_place, rival.key
+        index, key = rival.target_index, rival.key
         try:
             # A key for idempotency must be its own: with the same one, the server could answer both attempts when the
             # first one is ready.
-            has_own = self._route.places[place].accesses[key].provider.idempotency_header is not None
-            known = rival if has_own else self._candidate_at(place, key)
+            has_own = self._route.targets[index].accesses[key].provider.idempotency_header is not None
+            known = rival if has_own else self._candidate_at(index, key)
             request = self._request_at(known)
         except InvalidRequestError as error:
             if not self._is_ended:
-                self.cannot_take(place, error)
+                self.cannot_take(index, error)
             return self._is_ended
         rival.request, rival.need = request, known.need
         paid = self.spending is None or rival.need is None
@@ -718,17 +720,17 @@ class Routed(Admission):
             return self._is_ended  # a function of the program has ended the call, or there is no room
         hedging.state.take(now)
         rival.began = now
-        rival.attempt_number = self._route.begin(place, now)
-        self.ring(place).begin(key, None, now)
+        rival.attempt_number = self._route.begin(index, now)
+        self.ring(index).begin(key, None, now)
         self._uncount()
         hedging.rival, hedging.is_beside = rival, True
         self._running.begin_rival(request.prepared, request.clocks)
         return True
 
     def _rival_with_room(self, now: float) -> Candidate | None:
-        """Return a place that has room now: at another target that is no fallback, else at the only one."""
-        place, targets = self._candidate.route_place, self._route.state.targets
-        excluded = self._tried | self._finished | {place}
+        """Return a index that has room now: at another target that is no fallback, else at the only one."""
+        index, targets = self._candidate.target_index, self._route.state.targets
+        excluded = self._tried | self._finished | {index}
         rooms = Rooms(lambda at: self._rivals_at(at, now), now)
         while True:
             choice = self._route.state.choose(now, rooms, tried=excluded)
@@ -736,17 +738,17 @@ class Routed(Admission):
                 found = choice.target
                 break
             if choice.target is not None or not choice.among:
-                if any(not target.fallback for other, target in enumerate(targets) if other != place):
+                if any(not target.fallback for other, target in enumerate(targets) if other != index):
                     return None
-                found = place
+                found = index
                 break
             excluded |= set(choice.among)
         roomy = [candidate for candidate in self._rivals_at(found, now) if candidate.has_room(now)]
         return self.best(roomy, now) if roomy else None
 
-    def _rivals_at(self, place: int, now: float) -> list[Candidate]:
+    def _rivals_at(self, index: int, now: float) -> list[Candidate]:
         """Return a candidate of a second attempt for each key that can be used at a target."""
-        found = (self._make_candidate(self._limiter_at(place, key), place, key) for key in self._usable(place, now))
+        found = (self._make_candidate(self._limiter_at(index, key), index, key) for key in self._usable(index, now))
         return [candidate for candidate in found if candidate.why_never(now) is None]
 
     def rival_chosen(self) -> None:
@@ -766,7 +768,7 @@ class Routed(Admission):
         if hedging is None or hedging.rival is None:
             return
         rival, hedging.rival = hedging.rival, None
-        now, sent, place = self._now, attempt.sent, rival.route_place
+        now, sent, index = self._now, attempt.sent, rival.target_index
         spent = spent_by(math.ceil(rival.input_tokens), None, error) if sent else NOTHING_SPENT
         self._close(rival, error, spent, now, sent=sent)
         refusal = rival.give_back(error, attempt.headers, sent=sent, again=False)
@@ -774,8 +776,8 @@ class Routed(Admission):
         if keys_fault and not self._is_ended:
             self._refuse_key(rival, refusal, now)
         self._leave_route(rival, None if keys_fault or refusal is not Refusal.NONE else error, now, None)
-        if not self._is_under_way or self._candidate.route_place != place:
-            self._tried |= {place}
+        if not self._is_under_way or self._candidate.target_index != index:
+            self._tried |= {index}
             self._note_error(error)
 
     def _take_rival(self, rival: Candidate, now: float) -> None:

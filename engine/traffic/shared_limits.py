@@ -128,7 +128,7 @@ class EngineShare:
     traffic: the options of the engine.
     name: a name that no other engine has.
 
-    on_want: called when a call begins to wait for more. `ask` is due then.
+    on_want: called when a call begins to wait for more. `ask` follows then.
     """
 
     def __init__(self, traffic: Traffic, clock: Callable[[], float], name: str = "") -> None:
@@ -173,7 +173,7 @@ class EngineShare:
 
     @property
     def next_window(self) -> float:
-        """The time at which a window of a budget ends, so that `ask` is due; `math.inf` if none does."""
+        """The time at which a window of a budget ends, so that `ask` follows; `math.inf` if none does."""
         return min((share.lease.ends_at for share in self._amounts.values()), default=math.inf)
 
     def ask(self) -> JSONObject:
@@ -185,10 +185,10 @@ class EngineShare:
             names = (share.name for share in shares_of(self._traffic.rates[key]))
             for name, request in zip(names, entry.ask(now), strict=True):
                 rates.append([key, account, name, *_request_row(request)])
-        for due, share in self._amounts.items():
+        for amount, share in self._amounts.items():
             share.measure(now)
             if share.lease.ends_at <= now or share.has_waiting:
-                self._changed.setdefault(due)
+                self._changed.setdefault(amount)
         return {"rates": rates, "amounts": self._reports()}
 
     def _reports(self) -> list[JSON]:
@@ -210,11 +210,11 @@ class EngineShare:
             yield {"amounts": self._reports()}
 
     def receive(self, reply: JSONObject) -> bool:
-        """Use the keeper's leases. Returns whether `ask` is due at once, because something is free now.
+        """Use the keeper's leases. Returns whether `ask` follows at once, because something is free now.
 
         Raises `MessageError`.
         """
-        now, is_due = self._clock(), len(self._changed) >= AT_ONCE
+        now, asks_again = self._clock(), len(self._changed) >= AT_ONCE
         by_entry: dict[RateKey, list[Lease]] = {}
         for row in _rows(reply, "rates"):
             key, account, _, *values = _row(row, 10)
@@ -222,7 +222,7 @@ class EngineShare:
         for rate, leases in by_entry.items():
             entry = self._rates.get(rate)
             if entry is not None and entry.receive(leases, math.inf, now, now):
-                is_due = True
+                asks_again = True
         for row in _rows(reply, "amounts"):
             position, tenant, gifts, spent, ends_in = _row(row, 5)
             key_of = _amount_key(position, tenant)
@@ -233,8 +233,8 @@ class EngineShare:
                 del self._amounts[key_of]
             elif share.receive(gifts, spent, now + _number(ends_in) if ends_in is not None else math.inf):
                 self._changed.setdefault(key_of)
-                is_due = True
-        return is_due
+                asks_again = True
+        return asks_again
 
     def _want(self) -> None:
         if self.on_want is not None:
@@ -260,11 +260,11 @@ class _AmountShare:
 
     def __init__(self, budget: Budget, name: str) -> None:
         limits = Amounts(*(float(getattr(budget, member) or math.inf) for member in MEMBERS))
-        places = [place for place, member in enumerate(MEMBERS) if budget.limits(member)]
-        self.holders: dict[int, AmountHolder] = {place: AmountHolder(name, SCALES[place]) for place in places}
-        self.lease: AccountLease = AccountLease({place: holder.lease for place, holder in self.holders.items()}, limits)
+        indices = [index for index, member in enumerate(MEMBERS) if budget.limits(member)]
+        self.holders: dict[int, AmountHolder] = {index: AmountHolder(name, SCALES[index]) for index in indices}
+        self.lease: AccountLease = AccountLease({index: holder.lease for index, holder in self.holders.items()}, limits)
         self.is_closing: bool = False
-        self._taken = dict.fromkeys(places, 0)
+        self._taken = dict.fromkeys(indices, 0)
         self._measured_at = -math.inf
 
     @property
@@ -276,12 +276,12 @@ class _AmountShare:
         """Note what is going to be used: what was used since the last second, or a small part of the limit."""
         if now < self._measured_at + RENEW_SECONDS:
             return
-        for place, holder in self.holders.items():
+        for index, holder in self.holders.items():
             taken, limits = holder.lease.taken, self.lease.limits or NOTHING
             seconds = now - self._measured_at
-            used = max(0.0, taken - self._taken[place]) / seconds * AHEAD_SECONDS
-            holder.ahead = int(min(used, limits[place] * SCALES[place] / SMALL_PART))
-            self._taken[place] = taken
+            used = max(0.0, taken - self._taken[index]) / seconds * AHEAD_SECONDS
+            holder.ahead = int(min(used, limits[index] * SCALES[index] / SMALL_PART))
+            self._taken[index] = taken
         self._measured_at = now
 
     @property
@@ -297,10 +297,10 @@ class _AmountShare:
     def report(self) -> JSONObject:
         """Return what the engine has used and needs."""
         found: JSONObject = {}
-        for place, holder in self.holders.items():
+        for index, holder in self.holders.items():
             report = holder.report()
             values = (report.given, report.used, report.returned, report.needed, report.wanted)
-            found[str(place)] = [min(value, 2 * MOST_UNITS) for value in values]
+            found[str(index)] = [min(value, 2 * MOST_UNITS) for value in values]
         return found
 
     def receive(self, gifts: JSON, spent: JSON, ends_at: float) -> bool:
@@ -310,9 +310,9 @@ class _AmountShare:
         returned = False
         lease = self.lease
         lease.ends_at = ends_at
-        lease.spent = Amounts(*(_number(spent.get(str(place), 0)) / SCALES[place] for place in range(len(MEMBERS))))
-        for place, holder in self.holders.items():
-            row = gifts.get(str(place))
+        lease.spent = Amounts(*(_number(spent.get(str(index), 0)) / SCALES[index] for index in range(len(MEMBERS))))
+        for index, holder in self.holders.items():
+            row = gifts.get(str(index))
             if isinstance(row, list):
                 total, most, recalled = _row(row, 3)
                 before = holder.report().returned
@@ -440,7 +440,7 @@ class KeeperState:
             state = (shared.records, shared.ends_at)
             if state != self._written.get(key):
                 self._written[key] = state
-                members: JSONObject = {str(place): list(record) for place, record in shared.records.items()}
+                members: JSONObject = {str(index): list(record) for index, record in shared.records.items()}
                 found.append({"key": list(key), "members": members, "ends_in": _seconds(shared.ends_at - now)})
         self._touched.clear()
         return found
@@ -460,8 +460,8 @@ class KeeperState:
             prompted |= shared.holders  # they return what no call has reserved
         if any(after > before for after, before in zip(shared.free, free, strict=True)):
             prompted |= shared.next
-        rows: JSONObject = {str(place): [gift.total, max(0, gift.most), gift.recalled] for place, gift in gifts.items()}
-        spent: JSONObject = {str(place): used for place, used in shared.spent.items()}
+        rows: JSONObject = {str(index): [gift.total, max(0, gift.most), gift.recalled] for index, gift in gifts.items()}
+        spent: JSONObject = {str(index): used for index, used in shared.spent.items()}
         return [rows, spent, _seconds(shared.ends_at - now)]
 
     def _keeper(self, key: str, account: str, name: str) -> Keeper:
@@ -486,8 +486,8 @@ class KeeperState:
     def _limits(self, position: int) -> dict[int, int]:
         budget = self._traffic.budgets[position]
         return {
-            place: min(MOST_UNITS, math.floor(float(str(getattr(budget, member))) * SCALES[place]))
-            for place, member in enumerate(MEMBERS)
+            index: min(MOST_UNITS, math.floor(float(str(getattr(budget, member))) * SCALES[index]))
+            for index, member in enumerate(MEMBERS)
             if budget.limits(member)
         }
 
@@ -498,7 +498,7 @@ class KeeperState:
             members = record.get("members")
             if not isinstance(members, dict):
                 return
-            read = {int(place): AmountRecord(*map(_whole, _row(row, 4))) for place, row in members.items()}
+            read = {int(index): AmountRecord(*map(_whole, _row(row, 4))) for index, row in members.items()}
             ends_in = record.get("ends_in")
             key = _amount_key(position, tenant)
             limits, every = self._limits(key[0]), self._traffic.budgets[key[0]].every
@@ -579,8 +579,8 @@ def _reports(name: str, limits: Mapping[int, int], reports: JSON) -> dict[int, A
     """Return the report on each amount of a budget. limits: the amounts."""
     if not isinstance(reports, dict):
         raise MessageError("reports must be an object")
-    rows = {place: reports.get(str(place)) for place in limits}
-    return {place: AmountReport(name, *map(_whole, _row(row, 5))) for place, row in rows.items()}
+    rows = {index: reports.get(str(index)) for index in limits}
+    return {index: AmountReport(name, *map(_whole, _row(row, 5))) for index, row in rows.items()}
 
 
 def _rows(message: JSONObject, name: str) -> list[list[JSON]]:

@@ -24,7 +24,7 @@ class Broken(Ending):
 
     def end(self, completion: ms.Completion) -> Step:
         self._settle(completion, ())
-        self._conclude_by_all_means()
+        self._finish_by_all_means()
         return self._step
 
     def on_defect(self, error: Exception) -> None:

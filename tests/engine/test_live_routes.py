@@ -9,7 +9,7 @@ import pytest
 
 import manystream as ms
 from manystream.engine.traffic.limits.host import Host
-from manystream.engine.traffic.routing.router import Place, Router
+from manystream.engine.traffic.routing.router import Router, RouteTarget
 from manystream.providers.model.options import Priority
 from tests.engine.unit_runtime import Call, UnitRuntime
 
@@ -24,8 +24,8 @@ class Access:
 
 def route(runtime: UnitRuntime, *names: str, **options: Any) -> Router:
     made = ms.Route("fast", [f"{name}/m" for name in names], **options)
-    places = tuple(Place((cast(Any, Access(name)),), Host(name), "m", made.targets[0]) for name in names)
-    return Router(made, places, cast(Any, runtime))
+    targets = tuple(RouteTarget((cast(Any, Access(name)),), Host(name), "m", made.targets[0]) for name in names)
+    return Router(made, targets, cast(Any, runtime))
 
 
 def fails(one: Router, place: int = 0, times: int = 5, *, message: str = "down") -> None:
@@ -151,11 +151,11 @@ def test_the_figures_of_a_route_are_complete() -> None:
 
 
 def test_a_place_keeps_the_keys_of_a_thousand_models() -> None:
-    place = Place((cast(Any, Access("one")), cast(Any, Access("one"))), Host("one"))
-    first = place.ring("0")
+    target = RouteTarget((cast(Any, Access("one")), cast(Any, Access("one"))), Host("one"))
+    first = target.ring("0")
     for number in range(1000):
-        assert place.ring(str(number)).count == 2
-    assert place.ring("0") is first
-    place.ring("1000")
-    assert place.ring("0") is not first
-    assert place.provider == "one"
+        assert target.ring(str(number)).count == 2
+    assert target.ring("0") is first
+    target.ring("1000")
+    assert target.ring("0") is not first
+    assert target.provider == "one"

@@ -192,17 +192,17 @@ class BudgetRefusal:
     __slots__ = ("budget", "limit", "member", "needed", "reserved", "retry_after", "spent", "tenant")
 
     def __init__(self, account: Account, member: str, amounts: Amounts, now: float) -> None:
-        place = MEMBERS.index(member)
+        position = MEMBERS.index(member)
         self.member: str = member
         self.budget: Budget = account.budget
         self.tenant: str | None = account.tenant
         lease = account.lease
-        self.limit: float = account.limits[place]
+        self.limit: float = account.limits[position]
         if lease is not None and lease.limits is None:
-            self.limit = lease.members[place].most / UNITS_PER_USD
-        self.spent: float = account.figures(now).spent[place]
-        self.reserved: float = account.reserved[place]
-        self.needed: float = amounts[place]
+            self.limit = lease.members[position].most / UNITS_PER_USD
+        self.spent: float = account.figures(now).spent[position]
+        self.reserved: float = account.reserved[position]
+        self.needed: float = amounts[position]
         self.retry_after: float = -1.0 if account.budget.every is None else max(0.0, account.ends_at - now)
 
     @property
@@ -242,7 +242,7 @@ class Claim:
     """A call that waits for a reservation.
 
     amounts: the largest amounts that it can use.
-    permit: its place in a line; its `owner` is the claim.
+    permit: what stands in a line; its `owner` is the claim.
     account: the account in whose line it is; None while it does not wait.
     owner: an object of the caller, such as the call.
     """
@@ -264,7 +264,7 @@ class Claim:
             return ""
         member = account.lacking(self.amounts, with_reserved=True) or "its turn"
         shared = "" if account.lease is None else "a part of "
-        ahead = int(account.line.place(self.permit)[0])
+        ahead = int(account.line.ahead_of(self.permit)[0])
         name = whose(account.budget, account.tenant)
         return f"{member} of {shared}{name}, reserved by {account.holdings} calls, {ahead} ahead"
 
@@ -306,7 +306,7 @@ class BudgetsState:
 
         Raises `InvalidRequestError` if a function raises or returns something that is not an amount.
         """
-        keys = [(place, tenant if budget.per == "tenant" else None) for place, budget in enumerate(self.budgets)]
+        keys = [(position, tenant if budget.per == "tenant" else None) for position, budget in enumerate(self.budgets)]
         if len(self._accounts) >= self._most and any(key not in self._accounts for key in keys):
             self._forget_unused(now)
         asked: set[Account] = set()
@@ -486,17 +486,17 @@ class BudgetsState:
             self._renew(account, now)
         return account
 
-    def _new_account(self, place: int, tenant: str | None, now: float) -> Account:
-        budget = self.budgets[place]
+    def _new_account(self, position: int, tenant: str | None, now: float) -> Account:
+        budget = self.budgets[position]
         if self._lease_of is None:
             return Account(budget, tenant, now)
-        account = Account(budget, tenant, now, self._lease_of(place, tenant))
+        account = Account(budget, tenant, now, self._lease_of(position, tenant))
         if account.lease is not None and self._on_lease is not None:
             account.lease.listen(partial(self._on_lease, account))
         return account
 
     def _renew(self, account: Account, now: float) -> None:
-        """Begin the next window of an account if it is due. More may fit then."""
+        """Begin the next window of an account if it has come. More may fit then."""
         if account.renew(now) and account.line is not None:
             self._changed[account] = None
 

@@ -143,8 +143,8 @@ class AccountLease:
 
     def count(self, spent: Amounts, reserved: Amounts) -> None:
         """Note what calls have spent and reserved."""
-        for place, lease in self.members.items():
-            lease.count(spent[place], reserved[place])
+        for index, lease in self.members.items():
+            lease.count(spent[index], reserved[index])
         if self.on_use is not None:
             self.on_use()
 
@@ -161,9 +161,9 @@ class AccountLease:
 
         ever: whether they never may; otherwise now.
         """
-        for place, lease in self.members.items():
-            if more[place] > 0 and lease.lacks(taken[place] + more[place], ever=ever):
-                return MEMBERS[place]
+        for index, lease in self.members.items():
+            if more[index] > 0 and lease.lacks(taken[index] + more[index], ever=ever):
+                return MEMBERS[index]
         return ""
 
     def need(self, taken: Amounts, more: Amounts, calls: int) -> None:
@@ -173,9 +173,9 @@ class AccountLease:
         more: what the first waiting call adds to it.
         calls: the number of waiting calls.
         """
-        for place, lease in self.members.items():
-            if more[place] > 0 and lease.lacks(taken[place] + more[place], ever=False):
-                lease.need(taken[place] + more[place], calls)
+        for index, lease in self.members.items():
+            if more[index] > 0 and lease.lacks(taken[index] + more[index], ever=False):
+                lease.need(taken[index] + more[index], calls)
             else:
                 lease.satisfy()
         if self.on_use is not None:
@@ -461,25 +461,25 @@ class SharedAmounts:
         self.needs: dict[str, None] = {}
         self._keepers: dict[int, AmountKeeper] = {}
         self._before: dict[int, int] = {}
-        for place, limit in limits.items():
-            known = (records or {}).get(place) or AmountRecord(limit, 0, 0, 0)
+        for index, limit in limits.items():
+            known = (records or {}).get(index) or AmountRecord(limit, 0, 0, 0)
             unknown = max(0, known.counted - known.settled)
-            self._before[place] = known.before
-            self._keepers[place] = AmountKeeper(
+            self._before[index] = known.before
+            self._keepers[index] = AmountKeeper(
                 known.limit, known.settled, unknown=unknown, returning=True, needs=self.needs
             )
 
     def report(self, reports: Mapping[int, AmountReport], now: float) -> dict[int, Gift]:
         """Note the totals of one holder, and return what to send. What `records` returns is written down before."""
         self._turn(now)
-        needed = {place: report.needed > 0 for place, report in reports.items()}
+        needed = {index: report.needed > 0 for index, report in reports.items()}
         gifts: dict[int, Gift] = {}
-        for place, report in reports.items():
-            waits = any(needed[other] for other in needed if other != place)
-            at_most = self.limits[place] / SMALL_PART
-            gift = self._keepers[place].report(report, waits=waits, at_most=at_most)
+        for index, report in reports.items():
+            waits = any(needed[other] for other in needed if other != index)
+            at_most = self.limits[index] / SMALL_PART
+            gift = self._keepers[index].report(report, waits=waits, at_most=at_most)
             if gift is not None:
-                gifts[place] = gift
+                gifts[index] = gift
         return gifts
 
     def lose(self, holder: str) -> None:
@@ -494,9 +494,9 @@ class SharedAmounts:
 
     def settle(self, reports: Mapping[int, AmountReport]) -> None:
         """Note the last totals of a holder that makes no more calls."""
-        for place, report in reports.items():
-            self._keepers[place].note(report)
-            self._keepers[place].settle(report.holder, report.used)
+        for index, report in reports.items():
+            self._keepers[index].note(report)
+            self._keepers[index].settle(report.holder, report.used)
 
     @property
     def holders(self) -> set[str]:
@@ -516,14 +516,14 @@ class SharedAmounts:
     @property
     def spent(self) -> dict[int, int]:
         """What was used in this window, as far as holders have reported it."""
-        return {place: keeper.used - self._before[place] for place, keeper in self._keepers.items()}
+        return {index: keeper.used - self._before[index] for index, keeper in self._keepers.items()}
 
     @property
     def records(self) -> dict[int, AmountRecord]:
         """What a later keeper must know."""
         return {
-            place: AmountRecord(keeper.limit, self._before[place], keeper.settled, keeper.counted)
-            for place, keeper in self._keepers.items()
+            index: AmountRecord(keeper.limit, self._before[index], keeper.settled, keeper.counted)
+            for index, keeper in self._keepers.items()
         }
 
     def _turn(self, now: float) -> None:
@@ -531,9 +531,9 @@ class SharedAmounts:
         if self._every is None or now < self.ends_at:
             return
         self.ends_at += self._every * (1 + math.floor((now - self.ends_at) / self._every))
-        for place, keeper in self._keepers.items():
-            self._before[place] = keeper.used
-            keeper.limit = keeper.used + self.limits[place]
+        for index, keeper in self._keepers.items():
+            self._before[index] = keeper.used
+            keeper.limit = keeper.used + self.limits[index]
 
 
 class AmountHolder:

@@ -58,12 +58,12 @@ class LeastTimes:
         time: seconds.
         now: the current time; shortest times older than `LEAST_KEPT` are ignored.
         """
-        place = min(_SIZES - 1, int(2.0 * math.log2(max(1.0, size))))
-        if time <= self._least[place] or now - self._seen_at[place] > LEAST_KEPT:
-            self._least[place] = max(time, _SHORTEST)
-            self._seen_at[place] = now
+        octave = min(_SIZES - 1, int(2.0 * math.log2(max(1.0, size))))
+        if time <= self._least[octave] or now - self._seen_at[octave] > LEAST_KEPT:
+            self._least[octave] = max(time, _SHORTEST)
+            self._seen_at[octave] = now
         since = now - LEAST_KEPT
-        known = zip(self._least[place:], self._seen_at[place:], strict=True)
+        known = zip(self._least[octave:], self._seen_at[octave:], strict=True)
         return min(least for least, seen_at in known if seen_at >= since)
 
 

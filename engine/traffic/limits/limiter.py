@@ -146,7 +146,7 @@ class LimiterState:
 
     def seconds_ahead(self, permit: Permit, now: float) -> float:
         """Estimate the seconds until all calls ahead of a waiting call are sent; 0 if no rate is known."""
-        calls, tokens = self.queue.place(permit)
+        calls, tokens = self.queue.ahead_of(permit)
         if calls < 1:
             return 0.0
         seconds, own = 0.0, self._cost(permit)
@@ -164,7 +164,7 @@ class LimiterState:
         first = self.queue.first(now)
         assert first is not None
         what = self.reason(first, now)
-        ahead = int(self.queue.place(permit)[0])
+        ahead = int(self.queue.ahead_of(permit)[0])
         cost = self._cost(first)
         limits = (limit.ready_at(cost, self, now) for limit in self.limits)
         ready = max((self._own_ready_at(cost, now), *limits))
@@ -182,11 +182,11 @@ class LimiterState:
 
     def connected(self, permit: Permit, now: float) -> None:
         """Record that a call has a connection."""
-        self.host.connected(permit.place, now)
+        self.host.connected(permit.number, now)
 
     def confirm(self, permit: Permit, report: QuotaReport, now: float, *, whole: bool = False) -> None:
         """Record the head of a response that is not a refusal. `whole`: it is no stream."""
-        self.host.answered(permit.place, now)
+        self.host.answered(permit.number, now)
         self.quota.confirm(permit, report, now, whole=whole)
 
     def refuse(self, permit: Permit, report: QuotaReport, now: float, *, again: bool = True) -> Refusal:
@@ -195,7 +195,7 @@ class LimiterState:
         After `RATE` and `OVERLOAD` the call is queued again, before the other calls of its tenant, unless `again` is
         False because the call is sent to another target.
         """
-        self.host.answered(permit.place, now)
+        self.host.answered(permit.number, now)
         self._release(permit)
         if self.concurrency is not None:
             by_slots = report.refusal is Refusal.RATE and self.quota.charger.charging.limited_by == "slots"
@@ -234,14 +234,14 @@ class LimiterState:
         """
         usage = None
         if answered:
-            self.host.answered(permit.place, now)
+            self.host.answered(permit.number, now)
             self.quota.confirm(permit, report, now, accepted=False)
             usage = self.quota.charger.failed(permit.cost)
         self.settle(permit, usage, now, tokens=0.0)
 
     def lose(self, permit: Permit, error: ProviderError, now: float, *, sent: bool) -> None:
         """Record that a call got no connection, or lost it. sent: the server may have processed the request."""
-        self.host.lost(permit.place, now, error)
+        self.host.lost(permit.number, now, error)
         if not sent:
             self.cancel(permit, now)
             return
@@ -329,7 +329,7 @@ class LimiterState:
         The limiter stands in one line only, so that it does not block other limiters at a limit that it cannot use
         yet. It passes the limits in their order, which all limiters share: it stands in the line of the first one that
         does not let the call go, and is not held back by the lines that it has passed. With another rule, two limiters
-        could change their places for ever, each because the other one is first where it was.
+        could wake each other for ever, each because the other one is first where it was.
 
         held_back: True if the limiter's own limits do not allow the call now.
         """
@@ -363,7 +363,7 @@ class LimiterState:
 
     def _reserve(self, permit: Permit, cost: Cost, now: float) -> None:
         """Take the cost of a call that is sent out of every limit."""
-        permit.cost, permit.place = cost, self.host.begin(now)
+        permit.cost, permit.number = cost, self.host.begin(now)
         self.quota.reserve(permit, now)
         for limit in self.limits:
             limit.running += 1
@@ -373,7 +373,7 @@ class LimiterState:
     def _release(self, permit: Permit) -> None:
         """Stop counting a sent call as running in the declared limits."""
         if permit.state in UNDER_WAY:
-            self.host.end(permit.place)
+            self.host.end(permit.number)
             for limit in self.limits:
                 limit.running -= 1
 

@@ -122,7 +122,7 @@ class Window:
         return None
 
     def ready_at(self, now: float) -> float:
-        """Return the latest time at which the window has a free place; `now` if it has one."""
+        """Return the latest time at which the window has room; `now` if it has one."""
         if len(self._unconfirmed) >= self.size:
             return next(iter(self._unconfirmed.values()), math.inf)
         if self._pace.fill(now) >= 1.0:

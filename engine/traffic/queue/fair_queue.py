@@ -35,7 +35,7 @@ class PermitState(enum.IntEnum):
     QUEUED = 1
     """The call waits in a queue."""
     SENT = 2
-    """The call was sent and may still be refused. It takes a place in the window."""
+    """The call was sent and may still be refused. It counts in the window."""
     CONFIRMED = 3
     """The server accepted the call."""
     ENDED = 4
@@ -51,7 +51,7 @@ UNDER_WAY = (SENT, CONFIRMED)
 
 
 class Permit:
-    """The place of one call in a queue and, after the call was sent, its reserved cost.
+    """What one call has in a queue and, after the call was sent, its reserved cost.
 
     input_tokens: the estimated tokens of the prompt.
     max_output: the request's limit for output tokens; None if it has none.
@@ -64,7 +64,7 @@ class Permit:
     state: the current state.
     sent_at: the time at which the call was last sent.
     sent_before: the total cost that the quota had sent when this call was sent, including this call.
-    place: while it waits, it orders the calls in a tenant's line; the first call has the lowest number. While the call
+    number: while it waits, it orders the calls in a tenant's line; the first call has the lowest number. While the call
         is under way: its number among the calls to its address, in the order of sending.
     line: the line of its tenant, while it waits or is under way; else None.
     before: the previous call in the line.
@@ -78,8 +78,8 @@ class Permit:
         "input_tokens",
         "line",
         "max_output",
+        "number",
         "owner",
-        "place",
         "priority",
         "refusals",
         "sent_at",
@@ -108,7 +108,7 @@ class Permit:
         self.state: PermitState = NEW
         self.sent_at: float = NEVER
         self.sent_before: Cost = FREE
-        self.place: int = 0
+        self.number: int = 0
         self.line: TenantLine | None = None
         self.before: Permit | None = None
         self.after: Permit | None = None
@@ -160,16 +160,16 @@ class TenantLine:
 
     def append(self, permit: Permit) -> None:
         """Add a call at the end of the line."""
-        permit.place = 0 if self.last is None else self.last.place + 1
+        permit.number = 0 if self.last is None else self.last.number + 1
         self._link(self.last, permit, None)
 
     def prepend(self, permit: Permit) -> None:
         """Add a call at the head of the line."""
-        permit.place = 0 if self.first is None else self.first.place - 1
+        permit.number = 0 if self.first is None else self.first.number - 1
         self._link(None, permit, self.first)
 
     def unlink(self, permit: Permit) -> None:
-        """Remove a call from any place in the line."""
+        """Remove a call from the line, wherever it is."""
         before, after = permit.before, permit.after
         if before is None:
             self.first = after
@@ -230,7 +230,7 @@ class TenantClass:
         self._floor = 0.0
         # That of the calls of all tenants. It is expected of a tenant of which no call has ended.
         self._excess = Mean()
-        # The number of tenants and their tokens, by the power of two of their backlog, for `place`.
+        # The number of tenants and their tokens, by the power of two of their backlog, for `ahead_of`.
         self._octave_lines = [0] * _OCTAVES
         self._octave_tokens = [0.0] * _OCTAVES
 
@@ -321,8 +321,8 @@ class TenantClass:
         else:
             line.service = min(line.service + change, max(line.service, others + most))
 
-    def place(self, permit: Permit) -> tuple[float, float]:
-        """Estimate the number of calls, and of tokens, that are served before a call at any place of its tenant's line.
+    def ahead_of(self, permit: Permit) -> tuple[float, float]:
+        """Estimate the number of calls, and of tokens, that are served before a call anywhere in its tenant's line.
 
         Of another tenant, as many tokens are counted as of the call's own, at most its backlog. A backlog in the same
         power of two as the own tokens counts as that power's smallest number. Calls of the tenant that were cancelled
@@ -331,7 +331,7 @@ class TenantClass:
         line = permit.line
         assert line is not None
         assert line.first is not None
-        calls = min(line.length - 1, permit.place - line.first.place)
+        calls = min(line.length - 1, permit.number - line.first.number)
         tokens = line.backlog * calls / line.length
         others = self._others(tokens + permit.size, line)
         return calls + others * self.length / self.backlog, tokens + others
@@ -394,8 +394,8 @@ class TenantClass:
             if name in self._away and self._away[name].service == service:
                 del self._away[name]
         if len(self._away_heap) > 2 * len(self._away) + _SPARE:
-            # A place instead of an entry's number: names cannot be compared, because None is among them.
-            self._away_heap = [(away.service, place, name) for place, (name, away) in enumerate(self._away.items())]
+            # A position instead of an entry's number: names cannot be compared, because None is among them.
+            self._away_heap = [(away.service, at, name) for at, (name, away) in enumerate(self._away.items())]
             heapq.heapify(self._away_heap)
 
     def _moved(self, line: TenantLine, backlog_before: float, calls: int) -> None:
@@ -486,9 +486,9 @@ class FairQueue:
         """Replace the expected tokens of an ended call by those that it used, in the service of its tenant."""
         self._classes[permit.priority].correct(permit, tokens)
 
-    def place(self, permit: Permit) -> tuple[float, float]:
+    def ahead_of(self, permit: Permit) -> tuple[float, float]:
         """Estimate the number of calls, and of tokens, that are served before a waiting call."""
-        calls, tokens = self._classes[permit.priority].place(permit)
+        calls, tokens = self._classes[permit.priority].ahead_of(permit)
         for priority in CLASSES[: CLASSES.index(permit.priority)]:
             calls += self._classes[priority].length
             tokens += self._classes[priority].backlog

@@ -62,7 +62,7 @@ class Score:
         """True if the target has answered a call."""
         return self.time < math.inf
 
-    def is_due(self, now: float) -> bool:
+    def is_stale(self, now: float) -> bool:
         """Return True if an idle target should get one call, because it has no outcome or none for `STALE` seconds."""
         return self.outstanding == 0 and (not self.is_known or now - self.heard_at >= STALE)
 
@@ -92,9 +92,9 @@ call are forgotten first."""
 
 
 class Sessions:
-    """The places of sessions. A place is a number: of a target in its route, or of a key.
+    """What each session has: the index of a target in its route, or of a key.
 
-    counts: place → the number of sessions that it has.
+    counts: index → the number of sessions that it has.
     """
 
     __slots__ = ("_kept", "counts")
@@ -103,23 +103,23 @@ class Sessions:
         self._kept: OrderedDict[Hashable, tuple[int, float]] = OrderedDict()
         self.counts: Counter[int] = Counter()
 
-    def place(self, session: Hashable, now: float) -> int | None:
-        """Return the place of a session; None if it has none."""
+    def kept(self, session: Hashable, now: float) -> int | None:
+        """Return the index that a session has; None if it has none."""
         self._expire(now)
         kept = self._kept.get(session)
         return None if kept is None else kept[0]
 
-    def keep(self, session: Hashable, place: int, now: float) -> None:
-        """A call of a session is sent to a place, which the session keeps."""
+    def keep(self, session: Hashable, index: int, now: float) -> None:
+        """A call of a session is sent to a target, or with a key, which the session keeps."""
         self.end(session)
-        self._kept[session] = (place, now)
-        self.counts[place] += 1
+        self._kept[session] = (index, now)
+        self.counts[index] += 1
         if len(self._kept) > MOST_SESSIONS:
             self.end(next(iter(self._kept)))
         self._expire(now)
 
     def end(self, session: Hashable) -> None:
-        """Forget the place of a session."""
+        """Forget what a session has."""
         kept = self._kept.pop(session, None)
         if kept is not None:
             self.counts[kept[0]] -= 1
@@ -192,7 +192,7 @@ class KeyRing:
         keys: the ones that can send it now. room: key → how many such calls it could send.
         """
         if session is not None:
-            kept = self._sessions.place((self._model, session), now)
+            kept = self._sessions.kept((self._model, session), now)
             if kept is not None and kept in keys:
                 return kept
         return max(keys, key=room.__getitem__)
@@ -279,134 +279,134 @@ class RouteState:
         tried: the indices of the targets on which this call has failed.
         session: the call's session; None if it has none.
         """
-        left = [place for place in range(len(self.targets)) if place not in tried]
+        left = [index for index in range(len(self.targets)) if index not in tried]
         healthy = self._healthy(left, now)
         if not healthy:
-            times = (self.targets[place].breaker.next_time(now) for place in left)
+            times = (self.targets[index].breaker.next_time(now) for index in left)
             return Choice(None, (), min(times, default=-math.inf))
-        own = [place for place in healthy if not self.targets[place].fallback]
-        fallbacks = [place for place in healthy if self.targets[place].fallback]
+        own = [index for index in healthy if not self.targets[index].fallback]
+        fallbacks = [index for index in healthy if self.targets[index].fallback]
         if not own or self.balance is Balance.ORDER:
             return self._in_order([*own, *fallbacks], has_room)
         if self.balance is Balance.STICKY and session is not None:
             kept = self._kept(session, own, now)
             if kept is not None:
                 return Choice(kept if kept in has_room else None, (kept,))
-        open_ones = [place for place in own if place in has_room]
+        open_ones = [index for index in own if index in has_room]
         if not open_ones:
             here = any(map(self._is_here, own))
             return self._in_order([*own, *(() if here else fallbacks)], has_room, at_least=len(own))
         chosen = self._by_weight(open_ones) if self.balance is Balance.WEIGHTED else self._best(open_ones, now)
         return Choice(chosen, tuple(own))
 
-    def _in_order(self, places: Sequence[int], has_room: Container[int], at_least: int = 1) -> Choice:
+    def _in_order(self, indices: Sequence[int], has_room: Container[int], at_least: int = 1) -> Choice:
         """Choose the first target that takes connections. A call that waits for it also waits for those before it, so
         that one of them has a call to ask it whether it does so again.
 
         at_least: the number of targets to wait for.
         """
-        last = next((index for index, place in enumerate(places) if self._is_here(place)), len(places))
-        among = tuple(places[: max(last + 1, at_least)])
-        return Choice(next((place for place in among if place in has_room), None), among)
+        last = next((rank for rank, index in enumerate(indices) if self._is_here(index)), len(indices))
+        among = tuple(indices[: max(last + 1, at_least)])
+        return Choice(next((index for index in among if index in has_room), None), among)
 
-    def _is_here(self, place: int) -> bool:
-        return not self.targets[place].host.is_away
+    def _is_here(self, index: int) -> bool:
+        return not self.targets[index].host.is_away
 
     def asks_at(self, now: float) -> float:
         """Return when a call that waits elsewhere asks whether a target that has failed answers again; `math.inf` if
         there is none, or a call under way decides. That of an address which takes no connections is asked by its own
         calls."""
-        return min((self._asked_again_at(place, now) for place in range(len(self.targets))), default=math.inf)
+        return min((self._asked_again_at(index, now) for index in range(len(self.targets))), default=math.inf)
 
-    def may_be_asked(self, place: int, now: float) -> bool:
+    def may_be_asked(self, index: int, now: float) -> bool:
         """Return whether a target that failed on a call may be tried again by it."""
-        return not self.targets[place].score.is_failing or self._asked_again_at(place, now) <= now
+        return not self.targets[index].score.is_failing or self._asked_again_at(index, now) <= now
 
-    def _asked_again_at(self, place: int, now: float) -> float:
-        target = self.targets[place]
+    def _asked_again_at(self, index: int, now: float) -> float:
+        target = self.targets[index]
         if target.host.is_away or not target.score.is_failing:
             return math.inf
         if self._uses_breakers and target.breaker.is_tripped:
             return target.breaker.next_time(now)
         return math.inf if target.score.outstanding else target.score.heard_at + STALE
 
-    def is_healthy(self, place: int, now: float) -> bool:
+    def is_healthy(self, index: int, now: float) -> bool:
         """Whether a call may be sent to a target now. It may have waited for the target since it was chosen."""
-        return place in self._healthy(list(range(len(self.targets))), now)
+        return index in self._healthy(list(range(len(self.targets))), now)
 
-    def begin(self, place: int, now: float, session: str | None = None) -> int:
+    def begin(self, index: int, now: float, session: str | None = None) -> int:
         """Record that a call is sent to a target, and return its number there. Call this directly after `choose`,
         without waiting in between."""
-        target = self.targets[place]
+        target = self.targets[index]
         target.score.outstanding += 1
         if session is not None and self.balance is Balance.STICKY:
-            self.sessions.keep(session, place, now)
+            self.sessions.keep(session, index, now)
         return target.breaker.begin(now)
 
-    def succeed(self, place: int, number: int, first_event: float, now: float) -> None:
+    def succeed(self, index: int, number: int, first_event: float, now: float) -> None:
         """Record a call's first event. `end` is called later for the same call.
 
         number: the call's, as `begin` has returned it.
         first_event: seconds it took.
         """
-        self.targets[place].score.succeed(first_event, now)
-        self.targets[place].breaker.succeed(number)
+        self.targets[index].score.succeed(first_event, now)
+        self.targets[index].breaker.succeed(number)
 
-    def complete(self, place: int, number: int) -> None:
+    def complete(self, index: int, number: int) -> None:
         """Record a call's complete answer. `end` is called later for the same call."""
-        self.targets[place].breaker.complete(number)
+        self.targets[index].breaker.complete(number)
 
-    def fail(self, place: int, number: int, now: float, session: str | None = None, *, broke: bool = False) -> None:
+    def fail(self, index: int, number: int, now: float, session: str | None = None, *, broke: bool = False) -> None:
         """Record that a call failed by its target's fault. Its session leaves the target. Call `end` afterwards.
 
         broke: its first event had come.
         """
-        target = self.targets[place]
+        target = self.targets[index]
         target.score.fail(now)
         if not target.host.is_away:  # otherwise its return is found out without the pauses of the breaker
             target.breaker.fail(number, now, broke=broke)
-        if session is not None and self.sessions.place(session, now) == place:
+        if session is not None and self.sessions.kept(session, now) == index:
             self.sessions.end(session)
 
-    def end(self, place: int, number: int) -> None:
+    def end(self, index: int, number: int) -> None:
         """Record that a call has ended, with any outcome. This is the last method for a call, once per `begin`."""
-        self.targets[place].score.outstanding -= 1
-        self.targets[place].breaker.end(number)
+        self.targets[index].score.outstanding -= 1
+        self.targets[index].breaker.end(number)
 
-    def _healthy(self, places: list[int], now: float) -> list[int]:
+    def _healthy(self, indices: list[int], now: float) -> list[int]:
         if not self._uses_breakers:
-            return places
+            return indices
         # A breaker that waits for the outcome of a probing call has not closed. Fallbacks are not counted, because they
         # are there for the case that the others fail.
         own = [target.breaker.is_tripped for target in self.targets if not target.fallback]
         if len(own) > sum(own) > len(own) / 2:
             # If most targets fail, the cause is overload, and moving all calls to the rest would overload it, too.
-            return places
-        return [place for place in places if self.targets[place].breaker.state(now) is not BreakerState.OPEN]
+            return indices
+        return [index for index in indices if self.targets[index].breaker.state(now) is not BreakerState.OPEN]
 
-    def _kept(self, session: str, places: list[int], now: float) -> int | None:
-        kept = self.sessions.place(session, now)
-        if kept is None or kept not in places or not self._is_here(kept):
+    def _kept(self, session: str, indices: list[int], now: float) -> int | None:
+        kept = self.sessions.kept(session, now)
+        if kept is None or kept not in indices or not self._is_here(kept):
             return None
-        best = min(self.targets[place].score.value() for place in places)
+        best = min(self.targets[index].score.value() for index in indices)
         return kept if self.targets[kept].score.value() <= MARGIN * best else None
 
-    def _by_weight(self, places: list[int]) -> int:
-        point = self._random() * sum(self.targets[place].weight for place in places)
-        for place in places:
-            point -= self.targets[place].weight
+    def _by_weight(self, indices: list[int]) -> int:
+        point = self._random() * sum(self.targets[index].weight for index in indices)
+        for index in indices:
+            point -= self.targets[index].weight
             if point < 0:
-                return place
-        return places[-1]
+                return index
+        return indices[-1]
 
-    def _best(self, places: list[int], now: float) -> int:
-        due = [place for place in places if self.targets[place].score.is_due(now)]
-        if due:
-            return due[int(self._random() * len(due))]
-        known = [place for place in places if self.targets[place].score.is_known] or places
-        scores = {place: (self.targets[place].score.value(), self.targets[place].score.outstanding) for place in known}
+    def _best(self, indices: list[int], now: float) -> int:
+        stale = [index for index in indices if self.targets[index].score.is_stale(now)]
+        if stale:
+            return stale[int(self._random() * len(stale))]
+        known = [index for index in indices if self.targets[index].score.is_known] or indices
+        scores = {index: (self.targets[index].score.value(), self.targets[index].score.outstanding) for index in known}
         least = min(scores.values())
-        best = [place for place in known if scores[place] == least]
+        best = [index for index in known if scores[index] == least]
         return best[int(self._random() * len(best))]
 
 
@@ -434,22 +434,24 @@ class Traveller(Protocol):
         ...
 
 
-class Place:
+class RouteTarget:
     """One target of a live route.
 
-    target: its options; None for a provider with several keys, which needs no route.
+    declared: it as the program declares it; None for a provider with several keys, which needs no route.
     model: its name at the provider; empty where each request names its own.
     accesses: one for each key of its provider.
     host: the provider's address.
     """
 
-    __slots__ = ("_rings", "_sessions", "accesses", "host", "model", "target", "was_reported")
+    __slots__ = ("_rings", "_sessions", "accesses", "declared", "host", "model", "was_reported")
 
-    def __init__(self, accesses: tuple[Access, ...], host: Host, model: str = "", target: Target | None = None) -> None:
+    def __init__(
+        self, accesses: tuple[Access, ...], host: Host, model: str = "", declared: Target | None = None
+    ) -> None:
         self.accesses: tuple[Access, ...] = accesses
         self.host: Host = host
         self.model: str = model
-        self.target: Target | None = target
+        self.declared: Target | None = declared
         self.was_reported: bool = False
         self._rings: dict[str, KeyRing] = {}
         self._sessions = Sessions()
@@ -479,7 +481,7 @@ class Router:
     """A route of one engine, or a provider with several keys.
 
     name: the route's name; empty for a provider with several keys.
-    places: its targets.
+    targets: its targets.
     state: what is known of them.
     failover_on: errors after which a call also goes to another target.
     hedging: decides about second attempts; None if the route makes none.
@@ -497,29 +499,29 @@ class Router:
         "failover_on",
         "hedging",
         "name",
-        "places",
         "state",
+        "targets",
     )
 
     def __init__(
         self,
         route: Route | None,
-        places: tuple[Place, ...],
+        targets: tuple[RouteTarget, ...],
         runtime: Runtime,
         watch: Callable[[str, RouteStatistics], None] | None = None,
     ) -> None:
         self.name: str = "" if route is None else route.name
-        self.places: tuple[Place, ...] = places
+        self.targets: tuple[RouteTarget, ...] = targets
         self.failover_on: frozenset[str] = frozenset() if route is None else route.failover_on
         hedge = None if route is None else route.hedge
         self.hedging: HedgeState | None = None if hedge is None else HedgeState(hedge)
         # A provider with several keys has one target, for which a breaker would only delay calls.
         balance = Balance.FASTEST if route is None else route.balance
         records = [
-            TargetRecord(host=place.host)
-            if place.target is None
-            else TargetRecord(float(place.target.weight), place.target.fallback, host=place.host)
-            for place in places
+            TargetRecord(host=target.host)
+            if target.declared is None
+            else TargetRecord(float(target.declared.weight), target.declared.fallback, host=target.host)
+            for target in targets
         ]
         self.state: RouteState = RouteState(balance, records, runtime.random)
         self._watch = watch
@@ -529,21 +531,21 @@ class Router:
         self._waiting: dict[Traveller, None] = {}  # for room at a target
         self._returned_at = -math.inf  # when calls last looked because a target that had failed answered
         self._asked_at = -math.inf  # when a call that waits was last to ask a target that had failed
-        self._away = [place.host.is_away for place in places]  # when calls last looked
-        for place in places:
-            place.host.listen(self.host_changed)
+        self._away = [target.host.is_away for target in targets]  # when calls last looked
+        for target in targets:
+            target.host.listen(self.host_changed)
 
     def __repr__(self) -> str:
-        return f"<Router {self.name or self.places[0].provider}, {self.parked} waiting>"
+        return f"<Router {self.name or self.targets[0].provider}, {self.parked} waiting>"
 
     @property
     def parked(self) -> int:
         """The number of calls that wait until a target is used again."""
         return sum(map(len, self._parked.values()))
 
-    def label(self, place: int) -> str:
+    def label(self, index: int) -> str:
         """Return the target's name, `provider/model`."""
-        target = self.places[place]
+        target = self.targets[index]
         return f"{target.provider}/{target.model}"
 
     # --- calls that wait ---
@@ -581,7 +583,7 @@ class Router:
 
     def host_changed(self) -> None:
         """Let the calls that wait look for a target if an address takes connections now, or takes none."""
-        away = [place.host.is_away for place in self.places]
+        away = [target.host.is_away for target in self.targets]
         if away != self._away:
             for is_away, record in zip(away, self.state.targets, strict=True):
                 if is_away:
@@ -626,70 +628,70 @@ class Router:
 
     # --- calls under way ---
 
-    def begin(self, place: int, now: float, session: str | None = None) -> int:
+    def begin(self, index: int, now: float, session: str | None = None) -> int:
         """An attempt is sent to a target. Returns its number there."""
         self._pump.note()
-        return self.state.begin(place, now, session)
+        return self.state.begin(index, now, session)
 
-    def succeed(self, place: int, number: int, seconds: float, now: float) -> None:
+    def succeed(self, index: int, number: int, seconds: float, now: float) -> None:
         """A call's first event came after so many seconds."""
-        record = self.state.targets[place]
+        record = self.state.targets[index]
         was_tripped, was_failing = record.breaker.is_tripped, record.score.is_failing
-        self.state.succeed(place, number, seconds, now)
-        self._note_recovery(place, was_tripped=was_tripped)
+        self.state.succeed(index, number, seconds, now)
+        self._note_recovery(index, was_tripped=was_tripped)
         if was_failing and now >= self._returned_at + OPEN_FOR:
             self._returned_at = now
             self._look()
 
-    def complete(self, place: int, number: int) -> None:
+    def complete(self, index: int, number: int) -> None:
         """A call's answer is complete."""
-        was_tripped = self.state.targets[place].breaker.is_tripped
-        self.state.complete(place, number)
-        self._note_recovery(place, was_tripped=was_tripped)
+        was_tripped = self.state.targets[index].breaker.is_tripped
+        self.state.complete(index, number)
+        self._note_recovery(index, was_tripped=was_tripped)
 
-    def _note_recovery(self, place: int, *, was_tripped: bool) -> None:
-        if was_tripped and self._uses_breakers and not self.state.targets[place].breaker.is_tripped:
-            logger.info("route %s: %s answers, and is used again", self.name, self.label(place))
+    def _note_recovery(self, index: int, *, was_tripped: bool) -> None:
+        if was_tripped and self._uses_breakers and not self.state.targets[index].breaker.is_tripped:
+            logger.info("route %s: %s answers, and is used again", self.name, self.label(index))
 
     def fail(
-        self, place: int, number: int, now: float, session: str | None, error: ProviderError, *, broke: bool = False
+        self, index: int, number: int, now: float, session: str | None, error: ProviderError, *, broke: bool = False
     ) -> None:
         """A call failed by its target's fault. broke: its first event had come."""
-        breaker = self.state.targets[place].breaker
+        breaker = self.state.targets[index].breaker
         was_tripped = breaker.is_tripped
-        self.state.fail(place, number, now, session, broke=broke)
+        self.state.fail(index, number, now, session, broke=broke)
         if breaker.is_tripped and not was_tripped:
             if self._uses_breakers:
                 logger.warning(
                     "route %s: %s is left alone for %g s at a time: %d of its last %d calls failed; the latest: %s, %s",
                     self.name,
-                    self.label(place),
+                    self.label(index),
                     OPEN_FOR,
                     *breaker.counts,
                     error.category.value,
                     error.message,
                 )
-            if not self.state.is_healthy(place, now):
+            if not self.state.is_healthy(index, now):
                 self._looking.update(self._waiting)  # those that wait elsewhere see that when they look
 
-    def end(self, place: int, number: int) -> None:
+    def end(self, index: int, number: int) -> None:
         """A call is no longer under way."""
-        self.state.end(place, number)
+        self.state.end(index, number)
         self._pump.note()
         if self._looking or self._parked:
             self._pump.schedule()
 
-    def cannot_take(self, place: int, why: Exception) -> None:
+    def cannot_take(self, index: int, why: Exception) -> None:
         """A target cannot carry a request. This is written to the log once for each target."""
-        if self.name and not self.places[place].was_reported:
-            self.places[place].was_reported = True
-            logger.warning("route %s: %s cannot take a request: %s", self.name, self.label(place), why)
+        if self.name and not self.targets[index].was_reported:
+            self.targets[index].was_reported = True
+            logger.warning("route %s: %s cannot take a request: %s", self.name, self.label(index), why)
 
     def end_session(self, session: str) -> None:
         """Forget where a session goes."""
         self.state.sessions.end(session)
-        for place in self.places:
-            place.end_session(session)
+        for target in self.targets:
+            target.end_session(session)
 
     @property
     def _uses_breakers(self) -> bool:
@@ -707,16 +709,16 @@ class Router:
     def statistics(self, now: float) -> RouteStatistics:
         """Return the route in figures."""
         targets: list[TargetStatistics] = []
-        for place, record in enumerate(self.state.targets):
+        for index, record in enumerate(self.state.targets):
             score = record.score
             breaker = record.breaker.state(now) if self._uses_breakers else BreakerState.CLOSED
             if record.host.is_away:
                 breaker = BreakerState.OPEN
             targets.append(
                 TargetStatistics(
-                    target=self.label(place),
+                    target=self.label(index),
                     outstanding=score.outstanding,
-                    sessions=self.state.sessions.counts[place],
+                    sessions=self.state.sessions.counts[index],
                     breaker=breaker.value,
                     score=score.value() if score.is_known else None,
                     seconds=score.time if score.is_known else None,

@@ -189,7 +189,7 @@ def test_a_new_ticket_waits_for_nothing_and_costs_nothing() -> None:
     assert (ticket.owner, ticket.size, ticket.refusals, ticket.state, ticket.sent_at, ticket.sent_before) == (
         None, 320, 0, PermitState.NEW, -math.inf, FREE,
     )  # fmt: skip
-    assert (ticket.place, ticket.line, ticket.before, ticket.after) == (0, None, None, None)
+    assert (ticket.number, ticket.line, ticket.before, ticket.after) == (0, None, None, None)
     assert (ticket.charged, ticket.is_first_of_tenant) == (FREE, False)
     assert FREE == (0, 0, 0, 0)
 
@@ -223,7 +223,7 @@ def test_a_line_is_a_list_from_which_any_call_can_leave() -> None:
     line.append(three)
     line.prepend(one)
     line.append(four)
-    assert [ticket.place for ticket in (one, two, three, four)] == [-1, 0, 1, 2]
+    assert [ticket.number for ticket in (one, two, three, four)] == [-1, 0, 1, 2]
     assert (line.first, line.last, line.length, line.backlog) == (one, four, 4, 100)
     assert [(ticket.before, ticket.after) for ticket in (one, two, three, four)] == [
         (None, two), (one, three), (two, four), (three, None),
@@ -239,7 +239,7 @@ def test_a_line_is_a_list_from_which_any_call_can_leave() -> None:
     line.unlink(three)
     assert (line.first, line.last, line.length, line.backlog) == (None, None, 0, 0)
     line.prepend(one)
-    assert (one.place, line.first, line.last) == (0, one, one)
+    assert (one.number, line.first, line.last) == (0, one, one)
 
 
 # --- tenants ---
@@ -397,21 +397,21 @@ def test_cancelled_calls_of_many_tenants_are_not_kept() -> None:
 def test_the_place_of_a_call_is_an_estimate_of_calls_and_tokens() -> None:
     queue = TenantClass()
     tickets = [added(queue, 100, "m") for _ in range(4)]
-    assert [queue.place(ticket) for ticket in tickets] == [(0, 0), (1, 100), (2, 200), (3, 300)]
+    assert [queue.ahead_of(ticket) for ticket in tickets] == [(0, 0), (1, 100), (2, 200), (3, 300)]
     for _ in range(4):
         added(queue, 300, "o")
     # Others: 1,200 tokens in 4 calls. Of 1,600 tokens in all, 8 calls.
-    assert [queue.place(ticket) for ticket in tickets] == [(0.5, 100), (2, 300), (3.5, 500), (5, 700)]
+    assert [queue.ahead_of(ticket) for ticket in tickets] == [(0.5, 100), (2, 300), (3.5, 500), (5, 700)]
     queue.remove(tickets[1])
-    assert queue.place(tickets[2]) == (3.4, 500), "a call that left is still counted"
+    assert queue.ahead_of(tickets[2]) == (3.4, 500), "a call that left is still counted"
     queue.remove(tickets[0])
-    assert queue.place(tickets[2]) == (600 / 1400, 100)
+    assert queue.ahead_of(tickets[2]) == (600 / 1400, 100)
 
 
 def test_a_tenant_alone_does_not_wait_for_others() -> None:
     queue = TenantClass()
     tickets = [added(queue, 100, "m") for _ in range(2000)]
-    assert [queue.place(tickets[number]) for number in (0, 650, 1300, 1999)] == [
+    assert [queue.ahead_of(tickets[number]) for number in (0, 650, 1300, 1999)] == [
         (0, 0), (650, 65_000), (1300, 130_000), (1999, 199_900),
     ]  # fmt: skip
 
@@ -420,9 +420,9 @@ def test_a_call_larger_than_its_tenants_others_waits_no_longer() -> None:
     queue = TenantClass()
     added(queue, 1, "m")
     large = added(queue, 1000, "m")
-    assert queue.place(large) == (1, 500.5)
+    assert queue.ahead_of(large) == (1, 500.5)
     added(queue, 100, "o")
-    assert queue.place(large) == (1 + 100 * 3 / 1101, 600.5)
+    assert queue.ahead_of(large) == (1 + 100 * 3 / 1101, 600.5)
 
 
 def test_a_backlog_beyond_all_powers_of_two_is_counted() -> None:
@@ -459,7 +459,7 @@ def test_places_count_all_calls_of_higher_classes() -> None:
     added(queue, 20, priority=NORMAL)
     added(queue, 40, priority=BATCH)
     tickets = [added(queue, 1, priority=priority) for priority in (INTERACTIVE, NORMAL, BATCH)]
-    assert [queue.place(ticket) for ticket in tickets] == [(1, 5.5), (3, 21.5), (5, 52.5)]
+    assert [queue.ahead_of(ticket) for ticket in tickets] == [(1, 5.5), (3, 21.5), (5, 52.5)]
 
 
 def test_a_class_is_passed_over_from_the_first_call_of_another() -> None:

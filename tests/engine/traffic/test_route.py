@@ -324,7 +324,7 @@ def test_a_call_that_is_sent_although_the_breaker_is_open_may_close_it() -> None
 def test_a_score_is_the_time_of_a_call_with_those_that_run() -> None:
     score = Score()
     assert (score.outstanding, score.time, score.failures, score.heard_at) == (0, INF, 0, -INF)
-    assert (score.is_known, score.is_due(0), score.value()) == (False, True, INF)
+    assert (score.is_known, score.is_stale(0), score.value()) == (False, True, INF)
     score.succeed(2, 7)
     assert (score.is_known, score.time, score.failures, score.heard_at, score.value()) == (True, 2, 0, 7, 2)
     score.succeed(3, 8)
@@ -347,15 +347,15 @@ def test_failures_raise_a_score_and_answers_lower_it() -> None:
     assert score.value() == pytest.approx(2 + 2 * 49), "it grows no further than for 0.98"
 
 
-def test_an_idle_target_is_due_after_five_seconds() -> None:
+def test_an_idle_target_is_tried_after_five_seconds() -> None:
     score = Score()
     score.succeed(1, 10)
-    assert [score.is_due(now) for now in (14.9, 15, 16)] == [False, True, True]
+    assert [score.is_stale(now) for now in (14.9, 15, 16)] == [False, True, True]
     score.outstanding = 1
-    assert not score.is_due(16)
+    assert not score.is_stale(16)
     score = Score()
     score.fail(10)
-    assert score.is_due(10), "it has not answered yet"
+    assert score.is_stale(10), "it has not answered yet"
 
 
 # --- the choice of a target ---
@@ -499,7 +499,7 @@ def test_no_more_sessions_are_kept_than_are_documented() -> None:
     assert (state.sessions.counts[0], state.sessions.counts[1]) == (MOST_SESSIONS - 1, 1)
     now = 2 * MOST_SESSIONS / 1000
     last = [str(2 * MOST_SESSIONS - 1), str(MOST_SESSIONS + 1), str(MOST_SESSIONS), "0", "busy"]
-    assert [state.sessions.place(session, now) for session in last] == [0, 0, None, None, 1]
+    assert [state.sessions.kept(session, now) for session in last] == [0, 0, None, None, 1]
 
 
 def test_a_record_counts_calls_and_passes_outcomes_on() -> None:
