@@ -325,7 +325,7 @@ GROUPS: dict[str, tuple[Row, ...]] = {
              RESPONSES + "a_repeated_call_is_one_call",
              RESPONSES + "a_final_text_replaces_its_deltas_with_a_warning"),
         _row(90, "an answer of very many choices, blocks or tool calls", "SERVER, with the name of the limit",
-             "no", "no", "providers/test_answer_limits.py::test_exceeding_a_limit_is_an_error_that_names_it",
+             "no", "no", "providers/test_input_limits.py::test_exceeding_a_limit_is_an_error_that_names_it",
              "faults/test_resources.py::test_a_megabyte_of_small_parts_costs_a_bounded_amount"),
         _row(91, "one event of thousands of parts", "success; delivered in portions, as fast as the consumer reads",
              "yes", "-", "engine/test_steps.py::test_the_high_water_mark_holds_within_one_event",
@@ -374,8 +374,8 @@ GROUPS: dict[str, tuple[Row, ...]] = {
         _row(102, "an answer that ends without content, tool call, refusal or finish reason: a blank body, `{}`, "
              "`choices: []`, an empty error object, `[DONE]` alone",
              "SERVER, code `no_answer`; a blank stream is truncated (74)", "yes", "yes",
-             PROVIDERS + "test_empty_answers.py::test_a_body_that_says_nothing_is_an_error_that_may_be_retried",
-             PROVIDERS + "test_empty_answers.py::test_an_end_without_an_answer_is_an_error_that_may_be_retried",
+             PROVIDERS + "test_answers_given_back.py::test_a_body_that_says_nothing_is_an_error_that_may_be_retried",
+             PROVIDERS + "test_answers_given_back.py::test_an_end_without_an_answer_is_an_error_that_may_be_retried",
              BODY + "a_success_that_says_nothing_is_retried"),
         _row(103, "a wrong content type: events as JSON or a page, an answer as events, with or without `data:`, JSON "
              "lines; blank lines, comments or a byte order mark before it; an end marker behind it",

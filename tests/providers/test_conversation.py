@@ -1,4 +1,4 @@
-"""An agent's conversation: adding, clearing, cloning, requests, and thinking that waits for its tool call."""
+"""Messages and an agent's conversation: adding, clearing, cloning, requests, rounds of calls, and pending thinking."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from hypothesis import given, settings
 
 import manystream as ms
 from manystream.providers.anthropic import DIALECT as ANTHROPIC
-from manystream.providers.json.json_values import JSONObject
+from manystream.providers.json.json_values import JSONObject, MalformedJSONError
+from manystream.providers.model.messages import Block
 
 from .strategies import conversations
 
@@ -271,3 +272,324 @@ def test_anthropic_gets_thinking_back_unchanged() -> None:
         {"type": "tool_result", "tool_use_id": "call_1", "content": "rain"},
         {"type": "tool_result", "tool_use_id": "call_2", "content": "boom", "is_error": True},
     ]
+
+
+CALL = {"tool_id": "t1", "tool_name": "weather", "tool_arguments": '{"city": "Oslo"}'}
+MADE = ms.ToolCall("t1", "weather", '{"city": "Oslo"}')
+
+
+@pytest.mark.parametrize("role", [ms.Role.USER, ms.Role.ASSISTANT, "user", "assistant"])
+def test_text_gives_a_message_of_one_text_block_without_metadata(role: ms.Role | str) -> None:
+    message = ms.Message(role, "hello")
+    assert (message.role, message.content, message.provider_metadata) == (ms.Role(role), [ms.Text("hello")], {})
+
+
+def test_user_and_assistant_are_the_same_with_their_role() -> None:
+    assert ms.Message.user("x") == ms.Message(ms.Role.USER, "x")
+    assert ms.Message.assistant("x") == ms.Message(ms.Role.ASSISTANT, "x")
+
+
+def test_tool_call_makes_an_assistants_message() -> None:
+    message = ms.Message.tool_call("t1", "weather", '{"city": "Oslo"}')
+    assert (message.role, message.content, message.provider_metadata) == (ms.Role.ASSISTANT, [MADE], {})
+
+
+@pytest.mark.parametrize("is_error", [False, True])
+def test_tool_result_makes_a_tool_message(is_error: bool) -> None:
+    message = ms.Message.tool_result("t1", "rain", is_error)
+    result = ms.ToolResult("t1", "rain", is_error)
+    assert (message.role, message.content, message.provider_metadata) == (ms.Role.TOOL, [result], {})
+
+
+WITH_THINKING: list[tuple[dict[str, str], list[Block]]] = [
+    ({"thinking_text": "hm", "thinking_signature": "sig"}, [ms.Thinking("hm", "sig"), MADE]),
+    ({"thinking_text": "hm"}, [ms.Thinking("hm"), MADE]),
+    ({"thinking_text": ""}, [ms.Thinking(""), MADE]),
+    ({"redacted_data": "xyz"}, [ms.RedactedThinking("xyz"), MADE]),
+    ({}, [MADE]),
+    (
+        {"thinking_text": "hm", "thinking_signature": "sig", "redacted_data": "xyz"},
+        [ms.Thinking("hm", "sig"), ms.RedactedThinking("xyz"), MADE],
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "blocks"), WITH_THINKING)
+def test_thinking_and_redacted_thinking_precede_the_call(given: dict[str, str], blocks: list[Block]) -> None:
+    message = ms.Message.tool_call_with_thinking(**given, **CALL)
+    assert (message.role, message.content) == (ms.Role.ASSISTANT, blocks)
+
+
+def test_a_signature_without_text_has_nothing_to_sign() -> None:
+    assert ms.Message.tool_call_with_thinking(thinking_signature="sig", **CALL).content == [MADE]
+
+
+def test_an_unknown_role_is_refused() -> None:
+    with pytest.raises(ValueError, match="robot"):
+        ms.Message("robot", "x")
+
+
+def test_arguments_are_read_as_an_object() -> None:
+    assert MADE.parsed == {"city": "Oslo"}
+    assert ms.ToolCall("a", "f", " ").parsed == {}
+
+
+@pytest.mark.parametrize("arguments", ["{", "[1]", '"x"', "nonsense"])
+def test_arguments_that_are_no_object_are_an_error(arguments: str) -> None:
+    call = ms.ToolCall("a", "add", arguments)
+    with pytest.raises(MalformedJSONError):
+        _ = call.parsed
+    assert call.arguments == arguments
+
+
+def test_the_text_of_a_message_is_all_its_text_blocks() -> None:
+    message = ms.Message.assistant([ms.Thinking("hm"), ms.Text("a"), MADE, ms.Text("b")])
+    assert (message.text, message.tool_calls) == ("ab", [MADE])
+
+
+def test_the_text_of_a_result_is_that_of_its_blocks() -> None:
+    result = ms.ToolResult("a", [ms.Text("x"), ms.Image(url="https://host/i.png"), ms.Text("y")])
+    assert result.text == "xy"
+
+
+def test_base64_is_decoded_once_and_checked() -> None:
+    assert ms.Image.from_base64("AAE=", "image/png").data == b"\x00\x01"
+    assert ms.File.from_base64("AAE=", "application/pdf", "a.pdf").name == "a.pdf"
+    with pytest.raises(ValueError, match=r"base64|padding|Incorrect"):
+        ms.Image.from_base64("A", "image/png")
+
+
+WRONG_CALLS = [
+    ({"tool_id": None}, "tool_id: must be text, not NoneType"),
+    ({"tool_name": None}, "tool_name: must be text, not NoneType"),
+    ({"tool_arguments": None}, "tool_arguments: must be text, not NoneType"),
+    ({"tool_arguments": {"city": "Oslo"}}, "tool_arguments: must be text, not dict"),
+    ({"tool_id": ""}, "tool_id: must not be empty"),
+    ({"tool_name": ""}, "tool_name: must not be empty"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "complaint"), WRONG_CALLS)
+def test_a_call_needs_its_id_its_name_and_its_arguments(wrong: dict[str, object], complaint: str) -> None:
+    given: dict[str, object] = {**CALL, **wrong}
+    with pytest.raises(ms.InvalidRequestError, match=complaint):
+        ms.Message.tool_call_with_thinking(thinking_text="hm", **given)  # type: ignore[arg-type]
+    with pytest.raises(ms.InvalidRequestError, match=complaint.removeprefix("tool_")):
+        ms.Message.tool_call(given["tool_id"], given["tool_name"], given["tool_arguments"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("id", [None, "", 5])
+def test_a_result_needs_the_id_of_its_call(id: object) -> None:
+    with pytest.raises(ms.InvalidRequestError, match="tool_call_id: must"):
+        ms.Message.tool_result(id, "rain")  # type: ignore[arg-type]
+
+
+def test_a_call_may_have_no_arguments() -> None:
+    assert ms.Message.tool_call_with_thinking(tool_id="t", tool_name="f", tool_arguments="").tool_calls[0].parsed == {}
+
+
+THINKING, REDACTED_ROUND = ms.Thinking("h", "s"), ms.RedactedThinking("d")
+A, B, C = (ms.ToolCall(f"c{name}", "f", f'{{"n":"{name}"}}') for name in "abc")
+
+
+def kept(*content: object) -> ms.Conversation:
+    conversation = ms.Conversation()
+    conversation.keep_thinking(response(*content))
+    return conversation
+
+
+def asked(*content: object) -> ms.Message:
+    return ms.Message.assistant(list(content))  # type: ignore[arg-type]
+
+
+def answered(*pairs: tuple[ms.ToolCall, str]) -> ms.Message:
+    return ms.Message("tool", [ms.ToolResult(call.id, text) for call, text in pairs])
+
+
+def test_the_pending_thinking_of_a_response() -> None:
+    conversation = kept(ms.Text("x"), REDACTED_ROUND, THINKING, A, ms.Thinking("i"), ms.RedactedThinking("e"))
+    pending = conversation.pending
+    assert pending.blocks == [REDACTED_ROUND, THINKING, ms.Thinking("i"), ms.RedactedThinking("e")]
+    assert (pending.thinking, pending.redacted, bool(pending)) == (THINKING, REDACTED_ROUND, True)
+    empty = kept(A).pending
+    assert (empty.thinking, empty.redacted, bool(empty)) == (None, None, False)
+    conversation.add_response(response(A))
+    assert not conversation.pending
+
+
+def test_thinking_between_calls_stays_between_them() -> None:
+    later = ms.Thinking("i")
+    conversation = kept(THINKING, A, later, B, REDACTED_ROUND)
+    assert conversation.complete_tool(A, "1") == (asked(THINKING, A), answered((A, "1")))
+    assert conversation.complete_tool(B, "2") == (asked(THINKING, A, later, B), answered((A, "1"), (B, "2")))
+    assert conversation.messages == [asked(THINKING, A, later, B), answered((A, "1"), (B, "2"))]
+
+
+def test_the_text_beside_calls_is_kept_in_its_place() -> None:
+    first, last, own = ms.Text("I look."), ms.Text("Done."), ms.ProviderBlock("anthropic", {"type": "server_tool_use"})
+    conversation = kept(THINKING, first, A, own, B, last)
+    assert conversation.pending.blocks == [THINKING]
+    assert conversation.complete_tool(A, "1") == (asked(THINKING, first, A), answered((A, "1")))
+    whole = (asked(THINKING, first, A, own, B, last), answered((A, "1"), (B, "2")))
+    assert conversation.complete_tool(B, "2") == whole
+    assert conversation.messages == [*whole]
+    appended = kept(THINKING, first, A, own, B, last)
+    rows = [
+        row for call in (A, B) for said in appended.complete_tool(call, call.id) for row in ms.rows_from_message(said)
+    ]
+    assert ms.Conversation.from_rows(rows) == ms.Conversation(appended.messages)
+
+
+def test_calls_may_be_completed_in_any_order() -> None:
+    conversation = kept(THINKING, A, B)
+    assert conversation.complete_tool(B, "2") == (asked(THINKING, B), answered((B, "2")))
+    assert conversation.pending.blocks == []
+    conversation.complete_tool(A, "1")
+    assert conversation.messages == [asked(THINKING, A, B), answered((A, "1"), (B, "2"))]
+
+
+def test_equal_ids_are_told_apart_by_the_call() -> None:
+    first, second = ms.ToolCall("c", "f", "1"), ms.ToolCall("c", "f", "2")
+    conversation = kept(first, second)
+    conversation.complete_tool(second, "2")
+    conversation.complete_tool(first, "1")
+    assert conversation.messages == [asked(first, second), answered((first, "1"), (second, "2"))]
+    equal = kept(first, second)
+    equal.complete_tool(ms.ToolCall("c", "f", "2"), "2")
+    assert equal.messages == [asked(second), answered((second, "2"))]
+    changed = kept(first, second)
+    changed.complete_tool(ms.ToolCall("c", "f", "3"), "3")
+    changed.complete_tool(second, "2")
+    assert changed.messages[0] == asked(ms.ToolCall("c", "f", "3"), second)
+    twins = kept(ms.ToolCall("c", "f", "1"), twin := ms.ToolCall("c", "f", "1"))
+    twins.complete_tool(twin, "2")
+    twins.complete_tool(ms.ToolCall("c", "f", "1"), "1")
+    assert twins.messages[1] == answered((twin, "1"), (twin, "2"))
+
+
+def test_a_call_of_no_kept_response_takes_the_pending_thinking() -> None:
+    conversation = kept(THINKING, REDACTED_ROUND, A)
+    assert conversation.complete_tool(B, "2") == (asked(THINKING, REDACTED_ROUND, B), answered((B, "2")))
+    assert conversation.complete_tool(A, "1") == (asked(A), answered((A, "1")))
+    assert len(conversation.messages) == 4
+    again = kept(A)
+    again.complete_tool(A, "1")
+    assert again.complete_tool(A, "2") == (asked(A), answered((A, "2")))
+    assert len(again.messages) == 4
+
+
+def test_a_round_that_another_message_follows_is_not_changed() -> None:
+    conversation = kept(THINKING, A, REDACTED_ROUND, B, C)
+    conversation.complete_tool(A, "1")
+    conversation.add(ms.Message.user("u"))
+    conversation.complete_tool(C, "3")
+    conversation.complete_tool(B, "2")
+    assert conversation.messages == [
+        asked(THINKING, A),
+        answered((A, "1")),
+        ms.Message.user("u"),
+        asked(REDACTED_ROUND, B, C),
+        answered((B, "2"), (C, "3")),
+    ]
+    for left in (0, 1):
+        cut = kept(A, B)
+        cut.complete_tool(A, "1")
+        del cut.messages[left:]
+        cut.complete_tool(B, "2")
+        assert cut.messages[left:] == [asked(B), answered((B, "2"))]
+
+
+def test_a_request_keeps_the_messages_that_a_round_replaces() -> None:
+    conversation = kept(A, B)
+    conversation.complete_tool(A, "1")
+    request = conversation.request("m")
+    conversation.complete_tool(B, "2")
+    assert list(request.messages) == [asked(A), answered((A, "1"))]
+
+
+def test_a_failed_tool_is_marked() -> None:
+    for kind in (kept(A), ms.Conversation()):
+        _, message = kind.complete_tool(A, "x", is_error=True)
+        assert message == ms.Message("tool", ms.ToolResult("ca", "x", is_error=True))
+        _, message = kind.complete_tool(B, "x")
+        assert message.content[-1] == ms.ToolResult("cb", "x", is_error=False)
+
+
+# --- rows that were only appended ---
+
+
+def stored(*messages: ms.Message) -> list[ms.Message]:
+    rows = [row for message in messages for row in ms.rows_from_message(message)]
+    return ms.Conversation.from_rows(rows).messages
+
+
+USER = ms.Message.user("u")
+ONE, TWO = (asked(THINKING, A), answered((A, "1"))), (asked(THINKING, A, B), answered((A, "1"), (B, "2")))
+THREE = (asked(THINKING, A, B, C), answered((A, "1"), (B, "2"), (C, "3")))
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ((*ONE, *TWO), TWO),
+        ((*ONE, *TWO, *THREE), THREE),
+        ((USER, *ONE, *TWO, USER), (USER, *TWO, USER)),
+        ((*ONE, USER, *TWO), (*ONE, USER, *TWO)),
+        ((*ONE, *ONE), (*ONE, *ONE)),
+        ((*TWO, *ONE), (*TWO, *ONE)),
+        ((*ONE, asked(THINKING, B, A), TWO[1]), (asked(THINKING, B, A), TWO[1])),
+        ((*ONE, asked(A, B), TWO[1]), (*ONE, asked(A, B), TWO[1])),
+        ((*ONE, TWO[0], answered((B, "2"), (C, "1"))), None),
+        ((*ONE, asked(THINKING, A, B, ms.Text("x")), TWO[1]), (asked(THINKING, A, B, ms.Text("x")), TWO[1])),
+        ((*ONE, TWO[0], answered((A, "2"), (B, "2"))), (*ONE, TWO[0], answered((A, "2"), (B, "2")))),
+    ],
+)  # fmt: skip
+def test_a_pair_that_extends_the_one_before_replaces_it(
+    written: tuple[ms.Message, ...], read: tuple[ms.Message, ...] | None
+) -> None:
+    if read is None:
+        with pytest.raises(ms.RowError, match="no earlier row calls a tool as 'cc'"):
+            stored(*written)
+    else:
+        assert stored(*written) == [*read]
+
+
+def test_results_without_calls_are_read_unless_that_is_refused() -> None:
+    rows = ms.rows_from_message(answered((A, "1")))
+    with pytest.raises(ms.RowError):
+        ms.Conversation.from_rows(rows)
+    assert ms.Conversation.from_rows(rows, strict=False).messages == [answered((A, "1"))]
+
+
+# --- values ---
+
+
+def test_the_repr_and_the_length() -> None:
+    conversation = ms.Conversation([USER])
+    assert repr(conversation) == "<Conversation of 1 messages>"
+    conversation.keep_thinking(response(THINKING))
+    assert repr(conversation) == "<Conversation of 1 messages, thinking pending>"
+    assert conversation != ms.Conversation([USER])
+    assert conversation != [USER]
+    with pytest.raises(ms.InvalidRequestError, match=r"^message: must be a Message, not int$"):
+        conversation.add(7)  # type: ignore[arg-type]
+
+
+def test_a_clone_goes_on_with_its_round() -> None:
+    conversation = kept(THINKING, A, B)
+    conversation.complete_tool(A, "1")
+    clone = conversation.clone()
+    clone.complete_tool(B, "2")
+    assert clone.messages == [*TWO]
+    assert conversation.messages == [*ONE]
+    conversation.clear()
+    assert (conversation.messages, len(clone)) == ([], 2)
+    assert conversation.complete_tool(B, "2") == (asked(B), answered((B, "2")))
+
+
+def test_an_answer_without_content_is_not_added() -> None:
+    conversation = ms.Conversation([USER])
+    conversation.add_response(response())
+    assert conversation.messages == [USER]
+    conversation.add_response(response(ms.Text("a")))
+    assert conversation.messages == [USER, ms.Message.assistant("a")]

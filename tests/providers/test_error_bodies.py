@@ -1,4 +1,4 @@
-"""Error objects and bodies of every known shape → the whole error, member by member."""
+"""Error objects and bodies of every known shape, HTML pages too → the whole error, member by member."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from manystream.providers.json.json_values import JSON, JSONObject
 from manystream.providers.openai.chat import DIALECT as OPENAI
 from manystream.providers.wire.dialect import BARE_LINES, Dialect
 from manystream.providers.wire.error_bodies import decode_error, error_from_object, object_of, reported_error
+from manystream.providers.wire.html_page import page_words
 
 NOW = 1_800_000_000.0
 BODY = b"the body"
@@ -557,3 +558,27 @@ def test_a_request_id_inside_the_error_is_kept() -> None:
     assert in_stream({"error": {"message": "m", "request_id": "inner"}, "request_id": "outer"}).request_id == "outer"
     assert in_stream({"error": {"message": "m", "request_id": "inner"}, "request_id": 7}).request_id == "inner"
     assert in_stream([{"message": "m", "request_id": "inner"}]).request_id == "inner"
+
+
+PAGES = {
+    "<html><head><title>502 Bad Gateway</title></head><body>x</body></html>": "502 Bad Gateway",
+    '<TITLE lang="en">Not\nfound</TITLE>': "Not found",
+    "<html><title> </title><h1>Busy</h1><p>later</p>": "Busy later",
+    "<style>p { color: red }</style><p>a</p><script>if (a < b) { c() }</script>b": "a b",
+    "<SCRIPT src='x'>hidden</SCRIPT >shown": "shown",
+    "<script>never ends": "",
+    "a < b": "a < b",
+    "<" + "x" * 600 + ">kept": "<" + "x" * 600 + ">kept",
+    "": "",
+}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_readable_text_of_a_page(page: str) -> None:
+    assert " ".join(page_words(page).split()) == PAGES[page]
+
+
+@pytest.mark.parametrize("piece", ["<title>", "<title ", "<script>", "</script", "<", "<a>", "<title><", "< "])
+def test_a_hostile_page_is_read_in_linear_time(piece: str) -> None:
+    """With quadratic time, half of these pages took minutes."""
+    page_words(piece * 100_000)

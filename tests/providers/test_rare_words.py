@@ -1,19 +1,27 @@
-"""Members, headers, media types and model names that are rare, each with an example."""
+"""Members, types, headers, media types and model names that are rare, each with an example."""
 
 from __future__ import annotations
 
 import base64
 import json
+from typing import Any
 
 import pytest
 
 import manystream as ms
+from manystream import Error
 from manystream.providers.anthropic.block_writer import CITATION_TYPES
 from manystream.providers.anthropic.schema import adapt_schema
+from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.gemini.errors import parse_error
+from manystream.providers.limits.model_families import family_of
+from manystream.providers.model.messages import Message, ProviderBlock, Text
+from manystream.providers.model.request import Request
 from manystream.providers.openai.chat import DIALECT as CHAT
+from manystream.providers.openai.responses.converter import ResponsesConverter
 from manystream.providers.openai.thinking import effort_for, is_reasoning_model
 from manystream.providers.wire.retry_hints import retry_after_ms
+from tests.conformance.exchange import provider_for
 from tests.providers.anthropic.test_message_writer import sent as sent_to_anthropic
 from tests.providers.gemini.sent import sent as sent_to_gemini
 from tests.providers.gemini.wire import part_chunk, stream, text_chunk
@@ -211,3 +219,92 @@ def test_a_list_that_gemini_sends_in_pieces_is_joined(outer: str, inner: str) ->
 def test_numbers_of_responses_events_are_not_kept(member: str) -> None:
     outcome = stream_of({"type": "response.completed", member: 7, "response": {"status": "completed", "output": []}})
     assert member not in outcome.response.provider_data
+
+
+ODD = [["text"], {"type": "text"}, 7]
+
+
+def sent(dialect: str, *messages: Message, **options: Any) -> Any:
+    provider = provider_for(dialect, "openai")
+    request = Request("m", messages, **options)
+    return json.loads(DIALECTS[dialect].encode(request, "m", provider, stream=False).body)
+
+
+@pytest.mark.parametrize("odd", ODD, ids=["list", "object", "number"])
+def test_a_citation_of_an_odd_type_is_not_sent(odd: Any) -> None:
+    text = Text("cited", citations=[{"type": odd}])
+    body = sent("anthropic", Message.user("a"), Message.assistant(text), Message.user("b"))
+    assert body["messages"][1]["content"] in ("cited", [{"type": "text", "text": "cited"}])
+
+
+@pytest.mark.parametrize("odd", ODD, ids=["list", "object", "number"])
+def test_a_schema_s_odd_format_is_not_sent(odd: Any) -> None:
+    schema = {"type": "object", "properties": {"when": {"type": "string", "format": odd}}}
+    body = sent("anthropic", Message.user("a"), response_schema=schema)
+    assert body["output_config"]["format"]["schema"]["properties"]["when"]["type"] == "string"
+
+
+@pytest.mark.parametrize("odd", ODD, ids=["list", "object", "number"])
+@pytest.mark.parametrize("dialect", ["anthropic", "gemini-interactions", "openai-responses"])
+def test_a_provider_s_block_of_an_odd_type_is_sent_as_it_is(dialect: str, odd: Any) -> None:
+    name = provider_for(dialect, "openai").profile.name
+    block = ProviderBlock(name, {"type": odd})
+    assistant = Message.assistant([Text("text"), block])
+    body = sent(dialect, Message.user("a"), assistant, Message.user("b"))
+    assert json.dumps({"type": odd}) in json.dumps(body)
+
+
+@pytest.mark.parametrize("odd", ODD, ids=["list", "object", "number"])
+def test_results_behind_an_item_of_an_odd_type_are_read(odd: Any) -> None:
+    items = [
+        {"type": odd, "role": "user", "content": "a"},
+        {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "seen"},
+    ]
+    messages = ResponsesConverter().decode_messages(items)
+    assert [message.role.value for message in messages] == ["user", "assistant", "tool"]
+
+
+@pytest.mark.parametrize("absent", [{}, {"output": None}], ids=["no output", "null"])
+def test_a_result_without_an_output_is_empty(absent: Any) -> None:
+    items = [
+        {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", **absent},
+    ]
+    assert ResponsesConverter().decode_messages(items)[-1] == Message.tool_result("c", "")
+
+
+@pytest.mark.parametrize("odd", ODD, ids=["list", "object", "number"])
+@pytest.mark.parametrize("dialect", ["anthropic", "gemini", "gemini-interactions", "openai-chat", "openai-responses"])
+def test_an_event_of_an_odd_type_is_no_defect(dialect: str, odd: Any) -> None:
+    for value in ({"type": odd}, {"object": odd}, {"error": {"type": odd, "code": odd}}, [{"type": odd}]):
+        machine = DIALECTS[dialect].machine(provider_for(dialect, "openai"), lambda: "made")
+        end = [*machine.feed("", json.dumps(value).encode()), *machine.end()][-1]
+        assert isinstance(end, Error)
+        assert "defect" not in end.error.message
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "family"),
+    [
+        ("anthropic", "claude-opus-4-5", "claude-opus-4"),
+        ("anthropic", "claude-opus-4-1-20250805", "claude-opus-4"),
+        ("anthropic", "claude-sonnet-4-5-20250929", "claude-sonnet-4"),
+        ("anthropic", "claude-sonnet-4", "claude-sonnet-4"),
+        ("anthropic", "claude-sonnet-45", "claude-sonnet-45"),
+        ("anthropic", "claude-haiku-4-5-20251001", "claude-haiku-4-5"),
+        ("anthropic", "my-claude-opus-4-5", "my-claude-opus-4-5"),
+        ("anthropic-compatible", "claude-opus-4-5", "claude-opus-4-5"),
+        ("openai-chat", "gpt-5-2025-08-07", "gpt-5"),
+        ("openai-chat", "gpt-5-mini", "gpt-5-mini"),
+        ("openai-chat", "gpt-5-2025-08-07-x", "gpt-5-2025-08-07-x"),
+        ("openai-chat", "gpt-5-2025080", "gpt-5-2025080"),
+        ("vllm", "a", "*"),
+        ("sglang", "a", "*"),
+        ("llama-cpp", "a", "*"),
+        ("tgi", "a", "*"),
+        ("ollama", "a", "a"),
+    ],
+)
+def test_the_family_of_a_model(provider: str, model: str, family: str) -> None:
+    assert family_of(provider, model) == family

@@ -1,9 +1,11 @@
-"""A conversation as alternating turns: pairing, order, and which provider gets which state back."""
+"""A conversation in Anthropic's messages: whole messages, their parts, and what a later part of it needs."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -11,9 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import manystream as ms
 from manystream.providers.anthropic import DIALECT
+from manystream.providers.anthropic.converter import AnthropicConverter
+from manystream.providers.anthropic.message_writer import MessageWriter, WriterState
 from manystream.providers.catalog.provider import Provider
 from manystream.providers.errors import InvalidRequestError
+from manystream.providers.json.json_values import JSON, JSONObject
 from manystream.providers.model.messages import (
     CacheControl,
     File,
@@ -30,6 +36,9 @@ from manystream.providers.model.messages import (
 )
 from manystream.providers.model.request import Request
 from manystream.providers.wire.dialect import WireRequest
+from manystream.providers.wire.omission_warnings import OPENING
+from manystream.providers.wire.prefix_cache import Segment
+from tests.providers.sdk_bodies import sent_by_us
 
 from .wire import LENIENT, START, STOP, STRICT, block, finish, run, text
 from .wire_types import check_body
@@ -457,3 +466,107 @@ def test_a_foreign_block_of_a_user_is_left_out_with_a_warning() -> None:
     assert request.warnings == [
         "messages: 'input_file' of 'openai-responses' is not sent; only its provider understands it"
     ]
+
+
+USER, MODEL = Message.user("a"), Message.assistant("b")
+CALL, RESULT = Message.tool_call("t", "look", "{}"), Message.tool_result("t", "x")
+EMPTY = Message.user("")
+NO_RESULT = "messages: call 't' has no result and is not sent"
+
+A: JSONObject = {"role": "user", "content": "a"}
+B: JSONObject = {"role": "assistant", "content": "b"}
+
+
+def used(call_id: str = "t") -> list[JSONObject]:
+    """Return a call and its result in wire form."""
+    return [
+        {"role": "assistant", "content": [{"type": "tool_use", "id": call_id, "name": "look", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call_id, "content": "x"}]},
+    ]
+
+
+def state(*taken: str, open_calls: tuple[str, ...] = ()) -> WriterState:
+    return WriterState(frozenset(taken), open_calls)
+
+
+OPEN = state(open_calls=("t",))
+OPENED = f"messages: begin with the assistant, which Anthropic refuses; sent with {OPENING!r} as the user's first"
+BOTH: JSONObject = {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "a"}]}
+FIRST: list[tuple[list[Message], Segment[WriterState]]] = [
+    ([USER], Segment([A], state())),
+    ([USER, MODEL], Segment([A, B], None)),
+    ([USER, CALL, RESULT], Segment([A, *used()], state("t"))),
+    ([USER, CALL, USER], Segment([BOTH], OPEN, [], [NO_RESULT])),
+    ([USER, CALL], Segment([A], OPEN, [], [NO_RESULT])),
+    ([EMPTY], Segment([], None)),
+    ([MODEL], Segment([{"role": "user", "content": OPENING}, B], None, [OPENED])),
+]
+LATER: list[tuple[list[Message], WriterState, Segment[WriterState] | None]] = [
+    ([MODEL], state("t"), Segment([B], None)),
+    ([MODEL, USER], state("t"), Segment([B, A], state("t"))),
+    ([USER], state("t"), None),
+    ([EMPTY], state("t"), Segment([], None)),
+    ([CALL, RESULT], state("t"), Segment(used("t_2"), state("t", "t_2"))),
+    ([CALL, RESULT], state("t", open_calls=("t",)), Segment(used("t_2"), state("t", "t_2"), [NO_RESULT])),
+    ([RESULT], state("t", open_calls=("t",)), None),
+]
+
+
+@pytest.mark.parametrize(("messages", "segment"), FIRST)
+def test_the_first_messages_leave_their_state(messages: Sequence[Message], segment: Segment[WriterState]) -> None:
+    assert MessageWriter(STRICT).write(messages, 0, None) == segment
+
+
+@pytest.mark.parametrize(("messages", "before", "segment"), LATER)
+def test_later_messages_continue_from_a_state(
+    messages: Sequence[Message], before: WriterState, segment: Segment[WriterState] | None
+) -> None:
+    assert MessageWriter(STRICT).write(messages, 3, before) == segment
+
+
+QUESTION: JSONObject = {"role": "user", "content": "Which river?"}
+CALL_TOOLSET: JSONObject = {"type": "tool_use", "id": "t1", "name": "read", "input": {}, "toolset_name": "files"}
+RESULT_TOOLSET: JSONObject = {"type": "tool_result", "tool_use_id": "t1", "content": "Elbe", "toolset_name": "files"}
+PICTURE: JSONObject = {
+    "type": "image",
+    "source": {"type": "url", "url": "https://example.org/a.png"},
+    "transformations": {"oversized_image": "downsize"},
+}
+
+
+def answer() -> ms.Response:
+    usage: JSONObject = {"input_tokens": 1, "output_tokens": 1}
+    message: JSONObject = {"type": "message", "role": "assistant", "content": [CALL_TOOLSET], "usage": usage}
+    return DIALECT.decode(json.dumps(message).encode(), ms.Anthropic(), lambda: "made")
+
+
+def test_a_result_names_the_toolset_of_its_call() -> None:
+    """As the tool runner of Anthropic's library does."""
+    history = [ms.Message.user("Which river?"), answer().to_message(), ms.Message.tool_result("t1", "Elbe")]
+    body = sent_by_us("anthropic", ms.Request("claude-opus-4-6", history))
+    expected: list[JSON] = [
+        QUESTION,
+        {"role": "assistant", "content": [CALL_TOOLSET]},
+        {"role": "user", "content": [RESULT_TOOLSET]},
+    ]
+    assert body["messages"] == expected
+    assert AnthropicConverter().encode_messages(history)[1:] == expected[1:]
+
+
+def test_a_result_for_another_server_names_no_toolset() -> None:
+    history = [ms.Message.user("Which river?"), answer().to_message(), ms.Message.tool_result("t1", "Elbe")]
+    other = ms.Anthropic(profile="anthropic-compatible", base_url="https://example.org")
+    body = sent_by_us("anthropic", ms.Request("m", history), provider=other)
+    assert "toolset_name" not in json.dumps(body)
+
+
+def test_toolsets_and_transformations_stay_in_a_longer_request() -> None:
+    messages: list[JSONObject] = [
+        {"role": "user", "content": [PICTURE]},
+        {"role": "assistant", "content": [CALL_TOOLSET]},
+        {"role": "user", "content": [RESULT_TOOLSET]},
+    ]
+    request = ms.Request.from_anthropic(model="claude-opus-4-6", max_tokens=9, messages=messages)
+    more = [*request.messages, ms.Message.assistant("The Elbe."), ms.Message.user("And now?")]
+    body = sent_by_us("anthropic", dataclasses.replace(request, messages=more))
+    assert body["messages"][:3] == messages  # type: ignore[index,call-overload]

@@ -1,9 +1,10 @@
-"""For any input, a machine raises nothing, keeps the order of events, and ends exactly once."""
+"""Arbitrary answers: no exception, events in order, and the same streamed and unstreamed."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,10 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from manystream.providers.errors import ProviderError
+from manystream.providers.model.response import Response
 from manystream.providers.openai.chat import DIALECT
 from manystream.providers.openai.chat.answer import MESSAGE_METHODS
+from manystream.transport.sse import SSEParser
 
-from .wire import OPENAI, SERVER, id_maker, known, run
+from .wire import OPENAI, SERVER, answer, chunk, id_maker, known, run
 
 UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
 
@@ -91,3 +94,121 @@ def test_deep_nesting(depth: int) -> None:
     run([("", b'{"choices":[{"delta":{"reasoning_details":[{"index":' + nested + b"}]}}]}")])
     run([("", b'{"choices":' + b"[" * depth + b"]" * depth + b"}")])
     run([("", b'{"a":' * depth + b"1" + b"}" * depth)])
+
+
+MESSAGES: dict[str, dict[str, object]] = {
+    "text": {"content": "Hello, world!"},
+    "empty": {"content": ""},
+    "thinking": {"reasoning_content": "Let me think.", "content": "So."},
+    "details": {"reasoning": "Sum", "reasoning_details": [{"type": "reasoning.summary", "summary": "Sum", "index": 0},
+        {"type": "reasoning.encrypted", "data": "opaque", "index": 1}], "content": "So."},
+    "calls": {"content": "Looking.", "tool_calls": [{"id": "a", "type": "function",
+        "function": {"name": "t", "arguments": '{"city": "Rome"}'}},
+        {"id": "b", "type": "function", "function": {"name": "u", "arguments": ""}}]},
+    "refusal": {"content": None, "refusal": "I will not."},
+    "parts": {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hmm"}]},
+        {"type": "text", "text": "So."}]},
+    "legacy": {"content": None, "function_call": {"name": "t", "arguments": '{"x": 1}'}},
+    "annotated": {"content": "See.", "annotations": [{"type": "url_citation", "url_citation": {"url": "https://x"}}]},
+    "picture": {"content": "Here.",
+        "images": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,YQ=="}}]},
+    "sound": {"content": None, "audio": {"id": "a", "data": "UklGRg==", "transcript": "Hi", "expires_at": 5}},
+}  # fmt: skip
+ORDER = ("reasoning_content", "reasoning", "reasoning_details", "content", "refusal", "tool_calls")
+USAGE = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
+
+
+def as_deltas(message: dict[str, object], size: int) -> list[dict[str, object]]:
+    """Return a message cut into deltas: strings in pieces, other values whole."""
+    found: list[dict[str, object]] = [{"role": "assistant", "content": ""}]
+    for name, value in message.items():
+        if isinstance(value, str):
+            found += [{name: value[at : at + size]} for at in range(0, len(value), size)]
+        elif name == "tool_calls":
+            assert isinstance(value, list)
+            for index, call in enumerate(value):
+                found.append(
+                    {"tool_calls": [{**call, "index": index, "function": {**call["function"], "arguments": ""}}]}
+                )
+                arguments = call["function"]["arguments"]
+                found += [
+                    {"tool_calls": [{"index": index, "function": {"arguments": arguments[at : at + size]}}]}
+                    for at in range(0, len(arguments), size)
+                ]
+        elif name == "reasoning_details":
+            assert isinstance(value, list)
+            found += [{name: [detail]} for detail in value]
+        else:
+            found.append({name: value})
+    return found
+
+
+def body_of(message: dict[str, object], size: int, finish: str) -> bytes:
+    chunks = [
+        chunk(choices=[{"index": 0, "delta": delta, "finish_reason": None}]) for delta in as_deltas(message, size)
+    ]
+    chunks.append(chunk(choices=[{"index": 0, "delta": {}, "finish_reason": finish}]))
+    chunks.append(chunk(choices=[], usage=USAGE))
+    lines = [f"data: {json.dumps(value)}\n\n" for value in chunks]
+    return "".join([*lines, "data: [DONE]\n\n"]).encode()
+
+
+def streamed(body: bytes, *cuts: int) -> Response:
+    parser = SSEParser()
+    pieces = [body[start:end] for start, end in zip((0, *cuts), (*cuts, len(body)), strict=True)]
+    return run([event for piece in pieces for event in parser.feed(piece)]).response
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+@pytest.mark.parametrize("finish", ["stop", "length"])
+@pytest.mark.parametrize("name", MESSAGES)
+def test_streamed_equals_unstreamed(name: str, finish: str, size: int) -> None:
+    message = MESSAGES[name]
+    whole = answer(message, finish, usage=USAGE)
+    assert streamed(body_of(message, size, finish)) == whole
+
+
+@pytest.mark.parametrize("name", ["calls", "details"])
+def test_a_body_cut_at_every_byte_gives_the_same_answer(name: str) -> None:
+    body = body_of(MESSAGES[name], 4, "stop")
+    whole = streamed(body)
+    for cut in range(len(body)):
+        assert streamed(body, cut) == whole
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    text=st.text(max_size=20),
+    thinking=st.text(max_size=20),
+    arguments=st.lists(st.text(max_size=10), max_size=3),
+    size=st.integers(1, 5),
+    finish=st.sampled_from(["stop", "length", "tool_calls", "content_filter"]),
+)
+def test_any_answer(text: str, thinking: str, arguments: list[str], size: int, finish: str) -> None:
+    message: dict[str, object] = {"reasoning": thinking, "content": text}
+    message["tool_calls"] = [
+        {"id": f"id-{place}", "function": {"name": "t", "arguments": value}} for place, value in enumerate(arguments)
+    ]
+    whole = answer(message, finish, usage=USAGE)
+    assert streamed(body_of(message, size, finish)) == whole
+
+
+def test_only_made_ids_differ() -> None:
+    call = {"function": {"name": "t", "arguments": "{}"}}
+    message: dict[str, object] = {"content": None, "tool_calls": [call, call]}
+    assert streamed(body_of(message, 1, "stop")) == answer(message, "stop", usage=USAGE)
+    other = DIALECT.decode(
+        json.dumps(chunk(choices=[{"message": message, "finish_reason": "stop"}])).encode(), OPENAI, lambda: "other"
+    )
+    ours = answer(message, "stop")
+    assert [replace(block, id="") for block in other.tool_calls] == [replace(block, id="") for block in ours.tool_calls]
+
+
+def test_as_deltas_cuts_the_message_as_documented() -> None:
+    assert as_deltas({"content": "abc"}, 2) == [
+        {"role": "assistant", "content": ""},
+        {"content": "ab"},
+        {"content": "c"},
+    ]
+    assert id_maker()() == "made-1"
+    assert SERVER.profile.name == "openai-compatible"
