@@ -4,8 +4,6 @@ They are the settings of property tests, the handling of SIGINT in child process
 and the store that tests of several folders use.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

@@ -1,7 +1,5 @@
 """The page of the benchmarks' results: a section that is measured again replaces its old one, and no other."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

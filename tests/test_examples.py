@@ -3,8 +3,6 @@
 The relay is also driven as an ASGI server would drive it, message by message, to test browsers that disconnect.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

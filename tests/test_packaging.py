@@ -1,7 +1,5 @@
 """The built packages contain every module and the type marker, and need only the three run-time dependencies."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -4,8 +4,6 @@ A pattern that backtracks on a server's bytes blocks all streams meanwhile. The 
 backtracks as `re` does, so the result is the same on a busy machine.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import importlib

@@ -4,8 +4,6 @@ Each response has the files `<dialect>/<name>.body`, `.json` (its source, status
 result of the reference reader).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

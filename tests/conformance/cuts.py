@@ -1,7 +1,5 @@
 """The cuts of a body into pieces for sending: whole, at random places, and into single bytes. Seeded."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 A budget bounds the total size of the variants.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Read a body in memory with parser and stream machine, or with the decoder, as the engine does without its sockets."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

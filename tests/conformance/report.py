@@ -1,7 +1,5 @@
 """Format the result of a run as tables."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 

@@ -4,8 +4,6 @@ The framing depends on the cut: the whole body and single bytes are sent with Co
 chunk each.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Server-sent events can be framed in many ways and JSON can be written in many wa
 variant means the same as its original, so a reader with different results has a defect.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The page on dialects is current, its example runs, and its common rules hold in the engine for each dialect."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from collections.abc import Sequence

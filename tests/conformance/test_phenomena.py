@@ -1,7 +1,5 @@
 """Content without an event is kept, streamed and unstreamed, at every split of the bytes."""
 
-from __future__ import annotations
-
 import pytest
 
 import manystream as ms

@@ -4,8 +4,6 @@ The recordings are no part of the project: `make conformance CORPUS=folder` name
 `MANYSTREAM_CORPUS`. Without one the test is skipped.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

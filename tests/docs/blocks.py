@@ -16,8 +16,6 @@ stands for anything, on a line of its own for any lines. A block with the line `
 it is not run, and readers see why.
 """
 
-from __future__ import annotations
-
 import re
 import textwrap
 from dataclasses import dataclass

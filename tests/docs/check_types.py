@@ -5,8 +5,6 @@ imports that name from the module of the earlier block. A fragment also has the 
 `engine`. Fragments use `await` at module level. pyright reports that, and this check ignores exactly these reports.
 """
 
-from __future__ import annotations
-
 import ast
 import builtins
 import json

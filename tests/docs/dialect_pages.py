@@ -5,8 +5,6 @@ answers, as in docs/dialects.md, here for one dialect with all details. A table 
 fits a phone.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The modules that the type check makes of a page's blocks."""
 
-from __future__ import annotations
-
 import ast
 
 import pytest

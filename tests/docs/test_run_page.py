@@ -1,7 +1,5 @@
 """The runner of the pages' code itself: what it finds wrong, and what it lets pass."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

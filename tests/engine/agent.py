@@ -3,8 +3,6 @@
 As a program, `python agent.py FILE CONVERSATION ORIGIN`, it loads a conversation in another process and continues it.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How a response's head decides what is read: content types, statuses, codings, ids, redirects and sizes of errors."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

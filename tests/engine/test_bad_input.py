@@ -1,7 +1,5 @@
 """An invalid request is refused before any byte is sent; the error names the field and never shows a key."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

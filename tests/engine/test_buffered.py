@@ -1,7 +1,5 @@
 """The memory of all running responses of one engine is bounded: beyond the limit the largest one fails, no other."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The rules of a call, with literal numbers: its timeouts, its states, its retries, and the values that it reports."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """One call from start to completion: its events, their order, and that it ends exactly once."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Cancelling: in every phase the socket closes at once, and the call completes exactly once, CANCELLED."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

@@ -1,7 +1,5 @@
 """The timeouts: each is provoked alone by a peer, and each is named in its error."""
 
-from __future__ import annotations
-
 import math
 import socket
 

@@ -1,7 +1,5 @@
 """Callbacks and hooks run in the context (`contextvars`) of the code that started their call, however it ends."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import logging

@@ -1,7 +1,5 @@
 """Where a key and an address are found, in which order, and which texts cannot be keys."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import pickle

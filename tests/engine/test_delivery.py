@@ -1,7 +1,5 @@
 """The delivery of events, step by step: the delayed start, the last event, and callbacks that raise or cancel."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast

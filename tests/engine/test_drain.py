@@ -1,7 +1,5 @@
 """`drain` finishes the running calls, then closes: on trio, asyncio and portals."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import threading

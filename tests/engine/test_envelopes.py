@@ -1,7 +1,5 @@
 """The form of a body is read from its bytes: events, whole answers, JSON lines, with every label, cut anywhere."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from functools import partial

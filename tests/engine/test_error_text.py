@@ -1,7 +1,5 @@
 """The one-line text of a failed call, and access to the response of a call that may have failed."""
 
-from __future__ import annotations
-
 import traceback
 
 import pytest

@@ -1,7 +1,5 @@
 """How failures become the error that a caller receives: broken connections, callbacks, defects, and what is removed."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 

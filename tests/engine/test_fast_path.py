@@ -1,7 +1,5 @@
 """The fast path: chunks that match the delta template give the same events as decoder, parser and machine."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

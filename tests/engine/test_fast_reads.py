@@ -1,7 +1,5 @@
 """The fast path, read by read: how many bytes it takes, what it keeps, and what it leaves to the usual path."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """A `BaseException` that a callback raises: it fails its call, or ends the whole engine."""
 
-from __future__ import annotations
-
 import asyncio
 import concurrent.futures
 import os

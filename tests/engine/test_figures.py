@@ -1,7 +1,5 @@
 """The whole statistics of an engine, the whole report of its monitor, and a whole recorded line, literally."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import asdict, replace

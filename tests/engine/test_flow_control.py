@@ -1,7 +1,5 @@
 """How much is read ahead of a program: by a stream, a map and a portal's map; with literal numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest

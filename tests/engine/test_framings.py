@@ -3,8 +3,6 @@
 The events are those of chunk decoder, parser and machine.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable, Iterable, Sequence

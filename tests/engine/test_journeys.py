@@ -1,7 +1,5 @@
 """Calls on routes and with several keys: each attempt with its times, each wait with its reason, each final error."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

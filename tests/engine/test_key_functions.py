@@ -1,7 +1,5 @@
 """A key given as a function: it is called once per attempt; and the errors if it returns no key."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging

@@ -1,7 +1,5 @@
 """The lifetime of an engine: leaving its block, closing it, threads, forks, and that nothing is leaked."""
 
-from __future__ import annotations
-
 import gc
 import os
 import threading

@@ -1,7 +1,5 @@
 """What an engine writes to the log: the logger, the level and the whole line."""
 
-from __future__ import annotations
-
 import errno
 import logging
 from pathlib import Path

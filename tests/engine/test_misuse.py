@@ -1,7 +1,5 @@
 """Programs that use an engine the wrong way get an error at once that shows the right way, instead of waiting."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import types

@@ -1,7 +1,5 @@
 """The monitor: the content of its reports, who can connect, and that no client can block the engine."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

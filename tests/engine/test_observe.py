@@ -1,7 +1,5 @@
 """Observers: the calls of their hooks and the order, that they cannot harm a call, and that they are free if unused."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 

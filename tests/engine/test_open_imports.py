@@ -3,8 +3,6 @@
 Each costs a program's start 0.1 to 1 ms, mostly for its dataclasses.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace

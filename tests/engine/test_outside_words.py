@@ -1,7 +1,5 @@
 """External names that the engine uses: header names, media types, OpenTelemetry's conventions."""
 
-from __future__ import annotations
-
 import pytest
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 

@@ -1,7 +1,5 @@
 """A program's own dialect: the accepted values, and the errors for all others."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The places that the two attempts of a hedged call take under a limit, and when a waiting call gets them."""
 
-from __future__ import annotations
-
 import trio
 import trio.testing
 

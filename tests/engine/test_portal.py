@@ -1,7 +1,5 @@
 """Calls from other threads, step by step: what is passed to the engine's thread, and each error's whole text."""
 
-from __future__ import annotations
-
 import math
 import os
 import threading

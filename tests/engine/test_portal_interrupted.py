@@ -1,7 +1,5 @@
 """Ctrl-C while a thread waits for the engine's thread to start its call."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

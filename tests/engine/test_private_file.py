@@ -1,7 +1,5 @@
 """Files that only their owner can read: what exists already, and what is left after a failure."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The permissions of files with prompts and answers: a new file is private, an existing file keeps its permissions."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Callable, Iterator

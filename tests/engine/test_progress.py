@@ -1,7 +1,5 @@
 """The progress of a call: its state, its text and its timings at each step, and the whole message of each timeout."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Record and replay: the content of a recording, that it has no secrets, and that its replay gives equal responses."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """Redaction: the secrets that are removed from a text, in all spellings, and the text that is kept."""
 
-from __future__ import annotations
-
 import base64
 import html
 import itertools

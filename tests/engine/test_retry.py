@@ -1,7 +1,5 @@
 """Retries: which failures, how often and after which delay; and never after an event was delivered."""
 
-from __future__ import annotations
-
 import math
 import socket
 

@@ -1,7 +1,5 @@
 """Second attempts beside a first one: their own timeouts, what the journey says of both, and what the call reports."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager

@@ -1,7 +1,5 @@
 """Engines that share limits at a socket: who keeps them, what is refused there, and what a killed process leaves."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """`start_*` returns before the call can end: no callback runs inside it, even after an error."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

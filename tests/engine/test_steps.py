@@ -1,7 +1,5 @@
 """One wire event with thousands of parts is delivered a few at a time, with backpressure."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable

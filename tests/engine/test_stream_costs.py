@@ -4,8 +4,6 @@ With 10,000 open streams, a full collection visits all of them at once, and ever
 lives as long as a stream is in few objects, and what few streams need is made when they need it.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import socket

@@ -5,8 +5,6 @@ against it: a call without retries for the outcome; a second call on the same en
 and that it reads no byte of the first response; and a call with attempts left, to see whether the engine retries.
 """
 
-from __future__ import annotations
-
 import enum
 from dataclasses import dataclass, field
 

@@ -4,8 +4,6 @@
 parent's calls must go on, and new ones must begin: over a new connection, and after a lookup in a thread.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -5,8 +5,6 @@ A second request on the same client shows the effect of the first. This is not a
 of a client changes.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -4,8 +4,6 @@
 `python -m tests.faults.measure` prints them.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

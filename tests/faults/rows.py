@@ -8,8 +8,6 @@ retry: whether the engine makes another attempt, while attempts are left and not
     engine sent nothing of the request, or the server cannot have read it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

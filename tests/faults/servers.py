@@ -1,7 +1,5 @@
 """Loopback servers that need more than a script: TLS written record by record, and a faulty CONNECT proxy."""
 
-from __future__ import annotations
-
 import contextlib
 import ssl
 from collections.abc import AsyncGenerator, Callable, Sequence

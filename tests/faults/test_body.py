@@ -1,7 +1,5 @@
 """Faults in a response body (rows 64 to 80): resets, silence, floods, data that is not an event, timeouts, forks."""
 
-from __future__ import annotations
-
 import json
 import time
 import tracemalloc

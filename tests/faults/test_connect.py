@@ -1,7 +1,5 @@
 """Faults of connecting to a server (rows 47 to 56): addresses, names, descriptors, many calls at once, proxies."""
 
-from __future__ import annotations
-
 import errno
 import json
 import socket

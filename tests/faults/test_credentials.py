@@ -1,7 +1,5 @@
 """The credentials file: the permissions it must have, and that no error shows its content."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -7,8 +7,6 @@ The floods run one after another in a process of their own. A process that has r
 with free pages in many places, so its resident memory grows by megabytes without a need for them.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import os

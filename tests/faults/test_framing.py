@@ -1,7 +1,5 @@
 """Faults of framing (rows 15 to 36): errors in a response's head and in the coding of its body."""
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Faults of kept-alive connections (rows 1 to 14): which ones are reused, and the effects of a dead or dirty one."""
 
-from __future__ import annotations
-
 import pytest
 import trio
 import trio.testing

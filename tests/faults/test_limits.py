@@ -1,7 +1,5 @@
 """Caps: too much of anything from a server or a caller is an error that names the cap, and uses no memory."""
 
-from __future__ import annotations
-
 import pytest
 import trio
 

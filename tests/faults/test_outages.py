@@ -1,7 +1,5 @@
 """A server is away for a while: it refuses connections, drops them, or resets them with the request in its hands."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import AsyncGenerator

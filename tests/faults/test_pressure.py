@@ -1,7 +1,5 @@
 """Scarce resources: no descriptor left, slow error bodies, calls cancelled in the queue, huge DNS results."""
 
-from __future__ import annotations
-
 import errno
 import gc
 import socket

@@ -1,7 +1,5 @@
 """Faults around the request (rows 37 to 46): invalid values, early responses, redirects, Retry-After."""
 
-from __future__ import annotations
-
 import itertools
 import socket
 from email.utils import formatdate

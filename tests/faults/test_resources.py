@@ -4,8 +4,6 @@ The forms take the path of a response body: they are cut into reads, decoded fro
 parser and the dialect's stream machine; unstreamed bodies are passed whole to the dialect's decoder.
 """
 
-from __future__ import annotations
-
 import contextlib
 import cProfile
 import gc

@@ -3,8 +3,6 @@
 These tests run the engine against servers that fail in each way. The decision itself has a table in the engine's tests.
 """
 
-from __future__ import annotations
-
 import time
 from email.utils import formatdate
 

@@ -1,7 +1,5 @@
 """The table of faults is complete: each row names tests, all of these tests exist, and the page is current."""
 
-from __future__ import annotations
-
 import ast
 import functools
 from pathlib import Path

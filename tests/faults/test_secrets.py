@@ -3,8 +3,6 @@
 It must appear only on the wire, in one header, to its own origin.
 """
 
-from __future__ import annotations
-
 import gc
 import logging
 import traceback

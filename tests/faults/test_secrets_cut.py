@@ -4,8 +4,6 @@ In any escape and at any cut, the error contains no more than a few characters o
 secrets of a request: header values, the base URL's query and a proxy's password.
 """
 
-from __future__ import annotations
-
 import base64
 import itertools
 import json

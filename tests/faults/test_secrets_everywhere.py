@@ -4,8 +4,6 @@ The outputs: recordings, spans and metrics, observers, batches, the bridges to a
 `test_secrets.py` checks errors and logs for each dialect and each form of echo.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import gc

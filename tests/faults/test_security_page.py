@@ -1,7 +1,5 @@
 """Every promise on the page of security names tests, and each of these tests exists."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Faults of TLS (rows 57 to 63): the servers that the engine trusts, and that it sends nothing to any other."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import ssl

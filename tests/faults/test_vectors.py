@@ -5,8 +5,6 @@ Without it these tests are skipped. The server sends each response and then clos
 call must have an outcome, and must not affect the next call on the same engine.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import hashlib

@@ -1,7 +1,5 @@
 """Count the system calls of the transport, and make one of them fail."""
 
-from __future__ import annotations
-
 import errno
 import select
 import socket

@@ -3,8 +3,6 @@
 Only data: what the server writes after the first request, and how it closes the connection.
 """
 
-from __future__ import annotations
-
 from tests.faults.exchange import EVENTS, ONE, WHOLE, End, Wire, in_chunks, ok, raw
 from tests.support.peers import STREAM_HEAD, chat_chunk, chunked, error_body
 

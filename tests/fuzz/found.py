@@ -1,7 +1,5 @@
 """The findings of fuzzing, each with its input and the defect. They are run as tests."""
 
-from __future__ import annotations
-
 from tests.fuzz.seeds import CUT, RESPONSES
 
 _FRAMES = RESPONSES[0].split("\n\n")

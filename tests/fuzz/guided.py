@@ -3,8 +3,6 @@
 Needs atheris, which is not a dependency of the project: `python -m tests.fuzz` creates a temporary environment with it.
 """
 
-from __future__ import annotations
-
 import sys
 
 

@@ -4,8 +4,6 @@ Runs one input after another, each with bounds on CPU time and memory, and write
 folder. Needs only the project; `python -m tests.fuzz` starts it for each target.
 """
 
-from __future__ import annotations
-
 import random
 import resource
 import signal

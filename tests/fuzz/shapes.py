@@ -5,8 +5,6 @@ parsed. Each function makes one such change to valid input; `shaped` makes sever
 inputs.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """The targets of fuzzing: functions that take any bytes and raise an exception if a law is violated."""
 
-from __future__ import annotations
-
 import contextlib
 import html
 import itertools

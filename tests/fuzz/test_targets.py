@@ -1,7 +1,5 @@
 """Run each fuzz target on a bounded number of inputs: valid ones, damaged ones, random bytes, and all findings."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

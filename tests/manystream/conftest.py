@@ -1,7 +1,5 @@
 """The clients' packages and the event loops on which the client transports are tested."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 from collections.abc import Awaitable, Callable

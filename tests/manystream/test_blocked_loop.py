@@ -3,8 +3,6 @@
 The block takes no time: the clock jumps, after the server's thread has sent all that it sends during the block.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import importlib

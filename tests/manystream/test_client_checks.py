@@ -1,7 +1,5 @@
 """What a client's transport checks before it sends a request, and which failure each error is."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Awaitable, Callable

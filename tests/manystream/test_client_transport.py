@@ -1,7 +1,5 @@
 """The transports for httpx2's and httpx's async clients, on asyncio and trio, against servers on loopback."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

@@ -1,7 +1,5 @@
 """The objects of a call in flight that the garbage collector tracks, over the transport for httpx2's client."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import os

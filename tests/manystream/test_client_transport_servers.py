@@ -1,7 +1,5 @@
 """The client transports with what real servers, proxies and programs do, on asyncio and trio."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gzip

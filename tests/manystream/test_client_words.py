@@ -1,7 +1,5 @@
 """The words of a client's transport, the trace of a request, and what its network stream reports."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import AsyncGenerator, Mapping
 

@@ -4,8 +4,6 @@ Most expected amounts are computed by hand from prices in the test. The last tes
 usage report with the reading of genai-prices; the two must agree, whatever the prices are.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 import socket

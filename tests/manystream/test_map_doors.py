@@ -1,7 +1,5 @@
 """`map` on asyncio and on the portal: the same as on trio, by other means of waiting."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Iterator

@@ -1,7 +1,5 @@
 """The portal for programs without an event loop: blocking calls from any thread."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The official SDKs over the transports, against the built-in simulator: answers, streams and cancellation."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing

@@ -1,7 +1,5 @@
 """A store under faults: Ctrl-C at any step, a full disk, text that cannot be written, damaged and malicious files."""
 
-from __future__ import annotations
-
 import random
 import select
 import signal

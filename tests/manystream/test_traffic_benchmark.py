@@ -1,7 +1,5 @@
 """The benchmark of traffic control runs: a few calls of each form, each within its limit."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.traffic import CLIENTS, FORMS, measure

@@ -1,7 +1,5 @@
 """Reads what one response reports about limits, in the same way as the engine."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from manystream.providers.anthropic import errors as anthropic_errors

@@ -1,7 +1,5 @@
 """HTTP status → category for a body without further information: RFC 9110, 498 (Groq) and 529 (Anthropic)."""
 
-from __future__ import annotations
-
 from manystream.providers.errors import ErrorCategory
 
 STATUSES = {

@@ -1,7 +1,5 @@
 """Hypothesis strategies for the content of conversations, shared by the tests of rows, histories and the store."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 import manystream as ms

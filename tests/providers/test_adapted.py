@@ -1,7 +1,5 @@
 """Conversations that a provider refuses as they are: adapted with a warning, or refused before sending."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

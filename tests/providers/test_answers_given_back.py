@@ -1,7 +1,5 @@
 """An answer in the requests after it: what an SDK's answer contains, a refusal, and an answer without any content."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from typing import Any, cast, get_args

@@ -1,7 +1,5 @@
 """Cache marks and other words of a part in OpenAI's forms: `cache_control` of gateways, `prompt_cache_breakpoint`."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import cast
 

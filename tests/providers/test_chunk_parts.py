@@ -3,8 +3,6 @@
 Other values are refused. Also tests answers and results as the provider's own messages.
 """
 
-from __future__ import annotations
-
 from typing import Any, get_args
 
 import pytest

@@ -3,8 +3,6 @@
 A half without its other half becomes U+FFFD.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from typing import Any, cast

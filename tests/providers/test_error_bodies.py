@@ -1,7 +1,5 @@
 """Error objects and bodies of every known shape, HTML pages too → the whole error, member by member."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

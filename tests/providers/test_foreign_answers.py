@@ -1,7 +1,5 @@
 """An answer in the form of another API: a base URL of the wrong API, or a gateway that passes an answer on as it is."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

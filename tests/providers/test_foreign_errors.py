@@ -1,7 +1,5 @@
 """Errors in another dialect's form: every dialect reads them in a stream, unstreamed, and in an error response."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

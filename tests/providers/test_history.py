@@ -1,7 +1,5 @@
 """The common history: its parts and their rules, and its conversion to and from the message model."""
 
-from __future__ import annotations
-
 import pytest
 
 import manystream as ms

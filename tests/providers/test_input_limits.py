@@ -1,7 +1,5 @@
 """Limits on tokens of a request, and on choices, content blocks and tool calls of an answer, in every dialect."""
 
-from __future__ import annotations
-
 import base64
 import zlib
 from collections.abc import Iterable

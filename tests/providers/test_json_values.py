@@ -1,7 +1,5 @@
 """Reading and writing JSON: what is returned for each value, what an error says, and the limits."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 

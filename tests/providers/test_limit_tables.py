@@ -1,7 +1,5 @@
 """Every header, code, status and word of servers about limits, one at a time, and every row of `CHARGING`."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """OpenAI's own messages in the common history and back: whole conversations, whole errors, whole warnings."""
 
-from __future__ import annotations
-
 import pytest
 
 import manystream as ms

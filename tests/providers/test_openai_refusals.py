@@ -1,7 +1,5 @@
 """Whole reports of refused requests: the limit that an error names, its unit and window, and where errors are found."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

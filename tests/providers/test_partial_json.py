@@ -1,7 +1,5 @@
 """The incremental JSON parser: correct at every prefix, for every way of cutting the text, and in linear time."""
 
-from __future__ import annotations
-
 import itertools
 import tracemalloc
 

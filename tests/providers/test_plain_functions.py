@@ -1,7 +1,5 @@
 """The words in which an error names a function that does not run when it is called."""
 
-from __future__ import annotations
-
 import types
 from collections.abc import AsyncGenerator, Callable, Generator
 

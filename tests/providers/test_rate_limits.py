@@ -1,7 +1,5 @@
 """Limits in each server's headers and errors, row by row as the servers send them."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

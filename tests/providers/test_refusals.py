@@ -1,7 +1,5 @@
 """Refusals that the HTTP status alone does not show: other errors with 429, errors inside answers, limits of 0."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

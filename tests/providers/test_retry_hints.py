@@ -1,7 +1,5 @@
 """The server's hint is read from every header that has one, also at the edges; no header raises an exception."""
 
-from __future__ import annotations
-
 import time
 from email.utils import formatdate
 

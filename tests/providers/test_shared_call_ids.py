@@ -1,7 +1,5 @@
 """Two parallel calls with one id remain two calls, each with its own result, in every dialect and both directions."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """A snapshot detects every change of messages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

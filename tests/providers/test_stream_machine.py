@@ -1,7 +1,5 @@
 """What every stream machine does with cut bodies, the end, failures within a chunk, and members sent in pieces."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Assigning fragments of tool calls to calls."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count

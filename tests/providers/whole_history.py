@@ -1,7 +1,5 @@
 """A conversation with every kind of block, for tests of the whole request that a dialect makes of it."""
 
-from __future__ import annotations
-
 import manystream as ms
 
 MARK = ms.CacheControl("1h")

@@ -3,8 +3,6 @@
 Sockets, TLS and the CONNECT proxy are real, on loopback. This file uses no code of the transport.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

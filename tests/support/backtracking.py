@@ -5,8 +5,6 @@ a character. `attacks` builds inputs from the pattern's own literals and classes
 text to repeat, and an end that makes the match fail.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Collection, Iterator

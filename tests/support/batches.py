@@ -1,7 +1,5 @@
 """Helpers of the batch tests: write lines, write files of lines, and run a batch over a file."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

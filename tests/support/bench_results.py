@@ -1,7 +1,5 @@
 """Results of load tests with known figures, and the report on one of them."""
 
-from __future__ import annotations
-
 from manystream.bench.figures import Percentiles, Result
 
 RESULT = Result(

@@ -1,7 +1,5 @@
 """Measure how much of a secret a text contains."""
 
-from __future__ import annotations
-
 
 def longest_common_run(key: str, text: str) -> int:
     """Return the length of the longest run of the key's characters in the text. Escapes in both are ignored."""

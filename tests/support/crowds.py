@@ -3,8 +3,6 @@
 Each form is a function from a number of parts to a response body.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The streams of the five dialects as wire text: a first part with the text "one", the rest, and error events."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Simulate a full disk within one process."""
 
-from __future__ import annotations
-
 import resource
 import signal
 from collections.abc import Generator

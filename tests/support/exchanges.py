@@ -1,7 +1,5 @@
 """A connection on one end of a socket pair, a scripted server on the other end, and an exchange that records."""
 
-from __future__ import annotations
-
 import select
 import socket
 from collections.abc import AsyncGenerator

@@ -4,8 +4,6 @@ A `Peer` runs a script for each connection: an async function that receives the 
 call delivers to its callbacks.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket

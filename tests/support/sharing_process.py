@@ -6,8 +6,6 @@ and how many were refused. It ends when a budget is spent, or when its standard 
 time at which it was sent, by a clock that all processes share, as its key.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

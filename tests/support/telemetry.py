@@ -1,7 +1,5 @@
 """The OpenTelemetry SDK with exporters that keep all data in memory."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from opentelemetry.sdk.metrics import MeterProvider

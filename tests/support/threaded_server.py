@@ -1,7 +1,5 @@
 """A server on loopback in threads, for tests of clients that run on any event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

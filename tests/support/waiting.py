@@ -1,7 +1,5 @@
 """Wait in real time for a condition in another process or thread, or at a server, that raises no event here."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

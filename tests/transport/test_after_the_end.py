@@ -3,8 +3,6 @@
 The completion does not show that. These tests count bytes, places in the pool, descriptors and deadlines.
 """
 
-from __future__ import annotations
-
 import errno
 import socket
 

@@ -3,8 +3,6 @@
 `chunked.py` documents the intended differences; `differs_by_design` repeats them.
 """
 
-from __future__ import annotations
-
 import cProfile
 import re
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The transport's times: timers and their alarm, the kernel's timer, and the loop's pauses, value by value."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import math

@@ -1,7 +1,5 @@
 """A connection's system calls and its calls of the loop, one by one, on a socket that does what the test says."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

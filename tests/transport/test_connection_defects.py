@@ -1,7 +1,5 @@
 """A connection whose exchange raises, or offers a reader for whole events. The socket does what the test says."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

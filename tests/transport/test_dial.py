@@ -1,7 +1,5 @@
 """Dialling: the address that wins, the message of each failure, and that no outcome leaves a socket open."""
 
-from __future__ import annotations
-
 import errno
 import os
 import resource

@@ -1,7 +1,5 @@
 """The errors of the transport with all their members: what the engine's retries and messages depend on."""
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

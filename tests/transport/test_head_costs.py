@@ -1,7 +1,5 @@
 """The bounds on the cost of a response head: its size, its lines and its informational heads."""
 
-from __future__ import annotations
-
 import cProfile
 import tracemalloc
 

@@ -1,7 +1,5 @@
 """A response head means the same here as in h11's own parser, whatever bytes a server sends."""
 
-from __future__ import annotations
-
 import h11
 import pytest
 from hypothesis import given, settings

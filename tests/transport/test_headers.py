@@ -1,7 +1,5 @@
 """Headers: which ones can be sent, the error messages, and lookups in received headers."""
 
-from __future__ import annotations
-
 import h11
 import pytest
 from hypothesis import given, settings

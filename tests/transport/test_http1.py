@@ -1,7 +1,5 @@
 """One exchange on one connection: heads, framing, reuse, and the ways in which it can break."""
 
-from __future__ import annotations
-
 import os
 import random
 

@@ -1,7 +1,5 @@
 """The kernel's timer: its descriptor is readable after its time, and only then."""
 
-from __future__ import annotations
-
 import os
 import select
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Whether an idle socket has nothing to read, with and without `poll`; and the event loop that runs."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import ssl

@@ -1,7 +1,5 @@
 """The multi-request loop: it names the connection that delays the others."""
 
-from __future__ import annotations
-
 import select
 import selectors
 import socket

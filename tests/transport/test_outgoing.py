@@ -1,7 +1,5 @@
 """The unsent bytes of a request: what is sent at once, and what a failed write means."""
 
-from __future__ import annotations
-
 import errno
 import socket
 

@@ -1,7 +1,5 @@
 """The bounds of the transport's parsers: just below, at and above, whole and cut into pieces."""
 
-from __future__ import annotations
-
 import h11
 import pytest
 

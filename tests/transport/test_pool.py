@@ -1,7 +1,5 @@
 """The pool: the assignment of connections, caps, queues, and connections that are never assigned."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager

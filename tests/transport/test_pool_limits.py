@@ -1,7 +1,5 @@
 """The pool's limits: ages, idle and draining connections, queues of waiters that gave up, and dials that fail."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

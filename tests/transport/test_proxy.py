@@ -1,7 +1,5 @@
 """Proxies: the choice of the proxy, the CONNECT request, and error messages that contain no password."""
 
-from __future__ import annotations
-
 import base64
 import re
 import socket

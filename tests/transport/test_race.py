@@ -1,7 +1,5 @@
 """Connection attempts to several addresses: when each begins, which wins, and what is closed. Time is virtual."""
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

@@ -1,7 +1,5 @@
 """Compare the head reader with h11 at every split; and check the bounds that h11 does not have."""
 
-from __future__ import annotations
-
 import h11
 import pytest
 

@@ -4,8 +4,6 @@
 must return at every split what `reference` returns.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -1,7 +1,5 @@
 """Numbers and names of OpenSSL, the operating system and HTTP, compared with copies of their definitions."""
 
-from __future__ import annotations
-
 import errno
 import socket
 

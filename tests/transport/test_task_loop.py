@@ -1,7 +1,5 @@
 """The loop with a task for each connection, on platforms without a poller that has a descriptor of its own."""
 
-from __future__ import annotations
-
 import logging
 import socket
 from collections.abc import AsyncGenerator, Callable

@@ -1,7 +1,5 @@
 """Timers fire in order of their deadlines, from one task; cancelled timers never fire."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """TLS: the CAs that are trusted, the protocols that are offered, the error messages, and that no socket leaks."""
 
-from __future__ import annotations
-
 import datetime
 import re
 import socket

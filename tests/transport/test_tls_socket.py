@@ -1,7 +1,5 @@
 """TLS over a socket: a read returns all whole records; at any split no byte is lost or delivered twice."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import socket

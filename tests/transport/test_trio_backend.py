@@ -1,7 +1,5 @@
 """The transport on trio: how a descriptor is served, with pauses."""
 
-from __future__ import annotations
-
 import functools
 import math
 import socket

@@ -1,7 +1,5 @@
 """Base URLs: the ones that are accepted, the errors for the others, and the resulting request targets."""
 
-from __future__ import annotations
-
 import string
 
 import pytest

@@ -1,7 +1,5 @@
 """The waiters of the pool: what is reported to them, and which of their methods end them."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

@@ -1,7 +1,5 @@
 """A loopback server that counts the tokens that it answered, and their price."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Loopback servers that fail, hang or answer slowly, as the targets of routes."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field

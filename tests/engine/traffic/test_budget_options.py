@@ -1,7 +1,5 @@
 """Budgets and prices that are wrong, and what a budget must know of a call."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Budgets at the engine's level: what calls may cost, from the user's side."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from functools import partial

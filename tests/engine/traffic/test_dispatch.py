@@ -1,7 +1,5 @@
 """Traffic control in an engine: calls to servers that limit requests, from the user's side."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 

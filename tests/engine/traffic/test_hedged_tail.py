@@ -1,7 +1,5 @@
 """What hedging is worth: the slowest calls, at a steady rate."""
 
-from __future__ import annotations
-
 import random
 from contextlib import AsyncExitStack
 

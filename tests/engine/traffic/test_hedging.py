@@ -1,7 +1,5 @@
 """Hedging at the engine's level: calls whose first event is late run twice, from the user's side."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager

@@ -1,7 +1,5 @@
 """The figures of traffic control, as an observer and OpenTelemetry get them."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

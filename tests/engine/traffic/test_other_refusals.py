@@ -1,7 +1,5 @@
 """Refusals that look like a full server and are not, and refusals inside answers, from the user's side."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

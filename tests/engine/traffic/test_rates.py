@@ -1,7 +1,5 @@
 """Declared limits: the calls that an entry of `rates` covers, the scopes that share it, and invalid entries."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections import Counter

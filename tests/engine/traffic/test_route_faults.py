@@ -1,7 +1,5 @@
 """What calls on a route leave behind at faults, and how often they try."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable
 

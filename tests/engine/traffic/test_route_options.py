@@ -1,7 +1,5 @@
 """Routes, targets and keys with wrong options: each is an error that names the field and the remedy."""
 
-from __future__ import annotations
-
 import copy
 import math
 import pickle

@@ -1,7 +1,5 @@
 """What a call is charged in the end: the tokens that its server reports, or the estimate."""
 
-from __future__ import annotations
-
 import pytest
 import trio
 import trio.testing

@@ -1,7 +1,5 @@
 """The learned limit for running calls, with servers that queue calls, return 503 for a full queue, or have slots."""
 
-from __future__ import annotations
-
 import pytest
 import trio
 import trio.testing

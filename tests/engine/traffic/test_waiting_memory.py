@@ -1,7 +1,5 @@
 """The memory of calls that wait, beside the text of their requests, as counted by tracemalloc."""
 
-from __future__ import annotations
-
 import gc
 import tracemalloc
 from typing import Literal

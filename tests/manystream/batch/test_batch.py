@@ -1,7 +1,5 @@
 """Batches without the command line: recorded answers and failures, resuming, traffic control, memory and cost."""
 
-from __future__ import annotations
-
 import json
 import tracemalloc
 from collections.abc import AsyncGenerator, Callable

@@ -1,7 +1,5 @@
 """The files of a journal: what is kept, repaired, replaced and refused, byte by byte."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

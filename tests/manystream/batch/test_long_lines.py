@@ -1,7 +1,5 @@
 """Lines of a batch's input that are too long: only they are refused, in bounded memory."""
 
-from __future__ import annotations
-
 import io
 import json
 import tracemalloc

@@ -1,7 +1,5 @@
 """Shards of a batch: which lines, files and limits belong to each, and that they are together the whole."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

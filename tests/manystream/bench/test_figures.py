@@ -1,7 +1,5 @@
 """The figures of a load test: buckets, ranks, tokens, shares of a core, and the notes on the result."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

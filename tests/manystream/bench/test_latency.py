@@ -1,7 +1,5 @@
 """Percentiles from a histogram: they equal those of the sorted samples, to the width of a bucket."""
 
-from __future__ import annotations
-
 import math
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """A load test against an engine whose calls end when the test says, on a clock that jumps."""
 
-from __future__ import annotations
-
 import io
 import os
 import signal

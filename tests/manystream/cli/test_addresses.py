@@ -1,7 +1,5 @@
 """The provider for a base URL and a dialect: its class, and the key that it gets."""
 
-from __future__ import annotations
-
 import pytest
 
 from manystream.cli.addresses import provider_at

@@ -1,7 +1,5 @@
 """The output of `manystream run`: the answer's text on one stream, everything else on the other, block by block."""
 
-from __future__ import annotations
-
 import io
 from decimal import Decimal
 

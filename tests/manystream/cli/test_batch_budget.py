@@ -1,7 +1,5 @@
 """`manystream batch --budget`: what is counted, how a run ends when it is spent, how it goes on, and bad input."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """`manystream batch --ray`: what the cluster, its workers and the batch over them are given."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path

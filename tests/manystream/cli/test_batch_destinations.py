@@ -1,7 +1,5 @@
 """Where `manystream batch` sends lines: the providers, models and routes of each combination of options."""
 
-from __future__ import annotations
-
 import os
 import pickle
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The files of `manystream batch`: paths that cannot be used are one line, and a named pipe is an input."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Iterator

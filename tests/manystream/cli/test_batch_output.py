@@ -1,7 +1,5 @@
 """The command `manystream batch` with a batch that the test plays: its options, all that it prints, its exit status."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import signal

@@ -1,7 +1,5 @@
 """The progress and the summary of `manystream batch`: whole lines for figures that were computed by hand."""
 
-from __future__ import annotations
-
 import io
 import math
 import re

@@ -3,8 +3,6 @@
 The workers are threads of this process, in place of Ray's.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import pickle

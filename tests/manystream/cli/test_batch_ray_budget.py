@@ -3,8 +3,6 @@
 The workers are threads of this process, in place of Ray's. An answer costs 2 cents.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

@@ -1,7 +1,5 @@
 """`manystream batch --shard I/N`: files, limits, display and bad input."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

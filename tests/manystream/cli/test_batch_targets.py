@@ -1,7 +1,5 @@
 """Where `manystream batch` sends lines: one model, several in order, replicas; and the limits that it declares."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command `manystream bench`: its figures for known servers, its output and its exit status."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

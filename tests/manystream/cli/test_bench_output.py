@@ -1,7 +1,5 @@
 """The command `manystream bench` with known figures: what it runs and prints, its exit status, and its complaints."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import AsyncIterator, Callable, Sequence

@@ -1,7 +1,5 @@
 """The report of `manystream bench` on known figures, as text and as JSON, and its progress."""
 
-from __future__ import annotations
-
 import io
 import re
 from dataclasses import replace

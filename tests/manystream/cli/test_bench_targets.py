@@ -1,7 +1,5 @@
 """Which server `manystream bench` measures, what it prints about it, and what cannot be measured."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence

@@ -1,7 +1,5 @@
 """The command line itself: its whole help, versions, and the exit status of each ending of a command."""
 
-from __future__ import annotations
-
 import argparse
 import builtins
 import os

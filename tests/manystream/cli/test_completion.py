@@ -1,7 +1,5 @@
 """The completion scripts, run by the shells themselves."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -1,7 +1,5 @@
 """The steps of a connectivity check, with a clock that advances by a second at each look, and answers in pieces."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import ssl

@@ -1,7 +1,5 @@
 """Cost in the output of `run --cost` and of a batch: progress, summary and answers; none without a price list."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator, Sequence

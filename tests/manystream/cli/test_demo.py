@@ -1,7 +1,5 @@
 """The command `manystream demo`: how it starts its streams, all that it prints, and its exit status."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import signal

@@ -1,7 +1,5 @@
 """The display of `manystream demo`: a line per update, and the final table, with figures computed by hand."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The checks of `manystream demo`: they find every kind of difference, and none in a correct stream."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The command `manystream doctor`: it names the step that fails and what to do, and never shows a key."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import re

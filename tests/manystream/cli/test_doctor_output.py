@@ -1,7 +1,5 @@
 """What `manystream doctor` prints for given findings, which providers it checks, and its exit status."""
 
-from __future__ import annotations
-
 import io
 import json
 import signal

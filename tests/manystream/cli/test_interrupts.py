@@ -3,8 +3,6 @@
 Each command ends soon, shows its results so far and no traceback, and has the exit status 130.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """How `manystream run` chooses the provider: by name, by model, by base URL, or the first with a key."""
 
-from __future__ import annotations
-
 import pytest
 
 import manystream as ms

@@ -1,7 +1,5 @@
 """The command `manystream simulate`: what it serves and prints, its exit status, and its whole list of knobs."""
 
-from __future__ import annotations
-
 import io
 import signal
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The standard streams of a command: closed ones, encodings of few characters, and output that cannot be written."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os

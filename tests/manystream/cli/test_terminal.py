@@ -1,7 +1,5 @@
 """Output for a terminal: styles, replaced control characters, amounts, time spans and tables."""
 
-from __future__ import annotations
-
 import io
 import sys
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """The command `manystream top` with a running engine, and its errors without one."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The screen of `manystream top` with rich: what a terminal shows during the command and after it."""
 
-from __future__ import annotations
-
 import io
 import re
 import sys

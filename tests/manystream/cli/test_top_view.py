@@ -1,7 +1,5 @@
 """The views of `manystream top`: whole pages and lines for given snapshots, on every kind of screen."""
 
-from __future__ import annotations
-
 import copy
 import time
 from collections.abc import Iterator

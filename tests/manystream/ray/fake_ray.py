@@ -1,7 +1,5 @@
 """Ray as far as the package uses it: calls of actors are noted, and end when a test says so."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 

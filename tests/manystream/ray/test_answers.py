@@ -1,7 +1,5 @@
 """The keeper of answers: the first record of an id counts, and every record can be read again."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import closing, contextmanager

@@ -1,7 +1,5 @@
 """`Ask` as Ray Data calls it, with a fake in pyarrow's place: a block comes back with four more columns."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Iterator

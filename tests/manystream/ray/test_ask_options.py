@@ -1,7 +1,5 @@
 """The arguments of `map_batches` without Ray: what is refused on the driver, and where keys may be seen."""
 
-from __future__ import annotations
-
 import dataclasses
 import pickle
 from collections.abc import Callable

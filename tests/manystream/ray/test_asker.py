@@ -1,7 +1,5 @@
 """The asker of an actor: blocks from several threads share one engine, and end when their answers are recorded."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The order and number of an asker's calls, with an engine whose calls end when the test says so."""
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The driver's ledger: every row is answered once, whatever happens to actors and messages."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The rows of a data set: what is asked for a row, and what the record of its answer adds to it."""
 
-from __future__ import annotations
-
 import pytest
 
 import manystream as ms

@@ -1,7 +1,5 @@
 """A worker: rows come from exchanges, and the answers of an ordinary batch leave in them."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Iterator

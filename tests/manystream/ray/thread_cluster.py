@@ -1,7 +1,5 @@
 """A cluster whose workers are threads of this process: the driver, the workers and the messages without Ray."""
 
-from __future__ import annotations
-
 import queue
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Simulators for tests: one process for the whole session, and a thread for each test that changes its state."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """A raw socket client for the simulator's tests. It shows the received bytes, and how the connection ended."""
 
-from __future__ import annotations
-
 import json
 import socket
 from collections.abc import Iterator, Mapping

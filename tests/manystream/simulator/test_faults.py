@@ -1,7 +1,5 @@
 """Every knob that paces or breaks an answer, observed on a raw socket."""
 
-from __future__ import annotations
-
 import json
 import time
 

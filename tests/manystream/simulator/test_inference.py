@@ -1,7 +1,5 @@
 """The simulator as an inference server with a batch, and as several replicas."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The knobs and the options of batches and replicas: their defaults, and the error about a wrong word."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import fields, replace
 

@@ -1,7 +1,5 @@
 """The accounts of limits: what buckets hold at each moment, and what each server charges and gives back."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The official SDKs read the simulator's refusals as real rate limits, and wait as long as their hints say."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Rate limits of the simulator in virtual time: what each server charges, refuses, settles and reports."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -4,8 +4,6 @@ Each file in the folder `limits` holds the responses of one server. A line `--- 
 second are sent until one is refused.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Error responses and errors in a stream: category, message, hints, and the forms that proxies give them."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """Calls in a stream: those that the caller executes, and those that the server executes."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The tables of thinking options per model, row by row, and how they are overridden."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -3,8 +3,6 @@
 The runner checks on every stream what must be true of all streams.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Shared by the tests of requests: encodes, and checks every member against the official client's types."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

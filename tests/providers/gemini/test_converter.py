@@ -1,7 +1,5 @@
 """Gemini's contents as common messages and back: each part as a whole, and each refusal with its place."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Error bodies of Google's servers and of the proxies before them."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

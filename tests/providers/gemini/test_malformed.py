@@ -1,7 +1,5 @@
 """Bodies that no server should send, and limits on an answer: an answer or a typed error, never another exception."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

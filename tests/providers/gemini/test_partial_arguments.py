@@ -1,7 +1,5 @@
 """Arguments in pieces: for any pieces, the text is JSON with their values."""
 
-from __future__ import annotations
-
 import json
 import tracemalloc
 from typing import Any

@@ -1,7 +1,5 @@
 """Parts that are no text: calls, whole and in pieces; files; and what the server executes itself."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Arbitrary answers: no exception, events in order, and the same streamed and unstreamed."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from dataclasses import replace

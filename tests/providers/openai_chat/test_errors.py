@@ -1,7 +1,5 @@
 """Error responses and errors inside a stream: category, message, code, hint, and every form of body."""
 
-from __future__ import annotations
-
 import json
 from email.utils import formatdate
 

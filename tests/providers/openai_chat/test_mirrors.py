@@ -1,7 +1,5 @@
 """Content that a server sends twice, in two members, is read once."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Log probabilities with one number per chunk: the form of Together's streams (`Choice.logprobs: float`)."""
 
-from __future__ import annotations
-
 import json
 
 from manystream.providers.json.json_values import JSON, JSONObject

@@ -1,7 +1,5 @@
 """Forms of the chat wire that few servers use, each with an example, streamed and unstreamed."""
 
-from __future__ import annotations
-
 import pytest
 
 from manystream.providers.json.json_values import JSON, JSONObject

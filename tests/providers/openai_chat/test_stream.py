@@ -1,7 +1,5 @@
 """A stream's normal course, and its valid and invalid ends."""
 
-from __future__ import annotations
-
 import json
 from typing import get_args
 

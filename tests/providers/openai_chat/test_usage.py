@@ -1,7 +1,5 @@
 """Token reports: visible output without thinking, unknown counts as None, and every known name of a number."""
 
-from __future__ import annotations
-
 import pytest
 
 from manystream.providers.json.json_values import JSONObject

@@ -1,7 +1,5 @@
 """Whole errors of answers that cannot be read, and whole answers in the rare forms that servers send."""
 
-from __future__ import annotations
-
 import pytest
 
 import manystream as ms

@@ -1,7 +1,5 @@
 """Arbitrary input raises nothing: it gives events, or an error as a value."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sys

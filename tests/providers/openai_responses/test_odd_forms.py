@@ -1,7 +1,5 @@
 """Answers of other forms than the API's: they are read, or they are an error with the server's bytes."""
 
-from __future__ import annotations
-
 import pytest
 
 import manystream as ms

@@ -2,8 +2,6 @@
 
 # ruff: noqa: E501 (a wire line is one line)
 
-from __future__ import annotations
-
 import pytest
 
 import manystream as ms

@@ -1,7 +1,5 @@
 """Servers that send an item twice under other ids, and servers whose final response differs from their items."""
 
-from __future__ import annotations
-
 import pytest
 
 from manystream.providers.json.json_values import JSON, JSONObject

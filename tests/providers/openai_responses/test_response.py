@@ -1,7 +1,5 @@
 """A whole Responses object: statuses, usage, kept members; and equality with a stream of it."""
 
-from __future__ import annotations
-
 import json
 from typing import get_args
 
