@@ -90,13 +90,10 @@ OPTION_ROWS: tuple[RequestRow, ...] = (
     RequestRow("`thinking`: `NONE`", {"thinking": ms.ThinkingLevel.NONE}, thinking=True),
     RequestRow("`thinking`: `budget_tokens`", {"thinking": ms.ThinkingConfig(budget_tokens=2048)}, thinking=True),
     RequestRow("`thinking`: `effort`", {"thinking": ms.ThinkingConfig(effort="low")}, thinking=True),
-    RequestRow(
-        "`thinking`: `include_summary=False`",
-        {"thinking": ms.ThinkingConfig(level=ms.ThinkingLevel.HIGH, include_summary=False)},
-        thinking=True,
-    ),
+    RequestRow("`thinking`: `include_summary=False`",
+        {"thinking": ms.ThinkingConfig(level=ms.ThinkingLevel.HIGH, include_summary=False)}, thinking=True),
     RequestRow("`extra_body`", {"extra_body": {"anything": 1}}),
-)
+)  # fmt: skip
 
 FOREIGN_THINKING = ms.Thinking("Hm.", "sig", ProviderState("other", {}))
 

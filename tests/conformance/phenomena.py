@@ -123,60 +123,28 @@ def _second_choice() -> Phenomenon:
 
 CHAT: tuple[Phenomenon, ...] = (
     _chat("refusal", "response.refusal", "I cannot.", {"content": None, "refusal": "I cannot."}),
-    _chat(
-        "citations", "response.content[0].citations", [URL_CITATION], {"content": "See.", "annotations": [URL_CITATION]}
-    ),
-    _chat(
-        "sources",
-        'response.provider_data["citations"]',
-        ["https://example.com"],
-        {"content": "See."},
-        citations=["https://example.com"],
-    ),
-    _chat(
-        "server-side tools",
-        'response.provider_data["executed_tools"]',
-        [EXECUTED],
-        {"content": "So.", "executed_tools": [EXECUTED]},
-    ),
+    _chat("citations", "response.content[0].citations", [URL_CITATION],
+        {"content": "See.", "annotations": [URL_CITATION]}),
+    _chat("sources", 'response.provider_data["citations"]', ["https://example.com"], {"content": "See."},
+        citations=["https://example.com"]),
+    _chat("server-side tools", 'response.provider_data["executed_tools"]', [EXECUTED],
+        {"content": "So.", "executed_tools": [EXECUTED]}),
     _chat("images", "response.content[1].media_type", "image/png", {"content": "Here.", "images": [PICTURE]}),
-    _chat(
-        "sound",
-        "response.content[0].media_type",
-        "audio/wav",
-        {"content": None, "audio": {"id": "a", "data": "UklGRg==", "transcript": "Hi"}},
-    ),
-    _chat(
-        "log probabilities",
-        'response.provider_data["logprobs"]["content"]',
-        [TOKEN],
-        {"content": "Hi"},
-        choice={"logprobs": {"content": [TOKEN]}},
-    ),
+    _chat("sound", "response.content[0].media_type", "audio/wav",
+        {"content": None, "audio": {"id": "a", "data": "UklGRg==", "transcript": "Hi"}}),
+    _chat("log probabilities", 'response.provider_data["logprobs"]["content"]', [TOKEN], {"content": "Hi"},
+        choice={"logprobs": {"content": [TOKEN]}}),
     _second_choice(),
-    _chat(
-        "encrypted reasoning",
-        'response.content[1].state.data["reasoning_details"]',
-        [HIDDEN],
-        {"content": "So.", "reasoning_details": [HIDDEN]},
-    ),
+    _chat("encrypted reasoning", 'response.content[1].state.data["reasoning_details"]', [HIDDEN],
+        {"content": "So.", "reasoning_details": [HIDDEN]}),
     _chat("response id", "response.id", "chatcmpl-1", {"content": "Hi"}),
     _chat("service tier", 'response.provider_data["service_tier"]', "flex", {"content": "Hi"}, service_tier="flex"),
     _chat("cache splits", CACHE_SPLITS, (3, 1), {"content": "Hi"}),
-    _chat(
-        "safety results",
-        'response.provider_data["content_filter_results"]',
-        {"hate": {"filtered": False}},
-        {"content": "Hi"},
-        choice={"content_filter_results": {"hate": {"filtered": False}}},
-    ),
-    _chat(
-        "what is not known yet",
-        'response.provider_data["telepathy"]',
-        {"a": 1},
-        {"content": "Hi", "telepathy": {"a": 1}},
-    ),
-)
+    _chat("safety results", 'response.provider_data["content_filter_results"]', {"hate": {"filtered": False}},
+        {"content": "Hi"}, choice={"content_filter_results": {"hate": {"filtered": False}}}),
+    _chat("what is not known yet", 'response.provider_data["telepathy"]', {"a": 1},
+        {"content": "Hi", "telepathy": {"a": 1}}),
+)  # fmt: skip
 
 
 # --- Responses ---
@@ -224,35 +192,23 @@ FUTURE: Wire = {"type": "telepathy_call", "id": "tp_1"}
 
 RESPONSES: tuple[Phenomenon, ...] = (
     _responses("refusal", "response.refusal", "I cannot.", _message({"type": "refusal", "refusal": "I cannot."})),
-    _responses(
-        "citations",
-        "response.content[0].citations",
-        [SOURCE],
-        _message({"type": "output_text", "text": "See.", "annotations": [SOURCE]}),
-    ),
+    _responses("citations", "response.content[0].citations", [SOURCE],
+        _message({"type": "output_text", "text": "See.", "annotations": [SOURCE]})),
     _responses("server-side tools", "response.content[0].data", SEARCH, SEARCH, _message(HI)),
     _responses("MCP", "response.content[0].data", MCP, MCP, _message(HI)),
     _responses("images", 'response.content[0].data["result"]', "iVBORw==", PAINTED),
-    _responses(
-        "log probabilities", 'response.provider_data["logprobs"]', [TOKEN], _message({**HI, "logprobs": [TOKEN]})
-    ),
-    _responses(
-        "encrypted reasoning", 'response.content[0].state.data["encrypted_content"]', "opaque", REASONED, _message(HI)
-    ),
+    _responses("log probabilities", 'response.provider_data["logprobs"]', [TOKEN],
+        _message({**HI, "logprobs": [TOKEN]})),
+    _responses("encrypted reasoning", 'response.content[0].state.data["encrypted_content"]', "opaque", REASONED,
+        _message(HI)),
     _responses("compaction", "response.content[0].data", COMPACTED, COMPACTED, _message(HI)),
-    _responses(
-        "why it is incomplete",
-        'response.provider_data["incomplete_details"]',
-        {"reason": "max_output_tokens"},
-        _message(HI),
-        status="incomplete",
-        incomplete_details={"reason": "max_output_tokens"},
-    ),
+    _responses("why it is incomplete", 'response.provider_data["incomplete_details"]', {"reason": "max_output_tokens"},
+        _message(HI), status="incomplete", incomplete_details={"reason": "max_output_tokens"}),
     _responses("response id", "response.id", "resp_1", _message(HI)),
     _responses("service tier", 'response.provider_data["service_tier"]', "flex", _message(HI), service_tier="flex"),
     _responses("cache splits", CACHE_SPLITS, (3, 1), _message(HI)),
     _responses("what is not known yet", "response.content[0].data", FUTURE, FUTURE, _message(HI)),
-)
+)  # fmt: skip
 
 
 # --- Anthropic ---
@@ -301,41 +257,24 @@ SUMMED: Wire = {"type": "compaction", "content": "So far."}
 LATER: Wire = {"type": "telepathy", "of": "you"}
 
 ANTHROPIC: tuple[Phenomenon, ...] = (
-    _anthropic(
-        "refusal",
-        'response.provider_data["stop_details"]',
-        {"type": "refusal", "category": "cyber"},
-        stop_reason="refusal",
-        stop_details={"type": "refusal", "category": "cyber"},
-    ),
+    _anthropic("refusal", 'response.provider_data["stop_details"]', {"type": "refusal", "category": "cyber"},
+        stop_reason="refusal", stop_details={"type": "refusal", "category": "cyber"}),
     _anthropic("citations", "response.content[0].citations", [CITED], {**SAID, "citations": [CITED]}),
-    _anthropic(
-        "server-side tools", "[block.data for block in response.content[:2]]", [SEARCHES, FOUND], SEARCHES, FOUND, SAID
-    ),
+    _anthropic("server-side tools", "[block.data for block in response.content[:2]]", [SEARCHES, FOUND], SEARCHES,
+        FOUND, SAID),
     _anthropic("MCP", "response.content[0].data", ROLLS, ROLLS, SAID),
     _anthropic("images", "response.content[0].data", UPLOAD, UPLOAD),
-    _anthropic(
-        "encrypted reasoning",
-        "response.content[0].data",
-        "opaque",
-        {"type": "redacted_thinking", "data": "opaque"},
-        SAID,
-    ),
+    _anthropic("encrypted reasoning", "response.content[0].data", "opaque",
+        {"type": "redacted_thinking", "data": "opaque"}, SAID),
     _anthropic("compaction", "response.content[0].data", SUMMED, SUMMED, SAID),
     _anthropic("container", 'response.provider_data["container"]', {"id": "c_1"}, SAID, container={"id": "c_1"}),
-    _anthropic(
-        "stop sequence",
-        'response.provider_data["stop_sequence"]',
-        "END",
-        SAID,
-        stop_reason="stop_sequence",
-        stop_sequence="END",
-    ),
+    _anthropic("stop sequence", 'response.provider_data["stop_sequence"]', "END", SAID, stop_reason="stop_sequence",
+        stop_sequence="END"),
     _anthropic("response id", "response.id", "msg_1", SAID),
     _anthropic("service tier", 'response.provider_data["service_tier"]', "standard", SAID),
     _anthropic("cache splits", CACHE_SPLITS, (3, 1), SAID),
     _anthropic("what is not known yet", "response.content[0].data", LATER, LATER, SAID),
-)
+)  # fmt: skip
 
 
 # --- Gemini ---
@@ -378,44 +317,26 @@ SECOND: Wire = {"index": 1, "content": {"role": "model", "parts": [{"text": "Two
 SOON: Wire = {"telepathy": {"of": "you"}}
 
 GEMINI: tuple[Phenomenon, ...] = (
-    _gemini(
-        "refusal", 'response.provider_data["finishMessage"]', "Unsafe.", finishReason="SAFETY", finishMessage="Unsafe."
-    ),
+    _gemini("refusal", 'response.provider_data["finishMessage"]', "Unsafe.", finishReason="SAFETY",
+        finishMessage="Unsafe."),
     _gemini("citations", "response.content[0].citations", [PLACE], TEXT, citationMetadata={"citations": [PLACE]}),
     _gemini("sources", 'response.provider_data["groundingMetadata"]', NEWS, TEXT, groundingMetadata=NEWS),
     _gemini("server-side tools", "[block.data for block in response.content[:2]]", [CODE, RAN], CODE, RAN, TEXT),
-    _gemini(
-        "images",
-        "response.content[0].media_type",
-        "image/png",
-        {"inlineData": {"mimeType": "image/png", "data": "iVBORw=="}},
-    ),
-    _gemini(
-        "sound",
-        "response.content[0].media_type",
-        "audio/wav",
-        {"inlineData": {"mimeType": "audio/wav", "data": "UklGRg=="}},
-    ),
+    _gemini("images", "response.content[0].media_type", "image/png",
+        {"inlineData": {"mimeType": "image/png", "data": "iVBORw=="}}),
+    _gemini("sound", "response.content[0].media_type", "audio/wav",
+        {"inlineData": {"mimeType": "audio/wav", "data": "UklGRg=="}}),
     _gemini("log probabilities", 'response.provider_data["logprobsResult"]', CHANCES, TEXT, logprobsResult=CHANCES),
-    _gemini(
-        "several choices",
-        'response.provider_data["candidates"][0]["content"]["parts"]',
-        [{"text": "Two"}],
-        TEXT,
-        others=[SECOND],
-    ),
-    _gemini(
-        "encrypted reasoning",
-        'response.content[0].state.data["thoughtSignature"]',
-        "opaque",
-        {**TEXT, "thoughtSignature": "opaque"},
-    ),
+    _gemini("several choices", 'response.provider_data["candidates"][0]["content"]["parts"]', [{"text": "Two"}], TEXT,
+        others=[SECOND]),
+    _gemini("encrypted reasoning", 'response.content[0].state.data["thoughtSignature"]', "opaque",
+        {**TEXT, "thoughtSignature": "opaque"}),
     _gemini("response id", "response.id", "r_1", TEXT),
     _gemini("safety results", 'response.provider_data["safetyRatings"]', RATINGS, TEXT, safetyRatings=RATINGS),
     _gemini("service tier", 'response.usage.raw["serviceTier"]', "flex", TEXT),
     _gemini("cache splits", "response.usage.cached_tokens", 3, TEXT),
     _gemini("what is not known yet", "response.content[0].data", SOON, SOON, TEXT),
-)
+)  # fmt: skip
 
 
 # --- Interactions ---
@@ -426,9 +347,7 @@ def _interactions(what: str, where: str, value: object, *steps: Wire, **members:
     begun: Wire = {"id": "v1_1", "object": "interaction", "model": "m"}
     usage = {"total_input_tokens": 5, "total_cached_tokens": 3, "total_output_tokens": 7, "total_tokens": 12}
     whole: Wire = {**begun, "status": "completed", "usage": usage, **members}
-    chunks: list[Wire] = [
-        {"event_type": "interaction.created", "interaction": {**begun, "status": "in_progress"}},
-    ]
+    chunks: list[Wire] = [{"event_type": "interaction.created", "interaction": {**begun, "status": "in_progress"}}]
     for index, step in enumerate(steps):
         start = {name: member for name, member in step.items() if name != "content"}
         chunks.append({"event_type": "step.start", "index": index, "step": start})
@@ -451,37 +370,18 @@ MEMORY: Wire = {"type": "memory_write", "key": "k"}
 
 INTERACTIONS: tuple[Phenomenon, ...] = (
     _interactions("citations", "response.content[0].citations", [CITED], _said({**HI, "annotations": [CITED]})),
-    _interactions(
-        "server-side tools",
-        "[block.data for block in response.content[:2]]",
-        [SEARCH, FOUND],
-        SEARCH,
-        FOUND,
-        _said(HI),
-    ),
-    _interactions(
-        "images",
-        "response.content[0].media_type",
-        "image/png",
-        _said({"type": "image", "mime_type": "image/png", "data": "iVBORw=="}),
-    ),
-    _interactions(
-        "sound",
-        "response.content[0].media_type",
-        "audio/wav",
-        _said({"type": "audio", "mime_type": "audio/wav", "data": "UklGRg=="}),
-    ),
-    _interactions(
-        "encrypted reasoning",
-        "response.content[0].signature",
-        "opaque",
-        {"type": "thought", "signature": "opaque"},
-        _said(HI),
-    ),
+    _interactions("server-side tools", "[block.data for block in response.content[:2]]", [SEARCH, FOUND], SEARCH,
+        FOUND, _said(HI)),
+    _interactions("images", "response.content[0].media_type", "image/png",
+        _said({"type": "image", "mime_type": "image/png", "data": "iVBORw=="})),
+    _interactions("sound", "response.content[0].media_type", "audio/wav",
+        _said({"type": "audio", "mime_type": "audio/wav", "data": "UklGRg=="})),
+    _interactions("encrypted reasoning", "response.content[0].signature", "opaque",
+        {"type": "thought", "signature": "opaque"}, _said(HI)),
     _interactions("response id", "response.id", "v1_1", _said(HI)),
     _interactions("service tier", 'response.provider_data["service_tier"]', "flex", _said(HI), service_tier="flex"),
     _interactions("cache splits", "response.usage.cached_tokens", 3, _said(HI)),
     _interactions("what is not known yet", "response.content[0].data", MEMORY, MEMORY, _said(HI)),
-)
+)  # fmt: skip
 
 PHENOMENA: tuple[Phenomenon, ...] = (*CHAT, *RESPONSES, *ANTHROPIC, *GEMINI, *INTERACTIONS)

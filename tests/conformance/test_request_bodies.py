@@ -33,12 +33,9 @@ SDKS: dict[str, tuple[Callable[..., ms.Request], frozenset[str], ms.Provider]] =
 DECIDED_BY_THE_CALL = ("stream", "stream_options")
 
 REFUSED = (
-    "is not base64 text",
-    "unknown role",
-    "must be an object",
-    "must be a number of at least 0",
+    "is not base64 text", "unknown role", "must be an object", "must be a number of at least 0",
     "is not supported: a response in the background",
-)
+)  # fmt: skip
 """What is wrong with some recordings: contents that were cut out, roles without a place here, requests that were
 made to fail, and responses in the background."""
 

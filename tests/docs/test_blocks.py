@@ -70,24 +70,13 @@ def test_the_form_for_asyncio_of_a_page_prints_the_same(page: str, address: str,
 
 def run_page(page: str, address: str, tmp_path: Path, setting: str, blocks: list[Block]) -> None:
     """Run blocks in a process of their own."""
-    description = {
-        "name": page,
-        "address": address,
-        "setting": setting,
-        "blocks": [asdict(block) for block in blocks],
-    }
+    description = {"name": page, "address": address, "setting": setting, "blocks": [asdict(block) for block in blocks]}
     (tmp_path / "page.json").write_text(json.dumps(description), "utf-8")
     process = subprocess.Popen(
-        [sys.executable, "-W", "error", str(RUNNER), str(tmp_path)],
-        cwd=tmp_path,
-        env=environment(tmp_path),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        encoding="utf-8",
+        [sys.executable, "-W", "error", str(RUNNER), str(tmp_path)], cwd=tmp_path, env=environment(tmp_path),
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8",
         start_new_session=True,
-    )
+    )  # fmt: skip
     try:
         said, _ = process.communicate(timeout=SECONDS)
     except subprocess.TimeoutExpired:

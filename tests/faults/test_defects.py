@@ -51,20 +51,13 @@ POOL = Limits(pool=PoolLimits(max_per_origin=2, idle_expiry=5))
 
 ANSWERS = {
     "chat": chat_answer("one"),
-    "responses": json.dumps(
-        {
-            "id": "r",
-            "model": "m",
-            "status": "completed",
-            "output": [{"type": "message", "id": "i", "content": [{"type": "output_text", "text": "one"}]}],
-        }
-    ),
-    "anthropic": json.dumps(
-        {"id": "a", "model": "m", "content": [{"type": "text", "text": "one"}], "stop_reason": "end_turn"}
-    ),
+    "responses": json.dumps({"id": "r", "model": "m", "status": "completed",
+        "output": [{"type": "message", "id": "i", "content": [{"type": "output_text", "text": "one"}]}]}),
+    "anthropic": json.dumps({"id": "a", "model": "m", "content": [{"type": "text", "text": "one"}],
+        "stop_reason": "end_turn"}),
     "gemini": json.dumps({"candidates": [{"content": {"parts": [{"text": "one"}]}, "finishReason": "STOP"}]}),
     "interactions": INTERACTIONS.whole,
-}
+}  # fmt: skip
 STREAMS = {wording.name: wording.beginning + wording.rest for wording in DIALECTS}
 EVENT_STREAM = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -284,18 +277,10 @@ def test_a_defect_anywhere_ends_one_call_at_most(
 @pytest.mark.parametrize(
     "function",
     [
-        "Attempt.on_connection",
-        "Attempt.on_head",
-        "Attempt.on_body",
-        "Attempt.on_end",
-        "Attempt.on_failure",
-        "Connection._message_end",
-        "Connection._retire",
-        "Connection._broken",
-        "Connection.close",
-        "Pool._on_idle",
+        "Attempt.on_connection", "Attempt.on_head", "Attempt.on_body", "Attempt.on_end", "Attempt.on_failure",
+        "Connection._message_end", "Connection._retire", "Connection._broken", "Connection.close", "Pool._on_idle",
     ],
-)
+)  # fmt: skip
 def test_a_defect_where_a_connection_changes_hands(
     function: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

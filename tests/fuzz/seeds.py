@@ -46,17 +46,14 @@ CHAT = [
     + _chat({}, "tool_calls")
     + frame({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8}})
     + "data: [DONE]\n\n",
-    "".join(
-        _chat({"content": text}, usage={"prompt_tokens": 3, "completion_tokens": count, "total_tokens": 3 + count})
-        for count, text in enumerate(("Once", " upon", " a", " time"))
-    )
-    + _chat({}, "stop"),
+    "".join(_chat({"content": text}, usage={"prompt_tokens": 3, "completion_tokens": count, "total_tokens": 3 + count})
+        for count, text in enumerate(("Once", " upon", " a", " time"))) + _chat({}, "stop"),
     "".join(_token(text, -number / 4) for number, text in enumerate(("Once", " upon", " a", " time"), 1))
     + _chat({}, "stop"),
     _chat({"content": [{"type": "text", "text": "part"}], "refusal": "no"}) + _chat({}, "content_filter"),
     frame({"error": {"message": "overloaded", "type": "server_error", "code": 503}}),
     ': ping\n\ndata: {"error": "plain words"}\n\n{"detail": "stray"}\n',
-]
+]  # fmt: skip
 
 
 def _responses(kind: str, **members: object) -> str:
@@ -125,10 +122,7 @@ GEMINI = [
     + frame(
         {
             "candidates": [
-                {
-                    "content": {"parts": [{"functionCall": {"name": "look", "args": {"x": 1}}}]},
-                    "finishReason": "STOP",
-                }
+                {"content": {"parts": [{"functionCall": {"name": "look", "args": {"x": 1}}}]}, "finishReason": "STOP"}
             ],
             "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 5, "totalTokenCount": 8},
         }
@@ -196,10 +190,8 @@ _ROWS = [
 
 SEEDS: dict[str, list[bytes]] = {
     "chunks": [_CHUNKED.encode(), b"FFFFFFFFFFFFFFF\r\nx", b"0\r\nA: 1\r\n folded\r\n\r\nHTTP/1.1 200 OK\r\n\r\n"],
-    "sse": [
-        b"\xef\xbb\xbfdata: a\ndata: b\n\nevent: x\rdata\r\rid: 1\r\n: c\r\n\r\n",
-        b"  data: a\n\nstray\n\ndata: x\n",
-    ],
+    "sse": [b"\xef\xbb\xbfdata: a\ndata: b\n\nevent: x\rdata\r\rid: 1\r\n: c\r\n\r\n",
+        b"  data: a\n\nstray\n\ndata: x\n"],
     "responses": [
         f"HTTP/1.1 100 Continue\r\n\r\n{_HEAD}Transfer-Encoding: chunked\r\n\r\n{_CHUNKED}".encode(),
         f"{_HEAD}Content-Length: 5\r\nConnection: close\r\n\r\nhello".encode(),
@@ -219,26 +211,17 @@ SEEDS: dict[str, list[bytes]] = {
         json.dumps({"detail": [{"loc": ["body"], "msg": "bad"}], "message": "m", "errors": ["x"]}).encode(),
         b"<html><title>502</title></html>",
     ],
-    "headers": [
-        b"retry-after: 5\nretry-after-ms: 1.5",
-        b"retry-after: Wed, 21 Oct 2026 07:28:00 GMT",
+    "headers": [b"retry-after: 5\nretry-after-ms: 1.5", b"retry-after: Wed, 21 Oct 2026 07:28:00 GMT",
         b"anthropic-ratelimit-requests-reset: 2027-01-15T08:00:00Z\nanthropic-ratelimit-requests-remaining: 0",
-        b"x-ratelimit-reset-tokens: 6m0s\nx-ratelimit-remaining-tokens: 0",
-    ],
-    "urls": [
-        b"https://api.example.test:8443/v1?api-version=2",
-        b"http://[::1]:80/a%20b/",
-        "https://bücher.test".encode(),
-        b"user:word@proxy:3128",
-    ],
+        b"x-ratelimit-reset-tokens: 6m0s\nx-ratelimit-remaining-tokens: 0"],
+    "urls": [b"https://api.example.test:8443/v1?api-version=2", b"http://[::1]:80/a%20b/",
+        "https://bücher.test".encode(), b"user:word@proxy:3128"],
     "rows": [text.encode() for text in _ROWS],
-    "secrets": [
-        json.dumps({"error": {"message": f"bad key {KEY}", "type": "invalid_api_key", "code": KEY}}).encode(),
+    "secrets": [json.dumps({"error": {"message": f"bad key {KEY}", "type": "invalid_api_key", "code": KEY}}).encode(),
         json.dumps({"error": {"message": json.dumps({"Authorization": f"Bearer {KEY}"}), "status": "X"}}).encode(),
         f"<html><h1>Bad gateway</h1>{html.escape(KEY)} {quote(KEY)}</html>".encode(),
-        (f"POST / HTTP/1.1\r\nAuthorization: Bearer {KEY}\r\n" * 3).encode(),
-    ],
-}
+        (f"POST / HTTP/1.1\r\nAuthorization: Bearer {KEY}\r\n" * 3).encode()],
+}  # fmt: skip
 """Target → valid inputs, without the first byte that determines the cuts."""
 
 WORDS: list[bytes] = sorted(

@@ -25,16 +25,12 @@ def _candidate(text: str, **members: Any) -> dict[str, Any]:
 
 
 STREAMS: dict[str, list[dict[str, Any]]] = {
-    "openai-chat": [
-        _chunk(delta={"role": "assistant", "content": "Hi"}, finish_reason=None),
-        _chunk(delta={}, finish_reason="stop"),
-        {"id": "c", "object": "chat.completion.chunk", "choices": [], "usage": {"prompt_tokens": 1}},
-    ],
-    "openai-responses": [
-        {"type": "response.created", "response": {"id": "r", "status": "in_progress", "output": []}},
+    "openai-chat": [_chunk(delta={"role": "assistant", "content": "Hi"}, finish_reason=None),
+        _chunk(delta={}, finish_reason="stop"), {"id": "c", "object": "chat.completion.chunk", "choices": [],
+        "usage": {"prompt_tokens": 1}}],
+    "openai-responses": [{"type": "response.created", "response": {"id": "r", "status": "in_progress", "output": []}},
         {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "item_id": "i", "delta": "Hi"},
-        {"type": "response.completed", "response": RESPONSE},
-    ],
+        {"type": "response.completed", "response": RESPONSE}],
     "anthropic": [
         {"type": "message_start", "message": {**ANTHROPIC_MESSAGE, "content": []}},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
@@ -44,30 +40,23 @@ STREAMS: dict[str, list[dict[str, Any]]] = {
         {"type": "message_stop"},
     ],
     "gemini": [_candidate("H"), _candidate("i", finishReason="STOP")],
-    "gemini-interactions": [
-        {"event_type": "interaction.created", "interaction": {"id": "i", "status": "in_progress"}},
+    "gemini-interactions": [{"event_type": "interaction.created", "interaction": {"id": "i", "status": "in_progress"}},
         {"event_type": "step.start", "index": 0, "step": {"type": "model_output"}},
         {"event_type": "step.delta", "index": 0, "delta": {"type": "text", "text": "Hi"}},
-        {"event_type": "interaction.completed", "interaction": {"id": "i", "status": "completed"}},
-    ],
-    "ollama": [
-        {"model": "m", "message": {"role": "assistant", "content": "Hi"}, "done": False},
-        {"model": "m", "message": {"role": "assistant", "content": ""}, "done": True, "done_reason": "stop"},
-    ],
-}
+        {"event_type": "interaction.completed", "interaction": {"id": "i", "status": "completed"}}],
+    "ollama": [{"model": "m", "message": {"role": "assistant", "content": "Hi"}, "done": False},
+        {"model": "m", "message": {"role": "assistant", "content": ""}, "done": True, "done_reason": "stop"}],
+}  # fmt: skip
 
 BODIES: dict[str, dict[str, Any]] = {
     "openai-chat": {"id": "c", "object": "chat.completion", "choices": [{"message": {"content": "Hi"}}]},
     "openai-responses": RESPONSE,
     "anthropic": {**ANTHROPIC_MESSAGE, "content": [{"type": "text", "text": "Hi"}], "stop_reason": "end_turn"},
     "gemini": _candidate("Hi", finishReason="STOP"),
-    "gemini-interactions": {
-        "object": "interaction",
-        "status": "completed",
-        "steps": [{"type": "model_output", "content": [{"type": "text", "text": "Hi"}]}],
-    },
+    "gemini-interactions": {"object": "interaction", "status": "completed",
+        "steps": [{"type": "model_output", "content": [{"type": "text", "text": "Hi"}]}]},
     "ollama": STREAMS["ollama"][1],
-}
+}  # fmt: skip
 
 NAMES = {
     "openai-chat": "OpenAI's Chat Completions (OpenAIChat reads it)",

@@ -28,18 +28,11 @@ NAMES: dict[str, tuple[tuple[str, Unit, int], ...]] = {
     "groq": GROQ,
     "groq-responses": GROQ,
     "cerebras": (("requests-day", REQUESTS, DAY), ("tokens-minute", TOKENS, MINUTE)),
-    "mistral": (
-        ("req-second", REQUESTS, SECOND),
-        ("req-minute", REQUESTS, MINUTE),
-        ("tokens-minute", TOKENS, MINUTE),
-        ("tokens-month", TOKENS, MONTH),
-    ),
-    "fireworks": (
-        ("requests", REQUESTS, MINUTE),
-        ("tokens-prompt", INPUT, MINUTE),
-        ("tokens-generated", OUTPUT, MINUTE),
-    ),
-}
+    "mistral": (("req-second", REQUESTS, SECOND), ("req-minute", REQUESTS, MINUTE), ("tokens-minute", TOKENS, MINUTE),
+        ("tokens-month", TOKENS, MONTH)),
+    "fireworks": (("requests", REQUESTS, MINUTE), ("tokens-prompt", INPUT, MINUTE),
+        ("tokens-generated", OUTPUT, MINUTE)),
+}  # fmt: skip
 """Provider's row → what follows `x-ratelimit-limit-`, what it counts, and the window in seconds."""
 
 
@@ -85,8 +78,7 @@ def test_openrouter_sends_the_reset_in_milliseconds(provider: str, reset: int, n
 
 
 @pytest.mark.parametrize(
-    ("prefix", "tier"),
-    [("anthropic-ratelimit", ""), ("anthropic-priority", "priority"), ("anthropic-fast", "fast")],
+    ("prefix", "tier"), [("anthropic-ratelimit", ""), ("anthropic-priority", "priority"), ("anthropic-fast", "fast")]
 )
 @pytest.mark.parametrize(("name", "unit"), [("requests", REQUESTS), ("input-tokens", INPUT), ("output-tokens", OUTPUT)])
 def test_one_limit_of_anthropic(prefix: str, tier: str, name: str, unit: Unit) -> None:
@@ -118,22 +110,15 @@ CODES: dict[str, dict[str, Refusal]] = {
         "overloaded_error": OVERLOAD,
         "engine_overloaded_error": OVERLOAD,
     },
-    "anthropic": {
-        "contract_spend_limit_reached": SPENT,
-        "enforced_spend_limit_reached": SPENT,
-        "linked_organization_billing_unavailable": SPENT,
-        "linked_organization_spend_limit_reached": SPENT,
-        "billing_error": SPENT,
-        "overloaded_error": OVERLOAD,
-        "rate_limit_error": RATE,
-    },
-}
+    "anthropic": {"contract_spend_limit_reached": SPENT, "enforced_spend_limit_reached": SPENT,
+        "linked_organization_billing_unavailable": SPENT, "linked_organization_spend_limit_reached": SPENT,
+        "billing_error": SPENT, "overloaded_error": OVERLOAD, "rate_limit_error": RATE},
+}  # fmt: skip
 """Code or type of an error → its refusal, for every status."""
 
 
 @pytest.mark.parametrize(
-    ("provider", "code", "refusal"),
-    [(provider, *row) for provider, rows in CODES.items() for row in rows.items()],
+    ("provider", "code", "refusal"), [(provider, *row) for provider, rows in CODES.items() for row in rows.items()]
 )
 def test_a_code_gives_the_refusal(provider: str, code: str, refusal: Refusal) -> None:
     body = json.dumps({"type": "error", "error": {"type": code, "message": "No."}})

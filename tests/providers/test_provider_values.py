@@ -242,14 +242,11 @@ TOOL = ms.Tool("f")
     [
         ({"tools": [TOOL, TOOL]}, "tools[1].name: 'f' appears twice"),
         ({"tool_choice": "g"}, "tool_choice: 'g' is neither auto, none, required nor a tool's name"),
-        (
-            {"tools": [TOOL], "tool_choice": "g"},
-            "tool_choice: 'g' is neither auto, none, required nor a tool's name",
-        ),
+        ({"tools": [TOOL], "tool_choice": "g"}, "tool_choice: 'g' is neither auto, none, required nor a tool's name"),
         ({"tool_choice": "required"}, "tool_choice: is 'required', but the request has no tools"),
         ({"temperature": -0.1}, "temperature: must be a number of at least 0, not -0.1"),
     ],
-)
+)  # fmt: skip
 def test_options_that_do_not_fit_each_other(options: dict[str, object], words: str) -> None:
     request = ms.Request("m", USER, **options)  # type: ignore[arg-type]
     for check in (validate_options, validate_request):

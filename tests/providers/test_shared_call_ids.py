@@ -116,18 +116,14 @@ WHOLE: dict[str, Any] = {
 }
 
 STREAMS: dict[str, list[Any]] = {
-    "openai-chat": [
-        *({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]} for call in two(chat_call)),
-        {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]},
-    ],
+    "openai-chat": [*({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]} for call in two(chat_call)),
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}],
     "openai-responses": responses_events(),
     "anthropic": anthropic_events(),
     "gemini-interactions": interactions_events(),
-    "gemini": [
-        *({"candidates": [{"content": {"parts": [part]}}]} for part in two(gemini_call)),
-        {"candidates": [{"content": {"parts": []}, "finishReason": "STOP"}]},
-    ],
-}
+    "gemini": [*({"candidates": [{"content": {"parts": [part]}}]} for part in two(gemini_call)),
+        {"candidates": [{"content": {"parts": []}, "finishReason": "STOP"}]}],
+}  # fmt: skip
 
 
 def read(dialect: str, *, stream: bool) -> Response:
@@ -237,49 +233,19 @@ def test_complete_tool_gives_each_call_its_own_result(swapped: bool) -> None:
 
 
 CONVERTERS: dict[str, tuple[type[HistoryConverter], list[Any]]] = {
-    "chat": (
-        ChatConverter,
-        [
-            {"role": "assistant", "tool_calls": two(chat_call)},
-            {"role": "tool", "tool_call_id": "x", "content": "rainy"},
-            {"role": "tool", "tool_call_id": "x", "content": "windy"},
-        ],
-    ),
-    "responses": (
-        ResponsesConverter,
-        [
-            *two(responses_call),
-            {"type": "function_call_output", "call_id": "x", "output": "rainy"},
-            {"type": "function_call_output", "call_id": "x", "output": "windy"},
-        ],
-    ),
-    "anthropic": (
-        AnthropicConverter,
-        [
-            {"role": "assistant", "content": two(tool_use)},
-            {
-                "role": "user",
-                "content": [
-                    {"type": "tool_result", "tool_use_id": "x", "content": "rainy"},
-                    {"type": "tool_result", "tool_use_id": "x", "content": "windy"},
-                ],
-            },
-        ],
-    ),
-    "gemini": (
-        GeminiConverter,
-        [
-            {"role": "model", "parts": two(gemini_call)},
-            {
-                "role": "user",
-                "parts": [
-                    {"functionResponse": {"id": "x", "name": "rain", "response": {"output": "rainy"}}},
-                    {"functionResponse": {"id": "x", "name": "wind", "response": {"output": "windy"}}},
-                ],
-            },
-        ],
-    ),
-}
+    "chat": (ChatConverter, [{"role": "assistant", "tool_calls": two(chat_call)},
+        {"role": "tool", "tool_call_id": "x", "content": "rainy"},
+        {"role": "tool", "tool_call_id": "x", "content": "windy"}]),
+    "responses": (ResponsesConverter, [*two(responses_call),
+        {"type": "function_call_output", "call_id": "x", "output": "rainy"},
+        {"type": "function_call_output", "call_id": "x", "output": "windy"}]),
+    "anthropic": (AnthropicConverter, [{"role": "assistant", "content": two(tool_use)},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "x", "content": "rainy"},
+        {"type": "tool_result", "tool_use_id": "x", "content": "windy"}]}]),
+    "gemini": (GeminiConverter, [{"role": "model", "parts": two(gemini_call)},
+        {"role": "user", "parts": [{"functionResponse": {"id": "x", "name": "rain", "response": {"output": "rainy"}}},
+        {"functionResponse": {"id": "x", "name": "wind", "response": {"output": "windy"}}}]}]),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CONVERTERS)

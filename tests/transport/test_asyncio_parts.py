@@ -285,16 +285,9 @@ def test_what_ends_a_task_is_logged_and_reported(caplog: pytest.LogCaptureFixtur
     assert failed == [defect]
     run(test)
     assert (
-        caplog.record_tuples
-        == [
-            (
-                "manystream.transport.asyncio_backend",
-                logging.ERROR,
-                "a task of the transport raised: a defect in manystream",
-            )
-        ]
-        * 2
-    )
+        caplog.record_tuples == [("manystream.transport.asyncio_backend", logging.ERROR,
+        "a task of the transport raised: a defect in manystream")] * 2
+    )  # fmt: skip
     assert all(record.exc_info and record.exc_info[1] is defect for record in caplog.records)
 
 

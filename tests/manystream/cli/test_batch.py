@@ -354,11 +354,8 @@ def test_a_refused_key_is_one_line_and_records_nothing(simulator: Simulator, tmp
 @pytest.mark.parametrize(
     ("arguments", "status", "complaint"),
     [
-        (
-            ("nowhere.jsonl", "-o", "a.jsonl"),
-            1,
-            "cannot read nowhere.jsonl: No such file or directory; a file of prompts",
-        ),
+        (("nowhere.jsonl", "-o", "a.jsonl"), 1,
+            "cannot read nowhere.jsonl: No such file or directory; a file of prompts"),
         (("p.jsonl", "-o", "p.jsonl"), 2, "-o p.jsonl is the input itself"),
         (("p.jsonl", "-o", "link.jsonl"), 2, "-o link.jsonl is the input itself"),
         (("p.jsonl", "-o", "a.jsonl", "--errors", "p.jsonl"), 2, "--errors p.jsonl is the input itself"),
@@ -371,7 +368,7 @@ def test_a_refused_key_is_one_line_and_records_nothing(simulator: Simulator, tmp
         (("p.jsonl", "-o", "a.jsonl", "--model", "nobody-knows"), 1, "unknown model 'nobody-knows'"),
         (("p.jsonl",), 2, "-o/--output"),
     ],
-)
+)  # fmt: skip
 def test_an_error_is_one_line(
     arguments: tuple[str, ...],
     status: int,

@@ -232,15 +232,12 @@ def test_ctrl_c_stops_the_batch_and_names_the_next_step(run: Run, batches: Batch
 @pytest.mark.parametrize(
     ("error", "status", "words"),
     [
-        (
-            BatchError("the key was refused"),
-            1,
-            "the key was refused; all answers so far are in the file; the same command resumes the batch",
-        ),
+        (BatchError("the key was refused"), 1,
+            "the key was refused; all answers so far are in the file; the same command resumes the batch"),
         (ClusterError("no worker is left"), 2, "no worker is left"),
         (OSError(5, "Input/output error"), 1, "cannot read p.jsonl: Input/output error"),
     ],
-)
+)  # fmt: skip
 def test_a_failure_follows_the_summary(run: Run, batches: Batches, error: Exception, status: int, words: str) -> None:
     batches.error = error
     assert run(*TARGET) == (status, SUMMARY, f"manystream batch: {words}\n")
@@ -268,16 +265,13 @@ def test_a_file_that_cannot_be_written_has_no_summary(
 @pytest.mark.parametrize(
     ("recorded", "target", "words"),
     [
-        (
-            "simulator",
-            TARGET,
+        ("simulator", TARGET,
             "a.jsonl holds answers of the simulator, and this run would add answers of 'openai-compatible': choose"
-            " another file with -o, or delete that file",
-        ),
+            " another file with -o, or delete that file"),
         ("openai-compatible", TARGET, ""),
         ("another", TARGET, ""),
     ],
-)
+)  # fmt: skip
 def test_answers_of_the_simulator_and_of_models_do_not_mix(
     run: Run, recorded: str, target: Sequence[str], words: str
 ) -> None:
@@ -407,13 +401,10 @@ def test_standard_input_has_a_name(batches: Batches) -> None:
         (("--actors", "0", "--ray", "local"), "--actors must be above 0, not 0"),
         (("--max-rps", "0"), "--max-rps must be above 0, not 0"),
         (("--max-tpm", "inf"), "--max-tpm must be above 0, not inf"),
-        (
-            ("--actors", "1"),
-            "--actors is the number of workers on a Ray cluster: name the cluster with --ray",
-        ),
+        (("--actors", "1"), "--actors is the number of workers on a Ray cluster: name the cluster with --ray"),
         (("--budget", "1", "--simulate"), "--budget needs a --model: the simulator's answers have no price"),
     ],
-)
+)  # fmt: skip
 def test_each_wrong_option_has_its_reason(run: Run, words: tuple[str, ...], complaint: str) -> None:
     assert run(*words) == (2, "", f"manystream batch: {complaint}\n")
 
@@ -437,16 +428,12 @@ def test_prompts_that_cannot_be_read_are_one_line(
     ("words", "complaint"),
     [
         (("-o", "p.jsonl"), "-o p.jsonl is the input itself: name another file with -o"),
-        (
-            ("-o", "a.jsonl", "--errors", "p.jsonl"),
-            "--errors p.jsonl is the input itself: name another file with --errors",
-        ),
-        (
-            ("-o", "a.jsonl", "--errors", "same.jsonl"),
-            "--errors same.jsonl is the file of answers itself: name another file",
-        ),
+        (("-o", "a.jsonl", "--errors", "p.jsonl"),
+            "--errors p.jsonl is the input itself: name another file with --errors"),
+        (("-o", "a.jsonl", "--errors", "same.jsonl"),
+            "--errors same.jsonl is the file of answers itself: name another file"),
     ],
-)
+)  # fmt: skip
 def test_files_must_differ(
     batches: Batches, words: tuple[str, ...], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -211,9 +211,7 @@ def test_a_batch_with_the_simulator_shows_no_cost(tmp_path: Path, capsys: pytest
     assert "cost" not in json.loads((tmp_path / "a.jsonl").read_bytes())
 
 
-def test_progress_shows_the_cost_and_unpriced_answers(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_progress_shows_the_cost_and_unpriced_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     counters = Counters()
     progress = Progress(counters, 10, plain=True)
     assert "$" not in progress.figures()

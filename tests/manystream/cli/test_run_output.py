@@ -102,11 +102,7 @@ def test_a_prompt_is_sent_with_the_defaults(run: Run, engine: Engine) -> None:
     ((streamed, request),) = engine.requests
     (provider,) = engine.providers
     assert type(provider) is Anthropic
-    assert (streamed, request.model, request.messages) == (
-        True,
-        "anthropic/claude-sonnet-4-5",
-        [Message.user("Hello")],
-    )
+    assert (streamed, request.model, request.messages) == (True, "anthropic/claude-sonnet-4-5", [Message.user("Hello")])
     assert (request.system, request.thinking, request.max_output_tokens, request.extra_headers) == (None,) * 4
     assert request.retry == Retry(max_attempts=2)
 
@@ -175,16 +171,12 @@ def test_a_request_that_cannot_be_sent_is_one_line(run: Run, engine: Engine) -> 
     [
         (ProviderError("x", category=ErrorCategory.NETWORK), "network, openai-compatible at h:1: x"),
         (ProviderError("x  y\n z", category=ErrorCategory.TIMEOUT), "timeout, openai-compatible at h:1: x y z"),
-        (
-            ProviderError("x", category=ErrorCategory.RATE_LIMIT, http_status=429, retry_after_ms=0),
-            "rate limit (HTTP 429), openai-compatible at h:1: x",
-        ),
-        (
-            ProviderError("x", category=ErrorCategory.RATE_LIMIT, retry_after_ms=1),
-            "rate limit, openai-compatible at h:1: x; try again in 1.0 ms",
-        ),
+        (ProviderError("x", category=ErrorCategory.RATE_LIMIT, http_status=429, retry_after_ms=0),
+            "rate limit (HTTP 429), openai-compatible at h:1: x"),
+        (ProviderError("x", category=ErrorCategory.RATE_LIMIT, retry_after_ms=1),
+            "rate limit, openai-compatible at h:1: x; try again in 1.0 ms"),
     ],
-)
+)  # fmt: skip
 def test_an_error_is_described_in_one_line(error: ProviderError, text: str) -> None:
     assert describe_error(error, OpenAIChat("k", "http://user:canary@h:1/v1")) == text
 
@@ -193,24 +185,18 @@ def test_an_error_is_described_in_one_line(error: ProviderError, text: str) -> N
     ("arguments", "status", "words"),
     [
         ((" \n",), 2, "the prompt is empty"),
-        (
-            ("--attempts", "0", "--base-url", URL, "--model", "m", "x"),
-            2,
-            "--attempts: retry.max_attempts: must be a whole",
-        ),
+        (("--attempts", "0", "--base-url", URL, "--model", "m", "x"), 2,
+            "--attempts: retry.max_attempts: must be a whole"),
         (("--header", "a", "x"), 2, "--header number 1: write NAME=VALUE"),
         (("--header", "a=", "--header", " =secret", "x"), 2, "--header number 2: write NAME=VALUE"),
-        (
-            ("x",),
-            1,
-            "no key found: set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or add --base-url and --model",
-        ),
+        (("x",), 1,
+            "no key found: set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or add --base-url and --model"),
         (("--model", "mystery", "x"), 1, "unknown model 'mystery': add --provider or --base-url"),
         (("--model", "nobody/m", "x"), 1, "unknown model 'nobody/m': add --provider or --base-url"),
         (("--base-url", URL, "x"), 1, "no model was named: add --model"),
         (("--provider", "groq", "x"), 1, "no model was named: add --model"),
     ],
-)
+)  # fmt: skip
 def test_each_complaint_is_one_line(run: Run, arguments: tuple[str, ...], status: int, words: str) -> None:
     found, out, err = run(*arguments)
     assert (found, out) == (status, "")

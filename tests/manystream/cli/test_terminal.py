@@ -215,8 +215,7 @@ def test_durations_at_the_bounds_of_their_units(seconds: float, text: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("amount", "text"),
-    [("0.01", "$0.01"), ("0.0099", "$0.0099"), ("0.001", "$0.0010"), ("0", "$0.00")],
+    ("amount", "text"), [("0.01", "$0.01"), ("0.0099", "$0.0099"), ("0.001", "$0.0010"), ("0", "$0.00")]
 )
 def test_amounts_below_a_cent_have_two_digits(amount: str, text: str) -> None:
     assert money(Decimal(amount), "USD") == text

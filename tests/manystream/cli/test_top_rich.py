@@ -19,21 +19,10 @@ SNAPSHOT: JSONObject = {
     "manystream": "1.2.3",
     "pid": 4711,
     "uptime": 65.0,
-    "quietest": [
-        {
-            "number": 12,
-            "provider": "openai",
-            "model": "[red]gpt",
-            "state": "reading",
-            "stream": True,
-            "age": 90.0,
-            "quiet": 1.5,
-            "attempts": 1,
-            "request_id": "r" * 25,
-        }
-    ],
+    "quietest": [{"number": 12, "provider": "openai", "model": "[red]gpt", "state": "reading", "stream": True,
+        "age": 90.0, "quiet": 1.5, "attempts": 1, "request_id": "r" * 25}],
     "statistics": {"calls": {"reading": 1}, "providers": {"openai": {"running": 1}}},
-}
+}  # fmt: skip
 LAST = """\
 manystream 1.2.3, process 4711, up 1:05
 calls    1 running, 0 of them streams: reading 1

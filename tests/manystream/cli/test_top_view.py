@@ -11,31 +11,13 @@ from manystream.cli.top.view import View, rates_between, summary_line
 from manystream.providers.json.json_values import JSON, JSONObject, mapping
 
 QUIETEST: list[JSON] = [
-    {
-        "number": 12,
-        "provider": "openai",
-        "model": "m" * 33,
-        "state": "reading",
-        "stream": True,
-        "age": 90.0,
-        "quiet": 1.5,
-        "attempts": 1,
-        "request_id": "r" * 25,
-    },
-    {
-        "number": 3,
-        "provider": "openai",
-        "model": "m" * 32,
-        "state": "backoff",
-        "stream": False,
-        "age": 2.5,
-        "quiet": 0.25,
-        "attempts": 2,
-        "request_id": "r" * 24,
-    },
+    {"number": 12, "provider": "openai", "model": "m" * 33, "state": "reading", "stream": True, "age": 90.0,
+        "quiet": 1.5, "attempts": 1, "request_id": "r" * 25},
+    {"number": 3, "provider": "openai", "model": "m" * 32, "state": "backoff", "stream": False, "age": 2.5,
+        "quiet": 0.25, "attempts": 2, "request_id": "r" * 24},
     {"number": 4, "provider": "an\x1bth", "model": "\x1b[2J", "state": "\x07x", "stream": True, "request_id": "\x1b"},
     {},
-]
+]  # fmt: skip
 SNAPSHOT: JSONObject = {
     "manystream": "1.2.3",
     "pid": 4711,
@@ -64,14 +46,9 @@ SNAPSHOT: JSONObject = {
             "\x1b": {},
         },
     },
-    "rates": {
-        "events": 12345.6,
-        "completed": 1234.56,
-        "bytes_received": 2_345_678,
-        "bytes_sent": 1234,
-        "providers": {"openai": {"events": 12000.4, "completed": 1000.25}},
-    },
-}
+    "rates": {"events": 12345.6, "completed": 1234.56, "bytes_received": 2_345_678, "bytes_sent": 1234,
+        "providers": {"openai": {"events": 12000.4, "completed": 1000.25}}},
+}  # fmt: skip
 PAGE = """\
 manystream 1.2.3, process 4711, up 1:02:05
 calls    1,523 running, 1,200 of them streams: queued 20, reading 1,500, backoff 0, new� 3
@@ -125,39 +102,14 @@ TRAFFIC: JSONObject = {
             "learned": {"requests": {"rate": 42, "level": 0.25, "capacity": 42}},
         },
     },
-    "routes": {
-        "fast": {
-            "waiting": 3,
-            "hedged": 1200,
-            "targets": [
-                {
-                    "target": "o" * 33,
-                    "outstanding": 7000,
-                    "sessions": 8000,
-                    "breaker": "open\x1b",
-                    "score": 1.5,
-                    "seconds": 0.25,
-                    "failures": 0.5,
-                },
-                {"score": 0},
-            ],
-        },
-        "x" * 33: {"targets": [{"target": "a/b"}]},
-    },
-    "budgets": [
-        {
-            "per": "engine",
-            "every": 60,
-            "limit": {"usd": 5000, "output_tokens\x1b": None},
-            "spent": {"usd": 1.25, "output_tokens\x1b": 1200},
-            "reserved": {"usd": 2500.5},
-            "waiting": 4000,
-            "ends_in": 90,
-        },
-        {"per": "tenant", "tenant": "t" * 26, "limit": {"calls": 7}},
-        {"per": "tenant", "limit": {"calls": 8}, "ends_in": 5},
-    ],
-}
+    "routes": {"fast": {"waiting": 3, "hedged": 1200,
+        "targets": [{"target": "o" * 33, "outstanding": 7000, "sessions": 8000, "breaker": "open\x1b", "score": 1.5,
+        "seconds": 0.25, "failures": 0.5}, {"score": 0}]}, "x" * 33: {"targets": [{"target": "a/b"}]}},
+    "budgets": [{"per": "engine", "every": 60, "limit": {"usd": 5000, "output_tokens\x1b": None},
+        "spent": {"usd": 1.25, "output_tokens\x1b": 1200}, "reserved": {"usd": 2500.5}, "waiting": 4000,
+        "ends_in": 90}, {"per": "tenant", "tenant": "t" * 26, "limit": {"calls": 7}},
+        {"per": "tenant", "limit": {"calls": 8}, "ends_in": 5}],
+}  # fmt: skip
 TRAFFIC_TABLES = """\
 
 traffic
