@@ -85,7 +85,6 @@ def test_counting_takes_linear_time() -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.trio
 async def test_the_call_that_keeps_most_fails_naming_the_limit(stream: bool) -> None:
     """One of four responses is larger than the others; none is too large by itself."""
     sizes = [200_000, 200_000, 700_000, 200_000]
@@ -124,7 +123,6 @@ async def test_the_call_that_keeps_most_fails_naming_the_limit(stream: bool) -> 
     assert not error.retryable
 
 
-@pytest.mark.trio
 async def test_many_streams_of_short_deltas_do_not_count_as_large() -> None:
     """Each stream receives two megabytes, of which it keeps about ten thousand letters."""
     chunk = chat_chunk("word ", usage={"prompt_tokens": 5}, padding="x" * 900)
@@ -141,7 +139,6 @@ async def test_many_streams_of_short_deltas_do_not_count_as_large() -> None:
     assert all(completion.success for completion in completions)
 
 
-@pytest.mark.trio
 async def test_the_size_of_a_response_is_checked_once_per_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check must cost nothing per event. The server waits until each of its last chunks has been read."""
     steps: list[int] = []
@@ -173,7 +170,6 @@ async def test_the_size_of_a_response_is_checked_once_per_step(monkeypatch: pyte
     assert all(size >= STEP_BYTES for size in steps)
 
 
-@pytest.mark.trio
 async def test_an_incomplete_event_counts() -> None:
     async def script(line: Line) -> None:
         await line.request()

@@ -14,8 +14,6 @@ from manystream import aio
 from manystream.portal import open_portal
 from tests.support.peers import Line, Peer, answer, chat_answer, hello, open_peer
 
-pytestmark = pytest.mark.trio
-
 ELSEWHERE = "http://models.invalid:8123/v1"
 """A host that DNS does not know: only `dial` can reach it."""
 

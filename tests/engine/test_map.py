@@ -15,8 +15,6 @@ from manystream.engine.call.home import Home
 from manystream.engine.frontends.map import CallMap
 from tests.support.peers import Line, answer, chat_answer, open_peer
 
-pytestmark = pytest.mark.trio
-
 
 class StubCall:
     """A call that the test ends."""

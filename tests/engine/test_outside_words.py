@@ -22,7 +22,6 @@ async def completion_of(response: bytes, *, stream: bool) -> ms.Completion:
         return await start(hello()).wait()
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(
     "name", ["x-request-id", "request-id", "x-goog-request-id", "apim-request-id", "x-ms-request-id", "cf-ray"]
 )
@@ -32,7 +31,6 @@ async def test_every_request_id_header_of_a_response_is_kept(name: str) -> None:
     assert completion.request_id == "r-1"
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("kind", ["application/json", "text/json", "application/json; charset=utf-8"])
 async def test_a_stream_request_may_get_an_unstreamed_response(kind: str) -> None:
     completion = await completion_of(answer(chat_answer("hi"), kind=kind), stream=True)
@@ -40,7 +38,6 @@ async def test_a_stream_request_may_get_an_unstreamed_response(kind: str) -> Non
     assert completion.response.text == "hi"
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("kind", ["text/html", "application/xhtml+xml", "image/png", "audio/mpeg", "video/mp4"])
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_page_or_a_picture_is_not_a_response(kind: str, stream: bool) -> None:

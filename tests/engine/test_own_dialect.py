@@ -40,7 +40,6 @@ async def opened(provider: ms.Provider) -> None:
         pass
 
 
-@pytest.mark.trio
 async def test_a_profile_accepts_a_dialect_or_its_name() -> None:
     assert profile_of(OWN).dialect_name == "own"
     assert profile_of("gemini").dialect_name == "gemini"
@@ -49,7 +48,6 @@ async def test_a_profile_accepts_a_dialect_or_its_name() -> None:
     await opened(ms.Provider(profile=profile_of(DIALECTS["anthropic"])))
 
 
-@pytest.mark.trio
 async def test_an_unknown_dialect_error_lists_the_known_ones() -> None:
     with pytest.raises(ms.InvalidRequestError) as caught:
         await opened(ms.Provider(profile=profile_of("telepathy")))
@@ -60,14 +58,12 @@ async def test_an_unknown_dialect_error_lists_the_known_ones() -> None:
     )
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("wrong", [None, 5, "", " ", Dialect, {"name": "own"}], ids=repr)
 async def test_an_invalid_dialect_is_refused_at_open_engine(wrong: object) -> None:
     with pytest.raises(ms.InvalidRequestError, match=r"profile\.dialect: "):
         await opened(ms.Provider(profile=profile_of(wrong)))  # type: ignore[arg-type]
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(
     ("header", "words"),
     [
@@ -84,7 +80,6 @@ async def test_a_key_s_header_is_checked(header: tuple[str, str], words: str) ->
     assert str(caught.value) == f"api_key: {words}"
 
 
-@pytest.mark.trio
 async def test_a_key_that_a_dialect_cannot_write_fails_its_call() -> None:
     """The key function is called after the call's own headers were checked: it is the key that is wrong."""
     dialect = replace(OWN, auth_headers=lambda provider, key: [("x-key", f"{key}\n")] if key else [])

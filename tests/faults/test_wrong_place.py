@@ -89,7 +89,6 @@ def in_a_child(program: Callable[[], object]) -> str:
     return said
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_closed_engine_is_an_error(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -99,7 +98,6 @@ async def test_a_closed_engine_is_an_error(way: str, tmp_path: Path, monkeypatch
     assert list(tmp_path.iterdir()) == []  # not even an empty recording
 
 
-@pytest.mark.trio
 async def test_an_engine_that_the_program_closed_is_an_error() -> None:
     async with ms.open_engine([PROVIDER]) as engine:
         engine.close()
@@ -108,7 +106,6 @@ async def test_an_engine_that_the_program_closed_is_an_error() -> None:
     assert str(raised.value) == "this engine is closed: engine.close() was called. Open another engine"
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("way", THREAD_WAYS)
 async def test_a_closed_engine_is_an_error_on_other_threads(way: str) -> None:
     async with ms.open_engine([PROVIDER]) as engine:
@@ -249,7 +246,6 @@ def test_an_engine_of_another_asyncio_loop_is_an_error(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.trio
 async def test_use_in_a_fork_is_an_error_and_harms_no_stream() -> None:
     release = trio.Event()
 
@@ -363,7 +359,6 @@ def test_in_asyncio_a_closed_engine_is_an_error() -> None:
     asyncio.run(use(engine))
 
 
-@pytest.mark.trio
 async def test_a_completed_call_accepts_every_method() -> None:
     async with ms.open_engine([PROVIDER]) as engine:
         call = engine.start_stream(hello(retry=ms.Retry(max_attempts=1)))
