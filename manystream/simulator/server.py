@@ -252,7 +252,8 @@ class Server:
 
     def _end_responses(self, answer: StoredAnswer, last: Program, now: float) -> None:
         """End the responses that show an answer: it was cancelled."""
-        for connection in self._connections:
+        for connection in self.http.connections:
+            assert isinstance(connection, Connection)
             program = connection.program
             if program is None or program.answer is not answer:
                 continue
