@@ -11,10 +11,13 @@ from .intake import Counters as Counters
 from .journal import Journal as Journal
 from .journal import Records as Records
 from .line_file import JournalError as JournalError
+from .line_ids import LineIds as LineIds
 from .lines import CommonOptions as CommonOptions
 from .lines import Item as Item
 from .lines import LineError as LineError
+from .lines import Prompt as Prompt
 from .lines import read_item as read_item
+from .lines import read_prompt as read_prompt
 from .prices import Price as Price
 from .run import Batch as Batch
 from .run import BatchError as BatchError
@@ -23,3 +26,8 @@ from .shard import ShardError as ShardError
 from .shard import read_shard as read_shard
 from .source import count_lines as count_lines
 from .source import read_lines as read_lines
+from .tables import Rows as Rows
+from .tables import TableError as TableError
+from .tables import open_rows as open_rows
+from .tables import read_rows as read_rows
+from .tables import write_table as write_table

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Container
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 
 from ..providers.json.json_values import JSONObject
 from .journal import INVALID_LINE
+from .line_ids import LineIds
 from .lines import Line, LineError, LineId, read_line
 from .shard import Shard
 
@@ -96,8 +97,8 @@ class Intake:
         self,
         counters: Counters,
         source: str,
-        answered: Set[LineId],
-        failed: Set[LineId],
+        answered: Container[LineId],
+        failed: Container[LineId],
         *,
         retry_failed: bool = False,
         shard: Shard | None = None,
@@ -108,7 +109,7 @@ class Intake:
         self._failed = failed
         self._retry_failed = retry_failed
         self._shard = shard
-        self._seen: dict[LineId, int] = {}
+        self._seen = LineIds()
 
     def select(self, number: int, data: bytes) -> Line | None:
         """Return the line, or None if it is skipped or of another shard. Raises `LineError`.

@@ -8,7 +8,7 @@ run is killed, only the last line of a file can be incomplete; it is repaired wh
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol
@@ -16,6 +16,7 @@ from typing import Protocol
 from ..providers.json.json_values import JSON, JSONObject, mapping, string
 from .budget import BatchBudget
 from .line_file import JournalError, LineFile
+from .line_ids import LineIds
 from .lines import FORM_MEMBERS, LineId
 
 INVALID_LINE = "invalid_line"
@@ -48,16 +49,22 @@ def default_errors_path(answers: Path) -> Path:
 class Records(Protocol):
     """What a batch needs of a journal. A batch whose records go elsewhere has another implementation than `Journal`.
 
-    answered: ids of lines with an answer.
-    failed: ids of lines that failed in earlier runs.
     answers_path: the place of the answers, for messages.
     errors_path: the place of the failures, for messages.
     """
 
-    answered: set[LineId]
-    failed: set[LineId]
     answers_path: Path
     errors_path: Path
+
+    @property
+    def answered(self) -> Container[LineId]:
+        """Ids of lines with an answer."""
+        ...
+
+    @property
+    def failed(self) -> Container[LineId]:
+        """Ids of lines that failed in earlier runs."""
+        ...
 
     def record_answer(self, id: LineId, record: JSONObject) -> None:
         """Record an answer. Raises `OSError` or `JournalError`."""
@@ -89,8 +96,8 @@ class Journal:
     def __init__(self, answers: Path, errors: Path | None = None, *, budget: BatchBudget | None = None) -> None:
         self.answers_path = answers
         self.errors_path: Path = errors if errors is not None else default_errors_path(answers)
-        self.answered: set[LineId] = set()
-        self.failed: set[LineId] = set()
+        self.answered: LineIds = LineIds()
+        self.failed: LineIds = LineIds()
         self.makers: set[str] = set()
         self._budget = budget
         self._unrecorded = self._unrecorded_before = 0.0
@@ -148,7 +155,7 @@ class Journal:
         """
         if answers:
             self._opened(self._answers).append_encoded([record for _, record in answers])
-            self.answered.update(id for id, _ in answers)
+            self.answered.update((id, 0) for id, _ in answers)
         if failures:
             self._opened(self._errors).append_encoded(failures)
 

@@ -21,6 +21,7 @@ import codecs
 import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from string import Formatter
 from typing import TypeAlias, TypedDict, cast
 
 from ..providers.anthropic.arguments import read_body as read_anthropic
@@ -28,7 +29,7 @@ from ..providers.convert.plain_forms import function_tool
 from ..providers.convert.sdk_arguments import CallOptions, SystemPrompt, joined_system, read_conversation
 from ..providers.errors import InvalidRequestError, ManystreamError
 from ..providers.json.json_types import AnswerType
-from ..providers.json.json_values import JSON, JSONObject, MalformedJSONError, loads_object, mapping, string
+from ..providers.json.json_values import JSON, JSONObject, MalformedJSONError, dumps_text, loads_object, mapping, string
 from ..providers.json.object_reader import Members
 from ..providers.model.messages import Message
 from ..providers.model.options import Priority, PriorityName, Retry, Timeouts
@@ -50,13 +51,55 @@ LONGEST_LINE = 64 * 1024 * 1024
 """The length of the longest line that is read, in bytes, its line end included. No provider accepts as much."""
 
 
-class CommonOptions(TypedDict, total=False):
+class CommonRequestOptions(TypedDict, total=False):
     """Options of the requests of all lines, as in `Request`."""
 
     system: str
     max_output_tokens: int
     temperature: float
     response_schema: JSONObject | AnswerType
+
+
+class CommonOptions(CommonRequestOptions, total=False):
+    """Options of all lines: those of their requests, and the prompt that is made of a line's columns."""
+
+    prompt: Prompt
+
+
+@dataclass(slots=True, frozen=True)
+class Prompt:
+    """One user's message, made of the columns of a row. Then no column is an option, and all pass through.
+
+    parts: texts, each with the name of the column whose value follows it; None at the end.
+    """
+
+    parts: tuple[tuple[str, str | None], ...]
+
+    def render(self, row: JSONObject) -> str:
+        """Return the message of a row. Raises `InvalidRequestError` for a column that it has not."""
+        return "".join(text if name is None else text + self._value(row, name) for text, name in self.parts)
+
+    def _value(self, row: JSONObject, name: str) -> str:
+        value = row.get(name)
+        if value is None:
+            reason = "is null" if name in row else f"is missing; the row has {', '.join(map(repr, row)) or 'none'}"
+            raise InvalidRequestError(name, f"{reason}, and the prompt is made of this column")
+        return value if type(value) is str else dumps_text(value)
+
+
+def read_prompt(template: str) -> Prompt:
+    """Parse a text with names of columns in braces, such as `Translate: {text}`; `{{` is one brace of the text.
+
+    Raises `ValueError`.
+    """
+    parts: list[tuple[str, str | None]] = []
+    for text, name, form, conversion in Formatter().parse(template):
+        if name is not None and (not name or form or conversion):
+            raise ValueError("a column is written as {name}, and a brace of the text as {{ or }}")
+        parts.append((text, name))
+    if not any(name is not None for _, name in parts):
+        raise ValueError("it names no column, such as {text}, so every row would have the same prompt")
+    return Prompt(tuple(parts))
 
 
 class LineError(ManystreamError, ValueError):
@@ -149,15 +192,20 @@ def read_item(line: Line, choose_model: ChooseModel, options: CommonOptions | No
 
     options: options of every request, whatever the line says.
     """
+    prompt, common = _taken(options)
     read = _read_anthropic if "params" in line.members else _read_openai if "body" in line.members else _read_ours
     members = Members(line.members)
     for name in ID_NAMES:
         members.take(name)
     try:
-        request = read(members, choose_model)
-        if options:
-            request = replace(request, **options)
-        columns = _columns(members, read)
+        if prompt is None:
+            request = read(members, choose_model)
+            columns = _columns(members, read)
+        else:
+            request = Request(_model(Members({}), choose_model), [Message.user(prompt.render(line.members))])
+            columns = passed_through(members.rest())
+        if common:
+            request = replace(request, **common)
     except (InvalidRequestError, MalformedJSONError) as error:
         raise LineError(str(error), line.id) from None
     return Item(line.number, line.id, request, line.size, columns)
@@ -307,8 +355,33 @@ OTHER_NAMES = {
 }
 """A provider's name of an option → where our form has it. In our form, such a member is no column but a mistake."""
 
+NO_COLUMN = (
+    "is a member of answers, so no column of the input may have this name: rename it, or name the column of the prompt"
+    " (--prompt-field), which makes it 'input_…'"
+)
+
 ALIKE = 0.85
 """From this likeness on, a member is a misspelt option and no column."""
+
+
+def _taken(options: CommonOptions | None) -> tuple[Prompt | None, CommonRequestOptions]:
+    """Return the prompt of all rows, and the options of their requests."""
+    common = options.copy() if options else CommonOptions()
+    return common.pop("prompt", None), cast("CommonRequestOptions", common)
+
+
+def passed_through(row: JSONObject) -> JSONObject:
+    """Return the columns of a row that its record has, too. Raises `InvalidRequestError` if two would have one name.
+
+    A name of the form or of an answer gets `input_` before it, so that the record still has its own member.
+    """
+    columns: JSONObject = {}
+    for name, value in row.items():
+        own = f"input_{name}" if name in ANSWER_MEMBERS or name in FORM_MEMBERS else name
+        if own != name and own in row:
+            raise InvalidRequestError(name, f"is a member of answers and would be {own!r}, which is a column as well")
+        columns[own] = value
+    return columns
 
 
 def _columns(members: Members, read: Callable[[Members, ChooseModel], Request]) -> JSONObject:
@@ -321,7 +394,7 @@ def _columns(members: Members, read: Callable[[Members, ChooseModel], Request]) 
             if known is not None:
                 raise InvalidRequestError(name, f"is not a member of this form; did you mean {known!r}?")
         if name in ANSWER_MEMBERS or name in FORM_MEMBERS:
-            raise InvalidRequestError(name, "is a member of answers, so no column of the input may have this name")
+            raise InvalidRequestError(name, NO_COLUMN)
     return columns
 
 

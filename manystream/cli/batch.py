@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import BinaryIO, TypeAlias
 
 import trio
 
@@ -24,7 +24,6 @@ from ..batch import (
     JournalError,
     Shard,
     ShardError,
-    count_lines,
     read_lines,
     read_shard,
 )
@@ -33,6 +32,19 @@ from ..batch.lines import CommonOptions, named_model
 from ..batch.prices import price_list
 from ..batch.printed import PrintedRecords
 from ..batch.source import some_lines
+from ..batch.tables import (
+    TableError,
+    count_rows,
+    form_of,
+    is_table,
+    journal_path,
+    numbered,
+    open_plain,
+    open_rows,
+    read_rows,
+    some_rows,
+    write_table,
+)
 from ..cost import PriceTable
 from ..engine import Engine, open_engine
 from ..engine.traffic.limits.rate_limit import EVERY_CALL, RateLimit
@@ -71,6 +83,9 @@ Lines: TypeAlias = AsyncGenerator[list[tuple[int, bytes]], None]
 
 RESUMABLE = "; all answers so far are in the file; the same command resumes the batch"
 
+INTERRUPTED = 130
+"""The exit status after Ctrl-C."""
+
 INTERRUPTED_SECONDS = 1.0
 """After Ctrl-C, printed answers wait so long for a reader that has stopped."""
 
@@ -80,7 +95,9 @@ class BatchOptions:
     """The options of `manystream batch`, checked.
 
     prompts: the input file; None for standard input.
-    output: the file of answers, a shard's own if there are shards; None for standard output.
+    output: the journal of answers, a shard's own if there are shards; None for standard output.
+    table: the table that is written at the end, likewise; None if the journal is all there is.
+    finish: whether to write the table of what the journal holds, and to send nothing.
     errors: the file of failures, likewise; None for standard error.
     shard: the part of the input that this process sends; None for the whole input.
     targets: where the lines are sent.
@@ -103,6 +120,8 @@ class BatchOptions:
 
     prompts: Path | None
     output: Path | None
+    table: Path | None
+    finish: bool
     errors: Path | None
     shard: Shard | None
     targets: TargetOptions
@@ -170,13 +189,18 @@ class Run:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `manystream batch` to the parser."""
-    parser.add_argument("prompts", metavar="PROMPTS", help="the JSONL file of prompts; - reads standard input")
+    parser.add_argument(
+        "prompts", metavar="PROMPTS", help="the file of prompts: JSONL, CSV or Parquet; - reads JSONL of standard input"
+    )
     parser.add_argument(
         "-o",
         "--output",
         required=True,
         metavar="FILE",
-        help="the file of answers; new answers are appended; - prints them, and no later run continues",
+        help="the file of answers: JSONL, or a table by its ending; - prints JSONL, and no later run continues",
+    )
+    parser.add_argument(
+        "--finish", action="store_true", help="write the table of -o with the answers so far, and send nothing"
     )
     parser.add_argument(
         "--errors",
@@ -225,24 +249,66 @@ def run(arguments: argparse.Namespace) -> int:
     options = _read_options(arguments)
     allow_many_sockets()
     try:
-        with _open_input(options) as (input, models), open_destination(options.targets, models) as destination:
-            return trio.run(_batch, options, destination, input)
-    except (JournalError, SimulatorError) as error:
+        status = 0
+        if not options.finish:
+            with _open_input(options) as (input, models), open_destination(options.targets, models) as destination:
+                status = trio.run(_batch, options, destination, input)
+        if options.table is not None and options.prompts is not None and status != INTERRUPTED:
+            _write_table(options, options.table, options.prompts)
+        return status
+    except (JournalError, SimulatorError, InvalidRequestError, TableError) as error:
         raise CommandError(str(error)) from None
-    except InvalidRequestError as error:
-        raise CommandError(str(error)) from None
+
+
+def _write_table(options: BatchOptions, table: Path, prompts: Path) -> None:
+    try:
+        rows = write_table(table, prompts, options.requests.get("prompt"), options.shard)
+    except OSError as error:
+        raise CommandError(f"cannot write {table}: {error.strerror or error}; --finish tries again") from None
+    print(f"{table} has {rows:,} rows", file=sys.stderr)
+
+
+def _table(output: Path | None, prompts: Path | None, *, finish: bool) -> Path | None:
+    """Return the table that `-o` names, or None for JSON lines, which are their own journal. Raises `CommandError`."""
+    try:
+        table = output if output is not None and is_table(output) else None
+        if prompts is not None:
+            form_of(prompts)
+    except TableError as error:
+        raise CommandError(str(error), status=2) from None
+    if table is None and finish:
+        raise CommandError("--finish writes a table: name one with -o, such as answers.csv", status=2)
+    if table is None or output is None:
+        return None
+    if prompts is None:
+        raise CommandError(f"-o {output}: a table has the rows of its input, which must be a file", status=2)
+    if table.exists() and not journal_path(table).exists():
+        raise CommandError(f"{table} exists, and no batch has written it: name another file with -o", status=2)
+    if finish and not journal_path(table).exists():
+        raise CommandError(f"there are no answers for {table}: {journal_path(table)} does not exist", status=2)
+    return table
 
 
 def _read_options(arguments: argparse.Namespace) -> BatchOptions:
     shard = _read_shard(arguments.shard)
+    prompts = None if arguments.prompts == "-" else Path(arguments.prompts)
     output = read_path("-o", arguments.output) if arguments.output != "-" else None
+    if output is not None and shard is not None:
+        output = shard.file(output)
+    table = _table(output, prompts, finish=arguments.finish)
+    if table is not None:
+        output = journal_path(table)
     errors = read_path("--errors", arguments.errors) if arguments.errors is not None else None
-    if errors is None and output is not None:
-        errors = default_errors_path(output)
+    if errors is None:
+        errors = default_errors_path(output) if output is not None else None
+    elif shard is not None:
+        errors = shard.file(errors)
     options = BatchOptions(
-        prompts=None if arguments.prompts == "-" else Path(arguments.prompts),
-        output=output if output is None or shard is None else shard.file(output),
-        errors=errors if errors is None or shard is None else shard.file(errors),
+        prompts=prompts,
+        output=output,
+        table=table,
+        finish=arguments.finish,
+        errors=errors,
         shard=shard,
         targets=read_target_options(arguments),
         requests=read_request_options(arguments),
@@ -305,23 +371,36 @@ def _open_input(options: BatchOptions) -> Generator[tuple[Lines, list[str]], Non
 
     Raises `CommandError` if these lines name none either.
     """
-    if not options.targets.by_lines:
-        yield read_lines(options.prompts if options.prompts is not None else sys.stdin.buffer), []
-        return
     with ExitStack() as opened:
         try:
-            file = sys.stdin.buffer if options.prompts is None else opened.enter_context(options.prompts.open("rb"))
-            first = some_lines(file)
+            lines, first = _open_lines(options, opened)
         except OSError as error:
-            raise CommandError(f"cannot read {options.source}: {error.strerror}") from None
+            raise CommandError(f"cannot read {options.source}: {error.strerror or error}") from None
         models = list(dict.fromkeys(model for line in first if (model := named_model(line))))
-        if first and not models:
+        if options.targets.by_lines and not models and (first or "prompt" in options.requests):
             raise CommandError(
                 f"no model is named, neither here nor by the first lines of {options.source}: name one with --model, or"
                 " let the built-in simulator answer with --simulate",
                 status=2,
             )
-        yield read_lines(file, first), models
+        yield lines, models
+
+
+def _open_lines(options: BatchOptions, opened: ExitStack) -> tuple[Lines, Sequence[bytes]]:
+    """Return the lines of the input, and the first ones, if these may name the models.
+
+    Raises `OSError` and `TableError`.
+    """
+    path, prompt = options.prompts, options.requests.get("prompt")
+    by_lines = options.targets.by_lines and prompt is None
+    if path is not None and form_of(path) != "jsonl":
+        return read_rows(open_rows(path, opened)), some_rows(open_rows(path, opened)) if by_lines else ()
+    source: Path | BinaryIO = path if path is not None else sys.stdin.buffer
+    if path is not None and (by_lines or is_table(path)):
+        source = opened.enter_context(open_plain(path))
+    first = some_lines(source) if by_lines and not isinstance(source, Path) else ()
+    lines = read_lines(source, first)
+    return (lines if prompt is None else numbered(lines)), first
 
 
 async def _batch(options: BatchOptions, destination: Destination, input: Lines) -> int:
@@ -341,7 +420,7 @@ async def _batch(options: BatchOptions, destination: Destination, input: Lines) 
                 if budget is not None and (notice := budget_notice(budget, journal.answers_path)):
                     print(notice, file=sys.stderr)
             await _ask(options, destination, journal, budget, run, input)
-    except (BatchError, JournalError, CommandError) as error:
+    except (BatchError, JournalError, CommandError, TableError) as error:
         failure = error
     if run.started:
         report = sys.stdout if options.output is not None else sys.stderr
@@ -351,10 +430,10 @@ async def _batch(options: BatchOptions, destination: Destination, input: Lines) 
     if failure is not None:
         raise failure
     if run.interrupted:
-        print(
-            f"Interrupted.{'' if options.output is None else ' The same command resumes the batch.'}", file=sys.stderr
-        )
-        return 130
+        more = "" if options.table is None else f", and --finish writes {options.table} with the answers so far"
+        resume = "" if options.output is None else f" The same command resumes the batch{more}."
+        print(f"Interrupted.{resume}", file=sys.stderr)
+        return INTERRUPTED
     counters = run.counters
     if counters.unpaid:
         print(budget_report(counters, run.total), file=sys.stderr)
@@ -376,7 +455,7 @@ async def _ask(
         shard = options.shard
         if shard is not None:
             print(shard_notice(shard, options), file=sys.stderr)
-        total = count_lines(options.prompts) if options.prompts is not None and options.prompts.is_file() else None
+        total = count_rows(options.prompts) if options.prompts is not None and options.prompts.is_file() else None
         if total is not None and shard is not None:
             total = shard.lines_of(total)
         label = f"shard {shard}" if shard is not None else ""
@@ -384,7 +463,7 @@ async def _ask(
         run.started, run.counters, run.total = True, batch.counters, total
         try:
             run.interrupted = await _work(batch, options, progress, input, journal)
-        except (BatchError, ClusterError, CommandError, BrokenPipeError) as error:
+        except (BatchError, ClusterError, CommandError, TableError, BrokenPipeError) as error:
             failure = error
         finally:
             run.elapsed = progress.elapsed
@@ -508,7 +587,7 @@ async def _work(
             await batch.run(input)
         except OSError as error:
             failure = CommandError(f"cannot read {options.source}: {error.strerror}")
-        except (BatchError, ClusterError) as error:
+        except (BatchError, ClusterError, TableError) as error:
             failure = error
         if isinstance(journal, PrintedRecords):
             await journal.flush(INTERRUPTED_SECONDS if interrupted else math.inf)

@@ -31,6 +31,10 @@ as a part of a pipeline:
   manystream batch - -o - --model gpt-5-mini --system "Translate to French." \\
       < prompts.jsonl | jq -r .text
 
+the rows of a table, and a table of their answers:
+  manystream batch reviews.parquet -o labels.parquet --model gpt-5-mini \\
+      --prompt "Is this review good or bad? {review}"
+
 failed lines again:
   manystream batch prompts.jsonl -o answers.jsonl --retry-failed
 
@@ -49,6 +53,17 @@ a line of the input has one of these forms:
   {"custom_id": "1", "params": {…}}
       Anthropic's
   Members that are neither are columns of your own: the answer has them, too.
+
+tables:
+  A file that ends in .parquet, .csv, .csv.gz or .jsonl.gz is a table. Its rows
+  are lines of our form, with the columns as members. With --prompt or
+  --prompt-field, all columns are your own, in JSONL, too, and a row needs no
+  id. The table of -o has every row of the input in its order, its columns, and
+  text, thinking, parsed, tool_calls, usage, cost, model, finish_reason and
+  error. A column with such a name gets input_ before it. The table is written
+  at the end, from answers.parquet.journal.jsonl, which holds each answer as
+  soon as it is there; --finish writes it at any time and sends nothing.
+  Parquet needs the extra `tables` (pip install 'manystream[tables]').
 
 files:
   answers.jsonl         the answers: id, text, thinking, tool_calls,

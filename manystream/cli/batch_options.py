@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import cast
 
-from ..batch.lines import CommonOptions
+from ..batch.lines import CommonOptions, Prompt, read_prompt
 from ..providers.errors import InvalidRequestError
 from ..providers.json.json_types import AnswerType
 from ..providers.json.json_values import JSONObject, MalformedJSONError, loads_object
@@ -29,6 +29,12 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
         help="a JSON Schema, or a class such as a pydantic model, that the answers match; they have it as `parsed`",
     )
 
+    prompt = parser.add_mutually_exclusive_group()
+    prompt.add_argument(
+        "--prompt", metavar="TEMPLATE", help="the prompt of all rows, with their columns, such as 'Translate: {text}'"
+    )
+    prompt.add_argument("--prompt-field", metavar="NAME", help="the column that is the prompt of its row")
+
 
 def read_request_options(arguments: argparse.Namespace) -> CommonOptions:
     """Return the options that were given. Raises `CommandError`."""
@@ -43,6 +49,13 @@ def read_request_options(arguments: argparse.Namespace) -> CommonOptions:
         if not 0 <= arguments.temperature < math.inf:
             raise CommandError(f"--temperature must be a number from 0, not {arguments.temperature:g}", status=2)
         options["temperature"] = arguments.temperature
+    if arguments.prompt_field is not None:
+        options["prompt"] = Prompt((("", arguments.prompt_field),))
+    if arguments.prompt is not None:
+        try:
+            options["prompt"] = read_prompt(arguments.prompt)
+        except ValueError as error:
+            raise CommandError(f"--prompt {arguments.prompt!r}: {error}", status=2) from None
     if arguments.schema is not None:
         options["response_schema"] = _read_schema(arguments.schema)
     return options

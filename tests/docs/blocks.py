@@ -23,7 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-LANGUAGES = frozenset({"python", "console", "bash", "json", "jsonl", "toml", "text"})
+LANGUAGES = frozenset({"python", "console", "bash", "json", "jsonl", "csv", "toml", "text"})
 
 FENCE = re.compile(
     r"^(?P<indent> *)(?P<ticks>`{3,})(?P<language>[^\s`]*)(?P<rest>[^\n`]*)\n(?P<code>.*?)^(?P=indent)(?P=ticks) *$",

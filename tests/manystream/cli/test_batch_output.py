@@ -307,6 +307,8 @@ def test_the_options_that_are_left_out(batches: Batches) -> None:
     assert options("p.jsonl", "-o", "x/a.jsonl") == BatchOptions(
         prompts=Path("p.jsonl"),
         output=Path("x/a.jsonl"),
+        table=None,
+        finish=False,
         errors=Path("x/a.errors.jsonl"),
         shard=None,
         targets=TargetOptions(model=None, route=(), provider=None, base_urls=()),
@@ -339,6 +341,8 @@ def test_every_option_is_read(batches: Batches, monkeypatch: pytest.MonkeyPatch)
     expected = BatchOptions(
         prompts=Path("p.jsonl"),
         output=Path("a.2-of-8.jsonl"),
+        table=None,
+        finish=False,
         errors=Path("e.2-of-8.jsonl"),
         shard=Shard(2, 8),
         targets=TargetOptions(model=None, route=("a", "b"), provider="p", base_urls=(URL,)),

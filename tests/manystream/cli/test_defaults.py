@@ -44,6 +44,8 @@ DEFAULTS: dict[str, dict[str, object]] = {
         "outage": 1800.0,
         "stream": False,
         "retry_failed": False,
+        "finish": False,
+        "prompt_field": None,
         "shard": None,
         "ray": None,
         "actors": None,

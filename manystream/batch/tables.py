@@ -1,0 +1,537 @@
+"""Tables as the input and the output of a batch: Parquet, CSV and JSON lines, by the ending of the file's name.
+
+A row of an input is a line of a batch. The output has every row of the input, in its order, with the columns of its
+answer behind its own. It is made at the end, of the journal: a batch that is killed has lost nothing.
+
+Parquet needs the extra `tables`. Only this module and the one for datasets of Ray use pyarrow.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import errno
+import gzip
+import importlib
+import io
+import json
+import os
+import tempfile
+import zlib
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, aclosing, closing, contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, BinaryIO, TypeAlias, cast
+
+import orjson
+import trio
+
+from ..providers.errors import InvalidRequestError, ManystreamError
+from ..providers.json.json_values import (
+    JSONObject,
+    MalformedJSONError,
+    dumps,
+    loads_object,
+    mapping,
+    string,
+)
+from .journal import default_errors_path, line_id
+from .line_file import LineFile
+from .line_ids import LineIds
+from .lines import ID_NAMES, OUR_MEMBERS, Prompt, passed_through
+from .shard import Shard
+from .source import count_lines, some_lines
+
+Numbered: TypeAlias = AsyncGenerator[list[tuple[int, bytes]], None]
+"""What `source.read_lines` yields."""
+
+Write: TypeAlias = Callable[[list[JSONObject], list[JSONObject], Any], None]
+"""Writes rows of the output: the input's columns by their names in the output, the answers' columns, and the rows as a
+`RecordBatch` of a Parquet input, or None.
+"""
+
+CHUNK_ROWS = 500
+"""Rows that are read at a time."""
+
+GROUP_ROWS = 20_000
+GROUP_BYTES = 32 << 20
+"""A row group of a Parquet file is written when it has so many rows, or so many bytes."""
+
+LONGEST_CELL = 1 << 27
+"""The longest cell of a CSV file, in characters."""
+
+ANSWER_COLUMNS = ("text", "thinking", "parsed", "tool_calls", "usage", "cost", "model", "finish_reason", "error")
+"""The columns that a table of answers has after those of its input."""
+
+AS_JSON = frozenset({"parsed", "tool_calls", "usage"})
+"""Those that are JSON. In a table they are its text, except for `usage` in a Parquet file, which is a struct."""
+
+USAGE_MEMBERS = (
+    "input_tokens",
+    "output_tokens",
+    "thinking_tokens",
+    "cached_tokens",
+    "cache_write_tokens",
+    "total_tokens",
+)
+
+UNSENT = "not answered yet: give the command again without --finish"
+
+
+class TableError(ManystreamError, ValueError):
+    """A file cannot be read or written as a table. The message names the file and what to do."""
+
+
+def form_of(path: Path) -> str:
+    """Return `parquet`, `csv` or `jsonl`, by the ending of the name before a `.gz`. Raises `TableError`."""
+    name = path.name.lower()
+    plain = name.removesuffix(".gz")
+    form = plain.rpartition(".")[2]
+    if form == "parquet" and plain != name:
+        raise TableError(f"{path}: a Parquet file is compressed already: name it without .gz")
+    return form if form in ("parquet", "csv") else "jsonl"
+
+
+def is_table(path: Path) -> bool:
+    """Return whether a file is more than plain JSON lines, so that it cannot be appended to. Raises `TableError`."""
+    return form_of(path) != "jsonl" or path.name.lower().endswith(".gz")
+
+
+def journal_path(table: Path) -> Path:
+    """Return the journal of a table: `answers.csv.journal.jsonl` for `answers.csv`."""
+    return table.with_name(f"{table.name}.journal.jsonl")
+
+
+# --- input ---
+
+
+class Rows:
+    """The rows of an input, some at a time.
+
+    count: the number of rows; None if it is not known before the end.
+    names: the names of the columns; None if each row has names of its own.
+    schema: the types of a Parquet file's columns; None for another input.
+    """
+
+    count: int | None = None
+    names: Sequence[str] | None = None
+    schema: Any = None
+
+    @abstractmethod
+    def chunks(self) -> Iterator[tuple[int, list[JSONObject], Any]]:
+        """Yield the number of the first row, from 1, the rows, and the `RecordBatch` that they are, or None.
+
+        Raises `OSError` and `TableError`.
+        """
+
+
+class _CSVRows(Rows):
+    def __init__(self, path: Path, opened: ExitStack) -> None:
+        csv.field_size_limit(LONGEST_CELL)
+        text = io.TextIOWrapper(opened.enter_context(open_plain(path)), "utf-8-sig", newline="")
+        self._path = path
+        self._reader = csv.reader(opened.enter_context(closing(text)), strict=True)
+        self.names = self._read(self._reader) or []
+        twice = next((name for place, name in enumerate(self.names) if name in self.names[:place]), None)
+        if twice is not None:
+            raise TableError(f"{path}: two columns are named {twice!r}: the first line has the names of the columns")
+
+    def chunks(self) -> Iterator[tuple[int, list[JSONObject], Any]]:
+        names, rows, first = self.names or [], list[JSONObject](), 1
+        while (cells := self._read(self._reader)) is not None:
+            if not cells:
+                continue  # an empty line
+            if len(cells) != len(names):
+                where = f"{self._path} row {first + len(rows)}"
+                raise TableError(f"{where} has {len(cells)} cells, and the first line names {len(names)} columns")
+            rows.append(dict(zip(names, cells, strict=True)))
+            if len(rows) == CHUNK_ROWS:
+                yield first, rows, None
+                first, rows = first + len(rows), []
+        if rows:
+            yield first, rows, None
+
+    def _read(self, reader: Iterator[list[str]]) -> list[str] | None:
+        try:
+            return next(reader, None)
+        except UnicodeDecodeError as error:
+            raise TableError(f"{self._path} is not UTF-8 text: {error.reason}; save the file as UTF-8") from None
+        except csv.Error as error:
+            raise TableError(f"{self._path} is no CSV: {error}") from None
+
+
+class _ParquetRows(Rows):
+    def __init__(self, path: Path, opened: ExitStack) -> None:
+        parquet = import_pyarrow("pyarrow.parquet")
+        self._path = path
+        try:
+            self._file: Any = opened.enter_context(parquet.ParquetFile(str(path), pre_buffer=False))
+        except (ValueError, OSError) as error:
+            raise _unreadable(path, error) from None
+        self.schema = self._file.schema_arrow
+        self.count = self._file.metadata.num_rows
+        self.names = list(self.schema.names)
+
+    def chunks(self) -> Iterator[tuple[int, list[JSONObject], Any]]:
+        first = 1
+        try:
+            for batch in self._file.iter_batches(batch_size=CHUNK_ROWS):
+                yield first, batch.to_pylist(), batch
+                first += batch.num_rows
+        except (ValueError, OSError) as error:
+            raise _unreadable(self._path, error) from None
+
+
+class _LineRows(Rows):
+    """Rows of JSON lines, as they pass through. Numbers are those of lines, so that a row may be missing."""
+
+    def __init__(self, path: Path, opened: ExitStack, prompt: Prompt | None) -> None:
+        self._file = opened.enter_context(open_plain(path))
+        self._prompt = prompt
+
+    def chunks(self) -> Iterator[tuple[int, list[JSONObject], Any]]:
+        number = 0
+        while lines := some_lines(self._file):
+            for line in lines:
+                number += 1
+                if line.strip():
+                    yield number, [self._row(line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line)], None
+
+    def _row(self, line: bytes) -> JSONObject:
+        """Return the id of a line and the columns that pass through; none for a line that no batch sends."""
+        try:
+            members = loads_object(line)
+            if self._prompt is None:
+                taken = ("params",) if "params" in members else ("body", "method", "url")
+                form = taken if taken[0] in members else OUR_MEMBERS
+                members = {name: value for name, value in members.items() if name not in form or name in ID_NAMES}
+            ids = {name: members.pop(name) for name in ID_NAMES if name in members}
+            return ids | passed_through(members)
+        except (MalformedJSONError, InvalidRequestError):
+            return {}
+
+
+def open_rows(path: Path, opened: ExitStack, prompt: Prompt | None = None) -> Rows:
+    """Open an input. `opened` closes it. Raises `OSError` and `TableError`."""
+    form = form_of(path)
+    if form == "jsonl":
+        return _LineRows(path, opened, prompt)
+    return _CSVRows(path, opened) if form == "csv" else _ParquetRows(path, opened)
+
+
+def open_plain(path: Path) -> BinaryIO:
+    """Open a file for reading its bytes, decompressed if its name ends in `.gz`. Raises `OSError`."""
+    return cast("BinaryIO", _Unzipped(path)) if path.name.lower().endswith(".gz") else path.open("rb")
+
+
+class _Unzipped(gzip.GzipFile):
+    """A file that raises `OSError` also where the compressed data is cut off or broken."""
+
+    def readline(self, size: int | None = -1) -> bytes:
+        with self._checked():
+            return super().readline(-1 if size is None else size)
+
+    def read1(self, size: int = -1) -> bytes:
+        with self._checked():
+            return super().read1(size)
+
+    @contextmanager
+    def _checked(self) -> Generator[None, None, None]:
+        try:
+            yield
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise OSError(errno.EIO, f"its gzip data is cut off or broken ({error})") from None
+
+
+async def read_rows(rows: Rows) -> Numbered:
+    """Yield the rows of a Parquet or CSV file as lines of a batch, as `source.read_lines` does.
+
+    A row without an `id` has its number as its id. Raises `OSError` and `TableError`.
+    """
+    chunks = rows.chunks()
+
+    def some() -> list[tuple[int, bytes]]:
+        first, found, _ = next(chunks, _NO_ROWS)
+        return [(number, _line(number, row)) for number, row in enumerate(found, first)]
+
+    while lines := await trio.to_thread.run_sync(some):
+        yield lines
+
+
+def some_rows(rows: Rows) -> list[bytes]:
+    """Return the first rows of a Parquet or CSV file as lines. Raises `OSError` and `TableError`."""
+    first, found, _ = next(rows.chunks(), _NO_ROWS)
+    return [_line(number, row) for number, row in enumerate(found, first)]
+
+
+_NO_ROWS: tuple[int, list[JSONObject], Any] = (1, [], None)
+
+
+def count_rows(path: Path) -> int | None:
+    """Return the number of an input's rows, for a progress bar; None where only reading it all would show it.
+
+    Raises `OSError` and `TableError`.
+    """
+    if not is_table(path):
+        return count_lines(path)
+    if form_of(path) != "parquet":
+        return None
+    with ExitStack() as opened:
+        return open_rows(path, opened).count
+
+
+async def numbered(lines: Numbered) -> Numbered:
+    """Yield JSON lines, with its number as the id of each that has none. Others stay as they are."""
+    async with aclosing(lines):
+        async for some in lines:
+            yield [(number, _with_id(number, line)) for number, line in some]
+
+
+def _with_id(number: int, line: bytes) -> bytes:
+    try:
+        members = loads_object(line)
+    except MalformedJSONError:
+        return line
+    return line if any(members.get(name) is not None for name in ID_NAMES) else dumps(members | {"id": number})
+
+
+def _line(number: int, row: JSONObject) -> bytes:
+    """Return a row as one line of JSON."""
+    if all(row.get(name) in (None, "") for name in ID_NAMES):
+        row = {name: value for name, value in row.items() if name not in ID_NAMES} | {"id": number}
+    return _text(row).encode()
+
+
+# --- output ---
+
+
+class _Records:
+    """The records of a journal, found by the id of a line or, where it was no request, by its number."""
+
+    def __init__(self, journal: Path, opened: ExitStack) -> None:
+        self._ids, self._failed, self._invalid = LineIds(), LineIds(), LineIds()
+        answers = LineFile(journal, self._note_answer)
+        opened.callback(answers.close)
+        errors = LineFile(default_errors_path(journal), self._note_failure)
+        opened.callback(errors.close)
+        self._found = ((self._ids, answers), (self._failed, errors))
+        self._errors = errors
+
+    def _note_answer(self, position: int, record: JSONObject) -> None:
+        id = line_id(record)
+        if id is not None:
+            self._ids[id] = position
+
+    def _note_failure(self, position: int, record: JSONObject) -> None:
+        id = line_id(record)
+        line = record.get("line")
+        if id is not None:
+            self._failed[id] = position
+        elif type(line) is int:
+            self._invalid[line] = position
+
+    def record(self, number: int, row: JSONObject) -> JSONObject | None:
+        """Return the record of a row, or None if it has none."""
+        id = next((value for name in ID_NAMES if (value := row.get(name)) not in (None, "")), number)
+        if type(id) is int or type(id) is str:
+            for positions, file in self._found:
+                if (position := positions.get(id)) is not None:
+                    return loads_object(file.line_at(position))
+        position = self._invalid.get(number)
+        return loads_object(self._errors.line_at(position)) if position is not None else None
+
+
+def write_table(table: Path, source: Path, prompt: Prompt | None = None, shard: Shard | None = None) -> int:
+    """Write a table of every row of the input and its answer, of the journal beside the table.
+
+    table: the file to write. It takes its name when it is complete.
+    source: the input: a Parquet, CSV or JSONL file.
+    prompt: the prompt of all rows, as the batch had it.
+    shard: the part of the input that the batch has sent; None for all of it.
+
+    Returns the number of rows. Raises `OSError`, `JournalError` and `TableError`.
+    """
+    with ExitStack() as opened:
+        records = _Records(journal_path(table), opened)
+        rows = open_rows(source, opened, prompt)
+        columns, kinds = _columns(rows, source, prompt)
+        descriptor, name = tempfile.mkstemp(prefix=f".{table.name}.", dir=table.parent)
+        try:
+            count = 0
+            with ExitStack() as writing:
+                file: IO[bytes] = writing.enter_context(os.fdopen(descriptor, "wb"))
+                if table.name.lower().endswith(".gz"):
+                    file = cast("IO[bytes]", writing.enter_context(gzip.GzipFile(table.stem, "wb", fileobj=file)))
+                names, form = list(columns.values()), form_of(table)
+                if form == "parquet":
+                    write = writing.enter_context(_parquet_writer(file, names, kinds, rows.schema))
+                else:
+                    write = writing.enter_context(_csv_writer(file, names) if form == "csv" else _line_writer(file))
+                for first, some, batch in rows.chunks():
+                    chosen = [place for place in range(len(some)) if shard is None or shard.has(first + place)]
+                    kept = [{own: some[place].get(name) for name, own in columns.items()} for place in chosen]
+                    found = [_answer(records.record(first + place, some[place])) for place in chosen]
+                    count += len(kept)
+                    if kept:
+                        write(kept, found, batch.take(chosen) if batch is not None else None)
+            os.replace(name, table)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(name)
+            raise
+    return count
+
+
+def _answer(record: JSONObject | None) -> JSONObject:
+    """Return the columns of an answer, from the record of a line."""
+    if record is None:
+        record = {"error": UNSENT}
+    answer: JSONObject = {name: record.get(name) for name in ANSWER_COLUMNS}
+    cost, error = mapping(record, "cost"), mapping(record, "error")
+    answer["cost"] = cost.get("total")
+    if error:
+        answer["error"] = f"{string(error, 'category') or 'unknown'}: {string(error, 'message') or ''}"
+    return answer
+
+
+def _columns(rows: Rows, source: Path, prompt: Prompt | None) -> tuple[dict[str, str], dict[str, str]]:
+    """Return each column of the input with its name in the output, and the kinds of columns of JSON lines.
+
+    One that an answer has, too, gets `input_` before its name.
+    """
+    if rows.names is None:
+        kinds = _kinds(source, prompt)
+        return {name: name for name in kinds}, kinds
+    columns = {name: f"input_{name}" if name in ANSWER_COLUMNS else name for name in rows.names}
+    if len(set(columns.values())) < len(columns):
+        twice = next(name for name, own in columns.items() if own != name and own in columns)
+        raise TableError(f"{source}: the column {twice!r} is {columns[twice]!r} in the output: rename one of them")
+    return columns, {}
+
+
+def _kinds(source: Path, prompt: Prompt | None) -> dict[str, str]:
+    """Return the kind of each column of JSON lines: its one type, or JSON."""
+    kinds: dict[str, str] = {}
+    with ExitStack() as opened:
+        for _, some, _ in open_rows(source, opened, prompt).chunks():
+            for row in some:
+                for name, value in row.items():
+                    large = type(value) is int and not -(2**63) <= value < 2**63
+                    kind = "json" if large else _KINDS.get(type(value), "json")
+                    before = kinds.get(name, kind)
+                    if "null" in (kind, before):
+                        kinds[name] = before if kind == "null" else kind
+                    elif kind != before:
+                        kinds[name] = "float" if {kind, before} == {"int", "float"} else "json"
+                    else:
+                        kinds[name] = kind
+    return kinds
+
+
+_KINDS: dict[type, str] = {bool: "bool", int: "int", float: "float", str: "text", type(None): "null"}
+"""Type of a JSON value → the kind of its column; others, and columns of several kinds, are JSON."""
+
+
+@contextmanager
+def _csv_writer(file: IO[bytes], names: list[str]) -> Generator[Write, None, None]:
+    text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
+    cells = csv.writer(text, lineterminator="\n")
+    cells.writerow([*names, *ANSWER_COLUMNS])
+
+    def write(rows: list[JSONObject], answers: list[JSONObject], batch: Any) -> None:
+        for row, answer in zip(rows, answers, strict=True):
+            cells.writerow([_cell(value) for value in (*row.values(), *answer.values())])
+
+    yield write
+    text.flush()
+    text.detach()
+
+
+def _cell(value: object) -> str:
+    """Return a value as the text of a cell: empty for null, and JSON for what is no text."""
+    if type(value) is str:
+        return value
+    if value is None or value != value:  # NaN
+        return ""
+    text = _text(value)
+    return str(json.loads(text)) if text.startswith('"') else text
+
+
+def _text(value: object) -> str:
+    """Return a value as JSON. Times are texts (RFC 3339), bytes are base64, and NaN is null."""
+    try:
+        return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS).decode()
+    except TypeError:  # a whole number of more than 64 bits
+        return json.dumps(value, ensure_ascii=False, default=_plain)
+
+
+def _plain(value: object) -> str:
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
+
+
+@contextmanager
+def _line_writer(file: IO[bytes]) -> Generator[Write, None, None]:
+    def write(rows: list[JSONObject], answers: list[JSONObject], batch: Any) -> None:
+        for row, answer in zip(rows, answers, strict=True):
+            file.write(_text(row | answer).encode() + b"\n")
+
+    yield write
+
+
+@contextmanager
+def _parquet_writer(
+    file: IO[bytes], names: list[str], kinds: dict[str, str], schema: Any
+) -> Generator[Write, None, None]:
+    """Write a Parquet file. The columns of a Parquet input keep their types.
+
+    kinds: the kinds of the columns of another input.
+    schema: the schema of a Parquet input, or None.
+    """
+    pa = import_pyarrow("pyarrow")
+    types = {"bool": pa.bool_(), "int": pa.int64(), "float": pa.float64()}
+    usage = pa.struct([(name, pa.int64()) for name in USAGE_MEMBERS])
+    if schema is None:
+        own = [pa.field(name, types.get(kinds.get(name, ""), pa.string())) for name in names]
+    else:
+        own = [field.with_name(name) for field, name in zip(schema, names, strict=True)]
+    gained = [pa.field(name, {"usage": usage, "cost": pa.float64()}.get(name, pa.string())) for name in ANSWER_COLUMNS]
+    whole = pa.schema([*own, *gained], metadata=schema.metadata if schema is not None else None)
+    group: list[Any] = []
+
+    def array(field: Any, rows: list[JSONObject]) -> Any:
+        values: list[object] = [row.get(field.name) for row in rows]
+        if field.type == pa.string():
+            values = [_cell(value) if value is not None else None for value in values]
+        return pa.array(values, field.type)
+
+    with import_pyarrow("pyarrow.parquet").ParquetWriter(file, whole) as writer:
+
+        def write(rows: list[JSONObject], answers: list[JSONObject], batch: Any) -> None:
+            arrays = list(batch.columns) if batch is not None else [array(field, rows) for field in own]
+            arrays += [array(field, answers) for field in gained]
+            group.append(pa.RecordBatch.from_arrays(arrays, schema=whole))
+            if sum(len(some) for some in group) >= GROUP_ROWS or sum(some.nbytes for some in group) >= GROUP_BYTES:
+                flush()
+
+        def flush() -> None:
+            if group:
+                writer.write_table(pa.Table.from_batches(group))
+                group.clear()
+
+        yield write
+        flush()
+
+
+def import_pyarrow(name: str) -> Any:
+    """Return a module of pyarrow. Raises `TableError` if it is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise TableError("Parquet files need the extra `tables`: pip install 'manystream[tables]'") from None
+
+
+def _unreadable(path: Path, error: ValueError | OSError) -> Exception:
+    if isinstance(error, OSError) and error.errno is not None:
+        return error
+    return TableError(f"{path} cannot be read as a Parquet file: {str(error).splitlines()[0]}")
