@@ -68,11 +68,9 @@ def outcomes(folder: Path, package: str, transport: str) -> dict[str, Outcome]:
     results.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", "-q", "--no-header", "--tb=short", "-p", "transport_plugin"]
     environment = os.environ | {
-        "PYTHONPATH": str(HERE),
-        "CLIENT_SUITES_PACKAGE": package,
-        "CLIENT_SUITES_TRANSPORT": transport,
+        "PYTHONPATH": str(HERE), "CLIENT_SUITES_PACKAGE": package, "CLIENT_SUITES_TRANSPORT": transport,
         "CLIENT_SUITES_OUTCOMES": str(results),
-    }
+    }  # fmt: skip
     done = subprocess.run(
         [*command, "-m", f"not {DESELECTED}", *FILES],
         cwd=folder, env=environment, capture_output=True, text=True, timeout=SUITE_SECONDS, check=False,

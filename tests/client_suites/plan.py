@@ -35,11 +35,9 @@ class Row:
 OTHER_SDISTS: Final = (
     Row("httpx2", "its sdist has no tests; httpx's run in their place"),
     Row("httpcore2", "its sdist has no tests"),
-    Row(
-        "httpcore",
-        "its tests drive its own pool and connection classes with scripted network backends, and take no transport",
-    ),
-)
+    Row("httpcore",
+        "its tests drive its own pool and connection classes with scripted network backends, and take no transport"),
+)  # fmt: skip
 """Sdists whose tests do not run."""
 
 OTHER_FILES: Final = (

@@ -32,17 +32,11 @@ class Argument:
 
 
 MORE_THAN_A_STATUS: dict[str, str] = {
-    "content_filter": "content_filter",
-    "ResponsibleAIPolicyViolation": "content_filter",
-    "model_not_found": "not_found",
-    "DeploymentNotFound": "not_found",
-    "rate_limit_exceeded": "rate_limit",
-    "insufficient_quota": "rate_limit",
-    "overloaded_error": "server",
-    "invalid_api_key": "auth",
-    "API_KEY_INVALID": "auth",
-    "authentication_error": "auth",
-}
+    "content_filter": "content_filter", "ResponsibleAIPolicyViolation": "content_filter",
+    "model_not_found": "not_found", "DeploymentNotFound": "not_found", "rate_limit_exceeded": "rate_limit",
+    "insufficient_quota": "rate_limit", "overloaded_error": "server", "invalid_api_key": "auth",
+    "API_KEY_INVALID": "auth", "authentication_error": "auth",
+}  # fmt: skip
 """A code in an error's body → its category, for codes that contradict the HTTP status."""
 
 

@@ -108,12 +108,9 @@ def _comparable_record(record: CallRecord) -> tuple[object, ...]:
     events, response = without_made_ids(record)
     assert record.completion is not None
     return (
-        events,
-        response,
-        record.completion.error,
-        record.completion.http_status,
+        events, response, record.completion.error, record.completion.http_status,
         record.completion.headers.keys() - FRAMING,
-    )
+    )  # fmt: skip
 
 
 FRAMING = {"content-length", "transfer-encoding"}

@@ -12,12 +12,9 @@ from pathlib import Path
 from manystream.providers.json.json_values import JSON, JSONObject
 
 DIALECT_FOLDERS: dict[str, str] = {
-    "openai_chat": "openai-chat",
-    "openai_responses": "openai-responses",
-    "anthropic": "anthropic",
-    "gemini": "gemini",
+    "openai_chat": "openai-chat", "openai_responses": "openai-responses", "anthropic": "anthropic", "gemini": "gemini",
     "gemini_interactions": "gemini-interactions",
-}
+}  # fmt: skip
 """Folder → the dialect of its bodies."""
 
 NOT_SENT_AGAIN = frozenset(
@@ -74,17 +71,11 @@ def _read(body: Path, stem: str, dialect: str) -> Case:
     assert isinstance(tags, list)
     assert isinstance(status, int)
     return Case(
-        dialect=dialect,
-        name=stem,
-        server=str(metadata.get("server") or "unknown"),
-        model=str(metadata.get("model") or "unknown"),
-        tags=tuple(str(tag) for tag in tags),
-        status=status,
-        headers=_headers(metadata.get("response_headers")),
-        stream=metadata.get("is_stream") is True,
-        body=body.read_bytes(),
-        reference=reference,
-    )
+        dialect=dialect, name=stem, server=str(metadata.get("server") or "unknown"),
+        model=str(metadata.get("model") or "unknown"), tags=tuple(str(tag) for tag in tags), status=status,
+        headers=_headers(metadata.get("response_headers")), stream=metadata.get("is_stream") is True,
+        body=body.read_bytes(), reference=reference,
+    )  # fmt: skip
 
 
 def _headers(recorded: JSON) -> tuple[tuple[str, str], ...]:

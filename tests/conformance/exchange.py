@@ -25,12 +25,9 @@ CALL_SECONDS = 120.0
 """The timeout of each call, in seconds. The server sends each response at once."""
 
 PROVIDERS: dict[str, type[Provider]] = {
-    "openai-chat": ms.OpenAIChat,
-    "openai-responses": ms.OpenAIResponses,
-    "anthropic": ms.Anthropic,
-    "gemini": ms.Gemini,
-    "gemini-interactions": ms.GeminiInteractions,
-}
+    "openai-chat": ms.OpenAIChat, "openai-responses": ms.OpenAIResponses, "anthropic": ms.Anthropic,
+    "gemini": ms.Gemini, "gemini-interactions": ms.GeminiInteractions,
+}  # fmt: skip
 
 PROFILE_OF_SERVER: dict[tuple[str, str], str] = {("openai-chat", "openai"): "openai-chat"}
 """Dialect and kind of server → profile, for kinds that are not named like a profile."""

@@ -18,12 +18,9 @@ from manystream.providers.model.messages import ProviderState
 from .exchange import PROVIDERS
 
 MODELS: dict[str, str] = {
-    "openai-chat": "gpt-4.1",
-    "openai-responses": "gpt-4.1",
-    "anthropic": "claude-sonnet-4-5",
-    "gemini": "gemini-2.5-flash",
-    "gemini-interactions": "gemini-2.5-flash",
-}
+    "openai-chat": "gpt-4.1", "openai-responses": "gpt-4.1", "anthropic": "claude-sonnet-4-5",
+    "gemini": "gemini-2.5-flash", "gemini-interactions": "gemini-2.5-flash",
+}  # fmt: skip
 THINKING_MODELS: dict[str, str] = {**MODELS, "openai-chat": "gpt-5.2", "openai-responses": "gpt-5.2"}
 
 PATHS_SHOWN = 4
@@ -33,11 +30,8 @@ MEMBERS_NAMED = 3
 
 WEATHER = ms.Tool("weather", "The weather in a city.", {"type": "object", "properties": {"city": {"type": "string"}}})
 SCHEMA: dict[str, JSON] = {
-    "type": "object",
-    "properties": {"city": {"type": "string"}},
-    "required": ["city"],
-    "additionalProperties": False,
-}
+    "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"], "additionalProperties": False,
+}  # fmt: skip
 PNG = b"\x89PNG\r\n\x1a\n"
 ASK = ms.Message.user("Hello")
 MARK = ms.CacheControl()

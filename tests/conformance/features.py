@@ -29,26 +29,16 @@ DOCUMENT = ROOT / "docs" / "dialects.md"
 EXAMPLE = ROOT / "docs" / "examples" / "own_server.py"
 
 TITLES: dict[str, str] = {
-    "openai-chat": "OpenAI Chat",
-    "openai-responses": "OpenAI Responses",
-    "anthropic": "Anthropic",
-    "gemini": "Gemini",
+    "openai-chat": "OpenAI Chat", "openai-responses": "OpenAI Responses", "anthropic": "Anthropic", "gemini": "Gemini",
     "gemini-interactions": "Gemini Interactions",
-}
+}  # fmt: skip
 
 LEVEL_MODELS: tuple[tuple[str, str], ...] = (
-    ("openai-responses", "o3"),
-    ("openai-responses", "gpt-5"),
-    ("openai-responses", "gpt-5.2"),
-    ("anthropic", "claude-haiku-4-5"),
-    ("anthropic", "claude-sonnet-4-5"),
-    ("anthropic", "claude-opus-4-6"),
-    ("gemini", "gemini-2.5-pro"),
-    ("gemini", "gemini-2.5-flash"),
-    ("gemini", "gemini-3-pro-preview"),
-    ("gemini-interactions", "gemini-2.5-flash"),
-    ("gemini-interactions", "gemini-3.5-flash"),
-)
+    ("openai-responses", "o3"), ("openai-responses", "gpt-5"), ("openai-responses", "gpt-5.2"),
+    ("anthropic", "claude-haiku-4-5"), ("anthropic", "claude-sonnet-4-5"), ("anthropic", "claude-opus-4-6"),
+    ("gemini", "gemini-2.5-pro"), ("gemini", "gemini-2.5-flash"), ("gemini", "gemini-3-pro-preview"),
+    ("gemini-interactions", "gemini-2.5-flash"), ("gemini-interactions", "gemini-3.5-flash"),
+)  # fmt: skip
 """Example models. The tables in each dialect's `thinking.py` contain all models."""
 
 HEAD = """\
@@ -138,12 +128,9 @@ Every name that the pinned official libraries have a type for, and what this lib
 """
 
 SHORT_TITLES = {
-    "openai-chat": "Chat",
-    "openai-responses": "Responses",
-    "anthropic": "Anthropic",
-    "gemini": "Gemini",
+    "openai-chat": "Chat", "openai-responses": "Responses", "anthropic": "Anthropic", "gemini": "Gemini",
     "gemini-interactions": "Interactions",
-}
+}  # fmt: skip
 
 
 def document() -> str:
@@ -176,11 +163,9 @@ def _dialects() -> list[str]:
             else "; at another server: complete after a finish reason"
         )
         rows += [
-            [f"**{TITLES[name]}**", f"`ms.{PROVIDERS[name].__name__}`"],
-            ["path", f"`{wire.path}`"],
-            ["header with the key", f"`{header}`"],
-            ["a stream without its terminal marker", strict + other],
-        ]
+            [f"**{TITLES[name]}**", f"`ms.{PROVIDERS[name].__name__}`"], ["path", f"`{wire.path}`"],
+            ["header with the key", f"`{header}`"], ["a stream without its terminal marker", strict + other],
+        ]  # fmt: skip
     return _table(["Dialect", ""], rows)
 
 
@@ -203,12 +188,9 @@ def _support(found: str) -> str:
 def _levels() -> list[str]:
     return _table(
         ["Model", "Level", "Members of the body"],
-        (
-            [f"`{model}`" if level is ThinkingLevel.NONE else "", f"`{level.name}`", _level(dialect, model, level)]
-            for dialect, model in LEVEL_MODELS
-            for level in ThinkingLevel
-        ),
-    )
+        ([f"`{model}`" if level is ThinkingLevel.NONE else "", f"`{level.name}`", _level(dialect, model, level)]
+        for dialect, model in LEVEL_MODELS for level in ThinkingLevel),
+    )  # fmt: skip
 
 
 def _level(dialect: str, model: str, level: ThinkingLevel) -> str:

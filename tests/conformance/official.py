@@ -100,13 +100,10 @@ def _chat_member(name: str) -> str:
 def _responses() -> list[Wire]:
     return [
         _request("Responses: request members", ResponseCreateParamsBase, "openai-responses"),
-        Wire(
-            "Responses: stream events",
-            _kinds(ResponseStreamEvent),
-            lambda name: READ if name in RESPONSES_EVENTS else PASSED,
-        ),
+        Wire("Responses: stream events", _kinds(ResponseStreamEvent),
+        lambda name: READ if name in RESPONSES_EVENTS else PASSED),
         Wire("Responses: output items", _kinds(ResponseOutputItem), lambda name: READ if name in ITEMS_READ else RAW),
-    ]
+    ]  # fmt: skip
 
 
 def _anthropic() -> list[Wire]:

@@ -91,10 +91,8 @@ def parts_that_differ(one: Response, other: Response) -> list[str]:
 def _parsed(response: Response) -> Response:
     content = [
         replace(block, arguments=json.dumps(arguments_of(block.arguments), sort_keys=True))
-        if isinstance(block, ms.ToolCall)
-        else block
-        for block in response.content
-    ]
+        if isinstance(block, ms.ToolCall) else block for block in response.content
+    ]  # fmt: skip
     # An unstreamed response has no deltas from which its text could differ.
     warnings = [warning for warning in response.warnings if warning != FINAL_TEXT_WINS]
     return replace(response, content=content, warnings=warnings)
@@ -199,11 +197,9 @@ def _fold_anthropic(chunks: list[Chunk]) -> object:
 
 
 ANTHROPIC_DELTAS = {
-    "text_delta": ("text", "text"),
-    "thinking_delta": ("thinking", "thinking"),
-    "signature_delta": ("signature", "signature"),
-    "input_json_delta": ("partial_json", "input"),
-}
+    "text_delta": ("text", "text"), "thinking_delta": ("thinking", "thinking"),
+    "signature_delta": ("signature", "signature"), "input_json_delta": ("partial_json", "input"),
+}  # fmt: skip
 """Delta type → the member with its text, and the block's member to which the text is appended."""
 
 
@@ -273,12 +269,9 @@ def _fold_chat_call(fragment: Chunk, calls: dict[int, Chunk]) -> None:
 
 
 FOLDS: dict[str, Callable[[list[Chunk]], object]] = {
-    "openai-responses": _fold_responses,
-    "gemini": _fold_gemini,
-    "gemini-interactions": _fold_interactions,
-    "anthropic": _fold_anthropic,
-    "openai-chat": _fold_chat,
-}
+    "openai-responses": _fold_responses, "gemini": _fold_gemini, "gemini-interactions": _fold_interactions,
+    "anthropic": _fold_anthropic, "openai-chat": _fold_chat,
+}  # fmt: skip
 
 
 def recorded_pairs(cases: Sequence[Case]) -> Iterator[tuple[Case, Case]]:

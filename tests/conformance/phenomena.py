@@ -70,11 +70,9 @@ def streamed(row: Phenomenon, cut: int | None = None) -> Response:
 # --- Chat Completions ---
 
 CHAT_USAGE = {
-    "prompt_tokens": 5,
-    "prompt_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 1},
-    "completion_tokens": 7,
+    "prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 1}, "completion_tokens": 7,
     "total_tokens": 12,
-}
+}  # fmt: skip
 CACHE_SPLITS = "(response.usage.cached_tokens, response.usage.cache_write_tokens)"
 
 
@@ -112,13 +110,10 @@ def _second_choice() -> Phenomenon:
     second = {"index": 1, "message": {"role": "assistant", "content": "Two"}, "finish_reason": "stop"}
     delta = {"index": 1, "delta": {"content": "Two"}, "finish_reason": "stop"}
     return Phenomenon(
-        "several choices",
-        "openai-chat",
-        'response.provider_data["choices"][0]["message"]["content"]',
-        "Two",
+        "several choices", "openai-chat", 'response.provider_data["choices"][0]["message"]["content"]', "Two",
         {**plain.body, "choices": [*plain.body["choices"], second]},
         [plain.chunks[0], {**plain.chunks[0], "choices": [delta]}, *plain.chunks[1:]],
-    )
+    )  # fmt: skip
 
 
 CHAT: tuple[Phenomenon, ...] = (
@@ -150,12 +145,9 @@ CHAT: tuple[Phenomenon, ...] = (
 # --- Responses ---
 
 RESPONSES_USAGE = {
-    "input_tokens": 5,
-    "input_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 1},
-    "output_tokens": 7,
-    "output_tokens_details": {"reasoning_tokens": 2},
-    "total_tokens": 12,
-}
+    "input_tokens": 5, "input_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 1}, "output_tokens": 7,
+    "output_tokens_details": {"reasoning_tokens": 2}, "total_tokens": 12,
+}  # fmt: skip
 
 
 def _responses(what: str, where: str, value: object, *items: Wire, **members: Any) -> Phenomenon:
@@ -214,12 +206,9 @@ RESPONSES: tuple[Phenomenon, ...] = (
 # --- Anthropic ---
 
 ANTHROPIC_USAGE: Wire = {
-    "input_tokens": 5,
-    "cache_read_input_tokens": 3,
-    "cache_creation_input_tokens": 1,
-    "output_tokens": 7,
+    "input_tokens": 5, "cache_read_input_tokens": 3, "cache_creation_input_tokens": 1, "output_tokens": 7,
     "service_tier": "standard",
-}
+}  # fmt: skip
 
 
 def _anthropic(what: str, where: str, value: object, *blocks: Wire, **members: Any) -> Phenomenon:
@@ -227,12 +216,9 @@ def _anthropic(what: str, where: str, value: object, *blocks: Wire, **members: A
     ended: Wire = {"stop_reason": "end_turn", "stop_sequence": None, **members}
     head: Wire = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m"}
     begun = {
-        **head,
-        "content": [],
-        "stop_reason": None,
-        "stop_sequence": None,
+        **head, "content": [], "stop_reason": None, "stop_sequence": None,
         "usage": {"input_tokens": 5, "output_tokens": 1},
-    }
+    }  # fmt: skip
     chunks: list[Wire] = [{"type": "message_start", "message": begun}]
     for index, block in enumerate(blocks):
         chunks.append({"type": "content_block_start", "index": index, "content_block": block})
@@ -244,11 +230,8 @@ def _anthropic(what: str, where: str, value: object, *blocks: Wire, **members: A
 
 SAID: Wire = {"type": "text", "text": "Hi"}
 CITED: Wire = {
-    "type": "web_search_result_location",
-    "url": "https://example.com",
-    "cited_text": "See.",
-    "encrypted_index": "x",
-}
+    "type": "web_search_result_location", "url": "https://example.com", "cited_text": "See.", "encrypted_index": "x",
+}  # fmt: skip
 SEARCHES: Wire = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
 FOUND: Wire = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
 ROLLS: Wire = {"type": "mcp_tool_use", "id": "mcptoolu_1", "name": "roll", "server_name": "dice", "input": {}}
@@ -280,12 +263,9 @@ ANTHROPIC: tuple[Phenomenon, ...] = (
 # --- Gemini ---
 
 GEMINI_USAGE = {
-    "promptTokenCount": 5,
-    "cachedContentTokenCount": 3,
-    "candidatesTokenCount": 7,
-    "totalTokenCount": 12,
+    "promptTokenCount": 5, "cachedContentTokenCount": 3, "candidatesTokenCount": 7, "totalTokenCount": 12,
     "serviceTier": "flex",
-}
+}  # fmt: skip
 
 
 def _gemini(

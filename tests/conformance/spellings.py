@@ -111,8 +111,6 @@ def _with_parsed_arguments(response: Response) -> tuple[object, ...]:
     """Return the response for comparison. Arguments are parsed: if the server sent an object, their text is ours."""
     content = [
         (block.id, block.name, json.dumps(arguments_of(block.arguments), sort_keys=True), block.complete, block.state)
-        if isinstance(block, ms.ToolCall)
-        else block
-        for block in response.content
-    ]
+        if isinstance(block, ms.ToolCall) else block for block in response.content
+    ]  # fmt: skip
     return content, replace(response, content=[])

@@ -63,15 +63,11 @@ def read_blocks(text: str) -> list[Block]:
         title = TITLE.search(fence["rest"])
         reason = REASON.search(text, 0, fence.start())
         blocks.append(
-            Block(
-                line=text.count("\n", 0, fence.start()) + 1,
-                language=fence["language"],
-                code=textwrap.dedent(fence["code"]),
-                title=title[1] if title else None,
-                output=textwrap.dedent(after["code"]) if has_output and after is not None else None,
-                reason=reason["reason"] if reason else None,
-            )
-        )
+            Block(line=text.count("\n", 0, fence.start()) + 1, language=fence["language"],
+            code=textwrap.dedent(fence["code"]), title=title[1] if title else None,
+            output=textwrap.dedent(after["code"]) if has_output and after is not None else None,
+            reason=reason["reason"] if reason else None)
+        )  # fmt: skip
     return blocks
 
 

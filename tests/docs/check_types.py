@@ -120,13 +120,10 @@ def check(folder: Path) -> list[str]:
     for path, module in made.items():
         path.write_text(module.code, "utf-8")
     settings = {
-        "typeCheckingMode": "strict",
-        "pythonVersion": "3.11",
-        "include": [str(folder), str(ROOT / "examples"), str(DOCS / "examples")],
-        "extraPaths": [str(ROOT)],
-        "reportMissingModuleSource": False,
-        "reportPrivateUsage": False,
-    }
+        "typeCheckingMode": "strict", "pythonVersion": "3.11",
+        "include": [str(folder), str(ROOT / "examples"), str(DOCS / "examples")], "extraPaths": [str(ROOT)],
+        "reportMissingModuleSource": False, "reportPrivateUsage": False,
+    }  # fmt: skip
     configuration = folder / "pyrightconfig.json"
     configuration.write_text(json.dumps(settings), "utf-8")
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable]

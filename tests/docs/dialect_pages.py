@@ -27,12 +27,9 @@ BEGIN = "<!-- Written by `python -m tests.docs.dialect_pages`; a test fails wher
 END = "<!-- The end of the generated tables. -->"
 
 REASONS: dict[str, Mapping[str, ms.FinishReason]] = {
-    "openai-chat": CHAT_REASONS,
-    "openai-responses": STATUS_REASON | INCOMPLETE_REASON,
-    "anthropic": ANTHROPIC_REASONS,
-    "gemini": GEMINI_REASONS,
-    "gemini-interactions": INTERACTIONS_REASONS,
-}
+    "openai-chat": CHAT_REASONS, "openai-responses": STATUS_REASON | INCOMPLETE_REASON, "anthropic": ANTHROPIC_REASONS,
+    "gemini": GEMINI_REASONS, "gemini-interactions": INTERACTIONS_REASONS,
+}  # fmt: skip
 LEVELS_LIKE = {"openai-chat": "openai-responses"}
 """Dialect → the dialect whose example models it uses."""
 
@@ -45,36 +42,12 @@ def page(dialect: str) -> Path:
 def tables(dialect: str) -> str:
     """The text between the marks."""
     return "\n".join(
-        [
-            BEGIN,
-            "",
-            "## Rows of data",
-            "",
-            *_rows(dialect),
-            "",
-            "## Options",
-            "",
-            *_requests("Option", OPTION_ROWS, dialect),
-            "",
-            "## Content blocks",
-            "",
-            *_requests("Block", CONTENT_ROWS, dialect),
-            "",
-            "## Thinking levels",
-            "",
-            *_levels(dialect),
-            "",
-            "## Other parts of an answer",
-            "",
-            *_answers(dialect),
-            "",
-            "## Finish reasons",
-            "",
-            *_reasons(dialect),
-            "",
-            END,
-        ]
-    )
+        [BEGIN, "", "## Rows of data", "", *_rows(dialect), "", "## Options", "",
+        *_requests("Option", OPTION_ROWS, dialect), "", "## Content blocks", "",
+        *_requests("Block", CONTENT_ROWS, dialect), "", "## Thinking levels", "", *_levels(dialect), "",
+        "## Other parts of an answer", "", *_answers(dialect), "", "## Finish reasons", "", *_reasons(dialect), "",
+        END]
+    )  # fmt: skip
 
 
 def written(text: str, dialect: str) -> str:

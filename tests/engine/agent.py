@@ -23,11 +23,9 @@ LOST = ms.Message.assistant([ms.Text("I try once more."), ms.ToolCall("lost_1", 
 """A response that is truncated inside its call: the call is never executed and has no result."""
 
 ROUTE = [
-    ("openai-responses/gpt-5.1", "And tomorrow?"),
-    ("google/gemini-3-pro-preview", "And the day after?"),
-    ("openai-chat/gpt-4.1", "And next week?"),
-    ("mistral/mistral-large-latest", "And next month?"),
-]
+    ("openai-responses/gpt-5.1", "And tomorrow?"), ("google/gemini-3-pro-preview", "And the day after?"),
+    ("openai-chat/gpt-4.1", "And next week?"), ("mistral/mistral-large-latest", "And next month?"),
+]  # fmt: skip
 """The models with which the second process continues, in order."""
 
 

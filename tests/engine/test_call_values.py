@@ -31,14 +31,11 @@ def test_a_call_s_timeouts_go_before_those_of_the_engine() -> None:
 CLOCKS = Clocks(connect=10, first_byte=20, idle=30, total=100, queue=40)
 
 DEADLINES = {
-    CallState.QUEUED: (1045.0, Clock.QUEUE),
-    CallState.CONNECTING: (1015.0, Clock.CONNECT),
-    CallState.SENDING: (1035.0, Clock.IDLE),
-    CallState.WAITING: (1025.0, Clock.FIRST_BYTE),
-    CallState.READING: (1035.0, Clock.IDLE),
-    CallState.BACKOFF: (1100.0, Clock.TOTAL),
+    CallState.QUEUED: (1045.0, Clock.QUEUE), CallState.CONNECTING: (1015.0, Clock.CONNECT),
+    CallState.SENDING: (1035.0, Clock.IDLE), CallState.WAITING: (1025.0, Clock.FIRST_BYTE),
+    CallState.READING: (1035.0, Clock.IDLE), CallState.BACKOFF: (1100.0, Clock.TOTAL),
     CallState.ENDED: (1100.0, Clock.TOTAL),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("state", list(CallState))

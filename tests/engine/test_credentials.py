@@ -138,19 +138,11 @@ def test_a_key_function_that_returns_no_key_is_an_error(name: str) -> None:
 
 
 LOOPBACK = {
-    "http://localhost:8000/v1": True,
-    "http://LOCALHOST/v1": True,
-    "http://127.0.0.1/v1": True,
-    "http://127.9.9.9:1/v1": True,
-    "http://[::1]:8000/v1": True,
-    "http://128.0.0.1/v1": False,
-    "http://localhost.example/v1": False,
-    "http://10.0.0.1/v1": False,
-    "http://[::2]/v1": False,
-    "localhost": False,
-    "": False,
-    "http://[": False,
-}
+    "http://localhost:8000/v1": True, "http://LOCALHOST/v1": True, "http://127.0.0.1/v1": True,
+    "http://127.9.9.9:1/v1": True, "http://[::1]:8000/v1": True, "http://128.0.0.1/v1": False,
+    "http://localhost.example/v1": False, "http://10.0.0.1/v1": False, "http://[::2]/v1": False, "localhost": False,
+    "": False, "http://[": False,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("url", LOOPBACK)

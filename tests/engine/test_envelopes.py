@@ -164,14 +164,11 @@ def test_an_error_is_read_in_every_form_at_its_place(form: str, wording: Wording
 
 
 UNREADABLE = {
-    "a page": "<html><body>Sign in</body></html>",
-    "a text": "upstream connect error",
-    "a text in an event": "data: upstream connect error\n\n",
-    "JSON that is cut": '{"id":"c1","choices":[{"mess',
-    "an event that is cut": 'data: {"id":"c1"',
-    "a number": "data: 7\n\n",
+    "a page": "<html><body>Sign in</body></html>", "a text": "upstream connect error",
+    "a text in an event": "data: upstream connect error\n\n", "JSON that is cut": '{"id":"c1","choices":[{"mess',
+    "an event that is cut": 'data: {"id":"c1"', "a number": "data: 7\n\n",
     "unknown fields": "status: fine\nstate: ready\n\n",
-}
+}  # fmt: skip
 
 
 @wordings

@@ -52,11 +52,9 @@ def trio_cancelled() -> BaseException:
 
 
 OWN_FAILURES: dict[str, Callable[[], BaseException]] = {
-    "asyncio.CancelledError": cancelled_future,
-    "trio.Cancelled": trio_cancelled,
-    "GeneratorExit": GeneratorExit,
+    "asyncio.CancelledError": cancelled_future, "trio.Cancelled": trio_cancelled, "GeneratorExit": GeneratorExit,
     "concurrent.futures.CancelledError": concurrent.futures.CancelledError,
-}
+}  # fmt: skip
 ENDS: dict[str, Callable[[], BaseException]] = {
     "KeyboardInterrupt": KeyboardInterrupt,
     "SystemExit": lambda: SystemExit(3),

@@ -169,12 +169,9 @@ class Calls:
 def mapped(calls: Calls, concurrency: int = 2, *, ordered: bool = False) -> tuple[MappedCalls[object], list[str]]:
     reported: list[str] = []
     results: MappedCalls[object] = MappedCalls(
-        calls,
-        concurrency,
-        ordered=ordered,
-        on_result=lambda: reported.append("result"),
+        calls, concurrency, ordered=ordered, on_result=lambda: reported.append("result"),
         on_room=lambda: reported.append("room"),
-    )
+    )  # fmt: skip
     return results, reported
 
 

@@ -85,15 +85,11 @@ def ends_shifted(case: Case, deltas: Sequence[bytes]) -> list[bytes]:
 
 
 FRAMINGS: dict[str, Framing] = {
-    "unchunked": unchunked,
-    "with length": with_length,
-    "many without chunks": many_without_chunks,
-    "two in a chunk": two_in_a_chunk,
-    **{f"cut at {place}": in_two_chunks(place) for place in (1, 5, 40, 77, 101, -1, -3)},
-    **{f"two reads, cut at {place}": in_two_reads(place) for place in (1, 5, 40, 77, 101)},
-    "without chunks, two reads": without_chunks_in_two_reads,
-    "ends shifted": ends_shifted,
-}
+    "unchunked": unchunked, "with length": with_length, "many without chunks": many_without_chunks,
+    "two in a chunk": two_in_a_chunk, **{f"cut at {place}": in_two_chunks(place) for place in (1, 5, 40, 77, 101, -1,
+    -3)}, **{f"two reads, cut at {place}": in_two_reads(place) for place in (1, 5, 40, 77, 101)},
+    "without chunks, two reads": without_chunks_in_two_reads, "ends shifted": ends_shifted,
+}  # fmt: skip
 
 
 def growing(case: Case, number: int) -> bytes:

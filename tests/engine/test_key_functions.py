@@ -158,12 +158,10 @@ def _old_style() -> Iterator[str]:
 
 
 RETURNED: dict[str, tuple[object, str]] = {
-    "nothing": (None, "returned NoneType, not text"),
-    "bytes": (FIRST.encode(), "returned bytes, not text"),
-    "empty": ("", "returned an empty text"),
-    "line break": (f"{FIRST}\r\nX-Evil: 1", "(code 13 at position 21)"),
+    "nothing": (None, "returned NoneType, not text"), "bytes": (FIRST.encode(), "returned bytes, not text"),
+    "empty": ("", "returned an empty text"), "line break": (f"{FIRST}\r\nX-Evil: 1", "(code 13 at position 21)"),
     "letters beyond ASCII": ("canary-ключ", "(code 1082 at position 7)"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("returned", "words"), RETURNED.values(), ids=list(RETURNED))

@@ -66,12 +66,9 @@ async def test_a_defect_is_logged_with_the_call(
     async with open_peer(streams) as peer, ms.open_engine([peer.chat]) as engine:
         completion = await engine.start_stream(hello()).wait()
     assert lines(caplog) == [
-        (
-            "manystream.engine",
-            logging.ERROR,
-            "<Call stream to peer reading, attempt 1> failed because of a defect in manystream",
-        )
-    ]
+        ("manystream.engine", logging.ERROR,
+        "<Call stream to peer reading, attempt 1> failed because of a defect in manystream")
+    ]  # fmt: skip
     assert completion.error is not None
     assert (completion.error.category, completion.error.provider) == (ms.ErrorCategory.UNKNOWN, "peer")
     assert completion.attempts == 1

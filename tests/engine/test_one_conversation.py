@@ -89,12 +89,9 @@ def journey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Journey]:
     with open_simulator("text=unicode") as simulator:
         first, before = trio.run(begin, path, simulator.origin)
         program = subprocess.run(
-            [sys.executable, agent_module.__file__, str(path), first, simulator.origin],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+            [sys.executable, agent_module.__file__, str(path), first, simulator.origin], capture_output=True,
+            text=True, timeout=60, check=False,
+        )  # fmt: skip
         assert program.returncode == 0, program.stderr
         last = program.stdout.strip()
         with ms.ConversationStore(path) as store:

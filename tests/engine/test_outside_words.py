@@ -49,23 +49,12 @@ async def test_a_page_or_a_picture_is_not_a_response(kind: str, stream: bool) ->
 
 def test_providers_have_the_names_of_opentelemetry_s_conventions() -> None:
     assert PROVIDER_NAMES == {
-        "openai-chat": "openai",
-        "openai-responses": "openai",
-        "anthropic": "anthropic",
-        "anthropic-openai": "anthropic",
-        "google": "gcp.gemini",
-        "google-interactions": "gcp.gemini",
-        "google-openai": "gcp.gemini",
-        "azure": "azure.ai.openai",
-        "azure-deployment": "azure.ai.openai",
-        "azure-responses": "azure.ai.openai",
-        "azure-models": "azure.ai.inference",
-        "bedrock-mantle": "aws.bedrock",
-        "groq-responses": "groq",
-        "mistral": "mistral_ai",
-        "xai": "x_ai",
-        "xai-responses": "x_ai",
-    }
+        "openai-chat": "openai", "openai-responses": "openai", "anthropic": "anthropic",
+        "anthropic-openai": "anthropic", "google": "gcp.gemini", "google-interactions": "gcp.gemini",
+        "google-openai": "gcp.gemini", "azure": "azure.ai.openai", "azure-deployment": "azure.ai.openai",
+        "azure-responses": "azure.ai.openai", "azure-models": "azure.ai.inference", "bedrock-mantle": "aws.bedrock",
+        "groq-responses": "groq", "mistral": "mistral_ai", "xai": "x_ai", "xai-responses": "x_ai",
+    }  # fmt: skip
     assert {*PROVIDER_NAMES.values()} <= {name.value for name in gen_ai_attributes.GenAiProviderNameValues}
 
 

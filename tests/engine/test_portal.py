@@ -310,11 +310,9 @@ def test_a_portal_is_not_used_in_a_forked_process(monkeypatch: pytest.MonkeyPatc
         process = os.getpid()
         monkeypatch.setattr(os, "getpid", lambda: process + 1)
         ways: tuple[Callable[[], object], ...] = (
-            lambda: one.run(threading.get_ident),
-            lambda: one.run_async(_seven),
-            lambda: one.soon(lambda: None),
+            lambda: one.run(threading.get_ident), lambda: one.run_async(_seven), lambda: one.soon(lambda: None),
             one.check_may_block,
-        )
+        )  # fmt: skip
         for way in ways:
             with pytest.raises(ms.EngineClosedError) as raised:
                 way()

@@ -235,13 +235,10 @@ async def test_a_call_passes_through_its_states(autojump_clock: trio.testing.Moc
             look()
     named = "<Call stream to peer {0}, attempt {1}>"
     assert seen == [
-        ("queued", named.format("queued", 1)),
-        ("waiting", named.format("waiting", 1)),
-        ("backoff", named.format("backoff", 1)),
-        ("waiting", named.format("waiting", 2)),
-        ("reading", named.format("reading", 2)),
-        ("ended", named.format("ended", 2)),
-    ]
+        ("queued", named.format("queued", 1)), ("waiting", named.format("waiting", 1)),
+        ("backoff", named.format("backoff", 1)), ("waiting", named.format("waiting", 2)),
+        ("reading", named.format("reading", 2)), ("ended", named.format("ended", 2)),
+    ]  # fmt: skip
     assert call.completion.timings.finished == pytest.approx(11, abs=0.3)
 
 

@@ -22,11 +22,9 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 def provider_of(dialect: str, simulator: Simulator, key: str = KEY) -> ms.Provider:
     kinds = {
-        "openai-chat": ms.OpenAIChat,
-        "openai-responses": ms.OpenAIResponses,
-        "anthropic": ms.Anthropic,
+        "openai-chat": ms.OpenAIChat, "openai-responses": ms.OpenAIResponses, "anthropic": ms.Anthropic,
         "gemini": ms.Gemini,
-    }
+    }  # fmt: skip
     return kinds[dialect](key, simulator.base_urls[dialect], name=dialect, headers={"X-Secret": f"{key}-header"})
 
 

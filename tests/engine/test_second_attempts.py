@@ -373,11 +373,9 @@ async def test_a_late_retry_is_hedged_from_its_own_start(autojump_clock: trio.te
     async with open_pair(one, two, retry=retry) as (engine, _):
         completion = await engine.start_stream(ask()).wait()
     assert rows(completion) == [
-        ("one/m", "server", False, 0.0, 0.0),
-        ("two/m", "server", False, 0.0, 0.0),
-        ("one/m", "cancelled", True, 10.0, 11.0),
-        ("two/m", "ok", True, 11.0, 11.0),
-    ]
+        ("one/m", "server", False, 0.0, 0.0), ("two/m", "server", False, 0.0, 0.0),
+        ("one/m", "cancelled", True, 10.0, 11.0), ("two/m", "ok", True, 11.0, 11.0),
+    ]  # fmt: skip
 
 
 # --- limits and keys ---

@@ -91,12 +91,9 @@ async def test_an_instance_is_on_the_response(simulator: Simulator, kind: Any, m
 @pytest.mark.parametrize("model", MODELS)
 async def test_a_truncated_answer_has_its_reason_and_a_warning(simulator: Simulator, model: str) -> None:
     request = ms.Request(
-        model,
-        [ms.Message.user("How warm is it?")],
-        response_schema=SCHEMA,
-        extra_headers={"x-simulate": "finish=length,events=2"},
-        max_output_tokens=16,
-    )
+        model, [ms.Message.user("How warm is it?")], response_schema=SCHEMA,
+        extra_headers={"x-simulate": "finish=length,events=2"}, max_output_tokens=16,
+    )  # fmt: skip
     async with ms.open_engine(providers(simulator.origin)) as engine:
         response = await engine.request(request)
     assert response.finish_reason is ms.FinishReason.LENGTH

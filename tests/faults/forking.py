@@ -83,12 +83,10 @@ class Program:
 
     def result(self) -> dict[str, object]:
         return {
-            "codes": self.codes,
-            "seen": self.seen,
+            "codes": self.codes, "seen": self.seen,
             "completions": [int(line) == self.process for line in self._lines("completions")],
-            "recorded": len(self._lines("recording.jsonl")),
-            "monitored": self.monitored,
-        }
+            "recorded": len(self._lines("recording.jsonl")), "monitored": self.monitored,
+        }  # fmt: skip
 
     def _lines(self, name: str) -> list[str]:
         path = self.folder / name

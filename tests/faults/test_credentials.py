@@ -73,12 +73,10 @@ def test_arguments_and_variables_take_precedence_over_the_file(file: Path) -> No
 
 
 BAD = {
-    "no JSON": (KEY, "is not a JSON object"),
-    "a list": (json.dumps([KEY]), "is not a JSON object"),
-    "bytes": ("\udcff\udcfe" + KEY, "is not a JSON object"),
-    "nothing": ("", "is not a JSON object"),
+    "no JSON": (KEY, "is not a JSON object"), "a list": (json.dumps([KEY]), "is not a JSON object"),
+    "bytes": ("\udcff\udcfe" + KEY, "is not a JSON object"), "nothing": ("", "is not a JSON object"),
     "a key with a line break": (json.dumps({"anthropic": KEY + "\n"}), "contains a character that is invalid in a key"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BAD)

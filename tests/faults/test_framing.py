@@ -96,13 +96,10 @@ async def test_chunks_that_are_cut(case: Case, autojump_clock: trio.testing.Mock
 
 BAD_SIZES = [b"xyz", b"", b"-5", b"+5", b"0x5", b"0_5", b" 5", b"5\x00", "５".encode(), b"5 5", b"FFFFFFFFFFFFFFFFF"]
 SIZE_CASES = [
-    case
-    for size in BAD_SIZES
-    for case in (
-        Case(f"19 {size!r} first", in_chunks(size + b"\r\nhello\r\n"), NETWORK, says="illegal chunk size line"),
-        Case(f"19 {size!r} after an event", in_chunks(PIECE + size + b"\r\n"), NETWORK, "one", says="illegal chunk"),
-    )
-]
+    case for size in BAD_SIZES for case in (Case(f"19 {size!r} first", in_chunks(size + b"\r\nhello\r\n"), NETWORK,
+    says="illegal chunk size line"), Case(f"19 {size!r} after an event", in_chunks(PIECE + size + b"\r\n"), NETWORK,
+    "one", says="illegal chunk"))
+]  # fmt: skip
 SIZE_CASES += [
     Case("19 data that runs on", in_chunks(PIECE[:-2] + b"XX"), NETWORK, "one", says="expected CR LF"),
     Case("20 the largest size, and no data", in_chunks(b"F" * 15 + b"\r\n", End.FIN), NETWORK, retried=True),

@@ -242,12 +242,9 @@ async def test_http_1_0_is_read_and_not_kept_alive(
     body = "".join(chat_stream("one"))
     length = f"Content-Length: {len(body)}\r\n" if sized else ""
     seen = await observe(
-        raw(
-            f"HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n{connection}{length}",
-            body,
-            End.OPEN if sized else End.FIN,
-        )
-    )
+        raw(f"HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n{connection}{length}", body,
+        End.OPEN if sized else End.FIN)
+    )  # fmt: skip
     seen.check_once()
     assert (seen.first.success, seen.recorder.text, seen.reused) == (True, "one", False)
 

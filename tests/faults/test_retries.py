@@ -151,11 +151,9 @@ def with_headers(wire: Wire, headers: str) -> Wire:
 
 
 PLACES = [
-    (category, delivered)
-    for category, row in CATEGORIES.items()
-    for delivered in (False, True)
+    (category, delivered) for category, row in CATEGORIES.items() for delivered in (False, True)
     if row[delivered] is not None
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("hint", HINTS)

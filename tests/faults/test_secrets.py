@@ -170,11 +170,9 @@ async def test_connect_errors_do_not_show_the_proxy_s_password(
 ) -> None:
     said: list[object] = []
     replies: list[bytes | None] = [
-        b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\n\r\nstray",
-        b"CONNECT x HTTP/1.1\r\nProxy-Authorization: Basic " + PROXY_WORD.encode() + b"\r\n\r\n",
-        None,
-    ]
+        b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\nstray",
+        b"CONNECT x HTTP/1.1\r\nProxy-Authorization: Basic " + PROXY_WORD.encode() + b"\r\n\r\n", None,
+    ]  # fmt: skip
     for reply in replies:
         async with open_proxy(reply=reply) as proxy:
             provider = ms.OpenAIChat(api_key=KEY, base_url="https://api.test/v1")

@@ -33,11 +33,9 @@ PROVIDERS: dict[str, Callable[[str], ms.Provider]] = {
 }
 
 SPELLINGS: dict[str, str] = {
-    "as it is": KEY,
-    "json": json.dumps(KEY)[1:-1].replace("/", "\\/"),
-    "url": quote(KEY, safe=""),
+    "as it is": KEY, "json": json.dumps(KEY)[1:-1].replace("/", "\\/"), "url": quote(KEY, safe=""),
     "base64": base64.b64encode(b"user:" + KEY.encode()).decode(),
-}
+}  # fmt: skip
 
 CUTS: dict[str, Callable[[str, int], bytes]] = {
     "a message of 1,000 characters": lambda said, cut: answer(error_body("x" * (1000 - cut) + said), status="400 No"),
@@ -164,12 +162,9 @@ async def test_the_useful_part_of_an_error_is_kept() -> None:
     async def script(line: Line) -> None:
         while await line.request():
             await line.send(
-                answer(
-                    error_body("api-version 2025-01-01 and beta computer-use-2025-01-24 do not go together"),
-                    status="400 No",
-                    headers="X-Request-Id: 0f8fad5b-d9cb-469f\r\n",
-                )
-            )
+                answer(error_body("api-version 2025-01-01 and beta computer-use-2025-01-24 do not go together"),
+                status="400 No", headers="X-Request-Id: 0f8fad5b-d9cb-469f\r\n")
+            )  # fmt: skip
 
     async with open_peer(script) as peer:
         provider = ms.OpenAIChat(

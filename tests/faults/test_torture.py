@@ -364,15 +364,11 @@ async def test_a_kernel_that_accepts_one_byte_at_a_time(
 
 
 ACTIONS: dict[str, Callable[[ms.Engine, ms.Call], object]] = {
-    "cancel": lambda engine, call: call.cancel(),
-    "close": lambda engine, call: engine.close(),
-    "start": lambda engine, call: engine.start_stream(hello()),
-    "start and cancel": lambda engine, call: engine.start_stream(hello()).cancel(),
-    "pause": lambda engine, call: call.pause(),
-    "pause and resume": lambda engine, call: (call.pause(), call.resume()),
-    "pause and cancel": lambda engine, call: (call.pause(), call.cancel()),
-    "raise": lambda engine, call: [][0],
-}
+    "cancel": lambda engine, call: call.cancel(), "close": lambda engine, call: engine.close(), "start": lambda engine,
+    call: engine.start_stream(hello()), "start and cancel": lambda engine, call: engine.start_stream(hello()).cancel(),
+    "pause": lambda engine, call: call.pause(), "pause and resume": lambda engine, call: (call.pause(), call.resume()),
+    "pause and cancel": lambda engine, call: (call.pause(), call.cancel()), "raise": lambda engine, call: [][0],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("action", ACTIONS)

@@ -40,11 +40,9 @@ async def enter(engine: ms.Engine | aio.Engine) -> None:
 
 WAYS: dict[str, Callable[[ms.Engine], object]] = {
     "start_stream": lambda engine: engine.start_stream(hello()),
-    "start_request": lambda engine: engine.start_request(hello()),
-    "request": lambda engine: engine.request(hello()),
-    "stream": enter,
-    "record": lambda engine: engine.record("recording.jsonl"),
-}
+    "start_request": lambda engine: engine.start_request(hello()), "request": lambda engine: engine.request(hello()),
+    "stream": enter, "record": lambda engine: engine.record("recording.jsonl"),
+}  # fmt: skip
 THREAD_WAYS: dict[str, Callable[[ms.Engine], object]] = {
     "start_stream": lambda engine: engine.from_thread.start_stream(hello()),
     "start_request": lambda engine: engine.from_thread.start_request(hello()),

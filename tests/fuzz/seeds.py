@@ -64,12 +64,9 @@ _FUNCTION = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name":
 _REASONING = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}]}
 _MESSAGE = {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": "a"}]}
 _RESPONSE = {
-    "id": "resp_1",
-    "model": "m",
-    "status": "completed",
-    "output": [_REASONING, _MESSAGE, _FUNCTION],
+    "id": "resp_1", "model": "m", "status": "completed", "output": [_REASONING, _MESSAGE, _FUNCTION],
     "usage": {"input_tokens": 3, "output_tokens": 5, "output_tokens_details": {"reasoning_tokens": 2}},
-}
+}  # fmt: skip
 RESPONSES = [
     _responses("response.created", response={**_RESPONSE, "status": "in_progress", "output": []})
     + _responses("response.output_item.added", output_index=0, item={**_REASONING, "summary": []})
@@ -169,12 +166,9 @@ INTERACTIONS = [
 ]
 
 STREAMS = {
-    "openai-chat": CHAT,
-    "openai-responses": RESPONSES,
-    "anthropic": ANTHROPIC,
-    "gemini": GEMINI,
+    "openai-chat": CHAT, "openai-responses": RESPONSES, "anthropic": ANTHROPIC, "gemini": GEMINI,
     "gemini-interactions": INTERACTIONS,
-}
+}  # fmt: skip
 for _name, _wording in zip(STREAMS, DIALECTS, strict=True):
     STREAMS[_name] += [_wording.beginning + _wording.rest, _wording.beginning + _wording.overload]
 

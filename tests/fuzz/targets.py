@@ -152,12 +152,9 @@ def _read(pieces: list[bytes]) -> tuple[_RecordedExchange, str]:
     line = _Line([piece for piece in pieces if piece])
     exchange = _RecordedExchange()
     connection = Connection(
-        line,  # type: ignore[arg-type]
-        "http://fuzz.test:80",
-        _StillLoop(lambda: 0.0),
-        lambda _: fate.append("idle"),
+        line, "http://fuzz.test:80", _StillLoop(lambda: 0.0), lambda _: fate.append("idle"),
         lambda _: fate.append("closed"),
-    )
+    )  # fmt: skip
     connection.send(WireHead(b"POST", b"/", [(b"Host", b"fuzz.test")]), b"", exchange)
     while not connection.closed:
         connection.on_readable()
@@ -384,18 +381,10 @@ def secrets(data: bytes) -> None:
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
-    "chunks": chunks,
-    "sse": sse,
-    "responses": responses,
-    "openai-chat": lambda data: machine("openai-chat", data),
+    "chunks": chunks, "sse": sse, "responses": responses, "openai-chat": lambda data: machine("openai-chat", data),
     "openai-responses": lambda data: machine("openai-responses", data),
-    "anthropic": lambda data: machine("anthropic", data),
-    "gemini": lambda data: machine("gemini", data),
-    "gemini-interactions": lambda data: machine("gemini-interactions", data),
-    "answers": answers,
-    "headers": headers,
-    "urls": urls,
-    "rows": rows,
-    "secrets": secrets,
-}
+    "anthropic": lambda data: machine("anthropic", data), "gemini": lambda data: machine("gemini", data),
+    "gemini-interactions": lambda data: machine("gemini-interactions", data), "answers": answers, "headers": headers,
+    "urls": urls, "rows": rows, "secrets": secrets,
+}  # fmt: skip
 """Name → target."""

@@ -10,17 +10,13 @@ from manystream.providers.catalog.provider import Provider
 from manystream.providers.wire.event_order import OrderChecker
 
 DIALECTS: dict[str, Callable[..., Provider]] = {
-    "openai-chat": ms.OpenAIChat,
-    "openai-responses": ms.OpenAIResponses,
-    "anthropic": ms.Anthropic,
+    "openai-chat": ms.OpenAIChat, "openai-responses": ms.OpenAIResponses, "anthropic": ms.Anthropic,
     "gemini": ms.Gemini,
-}
+}  # fmt: skip
 MODELS: dict[str, str] = {
-    "openai-chat": "gpt-4o",
-    "openai-responses": "gpt-4o",
-    "anthropic": "claude-sonnet-4-5",
+    "openai-chat": "gpt-4o", "openai-responses": "gpt-4o", "anthropic": "claude-sonnet-4-5",
     "gemini": "gemini-2.5-flash",
-}
+}  # fmt: skip
 
 WEATHER = ms.Tool(
     "get_weather",

@@ -333,8 +333,6 @@ class OfficialGemini:
 Official = OfficialChat | OfficialResponses | OfficialAnthropic | OfficialGemini
 
 OFFICIAL: dict[str, Callable[[str, str], Official]] = {
-    "openai-chat": OfficialChat,
-    "openai-responses": OfficialResponses,
-    "anthropic": OfficialAnthropic,
+    "openai-chat": OfficialChat, "openai-responses": OfficialResponses, "anthropic": OfficialAnthropic,
     "gemini": OfficialGemini,
-}
+}  # fmt: skip

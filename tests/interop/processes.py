@@ -71,11 +71,9 @@ class Running:
 
     def _call(self, method: str, path: str, body: object = None) -> Any:
         request = urllib.request.Request(
-            self.origin + path,
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
+            self.origin + path, method=method, data=None if body is None else json.dumps(body).encode(),
             headers={"content-type": "application/json"},
-        )
+        )  # fmt: skip
         with urllib.request.urlopen(request, timeout=CONTROL_SECONDS) as answer:
             said = answer.read()
         try:

@@ -50,18 +50,14 @@ def test_the_program_of_the_page_runs(library: str, sim: Simulator, tmp_path: Pa
     except MissingServerError as error:
         pytest.skip(f"{library}: {error}")
     description = {
-        "name": PAGE.name,
-        "address": re.sub(r"^https?://", "", sim.origin),
-        "setting": setting(),
+        "name": PAGE.name, "address": re.sub(r"^https?://", "", sim.origin), "setting": setting(),
         "blocks": [asdict(replace(BLOCKS[library], reason=None))],
-    }
+    }  # fmt: skip
     (tmp_path / "page.json").write_text(json.dumps(description), "utf-8")
     environment = {
-        "PATH": os.environ.get("PATH", os.defpath),
-        "HOME": str(tmp_path),
-        "PYTHONPATH": str(ROOT),
+        "PATH": os.environ.get("PATH", os.defpath), "HOME": str(tmp_path), "PYTHONPATH": str(ROOT),
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-    }
+    }  # fmt: skip
     runner = ROOT / "tests" / "docs" / "run_page.py"
     done = subprocess.run(
         [str(python), str(runner), str(tmp_path)], cwd=tmp_path, env=environment, capture_output=True, text=True,

@@ -124,11 +124,9 @@ async def test_the_idle_timeout_ends_a_stalled_stream(clean: Running, dialect: s
 async def test_a_retry_waits_as_the_rate_limit_asks(clean: Running, dialect: str, stream: bool) -> None:
     plan(clean, {"type": "fail", "status": 429, "retry_after": 0.4, "times": 2}, {"type": "reply", "text": SAID})
     answer = await ask(
-        provider(clean, dialect),
-        question(dialect),
-        stream=stream,
+        provider(clean, dialect), question(dialect), stream=stream,
         retry=ms.Retry(max_attempts=3, base=0.01, jitter=0.0),
-    )
+    )  # fmt: skip
     assert answer.response.text == SAID
     assert answer.completion.attempts == 3
     findings = str(clean.get("/_llmock/verdict"))

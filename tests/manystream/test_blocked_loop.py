@@ -107,11 +107,8 @@ FIRST = STREAM_HEAD.encode() + chunked(chat_stream("a")[0], end=False)
 REST = chunked(*chat_stream("a")[1:])
 
 ENGINE: dict[str, tuple[bytes, bytes]] = {
-    "idle": (FIRST, REST),
-    "first_byte": (b"", FIRST + REST),
-    "total": (FIRST, REST),
-    "queue": (FIRST, REST),
-}
+    "idle": (FIRST, REST), "first_byte": (b"", FIRST + REST), "total": (FIRST, REST), "queue": (FIRST, REST),
+}  # fmt: skip
 """A timeout → what the server sends before the block, and during it."""
 
 
@@ -193,11 +190,9 @@ def test_a_lookup_that_ended_during_the_block_is_followed_by_its_connection(
 # --- the transports of the SDKs' clients ---
 
 CLIENT: dict[str, tuple[bytes, bytes]] = {
-    "read": (b"", OK),
-    "read of the body": (CHUNKED + b"3\r\none\r\n", b"3\r\ntwo\r\n0\r\n\r\n"),
-    "pool": (b"", OK),
+    "read": (b"", OK), "read of the body": (CHUNKED + b"3\r\none\r\n", b"3\r\ntwo\r\n0\r\n\r\n"), "pool": (b"", OK),
     "connect": (OK, b""),
-}
+}  # fmt: skip
 """A timeout → what the server sends before the block, and during it."""
 
 ERRORS = {"read": "ReadTimeout", "pool": "PoolTimeout", "connect": "ConnectTimeout"}
@@ -230,11 +225,9 @@ def test_a_request_of_a_client_times_out_only_where_nothing_has_arrived(
             transport = adapter.Transport(limits=ms.PoolLimits(max_connections=1), trust_env=False)
             client = client_package.AsyncClient(transport=transport)
             ready = {
-                "read": lambda: blocked.requests,
-                "read of the body": lambda: heads,
-                "pool": lambda: "1 waiting" in repr(transport),
-                "connect": lambda: names.asked,
-            }
+                "read": lambda: blocked.requests, "read of the body": lambda: heads,
+                "pool": lambda: "1 waiting" in repr(transport), "connect": lambda: names.asked,
+            }  # fmt: skip
 
             async def ask() -> None:
                 if name == "pool":  # the connection is taken; after the block the answer comes at once

@@ -76,11 +76,9 @@ async def test_the_trace_of_a_response_that_ends_early() -> None:
     with serving(short) as server, pytest.raises(httpx.RemoteProtocolError):
         await traced.get(server.url)
     assert traced.names == [
-        *steps("connection.connect_tcp", *SENT, RECEIVED[0]),
-        "http11.receive_response_body.started",
-        "http11.receive_response_body.failed",
-        *steps("http11.response_closed"),
-    ]
+        *steps("connection.connect_tcp", *SENT, RECEIVED[0]), "http11.receive_response_body.started",
+        "http11.receive_response_body.failed", *steps("http11.response_closed"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

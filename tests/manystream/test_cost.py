@@ -50,11 +50,9 @@ from manystream.providers.openai.responses.usage import read_usage as responses_
 WHEN = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 DIALECT_USAGE: dict[str, Callable[[JSONObject], ms.Usage]] = {
-    "anthropic": anthropic_usage,
-    "openai-chat": chat_usage,
-    "openai-responses": responses_usage,
+    "anthropic": anthropic_usage, "openai-chat": chat_usage, "openai-responses": responses_usage,
     "gemini": gemini_usage,
-}
+}  # fmt: skip
 """Dialect → the function that reads its usage report."""
 
 
@@ -374,17 +372,11 @@ def test_ordinary_traffic_has_the_standard_price(mill: ms.Provider, traffic: JSO
 
 def test_an_interaction_costs_what_the_same_counts_of_generate_content_cost() -> None:
     counts = {
-        "total_input_tokens": 100,
-        "total_output_tokens": 20,
-        "total_thought_tokens": 5,
-        "total_cached_tokens": 40,
-    }
+        "total_input_tokens": 100, "total_output_tokens": 20, "total_thought_tokens": 5, "total_cached_tokens": 40,
+    }  # fmt: skip
     older = {
-        "promptTokenCount": 100,
-        "candidatesTokenCount": 20,
-        "thoughtsTokenCount": 5,
-        "cachedContentTokenCount": 40,
-    }
+        "promptTokenCount": 100, "candidatesTokenCount": 20, "thoughtsTokenCount": 5, "cachedContentTokenCount": 40,
+    }  # fmt: skip
     usages = [
         ms.Usage(100, 20, thinking_tokens=5, cached_tokens=40, raw=raw)
         for raw in (
@@ -646,26 +638,17 @@ def test_the_price_list_is_loaded_only_when_it_is_needed() -> None:
 # --- the same amounts as genai-prices computes from the provider's own report ---
 
 CHAT_REPORT: JSONObject = {
-    "prompt_tokens": 1200,
-    "completion_tokens": 340,
-    "total_tokens": 1540,
-    "prompt_tokens_details": {"cached_tokens": 1024},
-    "completion_tokens_details": {"reasoning_tokens": 192},
-}
+    "prompt_tokens": 1200, "completion_tokens": 340, "total_tokens": 1540,
+    "prompt_tokens_details": {"cached_tokens": 1024}, "completion_tokens_details": {"reasoning_tokens": 192},
+}  # fmt: skip
 BESIDE_REPORT: JSONObject = {
-    "prompt_tokens": 1200,
-    "completion_tokens": 148,
-    "total_tokens": 1540,
-    "prompt_tokens_details": {"cached_tokens": 1024},
-    "completion_tokens_details": {"reasoning_tokens": 192},
-}
+    "prompt_tokens": 1200, "completion_tokens": 148, "total_tokens": 1540,
+    "prompt_tokens_details": {"cached_tokens": 1024}, "completion_tokens_details": {"reasoning_tokens": 192},
+}  # fmt: skip
 RESPONSES_REPORT: JSONObject = {
-    "input_tokens": 1200,
-    "input_tokens_details": {"cached_tokens": 1024},
-    "output_tokens": 340,
-    "output_tokens_details": {"reasoning_tokens": 192},
-    "total_tokens": 1540,
-}
+    "input_tokens": 1200, "input_tokens_details": {"cached_tokens": 1024}, "output_tokens": 340,
+    "output_tokens_details": {"reasoning_tokens": 192}, "total_tokens": 1540,
+}  # fmt: skip
 GEMINI_REPORT: JSONObject = {
     "promptTokenCount": 1200, "cachedContentTokenCount": 1024, "candidatesTokenCount": 148, "thoughtsTokenCount": 192,
     "toolUsePromptTokenCount": 30, "totalTokenCount": 1570,

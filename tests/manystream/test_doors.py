@@ -25,11 +25,8 @@ EXCEPTIONS: dict[type, dict[str, str]] = {
 """Class → name of a missing method → why it is missing."""
 
 OF_THE_NATIVE_ENGINE = {
-    aio.Engine: core.Engine,
-    portal.Portal: core.Engine,
-    aio.EventStream: EventStream,
-    portal.PortalStream: EventStream,
-}
+    aio.Engine: core.Engine, portal.Portal: core.Engine, aio.EventStream: EventStream, portal.PortalStream: EventStream,
+}  # fmt: skip
 
 
 CALL = (

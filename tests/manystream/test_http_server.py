@@ -65,42 +65,26 @@ BROKEN: list[tuple[bytes, int, str]] = [
     (posted(b"content-length:\r\n"), 400, "content-length '' is not a number"),
     (posted(b"content-length: 67108865\r\n"), 413, "the request's body is longer than 67108864 bytes"),
     (posted(b"content-length: " + b"9" * 5000 + b"\r\n"), 413, "the request's body is longer than 67108864 bytes"),
-    (
-        posted(b"content-length: " + b"x" * 5000 + b"\r\n"),
-        400,
-        f"content-length '{'x' * 40}' is not a number",
-    ),
+    (posted(b"content-length: " + b"x" * 5000 + b"\r\n"), 400, f"content-length '{'x' * 40}' is not a number"),
     (posted(b"transfer-encoding: Gzip\r\n"), 501, "transfer-encoding 'gzip' is not supported"),
     (posted(b"transfer-encoding: chunked\r\n", b"g\r\n"), 400, "a chunk size is not a hexadecimal number"),
     (posted(b"transfer-encoding: chunked\r\n", b"-6\r\n"), 400, "a chunk size is not a hexadecimal number"),
     (posted(b"transfer-encoding: chunked\r\n", b"-1\r\n"), 400, "a chunk size is not a hexadecimal number"),
     (posted(b"transfer-encoding: chunked\r\n", b"\r\n"), 400, "a chunk size is not a hexadecimal number"),
-    (
-        posted(b"transfer-encoding: chunked\r\n", b"4000001\r\n"),
-        413,
-        "the request's body is longer than 67108864 bytes",
-    ),
+    (posted(b"transfer-encoding: chunked\r\n", b"4000001\r\n"), 413,
+        "the request's body is longer than 67108864 bytes"),
     (posted(b"transfer-encoding: chunked\r\n", b"0x4\r\n"), 400, "a chunk size is not a hexadecimal number"),
     (posted(b"transfer-encoding: chunked\r\n", b"1_0\r\n"), 400, "a chunk size is not a hexadecimal number"),
     (posted(b"transfer-encoding: chunked\r\n", b"+4\r\n"), 400, "a chunk size is not a hexadecimal number"),
     (posted(b"transfer-encoding: chunked\r\n", b"4\r\nbodyX\r\n0\r\n"), 400, "a chunk is longer than its size"),
-    (
-        posted(b"transfer-encoding: chunked\r\n", b"0" * 65_536),
-        400,
-        "a line with a chunk size is longer than 65536 bytes",
-    ),
-    (
-        posted(b"transfer-encoding: chunked\r\n", b"0\r\nx: " + b"y" * 65_536),
-        431,
-        "the request's trailers are longer than 65536 bytes",
-    ),
-    (
-        posted(b"content-length: 4\r\ncontent-length: 5\r\n"),
-        400,
-        "there are two content-length headers with different values",
-    ),
+    (posted(b"transfer-encoding: chunked\r\n", b"0" * 65_536), 400,
+        "a line with a chunk size is longer than 65536 bytes"),
+    (posted(b"transfer-encoding: chunked\r\n", b"0\r\nx: " + b"y" * 65_536), 431,
+        "the request's trailers are longer than 65536 bytes"),
+    (posted(b"content-length: 4\r\ncontent-length: 5\r\n"), 400,
+        "there are two content-length headers with different values"),
     (b"x" * 65_537, 431, "the request's head is longer than 65536 bytes"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("data", "status", "message"), BROKEN)

@@ -94,11 +94,9 @@ async def test_the_four_client_metrics_are_recorded(simulator: Simulator) -> Non
         await engine.start_request(ask()).wait()
     metrics = telemetry.metrics()
     assert sorted(metrics) == [
-        "gen_ai.client.operation.duration",
-        "gen_ai.client.operation.time_per_output_chunk",
-        "gen_ai.client.operation.time_to_first_chunk",
-        "gen_ai.client.token.usage",
-    ]
+        "gen_ai.client.operation.duration", "gen_ai.client.operation.time_per_output_chunk",
+        "gen_ai.client.operation.time_to_first_chunk", "gen_ai.client.token.usage",
+    ]  # fmt: skip
     assert sum(point.count for point in metrics["gen_ai.client.operation.duration"]) == 2
     assert [point.count for point in metrics["gen_ai.client.operation.time_to_first_chunk"]] == [1]
     assert [point.count for point in metrics["gen_ai.client.operation.time_per_output_chunk"]] == [chunks - 1]

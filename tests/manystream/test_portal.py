@@ -262,11 +262,9 @@ with open_portal([ms.OpenAIChat("key", sys.argv[1], name="sim")]) as portal:
 
 def test_ctrl_c_interrupts_a_request_and_cancels_its_call(simulator: Simulator) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", INTERRUPTED, simulator.base_urls["openai-chat"]],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+        [sys.executable, "-W", "error", "-c", INTERRUPTED, simulator.base_urls["openai-chat"]], stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == "asked\n"
@@ -310,12 +308,9 @@ def test_a_portal_in_a_finalizer_at_the_end_of_the_program_is_an_error() -> None
 
 def test_the_example_runs() -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(ROOT / "examples" / "threads.py")],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+        [sys.executable, "-W", "error", str(ROOT / "examples" / "threads.py")], capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert not done.stderr
     assert "8 answers from 4 threads" in done.stdout

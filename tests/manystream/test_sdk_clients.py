@@ -67,20 +67,16 @@ def opened(transport: manystream.httpx2.Transport) -> str:
 
 def openai_client(simulator: Simulator, transport: manystream.httpx2.Transport) -> openai.AsyncOpenAI:
     return openai.AsyncOpenAI(
-        api_key="k",
-        base_url=f"{simulator.origin}/v1",
-        max_retries=0,
+        api_key="k", base_url=f"{simulator.origin}/v1", max_retries=0,
         http_client=openai.DefaultAsyncHttpx2Client(transport=transport),
-    )
+    )  # fmt: skip
 
 
 def anthropic_client(simulator: Simulator, transport: manystream.httpx2.Transport) -> anthropic.AsyncAnthropic:
     return anthropic.AsyncAnthropic(
-        api_key="k",
-        base_url=simulator.origin,
-        max_retries=0,
+        api_key="k", base_url=simulator.origin, max_retries=0,
         http_client=anthropic.DefaultAsyncHttpxClient(transport=transport),
-    )
+    )  # fmt: skip
 
 
 def gemini_client(simulator: Simulator, transport: manystream.httpx2.Transport) -> genai.client.AsyncClient:
@@ -129,11 +125,9 @@ def test_openai_leaves_a_stream_early(run: Run, endless: Simulator, transport: m
 def test_openai_reports_a_server_that_is_gone(run: Run, transport: manystream.httpx2.Transport) -> None:
     async def main() -> None:
         client = openai.AsyncOpenAI(
-            api_key="k",
-            base_url="http://127.0.0.1:9/v1",
-            max_retries=0,
+            api_key="k", base_url="http://127.0.0.1:9/v1", max_retries=0,
             http_client=openai.DefaultAsyncHttpx2Client(transport=transport),
-        )
+        )  # fmt: skip
         async with client:
             with pytest.raises(openai.APIConnectionError) as caught:
                 await client.models.list()

@@ -467,11 +467,9 @@ def test_what_the_file_of_a_store_holds(store: ms.ConversationStore, path: Path)
     assert rows_of(path, "PRAGMA application_id") == [(0x6D737472,)]
     assert rows_of(path, "PRAGMA user_version") == [(1,)]
     assert rows_of(path, f"SELECT * FROM rows WHERE conversation = '{id}'") == [
-        (id, 0, 0, "user", "hello", None),
-        (id, 1, 0, "assistant", "a", None),
-        (id, 1, 1, "assistant", "b", '{"continues":true}'),
-        (id, 2, 0, "user", "again", None),
-    ]
+        (id, 0, 0, "user", "hello", None), (id, 1, 0, "assistant", "a", None),
+        (id, 1, 1, "assistant", "b", '{"continues":true}'), (id, 2, 0, "user", "again", None),
+    ]  # fmt: skip
     query = "SELECT id, title, created, parent, parent_messages FROM conversations ORDER BY title"
     (first, second) = rows_of(path, query)
     assert (first[:2], first[3:], second[:2], second[3:]) == (

@@ -83,12 +83,10 @@ def interrupted(work: Callable[[], object], number: int) -> bool:
 
 
 WORK: dict[str, Callable[[ms.ConversationStore, str], object]] = {
-    "append": lambda store, id: store.append(id, MESSAGES[1]),
-    "create": lambda store, id: store.create("title"),
-    "fork": lambda store, id: store.fork(id, messages=1),
-    "rows": lambda store, id: store.rows(id),
+    "append": lambda store, id: store.append(id, MESSAGES[1]), "create": lambda store, id: store.create("title"),
+    "fork": lambda store, id: store.fork(id, messages=1), "rows": lambda store, id: store.rows(id),
     "list_conversations": lambda store, id: store.list_conversations(),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("work", WORK.values(), ids=WORK.keys())
@@ -213,11 +211,9 @@ def test_a_cycle_of_parents_is_a_store_error(store: ms.ConversationStore, path: 
     ids = [store.save(ms.Conversation(MESSAGES)) for _ in range(length)]
     change(
         path,
-        *(
-            f"UPDATE conversations SET parent = '{ids[(place + 1) % length]}', parent_messages = 1 WHERE id = '{id}'"
-            for place, id in enumerate(ids)
-        ),
-    )
+        *(f"UPDATE conversations SET parent = '{ids[(place + 1) % length]}', parent_messages = 1 WHERE id = '{id}'"
+        for place, id in enumerate(ids)),
+    )  # fmt: skip
     for use in (store.rows, store.restore):
         with pytest.raises(StoreError, match=r"conversations\.db is damaged: .* is forked from itself"):
             use(ids[0])

@@ -20,18 +20,14 @@ from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.json.json_values import JSON, JSONObject
 
 PROVIDERS: dict[str, ms.Provider] = {
-    "openai": ms.OpenAIChat(),
-    "openai_responses": ms.OpenAIResponses(),
-    "anthropic": ms.Anthropic(),
+    "openai": ms.OpenAIChat(), "openai_responses": ms.OpenAIResponses(), "anthropic": ms.Anthropic(),
     "gemini": ms.Gemini(),
-}
+}  # fmt: skip
 
 READERS: dict[str, Callable[..., ms.Request]] = {
-    "openai": ms.Request.from_openai,
-    "openai_responses": ms.Request.from_openai_responses,
-    "anthropic": ms.Request.from_anthropic,
-    "gemini": ms.Request.from_gemini,
-}
+    "openai": ms.Request.from_openai, "openai_responses": ms.Request.from_openai_responses,
+    "anthropic": ms.Request.from_anthropic, "gemini": ms.Request.from_gemini,
+}  # fmt: skip
 
 
 def sent_by_sdk(sdk: str, arguments: dict[str, object], method: str = "create") -> JSONObject:

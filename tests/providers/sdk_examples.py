@@ -13,11 +13,8 @@ from openai.types.responses import ResponseOutputMessage, ResponseOutputText
 PNG = "iVBORw0KGgo="
 PDF = "JVBERi0xLjQK"
 SCHEMA: dict[str, object] = {
-    "type": "object",
-    "properties": {"city": {"type": "string"}},
-    "required": ["city"],
-    "additionalProperties": False,
-}
+    "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"], "additionalProperties": False,
+}  # fmt: skip
 USER: dict[str, object] = {"role": "user", "content": "Which river?"}
 
 CHAT_TOOL = {

@@ -3,23 +3,12 @@
 from manystream.providers.errors import ErrorCategory
 
 STATUSES = {
-    400: ErrorCategory.INVALID_ARG,
-    401: ErrorCategory.AUTH,
-    403: ErrorCategory.AUTH,
-    404: ErrorCategory.NOT_FOUND,
-    408: ErrorCategory.TIMEOUT,
-    413: ErrorCategory.INVALID_ARG,
-    422: ErrorCategory.INVALID_ARG,
-    429: ErrorCategory.RATE_LIMIT,
-    498: ErrorCategory.SERVER,
-    500: ErrorCategory.SERVER,
-    501: ErrorCategory.UNKNOWN,
-    502: ErrorCategory.SERVER,
-    503: ErrorCategory.SERVER,
-    504: ErrorCategory.TIMEOUT,
-    505: ErrorCategory.UNKNOWN,
+    400: ErrorCategory.INVALID_ARG, 401: ErrorCategory.AUTH, 403: ErrorCategory.AUTH, 404: ErrorCategory.NOT_FOUND,
+    408: ErrorCategory.TIMEOUT, 413: ErrorCategory.INVALID_ARG, 422: ErrorCategory.INVALID_ARG,
+    429: ErrorCategory.RATE_LIMIT, 498: ErrorCategory.SERVER, 500: ErrorCategory.SERVER, 501: ErrorCategory.UNKNOWN,
+    502: ErrorCategory.SERVER, 503: ErrorCategory.SERVER, 504: ErrorCategory.TIMEOUT, 505: ErrorCategory.UNKNOWN,
     529: ErrorCategory.SERVER,
-}
+}  # fmt: skip
 OTHERS = (402, 405, 409, 418, 424, 451, 499, 600)
 """Statuses of failures without a category."""
 

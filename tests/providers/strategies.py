@@ -25,19 +25,13 @@ thinking = st.builds(ms.Thinking, TEXTS, st.none() | TEXTS, STATES)
 redacted = st.builds(ms.RedactedThinking, TEXTS, STATES)
 calls = st.builds(ms.ToolCall, NAMES, NAMES, TEXTS | st.just('{"a": 1}'), st.booleans(), STATES, MARKS)
 images = st.builds(
-    lambda source, detail, mark, state: ms.Image(**source, detail=detail, cache_control=mark, state=state),
-    SOURCES,
-    st.sampled_from([None, "auto", "low", "high"]),
-    MARKS,
-    STATES,
-)
+    lambda source, detail, mark, state: ms.Image(**source, detail=detail, cache_control=mark, state=state), SOURCES,
+    st.sampled_from([None, "auto", "low", "high"]), MARKS, STATES,
+)  # fmt: skip
 files = st.builds(
-    lambda source, name, mark, state: ms.File(**source, name=name, cache_control=mark, state=state),
-    SOURCES,
-    st.none() | TEXTS,
-    MARKS,
-    STATES,
-)
+    lambda source, name, mark, state: ms.File(**source, name=name, cache_control=mark, state=state), SOURCES,
+    st.none() | TEXTS, MARKS, STATES,
+)  # fmt: skip
 plain_texts = st.builds(ms.Text, TEXTS, cache_control=MARKS, state=STATES)
 results = st.builds(
     ms.ToolResult, NAMES, TEXTS | st.lists(plain_texts | images | files, max_size=2), st.booleans(), MARKS

@@ -294,11 +294,9 @@ def test_an_answer_without_content_is_not_sent(
 
 def test_an_empty_answer_between_calls_changes_no_pairing() -> None:
     messages = [
-        ms.Message.user("Hello"),
-        ms.Message.tool_call("c1", "look", "{}"),
-        ms.Message.assistant([]),
+        ms.Message.user("Hello"), ms.Message.tool_call("c1", "look", "{}"), ms.Message.assistant([]),
         ms.Message.tool_result("c1", "sunny"),
-    ]
+    ]  # fmt: skip
     wire = anthropic.DIALECT.encode(ms.Request("m", messages), "m", ms.Anthropic(api_key="k"), stream=False)
     assert [message["role"] for message in json.loads(wire.body)["messages"]] == ["user", "assistant", "user"]
 
@@ -306,17 +304,12 @@ def test_an_empty_answer_between_calls_changes_no_pairing() -> None:
 # --- an end is no answer ---
 
 BY_NAME = {
-    "chat": chat.DIALECT,
-    "responses": responses.DIALECT,
-    "anthropic": anthropic.DIALECT,
-    "gemini": gemini.DIALECT,
-}
+    "chat": chat.DIALECT, "responses": responses.DIALECT, "anthropic": anthropic.DIALECT, "gemini": gemini.DIALECT,
+}  # fmt: skip
 PROVIDERS = {
-    "chat": ms.OpenAIChat(api_key="k"),
-    "responses": ms.OpenAIResponses(api_key="k"),
-    "anthropic": ms.Anthropic(api_key="k"),
-    "gemini": ms.Gemini(api_key="k"),
-}
+    "chat": ms.OpenAIChat(api_key="k"), "responses": ms.OpenAIResponses(api_key="k"),
+    "anthropic": ms.Anthropic(api_key="k"), "gemini": ms.Gemini(api_key="k"),
+}  # fmt: skip
 EMPTY_BODIES = [
     "", " \n", "null", "{}", "[]", '{"error":{}}', '{"error":{"message":""}}', '{"error":{"code":0,"status":""}}',
 ]  # fmt: skip

@@ -141,11 +141,8 @@ def test_arguments_that_were_not_given() -> None:
         pass
 
     assert [is_absent(value) for value in (openai.NOT_GIVEN, openai.omit, None, NotGiven())] == [
-        True,
-        True,
-        False,
-        False,
-    ]
+        True, True, False, False,
+    ]  # fmt: skip
     arguments: dict[str, object] = {"a": openai.NOT_GIVEN, "b": None}
     assert present(arguments) == {"b": None}
 
@@ -284,12 +281,10 @@ def test_plain_tools_are_read() -> None:
         ({"name": "f", "parameters": []}, "t.parameters: must be an object, not an array"),
         ({"name": "f", "strict": "x"}, "t.strict: must be true or false, not text"),
         ({"name": "f", "strikt": True}, "t.strikt: is not a member of this form; did you mean 'strict'?"),
-        (
-            {"name": "f", "zz": True},
-            "t.zz: is not a member of this form; its members are name, description, parameters, strict",
-        ),
+        ({"name": "f", "zz": True},
+            "t.zz: is not a member of this form; its members are name, description, parameters, strict"),
     ],
-)
+)  # fmt: skip
 def test_a_plain_tool_is_refused_by_its_member(tool: dict[str, object], words: str) -> None:
     assert refusal(lambda: function_tool(tool, "t")) == words  # type: ignore[arg-type]
     assert refusal(lambda: read_tools([{"name": "f"}, tool])) == f"tools[1]{words[1:]}"

@@ -89,12 +89,10 @@ def test_openais_breakpoints_are_read(ttl: str | None, ours: object) -> None:
 def test_breakpoints_are_kept_when_a_message_is_added() -> None:
     mark: JSONObject = {"mode": "explicit", "ttl": "30m"}
     given: list[JSON] = [
-        {
-            "role": "developer",
-            "content": [{"type": "input_text", "text": "Be brief.", "prompt_cache_breakpoint": mark}],
-        },
-        {"role": "user", "content": [{"type": "input_text", "text": "Hi", "prompt_cache_breakpoint": mark}]},
-    ]
+        {"role": "developer", "content": [{"type": "input_text", "text": "Be brief.",
+        "prompt_cache_breakpoint": mark}]}, {"role": "user",
+        "content": [{"type": "input_text", "text": "Hi", "prompt_cache_breakpoint": mark}]},
+    ]  # fmt: skip
     request = ms.Request.from_openai_responses(model="gpt-5.6", instructions="Ask.", input=given)
     assert request.system == [ms.Text("Ask."), ms.Text("Be brief.", cache_control=ms.CacheControl("5m"))]
     changed = dataclasses.replace(request, messages=[*request.messages, ms.Message.user("So?")])

@@ -115,12 +115,10 @@ def test_an_sdk_event_that_repeats_a_chunk_is_empty(event: JSONObject) -> None:
 
 
 UNIONS = [
-    (AnthropicConverter, anthropic.RawContentBlockDelta),
-    (AnthropicConverter, anthropic.ContentBlock),
+    (AnthropicConverter, anthropic.RawContentBlockDelta), (AnthropicConverter, anthropic.ContentBlock),
     (AnthropicConverter, anthropic_beta.BetaRawContentBlockDelta),
-    (AnthropicConverter, anthropic_beta.BetaContentBlock),
-    (ResponsesConverter, ResponseOutputItem),
-]
+    (AnthropicConverter, anthropic_beta.BetaContentBlock), (ResponsesConverter, ResponseOutputItem),
+]  # fmt: skip
 KINDS = [(converter, kind) for converter, union in UNIONS for kind in get_args(get_args(union)[0])]
 
 
@@ -177,12 +175,9 @@ def test_the_deltas_of_a_stream_make_its_message(wrapped: bool) -> None:
         {"function": {"arguments": ":1}"}},
     ]
     deltas = [
-        ChoiceDelta(role="assistant", content=""),
-        ChoiceDelta(content="h"),
-        ChoiceDelta(content="i"),
-        *(ChoiceDelta.model_validate({"tool_calls": [{"index": 0, **call}]}) for call in arguments),
-        ChoiceDelta(),
-    ]
+        ChoiceDelta(role="assistant", content=""), ChoiceDelta(content="h"), ChoiceDelta(content="i"),
+        *(ChoiceDelta.model_validate({"tool_calls": [{"index": 0, **call}]}) for call in arguments), ChoiceDelta(),
+    ]  # fmt: skip
     chunks: list[Any] = [*deltas]
     if wrapped:
         chunks = [Choice(index=0, delta=delta, finish_reason=None) for delta in deltas]

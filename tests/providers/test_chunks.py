@@ -39,16 +39,12 @@ def chat_call(index: int, id: str | None, name: str | None, arguments: str) -> J
 
 
 CHAT: list[JSONObject] = [
-    chat({"role": "assistant", "content": ""}),
-    chat({"content": "I lo"}),
-    chat({"content": "ok."}),
-    chat(chat_call(0, "c1", "weather", "")),
-    chat(chat_call(0, None, None, '{"city":')),
-    chat(chat_call(0, None, None, '"Oslo"}')),
-    chat(chat_call(1, "c2", "weather", '{"city":"Rome"}')),
-    chat({}, "tool_calls"),
-    {**chat({}), "choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}},
-]
+    chat({"role": "assistant", "content": ""}), chat({"content": "I lo"}), chat({"content": "ok."}),
+    chat(chat_call(0, "c1", "weather", "")), chat(chat_call(0, None, None, '{"city":')),
+    chat(chat_call(0, None, None, '"Oslo"}')), chat(chat_call(1, "c2", "weather", '{"city":"Rome"}')),
+    chat({}, "tool_calls"), {**chat({}), "choices": [],
+    "usage": {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}},
+]  # fmt: skip
 
 ANTHROPIC: list[JSONObject] = [
     {"type": "message_start", "message": {"id": "m1", "model": "m", "content": [],
@@ -94,12 +90,9 @@ def call_item(id: str, arguments: str, status: str = "completed") -> JSONObject:
 
 
 MESSAGE_ITEM: JSONObject = {
-    "type": "message",
-    "id": "msg_1",
-    "role": "assistant",
-    "status": "completed",
+    "type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
     "content": [{"type": "output_text", "text": "I look.", "annotations": []}],
-}
+}  # fmt: skip
 RESPONSE: JSONObject = {
     "id": "resp_1",
     "object": "response",
@@ -125,21 +118,17 @@ RESPONSES: list[JSONObject] = [
 ]
 
 STREAMS: list[tuple[type[HistoryConverter], list[JSONObject], str]] = [
-    (ChatConverter, CHAT, "tool_calls"),
-    (AnthropicConverter, ANTHROPIC, "tool_use"),
-    (GeminiConverter, GEMINI, "STOP"),
-    (ResponsesConverter, RESPONSES, "completed"),
-]
+    (ChatConverter, CHAT, "tool_calls"), (AnthropicConverter, ANTHROPIC, "tool_use"),
+    (GeminiConverter, GEMINI, "STOP"), (ResponsesConverter, RESPONSES, "completed"),
+]  # fmt: skip
 each = pytest.mark.parametrize(
     ("converter", "chunks", "finish"), STREAMS, ids=lambda value: getattr(value, "__name__", "")
 )
 
 CONTENT: list[Part] = [
-    TextPart("I look."),
-    ToolCallPart("c1", "weather", {"city": "Oslo"}),
-    ToolCallPart("c2", "weather", {"city": "Rome"}),
-    UsagePart(5, 7),
-]
+    TextPart("I look."), ToolCallPart("c1", "weather", {"city": "Oslo"}),
+    ToolCallPart("c2", "weather", {"city": "Rome"}), UsagePart(5, 7),
+]  # fmt: skip
 
 
 @each

@@ -81,12 +81,10 @@ def test_changing_a_clones_blocks_never_changes_the_original() -> None:
     state: JSONObject = {"id": "rs_1", "deep": {"list": [1]}}
     thinking = ms.Thinking("hm", "sig", ms.ProviderState("openai-responses", state))
     original = ms.Conversation(
-        [
-            ms.Message.user([ms.Text("a", citations=[{"url": "u"}]), ms.Image(data=b"x", media_type="image/png")]),
-            ms.Message("assistant", [thinking, REDACTED, FIRST], {"note": [1]}),
-            ms.Message.tool_result("call_1", [ms.Text("r")]),
-        ]
-    )
+        [ms.Message.user([ms.Text("a", citations=[{"url": "u"}]), ms.Image(data=b"x", media_type="image/png")]),
+        ms.Message("assistant", [thinking, REDACTED, FIRST], {"note": [1]}),
+        ms.Message.tool_result("call_1", [ms.Text("r")])]
+    )  # fmt: skip
     original.keep_thinking(response(SIGNED, SECOND))
     before = original.clone()
     clone = original.clone()
@@ -231,12 +229,9 @@ def test_calls_after_another_message_make_a_new_message() -> None:
     conversation.add(ms.Message.user("hurry"))
     conversation.complete_tool(SECOND, "sun")
     assert [message.content for message in conversation] == [
-        [SIGNED, FIRST],
-        [ms.ToolResult("call_1", "rain")],
-        [ms.Text("hurry")],
-        [REDACTED, SECOND],
+        [SIGNED, FIRST], [ms.ToolResult("call_1", "rain")], [ms.Text("hurry")], [REDACTED, SECOND],
         [ms.ToolResult("call_2", "sun")],
-    ]
+    ]  # fmt: skip
 
 
 def test_a_changed_call_takes_the_thinking() -> None:
@@ -307,11 +302,9 @@ WITH_THINKING: list[tuple[dict[str, str], list[Block]]] = [
     ({"thinking_text": ""}, [ms.Thinking(""), MADE]),
     ({"redacted_data": "xyz"}, [ms.RedactedThinking("xyz"), MADE]),
     ({}, [MADE]),
-    (
-        {"thinking_text": "hm", "thinking_signature": "sig", "redacted_data": "xyz"},
-        [ms.Thinking("hm", "sig"), ms.RedactedThinking("xyz"), MADE],
-    ),
-]
+    ({"thinking_text": "hm", "thinking_signature": "sig", "redacted_data": "xyz"},
+        [ms.Thinking("hm", "sig"), ms.RedactedThinking("xyz"), MADE]),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("given", "blocks"), WITH_THINKING)
@@ -485,12 +478,9 @@ def test_a_round_that_another_message_follows_is_not_changed() -> None:
     conversation.complete_tool(C, "3")
     conversation.complete_tool(B, "2")
     assert conversation.messages == [
-        asked(THINKING, A),
-        answered((A, "1")),
-        ms.Message.user("u"),
-        asked(REDACTED_ROUND, B, C),
+        asked(THINKING, A), answered((A, "1")), ms.Message.user("u"), asked(REDACTED_ROUND, B, C),
         answered((B, "2"), (C, "3")),
-    ]
+    ]  # fmt: skip
     for left in (0, 1):
         cut = kept(A, B)
         cut.complete_tool(A, "1")

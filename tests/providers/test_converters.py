@@ -411,11 +411,9 @@ def test_a_message_is_made_of_tool_results(converter: type[HistoryConverter]) ->
 def test_gemini_results_without_ids_answer_the_first_open_call() -> None:
     wire: list[JSONObject] = [
         {"role": "model", "parts": [{"functionCall": {"name": name, "args": {}}} for name in ("f", "g", "f")]},
-        {
-            "role": "user",
-            "parts": [{"functionResponse": {"name": name, "response": {"x": n}}} for n, name in enumerate("gff")],
-        },
-    ]
+        {"role": "user", "parts": [{"functionResponse": {"name": name, "response": {"x": n}}} for n,
+        name in enumerate("gff")]},
+    ]  # fmt: skip
     asked, answered = GeminiConverter().decode_messages(wire)
     ids = [call.id for call in asked.tool_calls]
     assert answered.content == [
@@ -443,19 +441,15 @@ def test_a_cache_mark_with_another_lifetime_is_refused() -> None:
 
 
 LATE: list[JSONObject] = [
-    {"role": "system", "content": "Be brief."},
-    {"role": "user", "content": "Hi"},
-    {"role": "system", "content": "Now be long."},
-    {"role": "user", "content": "Go on"},
-]
+    {"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"},
+    {"role": "system", "content": "Now be long."}, {"role": "user", "content": "Go on"},
+]  # fmt: skip
 SAID = [ms.Message.user("Hi"), ms.Message.system("Now be long."), ms.Message.user("Go on")]
 LAST = [ms.Message.user("Hi"), ms.Message.assistant("Yes?"), ms.Message.user("Go on"), ms.Message.system("Be long.")]
 PROVIDERS: dict[str, ms.Provider] = {
-    "chat": ms.OpenAIChat("k"),
-    "responses": ms.OpenAIResponses("k"),
-    "anthropic": ms.Anthropic("k"),
+    "chat": ms.OpenAIChat("k"), "responses": ms.OpenAIResponses("k"), "anthropic": ms.Anthropic("k"),
     "gemini": ms.Gemini("k"),
-}
+}  # fmt: skip
 
 
 def sent(request: ms.Request, provider: ms.Provider) -> tuple[dict[str, Any], list[str]]:
@@ -491,11 +485,9 @@ def test_decoding_loses_no_system_message(converter: type[HistoryConverter]) -> 
 
 
 TURNS = [
-    HistoryMessage("system", "Be brief."),
-    HistoryMessage("user", "Hi"),
-    HistoryMessage("system", "Now be long."),
+    HistoryMessage("system", "Be brief."), HistoryMessage("user", "Hi"), HistoryMessage("system", "Now be long."),
     HistoryMessage("user", "Go on"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("converter", [ChatConverter, ResponsesConverter, AnthropicConverter])
@@ -503,11 +495,8 @@ def test_a_later_system_message_keeps_its_position(converter: type[HistoryConver
     history = History("Be kind.", "It is cold.", TURNS)
     back = converter().to_history(converter().from_history(history))
     assert [(item.role.value, item.text) for item in back][-4:] == [
-        ("user", "It is cold."),
-        ("user", "Hi"),
-        ("system", "Now be long."),
-        ("user", "Go on"),
-    ]
+        ("user", "It is cold."), ("user", "Hi"), ("system", "Now be long."), ("user", "Go on"),
+    ]  # fmt: skip
     first = converter().system_parameter(history) or [item.text for item in back[:-4]]
     assert first in ("Be kind.\n\nBe brief.", ["Be kind.", "Be brief."])
 
@@ -669,12 +658,9 @@ def test_the_system_prompt_in_the_input_of_responses_survives_other_messages() -
 
 
 SEARCH: JSONObject = {
-    "type": "search_result",
-    "source": "https://a.example",
-    "title": "Rivers",
-    "content": [{"type": "text", "text": "The Rhine is long."}],
-    "citations": {"enabled": True},
-}
+    "type": "search_result", "source": "https://a.example", "title": "Rivers",
+    "content": [{"type": "text", "text": "The Rhine is long."}], "citations": {"enabled": True},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("dialect", ["chat", "responses"])

@@ -107,10 +107,8 @@ CASES: dict[str, tuple[ms.Provider, Callable[[Sequence[str]], Wire]]] = {
     "chat thinking": (ms.OpenAIChat(base_url="http://127.0.0.1:9"), chat("reasoning_content")),
     "chat arguments": (ms.OpenAIChat(base_url="http://127.0.0.1:9"), chat_call),
     "anthropic text": (ms.Anthropic(), anthropic({"type": "text", "text": ""}, "text_delta", "text")),
-    "anthropic thinking": (
-        ms.Anthropic(),
-        anthropic({"type": "thinking", "thinking": ""}, "thinking_delta", "thinking"),
-    ),
+    "anthropic thinking": (ms.Anthropic(), anthropic({"type": "thinking", "thinking": ""}, "thinking_delta",
+        "thinking")),
     "anthropic arguments": (ms.Anthropic(), anthropic(TOOL_USE, "input_json_delta", "partial_json")),
     "responses text": (ms.OpenAIResponses(), responses({"type": "message", "content": []}, "output_text")),
     "responses thinking": (ms.OpenAIResponses(), responses({"type": "reasoning"}, "reasoning_summary_text")),
@@ -118,7 +116,7 @@ CASES: dict[str, tuple[ms.Provider, Callable[[Sequence[str]], Wire]]] = {
     "gemini text": (ms.Gemini(), gemini(lambda piece: {"text": piece})),
     "gemini thinking": (ms.Gemini(), gemini(lambda piece: {"text": piece, "thought": True})),
     "gemini arguments": (ms.Gemini(), gemini(more_argument, CALL)),
-}
+}  # fmt: skip
 each = pytest.mark.parametrize("case", CASES)
 
 
@@ -212,11 +210,9 @@ def test_halves_of_interleaved_blocks_are_not_mixed() -> None:
 
 
 CONVERTERS: dict[str, type[HistoryConverter]] = {
-    "openai-chat": ChatConverter,
-    "openai-responses": ResponsesConverter,
-    "anthropic": AnthropicConverter,
+    "openai-chat": ChatConverter, "openai-responses": ResponsesConverter, "anthropic": AnthropicConverter,
     "gemini": GeminiConverter,
-}
+}  # fmt: skip
 
 
 @each

@@ -212,12 +212,9 @@ def test_any_texts_give_the_same_events_without_templates(
         machine = machine_of(dialect, fast=fast)
         begin(machine, event, start, frame)
         events = [
-            str(received)
-            for text in texts
-            for received in machine.feed(
-                event, frame % json.dumps(text, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
-            )
-        ]
+            str(received) for text in texts for received in machine.feed(event,
+            frame % json.dumps(text, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass"))
+        ]  # fmt: skip
         results.append((str(events), str(machine.response())))
     assert results[0] == results[1]
 

@@ -497,11 +497,8 @@ def test_a_response_becomes_an_error_with_all_its_facts() -> None:
     headers = {"retry-after": "2", "x-should-retry": " False ", "request-id": "in a header"}
     facts = {"category": ErrorCategory.RATE_LIMIT, "http_status": 418, "provider_code": "throttling", "body": body}
     assert decode_error(418, {}, body, NOW) == ProviderError(
-        "slower",
-        retryable=True,
-        request_id="in the body",
-        **facts,  # type: ignore[arg-type]
-    )
+        "slower", retryable=True, request_id="in the body", **facts,
+    )  # fmt: skip
     assert decode_error(418, headers, body, NOW) == ProviderError(
         "slower", retryable=False, request_id="in a header", retry_after_ms=2000, **facts,
     )  # fmt: skip

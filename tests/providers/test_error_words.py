@@ -195,11 +195,9 @@ def test_every_code_of_the_responses_sdk_has_a_category() -> None:
 # --- Anthropic ---
 
 SPENT_AT_ANTHROPIC = (
-    "contract_spend_limit_reached",
-    "enforced_spend_limit_reached",
-    "linked_organization_billing_unavailable",
+    "contract_spend_limit_reached", "enforced_spend_limit_reached", "linked_organization_billing_unavailable",
     "linked_organization_spend_limit_reached",
-)
+)  # fmt: skip
 
 
 def test_every_quota_code_of_anthropic_is_tested() -> None:

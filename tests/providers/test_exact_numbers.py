@@ -41,11 +41,8 @@ OBJECT = json.dumps(ARGUMENTS)
 QUOTED = json.dumps(OBJECT)
 
 MODELS = {
-    "openai-chat": "gpt-5",
-    "openai-responses": "gpt-5",
-    "anthropic": "claude-sonnet-4-5",
-    "gemini": "gemini-2.5-flash",
-}
+    "openai-chat": "gpt-5", "openai-responses": "gpt-5", "anthropic": "claude-sonnet-4-5", "gemini": "gemini-2.5-flash",
+}  # fmt: skip
 
 
 def events(*data: str) -> bytes:

@@ -11,11 +11,9 @@ from manystream.providers.model.events import Error
 from manystream.providers.wire.dialect import BARE_LINES
 
 PROVIDERS: dict[str, ms.Provider] = {
-    "openai-chat": ms.OpenAIChat(),
-    "openai-responses": ms.OpenAIResponses(),
-    "anthropic": ms.Anthropic(),
+    "openai-chat": ms.OpenAIChat(), "openai-responses": ms.OpenAIResponses(), "anthropic": ms.Anthropic(),
     "gemini": ms.Gemini(),
-}
+}  # fmt: skip
 each = pytest.mark.parametrize("dialect", PROVIDERS)
 
 SERVER, RATE = ErrorCategory.SERVER, ErrorCategory.RATE_LIMIT

@@ -202,11 +202,9 @@ def test_a_users_message_with_results_becomes_two() -> None:
 
 def test_an_answer_is_content_then_usage_then_finish_reason() -> None:
     response = ms.Response(
-        [ms.Text("I look."), ms.ToolCall("c1", "weather", '{"city":"Oslo"}')],
-        ms.FinishReason.TOOL_USE,
-        "tool_use",
+        [ms.Text("I look."), ms.ToolCall("c1", "weather", '{"city":"Oslo"}')], ms.FinishReason.TOOL_USE, "tool_use",
         ms.Usage(input_tokens=5, output_tokens=7, thinking_tokens=2),
-    )
+    )  # fmt: skip
     assert message_from_response(response) == HistoryMessage(
         "model", [TextPart("I look."), CALL, UsagePart(5, 9), FinishReasonPart("tool_use")]
     )

@@ -188,12 +188,10 @@ def test_neighbouring_blocks_of_one_role_are_one_item() -> None:
     )  # fmt: skip
     ok = ToolCallResult.ok
     assert items == [
-        HistoryMessage("user", "a"),
-        HistoryMessage("tool", [ToolResultPart("c", "f", ok("1")), ToolResultPart("d", "unknown", ok("2"))]),
-        HistoryMessage("user", "b"),
-        HistoryMessage("user", "c"),
-        HistoryMessage("tool", [ToolResultPart("e", "unknown", ok("3")), TextPart("d")]),
-    ]
+        HistoryMessage("user", "a"), HistoryMessage("tool",
+        [ToolResultPart("c", "f", ok("1")), ToolResultPart("d", "unknown", ok("2"))]), HistoryMessage("user", "b"),
+        HistoryMessage("user", "c"), HistoryMessage("tool", [ToolResultPart("e", "unknown", ok("3")), TextPart("d")]),
+    ]  # fmt: skip
 
 
 WRITTEN = '{"success":true,"output":{"type":"table","content":[1]}}'
@@ -207,16 +205,14 @@ FAILED = '{"failure":true,"output":{"type":"text","content":"x"}}'
         (ms.ToolResult("c", WRITTEN, is_error=True), ToolCallResult.error(WRITTEN)),
         (ms.ToolResult("c", FAILED), ToolCallResult.error("x")),
         (ms.ToolResult("c", FAILED, is_error=True), ToolCallResult.error("x")),
-        (
-            ms.ToolResult("c", [ms.Text(WRITTEN[:9]), ms.Text(WRITTEN[9:])]),
-            ToolCallResult(True, None, ToolOutput("table", [1])),
-        ),
+        (ms.ToolResult("c", [ms.Text(WRITTEN[:9]), ms.Text(WRITTEN[9:])]),
+            ToolCallResult(True, None, ToolOutput("table", [1]))),
         (ms.ToolResult("c", "[]"), ToolCallResult.ok("[]")),
         (ms.ToolResult("c", ""), ToolCallResult.ok("")),
         (ms.ToolResult("c", []), ToolCallResult.ok("")),
         (ms.ToolResult("c", '{"success": 1}', is_error=True), ToolCallResult.error('{"success": 1}')),
     ],
-)
+)  # fmt: skip
 def test_the_result_of_a_tool_message(block: ms.ToolResult, result: ToolCallResult) -> None:
     (item,) = history_messages_of([ms.Message("tool", block)], {"c": "f"})
     assert item == HistoryMessage("tool", [ToolResultPart("c", "f", result)])
@@ -347,13 +343,10 @@ def test_a_converter_keeps_its_provider_s_address_and_name() -> None:
 
 def test_names_of_calls_in_an_earlier_turn_are_used_for_results() -> None:
     wire: list[JSONObject] = [
-        {
-            "role": "assistant",
-            "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": ""}}],
-        },
-        {"role": "tool", "tool_call_id": "c", "content": "1"},
+        {"role": "assistant", "tool_calls": [{"id": "c", "type": "function",
+        "function": {"name": "f", "arguments": ""}}]}, {"role": "tool", "tool_call_id": "c", "content": "1"},
         {"role": "tool", "tool_call_id": "d", "content": "2"},
-    ]
+    ]  # fmt: skip
     items = ChatConverter().to_history(wire)
     results = [part for item in items for part in item.parts if isinstance(part, ToolResultPart)]
     assert [(part.id, part.name) for part in results] == [("c", "f"), ("d", "unknown")]
@@ -515,14 +508,11 @@ def test_the_table_of_makers_has_every_parameter() -> None:
 
 
 WRONG_PARTS: list[tuple[str, Part, str]] = [
-    ("user", ToolCallPart("c", "f"), "ToolCallPart"),
-    ("context", ToolCallPart("c", "f"), "ToolCallPart"),
-    ("tool", ToolCallPart("c", "f"), "ToolCallPart"),
-    ("system", ToolResultPart("c", "f", OK), "ToolResultPart"),
-    ("user", OtherPart(ms.Thinking("a")), "Thinking"),
-    ("user", UsagePart(1), "UsagePart"),
+    ("user", ToolCallPart("c", "f"), "ToolCallPart"), ("context", ToolCallPart("c", "f"), "ToolCallPart"),
+    ("tool", ToolCallPart("c", "f"), "ToolCallPart"), ("system", ToolResultPart("c", "f", OK), "ToolResultPart"),
+    ("user", OtherPart(ms.Thinking("a")), "Thinking"), ("user", UsagePart(1), "UsagePart"),
     ("tool", FinishReasonPart("stop"), "FinishReasonPart"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("role", "part", "shown"), WRONG_PARTS)

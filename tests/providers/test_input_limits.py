@@ -16,11 +16,9 @@ from manystream.providers.wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from tests.support.crowds import CROWDS, Crowd
 
 PROVIDERS: dict[str, tuple[ms.Provider, str, int]] = {
-    "chat": (ms.OpenAIChat("k"), "gpt-4o", 1_445),
-    "responses": (ms.OpenAIResponses("k"), "gpt-4o", 1_445),
-    "anthropic": (ms.Anthropic("k"), "claude-sonnet-4-5", 1_640),
-    "gemini": (ms.Gemini("k"), "gemini-2.5-flash", 4_128),
-}
+    "chat": (ms.OpenAIChat("k"), "gpt-4o", 1_445), "responses": (ms.OpenAIResponses("k"), "gpt-4o", 1_445),
+    "anthropic": (ms.Anthropic("k"), "claude-sonnet-4-5", 1_640), "gemini": (ms.Gemini("k"), "gemini-2.5-flash", 4_128),
+}  # fmt: skip
 PNG = ms.Image(data=b"\x89PNG" * 30, media_type="image/png")
 LINK = ms.Image(url="https://pictures.example/1.png")
 TWO_PAGES = b"%PDF-1.4 << /Type /Pages /Kids [] /Count 2 >> << /Type /Page >> <</Type/Page/Parent 1 0 R>>"
@@ -113,10 +111,8 @@ PARTS: list[tuple[dict[str, Any], int | str]] = [
     ({"tools": [{"functionDeclarations": [{"name": "f"}]}]}, 0),
     ({"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}, 0),
     ({"contents": [{"parts": [{"text": "a"}, FILM]}]}, "contents[0].parts[1].fileData"),
-    (
-        {"messages": [{"content": [{"type": "video_url", "video_url": {"url": "https://v/1"}}]}]},
-        "messages[0].content[0]",
-    ),
+    ({"messages": [{"content": [{"type": "video_url", "video_url": {"url": "https://v/1"}}]}]},
+        "messages[0].content[0]"),
     ({"messages": [{"role": "assistant", "audio": {"id": "a"}}]}, "messages[0].audio.id"),
     ({"messages": [{"content": [{"type": "container_upload", "file_id": "f"}]}]}, "messages[0].content[0]"),
     ({"input": [{"type": "item_reference", "id": "i"}]}, "input[0]"),
@@ -129,7 +125,7 @@ PARTS: list[tuple[dict[str, Any], int | str]] = [
     ({"tools": [{"googleSearch": {}}]}, "tools[0]"),
     ({"context_management": {"edits": [{"type": "compact_20260112"}]}}, "context_management"),
     ({"context_management": [{"type": "compaction"}]}, "context_management"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("body", "expected"), PARTS)
@@ -166,11 +162,9 @@ def test_what_may_have_another_price_is_named(body: dict[str, Any], member: str)
 
 
 PROVIDERS_OUTPUT: dict[str, ms.Provider] = {
-    "chat": ms.OpenAIChat("k"),
-    "responses": ms.OpenAIResponses("k"),
-    "anthropic": ms.Anthropic("k"),
+    "chat": ms.OpenAIChat("k"), "responses": ms.OpenAIResponses("k"), "anthropic": ms.Anthropic("k"),
     "gemini": ms.Gemini("k"),
-}
+}  # fmt: skip
 
 
 def sent_limit(name: str, model: str = "model", **options: object) -> int | None:

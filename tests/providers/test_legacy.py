@@ -103,12 +103,10 @@ def test_no_messages_are_refused() -> None:
 
 
 WITHOUT_ROW = [
-    ms.Message.assistant(ms.Thinking("hm")),
-    ms.Message.assistant(ms.RedactedThinking("xyz")),
-    ms.Message.user(ms.Image(url="https://host/a.png")),
-    ms.Message.user(ms.File(file_id="f")),
+    ms.Message.assistant(ms.Thinking("hm")), ms.Message.assistant(ms.RedactedThinking("xyz")),
+    ms.Message.user(ms.Image(url="https://host/a.png")), ms.Message.user(ms.File(file_id="f")),
     ms.Message.assistant(ms.ProviderBlock("anthropic", {"type": "server_tool_use"})),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("message", WITHOUT_ROW, ids=lambda message: type(message.content[0]).__name__)
@@ -196,11 +194,9 @@ def test_a_later_system_message_keeps_its_place() -> None:
     messages = [ms.Message.user("x"), ms.Message.system("Be long."), ms.Message.user("y")]
     legacy = transform_request(ms.Request("gpt-4o", messages, system="Be brief."))
     assert legacy.conversation.rows == [
-        LegacyRow("system", "Be brief."),
-        LegacyRow("user", "x"),
-        LegacyRow("system", "Be long."),
+        LegacyRow("system", "Be brief."), LegacyRow("user", "x"), LegacyRow("system", "Be long."),
         LegacyRow("user", "y"),
-    ]
+    ]  # fmt: skip
     assert [message["role"] for message in json.loads(serialize(legacy))["messages"]] == [
         "system", "user", "system", "user",
     ]  # fmt: skip
@@ -208,11 +204,9 @@ def test_a_later_system_message_keeps_its_place() -> None:
 
 def test_options_that_chat_cannot_carry_cause_warnings() -> None:
     messages = [
-        ms.Message.user("x"),
-        ms.Message.tool_call("c", "f", "{}"),
-        ms.Message.tool_result("c", "no such city", is_error=True),
-        ms.Message.tool_call("d", "f", "{}"),
-    ]
+        ms.Message.user("x"), ms.Message.tool_call("c", "f", "{}"),
+        ms.Message.tool_result("c", "no such city", is_error=True), ms.Message.tool_call("d", "f", "{}"),
+    ]  # fmt: skip
     legacy = transform_request(ms.Request("gpt-4.1", messages))
     assert legacy.warnings == []
     expected = [

@@ -19,39 +19,28 @@ from manystream.providers.openai.responses.converter import ResponsesConverter
 from manystream.providers.wire import prefix_cache
 
 CLASSES: dict[str, type[ms.Provider]] = {
-    "openai-chat": ms.OpenAIChat,
-    "openai-responses": ms.OpenAIResponses,
-    "anthropic": ms.Anthropic,
+    "openai-chat": ms.OpenAIChat, "openai-responses": ms.OpenAIResponses, "anthropic": ms.Anthropic,
     "gemini": ms.Gemini,
-}
+}  # fmt: skip
 CONVERTERS: dict[str, type[HistoryConverter]] = {
-    "openai-chat": ChatConverter,
-    "openai-responses": ResponsesConverter,
-    "anthropic": AnthropicConverter,
+    "openai-chat": ChatConverter, "openai-responses": ResponsesConverter, "anthropic": AnthropicConverter,
     "gemini": GeminiConverter,
-}
+}  # fmt: skip
 GENERIC = {
-    "openai-chat": "openai-compatible",
-    "openai-responses": "responses-compatible",
-    "anthropic": "anthropic-compatible",
-    "gemini": "google",
-}
+    "openai-chat": "openai-compatible", "openai-responses": "responses-compatible",
+    "anthropic": "anthropic-compatible", "gemini": "google",
+}  # fmt: skip
 PRIVATE = b"canary"
 
 CHAT_CALL: JSONObject = {
-    "index": 0,
-    "id": "c",
-    "type": "function",
-    "function": {"name": "look", "arguments": "{}"},
+    "index": 0, "id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"},
     "extra_content": {"signature": "canary"},
-}
+}  # fmt: skip
 CHAT_MESSAGE: JSONObject = {"role": "assistant", "reasoning_content": "canary", "tool_calls": [CHAT_CALL]}
 REASONING: JSONObject = {
-    "type": "reasoning",
-    "id": "rs",
-    "summary": [{"type": "summary_text", "text": "canary"}],
+    "type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "canary"}],
     "encrypted_content": "canary",
-}
+}  # fmt: skip
 RESPONSES_CALL: JSONObject = {
     "type": "function_call", "id": "fc", "call_id": "c", "name": "look", "arguments": "{}", "caller": {"id": "canary"},
 }  # fmt: skip
@@ -72,11 +61,9 @@ BODIES: dict[str, JSONObject] = {
 
 STREAMS: dict[str, list[JSONObject]] = {
     "openai-chat": [{"choices": [{"index": 0, "delta": CHAT_MESSAGE, "finish_reason": "tool_calls"}]}],
-    "openai-responses": [
-        {"type": "response.output_item.done", "output_index": 0, "item": REASONING},
+    "openai-responses": [{"type": "response.output_item.done", "output_index": 0, "item": REASONING},
         {"type": "response.output_item.done", "output_index": 1, "item": RESPONSES_CALL},
-        {"type": "response.completed", "response": BODIES["openai-responses"]},
-    ],
+        {"type": "response.completed", "response": BODIES["openai-responses"]}],
     "anthropic": [
         {"type": "message_start", "message": {"type": "message", "content": []}},
         {"type": "content_block_start", "index": 0, "content_block": {**THINKING, "thinking": ""}},
@@ -88,7 +75,7 @@ STREAMS: dict[str, list[JSONObject]] = {
         {"type": "message_stop"},
     ],
     "gemini": [BODIES["gemini"]],
-}
+}  # fmt: skip
 """The same answer as the events of a stream."""
 
 OWN_BLOCKS: dict[str, JSONObject] = {
@@ -277,12 +264,10 @@ def test_converted_chunks_are_attributed_to_the_server(dialect: str) -> None:
 
 def test_the_name_of_a_known_row_is_its_maker() -> None:
     providers: Mapping[str, ms.Provider] = {
-        "anthropic": ms.Anthropic(name="a"),
-        "openai-chat": ms.OpenAIChat(name="b"),
-        "google": ms.Gemini(name="c"),
+        "anthropic": ms.Anthropic(name="a"), "openai-chat": ms.OpenAIChat(name="b"), "google": ms.Gemini(name="c"),
         "deepseek": ms.OpenAIChat(base_url="https://api.deepseek.com", name="d"),
         "openai-responses": ms.OpenAIResponses(name="e"),
-    }
+    }  # fmt: skip
     for maker, provider in providers.items():
         assert provider.maker == maker
     explicit = ms.Gemini(base_url="http://127.0.0.1:1", name="mine", profile="google")

@@ -21,12 +21,9 @@ from tests.providers.sdk_bodies import READERS, sent_by_sdk, sent_by_us
 from tests.providers.sdk_examples import BASES, USER
 
 PROVIDERS: list[tuple[ms.Provider, str]] = [
-    (ms.OpenAIChat(), "gpt-4.1"),
-    (ms.OpenAIChat(name="deepseek"), "deepseek-reasoner"),
-    (ms.OpenAIResponses(), "gpt-5.1"),
-    (ms.Anthropic(), "claude-sonnet-4-5"),
-    (ms.Gemini(), "gemini-3-pro-preview"),
-]
+    (ms.OpenAIChat(), "gpt-4.1"), (ms.OpenAIChat(name="deepseek"), "deepseek-reasoner"),
+    (ms.OpenAIResponses(), "gpt-5.1"), (ms.Anthropic(), "claude-sonnet-4-5"), (ms.Gemini(), "gemini-3-pro-preview"),
+]  # fmt: skip
 ELSEWHERE = ms.ProviderState("elsewhere", {"signature": "canary"})
 
 
@@ -194,11 +191,9 @@ CHAT, RESPONSES = ms.OpenAIChat(api_key="k"), ms.OpenAIResponses(api_key="k")
 ANTHROPIC, GEMINI = ms.Anthropic(api_key="k"), ms.Gemini(api_key="k")
 PICTURE: dict[str, Any] = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
 DOCUMENT: dict[str, Any] = {
-    "type": "document",
-    "source": {"type": "content", "content": [{"type": "text", "text": "Chapter 1"}, PICTURE]},
-    "context": "A contract of 2019.",
-    "citations": {"enabled": True},
-}
+    "type": "document", "source": {"type": "content", "content": [{"type": "text", "text": "Chapter 1"}, PICTURE]},
+    "context": "A contract of 2019.", "citations": {"enabled": True},
+}  # fmt: skip
 LEFT_OUT = [
     "messages: the 'citations' of a file is not sent; only 'anthropic' takes it",
     "messages: the 'context' of a file is not sent; only 'anthropic' takes it",
@@ -264,12 +259,9 @@ TEXT_SOURCE = {"type": "text", "media_type": "text/plain", "data": "The Rhine."}
 PARTS = [{"type": "text", "text": "The Rhine."}, {"type": "text", "text": "Big."}]
 PARTS_SOURCE = {"type": "content", "content": PARTS}
 SEARCH_RESULT = {
-    "type": "search_result",
-    "source": "https://example.org/rivers",
-    "title": "Rivers",
-    "content": PARTS,
+    "type": "search_result", "source": "https://example.org/rivers", "title": "Rivers", "content": PARTS,
     "citations": CITED,
-}
+}  # fmt: skip
 CLAUDE_CALL: dict[str, object] = {
     "role": "assistant",
     "content": [{"type": "tool_use", "id": "a", "name": "look", "input": {}}],
@@ -326,12 +318,10 @@ PROGRAM_OUTPUT: dict[str, object] = {
 MORE_TOOLS: dict[str, object] = {"type": "additional_tools", "role": "developer", "tools": []}
 UPDATE: dict[str, object] = {"type": "configuration_update", "reasoning": {"effort": "low"}}
 GIVEN.update(
-    {
-        "a program": ("openai_responses", "input", [USER_ITEM, PROGRAM, PROGRAM_OUTPUT]),
-        "more tools": ("openai_responses", "input", [MORE_TOOLS, USER_ITEM]),
-        "an update": ("openai_responses", "input", [USER_ITEM, UPDATE]),
-    }
-)
+    {"a program": ("openai_responses", "input", [USER_ITEM, PROGRAM, PROGRAM_OUTPUT]),
+    "more tools": ("openai_responses", "input", [MORE_TOOLS, USER_ITEM]),
+    "an update": ("openai_responses", "input", [USER_ITEM, UPDATE])}
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(("sdk", "member", "items"), GIVEN.values(), ids=GIVEN)

@@ -337,11 +337,8 @@ def test_the_name_in_a_dict_causes_a_warning() -> None:
 def test_members_that_are_read_or_empty_cause_no_warning() -> None:
     warnings: list[str] = []
     read: JSONObject = {
-        "refusal": "no",
-        "annotations": [{"type": "url_citation"}],
-        "audio": {"id": "a"},
-        "reasoning_content": "t",
-    }
+        "refusal": "no", "annotations": [{"type": "url_citation"}], "audio": {"id": "a"}, "reasoning_content": "t",
+    }  # fmt: skip
     messages: list[JSONObject] = [
         {"role": "system", "content": "s", "name": ""},
         {"role": "assistant", "content": "a", "function_call": None, "tool_calls": [], "name": None, **read},

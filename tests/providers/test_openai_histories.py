@@ -197,12 +197,9 @@ PICTURES = ms.Message.tool_result("c1", [ms.Text("r"), ms.Text("s"), ms.Image(ur
 def test_a_whole_conversation_in_chats_form() -> None:
     warnings: list[str] = []
     messages = [
-        ms.Message.user("x"),
-        ms.Message.user([ms.Text("x"), ms.Text("y")]),
-        ANSWER,
-        PICTURES,
+        ms.Message.user("x"), ms.Message.user([ms.Text("x"), ms.Text("y")]), ANSWER, PICTURES,
         ms.Message.assistant([ms.Image(url="u"), ms.File(file_id="f"), ms.ProviderBlock("openai-chat", {"type": "x"})]),
-    ]
+    ]  # fmt: skip
     wire = ChatConverter(content_lists=False).encode_messages(messages, warnings)
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
     assert wire == [
@@ -225,12 +222,10 @@ def test_a_whole_conversation_in_responses_form() -> None:
     custom = ms.ToolCall("c2", "g", "raw", state=ms.ProviderState("openai-responses", {"type": "custom_tool_call"}))
     own = ms.ProviderBlock("openai-responses", {"type": "web_search_call", "id": "w"})
     messages = [
-        ms.Message.user([ms.Text("x"), ms.Text("y")]),
-        ms.Message.assistant([ms.Text("A"), CALL, custom, own]),
-        PICTURES,
-        ms.Message("tool", [ms.ToolResult("c2", "r"), ms.Text("x")]),
+        ms.Message.user([ms.Text("x"), ms.Text("y")]), ms.Message.assistant([ms.Text("A"), CALL, custom, own]),
+        PICTURES, ms.Message("tool", [ms.ToolResult("c2", "r"), ms.Text("x")]),
         ms.Message.assistant([ms.Image(url="u"), ms.Thinking("t"), ms.ProviderBlock("elsewhere", {"type": "x"})]),
-    ]
+    ]  # fmt: skip
     wire = ResponsesConverter().encode_messages(messages, warnings)
     output = [
         {"type": "input_text", "text": "r"},
@@ -266,11 +261,9 @@ def test_a_users_texts_around_a_result_are_two_messages() -> None:
 
 def test_results_that_follow_each_other_are_one_message() -> None:
     chat: list[JSONObject] = [
-        {"role": "tool", "tool_call_id": "a", "content": "1"},
-        {"role": "tool", "content": [TEXT, TEXT]},
-        {"role": "user", "content": "x"},
-        {"role": "tool", "tool_call_id": "c", "content": "3"},
-    ]
+        {"role": "tool", "tool_call_id": "a", "content": "1"}, {"role": "tool", "content": [TEXT, TEXT]},
+        {"role": "user", "content": "x"}, {"role": "tool", "tool_call_id": "c", "content": "3"},
+    ]  # fmt: skip
     expected = [
         ms.Message("tool", [ms.ToolResult("a", "1"), ms.ToolResult("", "aa")]),
         ms.Message.user("x"),

@@ -27,11 +27,9 @@ def test_dicts_in_openais_form_become_messages() -> None:
         {"role": "user", "content": [{"type": "text", "text": "So?"}]}],
     )  # fmt: skip
     assert list(request.messages) == [
-        ms.Message.user("Look."),
-        ms.Message.tool_call("c", "look", "{}"),
-        ms.Message.tool_result("c", "42"),
+        ms.Message.user("Look."), ms.Message.tool_call("c", "look", "{}"), ms.Message.tool_result("c", "42"),
         ms.Message.user("So?"),
-    ]
+    ]  # fmt: skip
 
 
 def test_leading_system_messages_become_the_system_prompt() -> None:
@@ -58,11 +56,9 @@ def test_tools_in_openais_form_become_tools() -> None:
     flat = {"type": "function", "name": "b", "parameters": schema}
     request = ms.Request("m", "Hi", tools=[nested, flat, {"name": "c"}, ms.Tool("d")])
     assert list(request.tools) == [
-        ms.Tool("a", "A.", {"type": "object"}, strict=True),
-        ms.Tool("b", "", {"type": "object"}),
-        ms.Tool("c"),
+        ms.Tool("a", "A.", {"type": "object"}, strict=True), ms.Tool("b", "", {"type": "object"}), ms.Tool("c"),
         ms.Tool("d"),
-    ]
+    ]  # fmt: skip
 
 
 def test_tools_that_are_values_stay_the_same_object() -> None:

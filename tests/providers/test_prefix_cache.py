@@ -194,13 +194,10 @@ MUTATIONS: list[Callable[[ms.Conversation, int], None]] = [
     change_member, change_member, change_inside, change_blocks, change_messages,
 ]  # fmt: skip
 steps = st.lists(
-    st.tuples(st.just("add"), rounds)
-    | st.tuples(st.just("mutate"), st.tuples(st.sampled_from(MUTATIONS), st.integers(0, 999)))
-    | st.tuples(st.just("fork"), st.none())
-    | st.tuples(st.just("switch"), st.sampled_from(sorted(PROVIDERS))),
-    min_size=3,
-    max_size=10,
-)
+    st.tuples(st.just("add"), rounds) | st.tuples(st.just("mutate"),
+    st.tuples(st.sampled_from(MUTATIONS), st.integers(0, 999))) | st.tuples(st.just("fork"), st.none())
+    | st.tuples(st.just("switch"), st.sampled_from(sorted(PROVIDERS))), min_size=3, max_size=10,
+)  # fmt: skip
 
 
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])

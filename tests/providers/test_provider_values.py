@@ -267,28 +267,12 @@ def test_a_request_has_these_defaults() -> None:
         name: getattr(request, name) for name in ms.Request.__dataclass_fields__ if name not in ("model", "messages")
     }
     assert shown == {
-        "system": None,
-        "tools": (),
-        "tool_choice": "auto",
-        "thinking": None,
-        "max_output_tokens": None,
-        "temperature": None,
-        "top_p": None,
-        "stop": (),
-        "seed": None,
-        "response_schema": None,
-        "parallel_tool_calls": None,
-        "metadata": None,
-        "timeouts": None,
-        "retry": None,
-        "extra_body": None,
-        "extra_headers": None,
-        "priority": ms.Priority.NORMAL,
-        "tenant": None,
-        "session": None,
-        "tags": None,
+        "system": None, "tools": (), "tool_choice": "auto", "thinking": None, "max_output_tokens": None,
+        "temperature": None, "top_p": None, "stop": (), "seed": None, "response_schema": None,
+        "parallel_tool_calls": None, "metadata": None, "timeouts": None, "retry": None, "extra_body": None,
+        "extra_headers": None, "priority": ms.Priority.NORMAL, "tenant": None, "session": None, "tags": None,
         "_given": None,
-    }
+    }  # fmt: skip
     assert (request.system_blocks, request.thinking_config) == ([], None)
     assert "extra_headers" not in repr(ms.Request("m", USER, extra_headers={"a": "secret"}))
     tool = ms.Tool("f")
@@ -439,14 +423,12 @@ CALL = ms.ToolCallStart(0, "c", "f")
         ([ERROR, ERROR], "error is not allowed while the stream is 'ended'"),
         ([START, CALL, ms.TextDelta(0, "a")], "text_delta is not allowed while block 0 is 'call'"),
         ([START, ms.ToolCallDelta(0, "a")], "tool_call_delta is not allowed while block 0 is 'new'"),
-        (
-            [START, CALL, ms.ToolCallDone(0), ms.ToolCallDelta(0, "a")],
-            "tool_call_delta is not allowed while block 0 is 'closed'",
-        ),
+        ([START, CALL, ms.ToolCallDone(0), ms.ToolCallDelta(0, "a")],
+            "tool_call_delta is not allowed while block 0 is 'closed'"),
         ([START, CALL, DONE], "DONE while a tool call is open"),
         ([START, CALL, ms.ToolCallDelta(0, "a"), DONE], "DONE while a tool call is open"),
     ],
-)
+)  # fmt: skip
 def test_events_in_a_wrong_order_are_named(events: list[ms.Event], words: str) -> None:
     checker = OrderChecker()
     for event in events[:-1]:

@@ -86,16 +86,14 @@ def test_a_block_reason_as_a_number_has_its_name(number: int, word: str) -> None
 @pytest.mark.parametrize(
     ("headers", "hint"),
     [
-        (
-            {"anthropic-ratelimit-tokens-reset": "2023-11-14T22:13:25Z", "anthropic-ratelimit-tokens-remaining": "0"},
-            5000,
-        ),
+        ({"anthropic-ratelimit-tokens-reset": "2023-11-14T22:13:25Z", "anthropic-ratelimit-tokens-remaining": "0"},
+            5000),
         # A bucket that is not empty causes no wait.
         ({"anthropic-ratelimit-tokens-reset": "2023-11-14T22:13:25Z", "anthropic-ratelimit-tokens-remaining": "9"}, -1),
         ({"x-ratelimit-reset-tokens": "6s", "x-ratelimit-remaining-tokens": "0"}, 6000),
         ({"x-ratelimit-reset-tokens": "6s", "x-ratelimit-remaining-tokens": "9"}, -1),
     ],
-)
+)  # fmt: skip
 def test_only_an_empty_buckets_reset_is_a_hint(headers: dict[str, str], hint: int) -> None:
     assert retry_after_ms(headers, NOW, status=503) == hint
 

@@ -110,11 +110,9 @@ def test_an_empty_buckets_reset_is_the_hint() -> None:
 
 def test_all_empty_buckets_must_refill() -> None:
     headers = {
-        "x-ratelimit-remaining-requests": "0",
-        "x-ratelimit-reset-requests": "1s",
-        "x-ratelimit-remaining-tokens": "0",
+        "x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1s", "x-ratelimit-remaining-tokens": "0",
         "x-ratelimit-reset-tokens": "20ms",
-    }
+    }  # fmt: skip
     assert retry_after_ms(headers, NOW) == 1000
 
 
@@ -282,12 +280,10 @@ def test_a_hint_in_milliseconds_is_at_most_a_month() -> None:
 @pytest.mark.parametrize(
     "date",
     [
-        "Fri, 15 Jan 2027 08:01:00 GMT",
-        " Fri, 15 Jan 2027 08:01:00 GMT ",
-        "Fri, 15 Jan 2027 08:01:00 -0000",
+        "Fri, 15 Jan 2027 08:01:00 GMT", " Fri, 15 Jan 2027 08:01:00 GMT ", "Fri, 15 Jan 2027 08:01:00 -0000",
         "Fri, 15 Jan 2027 10:01:00 +0200",
     ],
-)
+)  # fmt: skip
 def test_a_date_is_counted_from_now(date: str) -> None:
     assert retry_after_ms({"retry-after": date}, NOW) == 60_000
     assert retry_after_ms({"retry-after": date}, NOW + 59.5) == 500
@@ -327,17 +323,11 @@ def test_a_bare_number_since_2001_is_a_time() -> None:
 
 def test_buckets_of_both_forms_are_read() -> None:
     empty = {
-        "anthropic-ratelimit-a-reset": "2027-01-15T08:00:02Z",
-        "anthropic-ratelimit-a-remaining": "0",
-        "x-ratelimit-reset-b": "3s",
-        "x-ratelimit-remaining-b": "0",
-        "x-ratelimit-reset-c": "9s",
-        "x-ratelimit-remaining-c": "1",
-        "x-ratelimit-reset-d": "1s",
-        "x-ratelimit-reset-e": "soon",
-        "x-ratelimit-remaining-e": "0",
-        "other-x-ratelimit-reset-f": "99s",
-    }
+        "anthropic-ratelimit-a-reset": "2027-01-15T08:00:02Z", "anthropic-ratelimit-a-remaining": "0",
+        "x-ratelimit-reset-b": "3s", "x-ratelimit-remaining-b": "0", "x-ratelimit-reset-c": "9s",
+        "x-ratelimit-remaining-c": "1", "x-ratelimit-reset-d": "1s", "x-ratelimit-reset-e": "soon",
+        "x-ratelimit-remaining-e": "0", "other-x-ratelimit-reset-f": "99s",
+    }  # fmt: skip
     assert retry_after_ms(empty, NOW) == 3000
     assert retry_after_ms({**empty, "x-ratelimit-remaining-b": "0.5"}, NOW) == 2000
     left = {name: "1" if "remaining" in name else value for name, value in empty.items()}

@@ -71,17 +71,15 @@ READ: list[tuple[dict[str, object], list[Block]]] = [
     ({**CALL, "thinking": {"text": "hm", "signature": "sig"}}, [ms.Thinking("hm", "sig"), MADE]),
     ({**CALL, "thinking": {"text": "hm"}}, [ms.Thinking("hm"), MADE]),
     ({**CALL, "redacted_thinking": {"data": "xyz"}}, [ms.RedactedThinking("xyz"), MADE]),
-    (
-        {**CALL, "redacted_thinking": {"data": "xyz"}, "thinking": {"text": "hm", "signature": "sig"}},
-        [ms.Thinking("hm", "sig"), ms.RedactedThinking("xyz"), MADE],
-    ),
+    ({**CALL, "redacted_thinking": {"data": "xyz"}, "thinking": {"text": "hm", "signature": "sig"}},
+        [ms.Thinking("hm", "sig"), ms.RedactedThinking("xyz"), MADE]),
     ({**CALL, "thinking": None, "redacted_thinking": None}, [MADE]),
     ({"id": "t1", "name": "weather", "arguments": '{"city": "Oslo"}'}, [MADE]),
     ({"id": "t1", "type": "function", "name": "weather", "arguments": '{"city": "Oslo"}'}, [MADE]),
     ({"id": "t1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Oslo"}'}}, [MADE]),
     ({"id": "t1", "name": "weather", "arguments": {"city": "Oslo"}}, [ms.ToolCall("t1", "weather", '{"city":"Oslo"}')]),
     ({"id": "t1", "name": "weather", "arguments": ""}, [ms.ToolCall("t1", "weather", "")]),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("data", "blocks"), READ)

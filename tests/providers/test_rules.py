@@ -217,16 +217,11 @@ def test_an_object_that_does_not_fit_its_table_is_refused(wrong: object, words: 
 
 STATE, MARK = ProviderState("p", {"a": 1}), CacheControl("1h")
 PLAIN_BLOCKS: list[object] = [
-    ms.Text("a", [{"u": 1}], MARK, STATE),
-    ms.Image(b"a", "image/png", "u", "f", "low", MARK, STATE),
-    ms.File(b"a", "text/csv", "u", "f", "n", MARK, STATE),
-    ms.Thinking("h", "s", STATE),
-    ms.RedactedThinking("d", STATE),
-    ms.ToolCall("c", "f", '{"a": 1}', True, STATE, MARK),
-    ms.ToolResult("c", "r", True, MARK),
-    ms.ToolResult("c", [ms.Text("r")]),
-    ms.ProviderBlock("p", {"a": 1}),
-]
+    ms.Text("a", [{"u": 1}], MARK, STATE), ms.Image(b"a", "image/png", "u", "f", "low", MARK, STATE),
+    ms.File(b"a", "text/csv", "u", "f", "n", MARK, STATE), ms.Thinking("h", "s", STATE),
+    ms.RedactedThinking("d", STATE), ms.ToolCall("c", "f", '{"a": 1}', True, STATE, MARK),
+    ms.ToolResult("c", "r", True, MARK), ms.ToolResult("c", [ms.Text("r")]), ms.ProviderBlock("p", {"a": 1}),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("block", PLAIN_BLOCKS, ids=lambda block: type(block).__name__)

@@ -61,43 +61,19 @@ def test_what_is_sent_as_given_is_not_warned_about() -> None:
 
 def test_fields_hold_what_all_dialects_share() -> None:
     request = ms.Request.from_openai(
-        model="gpt-5",
-        messages=[{"role": "system", "content": "Be brief."}, USER],
-        tools=[CHAT_TOOL],
-        tool_choice={"type": "function", "function": {"name": "look"}},
-        parallel_tool_calls=False,
-        reasoning_effort="low",
-        response_format=CHAT["json schema"]["response_format"],
-        max_completion_tokens=9,
-        temperature=0.1,
-        top_p=0.5,
-        stop="A",
-        seed=3,
-        metadata={"a": "b"},
-        logit_bias={"1": 2},
-        timeout=5,
-        extra_headers={"x-a": "b"},
-        extra_body={"top_k": 4},
-    )
+        model="gpt-5", messages=[{"role": "system", "content": "Be brief."}, USER], tools=[CHAT_TOOL],
+        tool_choice={"type": "function", "function": {"name": "look"}}, parallel_tool_calls=False,
+        reasoning_effort="low", response_format=CHAT["json schema"]["response_format"], max_completion_tokens=9,
+        temperature=0.1, top_p=0.5, stop="A", seed=3, metadata={"a": "b"}, logit_bias={"1": 2}, timeout=5,
+        extra_headers={"x-a": "b"}, extra_body={"top_k": 4},
+    )  # fmt: skip
     assert request == ms.Request(
-        "gpt-5",
-        [ms.Message.user("Which river?")],
-        system="Be brief.",
-        tools=[ms.Tool("look", "Look.", SCHEMA, strict=True)],  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-        tool_choice="look",
-        parallel_tool_calls=False,
-        thinking=ms.ThinkingConfig(effort="low"),
-        response_schema=SCHEMA,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-        max_output_tokens=9,
-        temperature=0.1,
-        top_p=0.5,
-        stop=["A"],
-        seed=3,
-        metadata={"a": "b"},
-        timeouts=ms.Timeouts(connect=5, first_byte=5, idle=5),
-        extra_headers={"x-a": "b"},
-        extra_body={"logit_bias": {"1": 2}, "top_k": 4},
-    )
+        "gpt-5", [ms.Message.user("Which river?")], system="Be brief.",
+        tools=[ms.Tool("look", "Look.", SCHEMA, strict=True)], tool_choice="look", parallel_tool_calls=False,
+        thinking=ms.ThinkingConfig(effort="low"), response_schema=SCHEMA, max_output_tokens=9, temperature=0.1,
+        top_p=0.5, stop=["A"], seed=3, metadata={"a": "b"}, timeouts=ms.Timeouts(connect=5, first_byte=5, idle=5),
+        extra_headers={"x-a": "b"}, extra_body={"logit_bias": {"1": 2}, "top_k": 4},
+    )  # fmt: skip
 
 
 def test_geminis_options_are_fields_that_another_dialect_writes() -> None:
@@ -325,11 +301,9 @@ def test_a_value_that_holds_itself_is_refused() -> None:
 
 
 WRAPPED: dict[str, Callable[[object], object]] = {
-    "lists": lambda inner: [inner],
-    "tuples": lambda inner: (inner,),
-    "iterators": lambda inner: iter([inner]),
+    "lists": lambda inner: [inner], "tuples": lambda inner: (inner,), "iterators": lambda inner: iter([inner]),
     "objects": lambda inner: {"a": inner},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("wrap", WRAPPED.values(), ids=WRAPPED)

@@ -44,13 +44,11 @@ SAME: dict[str, tuple[str, dict[str, object]]] = {
     "an empty list as answer": ("openai", {"messages": [USER, {"role": "assistant", "content": []}, USER]}),
     "a system message alone": ("openai", {"messages": ONLY_A_SYSTEM_MESSAGE}),
     "a system message alone, Responses": ("openai_responses", {"input": ONLY_A_SYSTEM_MESSAGE}),
-    "helper contents": (
-        "gemini",
-        {"contents": [types.UserContent("Hi"), types.ModelContent("Yes?"), types.UserContent(parts=["Again", "!"])]},
-    ),
+    "helper contents": ("gemini", {"contents": [types.UserContent("Hi"), types.ModelContent("Yes?"),
+        types.UserContent(parts=["Again", "!"])]}),
     "an uploaded file": ("gemini", {"contents": [UPLOADED, "What is it?"]}),
     "an uploaded file alone": ("gemini", {"contents": UPLOADED}),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("sdk", "arguments"), SAME.values(), ids=SAME)
@@ -130,14 +128,12 @@ class Level(enum.Enum):
     [
         (Level, r"config\.response_schema: must have texts as values: Level\.LOW has none"),
         (list[Level], r"config\.response_schema\[…\]: must have texts as values: Level\.LOW has none"),
-        (
-            list[object],
-            r"config\.response_schema\[…\]: must be a class with model_json_schema\(\), not the class object",
-        ),
+        (list[object],
+            r"config\.response_schema\[…\]: must be a class with model_json_schema\(\), not the class object"),
         (list[str | int], r"config\.response_schema\[…\]: has no JSON Schema: str \| int"),
         (dict, r"config\.response_schema: must be a class with model_json_schema\(\)"),
     ],
-)
+)  # fmt: skip
 def test_a_type_without_a_schema_is_named(kind: type, message: str) -> None:
     with pytest.raises(ms.InvalidRequestError, match=message):
         ms.Request.from_gemini(model="gemini-2.5-flash", contents="Which?", config={"response_schema": kind})

@@ -21,21 +21,15 @@ from manystream.providers.wire.call_ids import TakenIds, unique_id
 from tests.conformance.exchange import provider_for
 
 MODELS = {
-    "openai-chat": "gpt-5",
-    "openai-responses": "gpt-5",
-    "anthropic": "claude-sonnet-4-5",
-    "gemini": "gemini-2.5-flash",
-    "gemini-interactions": "gemini-3.5-flash",
-}
+    "openai-chat": "gpt-5", "openai-responses": "gpt-5", "anthropic": "claude-sonnet-4-5",
+    "gemini": "gemini-2.5-flash", "gemini-interactions": "gemini-3.5-flash",
+}  # fmt: skip
 
 
 def chat_call(number: int, name: str) -> Any:
     return {
-        "index": number,
-        "id": "x",
-        "type": "function",
-        "function": {"name": name, "arguments": f'{{"n":{number}}}'},
-    }
+        "index": number, "id": "x", "type": "function", "function": {"name": name, "arguments": f'{{"n":{number}}}'},
+    }  # fmt: skip
 
 
 def responses_call(number: int, name: str) -> Any:
@@ -71,11 +65,8 @@ def responses_events() -> list[Any]:
         {"type": "response.output_item.done", "output_index": index, "item": item} for index, item in enumerate(items)
     ]
     return [
-        *added,
-        *deltas,
-        *done,
-        {"type": "response.completed", "response": {"status": "completed", "output": items}},
-    ]
+        *added, *deltas, *done, {"type": "response.completed", "response": {"status": "completed", "output": items}},
+    ]  # fmt: skip
 
 
 def interactions_call(number: int, name: str) -> Any:

@@ -281,13 +281,10 @@ def test_every_choice_keeps_its_token_ids_and_logprobs() -> None:
     assert data["logprobs"] == {"content": [{"token": "Hel"}, {"token": "lo"}]}
     (other,) = data["choices"]  # type: ignore[misc,union-attr]
     assert other == {
-        "index": 1,
-        "message": {"role": "assistant", "content": "Salut"},
-        "finish_reason": "stop",
-        "token_ids": [21, 22, 23, 24],
-        "stop_reason": "\n",
+        "index": 1, "message": {"role": "assistant", "content": "Salut"}, "finish_reason": "stop",
+        "token_ids": [21, 22, 23, 24], "stop_reason": "\n",
         "logprobs": {"content": [{"token": "Sal"}, {"token": "ut"}]},
-    }
+    }  # fmt: skip
 
 
 def test_the_same_answer_unstreamed_keeps_the_same() -> None:
@@ -403,12 +400,10 @@ def test_an_error_alone_keeps_nothing(dialect: str, body: Any) -> None:
 
 def gemini_chunk(index: int, token: str, **members: Any) -> Any:
     candidate = {
-        "index": index,
-        "content": {"parts": [{"text": token}]},
+        "index": index, "content": {"parts": [{"text": token}]},
         "logprobsResult": {"chosenCandidates": [{"token": token}], "topCandidates": [{"candidates": []}]},
-        "citationMetadata": {"citations": [{"uri": token}]},
-        **members,
-    }
+        "citationMetadata": {"citations": [{"uri": token}]}, **members,
+    }  # fmt: skip
     return {"candidates": [candidate]}
 
 
@@ -425,12 +420,9 @@ def test_other_gemini_candidates_are_merged_like_the_first() -> None:
 def test_log_probabilities_that_only_the_deltas_have_are_kept() -> None:
     def delta(text: str) -> Any:
         return {
-            "type": "response.output_text.delta",
-            "output_index": 0,
-            "content_index": 0,
-            "delta": text,
+            "type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": text,
             "logprobs": [{"token": text, "logprob": -0.5}],
-        }
+        }  # fmt: skip
 
     end = {"type": "response.completed", "response": {"status": "completed"}}
     # Equal events, as for a repeated word: each has its own log probabilities.

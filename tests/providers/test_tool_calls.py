@@ -116,11 +116,8 @@ def test_fragments_are_assigned_to_calls(fragments: list[Fragment], expected: li
 def test_arguments_before_the_name_are_delivered_with_it() -> None:
     _, events = match(("a", 0, "", "1"), ("", 0, "", "2"), ("", 0, "t", "3"), ("", 0, "", "4"))
     assert events == [
-        ToolCallStart(0, "a", "t"),
-        ToolCallDelta(0, "123"),
-        ToolCallDelta(0, "4"),
-        ToolCallDone(0, complete=True),
-    ]
+        ToolCallStart(0, "a", "t"), ToolCallDelta(0, "123"), ToolCallDelta(0, "4"), ToolCallDone(0, complete=True),
+    ]  # fmt: skip
 
 
 def test_a_call_is_not_finished_because_its_arguments_parse() -> None:
@@ -296,18 +293,11 @@ def test_arguments_that_come_again_after_their_block_are_the_same_arguments() ->
 
 
 ONCE = [
-    ['{"a":', '{"x":1}', ',"b":', '{"x":1}', "}"],
-    ['{"a":[', '{"x":1}', ",", '{"x":1}', "]}"],
-    ['{"a":"', '{"x":1}', '{"x":1}', '"}'],
-    ['{"a":"}', "{", '"}'],
-    ["[", "[1]", ",", "[1]", "]"],
-    ['{"x":1}', '{"x":2}'],
-    ['{"x":1}', '{"x":1,"y":2}'],
-    ['{"x":1}', '{"x":tru'],
-    ["{}", "[]"],
-    ["1", "1"],
+    ['{"a":', '{"x":1}', ',"b":', '{"x":1}', "}"], ['{"a":[', '{"x":1}', ",", '{"x":1}', "]}"],
+    ['{"a":"', '{"x":1}', '{"x":1}', '"}'], ['{"a":"}', "{", '"}'], ["[", "[1]", ",", "[1]", "]"],
+    ['{"x":1}', '{"x":2}'], ['{"x":1}', '{"x":1,"y":2}'], ['{"x":1}', '{"x":tru'], ["{}", "[]"], ["1", "1"],
     ["{x}", "{x}"],
-]
+]  # fmt: skip
 """Pieces that are no repetition: pieces of a larger text, other values, and text that is no JSON."""
 
 

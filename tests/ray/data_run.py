@@ -38,12 +38,9 @@ class DataRun:
             "requests_per_second": None, "output": str(self.output),
         }  # fmt: skip
         self.process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), json.dumps(settings | changes)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            encoding="utf-8",
-        )
+            [sys.executable, str(PROGRAM), json.dumps(settings | changes)], stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, encoding="utf-8",
+        )  # fmt: skip
 
     @property
     def requests(self) -> int:

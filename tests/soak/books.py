@@ -115,11 +115,9 @@ class Drift:
 def drift(samples: list[Sample]) -> Drift:
     later = samples[len(samples) // 3 :]
     return Drift(
-        slope([(one.seconds, one.rss / 1e6) for one in later]),
-        slope([(one.seconds, one.objects) for one in later]),
-        slope([(one.seconds, one.descriptors) for one in later]),
-        slope([(one.seconds, one.tasks) for one in later]),
-    )
+        slope([(one.seconds, one.rss / 1e6) for one in later]), slope([(one.seconds, one.objects) for one in later]),
+        slope([(one.seconds, one.descriptors) for one in later]), slope([(one.seconds, one.tasks) for one in later]),
+    )  # fmt: skip
 
 
 @dataclass

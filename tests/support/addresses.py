@@ -186,11 +186,9 @@ class Names(trio.abc.HostnameResolver):
         if isinstance(answer, Exception):
             raise answer
         return [
-            (socket.AF_INET6, socket.SOCK_STREAM, 6, "", (address, own_port, 0, 0))
-            if ":" in address
-            else (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, own_port))
-            for address, own_port in answer
-        ]
+            (socket.AF_INET6, socket.SOCK_STREAM, 6, "", (address, own_port, 0, 0)) if ":" in address
+            else (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, own_port)) for address, own_port in answer
+        ]  # fmt: skip
 
     async def getnameinfo(self, sockaddr: object, flags: int) -> tuple[str, str]:  # type: ignore[override]
         raise NotImplementedError

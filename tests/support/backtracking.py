@@ -152,13 +152,10 @@ def is_word(character: str) -> bool:
 
 
 CATEGORIES = {
-    c.CATEGORY_DIGIT: str.isdigit,
-    c.CATEGORY_NOT_DIGIT: lambda character: not character.isdigit(),
-    c.CATEGORY_SPACE: str.isspace,
-    c.CATEGORY_NOT_SPACE: lambda character: not character.isspace(),
-    c.CATEGORY_WORD: is_word,
-    c.CATEGORY_NOT_WORD: lambda character: not is_word(character),
-}
+    c.CATEGORY_DIGIT: str.isdigit, c.CATEGORY_NOT_DIGIT: lambda character: not character.isdigit(),
+    c.CATEGORY_SPACE: str.isspace, c.CATEGORY_NOT_SPACE: lambda character: not character.isspace(),
+    c.CATEGORY_WORD: is_word, c.CATEGORY_NOT_WORD: lambda character: not is_word(character),
+}  # fmt: skip
 
 
 @cache

@@ -3,50 +3,18 @@
 from manystream.bench.figures import Percentiles, Result
 
 RESULT = Result(
-    concurrency=2000,
-    seconds=10.0,
-    stream=True,
-    ok=12345,
-    calls_per_second=1234.56,
-    unfinished=2000,
-    failures={"server": 1000, "network": 3},
-    first_failure="the server\x1b failed",
-    first_content=Percentiles(0.1, 0.2, 0.3),
-    call=Percentiles(1.5, 2.5, 3.5),
-    events=1_000_000,
-    tokens=2_000_000,
-    gap_p50=0.02,
-    gap_p99=0.05,
-    gap_longest=1.25,
-    client_seconds=5.0,
-    simulator_seconds=7.5,
-    loop_lag=0.0125,
-    connections_opened=2001,
-    connections_reused=10344,
-    warnings=["one", "two"],
-)
+    concurrency=2000, seconds=10.0, stream=True, ok=12345, calls_per_second=1234.56, unfinished=2000,
+    failures={"server": 1000, "network": 3}, first_failure="the server\x1b failed",
+    first_content=Percentiles(0.1, 0.2, 0.3), call=Percentiles(1.5, 2.5, 3.5), events=1_000_000, tokens=2_000_000,
+    gap_p50=0.02, gap_p99=0.05, gap_longest=1.25, client_seconds=5.0, simulator_seconds=7.5, loop_lag=0.0125,
+    connections_opened=2001, connections_reused=10344, warnings=["one", "two"],
+)  # fmt: skip
 UNSTREAMED = Result(
-    concurrency=1,
-    seconds=4.0,
-    stream=False,
-    ok=2,
-    calls_per_second=0.5,
-    unfinished=0,
-    failures={},
-    first_failure="",
-    first_content=Percentiles(),
-    call=Percentiles(1.0, 1.0, 1.0),
-    events=2,
-    tokens=None,
-    gap_p50=None,
-    gap_p99=None,
-    gap_longest=None,
-    client_seconds=0.2,
-    simulator_seconds=None,
-    loop_lag=0.0,
-    connections_opened=1,
+    concurrency=1, seconds=4.0, stream=False, ok=2, calls_per_second=0.5, unfinished=0, failures={}, first_failure="",
+    first_content=Percentiles(), call=Percentiles(1.0, 1.0, 1.0), events=2, tokens=None, gap_p50=None, gap_p99=None,
+    gap_longest=None, client_seconds=0.2, simulator_seconds=None, loop_lag=0.0, connections_opened=1,
     connections_reused=1,
-)
+)  # fmt: skip
 REPORT = """\
 calls             12,345 ok (1,234.6/s), 1,003 failed (network 3, server 1,000), 2,000 cancelled at the end
 first failure     the server\ufffd failed

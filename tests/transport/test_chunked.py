@@ -170,11 +170,9 @@ def test_the_rows_agree_with_h11(wire: bytes, verdict: str, body: bytes, rest: b
 
 extensions = st.sampled_from([b"", b"", b"", b" ", b"\t ", b";a", b";a=b", b';a="b c"', b"; a = b ;c", b";\xff\r"])
 trailers = st.lists(
-    st.sampled_from(
-        [b"A: 1\r\n", b"b:2\n", b"X-C:\r\n", b"D: a  b\t\r\n", b"E: \xff\r\n", b"F: 1\r\n folded\r\n\tmore\n"]
-    ),
-    max_size=3,
-)
+    st.sampled_from([b"A: 1\r\n", b"b:2\n", b"X-C:\r\n", b"D: a  b\t\r\n", b"E: \xff\r\n",
+    b"F: 1\r\n folded\r\n\tmore\n"]), max_size=3,
+)  # fmt: skip
 
 
 @st.composite

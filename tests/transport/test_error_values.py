@@ -158,11 +158,9 @@ async def test_a_lookup_without_a_descriptor_says_nothing_of_the_name(monkeypatc
 
 async def test_addresses_are_tried_with_families_by_turns() -> None:
     entries = [
-        (socket.AF_INET6, 1, 6, "", ("::1", 80, 0, 0)),
-        (socket.AF_INET6, 1, 6, "", ("::2", 80, 0, 3)),
-        (socket.AF_INET6, 1, 6, "", ("::1", 80, 0, 0)),
-        (socket.AF_INET, 1, 6, "", ("127.0.0.1", 80)),
-    ]
+        (socket.AF_INET6, 1, 6, "", ("::1", 80, 0, 0)), (socket.AF_INET6, 1, 6, "", ("::2", 80, 0, 3)),
+        (socket.AF_INET6, 1, 6, "", ("::1", 80, 0, 0)), (socket.AF_INET, 1, 6, "", ("127.0.0.1", 80)),
+    ]  # fmt: skip
     found = await Resolver(FailingBackend(entries)).resolve("h.test", 80)  # type: ignore[arg-type]
     assert found == [
         Address(socket.AF_INET6, ("::1", 80, 0, 0)),
@@ -209,11 +207,9 @@ async def test_eight_addresses_are_named(count: int, more: str, monkeypatch: pyt
     phases: list[Phase] = []
     tried = "; ".join(f"10.0.0.{number}:80 ECONNREFUSED (No)" for number in range(1, 9))
     assert await failure(lambda: dial(ORIGIN, resolver=Many(), proxy=PROXY, on_phase=phases.append)) == (
-        f"cannot connect to proxy http://p.test:3128 for http://h.test:80: {tried}{more}",
-        Phase.CONNECT,
-        "http://h.test:80",
-        {"exhausted"} if count > 8 else set(),
-    )
+        f"cannot connect to proxy http://p.test:3128 for http://h.test:80: {tried}{more}", Phase.CONNECT,
+        "http://h.test:80", {"exhausted"} if count > 8 else set(),
+    )  # fmt: skip
     assert phases == [Phase.DNS, Phase.CONNECT]
 
 
@@ -224,11 +220,9 @@ def test_options_of_a_dial_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(TransportError) as caught:
         dial_options(SECURE, TLSConfig(ca_file="/nonexistent/ca.pem"), PROXY, {})
     assert facts(caught.value) == (
-        "cannot load the CA certificates of /nonexistent/ca.pem: No such file or directory",
-        Phase.CONNECT,
-        "https://h.test:443",
-        {"permanent"},
-    )
+        "cannot load the CA certificates of /nonexistent/ca.pem: No such file or directory", Phase.CONNECT,
+        "https://h.test:443", {"permanent"},
+    )  # fmt: skip
 
     def none_left(*_: object) -> int:
         raise OSError(errno.EIO, "Input/output error")
@@ -237,11 +231,8 @@ def test_options_of_a_dial_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(TransportError) as caught:
         dial_options(SECURE, TLSConfig(ca_data="never read"), None, {})
     assert facts(caught.value) == (
-        "cannot set up TLS for https://h.test:443: EIO (Input/output error)",
-        Phase.TLS,
-        "https://h.test:443",
-        set(),
-    )
+        "cannot set up TLS for https://h.test:443: EIO (Input/output error)", Phase.TLS, "https://h.test:443", set(),
+    )  # fmt: skip
     assert dial_options(ORIGIN, TLSConfig(ca_file="/nonexistent"), PROXY, {"http_proxy": "x"}) == (None, PROXY)
     assert dial_options(ORIGIN, TLSConfig(), None, {"http_proxy": "http://p.test:3128"}) == (None, PROXY)
 

@@ -12,13 +12,11 @@ from manystream.transport.response_head import (
 )
 
 HEADS = [
-    b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n",
-    b"HTTP/1.1 200 OK\nA: b\n\n",
-    b"HTTP/1.1 200\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n", b"HTTP/1.1 200 OK\nA: b\n\n", b"HTTP/1.1 200\r\n\r\n",
     b"HTTP/1.0 503 Busy\r\nRetry-After:\t 1\t\r\nA:\r\n\r\n",
     b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nA: b\r\n folded\r\n\r\n",
     b"HTTP/1.1 100 Continue\n\nHTTP/1.1 204 No\r\n\r\n",
-]
+]  # fmt: skip
 BROKEN = [
     b"\r\n\r\nHTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nA b\r\n\r\n", b"HTTP/1.1 20 OK\r\n\r\n",
     b"HTTP/1.1 101 Other\r\n\r\n", b"HTTP/1.1 100 Continue\r\n\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",

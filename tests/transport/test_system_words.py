@@ -34,12 +34,9 @@ EXTENSIONS_REQUIRE_VERSION_3."""
 
 def test_every_verification_error_has_its_hint() -> None:
     words = {
-        "clock": CLOCK,
-        "CA is private": PRIVATE_CA,
-        "name that is in the certificate": OTHER_NAME,
-        "renew it with a subjectAltName": NO_NAME,
-        "RFC 5280": STRICT,
-    }
+        "clock": CLOCK, "CA is private": PRIVATE_CA, "name that is in the certificate": OTHER_NAME,
+        "renew it with a subjectAltName": NO_NAME, "RFC 5280": STRICT,
+    }  # fmt: skip
     assert {number for numbers in words.values() for number in numbers} == VERIFY_HINTS.keys()
     for word, numbers in words.items():
         assert all(word in VERIFY_HINTS[number] for number in numbers)

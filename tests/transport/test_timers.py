@@ -23,11 +23,9 @@ async def test_timers_fire_in_the_order_of_their_deadlines(autojump_clock: trio.
         await trio.sleep(100)
         nursery.cancel_scope.cancel()
     assert fired == [
-        ("soon", pytest.approx(1)),
-        ("added", pytest.approx(3)),
-        ("middle", pytest.approx(5)),
+        ("soon", pytest.approx(1)), ("added", pytest.approx(3)), ("middle", pytest.approx(5)),
         ("late", pytest.approx(30)),
-    ]
+    ]  # fmt: skip
 
 
 async def test_a_cancelled_timer_does_not_fire_and_leaves_the_heap(autojump_clock: trio.testing.MockClock) -> None:

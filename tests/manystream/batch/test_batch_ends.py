@@ -104,11 +104,9 @@ def count_of(batch: Batch) -> dict[str, object]:
 
 async def test_the_figures_of_a_batch(tmp_path: Path) -> None:
     ends = {
-        "good": completed(attempts=3),
-        "bad": failed(),
-        "worse": failed(),
+        "good": completed(attempts=3), "bad": failed(), "worse": failed(),
         "late": replace(failed(ErrorCategory.TIMEOUT), response=ms.Response(usage=ms.Usage(5, 6))),
-    }
+    }  # fmt: skip
     batch = await ran(
         tmp_path, ScriptedEngine(ends.__getitem__), *(line(text, text) for text in ends), b"{oh", {"id": "x"}
     )

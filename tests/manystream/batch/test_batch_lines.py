@@ -48,25 +48,12 @@ def test_manystreams_form_accepts_every_option_of_a_request() -> None:
         )
     )
     assert request == ms.Request(
-        "m",
-        [ms.Message.user("hello")],
-        system="Be brief.",
-        tools=[ms.Tool("f", "d", {"type": "object"}, strict=True)],
-        tool_choice="f",
-        thinking=ms.ThinkingLevel.LOW,
-        max_output_tokens=5,
-        temperature=0.5,
-        top_p=1,
-        stop=["x"],
-        seed=7,
-        response_schema={"type": "object"},
-        parallel_tool_calls=False,
-        metadata={"k": "v"},
-        timeouts=ms.Timeouts(total=9),
-        retry=ms.Retry(max_attempts=2),
-        extra_body={"a": 1},
-        extra_headers={"x-a": "b"},
-    )
+        "m", [ms.Message.user("hello")], system="Be brief.",
+        tools=[ms.Tool("f", "d", {"type": "object"}, strict=True)], tool_choice="f", thinking=ms.ThinkingLevel.LOW,
+        max_output_tokens=5, temperature=0.5, top_p=1, stop=["x"], seed=7, response_schema={"type": "object"},
+        parallel_tool_calls=False, metadata={"k": "v"}, timeouts=ms.Timeouts(total=9), retry=ms.Retry(max_attempts=2),
+        extra_body={"a": 1}, extra_headers={"x-a": "b"},
+    )  # fmt: skip
 
 
 def test_thinking_may_be_an_object() -> None:
@@ -240,14 +227,12 @@ def test_an_unknown_member_is_refused_with_the_known_ones(member: str, value: ob
 @pytest.mark.parametrize(
     ("data", "complaint"),
     [
-        (
-            b'{"id": "a", "messages": [{"role": "user", "content": "caf\xe9"}]}',
-            r"is not UTF-8 text \(byte 0xe9 at 57\)",
-        ),
+        (b'{"id": "a", "messages": [{"role": "user", "content": "caf\xe9"}]}',
+            r"is not UTF-8 text \(byte 0xe9 at 57\)"),
         (b'{"id": "caf\xe9"}', "is not UTF-8 text"),
         ('{"id": "a"}'.encode("utf-16"), "is not UTF-8 text .*: save the file as UTF-8"),
     ],
-)
+)  # fmt: skip
 def test_a_line_in_another_encoding_is_refused(data: bytes, complaint: str) -> None:
     """Replacement characters would change the prompt, and nobody would notice."""
     with pytest.raises(LineError, match=complaint):

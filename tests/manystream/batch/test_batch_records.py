@@ -125,11 +125,8 @@ def test_the_figures_of_a_run_begin_with_nothing() -> None:
 
 def test_the_model_of_a_line() -> None:
     rules = (
-        ModelChoice("p"),
-        ModelChoice("p", "all"),
-        ModelChoice("p", default="else"),
-        ModelChoice("p", "all", "else"),
-    )
+        ModelChoice("p"), ModelChoice("p", "all"), ModelChoice("p", default="else"), ModelChoice("p", "all", "else"),
+    )  # fmt: skip
     assert [(rule("own"), rule(None)) for rule in rules] == [
         ("p/own", None), ("p/all", "p/all"), ("p/own", "p/else"), ("p/all", "p/all"),
     ]  # fmt: skip

@@ -144,11 +144,8 @@ def test_an_option_under_another_name_is_no_column(member: str, ours: str) -> No
 
 def test_options_of_all_lines_precede_those_of_a_line() -> None:
     options: CommonOptions = {
-        "system": "all",
-        "max_output_tokens": 7,
-        "temperature": 0.0,
-        "response_schema": {"type": "object"},
-    }
+        "system": "all", "max_output_tokens": 7, "temperature": 0.0, "response_schema": {"type": "object"},
+    }  # fmt: skip
     own: dict[str, object] = {"max_tokens": 99, "temperature": 1, "messages": HELLO}
     for form in (
         {"id": 1, "prompt": "hello", "system": "own", "temperature": 1},

@@ -11,17 +11,11 @@ from manystream.cost import Cost, Unpriced
 
 USAGE = ms.Usage(input_tokens=12, output_tokens=5, thinking_tokens=0)
 EVENTS: list[ms.Event] = [
-    ms.Start("claude-test", "id"),
-    ms.ThinkingDelta(0, "let me "),
-    ms.ThinkingDelta(0, "see"),
-    ms.TextDelta(1, "It is "),
-    ms.TextDelta(1, "sunny."),
-    ms.ToolCallStart(2, "call-1", "get_weather"),
-    ms.ToolCallDelta(2, '{"city":'),
-    ms.ToolCallDelta(2, '"Łódź"}'),
-    ms.ToolCallDone(2),
+    ms.Start("claude-test", "id"), ms.ThinkingDelta(0, "let me "), ms.ThinkingDelta(0, "see"),
+    ms.TextDelta(1, "It is "), ms.TextDelta(1, "sunny."), ms.ToolCallStart(2, "call-1", "get_weather"),
+    ms.ToolCallDelta(2, '{"city":'), ms.ToolCallDelta(2, '"Łódź"}'), ms.ToolCallDone(2),
     ms.Done(ms.FinishReason.TOOL_USE, "tool_use", USAGE),
-]
+]  # fmt: skip
 RESPONSE = ms.Response(
     content=[ms.Thinking("let me see"), ms.Text("It is sunny."),
     ms.ToolCall("call-1", "get_weather", '{"city":"Łódź"}')], finish_reason=ms.FinishReason.TOOL_USE,
@@ -181,12 +175,9 @@ def test_an_unstreamed_tool_call_cannot_control_the_terminal() -> None:
 
 def test_the_summary_has_all_parts() -> None:
     response = ms.Response(
-        finish_reason=ms.FinishReason.LENGTH,
-        usage=ms.Usage(
-            input_tokens=1, cached_tokens=2, cache_write_tokens=3, output_tokens=4, thinking_tokens=5, total_tokens=15
-        ),
-        model="m\x1b",
-    )
+        finish_reason=ms.FinishReason.LENGTH, usage=ms.Usage(input_tokens=1, cached_tokens=2, cache_write_tokens=3,
+        output_tokens=4, thinking_tokens=5, total_tokens=15), model="m\x1b",
+    )  # fmt: skip
     cost = Cost("USD", Decimal(1), Decimal(2), Decimal(4), Decimal(8), Decimal(16), Decimal(31), "m", "p")
     completion = ms.Completion(success=True, attempts=2, timings=ms.Timings(first_token=0.5, finished=2.0))
     assert summary(completion, response, cost) == (

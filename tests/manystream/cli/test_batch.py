@@ -185,15 +185,13 @@ def test_a_reader_that_ends_early_ends_the_batch(simulator: Simulator, tmp_path:
         (("--schema", "none.json"), "--schema: cannot read none.json: No such file or directory"),
         (("--schema", "p.jsonl"), "--schema: 'p.jsonl' holds no JSON Schema: "),
         (("--schema", "none"), "--schema: cannot read none: No such file or directory; a class is written as MODULE:"),
-        (
-            ("--schema", "no_module:City"),
-            "--schema: cannot import no_module:City: ModuleNotFoundError: No module named",
-        ),
+        (("--schema", "no_module:City"),
+            "--schema: cannot import no_module:City: ModuleNotFoundError: No module named"),
         (("--schema", "shapes:Town"), "--schema: cannot import shapes:Town: AttributeError: module 'shapes' has no"),
         (("--schema", "shapes:City.name"), "--schema: cannot import shapes:City.name: AttributeError: "),
         (("--schema", "shapes:number"), "--schema: shapes:number is no class with a JSON Schema, such as a pydantic"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_option_of_the_requests(
     words: tuple[str, ...],
     complaint: str,
@@ -319,15 +317,11 @@ def test_with_a_server_alone_each_line_names_its_model(simulator: Simulator, tmp
 def test_other_providers_batch_lines_are_read(simulator: Simulator, tmp_path: Path) -> None:
     messages = [{"role": "user", "content": "hello"}]
     lines = [
-        {
-            "custom_id": "o",
-            "method": "POST",
-            "url": "/v1/chat/completions",
-            "body": {"model": "x", "messages": messages},
-        },
+        {"custom_id": "o", "method": "POST", "url": "/v1/chat/completions",
+        "body": {"model": "x", "messages": messages}},
         {"custom_id": "r", "method": "POST", "url": "/v1/responses", "body": {"model": "x", "input": "hello"}},
         {"custom_id": "a", "params": {"model": "x", "max_tokens": 50, "messages": messages}},
-    ]
+    ]  # fmt: skip
     write(tmp_path / "p.jsonl", lines)
     status, _, _ = run(tmp_path, *against(simulator))
     assert status == 0

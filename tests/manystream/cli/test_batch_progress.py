@@ -93,11 +93,9 @@ def test_the_rate_is_a_moving_average(time: Clock) -> None:
         progress.look()
         rates.append(", ".join(progress.figures().split(", ")[:2]))
     assert rates == [
-        "40.0/s, 1.00k tokens (240k/min)",
-        "40.0/s, 2.00k tokens (240k/min)",
-        "26.7/s, 2.00k tokens (160k/min)",
+        "40.0/s, 1.00k tokens (240k/min)", "40.0/s, 2.00k tokens (240k/min)", "26.7/s, 2.00k tokens (160k/min)",
         "30.0/s, 3.00k tokens (180k/min)",
-    ]
+    ]  # fmt: skip
     for _ in range(40):
         time.now += 0.25
         progress.look()
@@ -242,24 +240,11 @@ def test_the_summary_of_a_run_without_answers() -> None:
 
 def test_the_summary_has_a_line_for_everything() -> None:
     counters = Counters(
-        answered=2000,
-        answered_before=3000,
-        failed=1100,
-        failed_before=4000,
-        invalid=5000,
-        input_tokens=6000,
-        output_tokens=7000,
-        failures={"server": 1000, "auth": 100},  # type: ignore[arg-type]
-        cost={"USD": Decimal("1.5"), "EUR": Decimal(2)},
-        unpriced=1000,
-        unpriced_reason="no\x1b price",
-        budget=10.0,
-        spent=2.5,
-        lost=2000,
-        asked_again=3000,
-        late=4000,
+        answered=2000, answered_before=3000, failed=1100, failed_before=4000, invalid=5000, input_tokens=6000,
+        output_tokens=7000, failures={"server": 1000, "auth": 100}, cost={"USD": Decimal("1.5"), "EUR": Decimal(2)},
+        unpriced=1000, unpriced_reason="no\x1b price", budget=10.0, spent=2.5, lost=2000, asked_again=3000, late=4000,
         lost_usd=0.25,
-    )
+    )  # fmt: skip
     assert summed(counters) == [
         "2,000 answered in 2.0 s (1,000.0/s), 6,000 tokens in, 7,000 out → a\ufffd.jsonl",
         "at least 2.00 EUR + $1.50 by list prices",
@@ -277,11 +262,9 @@ def test_the_summary_has_a_line_for_everything() -> None:
 def test_the_summary_of_one_of_each() -> None:
     counters = Counters(answered=1, lost=1, asked_again=1, invalid=1, budget=1.0)
     assert summed(counters) == [
-        "1 answered in 2.0 s (0.5/s), 0 tokens in, 0 out → a\ufffd.jsonl",
-        "$0.00 of $1.00 of the budget",
-        "1 worker was lost: 1 line was given to others",
-        "1 line is not a valid request → e\ufffd.jsonl",
-    ]
+        "1 answered in 2.0 s (0.5/s), 0 tokens in, 0 out → a\ufffd.jsonl", "$0.00 of $1.00 of the budget",
+        "1 worker was lost: 1 line was given to others", "1 line is not a valid request → e\ufffd.jsonl",
+    ]  # fmt: skip
 
 
 def test_the_summary_on_a_terminal_has_styles(monkeypatch: pytest.MonkeyPatch) -> None:

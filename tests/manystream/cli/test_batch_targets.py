@@ -78,12 +78,10 @@ def test_a_refused_line_is_sent_again_and_uses_no_attempt(folder: Path) -> None:
     [
         ([], ms.Traffic()),
         (["--no-adaptive"], ms.Traffic(adaptive=False)),
-        (
-            ["--max-rps", "0.5", "--max-tpm", "1e6"],
-            ms.Traffic(rates={"*": ms.RateLimit(requests_per_second=0.5, tokens_per_minute=1e6)}),
-        ),
+        (["--max-rps", "0.5", "--max-tpm", "1e6"],
+            ms.Traffic(rates={"*": ms.RateLimit(requests_per_second=0.5, tokens_per_minute=1e6)})),
     ],
-)
+)  # fmt: skip
 def test_options_become_traffic_control(
     simulator: Simulator, arguments: list[str], expected: ms.Traffic, monkeypatch: pytest.MonkeyPatch
 ) -> None:

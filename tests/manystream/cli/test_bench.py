@@ -426,8 +426,5 @@ def test_each_run_shows_its_rate_from_0(capsys: pytest.CaptureFixture[str]) -> N
         figures = SimpleNamespace(events=events, ok=1, failed=0)
         progress.look(cast("Load", SimpleNamespace(elapsed=elapsed, figures=figures, running={})))
     assert [line.rpartition("failed")[2].strip() for line in capsys.readouterr().err.splitlines()] == [
-        "5 events/s",
-        "600 events/s",
-        "3 events/s",
-        "200 events/s",
-    ]
+        "5 events/s", "600 events/s", "3 events/s", "200 events/s",
+    ]  # fmt: skip

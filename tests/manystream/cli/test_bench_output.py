@@ -192,11 +192,9 @@ def test_a_search_in_which_calls_fail_ends_with_the_reason(bench: Bench, loads: 
     assert status == 1
     assert out.splitlines()[2:] == [
         HEADINGS,
-        "      5   100,000   100.0 ms  20.0 ms  10.0 ms   1.25 s         50%   12.5 ms   1,234  calls failed",
-        "",
-        "most streams whose p99 of the gaps stayed within 2.50 s: 0",
-        "first failure: no\ufffd",
-    ]
+        "      5   100,000   100.0 ms  20.0 ms  10.0 ms   1.25 s         50%   12.5 ms   1,234  calls failed", "",
+        "most streams whose p99 of the gaps stayed within 2.50 s: 0", "first failure: no\ufffd",
+    ]  # fmt: skip
 
 
 def test_a_search_as_json_has_every_step(bench: Bench, loads: Loads) -> None:

@@ -140,11 +140,8 @@ def test_a_password_and_a_query_are_not_printed(measured: Measured, capsys: pyte
     assert heading.startswith("http://127.0.0.1:1/v1, openai-chat, model gpt-5-mini: ")
     about = json.loads(last)
     assert {name: about[name] for name in ("url", "dialect", "model", "simulated")} == {
-        "url": "http://127.0.0.1:1/v1",
-        "dialect": "openai-chat",
-        "model": "gpt-5-mini",
-        "simulated": False,
-    }
+        "url": "http://127.0.0.1:1/v1", "dialect": "openai-chat", "model": "gpt-5-mini", "simulated": False,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -291,13 +291,10 @@ def test_the_demo_redraws_on_a_terminal(tmp_path: Path) -> None:
     pty = pytest.importorskip("pty")
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "manystream", "demo", "--streams", "8", "--seconds", "0.5"],
-        cwd=tmp_path,
-        env=ENVIRONMENT | {"TERM": "xterm", "COLUMNS": "120"},
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
+        [sys.executable, "-m", "manystream", "demo", "--streams", "8", "--seconds", "0.5"], cwd=tmp_path,
+        env=ENVIRONMENT | {"TERM": "xterm", "COLUMNS": "120"}, stdin=subprocess.DEVNULL, stdout=theirs,
         stderr=subprocess.PIPE,
-    )
+    )  # fmt: skip
     os.close(theirs)
     shown = b""
     try:

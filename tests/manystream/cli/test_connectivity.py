@@ -86,11 +86,9 @@ async def test_the_whole_list_of_findings_over_http() -> None:
     async with serve(OK) as (port, heads):
         found = await shown(ms.OpenAIChat(base_url=f"http://127.0.0.1:{port}/v1"), OPENAI_API_KEY=KEY)
     assert found == [
-        ("ok", "key", "from OPENAI_API_KEY"),
-        ("ok", "proxy", "none"),
-        ("ok", "connect", "in 1.00 s"),
+        ("ok", "key", "from OPENAI_API_KEY"), ("ok", "proxy", "none"), ("ok", "connect", "in 1.00 s"),
         ("ok", "answer", "HTTP 200 in 1.00 s: the server answers, and accepted the key"),
-    ]
+    ]  # fmt: skip
     (request,) = heads
     line, *lines = request.decode().removesuffix("\r\n\r\n").split("\r\n")
     assert line == "GET /v1/models HTTP/1.1"
@@ -112,13 +110,10 @@ async def test_the_whole_list_of_findings_over_tls(
     async with serve(OK, tls=context) as (port, _):
         found = await shown(ms.OpenAIChat(KEY, f"https://127.0.0.1:{port}/v1"))
     assert found == [
-        ("ok", "key", "from the credentials file"),
-        ("ok", "proxy", "none"),
-        ("ok", "connect", "in 1.00 s"),
-        ("ok", "TLS", "in 1.00 s"),
-        (verdict, "TLS", f"TLSv1.3, the certificate expires in {text}"),
+        ("ok", "key", "from the credentials file"), ("ok", "proxy", "none"), ("ok", "connect", "in 1.00 s"),
+        ("ok", "TLS", "in 1.00 s"), (verdict, "TLS", f"TLSv1.3, the certificate expires in {text}"),
         ("ok", "answer", "HTTP 200 in 1.00 s: the server answers, and accepted the key"),
-    ]
+    ]  # fmt: skip
 
 
 async def test_a_body_is_read_until_it_is_too_long() -> None:

@@ -128,11 +128,9 @@ def test_the_whole_output_of_a_demo(played: Played, capsys: pytest.CaptureFixtur
     assert played.options == DemoOptions(streams=8, seconds=1.5, rate=20.0, monitor=False, plain=True)
     assert (played.engine["proxy"], played.engine["monitor"]) == ("", False)
     assert [(type(each).__name__, each.name, each.api_key) for each in played.engine["providers"]] == [
-        ("OpenAIChat", "openai-chat", "simulated"),
-        ("OpenAIResponses", "openai-responses", "simulated"),
-        ("Anthropic", "anthropic", "simulated"),
-        ("Gemini", "gemini", "simulated"),
-    ]
+        ("OpenAIChat", "openai-chat", "simulated"), ("OpenAIResponses", "openai-responses", "simulated"),
+        ("Anthropic", "anthropic", "simulated"), ("Gemini", "gemini", "simulated"),
+    ]  # fmt: skip
 
 
 def test_a_demo_that_was_interrupted_has_no_verdict(played: Played, capsys: pytest.CaptureFixture[str]) -> None:

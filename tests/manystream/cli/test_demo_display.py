@@ -113,11 +113,8 @@ def test_a_terminal_shows_a_bar_of_the_elapsed_time_above_the_table(
     first = lines()
     assert first[0] == "━" * 10 + "─" * 30 + "   2.5 s"
     assert [line.split()[:3] for line in first[1:]] == [
-        ["dialect", "open", "events/s"],
-        ["anthropic", "3", "120"],
-        ["gemini", "0", "40"],
-        ["all", "3", "160"],
-    ]
+        ["dialect", "open", "events/s"], ["anthropic", "3", "120"], ["gemini", "0", "40"], ["all", "3", "160"],
+    ]  # fmt: skip
     assert lines()[0] == "━" * 20 + "─" * 20 + "   5.0 s"
     assert [lines(), lines()][1][0] == "━" * 40 + "  10.0 s"
     assert lines()[0] == "━" * 40 + "  12.5 s", "the bar is full when a run takes longer"

@@ -51,13 +51,10 @@ def play(stream: DemoStream, events: list[ms.Event], *, completions: int = 1) ->
     scenario = stream.expected()
     text = "".join(event.text for event in events if isinstance(event, ms.TextDelta))
     response = ms.Response(
-        content=[
-            ms.Thinking(scenario.thinking),
-            ms.Text(text),
-            *(ms.ToolCall(call.id, call.name, call.arguments) for call in scenario.calls),
-        ],
+        content=[ms.Thinking(scenario.thinking), ms.Text(text),
+        *(ms.ToolCall(call.id, call.name, call.arguments) for call in scenario.calls)],
         finish_reason=ms.FinishReason.TOOL_USE if scenario.calls else ms.FinishReason.STOP,
-    )
+    )  # fmt: skip
     for _ in range(completions):
         stream.on_completion(ms.Completion(success=True, response=response))
     return stream.differences()
@@ -162,12 +159,10 @@ def test_the_request_of_a_stream() -> None:
     stream = streams[4]
     assert (stream.name, stream.counters, stream.recipe) == ("anthropic stream 2", counters, MIXTURE[2])
     assert stream.request == ms.Request(
-        "anthropic/demonstration",
-        [ms.Message.user("demonstration 0")],
+        "anthropic/demonstration", [ms.Message.user("demonstration 0")],
         extra_headers={"x-simulate": "kind=mixed,calls=2,events=25,rate=12.5,stamp=1"},
-        timeouts=ms.Timeouts(first_byte=30.0, idle=30.0, total=32.0),
-        retry=ms.Retry(max_attempts=1),
-    )
+        timeouts=ms.Timeouts(first_byte=30.0, idle=30.0, total=32.0), retry=ms.Retry(max_attempts=1),
+    )  # fmt: skip
     assert streams[2].directive == "kind=thinking,calls=0,events=25,rate=12.5,text=unicode"
     assert (stream.text, stream.thinking, stream.calls, stream.ended) == ([], [], [], None)
     assert (stream.events_after_end, stream.completions) == (0, [])

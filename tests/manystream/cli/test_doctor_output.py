@@ -94,11 +94,9 @@ def test_the_findings_on_a_terminal_have_colours(checks: Checks, monkeypatch: py
     checks.findings = {"anthropic": [*OK, BAD[1]]}
     assert main(["doctor", "--provider", "anthropic"]) == 1
     assert terminal.getvalue().splitlines()[:4] == [
-        "\x1b[1manthropic\x1b[0m",
-        "  \x1b[32mok  \x1b[0m  key       from X",
-        "  \x1b[33mnote\x1b[0m  answer    HTTP 404",
-        "  \x1b[31mFAIL\x1b[0m  connect   refused",
-    ]
+        "\x1b[1manthropic\x1b[0m", "  \x1b[32mok  \x1b[0m  key       from X",
+        "  \x1b[33mnote\x1b[0m  answer    HTTP 404", "  \x1b[31mFAIL\x1b[0m  connect   refused",
+    ]  # fmt: skip
 
 
 def test_ctrl_c_shows_what_was_found(checks: Checks, capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,18 +32,11 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
     def start(*arguments: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", "manystream", *arguments],
-            cwd=tmp_path,
-            env=WITHOUT_KEYS
+            [sys.executable, "-W", "error", "-m", "manystream", *arguments], cwd=tmp_path, env=WITHOUT_KEYS
             | {"HOME": "/nonexistent", "XDG_RUNTIME_DIR": str(tmp_path / "run"), "PYTHONIOENCODING": "utf-8"}
-            | {"OPENAI_API_KEY": "any"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
-            start_new_session=True,
-        )
+            | {"OPENAI_API_KEY": "any"}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, encoding="utf-8", start_new_session=True,
+        )  # fmt: skip
         processes.append(process)
         return process
 

@@ -96,16 +96,11 @@ def test_a_missing_choice_is_a_clear_error(given: RunOptions, words: str) -> Non
 
 
 OTHER_DIALECTS = {
-    "anthropic": ms.Anthropic,
-    "google": ms.Gemini,
-    "google-interactions": ms.GeminiInteractions,
-    "openai-responses": ms.OpenAIResponses,
-    "openrouter-responses": ms.OpenAIResponses,
-    "xai-responses": ms.OpenAIResponses,
-    "groq-responses": ms.OpenAIResponses,
-    "github-copilot-responses": ms.OpenAIResponses,
-    "huggingface-responses": ms.OpenAIResponses,
-}
+    "anthropic": ms.Anthropic, "google": ms.Gemini, "google-interactions": ms.GeminiInteractions,
+    "openai-responses": ms.OpenAIResponses, "openrouter-responses": ms.OpenAIResponses,
+    "xai-responses": ms.OpenAIResponses, "groq-responses": ms.OpenAIResponses,
+    "github-copilot-responses": ms.OpenAIResponses, "huggingface-responses": ms.OpenAIResponses,
+}  # fmt: skip
 """Provider → its class, for the providers that do not speak OpenAI Chat."""
 
 

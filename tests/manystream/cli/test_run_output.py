@@ -28,11 +28,9 @@ from manystream.providers.model.usage import Usage
 
 URL = "http://127.0.0.1:1/v1"
 RESPONSE = Response(
-    content=[Text("It is sunny.")],
-    finish_reason=FinishReason.STOP,
-    usage=Usage(input_tokens=12, output_tokens=5),
+    content=[Text("It is sunny.")], finish_reason=FinishReason.STOP, usage=Usage(input_tokens=12, output_tokens=5),
     model="claude-test",
-)
+)  # fmt: skip
 ANSWER = Completion(
     success=True, response=RESPONSE, attempts=1, timings=Timings(queued=0.0, first_token=0.25, finished=1.5)
 )

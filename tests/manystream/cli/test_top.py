@@ -69,12 +69,9 @@ def engine(folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 def start_engine(folder: Path) -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        [sys.executable, "-c", ENGINE],
-        env=os.environ | {"XDG_RUNTIME_DIR": str(folder)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+        [sys.executable, "-c", ENGINE], env=os.environ | {"XDG_RUNTIME_DIR": str(folder)}, stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     return process

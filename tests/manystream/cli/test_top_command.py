@@ -215,13 +215,11 @@ def test_an_answer_that_is_cut_is_the_end_of_the_engine(
             b'{"format": 2}\n',
             "the engine at {} sends format 2, and this command reads format 1: use the command of the engine's version",
         ),
-        (
-            b"{}\n",
+        (b"{}\n",
             "the engine at {} sends format None, and this command reads format 1: use the command of the engine's"
-            " version",
-        ),
+            " version"),
     ],
-)
+)  # fmt: skip
 def test_an_answer_that_is_no_snapshot(
     serve: Serve, answer: bytes, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -88,11 +88,8 @@ def test_headings_and_titles_are_bold_and_columns_dim(terminal: Terminal) -> Non
     _, _, after = terminal.getvalue().rpartition("\x1b[?1049l")
     bold = [plain(line).strip() for line in after.splitlines() if line.startswith("\x1b[1m")]
     assert bold == [
-        "manystream 1.2.3, process 4711, up 1:05",
-        "providers",
-        "connections",
-        "calls, silent for longest first",
-    ]
+        "manystream 1.2.3, process 4711, up 1:05", "providers", "connections", "calls, silent for longest first",
+    ]  # fmt: skip
     dim = [plain(line).split()[0] for line in after.splitlines() if "\x1b[2m" in line]
     assert dim == ["provider", "origin", "call"]
 

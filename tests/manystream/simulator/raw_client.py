@@ -12,20 +12,15 @@ PATIENCE = 20.0
 """How many seconds a wait may take before the test fails."""
 
 HEADERS = {
-    "authorization": "Bearer sk-test",
-    "x-api-key": "sk-test",
-    "x-goog-api-key": "sk-test",
-    "anthropic-version": "2023-06-01",
-    "content-type": "application/json",
-}
+    "authorization": "Bearer sk-test", "x-api-key": "sk-test", "x-goog-api-key": "sk-test",
+    "anthropic-version": "2023-06-01", "content-type": "application/json",
+}  # fmt: skip
 """Headers that every dialect accepts."""
 
 PATHS = {
-    "openai-chat": "/v1/chat/completions",
-    "openai-responses": "/v1/responses",
-    "anthropic": "/v1/messages",
+    "openai-chat": "/v1/chat/completions", "openai-responses": "/v1/responses", "anthropic": "/v1/messages",
     "gemini": "/v1beta/models/sim-text:generateContent",
-}
+}  # fmt: skip
 DIALECTS = tuple(PATHS)
 
 
@@ -169,12 +164,9 @@ def ask(
     """Send one request on a new connection and read the response."""
     with connected(simulator) as line:
         line.send(
-            request_bytes(
-                path_of(dialect, stream=stream, model=model),
-                body_of(dialect, text, stream=stream, model=model),
-                directive=directive,
-            )
-        )
+            request_bytes(path_of(dialect, stream=stream, model=model),
+            body_of(dialect, text, stream=stream, model=model), directive=directive)
+        )  # fmt: skip
         return line.read()
 
 

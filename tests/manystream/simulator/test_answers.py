@@ -22,40 +22,17 @@ KNOBS = "events=4,calls=1,cached=2,seed=7,text=unicode"
 MESSAGES = [{"role": "user", "content": QUESTION}]
 
 REQUESTS: dict[str, tuple[str, dict[str, object]]] = {
-    "openai-chat": (
-        "/v1/chat/completions",
-        {
-            "model": "sim-mixed",
-            "messages": MESSAGES,
-            "tools": [{"type": "function", "function": {"name": "weather", "parameters": CITY}}],
-        },
-    ),
-    "openai-responses": (
-        "/v1/responses",
-        {
-            "model": "sim-mixed",
-            "input": QUESTION,
-            "tools": [{"type": "function", "name": "weather", "parameters": CITY}],
-            "include": ["reasoning.encrypted_content"],
-        },
-    ),
-    "anthropic": (
-        "/v1/messages",
-        {
-            "model": "sim-mixed",
-            "max_tokens": 500,
-            "messages": MESSAGES,
-            "tools": [{"name": "weather", "input_schema": CITY}],
-        },
-    ),
-    "gemini": (
-        "/v1beta/models/sim-mixed:generateContent",
-        {
-            "contents": [{"role": "user", "parts": [{"text": QUESTION}]}],
-            "tools": [{"functionDeclarations": [{"name": "weather", "parameters": CITY}]}],
-        },
-    ),
-}
+    "openai-chat": ("/v1/chat/completions", {"model": "sim-mixed", "messages": MESSAGES,
+        "tools": [{"type": "function", "function": {"name": "weather", "parameters": CITY}}]}),
+    "openai-responses": ("/v1/responses", {"model": "sim-mixed", "input": QUESTION,
+        "tools": [{"type": "function", "name": "weather", "parameters": CITY}],
+        "include": ["reasoning.encrypted_content"]}),
+    "anthropic": ("/v1/messages", {"model": "sim-mixed", "max_tokens": 500, "messages": MESSAGES,
+        "tools": [{"name": "weather", "input_schema": CITY}]}),
+    "gemini": ("/v1beta/models/sim-mixed:generateContent",
+        {"contents": [{"role": "user", "parts": [{"text": QUESTION}]}],
+        "tools": [{"functionDeclarations": [{"name": "weather", "parameters": CITY}]}]}),
+}  # fmt: skip
 
 CHAT_ANSWER: dict[str, object] = {
     "id": "chatcmpl-4ac611171b8fde2eef3d8359ed83d",
@@ -83,21 +60,13 @@ CHAT_ANSWER: dict[str, object] = {
             "finish_reason": "tool_calls",
         }
     ],
-    "usage": {
-        "prompt_tokens": 14,
-        "completion_tokens": 8,
-        "total_tokens": 22,
+    "usage": {"prompt_tokens": 14, "completion_tokens": 8, "total_tokens": 22,
         "prompt_tokens_details": {"cached_tokens": 2, "audio_tokens": 0},
-        "completion_tokens_details": {
-            "reasoning_tokens": 1,
-            "audio_tokens": 0,
-            "accepted_prediction_tokens": 0,
-            "rejected_prediction_tokens": 0,
-        },
-    },
+        "completion_tokens_details": {"reasoning_tokens": 1, "audio_tokens": 0, "accepted_prediction_tokens": 0,
+        "rejected_prediction_tokens": 0}},
     "service_tier": "default",
     "system_fingerprint": "fp_simulator",
-}
+}  # fmt: skip
 
 RESPONSES_ANSWER: dict[str, object] = {
     "id": "resp_fc56921e1a3560184841877e3490c94fcc209b88f0f3ed0d",
@@ -145,80 +114,44 @@ RESPONSES_ANSWER: dict[str, object] = {
     "tools": [{"type": "function", "name": "weather", "parameters": CITY}],
     "top_p": 1.0,
     "truncation": "disabled",
-    "usage": {
-        "input_tokens": 14,
-        "input_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 0},
-        "output_tokens": 8,
-        "output_tokens_details": {"reasoning_tokens": 1},
-        "total_tokens": 22,
-    },
+    "usage": {"input_tokens": 14, "input_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 0},
+        "output_tokens": 8, "output_tokens_details": {"reasoning_tokens": 1}, "total_tokens": 22},
     "user": None,
     "metadata": {},
-}
+}  # fmt: skip
 
 ANTHROPIC_ANSWER: dict[str, object] = {
     "model": "sim-mixed",
     "id": "msg_01f68f5df2710bc5ca299d72",
     "type": "message",
     "role": "assistant",
-    "content": [
-        {
-            "type": "thinking",
-            "thinking": "crosses ",
-            "signature": "simscb4cee485a8cf4be768f5ce6786579bab9400a0dde0fb7bd8bb1d2fd58e36f6d",
-        },
+    "content": [{"type": "thinking", "thinking": "crosses ",
+        "signature": "simscb4cee485a8cf4be768f5ce6786579bab9400a0dde0fb7bd8bb1d2fd58e36f6d"},
         {"type": "text", "text": "pieces façade others "},
-        {"type": "tool_use", "id": "toolu_01ed5881ce8a4070bff58c46", "name": "weather", "input": {"city": "under"}},
-    ],
+        {"type": "tool_use", "id": "toolu_01ed5881ce8a4070bff58c46", "name": "weather", "input": {"city": "under"}}],
     "stop_reason": "tool_use",
     "stop_sequence": None,
-    "usage": {
-        "input_tokens": 12,
-        "cache_creation_input_tokens": 0,
-        "cache_read_input_tokens": 2,
-        "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0},
-        "output_tokens": 8,
-        "output_tokens_details": {"thinking_tokens": 1},
-        "service_tier": "standard",
-    },
-}
+    "usage": {"input_tokens": 12, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 2,
+        "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0}, "output_tokens": 8,
+        "output_tokens_details": {"thinking_tokens": 1}, "service_tier": "standard"},
+}  # fmt: skip
 
 GEMINI_ANSWER: dict[str, object] = {
-    "candidates": [
-        {
-            "content": {
-                "parts": [
-                    {"text": "crosses ", "thought": True},
-                    {"text": "pieces façade others "},
-                    {
-                        "functionCall": {"name": "weather", "args": {"city": "under"}, "id": "ed5881ce"},
-                        "thoughtSignature": "simsa95ef8fe9b1c999ec5cc16c50d1cb95d139c7148d35d63b48b1ec68c53e841f8",
-                    },
-                ],
-                "role": "model",
-            },
-            "finishReason": "STOP",
-            "index": 0,
-        }
-    ],
-    "usageMetadata": {
-        "promptTokenCount": 14,
-        "cachedContentTokenCount": 2,
-        "candidatesTokenCount": 7,
-        "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 14}],
-        "thoughtsTokenCount": 1,
-        "totalTokenCount": 22,
-    },
+    "candidates": [{"content": {"parts": [{"text": "crosses ", "thought": True}, {"text": "pieces façade others "},
+        {"functionCall": {"name": "weather", "args": {"city": "under"}, "id": "ed5881ce"},
+        "thoughtSignature": "simsa95ef8fe9b1c999ec5cc16c50d1cb95d139c7148d35d63b48b1ec68c53e841f8"}], "role": "model"},
+        "finishReason": "STOP", "index": 0}],
+    "usageMetadata": {"promptTokenCount": 14, "cachedContentTokenCount": 2, "candidatesTokenCount": 7,
+        "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 14}], "thoughtsTokenCount": 1,
+        "totalTokenCount": 22},
     "modelVersion": "sim-mixed",
     "responseId": "f10850ad684cf42fc717bd",
-}
+}  # fmt: skip
 
 ANSWERS = {
-    "openai-chat": CHAT_ANSWER,
-    "openai-responses": RESPONSES_ANSWER,
-    "anthropic": ANTHROPIC_ANSWER,
+    "openai-chat": CHAT_ANSWER, "openai-responses": RESPONSES_ANSWER, "anthropic": ANTHROPIC_ANSWER,
     "gemini": GEMINI_ANSWER,
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("dialect", REQUESTS)
@@ -289,13 +222,8 @@ def test_every_event_of_gemini_counts_its_tokens(simulator: Simulator) -> None:
     counts = [json.loads(event.removeprefix(b"data: "))["usageMetadata"] for event in answer.events]
     names = ("promptTokenCount", "thoughtsTokenCount", "candidatesTokenCount", "totalTokenCount")
     assert [tuple(count.get(name) for name in names) for count in counts] == [
-        (2, 1, None, 3),
-        (2, 1, 1, 4),
-        (2, 1, 2, 5),
-        (2, 1, 3, 6),
-        (2, 1, 7, 10),
-        (2, 1, 7, 10),
-    ]
+        (2, 1, None, 3), (2, 1, 1, 4), (2, 1, 2, 5), (2, 1, 3, 6), (2, 1, 7, 10), (2, 1, 7, 10),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("dialect", ["openai-chat", "gemini"])

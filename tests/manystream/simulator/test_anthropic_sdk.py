@@ -98,13 +98,10 @@ def test_thinking_that_comes_back_changed_is_refused(client: anthropic.Anthropic
     first = client.messages.create(model="sim-mixed", max_tokens=500, messages=MESSAGES, tools=[TOOL])
     calls = [block for block in first.content if block.type == "tool_use"]
     history: list[MessageParam] = [
-        *MESSAGES,
-        {"role": "assistant", "content": first.content},
-        {
-            "role": "user",
-            "content": [{"type": "tool_result", "tool_use_id": call.id, "content": "Rain"} for call in calls],
-        },
-    ]
+        *MESSAGES, {"role": "assistant", "content": first.content},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call.id,
+        "content": "Rain"} for call in calls]},
+    ]  # fmt: skip
     second = client.messages.create(model="sim-mixed", max_tokens=500, messages=history, tools=[TOOL])
     assert second.stop_reason == "end_turn"
     assert "Rain" in "".join(block.text for block in second.content if block.type == "text")

@@ -91,11 +91,9 @@ def test_without_options_a_simulator_takes_a_free_port(started: Started) -> None
 def test_every_option_reaches_the_settings(started: Started) -> None:
     assert program.main(OPTIONS) == 0
     service = ServiceSettings(
-        knobs=Knobs(events=5),
-        journal=3,
-        limits=(Limit(requests_per_minute=6), Limit(concurrent=2)),
+        knobs=Knobs(events=5), journal=3, limits=(Limit(requests_per_minute=6), Limit(concurrent=2)),
         batch=BatchModel(step=0.5),
-    )
+    )  # fmt: skip
     assert list(started.settings) == [Settings(host="localhost", port=81, service=service)]
 
 
@@ -145,16 +143,14 @@ USAGE = (
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ["--default", "speed=9"],
-            "'speed=9' is not a knob; write name=value, with a name out of: kind, text, events,",
-        ),
+        (["--default", "speed=9"],
+            "'speed=9' is not a knob; write name=value, with a name out of: kind, text, events,"),
         (["--replay", "/nowhere/x"], "/nowhere/x: No such file or directory"),
         (["--limit", "concurrent=0"], "limit: concurrent=0: concurrent is a number above 0"),
         (["--port", "80", "--replica", "speed=1"], "port: with replicas, each replica has a port of its own: write"),
         (["--port", "x"], "argument --port: invalid int value: 'x'"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_option_is_named(
     started: Started, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:

@@ -85,11 +85,9 @@ def test_an_agent_loop_ends_and_its_signature_is_checked(client: genai.Client) -
     assert called is not None
     calls = [part.function_call for part in parts_of(first) if part.function_call]
     answers = [
-        types.Part(
-            function_response=types.FunctionResponse(id=call.id, name=call.name, response={"output": "Rain, 12°"})
-        )
-        for call in calls
-    ]
+        types.Part(function_response=types.FunctionResponse(id=call.id, name=call.name,
+        response={"output": "Rain, 12°"})) for call in calls
+    ]  # fmt: skip
     history = [
         types.Content(role="user", parts=[types.Part(text=QUESTION)]),
         called,

@@ -41,13 +41,11 @@ WRONG_KNOBS: list[tuple[str, str]] = [
     ("finish=x", "finish='x': finish takes one of stop, length, content_filter"),
     ("Retry-After=x", "retry_after='x': retry_after takes 0 to 86400 seconds"),
     ("events=", "events='': events takes 0 to 1000000"),
-    (
-        "=5",
+    ("=5",
         "'=5' is not a knob; write name=value, with a name out of: kind, text, events, calls, steps, finish, cached,"
         " redacted, seed, stamp, rate, delay, chunk, ping, fail, retry_after, code, drop, cut, reset, truncate, stall,"
-        " malformed, error, error_status, times, key",
-    ),
-]
+        " malformed, error, error_status, times, key"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("directive", "message"), WRONG_KNOBS)
@@ -136,11 +134,9 @@ WRONG_BATCHES: list[tuple[str, str]] = [
     ("status=600", "batch: kv is a number above 0, and status an HTTP status from 400 to 599"),
     ("status=4.5", "batch: status='4.5': status is a number"),
     ("kv=many", "batch: kv='many': kv is a number"),
-    (
-        "x=1",
-        "batch: 'x=1' is not an option; write name=value, with a name of: step, per_call, prefill, kv, queue, status",
-    ),
-]
+    ("x=1",
+        "batch: 'x=1' is not an option; write name=value, with a name of: step, per_call, prefill, kv, queue, status"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "message"), WRONG_BATCHES)
@@ -180,12 +176,10 @@ WRONG_REPLICAS: list[tuple[str, str]] = [
     ("outage=1-2:else", f"replica: outage='1-2:else': {OUTAGE}"),
     ("outage=1-2:", f"replica: outage='1-2:': {OUTAGE}"),
     ("outage=x1-2", f"replica: outage='x1-2': {OUTAGE}"),
-    (
-        "x=1",
+    ("x=1",
         "replica: 'x=1' is not an option; write name=value, with a name of: port, speed, delay, fail, status, slow,"
-        " outage, seed",
-    ),
-]
+        " outage, seed"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "message"), WRONG_REPLICAS)
@@ -276,12 +270,10 @@ WRONG_LIMITS: list[tuple[str, str]] = [
     ("by-second=2", "limit: by_second='2': by_second is 0 or 1"),
     ("concurrent=1.5", "limit: concurrent='1.5': concurrent is a number"),
     ("tokens-per-day=x", "limit: tokens_per_day='x': tokens_per_day is a number"),
-    (
-        "server=x",
+    ("server=x",
         "limit: server='x': server is one of openai, anthropic, gemini, vertex, azure, groq, cerebras, mistral,"
-        " deepseek, openrouter, together, fireworks, litellm, vllm, sglang, llama.cpp, tgi",
-    ),
-]
+        " deepseek, openrouter, together, fireworks, litellm, vllm, sglang, llama.cpp, tgi"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "message"), WRONG_LIMITS)

@@ -204,13 +204,10 @@ def test_one_limit_counts_the_servers_that_it_covers_together() -> None:
 def test_headers_of_the_first_limit_win() -> None:
     limits = [Limit(requests_per_minute=60), Limit(key="k", requests_per_minute=600, tokens_per_minute=6000)]
     assert accepted(Limiter(limits)).headers == [
-        ("x-ratelimit-limit-requests", "60"),
-        ("x-ratelimit-remaining-requests", "59"),
-        ("x-ratelimit-reset-requests", "1s"),
-        ("x-ratelimit-limit-tokens", "6000"),
-        ("x-ratelimit-remaining-tokens", "5600"),
-        ("x-ratelimit-reset-tokens", "4s"),
-    ]
+        ("x-ratelimit-limit-requests", "60"), ("x-ratelimit-remaining-requests", "59"),
+        ("x-ratelimit-reset-requests", "1s"), ("x-ratelimit-limit-tokens", "6000"),
+        ("x-ratelimit-remaining-tokens", "5600"), ("x-ratelimit-reset-tokens", "4s"),
+    ]  # fmt: skip
 
 
 def test_a_request_must_have_room_in_all_limits() -> None:

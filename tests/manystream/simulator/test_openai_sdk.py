@@ -41,11 +41,8 @@ def test_a_chat_answer_says_that_it_is_no_refusal(client: openai.OpenAI) -> None
     ) as stream:
         first = next(iter(stream))
     assert whole.choices[0].message.to_dict(exclude_unset=True) == {
-        "role": "assistant",
-        "content": scenario("sim-text").text,
-        "refusal": None,
-        "annotations": [],
-    }
+        "role": "assistant", "content": scenario("sim-text").text, "refusal": None, "annotations": [],
+    }  # fmt: skip
     assert first.choices[0].delta.to_dict() == {"role": "assistant", "content": "", "refusal": None}
 
 
@@ -120,11 +117,9 @@ def test_a_chat_agent_loop_ends_with_the_tools_result(client: openai.OpenAI) -> 
 
 def test_chat_answers_a_schema_with_json_that_fits(client: openai.OpenAI) -> None:
     schema = {
-        "type": "object",
-        "properties": {"name": {"type": "string"}, "age": {"type": "integer", "minimum": 18}},
-        "required": ["name", "age"],
-        "additionalProperties": False,
-    }
+        "type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer", "minimum": 18}},
+        "required": ["name", "age"], "additionalProperties": False,
+    }  # fmt: skip
     completion = client.chat.completions.create(
         model="sim-text",
         messages=[{"role": "user", "content": QUESTION}],

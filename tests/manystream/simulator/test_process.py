@@ -106,11 +106,9 @@ def test_it_ends_at_once_though_streams_are_live() -> None:
 def test_base_urls_are_what_each_client_takes() -> None:
     simulator = Simulator("127.0.0.1", 80, 1)
     assert simulator.base_urls == {
-        "openai-chat": "http://127.0.0.1:80/v1",
-        "openai-responses": "http://127.0.0.1:80/v1",
-        "anthropic": "http://127.0.0.1:80",
-        "gemini": "http://127.0.0.1:80",
-    }
+        "openai-chat": "http://127.0.0.1:80/v1", "openai-responses": "http://127.0.0.1:80/v1",
+        "anthropic": "http://127.0.0.1:80", "gemini": "http://127.0.0.1:80",
+    }  # fmt: skip
 
 
 def test_a_wrong_directive_is_told_before_anything_starts() -> None:

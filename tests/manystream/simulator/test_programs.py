@@ -42,38 +42,17 @@ def sized(length: int, body: bytes, more: bytes = b"") -> bytes:
 
 def test_a_stream_is_one_frame_for_each_event() -> None:
     assert stream(Knobs()) == Program(
-        [HEAD + FIRST, SECOND, THIRD + LAST],
-        templates={},
-        events=3,
-        interval=0.0,
-        delay=0.0,
-        ending=Ending.KEEP,
-        ping=b"6\r\n: hi\n\n\r\n",
-        ping_interval=0.0,
-        frames_per_send=64,
-        counted=True,
-        following=None,
-        usage=None,
+        [HEAD + FIRST, SECOND, THIRD + LAST], templates={}, events=3, interval=0.0, delay=0.0, ending=Ending.KEEP,
+        ping=b"6\r\n: hi\n\n\r\n", ping_interval=0.0, frames_per_send=64, counted=True, following=None, usage=None,
         ticket=None,
-    )
+    )  # fmt: skip
 
 
 def test_a_program_is_one_answer_without_pauses_by_default() -> None:
     assert Program([b"x"]) == Program(
-        [b"x"],
-        templates={},
-        events=0,
-        interval=0.0,
-        delay=0.0,
-        ending=Ending.KEEP,
-        ping=b"",
-        ping_interval=0.0,
-        frames_per_send=64,
-        counted=True,
-        following=None,
-        usage=None,
-        ticket=None,
-    )
+        [b"x"], templates={}, events=0, interval=0.0, delay=0.0, ending=Ending.KEEP, ping=b"", ping_interval=0.0,
+        frames_per_send=64, counted=True, following=None, usage=None, ticket=None,
+    )  # fmt: skip
 
 
 def test_a_stream_has_the_pace_of_its_knobs() -> None:

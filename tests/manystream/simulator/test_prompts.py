@@ -78,16 +78,14 @@ CHAT_HISTORY: list[dict[str, object]] = [
     {"role": "tool", "tool_call_id": "b", "content": "Sun"},
     {"role": "tool", "tool_call_id": "a", "content": "Rain"},
     {"role": "assistant", "content": "Done"},
-    {
-        "role": "user",
-        "content": [{"type": "text", "text": "New "}, {"type": "image_url"}, {"type": "text", "text": "one"}],
-    },
+    {"role": "user", "content": [{"type": "text", "text": "New "}, {"type": "image_url"},
+        {"type": "text", "text": "one"}]},
     {"role": "assistant", "content": "", "tool_calls": CHAT_CALLS[:1]},
     {"role": "tool", "tool_call_id": "a", "content": "Snow"},
     {"role": "assistant", "content": None, "tool_calls": CHAT_CALLS},
     {"role": "tool", "tool_call_id": "b", "content": [{"type": "text", "text": "Wind"}]},
     {"role": "tool", "tool_call_id": "a", "content": "Hail"},
-]
+]  # fmt: skip
 
 
 def test_a_chat_request_is_read_whole() -> None:
@@ -105,30 +103,17 @@ def test_a_chat_request_is_read_whole() -> None:
         max_tokens=99,
     )
     assert prompt == Prompt(
-        model="m",
-        text="New one",
-        stream=True,
-        tools=(ToolDeclaration("first", CITY), ToolDeclaration("second", {})),
-        tool_choice="second",
-        parallel=False,
-        tool_results=(ToolResult("second", "Wind"), ToolResult("first", "Hail")),
-        rounds=2,
-        schema=CITY,
-        max_tokens=77,
-        characters=71,
-    )
+        model="m", text="New one", stream=True, tools=(ToolDeclaration("first", CITY), ToolDeclaration("second", {})),
+        tool_choice="second", parallel=False, tool_results=(ToolResult("second", "Wind"), ToolResult("first", "Hail")),
+        rounds=2, schema=CITY, max_tokens=77, characters=71,
+    )  # fmt: skip
 
 
 def test_rounds_of_a_chat_count_from_its_last_user_message() -> None:
     assert [chat(messages=CHAT_HISTORY[:count]).rounds for count in (3, 6, 7, 8, 10, 13)] == [0, 1, 1, 0, 1, 2]
     assert [len(chat(messages=CHAT_HISTORY[:count]).tool_results) for count in (3, 6, 7, 8, 10, 13)] == [
-        0,
-        2,
-        0,
-        0,
-        1,
-        2,
-    ]
+        0, 2, 0, 0, 1, 2,
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -181,32 +166,17 @@ RESPONSES_HISTORY: list[dict[str, object]] = [
 
 def test_a_responses_request_is_read_whole() -> None:
     prompt = responses(
-        input=RESPONSES_HISTORY,
-        instructions="Be brief.",
-        stream=True,
-        tools=[
-            {"type": "function", "name": "first", "parameters": CITY},
-            {"type": "web_search"},
-            {"type": "function", "name": "second"},
-        ],
-        tool_choice={"type": "function", "name": "second"},
-        parallel_tool_calls=False,
-        text={"format": {"type": "json_schema", "name": "x", "schema": CITY}},
+        input=RESPONSES_HISTORY, instructions="Be brief.", stream=True,
+        tools=[{"type": "function", "name": "first", "parameters": CITY}, {"type": "web_search"},
+        {"type": "function", "name": "second"}], tool_choice={"type": "function", "name": "second"},
+        parallel_tool_calls=False, text={"format": {"type": "json_schema", "name": "x", "schema": CITY}},
         max_output_tokens=77,
-    )
+    )  # fmt: skip
     assert prompt == Prompt(
-        model="m",
-        text="New",
-        stream=True,
-        tools=(ToolDeclaration("first", CITY), ToolDeclaration("second", {})),
-        tool_choice="second",
-        parallel=False,
-        tool_results=(ToolResult("second", "Wind"), ToolResult("first", "Hail")),
-        rounds=2,
-        schema=CITY,
-        max_tokens=77,
-        characters=69,
-    )
+        model="m", text="New", stream=True, tools=(ToolDeclaration("first", CITY), ToolDeclaration("second", {})),
+        tool_choice="second", parallel=False, tool_results=(ToolResult("second", "Wind"), ToolResult("first", "Hail")),
+        rounds=2, schema=CITY, max_tokens=77, characters=69,
+    )  # fmt: skip
 
 
 def test_rounds_of_a_response_count_from_its_last_user_message() -> None:
@@ -259,31 +229,17 @@ MESSAGES_HISTORY: list[dict[str, object]] = [
 
 def test_a_messages_request_is_read_whole() -> None:
     prompt = messages(
-        messages=MESSAGES_HISTORY,
-        system=[{"type": "text", "text": "Be brief."}],
-        stream=True,
-        tools=[
-            {"name": "first", "input_schema": CITY},
-            {"type": "web_search"},
-            {"name": "second", "input_schema": NOTHING},
-        ],
+        messages=MESSAGES_HISTORY, system=[{"type": "text", "text": "Be brief."}], stream=True,
+        tools=[{"name": "first", "input_schema": CITY}, {"type": "web_search"},
+        {"name": "second", "input_schema": NOTHING}],
         tool_choice={"type": "tool", "name": "second", "disable_parallel_tool_use": True},
-        output_config={"format": {"type": "json_schema", "schema": CITY}},
-        max_tokens=77,
-    )
+        output_config={"format": {"type": "json_schema", "schema": CITY}}, max_tokens=77,
+    )  # fmt: skip
     assert prompt == Prompt(
-        model="m",
-        text="New one",
-        stream=True,
-        tools=(ToolDeclaration("first", CITY), ToolDeclaration("second", {})),
-        tool_choice="second",
-        parallel=False,
-        tool_results=(ToolResult("first", "Wind"), ToolResult("second", "Hail")),
-        rounds=2,
-        schema=CITY,
-        max_tokens=77,
-        characters=210,
-    )
+        model="m", text="New one", stream=True, tools=(ToolDeclaration("first", CITY), ToolDeclaration("second", {})),
+        tool_choice="second", parallel=False, tool_results=(ToolResult("first", "Wind"), ToolResult("second", "Hail")),
+        rounds=2, schema=CITY, max_tokens=77, characters=210,
+    )  # fmt: skip
 
 
 def test_rounds_of_messages_count_from_the_last_user_message() -> None:
@@ -329,15 +285,9 @@ GEMINI_HISTORY: list[dict[str, object]] = [
     {"role": "model", "parts": [call("first")]},
     {"role": "function", "parts": [answer("first", {"result": "Snow"})]},
     {"role": "model", "parts": [call("first"), call("second"), call("third")]},
-    {
-        "role": "user",
-        "parts": [
-            answer("first", {"result": "Wind", "output": ""}),
-            answer("second", {"error": "Hail"}),
-            answer("third", {"level": 3}),
-        ],
-    },
-]
+    {"role": "user", "parts": [answer("first", {"result": "Wind", "output": ""}), answer("second", {"error": "Hail"}),
+        answer("third", {"level": 3})]},
+]  # fmt: skip
 
 
 def test_a_gemini_request_is_read_whole() -> None:
@@ -354,21 +304,11 @@ def test_a_gemini_request_is_read_whole() -> None:
         generationConfig={"responseJsonSchema": CITY, "maxOutputTokens": 77},
     )
     assert prompt == Prompt(
-        model="m",
-        text="New one",
-        stream=True,
-        tools=(
-            ToolDeclaration("first", CITY),
-            ToolDeclaration("second", CITY),
-            ToolDeclaration("third", {}),
-        ),
-        tool_choice="second",
+        model="m", text="New one", stream=True, tools=(ToolDeclaration("first", CITY), ToolDeclaration("second", CITY),
+        ToolDeclaration("third", {})), tool_choice="second",
         tool_results=(ToolResult("first", "Wind"), ToolResult("second", "Hail"), ToolResult("third", '{"level":3}')),
-        rounds=2,
-        schema=CITY,
-        max_tokens=77,
-        characters=117,
-    )
+        rounds=2, schema=CITY, max_tokens=77, characters=117,
+    )  # fmt: skip
 
 
 def test_geminis_names_may_be_in_snake_case() -> None:
@@ -384,17 +324,10 @@ def test_geminis_names_may_be_in_snake_case() -> None:
         "generation_config": {"response_schema": {"some_word": 1}, "max_output_tokens": 7},
     }
     assert gemini(**written) == Prompt(
-        model="m",
-        text="Hi",
-        tools=(ToolDeclaration("f", {"some_word": {"a_b": 1}}),),
-        tool_choice="f",
-        tool_results=(ToolResult("f", '{"some_city":"Rome"}'),),
-        rounds=1,
-        schema={"some_word": 1},
-        max_tokens=7,
-        characters=21,
-        array=True,
-    )
+        model="m", text="Hi", tools=(ToolDeclaration("f", {"some_word": {"a_b": 1}}),), tool_choice="f",
+        tool_results=(ToolResult("f", '{"some_city":"Rome"}'),), rounds=1, schema={"some_word": 1}, max_tokens=7,
+        characters=21, array=True,
+    )  # fmt: skip
 
 
 def test_rounds_of_gemini_count_from_the_last_user_message() -> None:

@@ -14,13 +14,10 @@ from manystream.simulator.program import Ending, Program
 from manystream.simulator.replay import Exchange, Replay
 
 LINE: dict[str, Any] = {
-    "version": 1,
-    "request": {"target": "/v1/messages?beta=true", "body": '{"b": 1, "a": [2]}'},
+    "version": 1, "request": {"target": "/v1/messages?beta=true", "body": '{"b": 1, "a": [2]}'},
     "response": {"status": 200, "headers": [["A", "b"], ["C", "d"]], "at": 0.5},
-    "chunks": [[0.75, "data: 1\n\n"], [0.75, ""], [2.0, {"base64": "//4="}]],
-    "ended": 3.0,
-    "end": "whole",
-}
+    "chunks": [[0.75, "data: 1\n\n"], [0.75, ""], [2.0, {"base64": "//4="}]], "ended": 3.0, "end": "whole",
+}  # fmt: skip
 HEAD = b"HTTP/1.1 200 OK\r\nA: b\r\nC: d\r\ntransfer-encoding: chunked\r\n\r\n"
 CLOSING_HEAD = b"HTTP/1.1 200 OK\r\nA: b\r\nC: d\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n"
 FIRST, SECOND, LAST = b"9\r\ndata: 1\n\n\r\n", b"2\r\n\xff\xfe\r\n", b"0\r\n\r\n"
@@ -81,11 +78,9 @@ def test_a_client_that_closes_gets_a_closing_head(tmp_path: Path) -> None:
 def test_an_exchange_that_did_not_end_well_ends_late(tmp_path: Path, end: str, keep: bool, ending: Ending) -> None:
     replay = read_replay(written(tmp_path, {**LINE, "end": end}))
     assert chain(replay.answer(request(keep=keep))) == [
-        ([HEAD if keep else CLOSING_HEAD], 0.5, 1, ending),
-        ([FIRST], 0.25, 1, ending),
-        ([SECOND], 1.25, 1, ending),
+        ([HEAD if keep else CLOSING_HEAD], 0.5, 1, ending), ([FIRST], 0.25, 1, ending), ([SECOND], 1.25, 1, ending),
         ([b""], 1.0, 1, ending),
-    ]
+    ]  # fmt: skip
 
 
 def test_without_a_response_only_the_end_is_replayed(tmp_path: Path) -> None:

@@ -61,10 +61,8 @@ def test_openai_refuses_a_member_of_a_wrong_type(member: str, value: object, exp
     shown = json.dumps(value, separators=(",", ":"))
     assert refused("openai-chat", **{member: value}) == {
         "message": f"Invalid value for '{member}': expected {expected}, but got {shown} instead.",
-        "type": "invalid_request_error",
-        "param": member,
-        "code": "invalid_type",
-    }
+        "type": "invalid_request_error", "param": member, "code": "invalid_type",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

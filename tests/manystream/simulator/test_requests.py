@@ -19,11 +19,9 @@ def send(simulator: Simulator, data: bytes) -> Answer:
 
 
 ERROR_WITHOUT_KEY = {
-    "openai-chat": b"You didn't provide an API key",
-    "openai-responses": b"You didn't provide an API key",
-    "anthropic": b'"type":"authentication_error"',
-    "gemini": b'"status":"UNAUTHENTICATED"',
-}
+    "openai-chat": b"You didn't provide an API key", "openai-responses": b"You didn't provide an API key",
+    "anthropic": b'"type":"authentication_error"', "gemini": b'"status":"UNAUTHENTICATED"',
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

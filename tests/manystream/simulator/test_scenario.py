@@ -48,11 +48,9 @@ def test_every_kind_has_its_parts() -> None:
         for scenario in [write_scenario(replace(PROMPT, tools=TOOLS), Knobs(kind=kind))]
     }
     assert parts == {
-        "text": (False, True, 0, "stop"),
-        "thinking": (True, True, 0, "stop"),
-        "tools": (False, False, 1, "tool_use"),
+        "text": (False, True, 0, "stop"), "thinking": (True, True, 0, "stop"), "tools": (False, False, 1, "tool_use"),
         "mixed": (True, True, 2, "tool_use"),
-    }
+    }  # fmt: skip
 
 
 def test_tool_calls_are_to_declared_tools_and_fit_them() -> None:

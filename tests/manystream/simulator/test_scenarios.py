@@ -24,12 +24,10 @@ from manystream.simulator.wording import WORDS
 
 FOLDER = Path(__file__).parent / "scenarios"
 TOOLS = (
-    ToolDeclaration(
-        "first", {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}
-    ),
-    ToolDeclaration("second", {"type": "string"}),
-    ToolDeclaration("third", {}),
-)
+    ToolDeclaration("first", {"type": "object",
+    "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}),
+    ToolDeclaration("second", {"type": "string"}), ToolDeclaration("third", {}),
+)  # fmt: skip
 PLAIN = Prompt(model="m", text="What is the weather in Paris?", characters=29)
 TOOLED = replace(PLAIN, tools=TOOLS)
 RESULTS = (ToolResult("first", "Rain  all day"), ToolResult("second", ""))
@@ -77,11 +75,9 @@ PROMPTS: dict[str, tuple[Prompt, tuple[str, ...]]] = {
 
 def scenarios() -> str:
     return "\n".join(
-        f"--- {title}: {directive}\n"
-        + json.dumps(asdict(write_scenario(prompt, combine(Knobs(), directive))), ensure_ascii=False, indent=1)
-        for title, (prompt, directives) in PROMPTS.items()
-        for directive in directives
-    )
+        f"--- {title}: {directive}\n" + json.dumps(asdict(write_scenario(prompt, combine(Knobs(), directive))),
+        ensure_ascii=False, indent=1) for title, (prompt, directives) in PROMPTS.items() for directive in directives
+    )  # fmt: skip
 
 
 QUESTIONS = (
@@ -94,10 +90,8 @@ def texts() -> str:
     counts = (*range(-1, 14), 20, 21, 22, 80)
     return "\n".join(
         f"--- {name}, {count}: {question}\n" + "|".join(write_text(question, count, random.Random(count), kind))
-        for name, kind in (("answer", "answer"), ("thinking", "thought"))
-        for question in QUESTIONS
-        for count in counts
-    )
+        for name, kind in (("answer", "answer"), ("thinking", "thought")) for question in QUESTIONS for count in counts
+    )  # fmt: skip
 
 
 SCHEMAS: list[JSON] = [

@@ -82,15 +82,9 @@ def test_an_answer_knows_its_usage(dialect: str) -> None:
             body[name] = limits["max_tokens"] = 90
         program = World().ask(path_of(dialect, stream=stream), body, directive="kind=thinking,events=8,cached=3")
         assert program.usage == Usage(
-            model="sim-text",
-            input_tokens=8,
-            cached_tokens=3,
-            output_tokens=8,
-            max_tokens=limits.get("max_tokens", 0),
-            delay=0.0,
-            seconds=0.0,
-            streamed=stream,
-        )
+            model="sim-text", input_tokens=8, cached_tokens=3, output_tokens=8, max_tokens=limits.get("max_tokens", 0),
+            delay=0.0, seconds=0.0, streamed=stream,
+        )  # fmt: skip
         assert program.ticket is None
 
 
@@ -190,14 +184,9 @@ def test_bytes_that_are_no_request_get_this_response() -> None:
     program = Service(ServiceSettings()).bad_request(BadRequest(431, "the head is too long"))
     body = '{"error":{"message":"the head is too long","type":"invalid_request_error","param":null,"code":null}}'
     assert head_and_body(program) == (
-        [
-            "HTTP/1.1 431 Request Header Fields Too Large",
-            "content-type: application/json",
-            "content-length: 100",
-            "connection: close",
-        ],
-        body,
-    )
+        ["HTTP/1.1 431 Request Header Fields Too Large", "content-type: application/json", "content-length: 100",
+        "connection: close"], body,
+    )  # fmt: skip
     assert program.ending is Ending.CLOSE
 
 
@@ -257,12 +246,9 @@ def test_the_page_of_limits_shows_and_changes_them() -> None:
     for _ in range(3):
         world.ask(CHAT, {**chat(), "max_tokens": 7}, directive="events=5")
     first = {
-        "limit": "requests-per-minute=2",
-        "accepted": 2,
-        "refused": 1,
-        "refused_by": {"requests": 1},
+        "limit": "requests-per-minute=2", "accepted": 2, "refused": 1, "refused_by": {"requests": 1},
         "charged": {"requests": 2.0, "input_tokens": 4.0, "output_tokens": 14.0, "tokens": 14.0},
-    }
+    }  # fmt: skip
     second = {
         "limit": "key=none concurrent=1", "accepted": 0, "refused": 0, "refused_by": {}, "charged": NOTHING_CHARGED
     }  # fmt: skip
@@ -311,29 +297,16 @@ def test_an_answer_within_its_limits_has_their_headers() -> None:
     body = {**chat(), "max_tokens": 100}
     program = world.ask(CHAT, body, directive="events=4,rate=10,delay=2,cached=1")
     assert head_and_body(program)[0] == [
-        "HTTP/1.1 200 OK",
-        "x-ratelimit-limit-requests: 60",
-        "x-ratelimit-remaining-requests: 59",
-        "x-ratelimit-reset-requests: 1s",
-        "x-ratelimit-limit-tokens: 6000",
-        "x-ratelimit-remaining-tokens: 5900",
-        "x-ratelimit-reset-tokens: 1s",
-        "content-type: text/event-stream; charset=utf-8",
-        "x-request-id: req_5832cd61d9aecd146a1b3ad5",
-        "openai-version: 2020-10-01",
-        "transfer-encoding: chunked",
-    ]
+        "HTTP/1.1 200 OK", "x-ratelimit-limit-requests: 60", "x-ratelimit-remaining-requests: 59",
+        "x-ratelimit-reset-requests: 1s", "x-ratelimit-limit-tokens: 6000", "x-ratelimit-remaining-tokens: 5900",
+        "x-ratelimit-reset-tokens: 1s", "content-type: text/event-stream; charset=utf-8",
+        "x-request-id: req_5832cd61d9aecd146a1b3ad5", "openai-version: 2020-10-01", "transfer-encoding: chunked",
+    ]  # fmt: skip
     assert program.ticket is not None
     assert program.ticket.usage == Usage(
-        model="m",
-        input_tokens=2,
-        cached_tokens=1,
-        output_tokens=4,
-        max_tokens=100,
-        delay=2.0,
-        seconds=pytest.approx(0.7),  # type: ignore[arg-type]
-        streamed=True,
-    )
+        model="m", input_tokens=2, cached_tokens=1, output_tokens=4, max_tokens=100, delay=2.0,
+        seconds=pytest.approx(0.7), streamed=True,
+    )  # fmt: skip
     assert world.service.statistics.limited == 0
 
 

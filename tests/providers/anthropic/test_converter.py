@@ -75,12 +75,9 @@ def test_a_users_blocks_are_read_whole() -> None:
 
 def test_results_and_texts_of_one_message_are_separate() -> None:
     searched = {
-        "type": "search_result",
-        "title": "t",
-        "source": "s",
-        "content": [{"type": "text", "text": "a"}, {"type": "text"}, "b"],
-        "cache_control": MARK,
-    }
+        "type": "search_result", "title": "t", "source": "s",
+        "content": [{"type": "text", "text": "a"}, {"type": "text"}, "b"], "cache_control": MARK,
+    }  # fmt: skip
     referred = {"type": "tool_reference", "tool_name": "look"}
     wire = [
         {"type": "tool_result", "tool_use_id": "a", "content": "wet", "is_error": True, "cache_control": MARK},
@@ -252,11 +249,9 @@ def test_a_call_that_is_nested_too_deeply_is_named() -> None:
 
 def test_missing_members_of_blocks_are_empty() -> None:
     parts: list[Any] = [
-        {"type": "tool_reference"},
-        {"type": "search_result", "source": "s"},
-        {"type": "search_result", "content": "c"},
-        {"type": "text"},
-    ]
+        {"type": "tool_reference"}, {"type": "search_result", "source": "s"},
+        {"type": "search_result", "content": "c"}, {"type": "text"},
+    ]  # fmt: skip
     (result,) = read(user({"type": "tool_result", "content": parts}))
     (block,) = result.content
     assert isinstance(block, ms.ToolResult)

@@ -108,28 +108,22 @@ def test_a_call_and_its_result_are_written_as_blocks() -> None:
 
 def test_results_and_the_users_text_are_one_message() -> None:
     wire = sent(
-        Message.user("Weather?"),
-        Message(Role.ASSISTANT, [ToolCall("t1", "look", "{}"), ToolCall("t2", "look", "{}")]),
-        Message.tool_result("t1", "rain"),
-        Message.tool_result("t2", "sun", is_error=True),
-        Message.user("And?"),
-    )
+        Message.user("Weather?"), Message(Role.ASSISTANT,
+        [ToolCall("t1", "look", "{}"), ToolCall("t2", "look", "{}")]), Message.tool_result("t1", "rain"),
+        Message.tool_result("t2", "sun", is_error=True), Message.user("And?"),
+    )  # fmt: skip
     assert wire[1:] == [
         {"role": "assistant", "content": [use("t1"), use("t2")]},
-        {
-            "role": "user",
-            "content": [result("t1"), {**result("t2", "sun"), "is_error": True}, {"type": "text", "text": "And?"}],
-        },
-    ]
+        {"role": "user", "content": [result("t1"), {**result("t2", "sun"), "is_error": True},
+        {"type": "text", "text": "And?"}]},
+    ]  # fmt: skip
 
 
 def test_results_come_before_the_users_text() -> None:
     wire = sent(
-        Message.user("Weather?"),
-        Message.tool_call("t1", "look", "{}"),
-        Message.user("Hurry!"),
+        Message.user("Weather?"), Message.tool_call("t1", "look", "{}"), Message.user("Hurry!"),
         Message.tool_result("t1", "rain"),
-    )
+    )  # fmt: skip
     assert wire[2]["content"] == [result("t1"), {"type": "text", "text": "Hurry!"}]
 
 
@@ -145,49 +139,36 @@ def test_a_late_result_is_moved_to_its_call() -> None:
 
 def test_consecutive_rounds_of_calls_are_not_merged() -> None:
     wire = sent(
-        Message.user("a"),
-        Message.tool_call("t1", "look", "{}"),
-        Message.tool_result("t1", "rain"),
-        Message.tool_call("t2", "look", "{}"),
-        Message.tool_result("t2", "sun"),
-    )
+        Message.user("a"), Message.tool_call("t1", "look", "{}"), Message.tool_result("t1", "rain"),
+        Message.tool_call("t2", "look", "{}"), Message.tool_result("t2", "sun"),
+    )  # fmt: skip
     assert [turn["content"] for turn in wire] == ["a", [use("t1")], [result("t1")], [use("t2")], [result("t2", "sun")]]
 
 
 def test_unpaired_calls_and_results_are_left_out_with_a_warning() -> None:
     history = [
-        Message.user("a"),
-        Message(Role.ASSISTANT, [Text("I look."), ToolCall("lost", "look", "{}"), ToolCall("t1", "look", "{}")]),
-        Message(Role.TOOL, [ToolResult("t1", "rain"), ToolResult("unasked", "x")]),
-        Message.tool_result("t1", "again"),
-        Message.tool_call("pending", "look", "{}"),
-    ]
+        Message.user("a"), Message(Role.ASSISTANT, [Text("I look."), ToolCall("lost", "look", "{}"),
+        ToolCall("t1", "look", "{}")]), Message(Role.TOOL, [ToolResult("t1", "rain"), ToolResult("unasked", "x")]),
+        Message.tool_result("t1", "again"), Message.tool_call("pending", "look", "{}"),
+    ]  # fmt: skip
     assert sent(*history)[1:] == [
         {"role": "assistant", "content": [{"type": "text", "text": "I look."}, use("t1")]},
         {"role": "user", "content": [result("t1")]},
     ]
     assert encode(*history).warnings == [
-        "messages: result 'unasked' has no call and is not sent",
-        "messages: result 't1' has no call and is not sent",
-        "messages: call 'lost' has no result and is not sent",
-        "messages: call 'pending' has no result and is not sent",
-    ]
+        "messages: result 'unasked' has no call and is not sent", "messages: result 't1' has no call and is not sent",
+        "messages: call 'lost' has no result and is not sent", "messages: call 'pending' has no result and is not sent",
+    ]  # fmt: skip
 
 
 def test_a_reused_id_belongs_to_the_latest_call() -> None:
     wire = sent(
-        Message.user("a"),
-        Message.tool_call("call_0", "look", "{}"),
-        Message.tool_result("call_0", "rain"),
-        Message.tool_call("call_0", "look", "{}"),
-        Message.tool_result("call_0", "sun"),
-    )
+        Message.user("a"), Message.tool_call("call_0", "look", "{}"), Message.tool_result("call_0", "rain"),
+        Message.tool_call("call_0", "look", "{}"), Message.tool_result("call_0", "sun"),
+    )  # fmt: skip
     assert [turn["content"] for turn in wire[1:]] == [
-        [use("call_0")],
-        [result("call_0")],
-        [use("call_0_2")],
-        [result("call_0_2", "sun")],
-    ]
+        [use("call_0")], [result("call_0")], [use("call_0_2")], [result("call_0_2", "sun")],
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("ids", [("fc.1|ü", "fc_1_ü"), ("fc\ud800", "fc\udfff")], ids=["accents", "surrogates"])
@@ -270,11 +251,8 @@ def test_thinking_left_out_at_the_end_causes_one_warning() -> None:
 
 def test_a_server_call_that_was_cut_off_is_not_sent() -> None:
     cut: dict[str, Any] = {
-        "type": "server_tool_use",
-        "id": "srvtoolu_1",
-        "name": "web_search",
-        "input": '{"query": "riv',
-    }
+        "type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": '{"query": "riv',
+    }  # fmt: skip
     history = [Message.user("a"), Message.assistant([Text("b"), ProviderBlock("anthropic", cut)]), Message.user("c")]
     assert sent(*history)[1]["content"] == "b"
     assert encode(*history).warnings == [
@@ -317,19 +295,12 @@ def test_only_anthropics_citations_are_sent_back() -> None:
 
 def test_an_answer_is_sent_back_as_received() -> None:
     wire = (
-        START
-        + block(
-            0,
-            {"type": "thinking", "thinking": "", "signature": ""},
-            {"type": "thinking_delta", "thinking": "hm"},
-            {"type": "signature_delta", "signature": "c2ln"},
-        )
+        START + block(0, {"type": "thinking", "thinking": "", "signature": ""},
+        {"type": "thinking_delta", "thinking": "hm"}, {"type": "signature_delta", "signature": "c2ln"})
         + block(1, {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "rain"}})
-        + block(2, {"type": "web_search_tool_result", "tool_use_id": "s", "content": []})
-        + text(3, "Wet.")
-        + finish("pause_turn")
-        + STOP
-    )
+        + block(2, {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}) + text(3, "Wet.")
+        + finish("pause_turn") + STOP
+    )  # fmt: skip
     answer = run(wire).response.to_message()
     assert sent(Message.user("a"), answer)[1]["content"] == [
         {"type": "thinking", "thinking": "hm", "signature": "c2ln"},

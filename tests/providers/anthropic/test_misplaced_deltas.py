@@ -49,11 +49,8 @@ def test_text_inside_a_tool_call_is_text_beside_it() -> None:
         ToolCall("toolu_2", "look", "{}"),
     ]
     assert outcome.events[2:6] == [
-        ToolCallDelta(0, '{"city": '),
-        TextDelta(1, "\n"),
-        ToolCallDelta(0, '"Oslo"}'),
-        TextDelta(1, "So."),
-    ]
+        ToolCallDelta(0, '{"city": '), TextDelta(1, "\n"), ToolCallDelta(0, '"Oslo"}'), TextDelta(1, "So."),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("stop", [True, False])

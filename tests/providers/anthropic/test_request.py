@@ -111,11 +111,9 @@ def test_a_system_prompt_is_a_string_or_blocks() -> None:
 
 def test_tools_are_sent_with_schema_strictness_and_cache_mark() -> None:
     tools = [
-        LOOK,
-        ms.Tool("wait"),
-        replace(LOOK, name="peek", strict=True, cache_control=ms.CacheControl()),
+        LOOK, ms.Tool("wait"), replace(LOOK, name="peek", strict=True, cache_control=ms.CacheControl()),
         ms.Tool("odd", parameters={"properties": {"a": {}}}, strict=False),
-    ]
+    ]  # fmt: skip
     body = body_of(tools=tools)
     assert body["tools"] == [
         {"name": "look", "description": "Looks out of the window.", "input_schema": LOOK.parameters},

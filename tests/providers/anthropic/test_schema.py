@@ -28,12 +28,10 @@ def test_objects_are_closed_at_every_depth() -> None:
     )  # fmt: skip
     closed = {**inner, "additionalProperties": False}
     assert result == {
-        "$defs": {"Inner": closed},
-        "type": "object",
-        "properties": {"one": closed, "many": {"type": "array", "items": closed}},
-        "additionalProperties": False,
+        "$defs": {"Inner": closed}, "type": "object",
+        "properties": {"one": closed, "many": {"type": "array", "items": closed}}, "additionalProperties": False,
         "required": ["one"],
-    }
+    }  # fmt: skip
     assert warnings == []
 
 
@@ -194,26 +192,19 @@ def test_a_schema_is_adapted_whole_with_all_its_warnings() -> None:
     }
     reason = "not enforced by Anthropic; sent to the model in the description"
     assert warnings == [
-        f"schema.$defs.C.items: multipleOf {reason}",
-        f"schema.$defs.C: minItems {reason}",
-        f"schema.definitions.A: minLength {reason}",
-        f"schema.properties.b: maxLength {reason}",
-        f"schema.properties.c: oneOf {reason}",
-        f"schema.properties.e: minimum {reason}",
-        f"schema.properties.f: format {reason}",
-        f"schema.properties.g: format {reason}",
-        f"schema.properties.h: uniqueItems {reason}",
-        f"schema: minProperties {reason}",
-    ]
+        f"schema.$defs.C.items: multipleOf {reason}", f"schema.$defs.C: minItems {reason}",
+        f"schema.definitions.A: minLength {reason}", f"schema.properties.b: maxLength {reason}",
+        f"schema.properties.c: oneOf {reason}", f"schema.properties.e: minimum {reason}",
+        f"schema.properties.f: format {reason}", f"schema.properties.g: format {reason}",
+        f"schema.properties.h: uniqueItems {reason}", f"schema: minProperties {reason}",
+    ]  # fmt: skip
 
 
 def test_a_schema_that_cannot_be_adapted_is_named() -> None:
     schemas: list[tuple[dict[str, Any], str]] = [
-        ({}, "schema"),
-        ({"items": {"anyOf": [{"type": "null"}, {"title": "t"}]}}, "schema.items.anyOf"),
-        ({"$defs": {"A": {}}, "type": "null"}, "schema.$defs.A"),
-        ({"type": 3}, "schema"),
-    ]
+        ({}, "schema"), ({"items": {"anyOf": [{"type": "null"}, {"title": "t"}]}}, "schema.items.anyOf"),
+        ({"$defs": {"A": {}}, "type": "null"}, "schema.$defs.A"), ({"type": 3}, "schema"),
+    ]  # fmt: skip
     for schema, field in schemas:
         with pytest.raises(InvalidRequestError) as raised:
             adapted(schema)

@@ -72,19 +72,11 @@ def test_unknown_event_and_delta_types_are_ignored() -> None:
 
 def test_thinking_and_redacted_thinking_keep_their_order() -> None:
     wire = (
-        START
-        + block(
-            0,
-            {"type": "thinking", "thinking": "", "signature": ""},
-            {"type": "thinking_delta", "thinking": "Let me"},
-            {"type": "thinking_delta", "thinking": " see"},
-            {"type": "signature_delta", "signature": "c2ln"},
-        )
-        + block(1, {"type": "redacted_thinking", "data": "ZW5j"})
-        + text(2, "Yes.")
-        + finish()
-        + STOP
-    )
+        START + block(0, {"type": "thinking", "thinking": "", "signature": ""},
+        {"type": "thinking_delta", "thinking": "Let me"}, {"type": "thinking_delta", "thinking": " see"},
+        {"type": "signature_delta", "signature": "c2ln"}) + block(1, {"type": "redacted_thinking", "data": "ZW5j"})
+        + text(2, "Yes.") + finish() + STOP
+    )  # fmt: skip
     outcome = run_at_every_split(wire)
     assert outcome.response.content == [ms.Thinking("Let me see", "c2ln"), ms.RedactedThinking("ZW5j"), ms.Text("Yes.")]
     assert outcome.events[1:4] == [ms.ThinkingDelta(0, "Let me"), ms.ThinkingDelta(0, " see"), ms.TextDelta(2, "Yes.")]
@@ -92,11 +84,9 @@ def test_thinking_and_redacted_thinking_keep_their_order() -> None:
 
 def test_thinking_without_text_has_a_signature_and_no_events() -> None:
     thinking = block(
-        0,
-        {"type": "thinking", "thinking": "", "signature": ""},
-        {"type": "thinking_delta", "thinking": ""},
+        0, {"type": "thinking", "thinking": "", "signature": ""}, {"type": "thinking_delta", "thinking": ""},
         {"type": "signature_delta", "signature": "c2ln"},
-    )
+    )  # fmt: skip
     outcome = run_at_every_split(START + thinking + text(1, "a") + finish() + STOP)
     assert outcome.response.content == [ms.Thinking("", "c2ln"), ms.Text("a")]
     assert outcome.events[1] == ms.TextDelta(1, "a")
@@ -113,12 +103,9 @@ def test_citations_are_added_to_their_text() -> None:
     first: dict[str, object] = {"type": "char_location", "cited_text": "a", "document_index": 0}
     second: dict[str, object] = {"type": "page_location", "cited_text": "b", "document_index": 1}
     cited = block(
-        0,
-        {"type": "text", "text": "", "citations": [first]},
-        {"type": "citations_delta", "citation": second},
-        {"type": "text_delta", "text": "So it is."},
-        {"type": "citations_delta", "citation": "not an object"},
-    )
+        0, {"type": "text", "text": "", "citations": [first]}, {"type": "citations_delta", "citation": second},
+        {"type": "text_delta", "text": "So it is."}, {"type": "citations_delta", "citation": "not an object"},
+    )  # fmt: skip
     outcome = run_at_every_split(START + cited + finish() + STOP)
     assert outcome.response.content == [ms.Text("So it is.", citations=[first, second])]
 
@@ -185,11 +172,9 @@ def test_a_server_may_leave_out_every_index() -> None:
 
 def test_deltas_of_the_wrong_kind_leave_their_block_alone() -> None:
     deltas: list[dict[str, object]] = [
-        {"type": "text_delta", "text": "x"},
-        {"type": "thinking_delta", "thinking": "x"},
-        {"type": "signature_delta", "signature": "x"},
-        {"type": "citations_delta", "citation": {}},
-    ]
+        {"type": "text_delta", "text": "x"}, {"type": "thinking_delta", "thinking": "x"},
+        {"type": "signature_delta", "signature": "x"}, {"type": "citations_delta", "citation": {}},
+    ]  # fmt: skip
     wire = START + block(0, {"type": "tool_use", "id": "t", "name": "look", "input": {}}, *deltas)
     response = run(wire + finish("tool_use") + STOP).response
     assert response.tool_calls == [ms.ToolCall("t", "look", "{}")]
@@ -208,13 +193,10 @@ def test_content_and_stop_reason_may_be_in_message_start_already() -> None:
     start = {**MESSAGE, "content": content, "stop_reason": "tool_use", "container": {"id": "c"}}
     outcome = run_at_every_split(sse({"type": "message_start", "message": start}, "message_start") + STOP)
     assert outcome.events == [
-        ms.Start("claude-sonnet-4-5", "msg_1"),
-        ms.TextDelta(0, "So: "),
-        ms.ToolCallStart(1, "t", "roll"),
-        ms.ToolCallDelta(1, '{"n": 6}'),
-        ms.ToolCallDone(1, True),
+        ms.Start("claude-sonnet-4-5", "msg_1"), ms.TextDelta(0, "So: "), ms.ToolCallStart(1, "t", "roll"),
+        ms.ToolCallDelta(1, '{"n": 6}'), ms.ToolCallDone(1, True),
         ms.Done(ms.FinishReason.TOOL_USE, "tool_use", outcome.response.usage, {"container": {"id": "c"}}),
-    ]
+    ]  # fmt: skip
 
 
 def test_streamed_blocks_follow_content_in_message_start() -> None:
@@ -248,42 +230,26 @@ def test_usage_in_message_delta_replaces_that_of_the_start() -> None:
         "output_tokens": 1, "service_tier": "standard", "server_tool_use": None},
     }  # fmt: skip
     later: dict[str, object] = {
-        "input_tokens": None,
-        "cache_creation_input_tokens": 0,
-        "output_tokens": 50,
-        "output_tokens_details": {"thinking_tokens": 30},
-        "server_tool_use": {"web_search_requests": 1},
-    }
+        "input_tokens": None, "cache_creation_input_tokens": 0, "output_tokens": 50,
+        "output_tokens_details": {"thinking_tokens": 30}, "server_tool_use": {"web_search_requests": 1},
+    }  # fmt: skip
     wire = sse({"type": "message_start", "message": start}) + text(0, "a") + finish("end_turn", later) + STOP
     outcome = run_at_every_split(wire)
     assert outcome.response.usage == ms.Usage(
-        input_tokens=400,
-        output_tokens=20,
-        thinking_tokens=30,
-        cached_tokens=300,
-        cache_write_tokens=0,
-        total_tokens=450,
-        raw={
-            "input_tokens": 100,
-            "cache_creation_input_tokens": 0,
-            "cache_read_input_tokens": 300,
-            "output_tokens": 50,
-            "service_tier": "standard",
-            "output_tokens_details": {"thinking_tokens": 30},
-            "server_tool_use": {"web_search_requests": 1},
-        },
-    )
+        input_tokens=400, output_tokens=20, thinking_tokens=30, cached_tokens=300, cache_write_tokens=0,
+        total_tokens=450, raw={"input_tokens": 100, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 300,
+        "output_tokens": 50, "service_tier": "standard", "output_tokens_details": {"thinking_tokens": 30},
+        "server_tool_use": {"web_search_requests": 1}},
+    )  # fmt: skip
     assert outcome.response.provider_data == {"service_tier": "standard"}
 
 
 def test_unknown_members_of_a_message_are_provider_data() -> None:
     edits: dict[str, object] = {"applied_edits": []}
     delta = {
-        "type": "message_delta",
-        "delta": {"stop_reason": "stop_sequence", "stop_sequence": "END", "container": {"id": "c2"}},
-        "context_management": edits,
-        "usage": {"output_tokens": 2},
-    }
+        "type": "message_delta", "delta": {"stop_reason": "stop_sequence", "stop_sequence": "END",
+        "container": {"id": "c2"}}, "context_management": edits, "usage": {"output_tokens": 2},
+    }  # fmt: skip
     start = {**MESSAGE, "container": {"id": "c1"}, "diagnostics": None}
     outcome = run(sse({"type": "message_start", "message": start}) + text(0, "a") + sse(delta) + STOP)
     expected = {"stop_sequence": "END", "container": {"id": "c2"}, "context_management": edits}

@@ -105,19 +105,11 @@ def test_server_side_calls_and_results_are_provider_blocks() -> None:
         "content": [{"type": "web_search_result", "url": "https://a.example", "encrypted_content": "x"}],
     }
     wire = (
-        START
-        + block(
-            0,
-            use,
-            {"type": "input_json_delta", "partial_json": ""},
-            {"type": "input_json_delta", "partial_json": '{"query": '},
-            {"type": "input_json_delta", "partial_json": '"rain"}'},
-        )
-        + block(1, result)
-        + text(2, "Rain.")
-        + finish()
+        START + block(0, use, {"type": "input_json_delta", "partial_json": ""},
+        {"type": "input_json_delta", "partial_json": '{"query": '},
+        {"type": "input_json_delta", "partial_json": '"rain"}'}) + block(1, result) + text(2, "Rain.") + finish()
         + STOP
-    )
+    )  # fmt: skip
     outcome = run_at_every_split(wire)
     assert outcome.response.content == [
         ProviderBlock("anthropic", {**use, "input": {"query": "rain"}}),
@@ -204,11 +196,8 @@ def test_a_call_whose_index_is_used_again_is_cut_off() -> None:
     wire = START + call(0, '{"a": ', stop=False) + text(0, "So.") + finish() + STOP
     outcome = run_at_every_split(wire)
     assert outcome.events[1:-1] == [
-        ToolCallStart(0, "toolu_1", "look"),
-        ToolCallDelta(0, '{"a": '),
-        ToolCallDone(0, False),
-        TextDelta(1, "So."),
-    ]
+        ToolCallStart(0, "toolu_1", "look"), ToolCallDelta(0, '{"a": '), ToolCallDone(0, False), TextDelta(1, "So."),
+    ]  # fmt: skip
 
 
 def test_a_server_call_whose_index_is_used_again_keeps_its_input() -> None:

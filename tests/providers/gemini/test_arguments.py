@@ -296,12 +296,9 @@ def test_tools_and_options_are_sent_as_given() -> None:
     }
     given = read(
         tools=[SEARCH, {"function_declarations": [declared]}],
-        tool_config={"function_calling_config": {"mode": "AUTO"}},
-        system_instruction="Be brief.",
-        temperature=0.5,
-        top_k=3,
-        labels={"A": "b"},
-    )
+        tool_config={"function_calling_config": {"mode": "AUTO"}}, system_instruction="Be brief.", temperature=0.5,
+        top_k=3, labels={"A": "b"},
+    )  # fmt: skip
     assert sent_by_us("gemini", given) == {
         "contents": [{"role": "user", "parts": [{"text": "Which river?"}]}],
         "systemInstruction": {"role": "user", "parts": [{"text": "Be brief."}]},

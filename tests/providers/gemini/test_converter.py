@@ -215,13 +215,11 @@ CHUNKS: list[tuple[dict[str, Any], dict[str, Any] | None]] = [
     (CONTENT, {"candidates": [CANDIDATE]}),
     (TEXT, {"candidates": [{"content": {"parts": [TEXT]}}]}),
     ({"toolCall": {}}, {"candidates": [{"content": {"parts": [{"toolCall": {}}]}}]}),
-    (
-        {"name": "f", "args": {}, "id": "c"},
-        {"candidates": [{"content": {"parts": [{"functionCall": {"name": "f", "args": {}, "id": "c"}}]}}]},
-    ),
+    ({"name": "f", "args": {}, "id": "c"}, {"candidates": [{"content": {"parts": [{"functionCall": {"name": "f",
+        "args": {}, "id": "c"}}]}}]}),
     ({"name": "f"}, None),
     ({"thought": True}, None),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("part", "chunk"), CHUNKS)

@@ -69,12 +69,10 @@ def test_data_that_is_no_answer_is_quoted(data: bytes, words: str) -> None:
         ([stream_bytes(text_chunk("a"))], "truncated stream: the body ended without a finishReason"),
         ([b" \n"], "truncated stream: the body ended with no event"),
         ([b"hello\n"], "truncated stream: the body ended with no event, after 'hello'"),
-        (
-            [stream_bytes(text_chunk("a")), b"hello\n"],
-            "truncated stream: the body ended without a finishReason, after 'hello'",
-        ),
+        ([stream_bytes(text_chunk("a")), b"hello\n"],
+            "truncated stream: the body ended without a finishReason, after 'hello'"),
     ],
-)
+)  # fmt: skip
 def test_a_truncated_stream_says_what_is_missing(pieces: list[bytes], message: str) -> None:
     answer = run(pieces)
     assert answer.error is not None
@@ -100,12 +98,9 @@ def test_a_refused_prompt_is_an_error_with_its_reason_and_body() -> None:
     with pytest.raises(ProviderError) as raised:
         DIALECT.decode(body, PROVIDER, Ids())
     assert raised.value == ProviderError(
-        "prompt blocked: PROHIBITED_CONTENT",
-        category=ErrorCategory.CONTENT_FILTER,
-        http_status=200,
-        provider_code="PROHIBITED_CONTENT",
-        body=body,
-    )
+        "prompt blocked: PROHIBITED_CONTENT", category=ErrorCategory.CONTENT_FILTER, http_status=200,
+        provider_code="PROHIBITED_CONTENT", body=body,
+    )  # fmt: skip
 
 
 # --- errors of the API ---
@@ -290,18 +285,13 @@ def test_citations_belong_to_the_last_text() -> None:
     cited = {"citationMetadata": {"citationSources": [{"endIndex": 3}]}}
     chunk: dict[str, Any] = {"candidates": [{"content": {"parts": []}, "finishReason": "STOP", **cited}]}
     parts: list[Any] = [
-        {"text": "a"},
-        {"executableCode": {}},
-        {"text": "b"},
-        {"inlineData": {"mimeType": "a/b", "data": ""}},
-    ]
+        {"text": "a"}, {"executableCode": {}}, {"text": "b"}, {"inlineData": {"mimeType": "a/b", "data": ""}},
+    ]  # fmt: skip
     answer = stream(part_chunk(*parts), chunk)
     assert answer.response.content == [
-        Text("a"),
-        ProviderBlock("google", {"executableCode": {}}),
-        Text("b", citations=[{"endIndex": 3}]),
+        Text("a"), ProviderBlock("google", {"executableCode": {}}), Text("b", citations=[{"endIndex": 3}]),
         File(data=b"", media_type="a/b"),
-    ]
+    ]  # fmt: skip
     assert stream(chunk).response.content == []
 
 
@@ -348,11 +338,9 @@ def test_a_call_of_several_parts_keeps_its_id_and_signature() -> None:
     first = partial(name="f", id="w1", partialArgs=[{"jsonPath": "$.a", "numberValue": 1}])
     first["candidates"][0]["content"]["parts"][0]["thoughtSignature"] = "s"
     answer = stream(
-        first,
-        partial(id="w1"),
-        partial(name="f", partialArgs=[{"jsonPath": "$.b", "numberValue": 2}]),
+        first, partial(id="w1"), partial(name="f", partialArgs=[{"jsonPath": "$.b", "numberValue": 2}]),
         part_chunk({"functionCall": {}}, finish="STOP"),
-    )
+    )  # fmt: skip
     assert answer.response.content == [ToolCall("w1", "f", '{"a":1,"b":2}', state=signed("s", id="w1"))]
 
 
@@ -376,11 +364,9 @@ def test_a_block_between_two_texts_separates_them() -> None:
 def test_a_signed_thought_is_not_continued() -> None:
     answer = stream(
         part_chunk({"text": "a", "thought": True, "thoughtSignature": "s"}),
-        part_chunk({"text": "b", "thought": True}),
-        part_chunk({"text": "", "thought": True, "thoughtSignature": "t"}),
-        part_chunk({"thought": True}),
-        part_chunk(finish="STOP"),
-    )
+        part_chunk({"text": "b", "thought": True}), part_chunk({"text": "", "thought": True, "thoughtSignature": "t"}),
+        part_chunk({"thought": True}), part_chunk(finish="STOP"),
+    )  # fmt: skip
     assert answer.response.content == [
         Thinking("a", "s", state=signed("s", thought=True)),
         Thinking("b", "t", state=signed("t", thought=True)),
@@ -445,8 +431,6 @@ def test_lists_that_continue_are_joined_and_others_replaced() -> None:
         chunk("STOP", citationMetadata={"citations": None}, logprobsResult={"topCandidates": [2], "sum": 2}),
     )
     assert answer.response.provider_data == {
-        "citationMetadata": {"note": 1, "citations": [1, 2]},
-        "logprobsResult": {"topCandidates": [1, 2], "sum": 2},
-        "safetyRatings": [2],
-        "groundingMetadata": {"a": [2], "b": 1, "c": 3},
-    }
+        "citationMetadata": {"note": 1, "citations": [1, 2]}, "logprobsResult": {"topCandidates": [1, 2], "sum": 2},
+        "safetyRatings": [2], "groundingMetadata": {"a": [2], "b": 1, "c": 3},
+    }  # fmt: skip

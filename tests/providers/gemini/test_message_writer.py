@@ -93,12 +93,9 @@ def test_parallel_calls_are_one_content_and_so_are_results() -> None:
 
 def test_consecutive_calls_are_separate_turns() -> None:
     history = (
-        HI,
-        Message.tool_call("a", "f", "{}"),
+        HI, Message.tool_call("a", "f", "{}"), Message.tool_result("a", "ok"), Message.tool_call("a", "f", "{}"),
         Message.tool_result("a", "ok"),
-        Message.tool_call("a", "f", "{}"),
-        Message.tool_result("a", "ok"),
-    )
+    )  # fmt: skip
     one = [{"role": "model", "parts": [call_part()]}, {"role": "user", "parts": [answer_part()]}]
     assert contents(*history, model=OLD_MODEL)[1:] == one + one
 
@@ -167,12 +164,9 @@ def test_a_signature_is_sent_back_on_its_part() -> None:
     results = Message(Role.TOOL, [ToolResult("w1", "ok"), ToolResult("w2", "ok")])
     sent = contents(HI, answer.to_message(), results)
     assert sent[1]["parts"] == [
-        {"text": "Hm", "thought": True},
-        {"text": "I look.", "thoughtSignature": "c2lnMQ=="},
-        call_part(signature="c2lnMg==", id="w1"),
-        call_part("g", id="w2"),
-        {"text": "", "thoughtSignature": "c2lnMw=="},
-    ]
+        {"text": "Hm", "thought": True}, {"text": "I look.", "thoughtSignature": "c2lnMQ=="},
+        call_part(signature="c2lnMg==", id="w1"), call_part("g", id="w2"), {"text": "", "thoughtSignature": "c2lnMw=="},
+    ]  # fmt: skip
 
 
 def test_state_of_another_provider_is_not_sent() -> None:
@@ -196,13 +190,10 @@ def test_an_unsigned_first_call_gets_the_documented_value() -> None:
 
 def test_thinking_is_sent_back_only_to_gemini() -> None:
     blocks = [
-        Thinking("ours", state=ProviderState("google", {"thought": True})),
-        Thinking("from somebody's own hand"),
-        Thinking("theirs", "sig"),
-        Thinking("theirs too", state=ProviderState("openai-chat", {})),
-        RedactedThinking("xyz"),
-        Text("a"),
-    ]
+        Thinking("ours", state=ProviderState("google", {"thought": True})), Thinking("from somebody's own hand"),
+        Thinking("theirs", "sig"), Thinking("theirs too", state=ProviderState("openai-chat", {})),
+        RedactedThinking("xyz"), Text("a"),
+    ]  # fmt: skip
     history = (HI, Message.assistant(blocks), HI)
     assert contents(*history)[1]["parts"] == [
         {"text": "ours", "thought": True},
@@ -307,11 +298,8 @@ def test_arguments_that_are_no_object_cause_a_warning(arguments: str) -> None:
 def test_text_beside_results_in_a_tool_message_follows_them() -> None:
     tool = Message(Role.TOOL, [Text("Note."), ToolResult("a", "ok")])
     assert [content["parts"] for content in contents(HI, Message.tool_call("a", "f", "{}"), tool, model=OLD_MODEL)] == [
-        [{"text": "Hi"}],
-        [call_part()],
-        [answer_part()],
-        [{"text": "Note."}],
-    ]
+        [{"text": "Hi"}], [call_part()], [answer_part()], [{"text": "Note."}],
+    ]  # fmt: skip
 
 
 def test_an_answer_sent_back_equals_its_wire_form() -> None:
@@ -330,29 +318,12 @@ def test_an_answer_sent_back_equals_its_wire_form() -> None:
 
 # File extensions, and their media types according to IANA and Gemini's page on files.
 ENDINGS = {
-    "png": "image/png",
-    "jpg": "image/jpeg",
-    "jpeg": "image/jpeg",
-    "webp": "image/webp",
-    "heic": "image/heic",
-    "heif": "image/heif",
-    "gif": "image/gif",
-    "pdf": "application/pdf",
-    "txt": "text/plain",
-    "md": "text/markdown",
-    "html": "text/html",
-    "csv": "text/csv",
-    "json": "application/json",
-    "mp3": "audio/mpeg",
-    "wav": "audio/wav",
-    "flac": "audio/flac",
-    "ogg": "audio/ogg",
-    "aac": "audio/aac",
-    "mp4": "video/mp4",
-    "mpeg": "video/mpeg",
-    "mov": "video/quicktime",
-    "webm": "video/webm",
-}
+    "png": "image/png", "jpg": "image/jpeg", "jpeg": "image/jpeg", "webp": "image/webp", "heic": "image/heic",
+    "heif": "image/heif", "gif": "image/gif", "pdf": "application/pdf", "txt": "text/plain", "md": "text/markdown",
+    "html": "text/html", "csv": "text/csv", "json": "application/json", "mp3": "audio/mpeg", "wav": "audio/wav",
+    "flac": "audio/flac", "ogg": "audio/ogg", "aac": "audio/aac", "mp4": "video/mp4", "mpeg": "video/mpeg",
+    "mov": "video/quicktime", "webm": "video/webm",
+}  # fmt: skip
 
 
 def test_every_extension_of_the_table_is_tested() -> None:

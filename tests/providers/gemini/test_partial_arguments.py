@@ -198,12 +198,9 @@ def test_a_path_cannot_create_more_than_was_received(name: str) -> None:
 
 def test_missing_items_are_null_within_the_allowance() -> None:
     value, arguments = assembled(
-        [
-            {"jsonPath": "$.text", "stringValue": "x" * 100},
-            {"jsonPath": "$.items[50]", "numberValue": 1},
-            {"jsonPath": "$.items[99]", "numberValue": 2},
-        ]
-    )
+        [{"jsonPath": "$.text", "stringValue": "x" * 100}, {"jsonPath": "$.items[50]", "numberValue": 1},
+        {"jsonPath": "$.items[99]", "numberValue": 2}]
+    )  # fmt: skip
     assert value["items"] == [None] * 50 + [1] + [None] * 48 + [2]
     assert not arguments.lost
 

@@ -300,16 +300,11 @@ def test_a_value_that_is_no_json_is_an_error_naming_its_member() -> None:
 
 def test_encoding_does_not_change_the_request() -> None:
     request = ms.Request(
-        "gemini-3.8-flash",
-        [ms.Message.user("Hi"), ms.Message.tool_call("a", "now", "{}"), ms.Message.tool_result("a", "12:00")],
-        tools=[WEATHER],
-        response_schema={
-            "$defs": {"A": {"type": "STRING"}},
-            "type": "object",
-            "properties": {"a": {"$ref": "#/$defs/A"}},
-        },
-        extra_body={"generationConfig": {"topK": 1}},
-    )
+        "gemini-3.8-flash", [ms.Message.user("Hi"), ms.Message.tool_call("a", "now", "{}"),
+        ms.Message.tool_result("a", "12:00")], tools=[WEATHER],
+        response_schema={"$defs": {"A": {"type": "STRING"}}, "type": "object",
+        "properties": {"a": {"$ref": "#/$defs/A"}}}, extra_body={"generationConfig": {"topK": 1}},
+    )  # fmt: skip
     before = copy.deepcopy(request)
     first = DIALECT.encode(request, "gemini-3.8-flash", ms.Gemini("key"), stream=False)
     assert request == before

@@ -177,11 +177,8 @@ def test_thoughts_and_text_are_separate_blocks_in_order() -> None:
     ]  # fmt: skip
     thought = ProviderState("google", {"thought": True})
     assert answer.response.content == [
-        Thinking("Hmm.", state=thought),
-        Text("Yes."),
-        Thinking("Wait", state=thought),
-        Text("No."),
-    ]
+        Thinking("Hmm.", state=thought), Text("Yes."), Thinking("Wait", state=thought), Text("No."),
+    ]  # fmt: skip
 
 
 def test_a_signature_on_an_empty_last_text_belongs_to_the_text() -> None:
@@ -374,12 +371,10 @@ def events_at_the_end(stray: bytes) -> list[Event]:
 
 def test_a_bare_json_error_after_the_events_is_the_error() -> None:
     answer = run(
-        [
-            stream_bytes(part_chunk({"text": "First"}, finish="STOP")),
-            b'{\n  "error": {\n    "code": 499,\n    "message": "The operation was cancelled.",\n'
-            b'    "status": "CANCELLED"\n  }\n}\n',
-        ]
-    )
+        [stream_bytes(part_chunk({"text": "First"}, finish="STOP")),
+        b'{\n  "error": {\n    "code": 499,\n    "message": "The operation was cancelled.",\n'
+        b'    "status": "CANCELLED"\n  }\n}\n']
+    )  # fmt: skip
     assert answer.error is not None
     assert answer.error.error.message == "CANCELLED: The operation was cancelled."
     assert answer.error.error.http_status == 499
@@ -394,11 +389,9 @@ def test_other_stray_lines_after_a_finish_reason_are_ignored() -> None:
 
 def test_a_json_array_instead_of_events_is_read() -> None:
     answer = run(
-        [
-            b'[{\n  "candidates": [\n    {\n      "content": {"parts": [{"text": "Hel"}]},\n      "index": 0\n    }\n'
-            b'  ]\n}\n,\n{"candidates": [{"content": {"parts": [{"text": "lo"}]}, "finishReason": 1}]}\n]\n'
-        ]
-    )
+        [b'[{\n  "candidates": [\n    {\n      "content": {"parts": [{"text": "Hel"}]},\n      "index": 0\n    }\n'
+        b'  ]\n}\n,\n{"candidates": [{"content": {"parts": [{"text": "lo"}]}, "finishReason": 1}]}\n]\n']
+    )  # fmt: skip
     assert answer.response.text == "Hello"
     assert answer.response.finish_reason is FinishReason.STOP
 

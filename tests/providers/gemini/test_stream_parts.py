@@ -54,18 +54,11 @@ def test_streamed_arguments_are_delivered_as_they_grow() -> None:
         part_chunk({"text": ""}, finish="STOP"),
     )
     assert answer.events[1:] == [
-        ToolCallStart(0, "id-1", "weather"),
-        ToolCallDelta(0, '{"place":"Bos'),
-        ToolCallDelta(0, 'ton \\"MA\\"'),
-        ToolCallDelta(0, '"'),
-        ToolCallDelta(0, ',"days":[{"n":1'),
-        ToolCallDelta(0, ',"wet":true'),
-        ToolCallDelta(0, '},{"n":2.5'),
-        ToolCallDelta(0, '}],"unit":null'),
-        ToolCallDelta(0, "}"),
-        ToolCallDone(0),
+        ToolCallStart(0, "id-1", "weather"), ToolCallDelta(0, '{"place":"Bos'), ToolCallDelta(0, 'ton \\"MA\\"'),
+        ToolCallDelta(0, '"'), ToolCallDelta(0, ',"days":[{"n":1'), ToolCallDelta(0, ',"wet":true'),
+        ToolCallDelta(0, '},{"n":2.5'), ToolCallDelta(0, '}],"unit":null'), ToolCallDelta(0, "}"), ToolCallDone(0),
         Done(FinishReason.TOOL_USE, "STOP", Usage()),
-    ]
+    ]  # fmt: skip
     assert answer.response.tool_calls[0].parsed == {
         "place": 'Boston "MA"',
         "days": [{"n": 1, "wet": True}, {"n": 2.5}],
@@ -88,11 +81,9 @@ def test_streamed_calls_without_arguments_and_calls_in_a_row() -> None:
 
 def test_a_new_name_ends_the_call_before_it() -> None:
     answer = stream(
-        partial(name="a"),
-        partial({"jsonPath": "$.x", "stringValue": "1", "willContinue": True}),
-        partial(name="b"),
+        partial(name="a"), partial({"jsonPath": "$.x", "stringValue": "1", "willContinue": True}), partial(name="b"),
         part_chunk(finish="STOP"),
-    )
+    )  # fmt: skip
     assert [(call.name, call.arguments, call.complete) for call in answer.response.tool_calls] == [
         ("a", '{"x":"1"}', True),
         ("b", "{}", True),
@@ -137,23 +128,19 @@ def test_a_repeated_name_with_another_id_is_another_call() -> None:
 
 def test_a_call_that_repeats_its_name_and_id_at_its_end_is_one() -> None:
     answer = stream(
-        partial(name="a", id="1"),
-        partial({"jsonPath": "$.x", "stringValue": "1"}, name="a", id="1"),
-        partial(name="a", id="1", more=False),
-        part_chunk(finish="STOP"),
-    )
+        partial(name="a", id="1"), partial({"jsonPath": "$.x", "stringValue": "1"}, name="a", id="1"),
+        partial(name="a", id="1", more=False), part_chunk(finish="STOP"),
+    )  # fmt: skip
     assert [(call.id, call.arguments) for call in answer.response.tool_calls] == [("1", '{"x":"1"}')]
 
 
 def test_a_piece_of_a_call_that_has_ended_goes_to_no_other_call() -> None:
     late: dict[str, Any] = {"id": "1", "partialArgs": [{"jsonPath": "$.z", "numberValue": 3}]}
     answer = stream(
-        part_chunk({"functionCall": {"name": "a", "id": "1", "args": {"x": 1}}}),
-        partial(name="b", id="2"),
-        part_chunk({"functionCall": late}),
-        partial({"jsonPath": "$.y", "numberValue": 2}, more=False),
+        part_chunk({"functionCall": {"name": "a", "id": "1", "args": {"x": 1}}}), partial(name="b", id="2"),
+        part_chunk({"functionCall": late}), partial({"jsonPath": "$.y", "numberValue": 2}, more=False),
         part_chunk(finish="STOP"),
-    )
+    )  # fmt: skip
     assert [(call.id, call.arguments) for call in answer.response.tool_calls] == [("1", '{"x":1}'), ("2", '{"y":2}')]
     assert answer.response.content[-1] == ProviderBlock("google", {"functionCall": late})
 
@@ -237,11 +224,9 @@ def test_images_and_files_are_blocks() -> None:
     )
     assert answer.response.content == [
         Image(data=b"\x89PN", media_type="image/png", state=signed("s")),
-        File(data=b"\xfb\xff", media_type="audio/L16"),
-        File(data=b"\xfb\xff", media_type="audio/L16"),
-        Image(url="https://files/1", media_type="image/jpeg"),
-        File(url="https://files/2"),
-    ]
+        File(data=b"\xfb\xff", media_type="audio/L16"), File(data=b"\xfb\xff", media_type="audio/L16"),
+        Image(url="https://files/1", media_type="image/jpeg"), File(url="https://files/2"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -258,16 +243,11 @@ def test_an_unreadable_file_or_a_thought_image_is_kept_raw(part: dict[str, Any])
 
 
 FILE_ANNOTATIONS: dict[str, Any] = {
-    "audioMetadata": {"startOffset": "1s"},
-    "audioTranscription": {"text": "Hello."},
-    "documentMetadata": {"startPage": 2},
-    "mediaProcessing": "AGENTIC",
-    "mediaResolution": {"level": "LOW"},
-    "partMetadata": {"a": 1},
-    "spreadsheetMetadata": {"sheetIndex": 1},
-    "thoughtSignature": "s",
+    "audioMetadata": {"startOffset": "1s"}, "audioTranscription": {"text": "Hello."},
+    "documentMetadata": {"startPage": 2}, "mediaProcessing": "AGENTIC", "mediaResolution": {"level": "LOW"},
+    "partMetadata": {"a": 1}, "spreadsheetMetadata": {"sheetIndex": 1}, "thoughtSignature": "s",
     "videoMetadata": {"fps": 1},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FILE_ANNOTATIONS)

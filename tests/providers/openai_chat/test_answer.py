@@ -121,12 +121,9 @@ def test_details_of_another_choice_are_in_a_plain_member() -> None:
         {"index": index, "message": {"reasoning_details": details}, "finish_reason": "stop"} for index in (0, 1)
     ]
     assert decode({"choices": choices}).provider_data["choices"] == [
-        {
-            "index": 1,
-            "message": {"role": "assistant", "content": None, "reasoning_content": "hm"},
-            "finish_reason": "stop",
-        }
-    ]
+        {"index": 1, "message": {"role": "assistant", "content": None, "reasoning_content": "hm"},
+        "finish_reason": "stop"}
+    ]  # fmt: skip
 
 
 def test_lists_of_unknown_members_grow_and_others_are_replaced() -> None:
@@ -194,13 +191,10 @@ def test_encrypted_details_alone_are_a_block_without_text() -> None:
 
 def test_thinking_before_and_after_text_has_its_own_states() -> None:
     parts: list[JSON] = [
-        {"type": "thinking", "thinking": "a"},
-        {"type": "text", "text": "b"},
-        {"type": "reasoning", "text": "c"},
-        {"type": "thinking", "summary": [{"text": "d"}, {"other": 1}, 5]},
-        {"type": "thinking"},
+        {"type": "thinking", "thinking": "a"}, {"type": "text", "text": "b"}, {"type": "reasoning", "text": "c"},
+        {"type": "thinking", "summary": [{"text": "d"}, {"other": 1}, 5]}, {"type": "thinking"},
         {"type": "thinking", "thinking": {}},
-    ]
+    ]  # fmt: skip
     state = ProviderState("openai-compatible", {"reasoning_member": "content"})
     assert answer({"content": parts}).content == [Thinking("a", state=state), Text("b"), Thinking("cd", state=state)]
 

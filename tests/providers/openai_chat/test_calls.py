@@ -21,19 +21,14 @@ def fragment(**members: object) -> JSONObject:
 
 def test_one_call_in_fragments() -> None:
     outcome = deltas(
-        {"role": "assistant", "content": None},
-        fragment(index=0, id="call_1", type="function", name="weather", arguments=""),
-        fragment(index=0, arguments='{"ci'),
-        fragment(index=0, arguments='ty":1}'),
-        finish="tool_calls",
+        {"role": "assistant", "content": None}, fragment(index=0, id="call_1", type="function", name="weather",
+        arguments=""), fragment(index=0, arguments='{"ci'), fragment(index=0, arguments='ty":1}'), finish="tool_calls",
         provider=OPENAI,
-    )
+    )  # fmt: skip
     assert outcome.events[1:-1] == [
-        ToolCallStart(0, "call_1", "weather"),
-        ToolCallDelta(0, '{"ci'),
-        ToolCallDelta(0, 'ty":1}'),
+        ToolCallStart(0, "call_1", "weather"), ToolCallDelta(0, '{"ci'), ToolCallDelta(0, 'ty":1}'),
         ToolCallDone(0, complete=True),
-    ]
+    ]  # fmt: skip
     assert outcome.done.finish_reason is FinishReason.TOOL_USE
     assert outcome.response.content == [ToolCall("call_1", "weather", '{"city":1}')]
 
@@ -42,11 +37,9 @@ def test_a_name_in_pieces_is_delivered_once_it_is_complete() -> None:
     pieces = [fragment(index=0, id="a", name="get_", arguments=""), fragment(index=0, name="weather", arguments="")]
     outcome = deltas(*pieces, fragment(index=0, arguments="{}"), finish="tool_calls")
     assert outcome.events[:-1] == [
-        Start("m-1", "chatcmpl-1"),
-        ToolCallStart(0, "a", "get_weather"),
-        ToolCallDelta(0, "{}"),
+        Start("m-1", "chatcmpl-1"), ToolCallStart(0, "a", "get_weather"), ToolCallDelta(0, "{}"),
         ToolCallDone(0, complete=True),
-    ]
+    ]  # fmt: skip
     assert outcome.calls == [("a", "get_weather", "{}")]
     assert deltas(*pieces, finish="tool_calls").calls == [("a", "get_weather", "")]
     spoken = deltas(*pieces, {"content": "hm"}, fragment(index=0, arguments="{}"))
@@ -98,13 +91,10 @@ def test_several_fragments_without_an_index(pieces: list[JSONObject], calls: lis
 
 def test_parallel_calls_may_come_interleaved() -> None:
     outcome = deltas(
-        {"content": "Looking."},
-        fragment(index=0, id="a", name="t", arguments="["),
-        fragment(index=1, id="b", name="u", arguments="{"),
-        fragment(index=0, arguments="]"),
-        fragment(index=1, arguments="}"),
-        finish="tool_calls",
-    )
+        {"content": "Looking."}, fragment(index=0, id="a", name="t", arguments="["),
+        fragment(index=1, id="b", name="u", arguments="{"), fragment(index=0, arguments="]"),
+        fragment(index=1, arguments="}"), finish="tool_calls",
+    )  # fmt: skip
     assert outcome.calls == [("a", "t", "[]"), ("b", "u", "{}")]
     assert outcome.response.content == [Text("Looking."), ToolCall("a", "t", "[]"), ToolCall("b", "u", "{}")]
 
@@ -177,11 +167,9 @@ def test_the_finish_reason_of_an_answer_with_calls(finish: str | None, reason: F
 
 def test_the_older_function_call() -> None:
     outcome = deltas(
-        {"function_call": {"name": "t", "arguments": ""}},
-        {"function_call": {"arguments": "{"}},
-        {"function_call": {"arguments": "}"}},
-        finish="function_call",
-    )
+        {"function_call": {"name": "t", "arguments": ""}}, {"function_call": {"arguments": "{"}},
+        {"function_call": {"arguments": "}"}}, finish="function_call",
+    )  # fmt: skip
     assert outcome.calls == [("made-1", "t", "{}")]
     assert outcome.done.finish_reason is FinishReason.TOOL_USE
     response = answer({"content": None, "function_call": {"name": "t", "arguments": "{}"}}, "function_call")
@@ -194,10 +182,8 @@ def test_custom_tools() -> None:
     state = ProviderState("openai-chat", {"type": "custom"})
     outcome = deltas(
         {"tool_calls": [{"index": 0, "id": "a", "type": "custom", "custom": {"name": "math", "input": "4 "}}]},
-        {"tool_calls": [{"index": 0, "custom": {"input": "+ 4"}}]},
-        finish="tool_calls",
-        provider=OPENAI,
-    )
+        {"tool_calls": [{"index": 0, "custom": {"input": "+ 4"}}]}, finish="tool_calls", provider=OPENAI,
+    )  # fmt: skip
     assert outcome.response.content == [ToolCall("a", "math", "4 + 4", state=state)]
     unstreamed = answer({"content": None, "tool_calls": [whole]}, "tool_calls")
     assert unstreamed.tool_calls[0].arguments == "4 + 4"
@@ -205,11 +191,9 @@ def test_custom_tools() -> None:
 
 def test_a_function_with_an_empty_custom_member_is_a_function() -> None:
     call = {
-        "id": "a",
-        "type": "function",
-        "function": {"name": "t", "arguments": "{}"},
+        "id": "a", "type": "function", "function": {"name": "t", "arguments": "{}"},
         "custom": {"name": "", "input": ""},
-    }
+    }  # fmt: skip
     response = answer({"content": "", "tool_calls": [call]}, "")
     assert response.content == [ToolCall("a", "t", "{}")]
 

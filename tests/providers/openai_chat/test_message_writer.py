@@ -90,23 +90,18 @@ def test_results_in_a_user_message() -> None:
 
 def test_reused_ids_are_paired_in_order() -> None:
     wire = messages(
-        HELLO,
-        Message.tool_call("f:0", "t", "1"),
-        Message.tool_result("f:0", "first"),
-        Message.tool_call("f:0", "t", "2"),
-        Message.tool_result("f:0", "second"),
-    )
+        HELLO, Message.tool_call("f:0", "t", "1"), Message.tool_result("f:0", "first"),
+        Message.tool_call("f:0", "t", "2"), Message.tool_result("f:0", "second"),
+    )  # fmt: skip
     assert [message.get("content") for message in wire] == ["hello", None, "first", None, "second"]
 
 
 def test_unpaired_calls_and_results_are_left_out_with_a_warning() -> None:
     conversation = [
-        HELLO,
-        Message.tool_result("early", "before its call"),
-        Message.assistant([Text("Hm."), ToolCall("open", "t", "{}")]),
-        Message.tool_call("early", "t", "{}"),
+        HELLO, Message.tool_result("early", "before its call"),
+        Message.assistant([Text("Hm."), ToolCall("open", "t", "{}")]), Message.tool_call("early", "t", "{}"),
         Message.tool_result("stray", "no call"),
-    ]
+    ]  # fmt: skip
     assert messages(*conversation) == [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "Hm."}]
     assert len([warning for warning in warned(*conversation) if "not sent" in warning]) == 4
 
@@ -120,20 +115,15 @@ def test_a_failed_result_causes_a_warning() -> None:
 def test_pictures_of_results_follow_in_a_users_message() -> None:
     picture = Image(url="https://x/y.png")
     conversation = [
-        HELLO,
-        Message.assistant([ToolCall("a", "t", "{}"), ToolCall("b", "t", "{}")]),
-        Message.tool_result("a", [Text("Here:"), picture]),
-        Message.tool_result("b", "ok"),
-    ]
+        HELLO, Message.assistant([ToolCall("a", "t", "{}"), ToolCall("b", "t", "{}")]),
+        Message.tool_result("a", [Text("Here:"), picture]), Message.tool_result("b", "ok"),
+    ]  # fmt: skip
     wire = messages(*conversation)
     assert wire[2:4] == [result("a", "Here:"), result("b")]
     assert wire[4] == {
-        "role": "user",
-        "content": [
-            {"type": "text", "text": "The files of tool result a:"},
-            {"type": "image_url", "image_url": {"url": "https://x/y.png"}},
-        ],
-    }
+        "role": "user", "content": [{"type": "text", "text": "The files of tool result a:"},
+        {"type": "image_url", "image_url": {"url": "https://x/y.png"}}],
+    }  # fmt: skip
     assert any("user's message" in warning for warning in warned(*conversation))
 
 
@@ -176,11 +166,9 @@ def test_other_ids_are_always_replaced_by_the_same_id(id: str) -> None:
 
 def test_ids_are_replaced_in_the_call_and_in_its_result() -> None:
     wire = messages(
-        HELLO,
-        Message.tool_call("call_0123456789", "t", "{}"),
-        Message.tool_result("call_0123456789", "ok"),
+        HELLO, Message.tool_call("call_0123456789", "t", "{}"), Message.tool_result("call_0123456789", "ok"),
         provider=known("mistral"),
-    )
+    )  # fmt: skip
     id = wire[2]["tool_call_id"]
     assert isinstance(id, str)
     assert len(id) == 9
@@ -216,15 +204,13 @@ def turn(*blocks: Thinking | RedactedThinking) -> list[Message]:
         ("vllm", {"reasoning_member": "reasoning"}, {"reasoning": "Hmm."}),
         ("fireworks", {"reasoning_member": "something_else"}, {}),
         ("google-openai", {"reasoning_member": "reasoning_content"}, {}),
-        (
-            "openrouter",
-            {"reasoning_member": "reasoning", "reasoning_details": [{"type": "reasoning.text", "text": "Hmm."}]},
-            {"reasoning_details": [{"type": "reasoning.text", "text": "Hmm."}]},
-        ),
+        ("openrouter", {"reasoning_member": "reasoning",
+            "reasoning_details": [{"type": "reasoning.text", "text": "Hmm."}]},
+            {"reasoning_details": [{"type": "reasoning.text", "text": "Hmm."}]}),
         ("openrouter", {"reasoning_member": "reasoning"}, {"reasoning": "Hmm."}),
         ("openai-chat", {"reasoning_member": "reasoning"}, {}),
     ],
-)
+)  # fmt: skip
 def test_reasoning_is_sent_back_in_the_servers_member(
     provider: str, data: dict[str, object], expected: dict[str, object]
 ) -> None:

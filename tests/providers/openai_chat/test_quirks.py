@@ -205,12 +205,9 @@ def test_padding_members_of_a_delta_are_not_kept() -> None:
 
 def test_sound_is_a_file_with_its_id_as_state() -> None:
     outcome = deltas(
-        {"role": "assistant", "audio": {"id": "audio_1", "transcript": "Hi "}},
-        {"audio": {"data": "UklGRg=="}},
-        {"audio": {"data": "AAEC"}},
-        {"audio": {"transcript": "there", "expires_at": 9}},
-        provider=OPENAI,
-    )
+        {"role": "assistant", "audio": {"id": "audio_1", "transcript": "Hi "}}, {"audio": {"data": "UklGRg=="}},
+        {"audio": {"data": "AAEC"}}, {"audio": {"transcript": "there", "expires_at": 9}}, provider=OPENAI,
+    )  # fmt: skip
     audio = {"id": "audio_1", "expires_at": 9, "transcript": "Hi there"}
     assert outcome.response.content == [
         File(data=b"RIFF\x00\x01\x02", media_type="audio/wav", state=ProviderState("openai-chat", {"audio": audio}))
@@ -262,11 +259,9 @@ def test_pictures_in_the_answer() -> None:
         {"images": [{"type": "image_url", "image_url": "https://x/y.png"}, {"type": "unheard", "of": 1}, 5]},
     )
     assert outcome.response.content == [
-        Text("Here:"),
-        Image(data=b"abc", media_type="image/png"),
-        Image(url="https://x/y.png"),
+        Text("Here:"), Image(data=b"abc", media_type="image/png"), Image(url="https://x/y.png"),
         ProviderBlock("openai-compatible", {"type": "unheard", "of": 1}),
-    ]
+    ]  # fmt: skip
 
 
 def test_several_choices() -> None:
@@ -287,12 +282,9 @@ def test_several_choices() -> None:
     assert outcome.done.finish_reason is FinishReason.STOP
     assert outcome.response.tool_calls == []
     assert outcome.response.provider_data["choices"] == [
-        {
-            "index": 1,
-            "message": {"role": "assistant", "content": "xy", "tool_calls": [call]},
-            "finish_reason": "tool_calls",
-        }
-    ]
+        {"index": 1, "message": {"role": "assistant", "content": "xy", "tool_calls": [call]},
+        "finish_reason": "tool_calls"}
+    ]  # fmt: skip
 
 
 def test_several_whole_choices_without_an_index() -> None:

@@ -198,12 +198,10 @@ def test_no_tool_choice_without_tools() -> None:
 def test_tools() -> None:
     body = encode(Request("gpt-4o", HELLO, tools=[WEATHER, Tool("now")]))
     assert body["tools"] == [
-        {
-            "type": "function",
-            "function": {"name": "weather", "description": "Returns the weather.", "parameters": WEATHER.parameters},
-        },
+        {"type": "function", "function": {"name": "weather", "description": "Returns the weather.",
+        "parameters": WEATHER.parameters}},
         {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}},
-    ]
+    ]  # fmt: skip
 
 
 def test_a_strict_tool_has_its_schema_adapted() -> None:
@@ -299,11 +297,9 @@ def test_extra_body_is_merged_last() -> None:
 def test_cache_marks_are_sent_to_servers_that_accept_them() -> None:
     mark = CacheControl("1h")
     request = Request(
-        "m",
-        [Message.user([Text("long", cache_control=CacheControl()), Text("short")])],
-        system=[Text("rules", cache_control=mark)],
-        tools=[Tool("t", cache_control=mark)],
-    )
+        "m", [Message.user([Text("long", cache_control=CacheControl()), Text("short")])],
+        system=[Text("rules", cache_control=mark)], tools=[Tool("t", cache_control=mark)],
+    )  # fmt: skip
     body = encode(request, known("openrouter"))
     assert body["messages"] == [
         {
@@ -381,22 +377,11 @@ SCHEMA: JSONObject = {"type": "object", "properties": {}, "required": [], "addit
 
 def test_every_option_at_once() -> None:
     request = Request(
-        "gpt-5.1",
-        HELLO,
-        system="Be brief.",
-        tools=[Tool("f", "Does it.", SCHEMA, strict=True)],
-        tool_choice="f",
-        thinking=NONE,
-        max_output_tokens=9,
-        temperature=0.5,
-        top_p=0.25,
-        stop=["x"],
-        seed=0,
-        response_schema={**SCHEMA, "title": "A/b"},
-        parallel_tool_calls=True,
-        metadata={"a": "b"},
+        "gpt-5.1", HELLO, system="Be brief.", tools=[Tool("f", "Does it.", SCHEMA, strict=True)], tool_choice="f",
+        thinking=NONE, max_output_tokens=9, temperature=0.5, top_p=0.25, stop=["x"], seed=0,
+        response_schema={**SCHEMA, "title": "A/b"}, parallel_tool_calls=True, metadata={"a": "b"},
         extra_body={"user": "u", "stream_options": {"include_obfuscation": False}},
-    )
+    )  # fmt: skip
     body: JSONObject = {
         "model": "gpt-5.1",
         "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}],

@@ -231,13 +231,10 @@ def test_the_template_and_the_parser_give_the_same_events(unusual: dict[str, obj
 
 def test_thinking_then_text_then_both_at_once() -> None:
     outcome = deltas(
-        {"reasoning_content": "Hm", "content": None},
-        {"reasoning_content": "m.", "content": None},
-        {"reasoning_content": "!", "content": None},
-        {"reasoning_content": None, "content": "So"},
-        {"reasoning_content": None, "content": ":"},
-        {"reasoning_content": "?", "content": " yes"},
-    )
+        {"reasoning_content": "Hm", "content": None}, {"reasoning_content": "m.", "content": None},
+        {"reasoning_content": "!", "content": None}, {"reasoning_content": None, "content": "So"},
+        {"reasoning_content": None, "content": ":"}, {"reasoning_content": "?", "content": " yes"},
+    )  # fmt: skip
     assert outcome.events[1:-1] == [
         ThinkingDelta(0, "Hm"), ThinkingDelta(0, "m."), ThinkingDelta(0, "!"), TextDelta(1, "So"), TextDelta(1, ":"),
         ThinkingDelta(0, "?"), TextDelta(1, " yes"),

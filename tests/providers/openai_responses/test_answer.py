@@ -149,12 +149,10 @@ def test_an_empty_part_is_no_block_and_keeps_no_place() -> None:
 
 def test_log_probabilities_of_deltas_and_parts() -> None:
     outcome = stream_of(
-        delta("output_text", 0, "a", logprobs=[1]),
-        delta("output_text", 0, "b", logprobs=[2]),
-        delta("output_text", 0, "x", content_index=1),
-        done(0, message(text_part("ab"), text_part("x", logprobs=[3]))),
+        delta("output_text", 0, "a", logprobs=[1]), delta("output_text", 0, "b", logprobs=[2]),
+        delta("output_text", 0, "x", content_index=1), done(0, message(text_part("ab"), text_part("x", logprobs=[3]))),
         completed(),
-    )
+    )  # fmt: skip
     assert outcome.response.provider_data == {"logprobs": [1, 2, 3]}
     outcome = stream_of(delta("output_text", 0, "a", logprobs=[1]), done(0, message(text_part("a", logprobs=[7]))),
                         completed())  # fmt: skip
@@ -230,11 +228,9 @@ def test_the_phase_of_a_whole_item_is_the_texts_state() -> None:
     )
     assert outcome.response.content == [ms.Text("a", state=state), ms.Text("b", state=state)]
     outcome = stream_of(
-        added(0, message(phase="final_answer")),
-        delta("output_text", 0, "a"),
-        done(0, message(text_part("a"))),
+        added(0, message(phase="final_answer")), delta("output_text", 0, "a"), done(0, message(text_part("a"))),
         completed(),
-    )
+    )  # fmt: skip
     assert outcome.response.content == [ms.Text("a", state=state)]
 
 
@@ -265,11 +261,9 @@ def test_a_done_part_that_is_no_text_is_ignored() -> None:
 def test_refusals_of_several_parts_are_joined() -> None:
     refusal: ms.JSONObject = {"type": "refusal", "refusal": "c"}
     outcome = stream_of(
-        delta("refusal", 0, "a"),
-        delta("refusal", 0, "b"),
-        done(0, message({"type": "refusal", "refusal": "abx"}, refusal)),
-        completed(),
-    )
+        delta("refusal", 0, "a"), delta("refusal", 0, "b"),
+        done(0, message({"type": "refusal", "refusal": "abx"}, refusal)), completed(),
+    )  # fmt: skip
     assert (outcome.response.refusal, outcome.response.content) == ("abxc", [])
     outcome = stream_of(
         delta("refusal", 0, "a"), done(0, message({"type": "refusal", "refusal": ""}, refusal)), completed()
@@ -296,12 +290,9 @@ def test_the_name_of_an_event_is_enough() -> None:
         data: {"response":{"model":"m"}}
     """)
     assert outcome.events == [
-        ms.Start(None, None),
-        ms.TextDelta(0, "a"),
-        ms.TextDelta(0, "b"),
-        ms.TextDelta(0, "c"),
+        ms.Start(None, None), ms.TextDelta(0, "a"), ms.TextDelta(0, "b"), ms.TextDelta(0, "c"),
         ms.Done(ms.FinishReason.STOP, "completed", ms.Usage(), {}),
-    ]
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("data", ["", "  ", "[DONE]", " [DONE] "])
@@ -329,11 +320,9 @@ def test_reasoning_whose_item_comes_whole() -> None:
 
 def test_deltas_of_both_places_of_reasoning() -> None:
     outcome = stream_of(
-        delta("reasoning_summary_text", 0, "s"),
-        delta("reasoning_text", 0, "c"),
-        delta("reasoning_summary_text", 0, "t"),
-        completed(),
-    )
+        delta("reasoning_summary_text", 0, "s"), delta("reasoning_text", 0, "c"),
+        delta("reasoning_summary_text", 0, "t"), completed(),
+    )  # fmt: skip
     assert [event for event in outcome.events if isinstance(event, ms.ThinkingDelta)] == [
         ms.ThinkingDelta(0, "s"), ms.ThinkingDelta(0, "t"),
     ]  # fmt: skip
@@ -346,12 +335,10 @@ CALL: ms.JSONObject = {"type": "function_call", "call_id": "c", "name": "f", "ar
 
 def test_the_events_of_a_call() -> None:
     outcome = stream_of(
-        added(0, {**CALL, "arguments": "ignored"}),
-        delta("function_call_arguments", 0, "{"),
+        added(0, {**CALL, "arguments": "ignored"}), delta("function_call_arguments", 0, "{"),
         {"type": "response.function_call_arguments.done", "output_index": 0, "arguments": "{}"},
-        done(0, {**CALL, "status": "completed"}),
-        completed(status="completed"),
-    )
+        done(0, {**CALL, "status": "completed"}), completed(status="completed"),
+    )  # fmt: skip
     assert outcome.events == [
         ms.Start(None, None), ms.ToolCallStart(0, "c", "f"), ms.ToolCallDelta(0, "{"), ms.ToolCallDelta(0, "}"),
         ms.ToolCallDone(0, True), ms.Done(ms.FinishReason.TOOL_USE, "completed", ms.Usage(), {"status": "completed"}),

@@ -131,11 +131,9 @@ def test_a_phase_is_sent_back_only_to_its_provider() -> None:
 
 def test_a_call_and_its_result() -> None:
     conversation = [
-        Message.user("q"),
-        Message.tool_call("c1", "look", '{"at":1}'),
-        Message.tool_result("c1", "done"),
+        Message.user("q"), Message.tool_call("c1", "look", '{"at":1}'), Message.tool_result("c1", "done"),
         Message.user("and?"),
-    ]
+    ]  # fmt: skip
     assert items(*conversation) == [user(text("q")), call("c1", "look", '{"at":1}'), output("c1"), user(text("and?"))]
 
 
@@ -154,11 +152,9 @@ def test_results_may_have_images_and_files() -> None:
 
 def test_results_follow_the_run_with_their_calls() -> None:
     conversation = [
-        Message.assistant([Text("Both."), ToolCall("a", "f", "{}")]),
-        Message.assistant(ToolCall("b", "f", "{}")),
-        Message.user("Hurry."),
-        Message(Role.TOOL, [ToolResult("b", "2"), ToolResult("a", "1"), Text("(late)")]),
-    ]
+        Message.assistant([Text("Both."), ToolCall("a", "f", "{}")]), Message.assistant(ToolCall("b", "f", "{}")),
+        Message.user("Hurry."), Message(Role.TOOL, [ToolResult("b", "2"), ToolResult("a", "1"), Text("(late)")]),
+    ]  # fmt: skip
     assert items(*conversation) == [
         {"type": "message", "role": "assistant", "content": "Both."}, call("a"), call("b"), output("a", "1"),
         output("b", "2"), user(text("Hurry.")), user(text("(late)")),
@@ -200,11 +196,9 @@ def test_the_same_id_twice_in_one_turn_is_answered_in_order() -> None:
 
 def test_a_result_answers_the_nearest_run_that_uses_its_id() -> None:
     conversation = [
-        Message.tool_call("call_0", "given_up", "{}"),
-        Message.user("Something else."),
-        Message.tool_call("call_0", "f", "{}"),
-        Message.tool_result("call_0", "done"),
-    ]
+        Message.tool_call("call_0", "given_up", "{}"), Message.user("Something else."),
+        Message.tool_call("call_0", "f", "{}"), Message.tool_result("call_0", "done"),
+    ]  # fmt: skip
     assert items(*conversation) == [user(text("Something else.")), call("call_0", "f"), output("call_0")]
     assert warned(*conversation) == ["messages: call 'call_0' has no result and is not sent"]
 
@@ -261,11 +255,8 @@ def test_reasoning_text_is_sent_back_without_a_ciphertext() -> None:
     content: JSON = [{"type": "reasoning_text", "text": "Hm."}]
     thinking = Thinking("Hm.", state=ProviderState(OURS, {"id": "rs_1", "summary": [], "content": content}))
     assert items(Message.assistant([thinking, Text("answer")]))[0] == {
-        "type": "reasoning",
-        "id": "rs_1",
-        "summary": [],
-        "content": content,
-    }
+        "type": "reasoning", "id": "rs_1", "summary": [], "content": content,
+    }  # fmt: skip
 
 
 def test_reasoning_without_a_following_item_is_left_out() -> None:
@@ -287,14 +278,11 @@ def test_provider_blocks_are_sent_back_unchanged_in_order() -> None:
 
 
 PAIRS = {
-    "function_call": "function_call_output",
-    "custom_tool_call": "custom_tool_call_output",
-    "computer_call": "computer_call_output",
-    "local_shell_call": "local_shell_call_output",
-    "shell_call": "shell_call_output",
-    "apply_patch_call": "apply_patch_call_output",
+    "function_call": "function_call_output", "custom_tool_call": "custom_tool_call_output",
+    "computer_call": "computer_call_output", "local_shell_call": "local_shell_call_output",
+    "shell_call": "shell_call_output", "apply_patch_call": "apply_patch_call_output",
     "mcp_approval_request": "mcp_approval_response",
-}
+}  # fmt: skip
 """Types of items with a request to the caller, and types of the items that answer them."""
 
 
@@ -372,11 +360,9 @@ def test_unsupported_blocks_of_an_assistant_cause_warnings(block: Image | File) 
 
 def test_a_custom_call_and_its_output_keep_their_kind() -> None:
     answer = decode(
-        {
-            "status": "completed",
-            "output": [{"type": "custom_tool_call", "call_id": "c1", "name": "sql", "input": "SELECT"}],
-        }
-    )
+        {"status": "completed", "output": [{"type": "custom_tool_call", "call_id": "c1", "name": "sql",
+        "input": "SELECT"}]}
+    )  # fmt: skip
     sent = items(answer.to_message(), Message.tool_result("c1", "1"))
     assert sent == [
         {"type": "custom_tool_call", "call_id": "c1", "name": "sql", "input": "SELECT"},
@@ -411,11 +397,9 @@ def test_an_answer_is_sent_back_as_received() -> None:
     }
     answer = decode({"status": "completed", "output": [reasoning, spoken, call("c1")]})
     assert items(answer.to_message(), Message.tool_result("c1", "done")) == [
-        reasoning,
-        {"type": "message", "role": "assistant", "content": "Wait.", "phase": "commentary"},
-        call("c1"),
+        reasoning, {"type": "message", "role": "assistant", "content": "Wait.", "phase": "commentary"}, call("c1"),
         output("c1"),
-    ]
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

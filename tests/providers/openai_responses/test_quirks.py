@@ -37,11 +37,8 @@ def test_a_stream_without_event_lines_is_read() -> None:
         data: [DONE]
     """)
     assert [event.type for event in outcome.events] == [
-        ms.EventType.START,
-        ms.EventType.THINKING_DELTA,
-        ms.EventType.TEXT_DELTA,
-        ms.EventType.DONE,
-    ]
+        ms.EventType.START, ms.EventType.THINKING_DELTA, ms.EventType.TEXT_DELTA, ms.EventType.DONE,
+    ]  # fmt: skip
     content = [{"type": "reasoning_text", "text": "Four"}]
     state = ms.ProviderState("openai-responses", {"summary": [], "id": "rs_9", "content": content})
     assert outcome.response.content == [ms.Thinking("Four", state=state), ms.Text("4")]
@@ -265,11 +262,9 @@ def test_a_servers_search_as_a_custom_call_is_not_the_callers() -> None:
     [
         '[{"type":"custom","name":"keyword_search"}]',
         '[{"type":"x_search"},{"type":"namespace","name":"n","tools":[{"type":"custom","name":"keyword_search"}]}]',
-        '[{"type":"tool_search"}]',
-        "[]",
-        "null",
+        '[{"type":"tool_search"}]', "[]", "null",
     ],
-)
+)  # fmt: skip
 def test_a_custom_call_is_the_callers_if_its_tool_is_defined(tools: str) -> None:
     outcome = stream(SEARCHING.replace('[{"type":"x_search"}]', tools))
     state = ms.ProviderState("openai-responses", {"type": "custom_tool_call"})
@@ -322,11 +317,9 @@ def test_an_incomplete_ciphertext_is_no_state() -> None:
 
 def test_only_one_of_summary_and_reasoning_text_is_delivered() -> None:
     item = {
-        "type": "reasoning",
-        "id": "rs",
-        "summary": [{"type": "summary_text", "text": "Short."}],
+        "type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "Short."}],
         "content": [{"type": "reasoning_text", "text": "The long way."}],
-    }
+    }  # fmt: skip
     assert decode({"status": "completed", "output": [item]}).thinking == "Short."
     outcome = stream(
         CREATED

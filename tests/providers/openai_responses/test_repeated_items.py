@@ -147,11 +147,9 @@ def test_a_whole_call_at_the_index_of_a_whole_one(second: JSONObject, expected: 
 def test_repeated_reasoning_and_searches_are_read_once() -> None:
     search: JSONObject = {"id": "ws_1", "type": "web_search_call", "status": "completed"}
     answer = outcome_of(
-        done(0, thought("rs_1", "Hm.", "a")),
-        done(0, thought("rs_2", "Hm.", "b")),
-        done(1, search),
+        done(0, thought("rs_1", "Hm.", "a")), done(0, thought("rs_2", "Hm.", "b")), done(1, search),
         done(1, {**search, "id": "ws_2"}),
-    )
+    )  # fmt: skip
     thinking, block = answer.response.content
     assert isinstance(thinking, Thinking)
     assert isinstance(block, ProviderBlock)
@@ -200,11 +198,9 @@ def test_an_object_instead_of_text_is_its_json_text(content: JSON) -> None:
 def test_a_final_output_may_leave_out_earlier_messages(id: str, between: tuple[JSONObject, ...]) -> None:
     calls = (call("fc_1", "call_1"),) if between else ()
     answer = outcome_of(
-        *spoken(0, "msg_1", "Let me look."),
-        *between,
-        *spoken(2, "msg_2", "It is sunny."),
+        *spoken(0, "msg_1", "Let me look."), *between, *spoken(2, "msg_2", "It is sunny."),
         output=(*calls, message(id, "It is sunny.")),
-    )
+    )  # fmt: skip
     assert [event.text for event in answer.events if isinstance(event, TextDelta)] == ["Let me look.", "It is sunny."]
     assert answer.response.text == "Let me look.It is sunny."
     assert answer.response.warnings == []

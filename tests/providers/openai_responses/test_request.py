@@ -131,11 +131,8 @@ def test_a_strict_tool_has_its_schema_adapted() -> None:
     assert isinstance(tools, list)
     assert isinstance(tools[0], dict)
     adapted = {
-        "type": "object",
-        "properties": {"at": {"type": "string"}},
-        "required": ["at"],
-        "additionalProperties": False,
-    }
+        "type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"], "additionalProperties": False,
+    }  # fmt: skip
     assert (tools[0]["strict"], tools[0]["parameters"]) == (True, adapted)
     again = body_of(replace(ASK, tools=[replace(WEATHER, parameters=adapted)]))["tools"]
     assert again == tools, "a schema that is strict as it stands is sent as strict"
@@ -284,12 +281,9 @@ def test_a_thinking_budget_needs_a_level_or_an_effort() -> None:
 
 def test_extra_body_goes_in_last_and_joins_objects() -> None:
     request = replace(
-        ASK,
-        model="gpt-5",
-        response_schema=SCHEMA,
-        thinking=ThinkingLevel.LOW,
+        ASK, model="gpt-5", response_schema=SCHEMA, thinking=ThinkingLevel.LOW,
         extra_body={"text": {"verbosity": "low"}, "reasoning": {"summary": "detailed"}, "include": [], "user": "u"},
-    )
+    )  # fmt: skip
     body = body_of(request)
     text = body["text"]
     assert isinstance(text, dict)
@@ -348,20 +342,12 @@ def input_of(*messages: Message, model: str = "gpt-5", provider: OpenAIResponses
 
 def test_every_option_at_once() -> None:
     request = Request(
-        "gpt-5.1",
-        HI,
-        system="Be brief.",
-        tools=[Tool("f", "Does it.", PLAIN_SCHEMA), Tool("g", parameters={"type": "object"}, strict=True)],
-        tool_choice="f",
-        thinking=ThinkingLevel.NONE,
-        max_output_tokens=20,
-        temperature=0.5,
-        top_p=0.25,
-        response_schema={**PLAIN_SCHEMA, "title": "A/b"},
-        parallel_tool_calls=False,
-        metadata={"a": "b"},
+        "gpt-5.1", HI, system="Be brief.", tools=[Tool("f", "Does it.", PLAIN_SCHEMA),
+        Tool("g", parameters={"type": "object"}, strict=True)], tool_choice="f", thinking=ThinkingLevel.NONE,
+        max_output_tokens=20, temperature=0.5, top_p=0.25, response_schema={**PLAIN_SCHEMA, "title": "A/b"},
+        parallel_tool_calls=False, metadata={"a": "b"},
         extra_body={"user": "u", "text": {"verbosity": "low"}, "include": "x"},
-    )
+    )  # fmt: skip
     body: JSONObject = {
         "model": "gpt-5.1",
         "instructions": "Be brief.",

@@ -15,22 +15,17 @@ from manystream.providers.wire.event_order import OrderChecker
 from tests.providers.openai_responses.wire import PROVIDER, Outcome, decode, make_id, stream_of
 
 MESSAGE: ms.JSONObject = {
-    "type": "message",
-    "id": "msg_1",
-    "status": "completed",
-    "role": "assistant",
+    "type": "message", "id": "msg_1", "status": "completed", "role": "assistant",
     "content": [{"type": "output_text", "text": "Hello", "annotations": []}],
-}
+}  # fmt: skip
 CALL: ms.JSONObject = {
     "type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look", "arguments": '{"at":1}',
     "status": "completed",
 }  # fmt: skip
 REASONING: ms.JSONObject = {
-    "type": "reasoning",
-    "id": "rs_1",
-    "summary": [{"type": "summary_text", "text": "Let me "}, {"type": "summary_text", "text": "see."}],
-    "encrypted_content": "gAAA",
-}
+    "type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Let me "},
+    {"type": "summary_text", "text": "see."}], "encrypted_content": "gAAA",
+}  # fmt: skip
 SEARCH: ms.JSONObject = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}}
 
 
@@ -106,11 +101,9 @@ def test_items_become_blocks_in_order() -> None:
         "openai-responses", {"summary": REASONING["summary"], "id": "rs_1", "encrypted_content": "gAAA"}
     )
     assert response.content == [
-        ms.Thinking("Let me see.", state=state),
-        ms.Text("Hello"),
-        ms.ProviderBlock("openai-responses", SEARCH),
+        ms.Thinking("Let me see.", state=state), ms.Text("Hello"), ms.ProviderBlock("openai-responses", SEARCH),
         ms.ToolCall("call_1", "look", '{"at":1}'),
-    ]
+    ]  # fmt: skip
     assert response.finish_reason is ms.FinishReason.TOOL_USE
     assert (response.id, response.model) == ("resp_1", "m")
 
@@ -127,19 +120,14 @@ def test_logprobs_of_all_parts_are_kept_in_order() -> None:
 # The statuses of the API reference and of the SDK's types. Some other servers send `complete`.
 
 STATUSES = {
-    "completed": ms.FinishReason.STOP,
-    "complete": ms.FinishReason.STOP,
-    "incomplete": ms.FinishReason.LENGTH,
-    "in_progress": ms.FinishReason.UNKNOWN,
-    "queued": ms.FinishReason.UNKNOWN,
-}
+    "completed": ms.FinishReason.STOP, "complete": ms.FinishReason.STOP, "incomplete": ms.FinishReason.LENGTH,
+    "in_progress": ms.FinishReason.UNKNOWN, "queued": ms.FinishReason.UNKNOWN,
+}  # fmt: skip
 FAILED_STATUSES = {"failed": ms.ErrorCategory.SERVER, "cancelled": ms.ErrorCategory.CANCELLED}
 INCOMPLETE_REASONS = {
-    "max_output_tokens": ms.FinishReason.LENGTH,
-    "max_messages": ms.FinishReason.LENGTH,
-    "content_filter": ms.FinishReason.CONTENT_FILTER,
-    "steered": ms.FinishReason.UNKNOWN,
-}
+    "max_output_tokens": ms.FinishReason.LENGTH, "max_messages": ms.FinishReason.LENGTH,
+    "content_filter": ms.FinishReason.CONTENT_FILTER, "steered": ms.FinishReason.UNKNOWN,
+}  # fmt: skip
 
 
 def test_the_tables_hold_the_words_of_the_wire() -> None:
@@ -298,9 +286,7 @@ def test_parts_of_an_unknown_kind_are_kept_raw_and_once() -> None:
 
 def test_sound_that_belongs_to_no_item_is_kept() -> None:
     outcome = stream_of(
-        {"type": "response.audio.delta", "delta": "UklG"},
-        {"type": "response.audio.transcript.delta", "delta": "Hi"},
-        {"type": "response.audio.delta", "delta": "Rg=="},
-        {"type": "response.completed", "response": answer()},
-    )
+        {"type": "response.audio.delta", "delta": "UklG"}, {"type": "response.audio.transcript.delta", "delta": "Hi"},
+        {"type": "response.audio.delta", "delta": "Rg=="}, {"type": "response.completed", "response": answer()},
+    )  # fmt: skip
     assert outcome.response.provider_data["audio"] == {"data": "UklGRg==", "transcript": "Hi"}

@@ -66,14 +66,12 @@ def test_the_schema_given_is_not_changed() -> None:
         ({"items": {"type": "string"}}, {"type": "array", "items": {"type": "string"}}),
         ({"properties": {"x": {"type": "null"}}}, strict_object(x={"type": "null"})),
         ({"anyOf": [object_of(), {"type": "null"}]}, {"anyOf": [strict_object(), {"type": "null"}]}),
-        (
-            {"oneOf": [{"type": "string"}, {"type": "null"}], "discriminator": {"propertyName": "k"}},
-            {"anyOf": [{"type": "string"}, {"type": "null"}]},
-        ),
+        ({"oneOf": [{"type": "string"}, {"type": "null"}], "discriminator": {"propertyName": "k"}},
+            {"anyOf": [{"type": "string"}, {"type": "null"}]}),
         ({"allOf": [{"type": "string"}], "description": "d"}, {"type": "string", "description": "d"}),
         ({"type": ["object", "null"], "properties": {}}, {**strict_object(), "type": ["object", "null"]}),
     ],
-)
+)  # fmt: skip
 def test_each_kind_of_schema(schema: JSON, adapted: JSON) -> None:
     assert property_of(schema) == adapted
 

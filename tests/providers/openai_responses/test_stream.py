@@ -368,14 +368,12 @@ def test_other_stray_lines_leave_the_stream_truncated(stray: bytes) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        "{not json",
-        "[1, 2]",
-        '{"type":"response.output_text.delta","output_index":0,"delta":7}',
+        "{not json", "[1, 2]", '{"type":"response.output_text.delta","output_index":0,"delta":7}',
         '{"type":"response.output_item.added","output_index":0}',
         '{"type":"response.output_item.done","output_index":0,"item":[]}',
         '{"type":"response.content_part.done","output_index":0,"part":"text"}',
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_read_is_an_error_that_quotes_it(data: str) -> None:
     outcome = stream(CREATED + f"data: {data}")
     assert outcome.error.error.category is ms.ErrorCategory.SERVER

@@ -19,12 +19,10 @@ from manystream.providers.wire.event_order import OrderChecker
 
 PROVIDER = ms.OpenAIResponses(api_key="key")
 LENIENT = ms.OpenAIResponses(
-    api_key="key",
-    base_url="http://localhost/v1",
-    profile=ms.Profile(
-        name="somebody", dialect="openai-responses", base_url="http://localhost/v1", quirks=ms.Quirks(strict_end=False)
-    ),
-)
+    api_key="key", base_url="http://localhost/v1",
+    profile=ms.Profile(name="somebody", dialect="openai-responses", base_url="http://localhost/v1",
+    quirks=ms.Quirks(strict_end=False)),
+)  # fmt: skip
 MADE_ID = "made-id-of-22-symbols_"
 
 
