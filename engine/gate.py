@@ -82,7 +82,7 @@ class Calls:
         """Start a call. Raises `InvalidRequestError`, `EngineClosedError`, `TooManyCallsError`, and `OSError` as
         `starter` does."""
         self.check_here()
-        return self.starter.start(request, on_event, on_completion, stream=stream)
+        return (self._starter or self.starter).start(request, on_event, on_completion, stream=stream)
 
     def end_session(self, session: str) -> None:
         """Forget which target and key a session has."""

@@ -171,6 +171,8 @@ class Attempt(BodyOwner):
 
     def timings(self) -> Timings:
         """Return the times of the attempt's steps."""
+        if self.dequeued_at == math.inf:
+            return Timings()
         return Timings(
             self._since_start(self.dequeued_at),
             self._since_start(self.connected_at),
@@ -191,11 +193,11 @@ class Attempt(BodyOwner):
 
     def acquire(self, fresh: bool) -> None:
         """Wait for a connection. The attempt may have one when this returns. fresh: one that no request has used."""
-        pool = self._runtime.pool
+        pool, clocks = self._runtime.pool, self.clocks
         pool.acquire(self.prepared.origin, self, fresh=fresh)
         if self.over:
             pool.abandon(self)  # the observer has ended the call when the pool closed another connection
-        elif self._state is QUEUED:
+        elif self._state is QUEUED and (clocks.queue < math.inf or clocks.total < math.inf):
             self.arm()  # it waits for a connection; if it had got one at once, the timer would be set
 
     # --- as the pool's waiter ---

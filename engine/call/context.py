@@ -18,7 +18,9 @@ def has_same_values(one: Context, other: Context) -> bool:
     `==` compares values instead. It takes two lists that are equal now for the same, and raises for values such as
     arrays.
     """
-    return len(one) == len(other) and all(other.get(variable, one) is value for variable, value in one.items())
+    if len(one) != len(other):
+        return False
+    return not one or all(other.get(variable, one) is value for variable, value in one.items())
 
 
 class CallContext:

@@ -55,8 +55,9 @@ class Buffered:
 
     def forget(self, holder: Holder) -> None:
         """Remove a holder that keeps nothing any more. Idempotent."""
-        self.total -= self._most.pop(holder, 0)
-        self._counted.pop(holder, None)
+        if holder in self._most:  # few answers are long enough to be counted
+            self.total -= self._most.pop(holder)
+            self._counted.pop(holder, None)
 
     def too_much(self) -> ProviderError:
         """Return the error of the call that fails to make room."""

@@ -108,9 +108,8 @@ class Preparer:
             raise InvalidRequestError("request", f"must be a Request, not {type(request).__name__}")
         shared, model = self._select(request.model)
         provider = shared.provider
-        key = self._key(provider)
         wire = shared.dialect.encode(request, model, provider, stream=stream)
-        head, secrets, fresh_key = self._head(request, wire, shared, key)
+        head, secrets, fresh_key = self._head(request, wire, shared)
         if request.session is not None:
             head = _with_session(head, request.session, provider.profile.quirks.session)
         if provider.idempotency_header is not None:
@@ -141,10 +140,12 @@ class Preparer:
         return Preparer([(single, self._bases[provider.name])], *shared), single
 
     def _select(self, model: str) -> tuple[Shared, str]:
-        """Return what the requests to the model's provider share, and the model's name there."""
+        """Return what the requests to the model's provider share, and the model's name there. Raises
+        `InvalidRequestError` for no such model, and for a provider that needs a key and has none."""
         known = self._selected.get(model) if type(model) is str else None
         if known is None:
             provider, name = select(model, self._providers)
+            self._key(provider)
             known = self._shared[provider.name], name
             if len(self._selected) < MODELS_KEPT:
                 self._selected[model] = known
@@ -156,7 +157,7 @@ class Preparer:
             key = self._keys[provider.name] = find_key(provider, self._environment)
         return key
 
-    def _head(self, request: Request, wire: WireRequest, shared: Shared, key: str) -> Head:
+    def _head(self, request: Request, wire: WireRequest, shared: Shared) -> Head:
         # Requests to one provider share a head: to check it takes four times as long as to look it up.
         provider, extra = shared.provider, request.extra_headers
         seen = (
@@ -172,13 +173,13 @@ class Preparer:
         except TypeError:
             known = None  # an unhashable value is not text
         if known is None:
-            known = self._new_head(wire, shared, key, dict(extra or {}))
+            known = self._new_head(wire, shared, dict(extra or {}))
             if len(self._heads) < HEADS_KEPT:
                 self._heads[seen] = known
         return known
 
-    def _new_head(self, wire: WireRequest, shared: Shared, key: str, extra: Mapping[str, str]) -> Head:
-        provider, dialect = shared.provider, shared.dialect
+    def _new_head(self, wire: WireRequest, shared: Shared, extra: Mapping[str, str]) -> Head:
+        provider, dialect, key = shared.provider, shared.dialect, self._key(shared.provider)
         base = self._bases[provider.name]
         try:
             path = target(base, wire.path).encode()

@@ -48,10 +48,11 @@ def output_limit(body: JSONObject, names: Sequence[str], choices: str = "") -> i
     names: the members that may hold the limit. If several do, the largest counts: a server may follow any of them.
     choices: the member with the number of answers; empty if there is none.
     """
-    limits = [limit for name in names if (limit := _count(body.get(name))) is not None]
-    if not limits:
-        return None
-    return max(limits) * (_count(body.get(choices)) or 1)
+    limit = 0
+    for name in names:
+        if name in body:
+            limit = max(limit, _count(body[name]) or 0)
+    return limit * (_count(body.get(choices)) or 1) if limit else None
 
 
 LIMITS = frozenset(

@@ -107,17 +107,12 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     headers = request_headers(quirks, request.extra_headers, stream=stream)
     wire = WireRequest(path_with_query(PATH, quirks), headers, serialised(body))
     wire.max_output_tokens = output_limit(body, _LIMITS, "n")
-    wire.choices = _choices(body, extra)
+    choices = integer(body, "n") if "n" in body else None
+    wire.choices = choices or (0 if extra else 1)  # 0: another member of the program's own may ask for several
     wire.unasked = NOTHING_UNASKED if extra and asks_for_probabilities(extra) else UNASKED
     if warnings:
         wire.warnings = list(dict.fromkeys(warnings))
     return wire
-
-
-def _choices(body: JSONObject, extra: Mapping[str, JSON] | None) -> int:
-    """Return the number of choices that a body asks for; 0 if another member of the program's own may ask for some."""
-    asked = integer(body, "n")
-    return asked or (0 if extra else 1)
 
 
 def asks_for_probabilities(extra: Mapping[str, JSON]) -> bool:
