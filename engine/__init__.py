@@ -1,14 +1,22 @@
-"""Calls: nursery, callbacks, timeouts, retries, limits, cancellation.
+"""Calls: nursery, callbacks, timeouts, retries, limits, cancellation. Imports go from top to bottom:
 
-Neither of these knows the engine or the other.
+| part | what it is |
+|---|---|
+| `frontends/` | how programs open an engine and drive its calls: `Engine`, streams, maps, portals for threads |
+| `monitor`, `sharing` | what an engine opens for other processes |
+| `gate`, `calls` | one engine: whether a call can start here and now; what starts, holds and counts the calls |
+| `observe/` | what an engine shows of itself: observer, recordings, figures |
+| `traffic/` | when a call is sent, and where |
+| `call/` | one call, from its start to its completion |
+| `request/` | a request, and the bytes of its attempts |
 
 Each name is imported from its module when it is first used, so that an engine loads only the modules that it needs. The
 modules follow the same rule:
 
 | module | what it imports at the top |
 |---|---|
-| `core` | what checks an engine's options and runs its tasks, and the types in the signatures of its methods |
-| `starter` | what every call needs; imported when the engine first waits (`loading`), or by its first call |
+| `frontends/engine` | what checks an engine's options and runs its tasks, and the types in its methods' signatures |
+| `calls` | what every call needs; imported when the engine first waits (`loading`), or by its first call |
 | others | imported by the function that opens them: portals, maps, observers, recordings, traffic control, statistics |
 
 Type checkers read the plain imports.
@@ -20,18 +28,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .call.completion import CallFigures as CallFigures
     from .call.completion import Completion as Completion
     from .call.completion import Timings as Timings
     from .call.handle import Call as Call
     from .call.timeouts import CallState as CallState
-    from .engine import Engine as Engine
-    from .engine import open_engine as open_engine
+    from .frontends.engine import Engine as Engine
+    from .frontends.engine import open_engine as open_engine
     from .frontends.map import CallMap as CallMap
     from .frontends.stream import EventStream as EventStream
     from .observe.observer import CallStart as CallStart
     from .observe.observer import Observer as Observer
     from .observe.recording import Recording as Recording
-    from .observe.statistics import CallFigures as CallFigures
     from .observe.statistics import OriginStatistics as OriginStatistics
     from .observe.statistics import ProviderStatistics as ProviderStatistics
     from .observe.statistics import Statistics as Statistics
@@ -41,12 +49,12 @@ if TYPE_CHECKING:
 
 _HOMES: dict[str, str] = {
     "Call": "call.handle",
-    "CallFigures": "observe.statistics",
+    "CallFigures": "call.completion",
     "CallMap": "frontends.map",
     "CallStart": "observe.observer",
     "CallState": "call.timeouts",
     "Completion": "call.completion",
-    "Engine": "engine",
+    "Engine": "frontends.engine",
     "EngineClosedError": "request.errors",
     "EventStream": "frontends.stream",
     "Limits": "request.limits",
@@ -57,7 +65,7 @@ _HOMES: dict[str, str] = {
     "Statistics": "observe.statistics",
     "Timings": "call.completion",
     "TooManyCallsError": "request.errors",
-    "open_engine": "engine",
+    "open_engine": "frontends.engine",
 }
 """Public name → the module that defines it."""
 

@@ -1,6 +1,6 @@
 """What makes the calls of one engine: prepares requests, and has the pool, traffic control and the observer.
 
-An engine makes it, and imports its modules, when it is first used (calls.py).
+An engine makes it, and imports its modules, when it is first used (gate.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The calls of one engine, from its opening to its end: whether a call can start here and now, and what ends them all.
 
-What starts calls (starter.py) is imported when it is first used, so that a program that opens an engine does not wait
+What starts calls (calls.py) is imported when it is first used, so that a program that opens an engine does not wait
 for it.
 """
 
@@ -10,8 +10,8 @@ import os
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING
 
+from .call.timeouts import seconds_of
 from .request.errors import EngineClosedError, ends_engine
-from .seconds import seconds_of
 
 if TYPE_CHECKING:
     from ..providers.model.request import Request
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from .observe.statistics import Statistics
     from .services import EngineTasks
 
-LEFT = "its open_engine block was left. Start calls inside it"
-
 CONCURRENCY = 1_000
 """The default for the calls of one map that may run at the same time."""
+
+LEFT = "its open_engine block was left. Start calls inside it"
 
 
 class Calls:
@@ -142,7 +142,7 @@ class Calls:
 
         self.check_here()
         runtime = self.starter.runtime
-        if runtime.recorder is not None:
+        if runtime.recording is not None and not runtime.recording.closed:
             raise RuntimeError(f"{runtime.recording!r} is running: leave its block first")
         file = runtime.recording = RecordingFile(path, self.backend.clock, replace=replace)
         return Recording(file)

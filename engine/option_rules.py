@@ -1,4 +1,4 @@
-"""The rules for an engine's options: one row per option. `value_rules.py` has a row per field of their values."""
+"""The rules for an engine's options: one row per option. `request/value_rules.py` has those of their fields."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ OPTIONS: dict[str, Rule | RuleElsewhere] = {
     ),
     "timeouts": RuleElsewhere("..providers.model.options", "TIMEOUTS_GIVEN"),
     "retry": RuleElsewhere("..providers.model.options", "RETRY_GIVEN"),
-    "limits": RuleElsewhere(".value_rules", "LIMITS_GIVEN"),
-    "tls": RuleElsewhere(".value_rules", "TLS_GIVEN"),
+    "limits": RuleElsewhere(".request.value_rules", "LIMITS_GIVEN"),
+    "tls": RuleElsewhere(".request.value_rules", "TLS_GIVEN"),
     "proxy": optional(
         text(
             "the URL of a proxy, '' for none, or None for the environment's",

@@ -20,7 +20,7 @@ from .aio_map import CallMap
 from .engine.call.callbacks import OnCompletion, OnEvent
 from .engine.call.handle import Call as Call
 from .engine.call.home import EngineBlock, Home
-from .engine.engine import open_calls
+from .engine.frontends.engine import open_calls
 from .engine.frontends.map import KeyedRequests, Requests
 from .engine.frontends.stream import BufferedEvents
 from .engine.gate import CONCURRENCY, Calls

@@ -14,7 +14,7 @@ from typing import Unpack
 
 import trio
 
-from .engine.engine import Engine, open_engine
+from .engine.frontends.engine import Engine, open_engine
 from .engine.frontends.engine_thread import EngineThread
 from .engine.frontends.portal import Portal, PortalCall, PortalRecording, PortalStream
 from .engine.frontends.portal_map import PortalMap

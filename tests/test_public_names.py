@@ -77,7 +77,7 @@ def test_every_name_of_the_contract_is_there() -> None:
 
 EXCEPTIONS_OF_MODULES = {
     "manystream.aio": "EventLoopError", "manystream.batch": "BatchError JournalError LineError",
-    "manystream.cost": "CostExtraError", "manystream.engine.observe.monitor": "MonitorError",
+    "manystream.cost": "CostExtraError", "manystream.engine.monitor": "MonitorError",
     "manystream.providers.history": "HistoryError", "manystream.store": "StoreError",
 }  # fmt: skip
 """Module → the exceptions it raises."""

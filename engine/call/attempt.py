@@ -221,9 +221,9 @@ class Attempt(BodyOwner):
         self.connection = connection
         self.phase = SEND
         exchange: Exchange = self
-        recorder = self._runtime.recorder
-        if recorder is not None:
-            exchange = self._tap = recorder.tap(self.prepared, self)
+        recording = self._runtime.recording
+        if recording is not None and not recording.closed:
+            exchange = self._tap = recording.tap(self.prepared, self)
         connection.send(self.prepared.head, self.prepared.body, exchange, self._listener.label)
         now, waited = self._runtime.loop.now, self._state is QUEUED  # the loop read the clock when it sent the request
         self._state, self.connected_at = SENDING, now

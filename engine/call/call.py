@@ -8,7 +8,6 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ...providers.errors import ErrorCategory, ProviderError
 from ...providers.model.events import Error, Event
@@ -21,15 +20,12 @@ from .admission_control import AdmissionControl
 from .attempt import Attempt
 from .body.base import Receiver
 from .callbacks import OnCompletion, OnEvent
-from .completion import Completion, Timings
+from .completion import CallFigures, Completion, Timings
 from .delivery import Counters, Delivery
 from .ending import OPEN, STOPPED, Ending
 from .retry import retry_delay
 from .runtime import Runtime
 from .timeouts import BACKOFF, ENDED, LEAST_WAIT, LENGTH, QUEUED, CallState, Clock, Clocks, timeout_error
-
-if TYPE_CHECKING:
-    from ..observe.statistics import CallFigures
 
 logger: logging.Logger = logging.getLogger("manystream.engine")
 
@@ -195,8 +191,6 @@ class RunningCall(Ending):
 
     def figures(self, now: float) -> CallFigures:
         """Return the figures of a running call, without any content. `now`: the time on the loop's clock."""
-        from ..observe.statistics import CallFigures
-
         attempt = self._attempt
         return CallFigures(
             number=self.number,

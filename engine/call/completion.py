@@ -1,4 +1,4 @@
-"""The final record of a call, created exactly once per call. Only values."""
+"""The records of a call: its figures while it runs, and its completion, created exactly once. Only values."""
 
 from __future__ import annotations
 
@@ -155,3 +155,29 @@ class Completion:
             raise self.error.with_traceback(None)  # without the frames of an earlier raise
         assert self.response is not None, "a call that did not fail has a response"
         return self.response
+
+
+@dataclass(slots=True, frozen=True)
+class CallFigures:
+    """The figures of one running call at one moment.
+
+    number: the call's number in the engine, counted from 1.
+    provider: the provider's name.
+    model: the name that the provider uses for the model.
+    stream: True if the request asks for a streamed response.
+    state: the value of the call's `CallState`.
+    age: seconds since the call was started.
+    quiet: seconds since a byte was last sent or received; the age if there was none.
+    attempts: the number of attempts so far.
+    request_id: the provider's id of the request; None until the response's head has arrived.
+    """
+
+    number: int
+    provider: str
+    model: str
+    stream: bool
+    state: str
+    age: float
+    quiet: float
+    attempts: int
+    request_id: str | None

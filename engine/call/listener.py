@@ -63,6 +63,11 @@ class Tap(Exchange, Protocol):
 
 
 class Recorder(Protocol):
-    """Creates the taps in front of exchanges."""
+    """A recording: creates the taps in front of exchanges, until it is closed."""
+
+    @property
+    def closed(self) -> bool: ...
+
+    def close(self) -> None: ...
 
     def tap(self, prepared: Prepared, exchange: Exchange) -> Tap: ...

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ...transport.backend import Backend
 from ...transport.loop import Loop
@@ -14,9 +13,6 @@ from .home import Home
 from .listener import Recorder
 from .retry import RetryReserve
 from .slices import Action
-
-if TYPE_CHECKING:
-    from ..observe.recording import RecordingFile
 
 
 class Runtime:
@@ -30,7 +26,7 @@ class Runtime:
     retries: the reserve of retries of all calls.
     random: returns a number from 0 to 1, for the jitter of delays.
     on_callback_raised: called with the exception of a callback; it may end the engine.
-    recording: the file to which the bytes sent and received are recorded; None: there is no recording.
+    recording: records the bytes sent and received, until it is closed; None: there was no recording.
     retried: the number of attempts made after a failure and a delay.
     resent: the number of attempts that sent a request again although the server may have read it.
     """
@@ -67,7 +63,7 @@ class Runtime:
         self.retries: RetryReserve = RetryReserve(retry_reserve)
         self.random: Callable[[], float] = random.Random().random
         self.on_callback_raised: Callable[[BaseException], None] = on_callback_raised
-        self.recording: RecordingFile | None = None
+        self.recording: Recorder | None = None
         self.retried: int = 0
         self.resent: int = 0
         self.home: Home = home
@@ -92,9 +88,3 @@ class Runtime:
                 action()
             except Exception as error:
                 on_defect(error)
-
-    @property
-    def recorder(self) -> Recorder | None:
-        """The recording, if it accepts exchanges; else None."""
-        recording = self.recording
-        return None if recording is None or recording.closed else recording

@@ -14,6 +14,7 @@ from operator import attrgetter
 
 from ...providers.errors import ErrorCategory, ProviderError
 from ...providers.model.options import Timeouts
+from ...providers.rules.rules import LARGEST, described
 
 
 class CallState(enum.StrEnum):
@@ -123,3 +124,15 @@ def timeout_error(clock: Clock, limit: float, where: str) -> ProviderError:
         # Another attempt would have no time left.
         retryable=clock not in (Clock.TOTAL, Clock.QUEUE),
     )
+
+
+def seconds_of(timeout: float, method: str, *, least: float = 0.0) -> float:
+    """Return a program's timeout in seconds; `math.inf` for more than a float can hold.
+
+    Raises `ValueError` for anything but a number of at least `least`.
+
+    method: the name of the method that has the timeout, for the error.
+    """
+    if not isinstance(timeout, (int, float)) or not timeout >= least:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"{method}: timeout must be seconds, 0 or more (math.inf: no limit), not {described(timeout)}")
+    return timeout if timeout <= LARGEST else math.inf

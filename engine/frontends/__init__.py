@@ -1,4 +1,5 @@
-"""How programs drive calls without callbacks: an iterator over a stream, a map over requests, and portals for threads.
+"""How programs open an engine and drive its calls: `Engine` with callbacks, an iterator over a stream, a map over
+requests, and portals for threads.
 
-All of them start calls with `start_stream` and `start_request`, and use nothing else of a call.
+The last three start calls with `start_stream` and `start_request`, and use nothing else of a call.
 """

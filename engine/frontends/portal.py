@@ -19,11 +19,10 @@ from ...providers.model.response import Response
 from ..call.callbacks import OnCompletion, OnEvent, check_callback
 from ..call.completion import Completion
 from ..call.handle import Call
-from ..call.timeouts import CallState
+from ..call.timeouts import CallState, seconds_of
 from ..gate import CONCURRENCY, Calls
 from ..observe.recording import Recording
 from ..observe.statistics import Statistics
-from ..seconds import seconds_of
 from .engine_thread import EngineThread
 from .portal_map import PortalMap
 from .stream import BufferedEvents

@@ -23,7 +23,7 @@ from ...transport.errors import TransportError
 from ...transport.exchange import Exchange, RawHeaders
 from ..request.prepared import Prepared
 from ..request.redaction import HARMLESS_QUERY
-from ..value_rules import PATH
+from ..request.value_rules import PATH
 from . import private_file
 
 logger: logging.Logger = logging.getLogger("manystream.record")

@@ -41,32 +41,6 @@ class ProviderStatistics:
 
 
 @dataclass(slots=True, frozen=True)
-class CallFigures:
-    """The figures of one running call at one moment.
-
-    number: the call's number in the engine, counted from 1.
-    provider: the provider's name.
-    model: the name that the provider uses for the model.
-    stream: True if the request asks for a streamed response.
-    state: the value of the call's `CallState`.
-    age: seconds since the call was started.
-    quiet: seconds since a byte was last sent or received; the age if there was none.
-    attempts: the number of attempts so far.
-    request_id: the provider's id of the request; None until the response's head has arrived.
-    """
-
-    number: int
-    provider: str
-    model: str
-    stream: bool
-    state: str
-    age: float
-    quiet: float
-    attempts: int
-    request_id: str | None
-
-
-@dataclass(slots=True, frozen=True)
 class Statistics:
     """The figures of one engine at one moment.
 

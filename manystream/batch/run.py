@@ -17,7 +17,7 @@ from ..cost import Cost, Unpriced
 from ..engine.call.callbacks import check_callback
 from ..engine.call.completion import Completion
 from ..engine.call.handle import Call
-from ..engine.engine import Engine
+from ..engine.frontends.engine import Engine
 from ..engine.request.errors import EngineClosedError, TooManyCallsError
 from ..engine.traffic.admission import OK
 from ..engine.traffic.budgets.budgets import REFUSAL_CODE as BUDGET_SPENT

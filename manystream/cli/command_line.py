@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Protocol, cast
 
-from ..engine.observe.monitor import MonitorError
+from ..engine.monitor import MonitorError
 from . import batch, bench, completion, demo, doctor, run, simulate
 from .output.errors import CommandError
 from .output.standard_streams import drop_output, is_output_error, prepare_streams

@@ -15,7 +15,7 @@ from typing import Protocol, Unpack
 
 import trio
 
-from ..engine.engine import Engine
+from ..engine.frontends.engine import Engine
 from ..engine.frontends.engine_thread import EngineThread
 from ..engine.options import EngineOptions
 from ..engine.traffic.limits.leases import RENEW_SECONDS, EngineRates, Lease, LeaseRequest, keepers_of

@@ -14,7 +14,7 @@ import socket
 from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from typing import Final, cast
 
-from ..engine.value_rules import POOL_LIMITS
+from ..engine.request.value_rules import POOL_LIMITS
 from ..transport.dial import dial, dial_options
 from ..transport.errors import Phase
 from ..transport.exchange import WireHead

@@ -193,7 +193,7 @@ class Stream:
         prepared.stream = self.streamed
         self.delivery = Delivery(self._on_event, cast("RunningCall", self), Counters())
         loop = StillLoop()
-        runtime = SimpleNamespace(loop=loop, timers=NoPoller(), pool=NoPoller(), recorder=None)
+        runtime = SimpleNamespace(loop=loop, timers=NoPoller(), pool=NoPoller(), recording=None)
         self.attempt = Attempt(
             prepared, self, cast("Runtime", runtime), effective(None, None, stream=True), started=0.0
         )

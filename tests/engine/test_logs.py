@@ -8,7 +8,7 @@ import pytest
 import trio
 
 import manystream as ms
-from manystream.engine.observe import monitor
+from manystream.engine import monitor
 from manystream.providers.wire.dialect import StreamMachine
 from tests.engine.traffic.targets import Server, ask, open_targets
 from tests.support.peers import (

@@ -18,8 +18,8 @@ import trio
 import trio.testing
 
 import manystream as ms
-from manystream.engine.observe import monitor
-from manystream.engine.observe.monitor import Monitor, MonitorError, runtime_folder, sockets
+from manystream.engine import monitor
+from manystream.engine.monitor import Monitor, MonitorError, runtime_folder, sockets
 from tests.engine.traffic.charged import Charged, ask, open_charged
 from tests.support.peers import (
     STREAM_HEAD,
@@ -284,8 +284,8 @@ async def test_an_engine_without_monitor_does_not_load_the_module() -> None:
         "async def main():\n"
         "    async with ms.open_engine([ms.OpenAIChat('k', 'http://127.0.0.1:1/v1')]): pass\n"
         "trio.run(main)\n"
-        "assert 'manystream.engine.engine' in sys.modules\n"
-        "assert 'manystream.engine.observe.monitor' not in sys.modules\n"
+        "assert 'manystream.engine.frontends.engine' in sys.modules\n"
+        "assert 'manystream.engine.monitor' not in sys.modules\n"
     )
     await trio.run_process([sys.executable, "-c", program], check=True, stderr=subprocess.STDOUT)
 

@@ -14,7 +14,7 @@ import pytest
 
 import manystream as ms
 from manystream.engine.option_rules import OPTIONS
-from manystream.engine.value_rules import CERTIFICATE, LIMITS, POOL_LIMITS, TLS
+from manystream.engine.request.value_rules import CERTIFICATE, LIMITS, POOL_LIMITS, TLS
 from manystream.providers.catalog.profile_rules import PROFILE, QUIRKS
 from manystream.providers.catalog.provider import PROVIDER
 from manystream.providers.catalog.registry import DIALECTS

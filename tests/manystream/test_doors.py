@@ -15,8 +15,8 @@ import trio
 import manystream as ms
 from manystream import aio, portal
 from manystream.engine import EventStream
-from manystream.engine import engine as core
 from manystream.engine.call.handle import Call
+from manystream.engine.frontends import engine as core
 
 EXCEPTIONS: dict[type, dict[str, str]] = {
     aio.Engine: {"close": "leaving the block does it", "from_thread": "loop.call_soon_threadsafe is asyncio's way"},

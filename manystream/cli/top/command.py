@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
-from ...engine.observe.monitor import FORMAT, runtime_folder, sockets
+from ...engine.monitor import FORMAT, runtime_folder, sockets
 from ...engine.private_socket import has_own_peer, is_own_folder
 from ...providers.json.exact_numbers import UnwritableNumberError
 from ...providers.json.json_values import JSONObject, MalformedJSONError, dumps_printable, integer, loads_object

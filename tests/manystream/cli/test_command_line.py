@@ -13,7 +13,7 @@ import manystream
 from manystream.__main__ import main as enter
 from manystream.cli import command_line, main
 from manystream.cli.output.errors import CommandError
-from manystream.engine.observe.monitor import MonitorError
+from manystream.engine.monitor import MonitorError
 
 HELP = """\
 usage: manystream [-h] [--version] COMMAND ...

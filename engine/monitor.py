@@ -24,12 +24,13 @@ from collections import Counter
 from dataclasses import fields
 from pathlib import Path
 
-from ...providers.errors import ManystreamError
-from ...providers.json.json_values import dumps_printable
-from ..call.call import RunningCall
-from ..call.timeouts import CallState
-from ..gate import Calls
-from ..private_socket import (
+from ..providers.errors import ManystreamError
+from ..providers.json.json_values import dumps_printable
+from .call.call import RunningCall
+from .call.timeouts import CallState
+from .gate import Calls
+from .observe.statistics import Statistics
+from .private_socket import (
     LocalStream,
     PrivateSocketError,
     SocketInUseError,
@@ -42,8 +43,7 @@ from ..private_socket import (
     runtime_folder,
     serve,
 )
-from ..traffic.budgets.amounts import MEMBERS, BudgetStatistics
-from .statistics import CallFigures, Statistics
+from .traffic.budgets.amounts import MEMBERS, BudgetStatistics
 
 logger: logging.Logger = logging.getLogger("manystream.monitor")
 
@@ -239,9 +239,9 @@ def _free_path() -> Path:
 
 
 def _version() -> str:
-    from ... import __version__
+    from .. import __version__
 
     return __version__
 
 
-__all__ = ["CallFigures", "Monitor", "MonitorError", "runtime_folder", "sockets"]
+__all__ = ["Monitor", "MonitorError", "runtime_folder", "sockets"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from ..providers.rules.rules import Checker, Rule, checked, flag, number, optional, text, whole
-from ..transport.pool import PoolLimits
-from ..transport.tls import ClientCertificate, TLSConfig
-from .request.limits import Limits
+from ...providers.rules.rules import Checker, Rule, checked, flag, number, optional, text, whole
+from ...transport.pool import PoolLimits
+from ...transport.tls import ClientCertificate, TLSConfig
+from .limits import Limits
 
 SECONDS = number(0, must="a number of seconds of at least 0", infinite=True)
 PATH = Rule("a path", (str, os.PathLike), bool)

@@ -9,33 +9,33 @@ from typing import TYPE_CHECKING, TypeVar, Unpack, overload
 
 import trio
 
-from ..providers.catalog.provider import Provider
-from ..providers.errors import InvalidRequestError
-from ..providers.model.request import Request
-from ..providers.model.response import Response
-from ..transport.errors import URLError
-from ..transport.timers import Timers
-from .call.callbacks import OnCompletion, OnEvent
-from .call.handle import Call
-from .call.home import EngineBlock
-from .frontends.engine_thread import EngineThread
-from .gate import CONCURRENCY, Calls
-from .loading import load_for_calls
-from .option_rules import check_options
-from .request.addresses import addressed, check_single_keys
-from .services import EngineTasks, trio_tasks
+from ...providers.catalog.provider import Provider
+from ...providers.errors import InvalidRequestError
+from ...providers.model.request import Request
+from ...providers.model.response import Response
+from ...transport.errors import URLError
+from ...transport.timers import Timers
+from ..call.callbacks import OnCompletion, OnEvent
+from ..call.handle import Call
+from ..call.home import EngineBlock
+from ..gate import CONCURRENCY, Calls
+from ..loading import load_for_calls
+from ..option_rules import check_options
+from ..request.addresses import addressed, check_single_keys
+from ..services import EngineTasks, trio_tasks
+from .engine_thread import EngineThread
 
 if TYPE_CHECKING:
-    from ..transport.proxy import ProxyConfig
-    from .calls import CallStarter
-    from .frontends.map import CallMap, KeyedRequests, Requests
-    from .frontends.portal import Portal
-    from .frontends.stream import EventStream
-    from .observe.recording import Recording
-    from .observe.statistics import Statistics
-    from .options import EngineOptions
-    from .sharing import Sharing
-    from .traffic.options import Traffic
+    from ...transport.proxy import ProxyConfig
+    from ..calls import CallStarter
+    from ..observe.recording import Recording
+    from ..observe.statistics import Statistics
+    from ..options import EngineOptions
+    from ..sharing import Sharing
+    from ..traffic.options import Traffic
+    from .map import CallMap, KeyedRequests, Requests
+    from .portal import Portal
+    from .stream import EventStream
 
 Key = TypeVar("Key")
 
@@ -58,7 +58,7 @@ class Engine:
     def from_thread(self) -> Portal:
         """The engine's interface for other threads. Its methods block the calling thread until there is a result."""
         if self._portal is None:
-            from .frontends.portal import Portal
+            from .portal import Portal
 
             self._portal = Portal(self._calls, self._thread)
         return self._portal
@@ -109,7 +109,7 @@ class Engine:
 
         The iteration raises `ProviderError` if the stream fails. Leaving the block cancels the call.
         """
-        from .frontends.stream import EventStream
+        from .stream import EventStream
 
         home = self._calls.home
         return EventStream(home, lambda on_event, on_completion: self.start_stream(request, on_event, on_completion))
@@ -138,7 +138,7 @@ class Engine:
         exception from `requests` is raised after the completions of the started calls. At most twice `concurrency`
         requests are held. Leaving the block cancels the running calls. Raises `InvalidRequestError` for the arguments.
         """
-        from .frontends.map import CallMap
+        from .map import CallMap
 
         return CallMap(self._calls.home, self.start_request, requests, concurrency, ordered=ordered)
 
@@ -185,7 +185,7 @@ class Engine:
 def _start_monitor(calls: Calls, place: str | os.PathLike[str] | bool) -> None:
     if place is False:
         return
-    from .observe.monitor import Monitor
+    from ..monitor import Monitor
 
     calls.backend.start(Monitor(calls, None if place is True else place).run)
 
@@ -193,7 +193,7 @@ def _start_monitor(calls: Calls, place: str | os.PathLike[str] | bool) -> None:
 def _open_sharing(calls: Calls, traffic: Traffic | None) -> Sharing | None:
     if traffic is None or calls.starter.share is None:
         return None
-    from .sharing import Sharing
+    from ..sharing import Sharing
 
     return Sharing(calls.starter.share, traffic, calls.backend, calls.home)
 
@@ -236,7 +236,7 @@ async def open_calls(
         try:
 
             def make_starter(on_callback_raised: Callable[[BaseException], None]) -> CallStarter:
-                from .calls import CallStarter
+                from ..calls import CallStarter
 
                 home, failed = tasks.home, on_callback_raised
                 return CallStarter(backend, loop, timers, checked, options, variables, proxy, home, failed)
@@ -287,7 +287,7 @@ def _choose_environment(
         variables = {name: value for name, value in variables.items() if not name.lower().endswith("_proxy")}
     if not proxy:
         return variables, None
-    from ..transport.proxy import parse_proxy_url
+    from ...transport.proxy import parse_proxy_url
 
     try:
         return variables, parse_proxy_url(proxy)
