@@ -79,7 +79,7 @@ class FormRun:
     def run(self) -> FormOutcome:
         """Run until the last call has ended."""
         for _ in range(self._calls):
-            self._scope.add(Permit(float(INPUT), float(MAX_OUTPUT)), 0.0)
+            self._scope.queue.add(Permit(float(INPUT), float(MAX_OUTPUT)))
         self._sender.pump()
         self._events.run(HORIZON)
         return self.outcome

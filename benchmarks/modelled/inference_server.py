@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import deque
 from dataclasses import dataclass
@@ -131,11 +132,11 @@ class InferenceServer:
             output = max(1.0, self.plan.output_tokens * self._chance.lognormvariate(-0.125, 0.5))
             self.state.queue.add(Permit(size, output))
         now = self.events.now
-        while (permit := self.state.admit(now)) is not None:
+        while isinstance(permit := self.state.admit(now), Permit):
             self.events.at(now + self.plan.round_trip / 2, self._arrive, permit, now)
             if len(self.state.queue) < 5:
                 break
-        time = self.state.next_time(now)
+        time = permit if isinstance(permit, float) else math.inf
         if now < time < self._timer:
             self._timer = time
             self.events.at(time, self._wake, time)

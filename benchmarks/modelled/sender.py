@@ -21,9 +21,9 @@ class Sender:
     def pump(self) -> None:
         """Send the calls that may be sent, and run again when more may be."""
         now = self._events.now
-        while (permit := self._scope.admit(now)) is not None:
+        while isinstance(permit := self._scope.admit(now), Permit):
             self._send(permit)
-        time = self._scope.next_time(now)
+        time = permit
         if time < self._timer:
             self._timer = time
             self._events.at(time, self._wake, time)

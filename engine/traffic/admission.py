@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import TypeAlias
 
 from ...providers.errors import ProviderError
@@ -20,10 +20,11 @@ from ..call.completion import AttemptRecord, Completion
 from ..call.timeouts import LEAST_WAIT
 from ..request.prepared import Prepared
 from ..request.preparer import Preparer
-from .budgets.budgets import NOTHING_SPENT, Holding, Need, Reservation, Spending, Spent, spent_by
+from .budgets.budgets import NOTHING_SPENT, Need, Reservation, Spending, Spent, spent_by
 from .limits.host import PAUSE, Host, is_lost
 from .limits.limiter import Limiter
 from .queue.fair_queue import NEVER, UNDER_WAY, Permit
+from .queue.pump import WaitingCall
 
 MakeRequest: TypeAlias = Callable[[Request, Preparer], tuple[TargetRequest, WireRequest]]
 """Prepares a request for a target. Raises `InvalidRequestError`."""
@@ -33,7 +34,8 @@ class Candidate(Permit):
     """A call's permit at one target. It is the permit, and not an object beside it: thousands of calls wait, each at
     several targets.
 
-    An attempt holds it while it is under way, and ends it exactly once: by `settle`, `cancel`, or `give_back`.
+    An attempt holds it while it is under way, and ends it exactly once: its limiter is asked to `settle`, `cancel` or
+    `fail` it.
 
     limiter: what shares the quota of the target, and sends the call.
     target_index: the position of the target in the call's route.
@@ -97,68 +99,6 @@ class Candidate(Permit):
         prepared = request.prepared if isinstance(request, TargetRequest) else request
         return f"{prepared.provider.name}/{prepared.model}"
 
-    # --- before an attempt ---
-
-    def has_room(self, now: float) -> bool:
-        """Return whether the call could be sent now."""
-        return self.limiter.state.has_room(self, now)
-
-    def why_never(self, now: float) -> ProviderError | None:
-        """Return why the call can never be sent; None where it can."""
-        return self.limiter.why_never(self, now)
-
-    # --- during an attempt ---
-
-    def connected(self) -> None:
-        """The attempt has a connection."""
-        self.limiter.state.connected(self, self.limiter.now)
-
-    def confirm(self, headers: Mapping[str, str], *, whole: bool) -> None:
-        """The head of a successful response came. `whole`: it is no stream."""
-        if self.state in UNDER_WAY:
-            self.limiter.confirm(self, headers, whole=whole)
-
-    # --- the end of an attempt ---
-
-    def settle(self, response: Response | None, now: float) -> None:
-        """The request was sent, and the attempt is over. response: what it received."""
-        if self.state in UNDER_WAY:
-            self.limiter.settle(self, response, now)
-        else:
-            self.cancel(now)
-
-    def cancel(self, now: float) -> None:
-        """Leave the queue, or return what was reserved: no request was sent. May be called again."""
-        self.limiter.state.cancel(self, now)
-        self.limiter.changed()
-
-    def give_back(self, error: ProviderError, headers: Mapping[str, str], *, sent: bool, again: bool) -> Refusal:
-        """The attempt failed. Return which kind of limit refused it.
-
-        sent: the request may have reached the server.
-        again: the call waits here again after a refusal.
-        """
-        return self.limiter.give_back(self, error, headers, sent=sent, again=again)
-
-
-class Rooms:
-    """The targets of a route that could send a call now. A target is looked at when it is asked for."""
-
-    __slots__ = ("_candidates_at", "_known", "_now")
-
-    def __init__(self, candidates_at: Callable[[int], Sequence[Candidate]], now: float) -> None:
-        self._candidates_at = candidates_at
-        self._now = now
-        self._known: dict[int, bool] = {}
-
-    def __contains__(self, index: object) -> bool:
-        assert isinstance(index, int)
-        known = self._known.get(index)
-        if known is None:
-            known = any(candidate.has_room(self._now) for candidate in self._candidates_at(index))
-            self._known[index] = known
-        return known
-
 
 logger: logging.Logger = logging.getLogger("manystream.traffic")
 
@@ -173,7 +113,7 @@ PAUSES = (Refusal.RATE, Refusal.OVERLOAD)
 """Refusals after which the same request can succeed later."""
 
 
-class Admission(AdmissionControl):
+class Admission(AdmissionControl, WaitingCall):
     """A call to one target with one key. (`Routed`, a subclass, is a call with several.)
 
     attempt_records: the attempts that have ended.
@@ -265,7 +205,7 @@ class Admission(AdmissionControl):
 
     @property
     def _now(self) -> float:
-        return self._candidate.limiter.now
+        return self._candidate.limiter.runtime.loop.clock()
 
     @property
     def _is_over(self) -> bool:
@@ -285,18 +225,18 @@ class Admission(AdmissionControl):
     # --- as the limiter sees it ---
 
     def admitted(self, permit: Permit) -> None:
-        """Send the call if its spending can be reserved."""
         call = self._call
         assert call is not None, "the call has not ended"
         if self.spending is None or self._pay(self._candidate, self._now):
             call.admitted()
 
     def rejected(self, permit: Permit, error: ProviderError) -> None:
-        """Fail the call: its limiter never sends it."""
         self._running.rejected(error)
 
+    def look_again(self) -> None:
+        """Do nothing: a call with one target has no choice."""
+
     def on_defect(self, error: Exception) -> None:
-        """End the call after a defect in this library."""
         if self._call is None:
             logger.error("%r has ended, and raised: a defect in manystream", self, exc_info=error)
         else:
@@ -304,18 +244,18 @@ class Admission(AdmissionControl):
 
     # --- as the budgets see it ---
 
-    def funded(self, holding: Holding) -> None:
-        """Go on: the spending is reserved."""
-        now = self._end_claim()
+    def funded(self) -> None:
+        now, need = self._now, self._candidate.need
         assert self.spending is not None
-        assert self._candidate.need is not None
-        self.spending.fund(self._candidate.need, holding)
+        assert need is not None
+        self.spending.fund(need, now)
         self._begin_to_wait(now)
         self._go_on_paid(now)
 
     def unfunded(self, error: ProviderError) -> None:
-        """Go elsewhere or fail: no budget pays for the attempt."""
-        now = self._end_claim()
+        now = self._now
+        if self.spending is not None:
+            self.spending.leave(now)
         self._begin_to_wait(now)
         self._unpaid(error, now)
 
@@ -336,7 +276,7 @@ class Admission(AdmissionControl):
             return False
         if found is None:
             return True
-        candidate.cancel(now)
+        candidate.limiter.cancel(candidate, now)
         if isinstance(found, ProviderError):
             self._unpaid(found, now)
         else:
@@ -352,12 +292,6 @@ class Admission(AdmissionControl):
         """Fail the call: no budget pays for it."""
         self._running.rejected(error)
 
-    def _end_claim(self) -> float:
-        now = self._now
-        if self.spending is not None:
-            self.spending.leave(now)
-        return now
-
     # --- during an attempt ---
 
     def _of(self, attempt: Attempt) -> Candidate:
@@ -365,10 +299,12 @@ class Admission(AdmissionControl):
         return self._candidate
 
     def connected(self, attempt: Attempt) -> None:
-        self._of(attempt).connected()
+        candidate = self._of(attempt)
+        candidate.limiter.state.host.connected(candidate.number, self._now)
 
     def confirm(self, attempt: Attempt) -> None:
-        self._of(attempt).confirm(attempt.headers, whole=not attempt.prepared.stream)
+        candidate = self._of(attempt)
+        candidate.limiter.confirm(candidate, attempt.headers, whole=not attempt.prepared.stream)
 
     def first_content(self) -> None:
         candidate = self._candidate
@@ -388,12 +324,11 @@ class Admission(AdmissionControl):
         candidate.began = now
 
     def failed(self, attempt: Attempt, error: ProviderError, *, may_wait: bool) -> ProviderError | None:
-        candidate, sent = self._candidate, attempt.sent
-        self._end_attempt(candidate, error, None, self._now, sent=sent)
+        candidate, sent, now = self._candidate, attempt.sent, self._now
+        self._end_attempt(candidate, error, None, now, sent=sent)
         if candidate.state not in UNDER_WAY:
             return error
-        refusal = candidate.give_back(error, attempt.headers, sent=sent, again=True)
-        now = self._now
+        refusal = candidate.limiter.fail(candidate, error, attempt.headers, now, sent=sent, again=True)
         if refusal in PAUSES:
             self._uncount()
             self._begin_to_wait(now)
@@ -404,7 +339,7 @@ class Admission(AdmissionControl):
         if not self._waits_for_host(error, state.host, sent=sent, may_wait=may_wait):
             return error
         # Another call asks next, where this one has done so: its own request may be what breaks the connection.
-        state.add(candidate, now, at_head=not sent)
+        state.queue.add(candidate, at_head=not sent)
         candidate.limiter.changed()
         self._begin_to_wait(now)
         return None
@@ -436,9 +371,9 @@ class Admission(AdmissionControl):
             self.spending.leave(now)
             self.spending.release(now)
         if sent:
-            candidate.settle(response, now)
+            candidate.limiter.settle(candidate, response, now)
         else:
-            candidate.cancel(now)
+            candidate.limiter.cancel(candidate, now)
         candidate.owner = self._call = None
 
     def complete(self, completion: Completion) -> None:

@@ -8,11 +8,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from ...providers.errors import ProviderError
 from ...transport.timers import Timer
 from ..call.runtime import Runtime
 from .admission import Candidate
-from .queue.fair_queue import NEVER, Permit
+from .queue.fair_queue import NEVER
 from .routing.hedge import HedgeState
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ class Hedging:
     __slots__ = (
         "_call",
         "_first_at",
-        "_is_admitted",
         "_is_done",
         "_pause",
         "_runtime",
@@ -46,7 +44,6 @@ class Hedging:
         self._first_at = NEVER  # the time of the first attempt
         self._timer: Timer | None = None
         self._pause = 0.0  # seconds until it looks again whether a second attempt can be made
-        self._is_admitted = False  # the second attempt, by its limiter
         self._is_done = False  # a second attempt was made
         self.state: HedgeState = state
         self.rival: Candidate | None = None
@@ -89,26 +86,3 @@ class Hedging:
         else:
             self._set_timer(now + self._pause)
             self._pause *= 2
-
-    # --- as the limiter of the second attempt sees it ---
-
-    def admit(self, rival: Candidate, now: float) -> bool:
-        """Reserve the limits of the second attempt. Returns False if they have no room."""
-        self._is_admitted = False
-        rival.owner = self
-        rival.limiter.enter(rival, now, again=False)
-        rival.owner = None
-        if not self._is_admitted:
-            rival.cancel(now)
-        return self._is_admitted
-
-    def admitted(self, permit: Permit) -> None:
-        """The limiter sends the second attempt."""
-        self._is_admitted = True
-
-    def rejected(self, permit: Permit, error: ProviderError) -> None:
-        """The limiter never sends the second attempt: there is none."""
-
-    def on_defect(self, error: Exception) -> None:
-        """End the call after a defect in this library."""
-        self._call.on_defect(error)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import is_
 from typing import TYPE_CHECKING, cast
 
@@ -27,7 +27,7 @@ from ..call.completion import Completion
 from ..call.runtime import Runtime
 from ..call.timeouts import LEAST_WAIT, Clock, timeout_error
 from ..request.token_estimate import estimate_input_tokens
-from .admission import PAUSES, Admission, Candidate, MakeRequest, Rooms
+from .admission import PAUSES, Admission, Candidate, MakeRequest
 from .budgets.budgets import NOTHING_SPENT, Spending, spent_by
 from .hedging import Hedging
 from .limits.limiter import Limiter
@@ -177,7 +177,7 @@ class Routed(Admission):
                 return  # a function of a budget has ended the call
             if refused is not None:
                 self._finish(planned.target_index, refused)
-            elif planned.has_room(now) and self._route.state.is_healthy(planned.target_index, now):
+            elif _has_room(planned, now) and self._route.state.is_healthy(planned.target_index, now):
                 self._wait([planned], now, deadline)
                 return
         self._next_step(now, deadline)
@@ -227,7 +227,7 @@ class Routed(Admission):
         """Give back what a failed attempt had reserved. Returns None if the call may go to a target, else the error
         that decides about a retry."""
         index, sent = candidate.target_index, attempt.sent
-        refusal = candidate.give_back(error, attempt.headers, sent=sent, again=False)
+        refusal = candidate.limiter.fail(candidate, error, attempt.headers, now, sent=sent, again=False)
         if refusal in PAUSES:
             self._uncount()
             candidate.refusals += 1
@@ -278,7 +278,6 @@ class Routed(Admission):
     # --- as the route and the runtime see it ---
 
     def look_again(self) -> None:
-        """Choose a target again: another one may be better than those that the call waits for, or may be used again."""
         if self._is_ended:
             return
         now, state = self._now, self._route.state
@@ -292,7 +291,7 @@ class Routed(Admission):
         for candidate in self._waiting:
             if candidate.target_index not in kept:
                 self._forget(candidate)
-                candidate.cancel(now)
+                candidate.limiter.cancel(candidate, now)
         if {candidate.target_index for candidate in self._waiting} != set(kept) or not kept:
             self._next_step(now)
 
@@ -316,25 +315,26 @@ class Routed(Admission):
         candidate, now = cast("Candidate", permit), self._now
         index = candidate.target_index
         if candidate not in self._waiting:
-            candidate.cancel(now)  # the call has gone elsewhere
+            candidate.limiter.cancel(candidate, now)  # the call has gone elsewhere
             return
         if len(self._route.targets[index].accesses) > 1 and candidate.key not in self._usable(index, now):
             self._forget(candidate)
-            candidate.cancel(now)  # the server refused the key meanwhile; the call keeps its places in other queues
+            # The server refused the key meanwhile. The call waits on in other queues.
+            candidate.limiter.cancel(candidate, now)
             if not self._waiting:
                 self._next_step(now)
             return
         self._leave_queues(now, but=candidate)
         self._candidate = candidate
         if not self._route.state.is_healthy(index, now):
-            candidate.cancel(now)
+            candidate.limiter.cancel(candidate, now)
             self._next_step(now)
             return
         try:
             request = self._request_at(candidate)
         except InvalidRequestError as error:
             if not self._is_ended:
-                candidate.cancel(now)
+                candidate.limiter.cancel(candidate, now)
                 self.cannot_take(index, error)
                 self._next_step(now)
             return
@@ -404,7 +404,8 @@ class Routed(Admission):
             for index in useless:
                 self._tried |= {index}
                 for key in range(len(self._route.targets[index].accesses)):
-                    error = self._candidate_at(index, key).why_never(now)
+                    each = self._candidate_at(index, key)
+                    error = each.limiter.why_never(each, now)
                     if error is not None:
                         self._note_error(error)
 
@@ -432,7 +433,7 @@ class Routed(Admission):
                 raise first
             index = choice.target if choice.target is not None else next(iter(choice.among), left[0])
             candidates = self._candidates_at(index, now)
-            roomy = [candidate for candidate in candidates if candidate.has_room(now)]
+            roomy = [candidate for candidate in candidates if _has_room(candidate, now)]
             key = self.best(roomy, now).key if roomy else candidates[0].key if candidates else 0
             trial = Candidate(self._limiter_at(index, key), target_index=index, key=key)
             try:
@@ -447,7 +448,7 @@ class Routed(Admission):
             return planned
 
     def _with_room(self, index: int, now: float) -> list[Candidate]:
-        return [candidate for candidate in self._candidates_at(index, now) if candidate.has_room(now)]
+        return [candidate for candidate in self._candidates_at(index, now) if _has_room(candidate, now)]
 
     def best(self, candidates: list[Candidate], now: float) -> Candidate:
         """Return the best key of a target. candidates: those that have room."""
@@ -484,7 +485,7 @@ class Routed(Admission):
         """Return a candidate for each key that can be used at a target. Keys whose quota is used up, or too small for
         the request, are left out."""
         found = (self._candidate_at(index, key) for key in self._usable(index, now))
-        return [candidate for candidate in found if candidate.why_never(now) is None]
+        return [candidate for candidate in found if candidate.limiter.why_never(candidate, now) is None]
 
     def _candidate_at(self, index: int, key: int) -> Candidate:
         """Return the candidate for one key of a target: the same one each time, once the request was checked."""
@@ -604,7 +605,7 @@ class Routed(Admission):
         self._tried |= {index}
         for candidate in waiting:
             self._forget(candidate)
-            candidate.cancel(now)
+            candidate.limiter.cancel(candidate, now)
         if not self._waiting:
             self._next_step(now)
 
@@ -623,7 +624,7 @@ class Routed(Admission):
         for candidate in self._waiting:
             self._forget(candidate)
             if candidate is not but:
-                candidate.cancel(now)
+                candidate.limiter.cancel(candidate, now)
 
     # --- the wait for a target that is left alone ---
 
@@ -714,7 +715,7 @@ class Routed(Admission):
         if self.spending is not None and rival.need is not None:
             rival.reservation = self.spending.reserve_beside(rival.need, now)
             paid = rival.reservation is not None
-        if self._is_ended or not paid or not hedging.admit(rival, now):
+        if self._is_ended or not paid or not rival.limiter.sends_now(rival, now):
             if self.spending is not None and rival.reservation is not None:
                 self.spending.settle(rival.reservation, None, now, sent=False)
             return self._is_ended  # a function of the program has ended the call, or there is no room
@@ -743,13 +744,13 @@ class Routed(Admission):
                 found = index
                 break
             excluded |= set(choice.among)
-        roomy = [candidate for candidate in self._rivals_at(found, now) if candidate.has_room(now)]
+        roomy = [candidate for candidate in self._rivals_at(found, now) if _has_room(candidate, now)]
         return self.best(roomy, now) if roomy else None
 
     def _rivals_at(self, index: int, now: float) -> list[Candidate]:
         """Return a candidate of a second attempt for each key that can be used at a target."""
         found = (self._make_candidate(self._limiter_at(index, key), index, key) for key in self._usable(index, now))
-        return [candidate for candidate in found if candidate.why_never(now) is None]
+        return [candidate for candidate in found if candidate.limiter.why_never(candidate, now) is None]
 
     def rival_chosen(self) -> None:
         hedging = self._hedging
@@ -771,7 +772,7 @@ class Routed(Admission):
         now, sent, index = self._now, attempt.sent, rival.target_index
         spent = spent_by(math.ceil(rival.input_tokens), None, error) if sent else NOTHING_SPENT
         self._close(rival, error, spent, now, sent=sent)
-        refusal = rival.give_back(error, attempt.headers, sent=sent, again=False)
+        refusal = rival.limiter.fail(rival, error, attempt.headers, now, sent=sent, again=False)
         keys_fault = is_keys_fault(error, refusal)
         if keys_fault and not self._is_ended:
             self._refuse_key(rival, refusal, now)
@@ -810,9 +811,33 @@ class Routed(Admission):
         spent = spent_by(math.ceil(candidate.input_tokens), partial, lost) if sent else NOTHING_SPENT
         self._close(candidate, lost, spent, now, sent=sent)
         if sent:
-            candidate.settle(None, now)
+            candidate.limiter.settle(candidate, None, now)
         else:
-            candidate.cancel(now)
+            candidate.limiter.cancel(candidate, now)
+
+
+def _has_room(candidate: Candidate, now: float) -> bool:
+    """Return whether the call could be sent now."""
+    return candidate.limiter.state.has_room(candidate, now)
+
+
+class Rooms:
+    """The targets of a route that could send a call now. A target is looked at when it is asked for."""
+
+    __slots__ = ("_candidates_at", "_known", "_now")
+
+    def __init__(self, candidates_at: Callable[[int], Sequence[Candidate]], now: float) -> None:
+        self._candidates_at = candidates_at
+        self._now = now
+        self._known: dict[int, bool] = {}
+
+    def __contains__(self, index: object) -> bool:
+        assert isinstance(index, int)
+        known = self._known.get(index)
+        if known is None:
+            known = any(_has_room(candidate, self._now) for candidate in self._candidates_at(index))
+            self._known[index] = known
+        return known
 
 
 def lay_over(target: Target, request: Request, model: str) -> Request:

@@ -160,14 +160,14 @@ def test_what_a_failed_attempt_had_reserved_is_given_back(name: str) -> None:
     ticket.owner = cast(Any, Call())
     one.enter(ticket, 0.0, again=False)
     assert one.state.statistics(0.0).running == 1
-    assert one.give_back(ticket, failure, {}, sent=True, again=False) is expected
+    assert one.fail(ticket, failure, {}, 0.0, sent=True, again=False) is expected
     statistics = one.state.statistics(0.0)
     assert (statistics.running, statistics.waiting, statistics.refused, statistics.sent) == (0, 0, refused, 1)
     unsent = Permit(10.0, 5)
     unsent.owner = cast(Any, Call())
     fresh = lane(runtime, requests_per_minute=60)
     fresh.enter(unsent, 0.0, again=False)
-    assert fresh.give_back(unsent, failure, {}, sent=False, again=False) is Refusal.NONE
+    assert fresh.fail(unsent, failure, {}, 0.0, sent=False, again=False) is Refusal.NONE
     figures = fresh.state.statistics(0.0)
     assert (figures.running, figures.refused, figures.unconfirmed, figures.held) == (0, 0, 0, 0.0)
 

@@ -61,7 +61,7 @@ def enter(
 ) -> Permit:
     ticket = Permit(tokens, 1, **options)
     ticket.owner = cast(Any, call)
-    lane.enter(ticket, lane.now, again=again, deadline=deadline)
+    lane.enter(ticket, lane.runtime.loop.clock(), again=again, deadline=deadline)
     return ticket
 
 
@@ -174,7 +174,7 @@ def test_an_observer_is_told_of_each_change_of_a_lane() -> None:
 def test_a_strange_header_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     one = lane(UnitRuntime())
     for _ in range(2):
-        one.report({"x-ratelimit-limit-requests": "-" * 100, "x-ratelimit-remaining-requests": "1"})
+        one._report_in({"x-ratelimit-limit-requests": "-" * 100, "x-ratelimit-remaining-requests": "1"})
     assert [record.getMessage() for record in caplog.records] == [
         f"one/m: the header x-ratelimit-limit-requests says nothing ('{'-' * 59}), ignored"
     ]

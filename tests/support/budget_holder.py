@@ -5,7 +5,6 @@ from __future__ import annotations
 from manystream.engine.traffic.budgets.amounts import Amounts
 from manystream.engine.traffic.budgets.budgets import Account, BudgetRefusal, BudgetsState, Claim, Holding
 from manystream.engine.traffic.budgets.leases import UNITS_PER_USD, AmountHolder, AmountLease, LeasedBudget
-from manystream.engine.traffic.queue.fair_queue import Permit
 
 DOLLARS = UNITS_PER_USD
 
@@ -31,7 +30,7 @@ class BudgetHolder:
 
     def call(self, dollars: float) -> None:
         """Start a call that costs at most so many US dollars. It may have to wait."""
-        claim = Claim(Amounts(usd=dollars), Permit(1.0, None))
+        claim = Claim(Amounts(usd=dollars))
         found = self._budgets.reserve(None, claim.amounts, 0.0)
         if isinstance(found, Account):
             self._budgets.wait(claim, found)

@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple, Protocol, TypeAlias, cast
+from typing import NamedTuple, TypeAlias
 
 from ....providers.catalog.provider import Provider
 from ....providers.errors import ErrorCategory, InvalidRequestError, ProviderError
@@ -39,7 +39,7 @@ from ...request.prepared import Prepared
 from ...request.token_estimate import BYTES_PER_TOKEN, estimate_input_tokens, largest_input_tokens, seen_output_tokens
 from ..queue.cost import credible
 from ..queue.fair_queue import FairQueue, Permit, PermitState
-from ..queue.pump import AT_ONCE, Notification, Pump
+from ..queue.pump import AT_ONCE, Notification, Pump, WaitingCall
 from .amounts import MEMBERS, NOTHING, Amounts, Budget, BudgetStatistics, limits_of
 from .leases import UNITS_PER_USD, AccountLease, LeasedBudget
 from .price import Price, ask_price, why_unknown
@@ -171,9 +171,15 @@ class Account:
 
     def keep_waiting(self, now: float) -> None:
         """Note that the next call of the line does not fit now."""
-        permit = None if self.line is None or self.lease is None else self.line.first(now)
-        if permit is not None and self.lease is not None:
-            self.lease.need(self.spent.plus(self.reserved), _claim_of(permit).amounts, self.waiting)
+        claim = self.first(now)
+        if claim is not None and self.lease is not None:
+            self.lease.need(self.spent.plus(self.reserved), claim.amounts, self.waiting)
+
+    def first(self, now: float) -> Claim | None:
+        """Return the next call of the line; None if none waits."""
+        permit = None if self.line is None else self.line.first(now)
+        assert permit is None or isinstance(permit, Claim)
+        return permit
 
 
 class BudgetRefusal:
@@ -238,23 +244,27 @@ Outcome: TypeAlias = Holding | BudgetRefusal | InvalidRequestError
 """What became of a claim. The error is that of a function of the budget."""
 
 
-class Claim:
-    """A call that waits for a reservation.
+class Claim(Permit):
+    """The permit of a call that waits for a reservation.
 
     amounts: the largest amounts that it can use.
-    permit: what stands in a line; its `owner` is the claim.
     account: the account in whose line it is; None while it does not wait.
-    owner: an object of the caller, such as the call.
+    holding: what was reserved at the end of the wait.
     """
 
-    __slots__ = ("account", "amounts", "owner", "permit")
+    __slots__ = ("account", "amounts", "holding")
 
-    def __init__(self, amounts: Amounts, permit: Permit, owner: object = None) -> None:
+    def __init__(
+        self,
+        amounts: Amounts,
+        priority: Priority = Priority.NORMAL,
+        tenant: str | None = None,
+        owner: WaitingCall | None = None,
+    ) -> None:
+        super().__init__(amounts.input_tokens + amounts.output_tokens, None, priority, tenant, owner)
         self.amounts: Amounts = amounts
-        self.permit: Permit = permit
         self.account: Account | None = None
-        self.owner: object = owner
-        permit.owner = self
+        self.holding: Holding | None = None
 
     @property
     def waiting_for(self) -> str:
@@ -264,7 +274,7 @@ class Claim:
             return ""
         member = account.lacking(self.amounts, with_reserved=True) or "its turn"
         shared = "" if account.lease is None else "a part of "
-        ahead = int(account.line.ahead_of(self.permit)[0])
+        ahead = int(account.line.ahead_of(self)[0])
         name = whose(account.budget, account.tenant)
         return f"{member} of {shared}{name}, reserved by {account.holdings} calls, {ahead} ahead"
 
@@ -353,8 +363,8 @@ class BudgetsState:
             return
         claim.account = None
         assert account.line is not None
-        if claim.permit.state is PermitState.QUEUED:
-            account.line.remove(claim.permit)
+        if claim.state is PermitState.QUEUED:
+            account.line.remove(claim)
         if account.line.length:
             self._changed[account] = None
         else:
@@ -371,13 +381,12 @@ class BudgetsState:
             heapq.heapreplace(self._windows, (account.ends_at, next(self._numbers), account))
         while self._changed:
             account = next(iter(self._changed))
-            permit = None if account.line is None else account.line.first(now)
-            if permit is None:
+            claim = account.first(now)
+            if claim is None:
                 del self._changed[account]
                 continue
-            claim = _claim_of(permit)
             try:
-                accounts = self.ask(permit.tenant, claim.amounts, now)
+                accounts = self.ask(claim.tenant, claim.amounts, now)
             except InvalidRequestError as error:
                 if claim.account is None:
                     continue
@@ -393,7 +402,7 @@ class BudgetsState:
             if isinstance(found, Holding):
                 assert account.line is not None
                 account.line.take(now)
-                permit.state = PermitState.ENDED
+                claim.state = PermitState.ENDED
             self.leave(claim)
             if not isinstance(found, Account):
                 return claim, found
@@ -475,7 +484,7 @@ class BudgetsState:
         if not account.is_timed and account.budget.every is not None and account.lease is None:
             account.is_timed = True
             heapq.heappush(self._windows, (account.ends_at, next(self._numbers), account))
-        account.line.add(claim.permit, at_head=at_head)
+        account.line.add(claim, at_head=at_head)
         claim.account = account
 
     def _account(self, key: tuple[int, str | None], now: float) -> Account:
@@ -520,11 +529,6 @@ def _never(accounts: tuple[Account, ...], amounts: Amounts, now: float) -> Budge
     return None
 
 
-def _claim_of(permit: Permit) -> Claim:
-    assert isinstance(permit.owner, Claim)
-    return permit.owner
-
-
 logger: logging.Logger = logging.getLogger("manystream.traffic")
 
 REFUSAL_CODE = "budget_spent"
@@ -558,23 +562,7 @@ class Need:
     input_tokens: int
 
 
-class Claimant(Protocol):
-    """A call that waits for a budget. One of the first two methods is called once per wait."""
-
-    def funded(self, holding: Holding) -> None:
-        """Go on: the amounts are reserved."""
-        ...
-
-    def unfunded(self, error: ProviderError) -> None:
-        """Go elsewhere or fail: the amounts cannot be reserved."""
-        ...
-
-    def on_defect(self, error: Exception) -> None:
-        """End the call after a defect in this library."""
-        ...
-
-
-class Budgets:
+class Budgets(Pump):
     """The budgets of one engine.
 
     price: knows the prices of calls; None: they have none.
@@ -586,8 +574,6 @@ class Budgets:
         "_budgets",
         "_limited",
         "_noted",
-        "_pump",
-        "_runtime",
         "_sending",
         "_warned",
         "_watch",
@@ -602,12 +588,11 @@ class Budgets:
         lease_of: Callable[[int, str | None], AccountLease] | None = None,
         watch: Callable[[BudgetStatistics], None] | None = None,
     ) -> None:
+        super().__init__(runtime, reports=watch is not None)
         self.price: Price | None = price
         self._budgets = BudgetsState(budgets, lease_of, self._account_changed)
         self._limited = {member for member in Amounts._fields if any(budget.limits(member) for budget in budgets)}
-        self._runtime = runtime
         self._watch = watch
-        self._pump: Pump = Pump(self, runtime, None if watch is None else self._report)
         self._warned = False
         self._noted: dict[Account, None] = {}  # changed since the observer was notified of them
         self._sending: list[Account] = []  # the observer is notified of them now
@@ -647,7 +632,7 @@ class Budgets:
         if "usd" in self._limited:
             asked = {name: extra[name] for name in DEARER if name in extra}
             dollars = self._most_dollars(provider, model, most_input, most_output, asked, prepared.body)
-        self._budgets.ask(tenant, NOTHING, self._runtime.loop.clock())  # the functions, at a tenant's first call
+        self._budgets.ask(tenant, NOTHING, self.runtime.loop.clock())  # the functions, at a tenant's first call
         amounts = Amounts(dollars, float(most_input), float(most_output), 1.0)
         return Need(provider, model, tenant, amounts, math.ceil(likely_input))
 
@@ -741,10 +726,9 @@ class Budgets:
         """Notify the observer of changed accounts, at a later tick."""
         if self._watch is not None:
             self._noted.update(dict.fromkeys(accounts))
-            self._pump.note()
+            self.note()
 
-    def _report(self, now: float) -> bool:
-        """Report some changed accounts to the observer. Returns whether there are more."""
+    def report_figures(self, now: float) -> bool:
         watch = self._watch
         assert watch is not None, "there is an observer"
         if not self._sending:
@@ -753,7 +737,7 @@ class Budgets:
             watch(account.figures(now))
         del self._sending[:AT_ONCE]
         if not self._sending and self._noted:
-            self._pump.note()  # these changed meanwhile
+            self.note()  # these changed meanwhile
         return bool(self._sending)
 
     # --- waiting calls ---
@@ -769,24 +753,23 @@ class Budgets:
     def changed(self) -> None:
         """Look at the waiting calls at the next tick, if something changed for one of them."""
         if self._budgets.has_changed:
-            self._pump.schedule()
+            self.schedule()
 
-    def take(self, now: float) -> Notification | None:
-        """Take the next call out of its line that fits, or can no longer fit. None if all others must wait on."""
+    def take(self, now: float) -> Notification | float:
+        """Take the next call out of its line that fits, or can no longer fit. If all others must wait on, return the
+        time at which the next window begins for which a call waits."""
         found = self._budgets.next(now)
         if found is None:
-            return None
+            return self._budgets.next_time()
         claim, outcome = found
-        claimant = cast("Claimant", claim.owner)
+        call = claim.owner
+        assert call is not None, "the call waits"
         if isinstance(outcome, Holding):
             self._note(outcome.accounts)
-            return partial(claimant.funded, outcome), claimant.on_defect
+            claim.holding = outcome
+            return call, call.funded
         error = _refused(outcome) if isinstance(outcome, BudgetRefusal) else _function_failed(outcome)
-        return partial(claimant.unfunded, error), claimant.on_defect
-
-    def next_time(self, now: float) -> float:
-        """Return the time at which the next window begins for which a call waits."""
-        return self._budgets.next_time()
+        return call, partial(call.unfunded, error)
 
 
 def _parsed(body: bytes) -> JSONObject:
@@ -916,17 +899,17 @@ class Spending:
         found = self._live.reserve(need, self._amounts(need), now)
         return Reservation(need, found) if isinstance(found, Holding) else None
 
-    def wait(self, need: Need, account: Account, claimant: Claimant, priority: Priority, now: float) -> None:
+    def wait(self, need: Need, account: Account, call: WaitingCall, priority: Priority, now: float) -> None:
         """Wait until the attempt can be reserved. account: the one that does not pay for it now."""
-        amounts = self._amounts(need)
-        tokens = amounts.input_tokens + amounts.output_tokens
-        permit = Permit(tokens, None, priority=priority, tenant=need.tenant)
-        self._claim, self._claimed_at = Claim(amounts, permit, claimant), now
+        self._claim, self._claimed_at = Claim(self._amounts(need), priority, need.tenant, call), now
         self._live.wait(self._claim, account)
 
-    def fund(self, need: Need, holding: Holding) -> None:
-        """Keep what was reserved at the end of a wait."""
-        self.reservation = Reservation(need, holding)
+    def fund(self, need: Need, now: float) -> None:
+        """End the wait, and keep what was reserved."""
+        assert self._claim is not None
+        assert self._claim.holding is not None
+        self.reservation = Reservation(need, self._claim.holding)
+        self.leave(now)
 
     def leave(self, now: float) -> None:
         """End the wait. May be called again."""

@@ -189,12 +189,14 @@ class Host:
 
     begin: called with the time when a call is sent; returns the call's number here.
     name: the address, such as `http://127.0.0.1:8000`.
+    is_away: it refuses or drops every connection, as far as is known.
     patience: seconds after which calls that wait for it fail.
     """
 
     def __init__(self, name: str, patience: float = math.inf) -> None:
         self.name: str = name
         self.patience: float = patience
+        self.is_away: bool = False
         self._breaker = Breaker(LOST, LOST, PAUSE)
         self.begin: Callable[[float], int] = self._breaker.begin
         self._settled_at = math.inf  # when the call that asks has found it back
@@ -209,11 +211,6 @@ class Host:
     def forget(self, on_change: Callable[[], None]) -> None:
         """Call a function no longer."""
         self._listeners.pop(on_change, None)
-
-    @property
-    def is_away(self) -> bool:
-        """Whether it refuses or drops every connection, as far as is known."""
-        return self._away_since < math.inf
 
     def seconds_away(self, now: float) -> float:
         """Return for how long it has been away; 0 if it is not."""
@@ -257,7 +254,7 @@ class Host:
         self._breaker.succeed(number)
         if self.is_away and not self._breaker.is_tripped:
             logger.info("%s takes connections again, after %.0f s", self.name, now - self._away_since)
-            self._away_since = self._settled_at = math.inf
+            self.is_away, self._away_since, self._settled_at = False, math.inf, math.inf
             self._notify()
 
     def lost(self, number: int, now: float, error: ProviderError) -> None:
@@ -269,7 +266,7 @@ class Host:
             logger.warning(
                 "%s takes no connection: calls wait, and one at a time asks; the latest: %s", self.name, error.message
             )
-            self._away_since = now
+            self.is_away, self._away_since = True, now
             self._notify()
         elif asked:
             self._stop_asking()

@@ -10,7 +10,6 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Protocol, cast
 
 from ....providers.errors import ErrorCategory, ProviderError
 from ....providers.limits.charging import Charging
@@ -74,15 +73,11 @@ class LimiterState:
 
     # --- before a call is sent ---
 
-    def add(self, permit: Permit, now: float, *, at_head: bool = False) -> None:
-        """Add a call to the queue. `at_head`: before the other calls of its tenant, because it waited before."""
-        self.queue.add(permit, at_head=at_head)
-
     def admit_at_once(self, permit: Permit, now: float) -> bool:
         """Reserve the cost of a call that no other call waits before, if every limit lets it go now.
 
-        The effect is that of `add` and `admit`, for a part of their cost. Returns False and changes nothing if another
-        call waits, or if it takes those two, and `never`, to decide.
+        The effect is that of `queue.add` and `admit`, for a part of their cost. Returns False and changes nothing if
+        another call waits, or if it takes those two, and `never`, to decide.
         """
         if self.queue.length or (self.host.is_away and self.host.ready_at(now) > now):
             return False
@@ -100,14 +95,21 @@ class LimiterState:
         self._reserve(permit, cost, now)
         return True
 
-    def admit(self, now: float) -> Permit | None:
-        """Take the next call out of the queue and reserve its cost; None if no call may be sent now."""
-        permit = self.queue.first(now)
+    def admit(self, now: float, first: Permit | None = None) -> Permit | float:
+        """Take the next call out of the queue and reserve its cost.
+
+        If no call may be sent now, return the time at which to call this again, unless a call ends earlier; `math.inf`:
+        at no set time.
+
+        first: the next call, if it is known.
+        """
+        permit = self.queue.first(now) if first is None else first
         if permit is None:
-            return None
+            return math.inf
         cost = self._cost(permit)
-        if self._ready_at(cost, now) > now:
-            return None
+        ready = self._ready_at(cost, now)
+        if ready > now:
+            return min(ready, self.host.gives_up_at(now)) if self.host.is_away else ready
         self.queue.take(now)
         self.leave_lines()
         self._reserve(permit, cost, now)
@@ -115,7 +117,11 @@ class LimiterState:
 
     def has_room(self, permit: Permit, now: float) -> bool:
         """Return whether a call that is not in the queue could be sent now. Changes nothing."""
-        if self.queue.length or self.host.ready_at(now) > now or self.never(permit, now) is not None:
+        if (
+            self.queue.length
+            or (self.host.is_away and self.host.ready_at(now) > now)
+            or self.never(permit, now) is not None
+        ):
             return False
         cost = self._cost(permit)
         if self.quota.own_ready_at(cost, now) > now:
@@ -134,11 +140,6 @@ class LimiterState:
     def never(self, permit: Permit, now: float) -> Impossible | None:
         """Return why a call can never be sent; None if it can be."""
         return None if self.quota.is_unlimited(now) else self.quota.never(permit, now)
-
-    def next_time(self, now: float) -> float:
-        """Return the time at which to call `admit` again, unless a call ends earlier; `math.inf`: at no set time."""
-        permit = self.queue.first(now)
-        return math.inf if permit is None else min(self._ready_at(self._cost(permit), now), self.host.gives_up_at(now))
 
     def is_hopeless(self, permit: Permit, deadline: float, now: float) -> bool:
         """Return True if a waiting call will miss its deadline by a wide margin. False if no rate is known."""
@@ -179,10 +180,6 @@ class LimiterState:
         return self._slot_seconds + now - self._no_slot_since
 
     # --- after a call was sent ---
-
-    def connected(self, permit: Permit, now: float) -> None:
-        """Record that a call has a connection."""
-        self.host.connected(permit.number, now)
 
     def confirm(self, permit: Permit, report: QuotaReport, now: float, *, whole: bool = False) -> None:
         """Record the head of a response that is not a refusal. `whole`: it is no stream."""
@@ -320,7 +317,9 @@ class LimiterState:
 
     def _own_ready_at(self, cost: Cost, now: float) -> float:
         """Return the time at which all but the declared limits allow a call."""
-        at = max(self.quota.own_ready_at(cost, now), self.host.ready_at(now))
+        at = self.quota.own_ready_at(cost, now)
+        if self.host.is_away:
+            at = max(at, self.host.ready_at(now))
         return at if self.concurrency is None else max(at, self.concurrency.ready_at(now))
 
     def _take_turns(self, cost: Cost, held_back: bool, now: float) -> float:
@@ -409,23 +408,7 @@ REFUSAL_CODES: dict[Refusal, str] = {Refusal.TOO_LARGE: "request_too_large", Ref
 """Maps the reason why a call can never be sent to the error's `provider_code`."""
 
 
-class Sender(Protocol):
-    """A call, as its limiter sees it. One of the first two methods is called, once per wait."""
-
-    def admitted(self, permit: Permit) -> None:
-        """Send the call now."""
-        ...
-
-    def rejected(self, permit: Permit, error: ProviderError) -> None:
-        """Fail the call: it can never be sent."""
-        ...
-
-    def on_defect(self, error: Exception) -> None:
-        """End the call after a defect in this library: another method raised."""
-        ...
-
-
-class Limiter:
+class Limiter(Pump):
     """What shares one quota: a state, a pump and a log.
 
     state: the queue and the limits of its calls.
@@ -435,10 +418,8 @@ class Limiter:
 
     __slots__ = (
         "_ignored",
-        "_pump",
         "_read_report",
         "_row",
-        "_runtime",
         "_wall_clock",
         "_watch",
         "next_in_line",
@@ -455,23 +436,17 @@ class Limiter:
         next_in_line: Callable[[DeclaredLimit, LimiterState], None],
         watch: Callable[[str, LimiterStatistics], None] | None = None,
     ) -> None:
+        super().__init__(runtime, reports=watch is not None)
         self.state: LimiterState = state
         self.next_in_line: Callable[[DeclaredLimit, LimiterState], None] = next_in_line
-        self._runtime = runtime
         self._row = row
         self._read_report = read_report
         self._wall_clock = wall_clock
         self._watch = watch
-        self._pump: Pump = Pump(self, runtime, None if watch is None else self._report)
         self._ignored: set[str] = set()
 
     def __repr__(self) -> str:
         return f"<Limiter {self.state.name}, {self.state.queue.length} waiting>"
-
-    @property
-    def now(self) -> float:
-        """Return the time on the engine's clock."""
-        return self._runtime.loop.clock()
 
     # --- sending ---
 
@@ -482,67 +457,76 @@ class Limiter:
         deadline: the time at which its wait ends. The call fails now if that is much too early. A call that also waits
             elsewhere is never too late: others of this queue may go elsewhere, too.
         """
-        state, sender = self.state, cast("Sender", permit.owner)
-        if not self._pump.is_running and state.admit_at_once(permit, now):
-            sender.admitted(permit)
-            self._pump.note()
+        state, call = self.state, permit.owner
+        assert call is not None, "the call waits"
+        if not self.is_running and state.admit_at_once(permit, now):
+            call.admitted(permit)
+            self.note()
             return
         why = self.why_never(permit, now)
         if why is not None:
-            sender.rejected(permit, why)
+            call.rejected(permit, why)
             return
-        state.add(permit, now, at_head=again)
+        state.queue.add(permit, at_head=again)
         if state.queue.length == 1:
-            self._pump.run()
+            self.run()
             return
         if state.is_hopeless(permit, deadline, now):
             seconds, reason = state.seconds_ahead(permit, now), state.reason(permit, now)
             state.cancel(permit, now)
-            sender.rejected(permit, _hopeless(deadline - now, seconds, reason))
+            call.rejected(permit, _hopeless(deadline - now, seconds, reason))
         elif permit.is_first_of_tenant:
-            self._pump.schedule()
+            self.schedule()
 
-    def schedule(self) -> None:
-        """Send at the next tick the calls that may be sent."""
-        self._pump.schedule()
-
-    def take(self, now: float) -> Notification | None:
-        """Take the next call that may be sent, or never can be, out of the queue. None if all calls must wait."""
+    def sends_now(self, permit: Permit, now: float) -> bool:
+        """Send a call now if its limits allow; else return False, and the call does not wait here."""
         state = self.state
-        permit = state.queue.first(now)
-        if permit is None:
+        if state.admit_at_once(permit, now):
+            self.note()
+            return True
+        if state.queue.length or self.why_never(permit, now) is not None:
+            return False
+        state.queue.add(permit)
+        if state.admit(now) is permit:
+            self.note()
+            return True
+        self.cancel(permit, now)
+        return False
+
+    def take(self, now: float) -> Notification | float:
+        """Take the next call that may be sent, or never can be, out of the queue."""
+        state = self.state
+        found: Permit | float = math.inf
+        first = state.queue.first(now)
+        if first is None:
             state.leave_lines()
         else:
-            why = self.why_never(permit, now)
+            call = first.owner
+            assert call is not None, "the call waits"
+            why = self.why_never(first, now)
             if why is not None:
-                sender = cast("Sender", permit.owner)
-                state.cancel(permit, now)
-                return partial(sender.rejected, permit, why), sender.on_defect
-            if state.admit(now) is not None:
-                sender = cast("Sender", permit.owner)
-                return partial(sender.admitted, permit), sender.on_defect
+                state.cancel(first, now)
+                return call, partial(call.rejected, first, why)
+            found = state.admit(now, first)
+            if found is first:
+                return call, partial(call.admitted, first)
         self._pass_on(state.pop_left())
-        self._pump.note()
-        return None
-
-    def next_time(self, now: float) -> float:
-        """Return the time at which the next call may be sent, unless a call ends earlier."""
-        at = self.state.next_time(now)
-        self._pass_on(self.state.pop_left())
-        return at
+        self.note()
+        assert not isinstance(found, Permit)
+        return found
 
     def host_changed(self) -> None:
         """Process a change of the server's address: it takes connections or not, or another call may ask."""
         if self.state.queue.length:
-            self._pump.schedule()
-        self._pump.note()
+            self.schedule()
+        self.note()
 
     def changed(self) -> None:
         """Process a change after which other calls may be sent: a call ended, or a response arrived."""
-        if self.state.queue.length:
-            self._pump.schedule()
         self._pass_on(self.state.limits)
-        self._pump.note()
+        if self.state.queue.length:
+            self.schedule()
+        self.note()
 
     def _pass_on(self, limits: Sequence[DeclaredLimit]) -> None:
         """Let the first limiter in the line of each of some limits look whether it may send.
@@ -553,8 +537,7 @@ class Limiter:
         for limit in limits:
             self.next_in_line(limit, self.state)
 
-    def _report(self, now: float) -> bool:
-        """Report the limiter's figures to the observer."""
+    def report_figures(self, now: float) -> bool:
         if self._watch is not None:
             self._watch(self.state.name, self.state.statistics(now))
         return False
@@ -562,13 +545,17 @@ class Limiter:
     # --- the end of a call ---
 
     def confirm(self, permit: Permit, headers: Mapping[str, str], *, whole: bool) -> None:
-        """The head of a successful response came to a call that is under way. `whole`: it is no stream."""
-        self.state.confirm(permit, self.report(headers), self.now, whole=whole)
-        self.write_news()
-        self.changed()
+        """The head of a successful response came. `whole`: it is no stream."""
+        if permit.state in UNDER_WAY:
+            self.state.confirm(permit, self._report_in(headers), self.runtime.loop.clock(), whole=whole)
+            self._write_news()
+            self.changed()
 
     def settle(self, permit: Permit, response: Response | None, now: float) -> None:
-        """A call that was under way has ended. response: what it received."""
+        """The request was sent, and the attempt is over. response: what it received."""
+        if permit.state not in UNDER_WAY:
+            self.cancel(permit, now)
+            return
         usage = None if response is None else credible(response.usage)
         if usage is None or usage.input_tokens is None:
             self.state.settle(permit, None, now)
@@ -578,35 +565,39 @@ class Limiter:
             self.state.settle(permit, charge, now, tokens=usage.input_tokens + output, output=output)
         self.changed()
 
-    def give_back(
-        self, permit: Permit, error: ProviderError, headers: Mapping[str, str], *, sent: bool, again: bool
+    def cancel(self, permit: Permit, now: float) -> None:
+        """No request was sent: the call leaves the queue, or returns what it reserved. May be called again."""
+        self.state.cancel(permit, now)
+        self.changed()
+
+    def fail(
+        self, permit: Permit, error: ProviderError, headers: Mapping[str, str], now: float, *, sent: bool, again: bool
     ) -> Refusal:
         """A call that was under way has failed. Return which kind of limit refused it.
 
         sent: the request may have reached the server.
         again: the call waits here again after a refusal.
         """
-        state, now = self.state, self.now
-        refusal = Refusal.NONE
+        state, refusal = self.state, Refusal.NONE
         if is_lost(error):
             state.lose(permit, error, now, sent=sent)
         elif not sent:
             state.cancel(permit, now)
         else:
-            report = self.report(headers, error)
+            report = self._report_in(headers, error)
             if report.refusal is not Refusal.OVERLOAD or state.concurrency is not None:
                 refusal = report.refusal  # else the server is overloaded, independent of this key's limits
             if refusal is Refusal.NONE:
                 state.fail(permit, report, now, answered=error.http_status > 0)
             else:
                 state.refuse(permit, report, now, again=again)
-            self.write_news()
+            self._write_news()
         self.changed()
         return refusal
 
     # --- limits in responses ---
 
-    def report(self, headers: Mapping[str, str], error: ProviderError | None = None) -> QuotaReport:
+    def _report_in(self, headers: Mapping[str, str], error: ProviderError | None = None) -> QuotaReport:
         """Parse the limits that a response reports. The first response without any is logged once."""
         body = b"" if error is None else error.body
         report = self._read_report(self._row, headers, self._wall_clock(), error, body)
@@ -616,7 +607,7 @@ class Limiter:
                 logger.warning("%s: the header %s says nothing (%.60r), ignored", self.state.name, name, headers[name])
         return report
 
-    def write_news(self) -> None:
+    def _write_news(self) -> None:
         """Log what was learned about the limits."""
         news = self.state.quota.news
         for line in news:
@@ -625,7 +616,8 @@ class Limiter:
 
     def why_never(self, permit: Permit, now: float) -> ProviderError | None:
         """Return why a call can never be sent, or has waited for the server in vain; None if it can wait."""
-        given_up = self.state.host.given_up(now)
+        host = self.state.host
+        given_up = host.given_up(now) if host.is_away else None
         if given_up is not None:
             return given_up
         why = self.state.never(permit, now)

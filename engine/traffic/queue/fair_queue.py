@@ -19,9 +19,13 @@ from __future__ import annotations
 import enum
 import heapq
 import math
+from typing import TYPE_CHECKING
 
 from ....providers.model.options import Priority
 from .cost import FREE, Cost, Mean
+
+if TYPE_CHECKING:
+    from .pump import WaitingCall
 
 NEVER = -math.inf
 """The time of what has not happened. All permits share it."""
@@ -58,7 +62,7 @@ class Permit:
     cost: the charge as it was estimated when the call was last sent.
     priority: the priority class.
     tenant: the tenant; None if the request names none.
-    owner: an object of the caller, such as the call.
+    owner: the call that waits for it; None while it does not wait.
     size: tokens of the prompt and of the reserved output, by which the queue counts what waits ahead of a call.
     refusals: the number of times that a limit refused the call.
     state: the current state.
@@ -95,14 +99,14 @@ class Permit:
         max_output: float | None,
         priority: Priority = Priority.NORMAL,
         tenant: str | None = None,
-        owner: object = None,
+        owner: WaitingCall | None = None,
     ) -> None:
         self.input_tokens: float = input_tokens
         self.max_output: float | None = max_output
         self.cost: Cost = FREE
         self.priority: Priority = priority
         self.tenant: str | None = tenant
-        self.owner: object = owner
+        self.owner: WaitingCall | None = owner
         self.size: float = max(1.0, input_tokens + (max_output or 0.0))
         self.refusals: int = 0
         self.state: PermitState = NEW
@@ -442,7 +446,9 @@ class FairQueue:
 
     def add(self, permit: Permit, *, at_head: bool = False) -> None:
         """Add a call behind the other calls of its tenant. `at_head`: before them, because it waited before."""
-        self._enter(permit, at_head=at_head)
+        self.length += 1
+        permit.state = QUEUED
+        self._classes[permit.priority].add(permit, at_head=at_head)
 
     def pass_through(self, permit: Permit) -> None:
         """Let a call pass that is sent at once: its tenant is charged as for `add` and `take`. The queue must be
@@ -455,7 +461,7 @@ class FairQueue:
         """Add a refused call again, before the other calls of its tenant, and give the tenant its service back."""
         self._classes[permit.priority].correct(permit, 0.0)
         permit.refusals += 1
-        self._enter(permit, at_head=permit.refusals % STUBBORN > 0)
+        self.add(permit, at_head=permit.refusals % STUBBORN > 0)
 
     def first(self, now: float) -> Permit | None:
         """Return the next call without removing it; None if the queue is empty."""
@@ -500,8 +506,3 @@ class FairQueue:
             if now - since >= LONGEST_WAIT and self._classes[priority].length:
                 return priority
         return highest
-
-    def _enter(self, permit: Permit, *, at_head: bool) -> None:
-        self.length += 1
-        permit.state = QUEUED
-        self._classes[permit.priority].add(permit, at_head=at_head)

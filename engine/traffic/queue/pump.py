@@ -9,13 +9,16 @@ calls, too.
 
 from __future__ import annotations
 
+import abc
 import logging
 import math
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
+from ....providers.errors import ProviderError
 from ....transport.timers import Timer
 from ...call.runtime import Runtime
+from .fair_queue import Permit
 
 logger: logging.Logger = logging.getLogger("manystream.traffic")
 
@@ -28,99 +31,101 @@ DEFECT_DELAY = 1.0
 REPORT_SECONDS = 1.0
 """The least seconds between two reports of a line's figures."""
 
-Notification: TypeAlias = tuple[Callable[[], object], Callable[[Exception], object]]
-"""What notifies a call, and what ends it after a defect in this library: its notification raised."""
+
+class WaitingCall(abc.ABC):
+    """A call that waits, as limiters, routes and budgets see it. They notify it once per wait."""
+
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def admitted(self, permit: Permit) -> None:
+        """Send the call now: its limits allow it."""
+
+    @abc.abstractmethod
+    def rejected(self, permit: Permit, error: ProviderError) -> None:
+        """Go elsewhere or fail: these limits never allow the call, or not in time."""
+
+    @abc.abstractmethod
+    def funded(self) -> None:
+        """Go on: the amounts that the call may use are reserved."""
+
+    @abc.abstractmethod
+    def unfunded(self, error: ProviderError) -> None:
+        """Go elsewhere or fail: the amounts cannot be reserved."""
+
+    @abc.abstractmethod
+    def look_again(self) -> None:
+        """Choose a target again: another one may be better than those that the call waits for, or may be used again."""
+
+    @abc.abstractmethod
+    def on_defect(self, error: Exception) -> None:
+        """End the call after a defect in this library: another method raised."""
 
 
-class Line(Protocol):
-    """The calls that wait for one limit, target or budget."""
-
-    def take(self, now: float) -> Notification | None:
-        """Take the next call that need not wait any longer out of the line, and return how to notify it. Return None if
-        all calls must wait on."""
-        ...
-
-    def next_time(self, now: float) -> float:
-        """Return the time at which to look again, although no change was noted until then; `math.inf` for never."""
-        ...
+Notification: TypeAlias = tuple[WaitingCall, Callable[[], object]]
+"""A call, and what notifies it."""
 
 
-class Pump:
+class Pump(abc.ABC):
     """Notifies the calls of one line: now, at the next tick, or at the time that the line gives.
 
-    report: reports the line's figures to the observer. It receives the time, and returns True if it has more to report
-        at the next tick. None: there is no observer.
+    runtime: the engine's.
+    is_running: a call is being notified.
     """
 
-    __slots__ = (
-        "_is_running",
-        "_is_scheduled",
-        "_line",
-        "_report",
-        "_reported_at",
-        "_runtime",
-        "_timer",
-        "_will_report",
-    )
+    __slots__ = ("_is_scheduled", "_reported_at", "_reports", "_timer", "_will_report", "is_running", "runtime")
 
-    def __init__(self, line: Line, runtime: Runtime, report: Callable[[float], bool] | None = None) -> None:
-        self._line = line
-        self._runtime = runtime
+    def __init__(self, runtime: Runtime, *, reports: bool = False) -> None:
+        """Create it. reports: there is an observer, to which it reports its figures."""
+        self.runtime: Runtime = runtime
+        self.is_running: bool = False
         self._timer: Timer | None = None
         self._is_scheduled = False
-        self._is_running = False
-        self._report = report
+        self._reports = reports
         self._reported_at = -math.inf
         self._will_report = False
 
-    @property
-    def is_running(self) -> bool:
-        """True while a call is notified."""
-        return self._is_running
+    @abc.abstractmethod
+    def take(self, now: float) -> Notification | float:
+        """Take the next call that need not wait any longer out of the line, and return how to notify it. If all calls
+        must wait on, return the time at which to look again, although no change was noted until then; `math.inf`:
+        never."""
 
-    @property
-    def now(self) -> float:
-        """The time on the engine's clock."""
-        return self._runtime.loop.clock()
+    @abc.abstractmethod
+    def report_figures(self, now: float) -> bool:
+        """Report the line's figures to the observer. Return True if there is more to report at the next tick."""
 
     def schedule(self) -> None:
         """Look at the line at the next tick, because it has changed."""
         if not self._is_scheduled:
             self._is_scheduled = True
-            self._runtime.soon(self.tick, self.on_defect)
+            self.runtime.soon(self._tick, self._defect)
 
-    def tick(self) -> None:
-        """Perform the work of the tick."""
+    def _tick(self) -> None:
         self._is_scheduled = False
         self.run()
 
     def run(self) -> None:
         """Notify the calls that need not wait any longer, at most 64. The next tick goes on, or the timer."""
-        if self._is_running:
+        if self.is_running:
             return  # a notified call has called this: the outer run looks again
-        self._is_running = True
+        self.is_running = True
         try:
-            if self._notify():
-                self.schedule()
-            else:
-                self._set_timer(self._line.next_time(self.now))
+            for _ in range(AT_ONCE):
+                found = self.take(self.runtime.loop.clock())
+                if not isinstance(found, tuple):
+                    self._set_timer(found)
+                    return
+                call, notify = found
+                try:
+                    notify()
+                except Exception as error:
+                    call.on_defect(error)  # it ends only this call
+            self.schedule()
         except Exception as error:
-            self.on_defect(error)
+            self._defect(error)
         finally:
-            self._is_running = False
-
-    def _notify(self) -> bool:
-        """Notify some calls. Return True if others may be next."""
-        for _ in range(AT_ONCE):
-            found = self._line.take(self.now)
-            if found is None:
-                return False
-            notify, on_defect = found
-            try:
-                notify()
-            except Exception as error:
-                on_defect(error)  # it ends only this call
-        return True
+            self.is_running = False
 
     def _set_timer(self, when: float) -> None:
         if self._timer is not None:
@@ -129,27 +134,27 @@ class Pump:
             self._timer.cancel()
             self._timer = None
         if when < math.inf:
-            self._timer = self._runtime.timers.at(when, self.run, self.on_defect)
+            self._timer = self.runtime.timers.at(when, self.run, self._defect)
 
-    def on_defect(self, error: Exception) -> None:
+    def _defect(self, error: Exception) -> None:
         """Look at the line again later, so that no call waits forever after this or the line has raised."""
         self._is_scheduled = False
-        logger.error("%r raised: a defect in manystream", self._line, exc_info=error)
-        self._set_timer(self.now + DEFECT_DELAY)
+        logger.error("%r raised: a defect in manystream", self, exc_info=error)
+        self._set_timer(self.runtime.loop.clock() + DEFECT_DELAY)
 
     # --- figures ---
 
     def note(self) -> None:
         """Report the line's figures at a later tick, because they have changed: at most once per second."""
-        if self._report is not None and not self._will_report:
-            self._report_at(max(self.now, self._reported_at + REPORT_SECONDS))
+        if self._reports and not self._will_report:
+            self._report_at(max(self.runtime.loop.clock(), self._reported_at + REPORT_SECONDS))
 
     def _report_at(self, when: float) -> None:
         self._will_report = True
-        self._runtime.timers.at(when, self._report_now, self.on_defect)
+        self.runtime.timers.at(when, self._report_now, self._defect)
 
     def _report_now(self) -> None:
         self._will_report = False
-        self._reported_at = now = self.now
-        if self._report is not None and self._report(now):
+        self._reported_at = now = self.runtime.loop.clock()
+        if self.report_figures(now):
             self._report_at(now)

@@ -10,7 +10,7 @@ import math
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from ....providers.catalog.provider import Provider, keys_of
 from ....providers.errors import ProviderError
@@ -18,7 +18,7 @@ from ....providers.model.options import Priority
 from ...call.runtime import Runtime
 from ...request.preparer import Preparer
 from ..limits.host import OPEN_FOR, Breaker, BreakerState, Host
-from ..queue.pump import Notification, Pump
+from ..queue.pump import Notification, Pump, WaitingCall
 from .hedge import HedgeState
 from .options import Balance, Route, RouteStatistics, Target, TargetStatistics
 
@@ -422,18 +422,6 @@ Group: TypeAlias = tuple[int, frozenset[int]]
 """Calls that wait for the same targets: their priority, from 0, and the targets that they cannot use."""
 
 
-class Traveller(Protocol):
-    """A call that waits for a target."""
-
-    def look_again(self) -> None:
-        """Choose a target again, if the call waits for none that may be used, or for one that may not."""
-        ...
-
-    def on_defect(self, error: Exception) -> None:
-        """End the call after a defect in this library."""
-        ...
-
-
 class RouteTarget:
     """One target of a live route.
 
@@ -477,7 +465,7 @@ class RouteTarget:
             ring.end_session(session)
 
 
-class Router:
+class Router(Pump):
     """A route of one engine, or a provider with several keys.
 
     name: the route's name; empty for a provider with several keys.
@@ -492,7 +480,6 @@ class Router:
         "_away",
         "_looking",
         "_parked",
-        "_pump",
         "_returned_at",
         "_waiting",
         "_watch",
@@ -510,6 +497,7 @@ class Router:
         runtime: Runtime,
         watch: Callable[[str, RouteStatistics], None] | None = None,
     ) -> None:
+        super().__init__(runtime, reports=route is not None and watch is not None)
         self.name: str = "" if route is None else route.name
         self.targets: tuple[RouteTarget, ...] = targets
         self.failover_on: frozenset[str] = frozenset() if route is None else route.failover_on
@@ -525,10 +513,9 @@ class Router:
         ]
         self.state: RouteState = RouteState(balance, records, runtime.random)
         self._watch = watch
-        self._pump: Pump = Pump(self, runtime, None if route is None or watch is None else self._report)
-        self._parked: dict[Group, dict[Traveller, None]] = {}
-        self._looking: dict[Traveller, None] = {}
-        self._waiting: dict[Traveller, None] = {}  # for room at a target
+        self._parked: dict[Group, dict[WaitingCall, None]] = {}
+        self._looking: dict[WaitingCall, None] = {}
+        self._waiting: dict[WaitingCall, None] = {}  # for room at a target
         self._returned_at = -math.inf  # when calls last looked because a target that had failed answered
         self._asked_at = -math.inf  # when a call that waits was last to ask a target that had failed
         self._away = [target.host.is_away for target in targets]  # when calls last looked
@@ -550,33 +537,33 @@ class Router:
 
     # --- calls that wait ---
 
-    def park(self, call: Traveller, priority: Priority, excluded: frozenset[int]) -> Group:
+    def park(self, call: WaitingCall, priority: Priority, excluded: frozenset[int]) -> Group:
         """A call waits until a target is used again. Returns what `unpark` needs.
 
         excluded: targets that the call cannot use.
         """
         group = (PRIORITIES.index(priority), excluded)
         self._parked.setdefault(group, {})[call] = None
-        self._pump.schedule()
-        self._pump.note()
+        self.schedule()
+        self.note()
         return group
 
-    def unpark(self, call: Traveller, group: Group) -> None:
+    def unpark(self, call: WaitingCall, group: Group) -> None:
         """A call waits no longer. May be called again."""
         waiting = self._parked.get(group)
         if waiting is not None:
             waiting.pop(call, None)
             if not waiting:
                 del self._parked[group]
-            self._pump.note()
+            self.note()
 
-    def wait_for_room(self, call: Traveller) -> None:
+    def wait_for_room(self, call: WaitingCall) -> None:
         """A call waits for room at one or more targets. May be called again."""
         self._waiting[call] = None
-        if self._asks_at(self._pump.now) < math.inf:
-            self._pump.schedule()
+        if self._asks_at(self.runtime.loop.clock()) < math.inf:
+            self.schedule()
 
-    def leave(self, call: Traveller) -> None:
+    def leave(self, call: WaitingCall) -> None:
         """A call waits no longer for room at any target. May be called again."""
         self._waiting.pop(call, None)
         self._looking.pop(call, None)
@@ -590,47 +577,48 @@ class Router:
                     record.breaker.reset()  # the address has a breaker of its own, which is as fast as it may be
             self._away = away
             self._look()
-            self._pump.note()
+            self.note()
 
     def _look(self) -> None:
         """Let the calls that wait for room choose again."""
         self._looking.update(self._waiting)
         if self._looking:
-            self._pump.schedule()
+            self.schedule()
 
     def _asks_at(self, now: float) -> float:
         """Return when a call that waits elsewhere asks whether a target that has failed answers again."""
         return max(self._asked_at + OPEN_FOR, self.state.asks_at(now))
 
-    def take(self, now: float) -> Notification | None:
-        """Take the next call that should choose again: one whose target was left alone, else one that is parked and
-        may go. None if there is no such call."""
+    def take(self, now: float) -> Notification | float:
+        """Take the next call that should choose again: one whose target was left alone, else one that is parked and may
+        go. If there is none, return when a target may be used again for which a call waits; `math.inf` where a call
+        under way decides."""
         if self._looking:
             call = next(iter(self._looking))
             del self._looking[call]
-            return call.look_again, call.on_defect
+            return call, call.look_again
+        at = math.inf
         for group in sorted(self._parked, key=_priority):
-            if self.state.choose(now, (), tried=group[1]).among:
+            choice = self.state.choose(now, (), tried=group[1])
+            if choice.among:
                 call = next(iter(self._parked[group]))
                 self.unpark(call, group)
-                return call.look_again, call.on_defect
-        if self._waiting and self._asks_at(now) <= now:
-            self._asked_at = now
-            call = next(iter(self._waiting))
-            return call.look_again, call.on_defect
-        return None
-
-    def next_time(self, now: float) -> float:
-        """Return when a target may be used again for which a call waits; `math.inf` where a call under way decides."""
-        choices = [self.state.choose(now, (), tried=excluded) for _, excluded in self._parked]
-        parked = min((max(now, choice.wait_until) for choice in choices), default=math.inf)
-        return min(parked, self._asks_at(now)) if self._waiting else parked
+                return call, call.look_again
+            at = min(at, max(now, choice.wait_until))
+        if self._waiting:
+            asks_at = self._asks_at(now)
+            if asks_at <= now:
+                self._asked_at = now
+                call = next(iter(self._waiting))
+                return call, call.look_again
+            at = min(at, asks_at)
+        return at
 
     # --- calls under way ---
 
     def begin(self, index: int, now: float, session: str | None = None) -> int:
         """An attempt is sent to a target. Returns its number there."""
-        self._pump.note()
+        self.note()
         return self.state.begin(index, now, session)
 
     def succeed(self, index: int, number: int, seconds: float, now: float) -> None:
@@ -677,9 +665,9 @@ class Router:
     def end(self, index: int, number: int) -> None:
         """A call is no longer under way."""
         self.state.end(index, number)
-        self._pump.note()
+        self.note()
         if self._looking or self._parked:
-            self._pump.schedule()
+            self.schedule()
 
     def cannot_take(self, index: int, why: Exception) -> None:
         """A target cannot carry a request. This is written to the log once for each target."""
@@ -700,8 +688,7 @@ class Router:
 
     # --- figures ---
 
-    def _report(self, now: float) -> bool:
-        """Report the route's figures to the observer."""
+    def report_figures(self, now: float) -> bool:
         if self._watch is not None:
             self._watch(self.name, self.statistics(now))
         return False

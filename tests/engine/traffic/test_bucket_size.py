@@ -86,11 +86,10 @@ class Run:
         self._events.run(600)
 
     def _pump(self) -> None:
-        while (ticket := self._scope.admit(self._events.now)) is not None:
+        while isinstance(ticket := self._scope.admit(self._events.now), Permit):
             self._events.at(self._events.now + TRIP, self._arrive, ticket)
-        time = self._scope.next_time(self._events.now)
-        if time < math.inf:
-            self._events.at(time, self._pump)
+        if ticket < math.inf:
+            self._events.at(ticket, self._pump)
 
     def _arrive(self, ticket: Permit) -> None:
         now = self._events.now

@@ -15,7 +15,7 @@ from manystream.engine.traffic.budgets.amounts import amount_of, limits_of
 from manystream.engine.traffic.budgets.budgets import Account, BudgetRefusal, BudgetsState, Claim, Holding
 from manystream.engine.traffic.budgets.leases import AmountLease, LeasedBudget, units
 from manystream.engine.traffic.budgets.price import ask_price
-from manystream.engine.traffic.queue.fair_queue import Permit, PermitState
+from manystream.engine.traffic.queue.fair_queue import PermitState
 
 
 def reserved(budgets: BudgetsState, amounts: ms.Amounts, tenant: str | None = None, now: float = 0) -> Holding:
@@ -164,12 +164,12 @@ def test_a_function_may_return_nothing_or_no_limit() -> None:
 
 
 def waiting(amounts: ms.Amounts, tenant: str | None = None, *, priority: ms.Priority = ms.Priority.NORMAL) -> Claim:
-    return Claim(amounts, Permit(amounts.output_tokens, None, priority=priority, tenant=tenant))
+    return Claim(amounts, priority, tenant)
 
 
 def claim(budgets: BudgetsState, claim: Claim, now: float) -> Holding | BudgetRefusal | None:
     """Reserve, or wait and return None."""
-    found = budgets.reserve(claim.permit.tenant, claim.amounts, now)
+    found = budgets.reserve(claim.tenant, claim.amounts, now)
     if not isinstance(found, Account):
         return found
     budgets.wait(claim, found)
@@ -325,8 +325,8 @@ class Program:
             if account.line is not None and not self.budgets.has_changed:
                 ticket = account.line.first(self.now)
                 assert ticket is not None
-                assert isinstance(ticket.owner, Claim)
-                assert account.lacking(ticket.owner.amounts, with_reserved=True)
+                assert isinstance(ticket, Claim)
+                assert account.lacking(ticket.amounts, with_reserved=True)
 
 
 @settings(derandomize=True, max_examples=150, deadline=None)
@@ -367,7 +367,7 @@ def lacking(found: object) -> Account:
 
 
 def claimed(budgets: BudgetsState, amounts: ms.Amounts, now: float = 0, *, tenant: str | None = None) -> Claim:
-    claim = Claim(amounts, Permit(1, None, tenant=tenant))
+    claim = Claim(amounts, tenant=tenant)
     budgets.wait(claim, lacking(budgets.reserve(tenant, amounts, now)))
     return claim
 
@@ -564,13 +564,13 @@ def test_a_waiting_call_is_behind_those_that_wait() -> None:
     assert one.waiting_for == "output_tokens of the engine's budget, reserved by 1 calls, 0 ahead"
     assert two.waiting_for == "its turn of the engine's budget, reserved by 1 calls, 1 ahead"
     lacking(budgets.reserve(None, ms.Amounts(calls=1), 0))
-    assert (one.account, one.permit.state, budgets.has_changed) == (budgets.accounts()[0], PermitState.QUEUED, True)
+    assert (one.account, one.state, budgets.has_changed) == (budgets.accounts()[0], PermitState.QUEUED, True)
     assert (budgets.next(0), budgets.has_changed) == (None, False)
     budgets.settle(holding, ms.Amounts(output_tokens=10), 0)
     assert budgets.has_changed
     found = [budgets.next(0), budgets.next(0), budgets.next(0)]
     assert [each and each[0] for each in found] == [one, two, None]
-    assert (one.account, one.waiting_for, one.permit.state) == (None, "", PermitState.ENDED)
+    assert (one.account, one.waiting_for, one.state) == (None, "", PermitState.ENDED)
     assert (budgets.accounts()[0].holdings, budgets.accounts()[0].line, budgets.has_changed) == (2, None, False)
 
 
@@ -603,7 +603,7 @@ def test_a_call_that_leaves_lets_the_next_one_try() -> None:
     found = budgets.next(0)
     assert found is not None
     assert found[0] is small
-    assert large.permit.state is PermitState.ENDED
+    assert large.state is PermitState.ENDED
 
 
 def test_the_next_look_at_budgets_is_at_a_window_s_end() -> None:

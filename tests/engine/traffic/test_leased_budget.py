@@ -5,7 +5,6 @@ from __future__ import annotations
 from manystream.engine.traffic.budgets.amounts import Amounts
 from manystream.engine.traffic.budgets.budgets import Account, BudgetRefusal, BudgetsState, Claim, Holding
 from manystream.engine.traffic.budgets.leases import UNITS_PER_USD, AmountLease, LeasedBudget
-from manystream.engine.traffic.queue.fair_queue import Permit
 
 
 class Place:
@@ -20,7 +19,7 @@ class Place:
         self.lease.on_need = lambda: self.needs.append(self.lease.needed)
 
     def claim(self, dollars: float) -> Claim:
-        claim = Claim(Amounts(usd=dollars), Permit(1.0, None))
+        claim = Claim(Amounts(usd=dollars))
         account = self.budgets.reserve(None, claim.amounts, 0.0)
         assert isinstance(account, Account)
         self.budgets.wait(claim, account)

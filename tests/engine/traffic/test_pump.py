@@ -24,28 +24,30 @@ from tests.support.peers import STREAM_HEAD, Line, answer, chat_answer, chat_str
 # --- a pump by itself ---
 
 
-class Row:
-    """A line: its first call goes when the test says so. goes_at: when `next_time` says so."""
+class Row(Pump):
+    """A line: its first call goes when the test says so. goes_at: the time at which to look again."""
 
     def __init__(self, runtime: UnitRuntime, *calls: Call, report: Callable[[float], bool] | None = None) -> None:
         self.calls = list(calls)
         self.goes_at = math.inf
         self.raises = False
-        self.pump = Pump(self, cast(Any, runtime), report)
+        super().__init__(cast(Any, runtime), reports=report is not None)
+        self._report = report
 
     def __repr__(self) -> str:
         return "<Row>"
 
-    def take(self, now: float) -> Notification | None:
+    def take(self, now: float) -> Notification | float:
         if self.raises:
             raise RuntimeError("mine")
         if not self.calls:
-            return None
+            return self.goes_at
         call = self.calls.pop(0)
-        return call.admitted, call.on_defect
+        return call, call.admitted
 
-    def next_time(self, now: float) -> float:
-        return self.goes_at
+    def report_figures(self, now: float) -> bool:
+        assert self._report is not None
+        return self._report(now)
 
 
 def test_figures_are_reported_a_tick_after_a_change_once_a_second() -> None:
@@ -57,7 +59,7 @@ def test_figures_are_reported_a_tick_after_a_change_once_a_second() -> None:
         reported.append(now)
         return more.pop(0)
 
-    pump = Row(runtime, report=report).pump
+    pump = Row(runtime, report=report)
     runtime.loop.time = 7.0
     pump.note()
     pump.note()
@@ -76,15 +78,15 @@ def test_figures_are_reported_a_tick_after_a_change_once_a_second() -> None:
 
 def test_without_an_observer_nothing_is_reported() -> None:
     runtime = UnitRuntime()
-    Row(runtime).pump.note()
+    Row(runtime).note()
     assert runtime.timers.times == []
 
 
 def test_64_calls_are_notified_in_a_tick() -> None:
     runtime, calls = UnitRuntime(), [Call() for _ in range(150)]
     row = Row(runtime, *calls)
-    row.pump.schedule()
-    row.pump.schedule()
+    row.schedule()
+    row.schedule()
     notified: list[int] = []
     while runtime.tick():
         notified.append(sum(call.reported == ["admitted"] for call in calls))
@@ -93,7 +95,7 @@ def test_64_calls_are_notified_in_a_tick() -> None:
 
 def test_a_call_that_raises_ends_alone() -> None:
     broken, whole = Call(raises="mine"), Call()
-    Row(UnitRuntime(), broken, whole).pump.run()
+    Row(UnitRuntime(), broken, whole).run()
     assert (broken.reported, whole.reported) == (["admitted", "defect: mine"], ["admitted"])
 
 
@@ -103,13 +105,13 @@ def test_a_notified_call_may_empty_the_line_and_call_the_pump() -> None:
     class Busy(Call):
         def admitted(self, permit: object = None) -> None:
             row.calls[:] = [new]
-            assert row.pump.is_running
-            row.pump.run()
+            assert row.is_running
+            row.run()
             assert new.reported == []  # it is the outer run that goes on
 
     row = Row(runtime, Busy(), gone)
-    row.pump.run()
-    assert (gone.reported, new.reported, row.pump.is_running) == ([], ["admitted"], False)
+    row.run()
+    assert (gone.reported, new.reported, row.is_running) == ([], ["admitted"], False)
 
 
 def test_the_timer_is_that_of_the_earliest_look() -> None:
@@ -117,7 +119,7 @@ def test_the_timer_is_that_of_the_earliest_look() -> None:
     row = Row(runtime)
     times: list[list[float]] = []
     for row.goes_at in (math.inf, 5.0, 3.0, 9.0):
-        row.pump.run()
+        row.run()
         times.append(runtime.timers.times)
     assert times == [[], [5.0], [3.0], [3.0]]
     row.calls.append(call := Call())
@@ -130,12 +132,12 @@ def test_a_line_that_raised_is_looked_at_again_after_a_second(caplog: pytest.Log
     row = Row(runtime, call)
     runtime.loop.time = 10.0
     row.raises = True
-    row.pump.run()
+    row.run()
     assert [(each.name, each.levelno, each.getMessage()) for each in caplog.records] == [
         ("manystream.traffic", logging.ERROR, "<Row> raised: a defect in manystream")
     ]
     row.raises = False
-    assert (call.reported, runtime.timers.times, row.pump.is_running) == ([], [11.0], False)
+    assert (call.reported, runtime.timers.times, row.is_running) == ([], [11.0], False)
     runtime.go_to(11.0)
     assert call.reported == ["admitted"]
 

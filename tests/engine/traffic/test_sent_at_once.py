@@ -42,14 +42,14 @@ class Way:
         if self.at_once and self.state.admit_at_once(ticket, now):
             self.sent(ticket)
         elif self.state.never(ticket, now) is None:
-            self.state.add(ticket, now)
+            self.state.queue.add(ticket)
             self.send(now)
 
     def send(self, now: float) -> None:
         while (first := self.state.queue.first(now)) is not None:
             if self.state.never(first, now) is not None:
                 self.state.cancel(first, now)
-            elif self.state.admit(now) is None:
+            elif self.state.admit(now) is not first:
                 return
             else:
                 self.sent(first)
@@ -122,7 +122,7 @@ def test_the_service_of_a_call_at_once_is_charged_to_its_tenant() -> None:
     waiting = {name: Permit(10.0, 10, tenant=name.split()[0]) for name in ("quiet 1", "busy", "quiet 2")}
     for ticket in waiting.values():
         assert not scope.admit_at_once(ticket, 0.0)
-        scope.add(ticket, 0.0)
+        scope.queue.add(ticket)
     assert [name for ticket in taken(scope, 3) for name, one in waiting.items() if one is ticket] == [
         "quiet 1",
         "quiet 2",
@@ -155,8 +155,8 @@ def test_a_call_does_not_go_at_once_before_one_that_waits() -> None:
     limits = [DeclaredLimit("", RateLimit(input_tokens_per_minute=600), 0.0)]
     scope = LimiterState("one", charging_of("anthropic"), limits=limits)
     assert scope.admit_at_once(Permit(500.0, 10), 0.0)
-    scope.add(Permit(500.0, 10), 0.0)
-    assert scope.admit(0.0) is None
+    scope.queue.add(Permit(500.0, 10))
+    assert isinstance(scope.admit(0.0), float)
     assert not scope.admit_at_once(Permit(1.0, 10), 0.0)
 
 
@@ -165,8 +165,8 @@ def test_a_call_does_not_go_at_once_past_another_scope_in_the_line() -> None:
     shared = DeclaredLimit("*", RateLimit(tokens_per_minute=600), 0.0)
     first, second = (LimiterState(name, charging_of("groq"), limits=[shared]) for name in ("first", "second"))
     assert first.admit_at_once(Permit(500.0, 0), 0.0)
-    first.add(Permit(500.0, 0), 0.0)
-    assert first.admit(0.0) is None
+    first.queue.add(Permit(500.0, 0))
+    assert isinstance(first.admit(0.0), float)
     assert not second.admit_at_once(Permit(1.0, 0), 0.0)
-    second.add(Permit(1.0, 0), 0.0)
-    assert second.admit(0.0) is None
+    second.queue.add(Permit(1.0, 0))
+    assert isinstance(second.admit(0.0), float)

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 import manystream as ms
 from manystream.engine.traffic.budgets.amounts import Amounts
 from manystream.engine.traffic.budgets.budgets import Account, BudgetRefusal, BudgetsState, Claim, Holding
-from manystream.engine.traffic.queue.fair_queue import Permit
 from manystream.engine.traffic.shared_limits import (
     EngineShare,
     KeeperState,
@@ -65,7 +64,7 @@ class Spender:
         return sum(holding.amounts.usd for holding in self.running)
 
     def call(self, dollars: float, tenant: str | None = None) -> None:
-        claim = Claim(Amounts(usd=dollars, calls=1), Permit(1.0, 1.0, tenant=tenant))
+        claim = Claim(Amounts(usd=dollars, calls=1), tenant=tenant)
         found = self._budgets.reserve(tenant, claim.amounts, self._clock())
         if isinstance(found, Account):
             self._budgets.wait(claim, found)

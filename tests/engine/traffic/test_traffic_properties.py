@@ -52,7 +52,7 @@ def play(scope: LimiterState, steps: list[tuple[str, int, float]]) -> tuple[list
             scope.queue.add(waiting[-1])
         elif action == "admit":
             admitted = scope.admit(now)
-            if admitted is not None:
+            if isinstance(admitted, Permit):
                 waiting.remove(admitted)
                 sent.append(admitted)
         elif action == "wait":
@@ -101,7 +101,7 @@ def test_what_was_given_back_can_be_taken_again(steps: list[tuple[str, int, floa
     for ticket in tickets:
         scope.queue.add(ticket)
     before = bucket.fill(0)
-    while (admitted := scope.admit(0)) is not None:
+    while isinstance(admitted := scope.admit(0), Permit):
         scope.cancel(admitted, 0)
     assert bucket.fill(0) == pytest.approx(before)
     assert all(ticket.state is PermitState.ENDED for ticket in tickets)
@@ -192,7 +192,7 @@ class TwoTenants:
 
     def start(self, tenant: str, reserved: float, calls: int) -> None:
         for _ in range(calls):
-            self.state.add(Permit(10.0, reserved, tenant=tenant), self.events.now)
+            self.state.queue.add(Permit(10.0, reserved, tenant=tenant))
         self.sender.pump()
 
     def send(self, ticket: Permit) -> None:
@@ -276,19 +276,18 @@ def test_at_the_time_that_a_bucket_gives_there_is_room(rate: float, capacity: fl
 @bounded
 @given(STEPS)
 def test_a_scope_that_waits_says_when_it_will_not(steps: list[tuple[str, int, float]]) -> None:
-    """`next_time` is never in the past, and a caller that follows it sends every call."""
+    """The time of the next look is never in the past, and a caller that follows it sends every call."""
     scope = LimiterState("one", charging_of("openai-chat"))
     sent, now = play(scope, steps)
     for ticket in sent:
         scope.settle(ticket, None, now)
     for _ in range(2000):
-        while (admitted := scope.admit(now)) is not None:
+        while isinstance(admitted := scope.admit(now), Permit):
             scope.settle(admitted, None, now)
         if not len(scope.queue):
             return
-        later = scope.next_time(now)
-        assert now < later < math.inf
-        now = later
+        assert now < admitted < math.inf
+        now = admitted
     pytest.fail("the queue does not become empty")
 
 
@@ -330,12 +329,12 @@ class SharedLimits:
             del self.scheduled[state]
             self.looks += 1
             assert self.looks < 500, "limiters make room for each other without an end"
-            while (permit := state.admit(self.now)) is not None:
+            while isinstance(permit := state.admit(self.now), Permit):
                 self.running.append((self.now + self.chance.choice((0.1, 1.0, 3.0)), state, permit))
                 self.sent.append((self.now, state))
             if not state.queue.length:
                 state.leave_lines()
-            at = state.next_time(self.now)
+            at = permit
             self.pass_on(state, state.pop_left())
             assert at > self.now
             if at < math.inf:
