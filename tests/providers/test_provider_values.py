@@ -65,21 +65,18 @@ def test_a_provider_finds_its_row() -> None:
     assert ms.Provider(profile=MINE).profile is MINE
 
 
-def test_several_keys_are_kept_in_order() -> None:
+def test_keys_reprs_and_equality_of_providers() -> None:
+    # Several keys are kept in order.
     assert (ms.OpenAIChat(["a", key]).api_key, keys_of(ms.OpenAIChat(["a", key]))) == (("a", key), ("a", key))
     assert (ms.OpenAIChat(["a"]).api_key, keys_of(ms.OpenAIChat(["a"]))) == ("a", ())
     assert keys_of(ms.OpenAIChat(key)) == keys_of(ms.OpenAIChat()) == ()
-
-
-def test_the_repr_of_a_provider_hides_its_query() -> None:
+    # The repr of a provider hides its query.
     assert repr(ms.OpenAIChat("k", profile=MINE)) == (
         "OpenAIChat(name='mine', base_url='https://mine.example/v1', profile='mine')"
     )
     shown = repr(ms.Anthropic("k", "https://h.example/a?key=secret?x", name="n"))
     assert shown == "Anthropic(name='n', base_url='https://h.example/a?…', profile='anthropic-compatible')"
-
-
-def test_providers_are_equal_by_their_values() -> None:
+    # Providers are equal by their values.
     assert ms.OpenAIChat("a", profile=MINE) == ms.OpenAIChat("a", profile=MINE)
     assert ms.OpenAIChat("a", profile=MINE) != ms.OpenAIChat("b", profile=MINE)
     assert ms.OpenAIChat("a", profile=MINE) != ms.Provider("a", profile=MINE)

@@ -65,23 +65,20 @@ def test_a_body_without_choices(members: JSONObject, retryable: bool) -> None:
         assert (caught.value.category, caught.value.retryable) == (ErrorCategory.SERVER, retryable)
 
 
-def test_events_before_the_fault_in_a_chunk_are_delivered() -> None:
+def test_ends_and_faults_of_a_stream() -> None:
+    # Events before the fault in a chunk are delivered.
     data = b'{"id":"i","model":"m","choices":[{"delta":{"reasoning":"a","content":5}}]}'
     outcome = run([("", data)])
     assert outcome.events[:-1] == [Start("m", "i"), ThinkingDelta(0, "a")]
     assert outcome.error.error.message == "malformed event: content is neither text nor parts"
-
-
-def test_an_end_without_a_finish_reason_is_named() -> None:
+    # An end without a finish reason is named.
     assert run([]).error.error.message == "truncated stream"
+    # Calls that never got a name are counted.
+    response = answer({"content": "a", "tool_calls": [NAMELESS, {**NAMELESS, "id": "y"}]})
+    assert response.warnings == ["2 tool call(s) that never got a name were dropped"]
 
 
 NAMELESS: JSONObject = {"id": "x", "function": {"arguments": "{}"}}
-
-
-def test_calls_that_never_got_a_name_are_counted() -> None:
-    response = answer({"content": "a", "tool_calls": [NAMELESS, {**NAMELESS, "id": "y"}]})
-    assert response.warnings == ["2 tool call(s) that never got a name were dropped"]
 
 
 def test_another_choice_has_the_form_of_an_unstreamed_one() -> None:
@@ -126,22 +123,19 @@ def test_details_of_another_choice_are_in_a_plain_member() -> None:
     ]  # fmt: skip
 
 
-def test_lists_of_unknown_members_grow_and_others_are_replaced() -> None:
+def test_reasoning_and_unknown_members() -> None:
+    # Lists of unknown members grow and others are replaced.
     given: list[JSON] = [1]
     outcome = deltas({"ids": given, "mood": "a"}, {"ids": [2], "mood": "b"}, {"ids": "c"})
     assert outcome.response.provider_data == {"created": 1, "ids": "c", "mood": "b"}
     outcome = deltas({"ids": given}, {"ids": [2]}, {"ids": []}, {"ids": [3]})
     assert outcome.response.provider_data == {"created": 1, "ids": [1, 2, 3]}
     assert given == [1]
-
-
-def test_reasoning_in_the_forms_of_servers() -> None:
+    # Reasoning in the forms of servers.
     assert deltas({"reasoning": {"content": "a"}}, {"reasoning": {"text": "b"}}).response.thinking == "ab"
     assert deltas({"reasoning": {"other": "a"}}, {"reasoning": 5}, {"content": "x"}).response.content == [Text("x")]
     assert deltas({"reasoning": {"content": "", "text": "b"}}).response.thinking == "b"
-
-
-def test_the_member_that_reasoning_came_in_is_its_state() -> None:
+    # The member that reasoning came in is its state.
     for member in ("reasoning_content", "reasoning", "reasoning_text"):
         state = ProviderState("openai-compatible", {"reasoning_member": member})
         assert deltas({member: "a"}).response.content == [Thinking("a", state=state)]
@@ -199,24 +193,21 @@ def test_thinking_before_and_after_text_has_its_own_states() -> None:
     assert answer({"content": parts}).content == [Thinking("a", state=state), Text("b"), Thinking("cd", state=state)]
 
 
-def test_a_reference_before_any_text_is_kept_as_it_is() -> None:
+def test_references_signatures_and_cut_off_calls() -> None:
+    # A reference before any text is kept as it is.
     part: JSONObject = {"type": "reference", "reference_ids": [1]}
     assert answer({"content": [part, {"type": "output_text", "text": "a"}]}).content == [
         ProviderBlock("openai-compatible", part),
         Text("a"),
     ]
-
-
-def test_a_signed_call_of_a_custom_tool_keeps_its_signature() -> None:
+    # A signed call of a custom tool keeps its signature.
     extra: JSONObject = {"google": {"thought_signature": "sig"}}
     call: JSONObject = {"id": "a", "custom": {"name": "t", "input": "x"}}
     signed = answer({"tool_calls": [{**call, "extra_content": extra}]}).content
     assert signed == [ToolCall("a", "t", "x", state=ProviderState("openai-compatible", {"extra_content": extra}))]
     plain = answer({"tool_calls": [call]}).content
     assert plain == [ToolCall("a", "t", "x", state=ProviderState("openai-compatible", {"type": "custom"}))]
-
-
-def test_details_do_not_hide_which_call_was_cut_off() -> None:
+    # Details do not hide which call was cut off.
     call: JSONObject = {"id": "a", "function": {"name": "f", "arguments": "{"}}
     details: JSON = [{"type": "reasoning.encrypted", "data": "e"}]
     response = answer({"tool_calls": [call], "reasoning_details": details}, "length")
@@ -253,31 +244,28 @@ def test_the_older_call_with_arguments_alone() -> None:
     assert outcome.calls == [("made-1", "f", "{}")]
 
 
-def test_sound_before_text_has_the_first_place() -> None:
+def test_pictures_and_sound() -> None:
+    # Sound before text has the first place.
     outcome = deltas({"audio": {"id": "a"}}, {"content": "x"}, {"audio": {"data": "AAEC", "transcript": "t"}})
     state = ProviderState("openai-compatible", {"audio": {"id": "a", "transcript": "t"}})
     assert outcome.response.content == [File(data=b"\0\1\2", media_type="audio/pcm", state=state), Text("x")]
-
-
-@pytest.mark.parametrize("value", [{"data": ""}, {}, "x", 5])
-def test_sound_without_any_member_is_no_block(value: JSON) -> None:
-    assert deltas({"audio": value}, {"content": "x"}).response.content == [Text("x")]
-
-
-def test_pictures_in_every_form() -> None:
+    # Pictures in every form.
     url = "https://x/y.png"
     images: list[JSON] = [{"image_url": {"url": url}}, {"image_url": url}, {"url": url}, {"url": ""}, {}, "x"]
     assert answer({"images": images}).content == [
         Image(url=url), Image(url=url), Image(url=url), ProviderBlock("openai-compatible", {"url": ""}),
     ]  # fmt: skip
     assert answer({"images": {"url": url}}).content == [Image(url=url)]
-
-
-def test_text_after_a_picture_is_a_block_of_its_own() -> None:
+    # Text after a picture is a block of its own.
     parts: list[JSON] = ["a", {"type": "image_url", "image_url": {"url": "u"}}, "b", {"type": "x"}, "c"]
     assert answer({"content": parts}).content == [
         Text("a"), Image(url="u"), Text("b"), ProviderBlock("openai-compatible", {"type": "x"}), Text("c"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [{"data": ""}, {}, "x", 5])
+def test_sound_without_any_member_is_no_block(value: JSON) -> None:
+    assert deltas({"audio": value}, {"content": "x"}).response.content == [Text("x")]
 
 
 @pytest.mark.parametrize(
@@ -298,14 +286,13 @@ def test_urls_of_pictures(url: str, image: Image) -> None:
     assert data_url(b"abc", "a/b") == "data:a/b;base64,YWJj"
 
 
-def test_a_citation_is_in_the_last_text() -> None:
+def test_citations() -> None:
+    # A citation is in the last text.
     cite: JSONObject = {"type": "url_citation", "url": "u"}
     parts: list[JSON] = ["a", {"type": "x"}, "b"]
     response = answer({"content": parts, "annotations": [cite, 5, {"type": "other"}]})
     assert [block.citations for block in response.content if isinstance(block, Text)] == [[], [cite]]
-
-
-def test_citations_that_come_in_pieces_are_each_added_once() -> None:
+    # Citations that come in pieces are each added once.
     cites: list[JSONObject] = [{"type": "url_citation", "url": url} for url in "abc"]
     outcome = deltas({"content": "x"}, *(dict[str, JSON](annotations=[cite]) for cite in cites))
     assert outcome.response.content == [Text("x", citations=cites)]
@@ -332,20 +319,17 @@ def test_a_cut_stream_has_what_came_so_far() -> None:
     assert outcome.response.provider_data["logprobs"] == {"content": [1]}
 
 
-def test_stray_lines_of_a_server_that_does_not_stream() -> None:
+def test_stray_lines() -> None:
+    # Stray lines of a server that does not stream.
     body = b'{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]}'
     for stray in (b"x\n" + body, b"error: {\n" + body, b"  " + body + b"  \nx"):
         assert run([], SERVER, stray).response.text == "a"
-
-
-def test_an_error_in_a_stray_line_quotes_that_line() -> None:
+    # An error in a stray line quotes that line.
     error = run([], SERVER, b'x\nerror: {"message":"why"}').error.error
     assert (error.message, error.body, error.http_status) == ("why", b'{"message":"why"}', 200)
     error = run([], SERVER, b"error: why").error.error
     assert (error.message, error.body, error.http_status) == ("why", b"why", 200)
-
-
-def test_text_as_an_error_event() -> None:
+    # Text as an error event.
     error = run([("error", b"wh\xffy")]).error.error
     assert (error.message, error.body, error.http_status) == ("wh\ufffdy", b"wh\xffy", 200)
 
