@@ -105,7 +105,7 @@ class CallStarter:
         pool = Pool(backend, loop, timers, self._dial, limits.pool, watch)
         self.runtime: Runtime = Runtime(backend, loop, timers, pool, home, on_callback_raised, limits.retry_reserve)
         self._hooks = CallHooks(self._call_ended) if watch is None else watch.hooks(self._call_ended)
-        self._preparer = Preparer(addressed, environment, limits, make_id, time.time, proxy)
+        self._preparer = Preparer(addressed, environment, limits, make_id, time.time, proxy, backend=backend)
         self._dispatcher = None if traffic is None else self._direct(traffic, providers)
         self._clocks = {stream: effective(None, timeouts, stream=stream) for stream in (False, True)}
         self._makers = {stream: partial(self._make_request, stream) for stream in (False, True)}

@@ -66,6 +66,8 @@ if TYPE_CHECKING:
     from .providers.catalog.provider import OpenAIChat as OpenAIChat
     from .providers.catalog.provider import OpenAIResponses as OpenAIResponses
     from .providers.catalog.provider import Provider as Provider
+    from .providers.catalog.provider import Sign as Sign
+    from .providers.catalog.provider import Token as Token
     from .providers.convert.rows import Row as Row
     from .providers.convert.rows import RowError as RowError
     from .providers.convert.rows import message_from_row as message_from_row
@@ -224,6 +226,8 @@ HOMES: dict[str, tuple[str, ...]] = {
         "OpenAIChat",
         "OpenAIResponses",
         "Provider",
+        "Sign",
+        "Token",
     ),
     ".providers.model.request": (
         "Request",
@@ -342,6 +346,7 @@ __all__ = [
     "Row",
     "RowError",
     "SessionField",
+    "Sign",
     "Start",
     "Statistics",
     "StoreError",
@@ -356,6 +361,7 @@ __all__ = [
     "ThinkingLevel",
     "Timeouts",
     "Timings",
+    "Token",
     "TooManyCallsError",
     "Tool",
     "ToolCall",

@@ -15,7 +15,7 @@ import manystream as ms
 LATE = {"Engine.stream", "Engine.map", "Engine.statistics", "Engine.record", "open_engine", "Profile"}
 """Their hints name a class whose module is imported when it is first used."""
 
-ALIASES = ("APIKey", "Block", "Event", "JSON", "JSONObject", "OnCompletion", "OnEvent", "Price")
+ALIASES = ("APIKey", "Block", "Event", "JSON", "JSONObject", "OnCompletion", "OnEvent", "Price", "Sign")
 
 
 def annotated() -> Iterator[tuple[str, object]]:

@@ -21,6 +21,7 @@ from ...transport.headers import headers_to_mapping
 from ...transport.http1 import Connection
 from ...transport.timers import Deadline
 from ..request.errors import hide_words, redacted, redacted_headers, transport_error
+from ..request.fresh_key import Key
 from ..request.prepared import Prepared
 from .body import Body, BodyOwner, Envelope, ErrorBody, content_coding
 from .body.base import Receiver
@@ -54,8 +55,15 @@ SENT = (Phase.SEND, Phase.HEAD, Phase.BODY)
 """Phases in which at least a part of the request may have been sent."""
 QUEUE, SEND, BODY = Phase.QUEUE, Phase.SEND, Phase.BODY
 """The phases of every attempt. CPython 3.11 needs a thousand instructions to find a member in its enum."""
-STEP_WORDS = {Phase.DNS: "looking up", Phase.TLS: "TLS handshake with", Phase.PROXY: "proxy tunnel to"}
-"""Phase of a dial → what the attempt was doing, for the message of a timeout; else it was connecting."""
+STEP_WORDS = {
+    Phase.QUEUE: "waiting for the key for",
+    Phase.DNS: "looking up",
+    Phase.TLS: "TLS handshake with",
+    Phase.PROXY: "proxy tunnel to",
+}
+"""Phase before a connection → what the attempt was doing, for the message of a timeout; else it was connecting."""
+
+UNAUTHORIZED = 401
 
 
 class Attempt(BodyOwner):
@@ -159,15 +167,53 @@ class Attempt(BodyOwner):
         """Return the part of a stream that has arrived; None if nothing has."""
         return self._body.partial_response() if self._body is not None else None
 
-    def take_fresh_key(self) -> None:
-        """Call the key function for this attempt's key. The attempt fails if the function returns none."""
+    # --- as the waiter for a key ---
+
+    def take_key(self, fresh: bool) -> None:
+        """Ask the key function for this attempt's key, then wait for a connection. The function may end the call."""
+        fresh_key = self.prepared.fresh_key
+        assert fresh_key is not None, "the key is a function"
         try:
-            self.prepared: Prepared = self.prepared.with_fresh_key()
+            key = fresh_key.source.ask()
         except ProviderError as error:
-            if not self.over:
-                self._leave()
-                hide_words(error, self.prepared.secrets)
-                self._listener.on_attempt_failure(self, error, unread=False)
+            self.on_no_key(error)
+            return
+        if key is not None:
+            self.on_key(key, fresh=fresh)
+        elif not self.over:
+            self._state, self._dial_since = CONNECTING, self._runtime.loop.clock()
+            fresh_key.source.wait(self, fresh=fresh)
+            self.arm()
+
+    def on_key(self, key: Key, *, fresh: bool) -> None:
+        if self.over:
+            return
+        try:
+            self.prepared: Prepared = self.prepared.with_key(key)
+        except ProviderError as error:
+            self.on_no_key(error)
+            return
+        self._state = QUEUED
+        self._listener.on_key(self)
+        self.acquire(fresh)
+
+    def on_no_key(self, error: ProviderError) -> None:
+        """Fail without a key. The program's exception, which is the error's cause, keeps its traceback."""
+        if not self.over:
+            self._leave()
+            hide_words(error, self.prepared.secrets)
+            if self.prepared.fresh_key is not None:
+                self.prepared.fresh_key.hide_latest(error)
+            self._listener.on_attempt_failure(self, error, unread=False)
+
+    def asks_for_another_key(self, error: ProviderError) -> bool:
+        """Return whether the request can be sent with another key, once, because the server has refused this one."""
+        fresh_key = self.prepared.fresh_key
+        if error.http_status != UNAUTHORIZED or fresh_key is None:
+            return False
+        can_be_asked = fresh_key.source.refused(self.prepared.secrets.key) and fresh_key.asks_again
+        self.prepared.fresh_key = fresh_key.for_last_time()
+        return can_be_asked
 
     def timings(self) -> Timings:
         """Return the times of the attempt's steps."""
@@ -219,6 +265,8 @@ class Attempt(BodyOwner):
             connection.close()  # the observer has ended the call when the pool closed another connection
             return
         self.connection = connection
+        if self.prepared.provider.sign is not None and not self._signs():
+            return
         self.phase = SEND
         exchange: Exchange = self
         recording = self._runtime.recording
@@ -234,6 +282,17 @@ class Attempt(BodyOwner):
         if self.paused:
             self.pause()
         self.arm()
+
+    def _signs(self) -> bool:
+        """Sign the request, which is sent now. Returns False if the attempt has ended."""
+        try:
+            self.prepared = self.prepared.signed()
+        except ProviderError as error:
+            self.close()
+            self.on_no_key(error)
+        if self.over:
+            self.close()  # the function has ended the call
+        return not self.over
 
     def on_connect_failure(self, error: TransportError) -> None:
         self.failed(transport_error(error, streaming=False))
@@ -400,6 +459,8 @@ class Attempt(BodyOwner):
             elif state is WAITING and connection.sent_at is not None:
                 since = connection.sent_at
         deadline = next_deadline(clocks, state, started=started, state_since=since)
+        if state is CONNECTING and self.dequeued_at == math.inf:
+            deadline = min(deadline, (self.queue_since + clocks.queue, Clock.QUEUE))  # it waits for a key
         if state is READING and self.reads_error:
             # The status is known: the body, which only explains it, gets a short timeout.
             return min((self.head_at + ERROR_BODY_SECONDS, Clock.IDLE), deadline)
@@ -437,6 +498,8 @@ class Attempt(BodyOwner):
         error = timeout_error(clock, LENGTH[clock](self.clocks), self._where())
         if self.connection is None:
             self._runtime.pool.abandon(self)
+            if self.prepared.fresh_key is not None:
+                self.prepared.fresh_key.source.forget(self)
         self.expire(error)
 
     def _where(self) -> str:
@@ -484,6 +547,8 @@ class Attempt(BodyOwner):
             return
         if self.connection is None:
             self._runtime.pool.abandon(self)
+            if self.prepared.fresh_key is not None:
+                self.prepared.fresh_key.source.forget(self)
         self._leave()
         self.close()
 

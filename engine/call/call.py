@@ -385,8 +385,6 @@ class RunningCall(Ending):
             self._prepared, self, self._runtime, self._clocks, self._started, waited_since, self._paused
         )
         self._send(attempt, fresh)
-        if not attempt.over:
-            self._prepared = attempt.prepared  # with its key
 
     def begin_rival(self, prepared: Prepared, clocks: Clocks, *, fresh: bool = False) -> None:
         """Begin a second attempt beside the first one. The first of both with content stays; the other is aborted.
@@ -407,10 +405,12 @@ class RunningCall(Ending):
         """Let an attempt take its key and a connection."""
         if self._hooks.attempt_started is not None:
             self._hooks.attempt_started(self, self._attempts)  # the observer may end the call
-        if attempt.prepared.fresh_key is not None and not attempt.over:
-            attempt.take_fresh_key()  # there may be none, and its function may end the call
-        if not attempt.over:
+        if attempt.over:
+            return
+        if attempt.prepared.fresh_key is None:
             attempt.acquire(fresh)
+        else:
+            attempt.take_key(fresh)
 
     def take_rival(self, request: TargetRequest) -> None:
         """Go on with the second attempt alone: the first one has failed or was aborted. request: the rival's."""
@@ -441,6 +441,10 @@ class RunningCall(Ending):
         return rival
 
     # --- as the listener of attempts ---
+
+    def on_key(self, attempt: Attempt) -> None:
+        if attempt is self._attempt:
+            self._prepared = attempt.prepared
 
     def on_dequeued(self, attempt: Attempt) -> None:
         if attempt is self._attempt:
@@ -516,13 +520,14 @@ class RunningCall(Ending):
             return
         if not self._delivery.delivered:
             self._unanswered = attempt.sent and error.category in UNANSWERED and error.http_status < 400
-            if unread and self.has_attempts_left:
-                # The server had closed the kept-alive connection before a byte of the request was written. Send the
-                # request at once, as the server has no fault: on a fresh connection, counted as an attempt.
+            if (unread or attempt.asks_for_another_key(error)) and self.has_attempts_left:
+                # The server had closed the kept-alive connection before a byte of the request was written, or its key
+                # function may have a newer key. Send the request at once, as the server has no fault, counted as an
+                # attempt; in the first case on a fresh connection.
                 if self._admission is not None:
                     self._sign(error, attempt)
                     self._admission.resent(attempt, error)
-                self._begin(fresh=True)
+                self._begin(fresh=unread)
                 return
             if self._admission is not None:
                 self._sign(error, attempt)
@@ -545,10 +550,9 @@ class RunningCall(Ending):
     def _rival_failed(self, rival: Attempt, error: ProviderError, *, unread: bool) -> None:
         admission = self._admission
         assert admission is not None
-        if unread:
-            # As for the first attempt: the server had closed the kept-alive connection. It will be a fresh one now.
-            admission.resent(rival, error)
-            self.begin_rival(rival.prepared, rival.clocks, fresh=True)
+        if unread or rival.asks_for_another_key(error):
+            admission.resent(rival, error)  # as for the first attempt
+            self.begin_rival(rival.prepared, rival.clocks, fresh=unread)
             return
         self._rival = None
         self._sign(error, rival)

@@ -23,6 +23,10 @@ class Listener(Protocol):
         """The listener's name in reports."""
         ...
 
+    def on_key(self, attempt: Attempt) -> None:
+        """Receive the report that the attempt's request has a key of the key function."""
+        ...
+
     def on_dequeued(self, attempt: Attempt) -> None:
         """Receive the report that the attempt waits no longer for a place in the pool: its dial began, or it has an
         idle connection."""

@@ -1,11 +1,10 @@
-"""Finds API keys: in the argument, the environment or a credentials file, in this order; or calls the key function.
+"""Finds API keys: in the argument, the environment or a credentials file, in this order.
 
 Must not send a key anywhere, nor show one in any message.
 """
 
 from __future__ import annotations
 
-import inspect
 import ipaddress
 import os
 import stat
@@ -14,9 +13,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ...providers.catalog.provider import Provider
-from ...providers.errors import ErrorCategory, InvalidRequestError, ProviderError
+from ...providers.errors import InvalidRequestError
 from ...providers.json.json_values import MalformedJSONError, loads_object
-from .errors import ends_engine
 
 CREDENTIALS_VARIABLE = "MANYSTREAM_CREDENTIALS"
 DEFAULT_FILE = "~/.config/manystream/credentials.json"
@@ -25,11 +23,11 @@ DEFAULT_FILE = "~/.config/manystream/credentials.json"
 def find_key(provider: Provider, environment: Mapping[str, str]) -> str:
     """Return the provider's key, or "" if it needs none, as at an address of this machine.
 
-    Returns "" also if the program gave a function, because `ask_key` calls the function for each attempt. Raises
-    `InvalidRequestError`, whose message names what to set.
+    Returns "" also if the program gave a function, because a `KeySource` calls it for the attempts, or a signature and
+    no key. Raises `InvalidRequestError`, whose message names what to set.
     """
     given = provider.api_key
-    if callable(given):
+    if callable(given) or (given is None and provider.sign is not None):
         return ""
     assert not isinstance(given, tuple), "each of several keys has a provider of its own"
     if given:
@@ -52,41 +50,14 @@ def find_key(provider: Provider, environment: Mapping[str, str]) -> str:
     )
 
 
-def ask_key(provider: Provider) -> str:
-    """Call the provider's key function and return the key.
-
-    Raises `ProviderError` (category AUTH) if the function raises or returns no key. The message names the provider and
-    shows nothing of the returned value. Exceptions that end the engine, such as `KeyboardInterrupt`, are not caught.
-    """
-    function = provider.api_key
-    assert callable(function)
-    try:
-        key: object = function()
-    except BaseException as error:
-        if ends_engine(error):
-            raise
-        raise _no_key(provider, f"raised {type(error).__name__}") from error
-    if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        if inspect.iscoroutine(key):
-            key.close()  # otherwise Python warns that the coroutine was never awaited
-        hint = (
-            ", which the engine does not await: it must return the key itself"
-            if inspect.isawaitable(key)
-            else ", not text"
-        )
-        raise _no_key(provider, f"returned {type(key).__name__}{hint}")
+def why_no_key(key: object) -> str:
+    """Return what a key function returned instead of a key, without quoting it; "" if it can be one."""
+    if not isinstance(key, str):
+        return f"{type(key).__name__}, not text"
     if not key:
-        raise _no_key(provider, "returned an empty text")
+        return "an empty text"
     unfit = _unfit(key)
-    if unfit:
-        raise _no_key(provider, f"returned a text that {unfit}")
-    return key
-
-
-def _no_key(provider: Provider, why: str) -> ProviderError:
-    return ProviderError(
-        f"the api_key function of {provider.name!r} {why}", category=ErrorCategory.AUTH, retryable=False
-    )
+    return unfit and f"a text that {unfit}"
 
 
 def is_loopback(url: str) -> bool:

@@ -1,42 +1,279 @@
-"""Call a provider's key function for each attempt, and write the key into the attempt's head."""
+"""Keys from a provider's key function: called for each attempt, or by one task for all calls that wait for its token.
+
+A plain function that returns a text is called when an attempt begins. What a coroutine function returns is kept, and
+so is a `Token`, until it expires or the server refuses it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+import inspect
+import logging
+import math
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
-from ...providers.catalog.provider import Provider
+import trio
+
+from ...providers.catalog.provider import Provider, Token
 from ...providers.errors import ErrorCategory, InvalidRequestError, ProviderError
+from ...providers.rules.plain_functions import is_coroutine_function
 from ...transport.exchange import WireHead
-from .credentials import ask_key
+from .credentials import why_no_key
+from .errors import ends_engine, hide_words
 from .redaction import Redaction
 
-WriteHead: TypeAlias = Callable[[str], tuple[WireHead, Redaction]]
+if TYPE_CHECKING:
+    from ...transport.backend import Backend
+    from .prepared import WallClock
+
+logger: logging.Logger = logging.getLogger("manystream.engine")
+
+Key: TypeAlias = str | Token
+
+WriteHead: TypeAlias = Callable[[Key], tuple[WireHead, Redaction]]
 """Encodes a request's head with the key that it is given. Raises `InvalidRequestError`."""
+
+RENEWED_EARLY = 0.1
+"""The part of a token's lifetime before its end in which it is renewed, while calls still use it."""
+
+RENEWED_AT_MOST = 300.0
+"""Seconds before its end from which any token is renewed."""
+
+RENEWAL_PAUSE = 10.0
+"""Seconds after a failed renewal for which it is not tried again, while the token is still valid."""
+
+SERVED_AT_ONCE = 64
+"""The number of waiting attempts that get the key in one step of the task. Then other tasks run."""
+
+
+class KeyWaiter(Protocol):
+    """An attempt that waits for a key."""
+
+    def on_key(self, key: Key, *, fresh: bool) -> None:
+        """Receive the key. `fresh`: what was given to `KeySource.wait`."""
+        ...
+
+    def on_no_key(self, error: ProviderError) -> None:
+        """Receive the error: there is no key."""
+        ...
+
+    def on_defect(self, error: Exception) -> None:
+        """End after a defect in this library. Never raises."""
+        ...
+
+
+class KeySource:
+    """The key function of one provider, and the key that it returned last, if that is kept.
+
+    provider: whose key it is.
+    """
+
+    __slots__ = (
+        "_backend",
+        "_expires_at",
+        "_function",
+        "_is_async",
+        "_kept",
+        "_renew_at",
+        "_running",
+        "_waiting",
+        "_wall_clock",
+        "provider",
+    )
+
+    def __init__(self, provider: Provider, wall_clock: WallClock, backend: Backend | None) -> None:
+        """Create it without a key.
+
+        wall_clock: Unix seconds, in which tokens expire.
+        backend: starts the task that waits for a coroutine function.
+        """
+        assert callable(provider.api_key)
+        self.provider: Provider = provider
+        self._function: Callable[[], object] = provider.api_key
+        self._is_async = is_coroutine_function(provider.api_key)
+        self._wall_clock = wall_clock
+        self._backend = backend
+        self._kept: Key | None = None
+        self._renew_at = self._expires_at = -math.inf
+        self._running = False  # the task
+        self._waiting: dict[KeyWaiter, bool] = {}
+
+    def ask(self) -> Key | None:
+        """Return the key; None while the task has yet to get one, for which an attempt can `wait`.
+
+        Raises `ProviderError` (category AUTH) if a plain function raises or returns no key. The message names the
+        provider and shows nothing of the returned value. Exceptions that end the engine, such as `KeyboardInterrupt`,
+        are not caught.
+        """
+        kept, now = self._kept, self._wall_clock()
+        if kept is not None and now < self._renew_at:
+            return kept
+        kept = kept if now < self._expires_at else None
+        if self._running:
+            return kept
+        if self._is_async:
+            self._start(None)
+            return kept
+        try:
+            found = self._call()
+            if inspect.isawaitable(found):
+                self._start(found)
+                return kept
+            return self._keep(found)
+        except ProviderError as error:
+            if kept is None:
+                raise
+            self._postpone(error)
+            return kept
+
+    def wait(self, waiter: KeyWaiter, *, fresh: bool) -> None:
+        """Notify an attempt when the task has the key, or has none."""
+        self._waiting[waiter] = fresh
+
+    def forget(self, waiter: KeyWaiter) -> None:
+        """An attempt waits no longer. The task goes on for the others. May be called again."""
+        self._waiting.pop(waiter, None)
+
+    def refused(self, text: str) -> bool:
+        """The server has refused a key. Return whether the function can give another one: if keys are kept."""
+        kept = self._kept
+        if kept is not None and text_of(kept) == text:
+            self._kept = None
+        return self._is_async or kept is not None
+
+    # --- the function ---
+
+    def _call(self) -> object:
+        try:
+            return self._function()
+        except BaseException as error:
+            if ends_engine(error):
+                raise
+            raise self._no_key(f"raised {type(error).__name__}") from error
+
+    def _keep(self, found: object) -> Key:
+        """Return the key that the function returned, and keep it if it is a token, or the task got it."""
+        why = why_no_key(found.text if isinstance(found, Token) else found)
+        if why:
+            raise self._no_key(f"returned {why}")
+        key = cast("Key", found)
+        if self._is_async or isinstance(key, Token):
+            now = self._wall_clock()
+            expires_at = key.expires_at if isinstance(key, Token) else None
+            self._kept, self._expires_at = key, math.inf if expires_at is None else expires_at
+            self._renew_at = self._expires_at - max(0.0, min(RENEWED_AT_MOST, (self._expires_at - now) * RENEWED_EARLY))
+        return key
+
+    def _no_key(self, why: str) -> ProviderError:
+        what = f"the api_key function of {self.provider.name!r} {why}"
+        return ProviderError(what, category=ErrorCategory.AUTH, retryable=False)
+
+    def _postpone(self, error: ProviderError) -> None:
+        """Go on with the kept token, which is still valid."""
+        self._renew_at = min(self._expires_at, self._wall_clock() + RENEWAL_PAUSE)
+        logger.warning("%s; the token that it returned before is used until it expires", error.message)
+
+    # --- the task ---
+
+    def _start(self, found: Awaitable[object] | None) -> None:
+        """Let a task get the key. found: what a plain function returned, to await."""
+        assert self._backend is not None, "an engine has a backend"
+        self._running = self._is_async = True
+        self._backend.start(self._run, found)
+
+    async def _run(self, found: Awaitable[object] | None) -> None:
+        outcome: Key | ProviderError
+        try:
+            outcome = await self._get(found)
+        except ProviderError as error:
+            outcome = error
+        finally:
+            self._running = False
+        cause = outcome.__cause__ if isinstance(outcome, ProviderError) else None
+        if isinstance(outcome, ProviderError) and self._kept is not None and self._wall_clock() < self._expires_at:
+            self._postpone(outcome)
+            outcome = self._kept
+        await self._serve(outcome)
+        if cause is not None and not isinstance(cause, Exception):
+            raise cause  # asyncio's cancellation
+
+    async def _get(self, found: object) -> Key:
+        """Await the function's key. Raises `ProviderError` (category AUTH)."""
+        if found is None:
+            found = self._call()
+        if inspect.isawaitable(found):
+            try:
+                found = await found
+            except (trio.Cancelled, GeneratorExit):
+                raise  # the engine is closed, which has ended its calls
+            except BaseException as error:
+                if ends_engine(error):
+                    raise
+                raise self._no_key(f"raised {type(error).__name__}") from error
+        return self._keep(found)
+
+    async def _serve(self, outcome: Key | ProviderError) -> None:
+        """Give the attempts that wait the key, or each of them an error of its own."""
+        assert self._backend is not None, "an engine has a backend"
+        served, self._waiting = self._waiting, {}
+        for number, (waiter, fresh) in enumerate(served.items(), 1):
+            try:
+                if isinstance(outcome, ProviderError):
+                    waiter.on_no_key(_again(outcome))
+                else:
+                    waiter.on_key(outcome, fresh=fresh)
+            except Exception as error:
+                waiter.on_defect(error)
+            if number % SERVED_AT_ONCE == 0:
+                await self._backend.checkpoint()
+
+
+def _again(error: ProviderError) -> ProviderError:
+    """Return an equal error for another call: a call writes into its error where it was sent."""
+    same = ProviderError(error.message, category=error.category, retryable=False)
+    same.__cause__ = error.__cause__
+    return same
+
+
+def text_of(key: Key) -> str:
+    """Return the key itself, without the time at which it expires."""
+    return key.text if isinstance(key, Token) else key
 
 
 class FreshKey:
-    """Calls a provider's key function for each attempt, and writes the key into the request's head.
+    """Writes the key of a `KeySource` into the head that requests share. The head is cached while the key is the same.
 
-    The head is cached and used again while the function returns the same key.
+    source: returns the key.
+    asks_again: whether another key is asked for after the server has refused a kept one: once for each call.
     """
 
-    __slots__ = ("_latest", "_provider", "_write_head")
+    __slots__ = ("_latest", "_write_head", "asks_again", "source")
 
-    def __init__(self, provider: Provider, write_head: WriteHead) -> None:
-        self._provider = provider
+    def __init__(self, source: KeySource, write_head: WriteHead, *, asks_again: bool = True) -> None:
+        self.source: KeySource = source
         self._write_head = write_head
-        self._latest: tuple[WireHead, Redaction] | None = None
+        self.asks_again: bool = asks_again
+        self._latest: tuple[Key, tuple[WireHead, Redaction]] | None = None
 
-    def ask(self) -> tuple[WireHead, Redaction]:
-        """Call the key function and return the head with its key. Raises `ProviderError` (category AUTH)."""
-        key = ask_key(self._provider)
+    def head_with(self, key: Key) -> tuple[WireHead, Redaction]:
+        """Return the head with a key. Raises `ProviderError` (category AUTH)."""
         latest = self._latest
-        if latest is None or latest[1].key != key:
+        if latest is None or latest[0] != key:
             try:
-                latest = self._latest = self._write_head(key)
+                latest = self._latest = key, self._write_head(key)
             except InvalidRequestError:
                 # The headers without the key were checked before the call began, so the key does not fit into them.
-                text = f"the key that the api_key function of {self._provider.name!r} returned fits into no header"
+                text = (
+                    f"the key that the api_key function of {self.source.provider.name!r} returned fits into no header"
+                )
                 raise ProviderError(text, category=ErrorCategory.AUTH, retryable=False) from None
-        return latest
+        return latest[1]
+
+    def hide_latest(self, error: ProviderError) -> None:
+        """Remove the latest key from the words of an error and of its causes: the program's exception may name it."""
+        if self._latest is not None:
+            hide_words(error, self._latest[1][1])
+
+    def for_last_time(self) -> FreshKey:
+        """Return one that asks for no other key: the call has done so."""
+        return FreshKey(self.source, self._write_head, asks_again=False)

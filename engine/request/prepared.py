@@ -12,9 +12,10 @@ from ...providers.wire.dialect import NOTHING_UNASKED, Dialect, MakeId
 from ...transport.exchange import WireHead
 from ...transport.url import Origin
 from .buffered import Buffered
-from .fresh_key import FreshKey
+from .fresh_key import FreshKey, Key
 from .limits import Limits
 from .redaction import Redaction
+from .signing import sign_head
 
 
 @dataclass(slots=True, frozen=True)
@@ -34,7 +35,7 @@ class Prepared:
     """A prepared request: its destination, its head and body, and the decoder of its answer.
 
     body: the request's body; empty once the call has delivered an event, because no attempt follows.
-    fresh_key: called before each attempt if the provider's key is a function. Until then `head` has no key.
+    fresh_key: asked before each attempt if the provider's key is a function. Until then `head` has no key.
     unasked: names of members of `Response.provider_data` that the request did not ask for; they are not kept.
     choices: the number of choices that the request asked for; 0 if that is not known.
     tags: the request's, for recordings and the completion; None if it has none.
@@ -59,13 +60,24 @@ class Prepared:
         "wall_clock",
     )
 
-    def __init__(self, shared: Shared, model: str, head: WireHead, body: bytes, secrets: Redaction) -> None:
-        """Create a prepared request that is not streamed. Its maker sets what differs."""
+    def __init__(
+        self,
+        shared: Shared,
+        model: str,
+        head: WireHead,
+        body: bytes,
+        secrets: Redaction,
+        stream: bool = False,
+        fresh_key: FreshKey | None = None,
+        unasked: frozenset[str] = NOTHING_UNASKED,
+        choices: int = 0,
+        tags: Tags | None = None,
+    ) -> None:
         self.origin: Origin = shared.origin
         self.head: WireHead = head
         self.body: bytes = body
         self.secrets: Redaction = secrets
-        self.stream: bool = False
+        self.stream: bool = stream
         self.provider: Provider = shared.provider
         self.model: str = model
         self.dialect: Dialect = shared.dialect
@@ -73,18 +85,18 @@ class Prepared:
         self.limits: Limits = shared.limits
         self.buffered: Buffered = shared.buffered
         self.wall_clock: WallClock = shared.wall_clock
-        self.fresh_key: FreshKey | None = None
-        self.unasked: frozenset[str] = NOTHING_UNASKED
-        self.choices: int = 0
-        self.tags: Tags | None = None
+        self.fresh_key: FreshKey | None = fresh_key
+        self.unasked: frozenset[str] = unasked
+        self.choices: int = choices
+        self.tags: Tags | None = tags
 
-    def with_fresh_key(self) -> Prepared:
-        """Return a copy with the current key, for one attempt. Raises `ProviderError` (AUTH).
+    def with_key(self, key: Key) -> Prepared:
+        """Return a copy with a key of the key function, for one attempt. Raises `ProviderError` (AUTH).
 
         Its secrets include the keys of the earlier attempts.
         """
         assert self.fresh_key is not None
-        head, secrets = self.fresh_key.ask()
+        head, secrets = self.fresh_key.head_with(key)
         renewed = copy.copy(self)
         for header in self.head.added:  # those of this call only, equal in all of its attempts
             head = head.with_header(*header)
@@ -94,6 +106,17 @@ class Prepared:
         elif self.secrets.key != secrets.key:
             renewed.secrets = secrets.covering(self.secrets)
         return renewed
+
+    def signed(self) -> Prepared:
+        """Return a copy with the headers that the provider's `sign` returns, for one attempt. Raises `ProviderError`
+        (AUTH).
+
+        The secrets of both include the signature, and those of earlier attempts.
+        """
+        signed = copy.copy(self)
+        signed.head = sign_head(self.provider, self.origin, self.head, self.body)
+        signed.secrets = self.secrets = self.secrets.of_head(signed.head)
+        return signed
 
 
 class WallClock(Protocol):

@@ -10,13 +10,14 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeAlias
 
 from ...providers.catalog.profile import SessionField
-from ...providers.catalog.provider import APIKey, Provider
+from ...providers.catalog.provider import APIKey, Provider, Token
 from ...providers.catalog.registry import dialect_of
 from ...providers.catalog.selection import select
 from ...providers.errors import InvalidRequestError
 from ...providers.model.request import Request
 from ...providers.wire.dialect import MakeId, WireRequest
-from ...providers.wire.wire_head import sent_session
+from ...providers.wire.wire_head import bearer, sent_session
+from ...transport.backend import Backend
 from ...transport.errors import URLError
 from ...transport.exchange import RawHeaders, WireHead
 from ...transport.headers import HeaderError, validate_headers
@@ -25,7 +26,7 @@ from ...transport.url import BaseURL, Origin, target
 from .addresses import OWN_HEADERS, Addressed
 from .buffered import Buffered
 from .credentials import find_key
-from .fresh_key import FreshKey
+from .fresh_key import FreshKey, Key, KeySource, text_of
 from .limits import Limits
 from .prepared import Prepared, Shared, WallClock
 from .redaction import Redaction
@@ -51,6 +52,7 @@ class Preparer:
     """Prepares the requests of one engine, and caches the heads and addresses that requests share."""
 
     __slots__ = (
+        "_backend",
         "_bases",
         "_buffered",
         "_environment",
@@ -62,6 +64,7 @@ class Preparer:
         "_proxy",
         "_selected",
         "_shared",
+        "_sources",
         "_wall_clock",
     )
 
@@ -74,9 +77,11 @@ class Preparer:
         wall_clock: WallClock,
         proxy: ProxyConfig | None = None,
         buffered: Buffered | None = None,
+        backend: Backend | None = None,
     ) -> None:
         """Create the cache. `proxy` is the engine's, which takes precedence over the environment's; only its password
-        is used. `buffered` is that of the engine's other preparers, which share one bound.
+        is used. `buffered` is that of the engine's other preparers, which share one bound. `backend` starts the tasks
+        that wait for keys.
         """
         self._providers = tuple(provider for provider, _ in providers)
         self._environment = environment
@@ -85,6 +90,8 @@ class Preparer:
         self._wall_clock = wall_clock
         self._buffered = Buffered(limits.max_buffered_bytes) if buffered is None else buffered
         self._proxy = proxy
+        self._backend = backend
+        self._sources: dict[str, KeySource] = {}
         self._keys: dict[str, str] = {}
         self._heads: dict[tuple[object, ...], Head] = {}
         self._selected: dict[str, tuple[Shared, str]] = {}
@@ -115,10 +122,9 @@ class Preparer:
         if provider.idempotency_header is not None:
             head = head.with_header(provider.idempotency_header.encode(), self._make_id().encode())
         body = b"".join((wire.body, b"")) if len(wire.body) < COPIED_BELOW else wire.body
-        prepared = Prepared(shared, model, head, body, secrets)
-        prepared.stream, prepared.fresh_key = stream, fresh_key
-        prepared.unasked, prepared.choices, prepared.tags = wire.unasked, wire.choices, request.tags
-        return prepared, wire
+        # By position: each start would pay for the names.
+        unasked, choices, tags = wire.unasked, wire.choices, request.tags
+        return Prepared(shared, model, head, body, secrets, stream, fresh_key, unasked, choices, tags), wire
 
     def origin(self, provider: Provider) -> Origin:
         """Return the address of a provider."""
@@ -130,14 +136,16 @@ class Preparer:
         Raises `InvalidRequestError`.
         """
         key = self._key(provider)
-        return self._bases[provider.name].origin, provider.api_key if callable(provider.api_key) else key
+        return self._bases[provider.name].origin, provider.api_key if callable(
+            provider.api_key
+        ) else key or provider.sign
 
     def with_key(self, provider: Provider, key: APIKey) -> tuple[Preparer, Provider]:
         """Return a preparer that sends one of a provider's several keys, and the provider with this key alone."""
         single = copy.copy(provider)
         single.api_key = key
         shared = (self._environment, self._limits, self._make_id, self._wall_clock, self._proxy, self._buffered)
-        return Preparer([(single, self._bases[provider.name])], *shared), single
+        return Preparer([(single, self._bases[provider.name])], *shared, self._backend), single
 
     def _select(self, model: str) -> tuple[Shared, str]:
         """Return what the requests to the model's provider share, and the model's name there. Raises
@@ -188,12 +196,19 @@ class Preparer:
         host = (b"Host", base.origin.host_header.encode())
         method, wire_headers, headers = wire.method.encode(), wire.headers, dict(provider.headers)
 
-        def write_head(key: str) -> tuple[WireHead, Redaction]:
-            auth = dialect.auth_headers(provider, key)
+        def write_head(key: Key) -> tuple[WireHead, Redaction]:
+            auth = bearer(key.text) if isinstance(key, Token) else dialect.auth_headers(provider, key)
             head = WireHead(method, path, [host, *_checked_headers(wire_headers, auth, headers, extra)])
-            return head, Redaction(key, head, self._proxy_secret(base.origin))
+            return head, Redaction(text_of(key), head, self._proxy_secret(base.origin))
 
-        return *write_head(key), FreshKey(provider, write_head) if callable(provider.api_key) else None
+        return *write_head(key), FreshKey(self._source(provider), write_head) if callable(provider.api_key) else None
+
+    def _source(self, provider: Provider) -> KeySource:
+        """Return what calls a provider's key function, which all its heads share."""
+        source = self._sources.get(provider.name)
+        if source is None:
+            source = self._sources[provider.name] = KeySource(provider, self._wall_clock, self._backend)
+        return source
 
     def _proxy_secret(self, origin: Origin) -> bytes | None:
         try:

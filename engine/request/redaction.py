@@ -83,6 +83,10 @@ class Redaction:
         both._earlier = {**self._earlier, **earlier._secrets()}
         return both
 
+    def of_head(self, head: WireHead) -> Redaction:
+        """Return a redaction of these secrets and of those of another head for the same request."""
+        return Redaction(self.key, head, self._proxy).covering(self)
+
     def hide(self, text: str) -> str:
         """Return the text without the secrets: as they are, escaped for JSON, a URL or HTML, or in base64."""
         fragments = self._fragments

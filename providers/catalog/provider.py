@@ -5,31 +5,58 @@ from __future__ import annotations
 import copy
 import functools
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import NoneType
 from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast
 
 from ..errors import InvalidRequestError
-from ..rules.plain_functions import why_deferred
-from ..rules.rules import Checker, Rule, instance, members, optional, text
+from ..rules.plain_functions import is_coroutine_function, why_deferred
+from ..rules.rules import Checker, Rule, described, instance, members, optional, text
 from .profile import Profile
 from .profiles import DEFAULT_PROFILES, profile_by_host, profile_by_name
 
 if TYPE_CHECKING:
     from ..model.messages import ProviderBlock
 
-APIKey: TypeAlias = str | Callable[[], str]
-"""A key, or a plain function that returns one."""
+
+@dataclass(slots=True, frozen=True)
+class Token:
+    """An access token, which a key function returns. It is sent as `Authorization: Bearer …` (RFC 6750), whatever
+    header a key of the provider has.
+
+    text: the token. No repr shows it.
+    expires_at: Unix seconds. Calls use the token until then; from the last tenth of its life on, or the last five
+        minutes, the function is called for the next one. None: it is used until the server refuses it (401).
+
+    Raises `InvalidRequestError` for another time than Unix seconds, such as a `datetime`.
+    """
+
+    text: str = field(repr=False)
+    expires_at: float | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.expires_at, (int, float, NoneType)) or self.expires_at != self.expires_at:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidRequestError("Token.expires_at", f"must be Unix seconds, not {described(self.expires_at)}")
+
+
+APIKey: TypeAlias = str | Callable[[], str | Token | Awaitable[str | Token]]
+"""A key, or a function that returns one: a plain function or a coroutine function."""
+
+Sign: TypeAlias = Callable[[str, str, Mapping[str, str], bytes], Mapping[str, str]]
+"""Signs one attempt: takes the method, the URL, the headers and the body, and returns headers."""
 
 
 class Provider:
     """One provider, as configured. Each of the five dialects has a subclass, such as `OpenAIChat`; a plain `Provider`
     takes its dialect from the `Profile` that it is given.
 
-    api_key: the key, or a plain function that returns it, for keys that expire. The engine calls the function on its
-        thread when an attempt begins, so it must not wait. A list: several keys with limits of their own, for an engine
-        with `traffic`. None: the key is looked up in the environment, then in the credentials file, when the first
-        request needs it.
+    api_key: the key, or a function that returns it, for keys that expire. A plain function must not wait: the engine
+        calls it on its thread when an attempt begins. A coroutine function may wait: one task of the engine's event
+        loop calls it for all calls that need the key, which count the time as waiting. Its result is kept until the
+        server refuses it (401); a `Token` of either kind of function, until it expires. After the 401 the function is
+        asked once more for that call. A list: several keys with limits of their own, for an engine with `traffic`.
+        None: the key is looked up in the environment, then in the credentials file, when the first request needs it.
     base_url: where the provider is. The dialect's endpoint at its end, such as `/chat/completions`, is removed. None:
         the address that the environment of the engine has for it (`OPENAI_BASE_URL`, `ANTHROPIC_BASE_URL` and their
         kin, see `Profile.url_variables`), else the profile's own.
@@ -43,11 +70,14 @@ class Provider:
         for `manystream.cost`, if the address of the server is that of a gateway. Default: the prices of the address.
     idempotency_header: the name of a header, such as "Idempotency-Key", for servers that execute a request with a known
         key only once. Each call has its own key and sends it with each attempt. Default: no such header.
+    sign: a plain function that signs each attempt when it is sent, such as AWS's SigV4. It takes the method, the URL,
+        the headers by name and the body, and returns headers, which are added or replace those of the same name.
+        Without an `api_key`, no key is looked up.
 
     Raises `InvalidRequestError` for a wrong value, and for a plain `Provider` without a `Profile`.
     """
 
-    __slots__ = ("api_key", "base_url", "headers", "idempotency_header", "name", "prices_as", "profile")
+    __slots__ = ("api_key", "base_url", "headers", "idempotency_header", "name", "prices_as", "profile", "sign")
     dialect: ClassVar[str] = ""
 
     def __init__(
@@ -60,10 +90,11 @@ class Provider:
         profile: str | Profile | None = None,
         idempotency_header: str | None = None,
         prices_as: str | None = None,
+        sign: Sign | None = None,
     ) -> None:
-        given = (api_key, base_url, name, headers, profile, idempotency_header, prices_as)
-        for (field, rule), value in zip(MADE_OF.items(), given, strict=True):
-            rule.check(value, field)
+        given = (api_key, base_url, name, headers, profile, idempotency_header, prices_as, sign)
+        for (member, rule), value in zip(MADE_OF.items(), given, strict=True):
+            rule.check(value, member)
         self.profile: Profile = self._choose_profile(name, base_url, profile)
         self.api_key: APIKey | tuple[APIKey, ...] | None = _one_or_several(api_key)
         where = without_endpoint(base_url if base_url is not None else self.profile.base_url, self.profile.dialect)
@@ -72,6 +103,7 @@ class Provider:
         self.headers: dict[str, str] = dict(headers or {})
         self.idempotency_header: str | None = idempotency_header
         self.prices_as: str | None = prices_as
+        self.sign: Sign | None = sign
 
     def _choose_profile(self, name: str | None, base_url: str | None, profile: str | Profile | None) -> Profile:
         if isinstance(profile, Profile):
@@ -220,20 +252,20 @@ def _one_or_several(given: APIKey | Sequence[APIKey] | None) -> APIKey | tuple[A
 
 
 def _check_key(key: object, where: str) -> None:
-    """Raise `InvalidRequestError` for a function that returns no key when it is called, such as a coroutine function,
-    and for a list that is empty or holds something else than keys.
+    """Raise `InvalidRequestError` for a function that returns no key, such as a generator function, and for a list that
+    is empty or holds something else than keys.
 
     where: the field's name.
     """
     if isinstance(key, (list, tuple)):
         _check_keys(cast("Sequence[object]", key), where)
         return
-    deferred = why_deferred(key) if callable(key) else ""
+    if not callable(key) or is_coroutine_function(key):
+        return
+    deferred = why_deferred(key)
     if deferred:
         raise InvalidRequestError(
-            where,
-            f"{deferred}, which returns no key when it is called. Give a plain function that returns the key it has at"
-            " hand, and let a task of yours renew that key",
+            where, f"{deferred}, which returns no key. Give a plain function or a coroutine function that returns one"
         )
 
 
@@ -252,6 +284,15 @@ def _check_keys(keys: Sequence[object], where: str) -> None:
         _check_key(key, place)
 
 
+def _check_signer(sign: object, where: str) -> None:
+    """Raise `InvalidRequestError` for a function that returns no headers when it is called."""
+    deferred = why_deferred(cast("Callable[..., object]", sign))
+    if deferred:
+        raise InvalidRequestError(
+            where, f"{deferred}, which returns no headers when it is called. Give a plain function, which must not wait"
+        )
+
+
 MADE_OF: dict[str, Rule] = {
     "api_key": optional(
         Rule(
@@ -268,6 +309,7 @@ MADE_OF: dict[str, Rule] = {
     "profile": optional(instance(str, Profile, must="a profile's name or a Profile")),
     "idempotency_header": optional(text("a header's name")),
     "prices_as": optional(text("text that is not empty", empty=False)),
+    "sign": optional(Rule("a function that returns headers", (FUNCTION,), inside=_check_signer, secret=True)),
 }
 """Field of a provider, in order → its rule at construction. The engine checks the provider again when it opens, because
 its attributes may have changed.

@@ -40,6 +40,14 @@ def why_deferred(function: Callable[..., object]) -> str:
     return f"{name} is {found[0]}" if found else ""
 
 
+def is_coroutine_function(function: Callable[..., object]) -> bool:
+    """Return whether a call of a callable returns a coroutine, which runs when it is awaited."""
+    inner, _ = _function_of(function)
+    flags = inner.__code__.co_flags if isinstance(inner, FunctionType) else 0
+    marked = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(inner)
+    return marked or bool(flags & (inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE))
+
+
 def _function_of(callback: Callable[..., object]) -> tuple[object, str]:
     """Return the function inside partials, bound methods and objects with `__call__`, and its name."""
     function: object = callback

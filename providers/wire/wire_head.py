@@ -49,7 +49,12 @@ def key_headers(quirks: Quirks, api_key: str, own: str) -> list[tuple[str, str]]
     if not api_key:
         return []
     header = quirks.auth_header or own
-    return [(header, f"Bearer {api_key}" if header.lower() == AUTHORIZATION else api_key)]
+    return bearer(api_key, header) if header.lower() == AUTHORIZATION else [(header, api_key)]
+
+
+def bearer(token: str, header: str = AUTHORIZATION) -> list[tuple[str, str]]:
+    """Return the header of an access token (RFC 6750)."""
+    return [(header, f"Bearer {token}")]
 
 
 LONGEST_SESSION = 128

@@ -10,8 +10,8 @@ import pytest
 
 import manystream as ms
 from manystream.engine.request.addresses import addressed, located
-from manystream.engine.request.credentials import ask_key, find_key, is_loopback
-from manystream.engine.request.fresh_key import FreshKey
+from manystream.engine.request.credentials import find_key, is_loopback
+from manystream.engine.request.fresh_key import FreshKey, KeySource
 from manystream.engine.request.redaction import Redaction
 from manystream.providers.wire.wire_head import key_headers
 from manystream.transport.exchange import WireHead
@@ -25,6 +25,10 @@ OWN = ms.Profile(
 
 def provider(**options: Any) -> ms.Provider:
     return ms.Provider(profile=OWN, **options)
+
+
+def ask_key(provider: ms.Provider) -> object:
+    return KeySource(provider, lambda: 0.0, None).ask()
 
 
 def stored(path: Path, keys: dict[str, object]) -> dict[str, str]:
@@ -167,27 +171,27 @@ def test_a_profile_that_needs_no_key_has_none() -> None:
 
 
 def test_a_head_is_written_once_for_each_key() -> None:
-    keys = iter(["a", "a", "b", "a"])
     written: list[str] = []
 
-    def write_head(key: str) -> tuple[WireHead, Redaction]:
+    def write_head(key: object) -> tuple[WireHead, Redaction]:
+        assert isinstance(key, str)
         written.append(key)
         head = WireHead(b"POST", b"/", [(b"x-key", key.encode())])
         return head, Redaction(key, head)
 
-    fresh = FreshKey(provider(api_key=lambda: next(keys)), write_head)
-    heads = [fresh.ask()[0] for _ in range(4)]
+    fresh = FreshKey(KeySource(provider(api_key=lambda: "a"), lambda: 0.0, None), write_head)
+    heads = [fresh.head_with(key)[0] for key in ("a", "a", "b", "a")]
     assert written == ["a", "b", "a"]
     assert [heads[1] is heads[0], heads[3] is heads[0]] == [True, False]
     assert [head.headers for head in heads] == [[(b"x-key", key)] for key in (b"a", b"a", b"b", b"a")]
 
 
 def test_a_key_that_fits_into_no_header_is_the_function_s_fault() -> None:
-    def write_head(key: str) -> tuple[WireHead, Redaction]:
+    def write_head(key: object) -> tuple[WireHead, Redaction]:
         raise ms.InvalidRequestError("api_key", "is too long")
 
     with pytest.raises(ms.ProviderError) as raised:
-        FreshKey(provider(api_key=lambda: "secret-key-1"), write_head).ask()
+        FreshKey(KeySource(provider(api_key=lambda: "a"), lambda: 0.0, None), write_head).head_with("secret-key-1")
     error = raised.value
     assert (error.message, error.category, error.retryable) == (
         "the key that the api_key function of 'own' returned fits into no header", ms.ErrorCategory.AUTH, False

@@ -1,16 +1,18 @@
 """A key given as a function: it is called once per attempt; and the errors if it returns no key."""
 
 import asyncio
-import gc
 import logging
+import math
+import time
 import traceback
-import types
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import UTC, datetime
 from functools import partial
 
 import pytest
+import sniffio
 import trio
+import trio.testing
 
 import manystream as ms
 from manystream import aio
@@ -148,15 +150,6 @@ async def test_no_connection_is_opened_without_a_key(caplog: pytest.LogCaptureFi
     assert completions == [completion]
 
 
-async def _fetch() -> str:
-    return FIRST
-
-
-@types.coroutine
-def _old_style() -> Iterator[str]:
-    yield FIRST
-
-
 RETURNED: dict[str, tuple[object, str]] = {
     "nothing": (None, "returned NoneType, not text"), "bytes": (FIRST.encode(), "returned bytes, not text"),
     "empty": ("", "returned an empty text"), "line break": (f"{FIRST}\r\nX-Evil: 1", "(code 13 at position 21)"),
@@ -181,19 +174,17 @@ async def test_an_invalid_key_is_never_sent_or_shown(
     assert "canary" not in f"{error!r} {caplog.text} {''.join(traceback.format_exception(error))}"
 
 
-async def test_a_key_function_that_returns_a_coroutine_is_refused() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        async with ms.open_engine([chat("http://127.0.0.1:9", lambda: _fetch())]) as engine:  # type: ignore[arg-type,return-value]
-            completion = await engine.start_request(hello()).wait()
-        gc.collect()
-    assert completion.error_message is not None
-    assert "returned coroutine, which the engine does not await" in completion.error_message
+def _generates() -> Iterator[str]:
+    yield FIRST
 
 
-@pytest.mark.parametrize("function", [_fetch, partial(_fetch), _old_style], ids=["async def", "partial", "generator"])
+async def _generates_later() -> AsyncIterator[str]:
+    yield FIRST
+
+
+@pytest.mark.parametrize("function", [_generates, partial(_generates), _generates_later])
 def test_a_function_that_cannot_return_a_key_is_refused_at_once(function: Callable[[], str]) -> None:
-    with pytest.raises(ms.InvalidRequestError, match=r"api_key: .*returns no key when it is called.*plain function"):
+    with pytest.raises(ms.InvalidRequestError, match=r"api_key: .*generator function .*, which returns no key"):
         ms.Anthropic(function)
 
 
@@ -309,3 +300,265 @@ def _ask_from_a_thread(origin: str, key: ms.APIKey) -> str:
 async def _ask_from_asyncio(origin: str, key: ms.APIKey) -> str:
     async with aio.open_engine([chat(origin, key)]) as engine:
         return (await engine.request(hello())).text
+
+
+# --- functions that wait ---
+
+
+class Later(Tokens):
+    """A coroutine function that waits until `ready` is set, and returns or raises the next value."""
+
+    def __init__(self, *values: object) -> None:
+        super().__init__(*values)
+        self.ready = trio.Event()
+        self.ready.set()
+
+    async def __call__(self) -> str | ms.Token:  # type: ignore[override]
+        call = self.calls
+        self.calls += 1
+        await self.ready.wait()
+        value = self.values[min(call, len(self.values) - 1)]
+        if isinstance(value, BaseException):
+            raise value
+        return value  # type: ignore[return-value]
+
+
+class Gate(Server):
+    """A server that accepts only the keys in `accepted`, and answers anything else with 401."""
+
+    def __init__(self, *accepted: str) -> None:
+        super().__init__()
+        self.accepted = set(accepted)
+
+    async def script(self, line: Line) -> None:
+        while request := await line.request():
+            self.requests.append(request)
+            known = any(key.encode() in request for key in self.accepted)
+            await line.send(GOOD if known else answer(error_body("bad key"), status="401 Unauthorized"))
+
+    @property
+    def keys(self) -> list[str]:
+        """The bearer tokens that were sent."""
+        return [request.partition(b"Bearer ")[2].partition(b"\r\n")[0].decode() for request in self.requests]
+
+
+FUNCTIONS: dict[str, Callable[[Later], ms.APIKey]] = {
+    "coroutine function": lambda later: later,
+    "partial": partial,
+    "plain function": lambda later: lambda: later(),
+}
+
+
+@pytest.mark.parametrize("kind", FUNCTIONS)
+@pytest.mark.parametrize("value", [FIRST, ms.Token(FIRST)], ids=["text", "token"])
+async def test_one_call_of_an_async_function_serves_all_calls(kind: str, value: object) -> None:
+    later, server = Later(value), Gate(FIRST)
+    later.ready = trio.Event()
+    async with open_peer(server.script) as peer, ms.open_engine([chat(peer.origin, FUNCTIONS[kind](later))]) as engine:
+        calls = [engine.start_request(hello()) for _ in range(150)]
+        await trio.testing.wait_all_tasks_blocked()
+        assert (later.calls, len(peer.lines), calls[0].state) == (1, 0, ms.CallState.CONNECTING)
+        later.ready.set()
+        assert all([(await call.wait()).success for call in calls])
+        assert (await engine.start_request(hello()).wait()).success
+    assert later.calls == 1
+    assert set(server.keys) == {FIRST}
+
+
+@pytest.mark.parametrize("dialect", PROVIDERS)
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_token_is_a_bearer_in_every_dialect(dialect: str, is_async: bool) -> None:
+    token = ms.Token(FIRST)
+    server = Server(answer(error_body("no"), status="400 No"))
+    async with open_peer(server.script) as peer:
+        provider = PROVIDERS[dialect](peer.origin, Later(token) if is_async else lambda: token)
+        async with ms.open_engine([provider]) as engine:
+            assert (await engine.start_request(hello()).wait()).http_status == 400
+    head = server.requests[0].partition(b"\r\n\r\n")[0]
+    assert f"authorization: Bearer {FIRST}".encode() in head
+    assert head.count(FIRST.encode()) == 1
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_token_is_kept_and_renewed_before_it_expires(is_async: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1_000_000.0]
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    tokens = ms.Token(FIRST, now[0] + 3600), ms.Token(SECOND, now[0] + 7200)
+    function, server = Later(*tokens) if is_async else Tokens(*tokens), Gate(FIRST, SECOND)
+    async with open_peer(server.script) as peer, ms.open_engine([chat(peer.origin, function)]) as engine:  # type: ignore[arg-type]
+        for moment in (0, 3299, 3301, 3599, 3601):
+            now[0] = 1_000_000.0 + moment
+            await engine.request(hello())
+            await trio.testing.wait_all_tasks_blocked()
+    # The call that begins the renewal is sent with the token at hand, if it need not wait for the next one.
+    assert server.keys == [FIRST, FIRST, FIRST if is_async else SECOND, SECOND, SECOND]
+    assert function.calls == 2
+
+
+async def test_a_token_is_not_used_after_it_expired(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1_000_000.0]
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    later, server = Later(ms.Token(FIRST, now[0] + 60), ms.Token(SECOND, now[0] + 7200)), Gate(FIRST, SECOND)
+    async with open_peer(server.script) as peer, ms.open_engine([chat(peer.origin, later)]) as engine:
+        await engine.request(hello())
+        now[0] += 60
+        await engine.request(hello())
+    assert (server.keys, later.calls) == ([FIRST, SECOND], 2)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_token_is_used_until_it_expires_if_it_cannot_be_renewed(
+    is_async: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [1_000_000.0]
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    values = ms.Token(FIRST, now[0] + 3600), OSError(f"no {FIRST}"), OSError("no"), ms.Token(SECOND, now[0] + 9000)
+    function, server = Later(*values) if is_async else Tokens(*values), Gate(FIRST, SECOND)
+    async with open_peer(server.script) as peer, ms.open_engine([chat(peer.origin, function)]) as engine:  # type: ignore[arg-type]
+        for moment in (0, 3400, 3405, 3450, 3500, 3501):
+            now[0] = 1_000_000.0 + moment
+            await engine.request(hello())
+            await trio.testing.wait_all_tasks_blocked()
+    assert server.keys == [FIRST, FIRST, FIRST, FIRST, FIRST if is_async else SECOND, SECOND]
+    assert function.calls == 4, "a failed renewal is not tried again for ten seconds"
+    warning = "the api_key function of 'peer' raised OSError; the token that it returned before is used"
+    assert [warning in record.getMessage() for record in caplog.records] == [True, True]
+    assert FIRST not in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["async text", "async token", "plain token"])
+async def test_a_refused_key_is_asked_for_again_once(kind: str) -> None:
+    values = (FIRST, SECOND) if kind == "async text" else (ms.Token(FIRST), ms.Token(SECOND))
+    function, server = Tokens(*values) if kind == "plain token" else Later(*values), Gate(FIRST)
+    async with open_peer(server.script) as peer, ms.open_engine([chat(peer.origin, function)]) as engine:  # type: ignore[arg-type]
+        await engine.request(hello())
+        server.accepted = {SECOND}
+        calls = [engine.start_request(hello()) for _ in range(5)]
+        completions = [await call.wait() for call in calls]
+        assert [(each.success, each.attempts) for each in completions] == [(True, 2)] * 5
+        assert function.calls == 2, "one new key for all calls"
+        server.accepted = set()
+        completion = await engine.start_request(hello()).wait()
+    assert (completion.error_category, completion.attempts, function.calls) == (ms.ErrorCategory.AUTH, 2, 3)
+    assert "canary" not in repr(completion)
+
+
+async def test_a_refused_key_is_not_asked_for_again_beyond_the_attempts() -> None:
+    later, server = Later(FIRST), Gate()
+    async with open_peer(server.script) as peer, ms.open_engine([chat(peer.origin, later)], retry=NO_RETRY) as engine:
+        completion = await engine.start_request(hello()).wait()
+    assert (completion.error_category, completion.attempts, later.calls) == (ms.ErrorCategory.AUTH, 1, 1)
+
+
+async def test_what_an_async_function_raises_is_an_error_of_each_call() -> None:
+    raised = ValueError(f"{FIRST} has expired")
+    later, server = Later(FIRST, raised), Gate()
+    async with open_peer(server.script) as peer, ms.open_engine([chat(peer.origin, later)]) as engine:
+        calls = [engine.start_stream(hello()) for _ in range(3)]
+        errors = [(await call.wait()).error for call in calls]
+        assert len({id(error) for error in errors}) == 3
+        for error in errors:
+            assert error is not None
+            assert (error.category, error.retryable, error.__cause__) == (ms.ErrorCategory.AUTH, False, raised)
+            assert error.message == "the api_key function of 'peer' raised ValueError"
+            assert "canary" not in "".join(traceback.format_exception(error))
+
+
+@pytest.mark.parametrize("returned", [*RETURNED, "token"])
+async def test_an_invalid_result_of_an_async_function_is_an_error(returned: str) -> None:
+    value, words = RETURNED.get(returned, (ms.Token(f"{FIRST}\n"), "returned a text that contains"))
+    async with ms.open_engine([chat("http://127.0.0.1:9", Later(value))]) as engine:
+        completion = await engine.start_request(hello()).wait()
+    assert completion.error_category is ms.ErrorCategory.AUTH
+    assert words in (completion.error_message or "")
+    assert "canary" not in repr(completion)
+
+
+async def test_a_cancelled_call_leaves_the_key_to_the_others() -> None:
+    later, server = Later(FIRST), Gate(FIRST)
+    later.ready = trio.Event()
+    async with open_peer(server.script) as peer, ms.open_engine([chat(peer.origin, later)]) as engine:
+        first, second = engine.start_request(hello()), engine.start_request(hello())
+        await trio.testing.wait_all_tasks_blocked()
+        first.cancel()
+        assert (await first.wait()).error_category is ms.ErrorCategory.CANCELLED
+        later.ready.set()
+        assert (await second.wait()).success
+    assert (later.calls, len(server.requests)) == (1, 1)
+
+
+@pytest.mark.parametrize("clock", ["connect", "queue", "total"])
+async def test_the_timeouts_of_a_call_count_while_it_waits_for_a_key(
+    clock: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    later = Later(FIRST)
+    later.ready = trio.Event()
+    async with ms.open_engine([chat("http://127.0.0.1:9", later)], retry=NO_RETRY) as engine:
+        call = engine.start_request(hello(timeouts=ms.Timeouts(**{clock: 3.0})))
+        error = (await call.wait()).error
+        assert trio.current_time() == pytest.approx(3.0, abs=0.1)
+    assert error is not None
+    assert (error.category, error.provider_code) == (ms.ErrorCategory.TIMEOUT, clock)
+    assert "waiting for the key for http://127.0.0.1:9" in error.message
+
+
+async def test_an_engine_that_closes_does_not_wait_for_a_key() -> None:
+    later = Later(FIRST)
+    later.ready = trio.Event()
+    async with ms.open_engine([chat("http://127.0.0.1:9", later)]) as engine:
+        call = engine.start_request(hello())
+        await trio.testing.wait_all_tasks_blocked()
+    assert (await call.wait()).error_category is ms.ErrorCategory.CANCELLED
+
+
+async def test_ctrl_c_in_an_async_function_ends_the_engine() -> None:
+    completions: list[ms.Completion] = []
+
+    async def run_until_interrupted(provider: ms.Provider) -> None:
+        async with ms.open_engine([provider]) as engine:
+            engine.start_request(hello(), completions.append)
+            await trio.sleep_forever()
+
+    with pytest.raises(KeyboardInterrupt):
+        await run_until_interrupted(chat("http://127.0.0.1:9", Later(KeyboardInterrupt())))
+    assert [completion.error_category for completion in completions] == [ms.ErrorCategory.CANCELLED]
+
+
+async def test_each_of_several_keys_may_be_an_async_function() -> None:
+    bad, good, server = Later(FIRST), Later(SECOND), Gate(SECOND)
+    async with open_peer(server.script) as peer:
+        provider = ms.OpenAIChat([bad, good], peer.url, name="peer")
+        async with ms.open_engine([provider], traffic=ms.Traffic()) as engine:
+            completions = [await engine.start_request(hello()).wait() for _ in range(3)]
+    assert [completion.success for completion in completions] == [True] * 3
+    assert good.calls == 1
+    assert bad.calls in (0, 2), "asked again once, then put aside"
+
+
+def test_asyncio_and_portal_engines_await_the_key_in_their_own_loop() -> None:
+    libraries: list[str] = []
+
+    async def key() -> ms.Token:
+        libraries.append(sniffio.current_async_library())
+        return ms.Token(FIRST)
+
+    async def raising() -> str:
+        raise asyncio.CancelledError
+
+    async def main() -> None:
+        async with open_peer(Server(GOOD, GOOD).script) as peer:
+            assert await trio.to_thread.run_sync(_ask_from_a_thread, peer.origin, key) == "hi"
+            assert await trio.to_thread.run_sync(asyncio.run, _ask_from_asyncio(peer.origin, key)) == "hi"
+            failing = partial(asyncio.run, _ask_from_asyncio(peer.origin, raising))
+            with pytest.raises(ms.ProviderError, match="api_key function of 'peer' raised CancelledError"):
+                await trio.to_thread.run_sync(failing)
+
+    trio.run(main)
+    assert libraries == ["trio", "asyncio"]
+
+
+@pytest.mark.parametrize("expires_at", ["soon", math.nan, datetime(2030, 1, 1, tzinfo=UTC)])
+def test_a_token_expires_in_unix_seconds(expires_at: object) -> None:
+    with pytest.raises(ms.InvalidRequestError, match=r"Token\.expires_at: must be Unix seconds, not "):
+        ms.Token(FIRST, expires_at)  # type: ignore[arg-type]
+    assert FIRST not in repr(ms.Token(FIRST, 1.0))

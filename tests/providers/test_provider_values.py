@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -38,6 +38,10 @@ def key() -> str:
 
 async def coroutine() -> str:
     return "k"
+
+
+def generator() -> Iterator[str]:
+    yield "k"
 
 
 # --- providers ---
@@ -104,10 +108,16 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: ms.Gemini(["a", "b", "a"]), "api_key[2]: is given twice: each key has limits of its own"),
     (lambda: ms.Gemini([1]), "api_key[0]: must be text, or a function that returns it, not int"),  # type: ignore[list-item]
     (
-        lambda: ms.Gemini(["a", coroutine]),  # type: ignore[list-item]
-        "api_key[1]: coroutine is a coroutine function (async def), which returns no key when it is called. Give a"
-        " plain function that returns the key it has at hand, and let a task of yours renew that key",
+        lambda: ms.Gemini(["a", generator]),  # type: ignore[list-item]
+        "api_key[1]: generator is a generator function (yield), which returns no key. Give a plain function or a"
+        " coroutine function that returns one",
     ),
+    (
+        lambda: ms.Gemini(sign=coroutine),  # type: ignore[arg-type]
+        "sign: coroutine is a coroutine function (async def), which returns no headers when it is called. Give a plain"
+        " function, which must not wait",
+    ),
+    (lambda: ms.Gemini(sign="key"), "sign: must be a function that returns headers, not str"),  # type: ignore[arg-type]
     (lambda: ms.Gemini(1), "api_key: must be text, or a function that returns it, not int"),  # type: ignore[arg-type]
     (lambda: ms.Gemini(base_url=1), "base_url: must be text, not int"),  # type: ignore[arg-type]
     (lambda: ms.Gemini(name=""), "name: must be text that is not empty, not ''"),
