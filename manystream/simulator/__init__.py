@@ -1,4 +1,4 @@
-"""A server on loopback that speaks all four dialects, for tests, demos and measurements without a provider.
+"""A server on loopback that speaks all five dialects, for tests, demos and measurements without a provider.
 
 It shares no code with the library's transport or providers: an error in those would otherwise hide itself here.
 `knobs` defines what a request can ask of it. `scenario` decides what an answer holds. The modules named after

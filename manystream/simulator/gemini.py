@@ -58,9 +58,7 @@ class GeminiWire:
     ping = b": keep-alive\r\n\r\n"
 
     def check_headers(self, request: HTTPRequest) -> None:
-        headers = request.headers
-        if not (headers.get("x-goog-api-key") or request.query.get("key") or headers.get("authorization")):
-            raise APIError(401, "Request is missing required authentication credential.")
+        check_key(request)
 
     def read(self, request: HTTPRequest) -> Prompt:
         body = mapping({"body": _in_camel_case(body_object(request))}, "body")
@@ -127,13 +125,13 @@ class GeminiWire:
         return dumps(_response(scenario, parts, _usage(scenario, tokens.output, tokens.thinking), ended=True))
 
     def error_body(self, failure: APIError) -> bytes:
-        return dumps({"error": _error(failure)})
+        return dumps({"error": google_error(failure)})
 
     def error_headers(self, failure: APIError) -> list[tuple[str, str]]:
         return []
 
     def error_frames(self, prompt: Prompt, scenario: Scenario, failure: APIError, position: int) -> list[bytes]:
-        error = dumps({"error": _error(failure)})
+        error = dumps({"error": google_error(failure)})
         if prompt.array:
             return [(b"[" if position == 0 else b",\r\n") + error, b"]"]
         return [b"data: %b\r\n\r\n" % error]
@@ -144,6 +142,13 @@ class GeminiWire:
             ("content-type", "text/event-stream" if streamed else "application/json; charset=UTF-8"),
             ("x-gemini-service-tier", "standard"),
         ]
+
+
+def check_key(request: HTTPRequest) -> None:
+    """Raise `APIError` for a request without a key."""
+    headers = request.headers
+    if not (headers.get("x-goog-api-key") or request.query.get("key") or headers.get("authorization")):
+        raise APIError(401, "Request is missing required authentication credential.")
 
 
 def _events(scenario: Scenario) -> list[bytes]:
@@ -234,7 +239,8 @@ def _sign_call(function: JSONObject) -> str:
     return sign(string(function, "name") + dumps_sorted(mapping(function, "args")).decode())
 
 
-def _error(failure: APIError) -> JSONObject:
+def google_error(failure: APIError) -> JSONObject:
+    """The error of Google's APIs."""
     status, message = STATUS.get(failure.status, STATUS[500 if failure.status >= 500 else 400])
     error: JSONObject = {
         "code": failure.status,

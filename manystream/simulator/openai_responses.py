@@ -41,7 +41,6 @@ class OpenAIResponsesWire:
     """The dialect."""
 
     name = "openai-responses"
-    path = "/v1/responses"
     ping = b'event: keepalive\ndata: {"type":"keepalive","sequence_number":0}\n\n'
 
     def check_headers(self, request: HTTPRequest) -> None:
@@ -55,37 +54,14 @@ class OpenAIResponsesWire:
         check_types(body, RESPONSES)
         functions = [(place, tool) for place, tool in enumerate(objects(body, "tools")) if is_function(tool)]
         check_tools(functions, "tools[{}].name", _tool_choice(body))
-        given = body.get("input")
-        items: list[JSONObject] = (
-            [{"role": "user", "content": given}] if isinstance(given, str) else objects(body, "input")
-        )
+        items = _items(body)
         if not items:
             raise APIError(400, "Missing required parameter: 'input'.", param="input", code=MISSING)
-        names = _check_items(items)
-        last_user, rounds = _last_turn(items)
-        format = mapping(mapping(body, "text"), "format")
-        schema = JSON_MODE if string(format, "type") == "json_object" else mapping(format, "schema")
-        return Prompt(
-            model=model,
-            text=content_text(last_user.get("content")),
-            stream=body.get("stream") is True,
-            tools=tuple(
-                ToolDeclaration(string(tool, "name"), mapping(tool, "parameters"))
-                for tool in objects(body, "tools")
-                if string(tool, "type") == "function"
-            ),
-            tool_choice=_tool_choice(body),
-            parallel=body.get("parallel_tool_calls") is not False,
-            tool_results=_answers(items, names),
-            rounds=rounds,
-            schema=schema or None,
-            max_tokens=integer(body, "max_output_tokens"),
-            characters=text_length([item.get("content") or item.get("output") for item in items])
-            + len(string(body, "instructions")),
-            stored=body.get("store") is not False or body.get("background") is True,
-            background=body.get("background") is True,
-            body=body,
-        )
+        return _prompt(body, items)
+
+    def continued(self, prompt: Prompt, earlier: Prompt, answer: Scenario) -> Prompt:
+        items = [*_items(earlier.body), *_output(earlier, answer), *_items(prompt.body)]
+        return _prompt({**prompt.body, "input": [*items]}, items, whole=True)
 
     def frames(self, prompt: Prompt, scenario: Scenario) -> list[bytes]:
         return _StreamWriter(prompt, scenario).write()
@@ -279,14 +255,8 @@ def final_response(prompt: Prompt, scenario: Scenario) -> JSONObject:
     """The response object at the end."""
     reason = INCOMPLETE.get(scenario.finish)
     response = response_object(prompt, scenario, "incomplete" if reason else "completed")
-    output: list[JSON] = []
-    if _thinks(scenario):
-        output.append(_reasoning_item(prompt, scenario))
-    if scenario.text_pieces or not scenario.calls:
-        output.append(_message_item(scenario))
-    output += [_call_item(scenario, call) for call in scenario.calls]
     tokens = scenario.tokens
-    response["output"] = output
+    response["output"] = [*_output(prompt, scenario)]
     response["incomplete_details"] = {"reason": reason} if reason else None
     response["completed_at"] = CREATED
     response["usage"] = {
@@ -297,6 +267,53 @@ def final_response(prompt: Prompt, scenario: Scenario) -> JSONObject:
         "total_tokens": tokens.input + tokens.output + tokens.thinking,
     }
     return response
+
+
+def _output(prompt: Prompt, scenario: Scenario) -> list[JSONObject]:
+    """The items of an answer."""
+    output: list[JSONObject] = []
+    if _thinks(scenario):
+        output.append(_reasoning_item(prompt, scenario))
+    if scenario.text_pieces or not scenario.calls:
+        output.append(_message_item(scenario))
+    return [*output, *(_call_item(scenario, call) for call in scenario.calls)]
+
+
+def _items(body: JSONObject) -> list[JSONObject]:
+    """The items of a request's input."""
+    given = body.get("input")
+    return [{"role": "user", "content": given}] if isinstance(given, str) else objects(body, "input")
+
+
+def _prompt(body: JSONObject, items: list[JSONObject], *, whole: bool = False) -> Prompt:
+    """The prompt of a request. whole: `items` begin with those of the response that it continues."""
+    previous = string(body, "previous_response_id")
+    names = _check_items(items) if whole or not previous else {}
+    last_user, rounds = _last_turn(items)
+    format = mapping(mapping(body, "text"), "format")
+    schema = JSON_MODE if string(format, "type") == "json_object" else mapping(format, "schema")
+    return Prompt(
+        model=string(body, "model"),
+        text=content_text(last_user.get("content")),
+        stream=body.get("stream") is True,
+        tools=tuple(
+            ToolDeclaration(string(tool, "name"), mapping(tool, "parameters"))
+            for tool in objects(body, "tools")
+            if string(tool, "type") == "function"
+        ),
+        tool_choice=_tool_choice(body),
+        parallel=body.get("parallel_tool_calls") is not False,
+        tool_results=_answers(items, names),
+        rounds=rounds,
+        schema=schema or None,
+        max_tokens=integer(body, "max_output_tokens"),
+        characters=text_length([item.get("content") or item.get("output") for item in items])
+        + len(string(body, "instructions")),
+        stored=body.get("store") is not False or body.get("background") is True,
+        background=body.get("background") is True,
+        previous=previous,
+        body=body,
+    )
 
 
 def _thinks(scenario: Scenario) -> bool:
@@ -385,7 +402,7 @@ def _answers(items: list[JSONObject], names: dict[str, str]) -> tuple[ToolResult
     for item in reversed(items):
         if string(item, "type") != "function_call_output":
             break
-        answers.append(ToolResult(names[string(item, "call_id")], content_text(item.get("output"))))
+        answers.append(ToolResult(names.get(string(item, "call_id"), ""), content_text(item.get("output"))))
     return tuple(reversed(answers))
 
 

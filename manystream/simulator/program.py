@@ -209,29 +209,19 @@ def resumed(program: Program, ready: int, wait: float) -> Program:
         begun.templates = {place: template for place, template in templates.items() if place < ready}
         following = replace(program, frames=frames[ready:], templates=rest, delay=wait)
     else:
-        head, first = _head_and_rest(frames[0])
+        head = head_of(frames[0])
+        first = frames[0].removeprefix(head)
         if 0 in rest:
-            rest[0] = Template(_head_and_rest(rest[0].text)[1], rest[0].numbers)
+            rest[0] = Template(rest[0].text.removeprefix(head_of(rest[0].text)), rest[0].numbers)
         begun = replace(program, frames=[head], templates={}, events=0, interval=0.0)
         following = replace(program, frames=[first, *frames[1:]], templates=rest, delay=wait)
     begun.following = following
     return begun
 
 
-def ended_now(frames: Sequence[bytes], sent: int, program: Program, last: Program) -> Program:
-    """The end of a response of which `sent` of these frames are sent: the events of `last`, after the head if that is
-    not sent yet."""
-    data = last.frames[0]
-    if not sent and frames[0].startswith(b"HTTP/"):
-        data = _head_and_rest(frames[0])[0] + data
-    ending = program.ending if program.ending is Ending.CLOSE else Ending.KEEP
-    return replace(last, frames=[data], ending=ending)
-
-
-def _head_and_rest(frame: bytes) -> tuple[bytes, bytes]:
-    """The head of a response and what follows it in its first frame."""
-    head, separator, rest = frame.partition(b"\r\n\r\n")
-    return head + separator, rest
+def head_of(frame: bytes) -> bytes:
+    """The head of a response in its first frame."""
+    return frame[: frame.index(b"\r\n\r\n") + 4]
 
 
 ENDINGS: tuple[tuple[str, Ending], ...] = (

@@ -77,6 +77,7 @@ class Prompt:
     characters: length of all text in the prompt.
     stored: the answer is kept, by a service that keeps answers.
     background: the answer is written whether or not the client reads it.
+    previous: the id of the kept answer that the request continues.
     array: the stream is one JSON array instead of server-sent events (Gemini).
     body: the request's JSON object, for services that repeat parts of it.
     """
@@ -94,5 +95,6 @@ class Prompt:
     characters: int = 0
     stored: bool = True
     background: bool = False
+    previous: str = ""
     array: bool = False
     body: JSONObject = field(default_factory=dict[str, JSON])

@@ -38,6 +38,7 @@ BOOLEAN, NUMBER, INTEGER, COUNT = "a boolean", "a number", "an integer", "an int
 TEXT, TEXTS, OBJECT, OBJECTS = "a string", "an array of strings", "an object", "an array of objects"
 TEXT_OR_TEXTS, TEXT_OR_OBJECTS = "a string or an array of strings", "a string or an array of objects"
 TEXT_OR_OBJECT = "a string or an object"
+OBJECT_OR_OBJECTS, TEXT_OR_STEPS = "an object or an array of objects", "a string, an object or an array of objects"
 
 KINDS: dict[str, Callable[[JSON], bool]] = {
     BOOLEAN: lambda value: isinstance(value, bool),
@@ -51,6 +52,8 @@ KINDS: dict[str, Callable[[JSON], bool]] = {
     TEXT_OR_TEXTS: lambda value: isinstance(value, str) or _is_texts(value),
     TEXT_OR_OBJECTS: lambda value: isinstance(value, str) or _is_objects(value),
     TEXT_OR_OBJECT: lambda value: isinstance(value, str | dict),
+    OBJECT_OR_OBJECTS: lambda value: isinstance(value, dict) or _is_objects(value),
+    TEXT_OR_STEPS: lambda value: isinstance(value, str | dict) or _is_objects(value),
 }
 """What is expected → whether a value is that."""
 
@@ -79,6 +82,15 @@ GEMINI: dict[str, str] = {
 GEMINI_CONFIG: dict[str, str] = {
     "temperature": NUMBER, "topP": NUMBER, "topK": NUMBER, "maxOutputTokens": INTEGER, "candidateCount": COUNT,
     "stopSequences": TEXTS, "responseSchema": OBJECT, "responseMimeType": TEXT, "thinkingConfig": OBJECT,
+}  # fmt: skip
+INTERACTIONS: dict[str, str] = {
+    "model": TEXT, "agent": TEXT, "input": TEXT_OR_STEPS, "system_instruction": TEXT, "tools": OBJECTS,
+    "generation_config": OBJECT, "response_format": OBJECT_OR_OBJECTS, "stream": BOOLEAN, "store": BOOLEAN,
+    "background": BOOLEAN, "previous_interaction_id": TEXT, "service_tier": TEXT, "labels": OBJECT,
+}  # fmt: skip
+INTERACTIONS_CONFIG: dict[str, str] = {
+    "temperature": NUMBER, "top_p": NUMBER, "max_output_tokens": COUNT, "stop_sequences": TEXTS, "seed": INTEGER,
+    "thinking_level": TEXT, "thinking_summaries": TEXT, "tool_choice": TEXT_OR_OBJECT,
 }  # fmt: skip
 """Member → what is expected. Members that are not listed may have any value."""
 

@@ -18,7 +18,7 @@ import socket
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from ..http_server import BadRequest, HTTPRequest, HTTPServer, Watched
@@ -26,7 +26,7 @@ from .connection import Connection
 from .inference import InferenceServer
 from .journal import Statistics
 from .knobs import KnobError
-from .program import Ending, Program, ended_now
+from .program import Ending, Program, head_of
 from .service import Service, ServiceSettings
 from .store import StoredAnswer
 
@@ -257,10 +257,15 @@ class Server:
             program = connection.program
             if program is None or program.answer is not answer:
                 continue
+            due = connection.due_count(program, now) if connection.due <= now else 0
+            begun = connection.frames[connection.position : connection.position + due]
+            if not due and not connection.position and connection.frames[0].startswith(b"HTTP/"):
+                begun = [head_of(connection.frames[0])]
             for tick in (AT_ONCE, int(connection.due * TICKS_PER_SECOND) + 1):
                 if connection in self._wheel.get(tick, ()):
                     self._wheel[tick].remove(connection)
-            connection.start(ended_now(connection.frames, connection.position, program, last), now)
+            ending = Ending.CLOSE if program.ending is Ending.CLOSE else Ending.KEEP
+            connection.start(replace(last, frames=[*begun, *last.frames], ending=ending), now)
             if not connection.unsent:
                 self._wheel[AT_ONCE].append(connection)
 

@@ -14,6 +14,7 @@ from ..http_server import BadRequest, HTTPRequest
 from .anthropic import AnthropicWire
 from .control import ControlPages
 from .gemini import GeminiWire
+from .gemini_interactions import GeminiInteractionsWire
 from .inference import BatchModel, InferenceServer
 from .journal import Journal, Statistics
 from .json_text import EncodeError, dumps
@@ -31,14 +32,18 @@ from .store import AnswerStore, StoredAnswer
 from .wire import CREATED, StoringWire, Wire
 
 OPENAI = OpenAIChatWire()
-STORING: tuple[StoringWire, ...] = (OpenAIResponsesWire(),)
-"""The dialects whose services keep answers."""
+INTERACTIONS = GeminiInteractionsWire()
+STORING: dict[str, StoringWire] = {
+    "/v1/responses": OpenAIResponsesWire(),
+    "/v1beta/interactions": INTERACTIONS,
+    "/v1/interactions": INTERACTIONS,
+}
+"""Path → dialect whose service keeps answers. An answer has the path + `/ID`."""
 
-_STORING_PATHS = {wire.path: wire for wire in STORING}
 WIRES: dict[str, Wire] = {
     "/v1/chat/completions": OPENAI,
     "/v1/messages": AnthropicWire(),
-    **_STORING_PATHS,
+    **STORING,
 }
 """Path → dialect. Gemini has the model in its path; its methods are recognised by the end of the path."""
 
@@ -80,7 +85,13 @@ MODEL_LISTS: dict[str, bytes] = {
 }
 """Path → the list of models. Its one model stands for all: the simulator answers for any name."""
 
-BASE_PATHS = {"openai-chat": "/v1", "openai-responses": "/v1", "anthropic": "", "gemini": ""}
+BASE_PATHS = {
+    "openai-chat": "/v1",
+    "openai-responses": "/v1",
+    "anthropic": "",
+    "gemini": "",
+    "gemini-interactions": "",
+}
 """Dialect → what follows the server's origin in a client's base URL."""
 
 CACHED_FRAMES = 100_000
@@ -150,7 +161,7 @@ class Service:
         if path.startswith("/sim/"):
             return self._pages.answer(request)
         self.journal.add(request)
-        storing = next((wire for wire in STORING if path.startswith(wire.path + "/")), None)
+        storing = next((wire for start, wire in STORING.items() if path.startswith(start + "/")), None)
         wire = storing or _wire_of(path)
         if self._replay is not None:
             failure = APIError(404, f"the recording holds no exchange for {request.method} {path}")
@@ -220,11 +231,11 @@ class Service:
         if prompt.background:
             return self._background(prompt, scenario, knobs, request)
         program = _answer_program(wire, prompt, scenario, knobs, keep=request.keep_alive)
-        storing = _STORING_PATHS.get(request.path)
+        storing = STORING.get(request.path)
         if storing is not None and prompt.stored:
             program.answer = StoredAnswer(wire=storing, prompt=prompt, scenario=scenario, keys=set())
             self._store.keep(program.answer, _key_of(request))
-        if not knobs.times:
+        if not knobs.times and not prompt.previous:
             self._remember(key, program)
         return program
 
@@ -241,7 +252,7 @@ class Service:
 
     def _background(self, prompt: Prompt, scenario: Scenario, knobs: Knobs, request: HTTPRequest) -> Program:
         """Begin an answer in the background. The response shows its beginning, or its stream from the first event."""
-        now, wire = self._clock(), _STORING_PATHS[request.path]
+        now, wire = self._clock(), STORING[request.path]
         answer = self._store.create(wire, prompt, scenario, knobs, _key_of(request), now, self._wall())
         if prompt.stream:
             program = answer.stream(0, knobs, now, keep=request.keep_alive)
@@ -252,7 +263,8 @@ class Service:
     def _stored(self, wire: StoringWire, request: HTTPRequest) -> Program:
         """The program of a request that reads, cancels or deletes an answer. Raises `APIError`."""
         now, method = self._clock(), request.method
-        id, _, action = request.path.removeprefix(wire.path + "/").partition("/")
+        start = next(start for start in STORING if request.path.startswith(start + "/"))
+        id, _, action = request.path.removeprefix(start + "/").partition("/")
         if action not in ("", "cancel"):
             raise APIError(404, f"Invalid URL ({method} {request.path})", code=UNKNOWN_URL)
         if method not in (("POST",) if action else ("GET", "DELETE")):
@@ -279,6 +291,10 @@ class Service:
 
     def _read(self, wire: Wire, request: HTTPRequest) -> tuple[Prompt, Knobs]:
         prompt = wire.read(request)
+        if prompt.previous:
+            storing = STORING[request.path]
+            earlier = self._store.find(storing, prompt.previous, _key_of(request))
+            prompt = storing.continued(prompt, earlier.prompt, earlier.scenario)
         header = request.headers.get(HEADER, "")
         knobs = combine(self.knobs, directive_in_model(prompt.model), directive_in_text(prompt.text), header)
         return prompt, self._faults(knobs, request)

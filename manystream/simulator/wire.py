@@ -64,13 +64,14 @@ class Wire(Protocol):
 
 
 class StoringWire(Wire, Protocol):
-    """A dialect whose service keeps its answers. An answer has the path `path` + `/ID`."""
-
-    @property
-    def path(self) -> str: ...
+    """A dialect whose service keeps its answers."""
 
     def id(self, scenario: Scenario) -> str:
         """The id of an answer."""
+        ...
+
+    def continued(self, prompt: Prompt, earlier: Prompt, answer: Scenario) -> Prompt:
+        """The prompt with the conversation that it continues. Raises `APIError`."""
         ...
 
     def shown(self, prompt: Prompt, scenario: Scenario, status: str, failure: APIError | None) -> bytes:

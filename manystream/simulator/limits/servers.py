@@ -73,5 +73,6 @@ DIALECT_SERVERS = {
     "openai-responses": "openai",
     "anthropic": "anthropic",
     "gemini": "gemini",
+    "gemini-interactions": "gemini",
 }
 """Dialect → the server whose rules hold for a limit that names none."""

@@ -20,6 +20,7 @@ HEADERS = {
 PATHS = {
     "openai-chat": "/v1/chat/completions", "openai-responses": "/v1/responses", "anthropic": "/v1/messages",
     "gemini": "/v1beta/models/sim-text:generateContent",
+    "gemini-interactions": "/v1beta/interactions",
 }  # fmt: skip
 DIALECTS = tuple(PATHS)
 
@@ -130,6 +131,8 @@ def body_of(dialect: str, text: str = "Hello.", *, stream: bool = False, model: 
         return {"model": model, "input": messages, "stream": stream}
     if dialect == "anthropic":
         return {"model": model, "messages": messages, "stream": stream, "max_tokens": 1000}
+    if dialect == "gemini-interactions":
+        return {"model": model, "input": text, "stream": stream}
     return {"contents": [{"role": "user", "parts": [{"text": text}]}]}
 
 

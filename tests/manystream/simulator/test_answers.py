@@ -32,6 +32,8 @@ REQUESTS: dict[str, tuple[str, dict[str, object]]] = {
     "gemini": ("/v1beta/models/sim-mixed:generateContent",
         {"contents": [{"role": "user", "parts": [{"text": QUESTION}]}],
         "tools": [{"functionDeclarations": [{"name": "weather", "parameters": CITY}]}]}),
+    "gemini-interactions": ("/v1beta/interactions", {"model": "sim-mixed", "input": QUESTION,
+        "tools": [{"type": "function", "name": "weather", "parameters": CITY}]}),
 }  # fmt: skip
 
 CHAT_ANSWER: dict[str, object] = {
@@ -148,9 +150,38 @@ GEMINI_ANSWER: dict[str, object] = {
     "responseId": "f10850ad684cf42fc717bd",
 }  # fmt: skip
 
+INTERACTION: dict[str, object] = {
+    "id": "v1_1b9b785c7cc6f7a535a755fc4ea411659bddd546",
+    "status": "requires_action",
+    "object": "interaction",
+    "model": "sim-mixed",
+    "usage": {
+        "total_tokens": 22,
+        "total_input_tokens": 14,
+        "input_tokens_by_modality": [{"modality": "text", "tokens": 14}],
+        "total_cached_tokens": 2,
+        "total_output_tokens": 7,
+        "total_tool_use_tokens": 0,
+        "total_thought_tokens": 1,
+    },
+    "created": "2023-11-14T22:13:20Z",
+    "updated": "2023-11-14T22:13:20Z",
+    "service_tier": "standard",
+    "steps": [
+        {
+            "signature": "simscb4cee485a8cf4be768f5ce6786579bab9400a0dde0fb7bd8bb1d2fd58e36f6d",
+            "type": "thought",
+            "summary": [{"text": "crosses ", "type": "text"}],
+        },
+        {"content": [{"text": "pieces façade others ", "type": "text"}], "type": "model_output"},
+        {"id": "fc_ed5881ce8a4070bff58c46", "name": "weather", "arguments": {"city": "under"}, "type": "function_call"},
+    ],
+}
+
 ANSWERS = {
     "openai-chat": CHAT_ANSWER, "openai-responses": RESPONSES_ANSWER, "anthropic": ANTHROPIC_ANSWER,
     "gemini": GEMINI_ANSWER,
+    "gemini-interactions": INTERACTION,
 }  # fmt: skip
 
 
@@ -201,6 +232,20 @@ EVENTS: dict[str, list[str]] = {
         "message_delta",
         "message_stop",
     ],
+    "gemini-interactions": [
+        "interaction.created",
+        "interaction.status_update",
+        "step.start",  # a thought
+        "step.delta",
+        "step.stop",
+        "step.start",  # an output
+        "step.delta",
+        "step.stop",
+        "step.start",  # a call
+        "step.delta",
+        "step.stop",
+        "interaction.completed",
+    ],
 }
 """The names of a stream's events. Of several equal names in a row only the first is listed."""
 
@@ -208,9 +253,10 @@ EVENTS: dict[str, list[str]] = {
 @pytest.mark.parametrize("dialect", EVENTS)
 def test_a_streams_events_have_these_names_in_this_order(simulator: Simulator, dialect: str) -> None:
     answer = ask(simulator, dialect, "kind=mixed,events=4,calls=1")
-    lines = [event.partition(b"\ndata: ") for event in answer.events]
+    lines = [event.partition(b"\ndata: ") for event in answer.events if not event.endswith(b"[DONE]")]
     names = [name.removeprefix(b"event: ").decode() for name, _, _ in lines]
-    assert [json.loads(data)["type"] for _, _, data in lines] == names
+    kind = "event_type" if dialect == "gemini-interactions" else "type"
+    assert [json.loads(data)[kind] for _, _, data in lines] == names
     assert [name for name, _ in itertools.groupby(names)] == EVENTS[dialect]
     member = "output_index" if dialect == "openai-responses" else "index"
     places = [place for _, _, data in lines if (place := json.loads(data).get(member)) is not None]

@@ -72,6 +72,14 @@ RESULT: dict[str, object] = {"functionResponse": {"name": "f", "response": {"out
 FORGED = "sims" + "0" * 64
 REASONING: dict[str, object] = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": FORGED}
 
+
+def interaction(*steps: object, **members: object) -> dict[str, object]:
+    return {"model": "m", "input": list(steps), **members}
+
+
+FUNCTION_CALL: dict[str, object] = {"type": "function_call", "id": "a", "name": "f", "arguments": {}}
+FUNCTION_RESULT: dict[str, object] = {"type": "function_result", "call_id": "a", "name": "f", "result": "x"}
+THOUGHT: dict[str, object] = {"type": "thought", "signature": FORGED, "summary": [{"type": "text", "text": "x"}]}
 BODIES: dict[str, list[object]] = {
     "openai-chat": [
         b"", b"[]", b"{}",
@@ -139,6 +147,19 @@ BODIES: dict[str, list[object]] = {
         contents(("user", [{"text": "x"}]), ("model", [{**CALL, "thoughtSignature": FORGED}]), ("user", [RESULT])),
         contents(("user", [{"text": "simulate: kind=poem"}])),
     ],
+    "gemini-interactions": [
+        b"null", {},
+        interaction(),
+        interaction(model="", input="x"),
+        interaction(FUNCTION_RESULT),
+        interaction(FUNCTION_CALL),
+        interaction(FUNCTION_CALL, FUNCTION_RESULT, generation_config={"temperature": "hot"}),
+        interaction(THOUGHT),
+        interaction({"type": "text", "text": "x"}, tools=[{"type": "function", "name": "4"}]),
+        interaction({"type": "text", "text": "x"}, previous_interaction_id="v1_unknown"),
+        interaction({"type": "text", "text": "x"}, background=True, store=False),
+        interaction({"type": "text", "text": "simulate: kind=poem"}),
+    ],
 }  # fmt: skip
 """Dialect → bodies that its service refuses."""
 
@@ -147,6 +168,7 @@ WITHOUT_A_KEY: dict[str, list[dict[str, str]]] = {
     "openai-responses": [{}, {"authorization": "Bearer "}, {"authorization": "Basic k"}, {"x-api-key": "k"}],
     "anthropic": [{}, {"x-api-key": "k"}, {"authorization": "Basic k", "anthropic-version": "2023-06-01"}],
     "gemini": [{}, {"x-api-key": "k"}],
+    "gemini-interactions": [{}, {"x-api-key": "k"}],
 }
 """Dialect → headers that do not let a client in."""
 
@@ -186,6 +208,7 @@ def test_an_error_is_this_text(dialect: str) -> None:
         ("anthropic", {"authorization": "bearer k", "anthropic-version": "2023-06-01"}),
         ("gemini", {"x-goog-api-key": "k"}),
         ("gemini", {"authorization": "Bearer k"}),
+        ("gemini-interactions", {"x-goog-api-key": "k"}),
     ],
 )
 def test_a_key_lets_a_client_in(dialect: str, headers: dict[str, str]) -> None:

@@ -9,7 +9,7 @@ from manystream.simulator import Simulator
 
 from .raw_client import DIALECTS, ask, body_of, connected, path_of, request_bytes, statistics
 
-FAULTLESS_EVENTS = {"openai-chat": 11, "openai-responses": 16, "anthropic": 14, "gemini": 9}
+FAULTLESS_EVENTS = {"openai-chat": 11, "openai-responses": 16, "anthropic": 14, "gemini": 9, "gemini-interactions": 14}
 """Number of events of a stream of eight words, by dialect."""
 
 TERMINAL = {
@@ -17,6 +17,7 @@ TERMINAL = {
     "openai-responses": b"event: response.completed",
     "anthropic": b"event: message_stop",
     "gemini": b'data: {"candidates":[{"content":{"parts":[{"text":""}],"role":"model"},"finishReason":"STOP"',
+    "gemini-interactions": b"event: done",
 }
 
 
@@ -75,6 +76,7 @@ def test_stall_sends_nothing_after_so_many_events(simulator: Simulator) -> None:
         ("openai-responses", b"event: keepalive\n"),
         ("anthropic", b"event: ping\n"),
         ("gemini", b": keep-alive\r\n\r\n"),
+        ("gemini-interactions", b": keep-alive\n\n"),
     ],
 )
 def test_a_stalled_stream_pings_where_it_is_asked_to(simulator: Simulator, dialect: str, ping: bytes) -> None:
@@ -104,6 +106,7 @@ def test_malformed_breaks_one_event_and_no_other(simulator: Simulator, dialect: 
         ("openai-responses", 429, [b"event: error", b"event: response.failed", b'"status":"failed"']),
         ("anthropic", 529, [b"event: error", b'"type":"overloaded_error"']),
         ("gemini", 503, [b'data: {"error":{"code":503', b'"status":"UNAVAILABLE"']),
+        ("gemini-interactions", 503, [b"event: error", b'"code":"unavailable"']),
     ],
 )
 def test_error_ends_the_stream_with_the_dialects_own_error_event(
@@ -280,6 +283,8 @@ def deltas_of(event: bytes) -> list[str]:
     if value.get("type") == "response.output_text.delta":
         return [value["delta"]]
     if value.get("type") == "content_block_delta":
+        return [value["delta"]["text"]]
+    if value.get("event_type") == "step.delta":
         return [value["delta"]["text"]]
     parts = [part for candidate in value.get("candidates", ()) for part in candidate["content"]["parts"]]
     return [part["text"] for part in parts if part.get("text")]

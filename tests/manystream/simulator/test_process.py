@@ -108,6 +108,7 @@ def test_base_urls_are_what_each_client_takes() -> None:
     assert simulator.base_urls == {
         "openai-chat": "http://127.0.0.1:80/v1", "openai-responses": "http://127.0.0.1:80/v1",
         "anthropic": "http://127.0.0.1:80", "gemini": "http://127.0.0.1:80",
+        "gemini-interactions": "http://127.0.0.1:80",
     }  # fmt: skip
 
 

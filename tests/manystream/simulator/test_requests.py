@@ -21,6 +21,7 @@ def send(simulator: Simulator, data: bytes) -> Answer:
 ERROR_WITHOUT_KEY = {
     "openai-chat": b"You didn't provide an API key", "openai-responses": b"You didn't provide an API key",
     "anthropic": b'"type":"authentication_error"', "gemini": b'"status":"UNAUTHENTICATED"',
+    "gemini-interactions": b'"status":"UNAUTHENTICATED"',
 }  # fmt: skip
 
 
@@ -56,6 +57,14 @@ INVALID = [
     ("gemini", {"contents": [{"role": "system", "parts": [{"text": "x"}]}]}, "valid role"),
     ("gemini", {"contents": [{"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {}}}]}]},
         "equal to the number of function call parts"),
+    ("gemini-interactions", {"input": "x"}, "Either model or agent"),
+    ("gemini-interactions", {"model": "m"}, "Input is required"),
+    ("gemini-interactions", {"model": "m", "input": 4}, "Invalid value at 'input'"),
+    ("gemini-interactions", {"model": "m", "input": "x", "background": True, "store": False}, "requires store=true"),
+    ("gemini-interactions", {"model": "m", "input": [{"type": "function_result", "call_id": "c", "result": "x"}]},
+        "No function call was found for the function result with call_id 'c'"),
+    ("gemini-interactions", {"model": "m", "input": [{"type": "function_call", "id": "c", "name": "f"}]},
+        "No function result was found for the function call with id 'c'"),
 ]  # fmt: skip
 
 
@@ -178,6 +187,9 @@ TOOLS: dict[str, list[object]] = {
     "openai-responses": [{"type": "function", "name": name, "parameters": PARAMETERS} for name in ("first", "second")],
     "anthropic": [{"name": name, "input_schema": PARAMETERS} for name in ("first", "second")],
     "gemini": [{"functionDeclarations": [{"name": "first"}, {"name": "second"}]}],
+    "gemini-interactions": [
+        {"type": "function", "name": name, "parameters": PARAMETERS} for name in ("first", "second")
+    ],
 }
 GEMINI_SECOND = {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["second"]}}
 CHOICES: dict[str, dict[str, dict[str, object]]] = {
@@ -189,6 +201,8 @@ CHOICES: dict[str, dict[str, dict[str, object]]] = {
         "second": {"tool_choice": {"type": "tool", "name": "second"}}},
     "gemini": {"none": {"toolConfig": {"functionCallingConfig": {"mode": "NONE"}}},
         "second": {"toolConfig": GEMINI_SECOND}},
+    "gemini-interactions": {"none": {"generation_config": {"tool_choice": "none"}},
+        "second": {"generation_config": {"tool_choice": {"allowed_tools": {"mode": "any", "tools": ["second"]}}}}},
 }  # fmt: skip
 """Tool choice in each dialect: no tool, or a named tool."""
 

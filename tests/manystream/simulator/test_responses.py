@@ -44,6 +44,10 @@ def gemini(
     return f"/v1beta/models/{model}:{method or GEMINI_METHOD[stream]}", {**body, **members}
 
 
+def interaction(*, stream: bool = True, **members: object) -> tuple[str, dict[str, object]]:
+    return "/v1beta/interactions", {"model": "m", "input": "Hello.", "stream": stream, **members}
+
+
 def mixed(dialect: str) -> tuple[str, dict[str, object]]:
     path, body = REQUESTS[dialect]
     return path.replace(":generateContent", ":streamGenerateContent?alt=sse"), {**body, "stream": True}
@@ -54,7 +58,7 @@ RESPONSES_TOOLS = [{"type": "function", "name": "weather", "parameters": CITY}]
 PLAIN_STREAM = {"include_usage": True, "include_obfuscation": False}
 ENCRYPTED: dict[str, Any] = {"include": ["reasoning.encrypted_content"]}
 SETTINGS: dict[str, Any] = {
-    "instructions": "Be brief.", "max_output_tokens": 77, "previous_response_id": "resp_1",
+    "instructions": "Be brief.", "max_output_tokens": 77,
     "reasoning": {"effort": "low"}, "store": False, "temperature": 0.5, "text": {"verbosity": "low"},
     "tool_choice": "none", "parallel_tool_calls": False, "top_p": 0.25, "metadata": {"run": "1"},
 }  # fmt: skip
@@ -110,6 +114,11 @@ CASES: dict[str, tuple[tuple[str, dict[str, object]], str]] = {
     "gemini-calls": (gemini(stream=False, model="gemini-1.5-pro"), f"{CALLS},redacted=1"),
     "gemini-length": (gemini(stream=False), f"{CALLS},finish=length"),
     "gemini-filter": (gemini(stream=False), f"{SHORT},finish=content_filter"),
+    "interactions-mixed-stream": (mixed("gemini-interactions"), KNOBS),
+    "interactions-length-stream": (interaction(tools=RESPONSES_TOOLS), f"{CALLS},finish=length"),
+    "interactions-error-stream": (interaction(), f"{SHORT},error=4,error-status=503"),
+    "interactions-filter": (interaction(stream=False), f"{SHORT},finish=content_filter"),
+    "interactions-redacted": (interaction(stream=False, service_tier="flex"), f"{SHORT},redacted=1"),
 }  # fmt: skip
 """Name of a file → path and body of the request, and the directive."""
 
