@@ -10,7 +10,6 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -34,9 +33,8 @@ from ..transport.tls_socket import TLSSocket
 from ..transport.url import Origin
 from .call.admission_control import AdmissionControl
 from .call.call import CallHooks, RunningCall, TargetRequest
-from .call.callbacks import OnCompletion, OnEvent, check_callback
+from .call.callbacks import OnCompletion, OnEvent, check_callback, context_of_the_caller
 from .call.completion import Completion
-from .call.context import CallContext, has_same_values
 from .call.delivery import Counters
 from .call.handle import Call
 from .call.home import Home
@@ -151,7 +149,7 @@ class CallStarter:
             finish_response = _response_finisher(wire.warnings, request)
             if dispatcher is not None:
                 admission = dispatcher.admission(request, prepared, wire)
-        context = self._context_of_the_caller()
+        context = context_of_the_caller(self.runtime.home.context)
         if context is not None:
             on_event, on_completion = context.bind(on_event), context.bind(on_completion)
         self.runtime.retries.call_started()
@@ -183,11 +181,6 @@ class CallStarter:
 
             running.start(announce)
         return call
-
-    def _context_of_the_caller(self) -> CallContext | None:
-        """Return the context in which the callbacks of a call run; None for the engine's own, which costs no event."""
-        context = copy_context()
-        return None if has_same_values(context, self.runtime.home.context) else CallContext(context)
 
     def _make_request(self, stream: bool, request: Request, preparer: Preparer) -> tuple[TargetRequest, WireRequest]:
         """Prepare a request for a target of a route. Raises `InvalidRequestError`."""

@@ -20,9 +20,10 @@ from ...transport.exchange import Exchange, RawHeaders
 from ...transport.headers import headers_to_mapping
 from ...transport.http1 import Connection
 from ...transport.timers import Deadline
-from ..request.errors import hide_words, redacted, redacted_headers, transport_error
+from ..request.errors import transport_error
 from ..request.fresh_key import Key
 from ..request.prepared import Prepared
+from ..request.redaction import hide_words, redacted, redacted_headers
 from .body import Body, BodyOwner, Envelope, ErrorBody, content_coding
 from .body.base import Receiver
 from .body.fast_path import FastPath

@@ -14,8 +14,9 @@ from ...providers.model.events import Error, Event
 from ...providers.model.options import Retry
 from ...providers.model.response import Response
 from ...transport.timers import Deadline
-from ..request.errors import callback_failed, cancelled, hide_words, internal, redacted
+from ..request.errors import callback_failed, cancelled, internal
 from ..request.prepared import Prepared
+from ..request.redaction import hide_words, redacted
 from .admission_control import AdmissionControl
 from .attempt import Attempt
 from .body.base import Receiver

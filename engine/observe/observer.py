@@ -21,9 +21,8 @@ from ...providers.model.request import Request
 from ...providers.rules.rules import Rule, instance
 from ..call.body.base import Receiver
 from ..call.call import CallHooks, RunningCall
-from ..call.callbacks import check_callback
+from ..call.callbacks import CallContext, check_callback
 from ..call.completion import Completion
-from ..call.context import CallContext
 from ..call.handle import Call
 from ..request.prepared import Prepared
 from ..traffic.budgets.amounts import BudgetStatistics

@@ -17,14 +17,13 @@ from dataclasses import dataclass
 
 import trio
 
-from ..engine.call.body.error_answer import add_address, is_wrong_address
+from ..engine.call.body.error import add_address, is_wrong_address
 from ..engine.calls import make_id
 from ..engine.request.addresses import addressed, url_in
-from ..engine.request.errors import redacted
 from ..engine.request.limits import Limits
 from ..engine.request.prepared import Prepared
 from ..engine.request.preparer import Preparer
-from ..engine.request.redaction import Redaction
+from ..engine.request.redaction import Redaction, redacted
 from ..providers.catalog.provider import Provider
 from ..providers.errors import InvalidRequestError, ProviderError
 from ..providers.model.messages import Message

@@ -5,7 +5,7 @@ import math
 import pytest
 
 import manystream as ms
-from manystream.engine.call.body.answer_size import AnswerSize
+from manystream.engine.call.body.base import AnswerSize
 from manystream.engine.call.completion import NO_WAIT, AttemptRecord
 from manystream.engine.call.retry import RetryReserve, retry_delay
 from manystream.engine.call.timeouts import CallState, Clock, Clocks, effective, next_deadline, timeout_error

@@ -12,11 +12,10 @@ from manystream.engine.request.buffered import Buffered
 from manystream.engine.request.errors import (
     callback_failed,
     ends_engine,
-    hide_words,
     internal,
-    redacted,
     transport_error,
 )
+from manystream.engine.request.redaction import hide_words, redacted
 from manystream.transport.errors import Phase, TransportError
 from tests.engine.test_redaction import redaction
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import manystream as ms
-from manystream.engine.call.body.answer_size import AnswerSize
+from manystream.engine.call.body.base import AnswerSize
 from manystream.engine.call.body.fast_path import FastPath
 from manystream.engine.request.limits import Limits
 from manystream.providers.catalog.registry import DIALECTS

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manystream.engine.call.body.answer_size import AnswerSize
+from manystream.engine.call.body.base import AnswerSize
 from manystream.engine.call.body.fast_path import FastPath
 from manystream.engine.request.limits import Limits
 from manystream.providers.catalog.registry import DIALECTS

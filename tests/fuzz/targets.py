@@ -10,8 +10,7 @@ from urllib.parse import unquote
 
 import h11
 
-from manystream.engine.request.errors import redacted
-from manystream.engine.request.redaction import LONGEST_PART, Redaction
+from manystream.engine.request.redaction import LONGEST_PART, Redaction, redacted
 from manystream.providers.catalog.provider import (
     Anthropic,
     Gemini,

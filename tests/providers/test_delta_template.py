@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import manystream as ms
-from manystream.engine.call.body.answer_size import AnswerSize
+from manystream.engine.call.body.base import AnswerSize
 from manystream.engine.call.body.fast_path import FastPath
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.wire import delta_template

@@ -9,7 +9,7 @@ from ....providers.json.json_values import leading_json
 from ....providers.model.response import Response
 from ....providers.wire.accumulate import events_of
 from .base import STEP_EVENTS, Body, BodyOwner
-from .error_answer import add_address
+from .error import add_address
 from .stream import StreamBody
 
 

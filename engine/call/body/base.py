@@ -1,19 +1,22 @@
-"""The base class of all body readers, and the interface of the attempt that they use."""
+"""What all body readers share: their base class, the interface of the attempt that they use, the count of the received
+bytes, and the forms of bodies."""
 
 from __future__ import annotations
 
 import abc
+import enum
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Protocol
 
 from ....providers.errors import ProviderError, malformed
 from ....providers.model.events import Event
 from ....providers.model.response import Response
+from ....providers.wire.json_stream import DONE_MARK
 from ....transport.errors import TransportError
-from ...request.buffered import Holder
+from ...request.buffered import STEP_BYTES, Holder
 from ...request.errors import transport_error
 from ...request.prepared import Prepared
-from .answer_size import AnswerSize
 from .fast_path import FastPath, FastReceiver
 
 STEP_EVENTS = 64
@@ -99,6 +102,45 @@ class BodyOwner(Holder, abc.ABC):
         """Let the connection read the rest of the body, so that it can be reused."""
 
 
+class AnswerSize:
+    """The size of one answer: counts its bytes, and decides when the count is compared with the limits.
+
+    That is once per `STEP_BYTES`, so that it costs nothing per event: the reader of body bytes only subtracts them from
+    `bytes_left`.
+
+    bytes_left: the number of body bytes until the next check of the size; negative when the check is due.
+    """
+
+    __slots__ = ("_limit", "_looked_at", "_next_look", "bytes_left")
+
+    def __init__(self, limit: int) -> None:
+        """Create the count. `limit` is the maximum size of one answer, in bytes."""
+        self._limit = limit
+        self._looked_at = 0
+        self._next_look = min(STEP_BYTES, limit)
+        self.bytes_left: int = self._next_look
+
+    def count(self, size: int) -> bool:
+        """Count `size` more bytes. Returns whether the check is due."""
+        self.bytes_left -= size
+        return self.bytes_left < 0
+
+    @property
+    def received(self) -> int:
+        """The number of body bytes so far."""
+        return self._next_look - self.bytes_left
+
+    def look(self) -> int | None:
+        """Schedule the next check. Returns the bytes received since the last one; None if the answer is too large."""
+        received = self.received
+        if received > self._limit:
+            return None
+        self._next_look = min(received + STEP_BYTES, self._limit)
+        self.bytes_left = self._next_look - received
+        grown, self._looked_at = received - self._looked_at, received
+        return grown
+
+
 class Body(AnswerSize, abc.ABC):
     """The reader of one body: call `feed` with its bytes, then `end` or `fail`, once. It counts them (`AnswerSize`).
 
@@ -147,3 +189,46 @@ class Body(AnswerSize, abc.ABC):
             return False
         prepared.buffered.grown(self._attempt, grown)
         return True
+
+
+# --- the form of a body, by its first bytes ---
+
+
+_NO_CONTENT = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t\r\n]++|:[^\r\n]*+[\r\n])*+")
+"""What may precede every body: a byte order mark (RFC 8259, section 8.1), blank lines, comments of an event stream."""
+
+_FIELD = re.compile(rb"(?:data|event|id|retry)(?:[:\r\n])|(?i:error):")
+"""The beginning of a line that is a field of an event (HTML standard, 9.2.6), or an error in place of one."""
+
+_FIELDS = (b"data", b"event", b"id", b"retry", b"error")
+
+
+class Form(enum.Enum):
+    """The form of a body."""
+
+    JSON = "json"
+    EVENTS = "events"
+    PAGE = "page"
+    TEXT = "text"
+
+
+def content_of(body: bytes) -> bytes:
+    """Return a body without the blank lines, comments and byte order mark at its beginning."""
+    match = _NO_CONTENT.match(body)
+    return body[match.end() :] if match is not None else body
+
+
+def form_of(content: bytes) -> Form | None:
+    """Return the form of a body that begins with this content, or None if more bytes are needed."""
+    first = content[:1]
+    if first == b"[" and DONE_MARK.startswith(content[: len(DONE_MARK)]):
+        return Form.EVENTS if len(content) > 1 else None
+    if first in (b"{", b"["):
+        return Form.JSON
+    if first == b"<":
+        return Form.PAGE
+    if _FIELD.match(content) is not None:
+        return Form.EVENTS
+    # These may become a field, a byte order mark or a comment.
+    unclear = any(field.startswith(content.lower()) for field in _FIELDS) or BOM.startswith(content) or first == b":"
+    return None if unclear else Form.TEXT

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from ....transport.errors import TransportError
 from .answer import AnswerBody
-from .base import Body, BodyOwner
+from .base import Body, BodyOwner, Form, content_of, form_of
 from .fast_path import FastPath
-from .form import Form, content_of, form_of
 from .stream import StreamBody
 
 EVENT_STREAM = "text/event-stream"

@@ -20,13 +20,15 @@ reads every event that does not match byte for byte, and everything while the SS
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ....providers.wire.delta_template import LARGEST_DELTA, Match, Template, shared_bytes
 from ....providers.wire.dialect import DeltaTarget, StreamMachine
 from ....transport.chunked import CHUNK_END, SIZES, size_line_length
 from ....transport.sse import ServerSentEvent, usual_framing
-from .answer_size import AnswerSize
+
+if TYPE_CHECKING:
+    from .base import AnswerSize
 
 size_of: Callable[[bytes], int | None] = SIZES.get
 
