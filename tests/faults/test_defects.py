@@ -37,8 +37,8 @@ PARTS = 8 if STEP == 1 else 2
 """The number of tests over which the runs of a dialect are spread. On a busy machine, one test with all runs would take
 longer than `faulthandler_timeout`."""
 SPLIT = [[wording] for wording in DIALECTS]
-"""The dialects that run at the same time: one after the other, which needs a quarter of the time that all together need,
-and allows to select one by name."""
+"""The dialects that run at the same time: one after the other, which needs a quarter of the time of all together, and
+allows to select one by name."""
 PAIR = [DIALECTS[0], DIALECTS[2]]
 """The dialects whose calls pass connections to each other: more calls than connections, in two wire formats."""
 MOST_CALLS = 60_000
