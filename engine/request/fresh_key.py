@@ -19,8 +19,8 @@ from ...providers.errors import ErrorCategory, InvalidRequestError, ProviderErro
 from ...providers.rules.plain_functions import is_coroutine_function
 from ...transport.exchange import WireHead
 from .credentials import why_no_key
-from .errors import ends_engine, hide_words
-from .redaction import Redaction
+from .errors import ends_engine
+from .redaction import Redaction, hide_words
 
 if TYPE_CHECKING:
     from ...transport.backend import Backend
