@@ -84,12 +84,13 @@ def test_an_answer_has_all_that_was_recorded() -> None:
     )
 
 
-def test_empty_parts_are_none() -> None:
-    # An empty refusal is none.
+def test_an_empty_refusal_is_none() -> None:
     answer = Accumulator()
     answer.refusal_pieces = []
     assert answer.response().refusal is None
-    # A thinking block without a signature has none.
+
+
+def test_a_thinking_block_without_a_signature_has_none() -> None:
     answer = Accumulator()
     answer.thinking().delta("h")
     assert answer.response().content == [ms.Thinking("h", None)]

@@ -141,18 +141,21 @@ def test_a_refusal_beside_a_call_keeps_its_member() -> None:
     ]
 
 
-def test_a_refusal_of_responses() -> None:
-    # A responses refusal beside text is a part again.
+def test_a_responses_refusal_beside_text_is_a_part_again() -> None:
     response = decoded(RESPONSES, responses_answer(item("Well,", " no.", phase="final_answer")))
     assert (response.text, response.refusal) == ("Well, no.", REFUSAL)
     user: JSON = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Do it."}]}
     assert sent(RESPONSES, ASK, response.to_message(), ASK) == [user, item("Well, no.", phase="final_answer"), user]
-    # Text after a responses refusal is another message.
+
+
+def test_text_after_a_responses_refusal_is_another_message() -> None:
     first = decoded(RESPONSES, responses_answer(item("Well."))).to_message()
     message = ms.Message.assistant([*first.content, ms.Text("But so.")])
     after = {"type": "message", "role": "assistant", "content": "But so."}
     assert sent(RESPONSES, message) == [item("Well."), after]
-    # A refusal of another item follows the last text.
+
+
+def test_a_refusal_of_another_item_follows_the_last_text() -> None:
     text: JSONObject = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Well."}]}
     response = decoded(RESPONSES, responses_answer(text, item()))
     assert sent(RESPONSES, response.to_message()) == [item("Well.")]
@@ -185,13 +188,14 @@ def test_every_dialect_gets_a_refusal_without_text(provider: Provider, body: byt
         assert written[1] == wire
 
 
-def test_a_refusal_in_a_conversation() -> None:
-    # A conversation keeps an answer that is a refusal.
+def test_a_conversation_keeps_an_answer_that_is_a_refusal() -> None:
     conversation = ms.Conversation()
     conversation.add_response(ms.Response(refusal=REFUSAL))
     conversation.add_response(ms.Response())
     assert conversation.messages == [ms.Message.assistant(REFUSAL)]
-    # Thinking before a refusal is kept.
+
+
+def test_thinking_before_a_refusal_is_kept() -> None:
     response = ms.Response([ms.Thinking("Hm.")], refusal=REFUSAL)
     assert response.to_message().content == [ms.Thinking("Hm."), ms.Text(REFUSAL)]
     assert response.content == [ms.Thinking("Hm.")]
@@ -217,12 +221,13 @@ def test_a_converter_writes_a_refusal_as_it_was(converter: HistoryConverter, wir
     assert converter.from_history(History(conversation=converter.to_history([wire]))) == [wire]
 
 
-def test_content_that_a_converter_reads() -> None:
-    # A converter reads content that is a string.
+def test_a_converter_reads_content_that_is_a_string() -> None:
     converter = ChatConverter()
     messages = converter.decode_messages([{"role": "assistant", "content": "Well.", "refusal": REFUSAL}])
     assert converter.encode_messages(messages) == [CHAT_MESSAGES[0]]
-    # A converter reads a refusal among the parts.
+
+
+def test_a_converter_reads_a_refusal_among_the_parts() -> None:
     converter = ChatConverter()
     parts: list[JSON] = [{"type": "text", "text": "Well."}, {"type": "refusal", "refusal": REFUSAL}]
     messages = converter.decode_messages([{"role": "assistant", "content": parts}])

@@ -215,11 +215,12 @@ def test_a_whole_answer_is_read_as_json_and_as_the_sdks_object(
     assert converter().wrap_chunk(answer).get_text() == "hi"
 
 
-def test_chunks_as_objects_of_the_sdk() -> None:
-    # A chunk may be the sdks object.
+def test_a_chunk_may_be_the_sdks_object() -> None:
     chunks = [ChatCompletionChunk.model_validate(chunk) for chunk in CHAT]
     assert ChatConverter().message_from_chunks(chunks) == ChatConverter().message_from_chunks(CHAT)  # type: ignore[arg-type]
-    # An event of the sdks helper has its chunks text.
+
+
+def test_an_event_of_the_sdks_helper_has_its_chunks_text() -> None:
     event: JSONObject = {"type": "chunk", "chunk": chat({"content": "hi"}), "snapshot": {"choices": []}}
     assert ChatConverter().wrap_chunk(event).get_text() == "hi"
 
@@ -234,21 +235,26 @@ def test_thinking_is_kept_as_another_part() -> None:
     assert item == HistoryMessage("model", [OtherPart(ms.Thinking("hm", "sig"))])
 
 
-def test_the_message_of_a_stream() -> None:
-    # Malformed arguments of a stream are flagged.
+def test_malformed_arguments_of_a_stream_are_flagged() -> None:
     item = ChatConverter().message_from_chunks([chat(chat_call(0, "c", "f", '{"a": ')), chat({}, "length")])
     assert item is not None
     assert item.tool_calls == [ToolCallPart("c", "f", {}, malformed='{"a": ')]
-    # The first of several candidates is the answer.
+
+
+def test_the_first_of_several_candidates_is_the_answer() -> None:
     chunk = gemini({"text": "one"}, finishReason="STOP")
     chunk["candidates"] = [*chunk["candidates"], {"index": 1, "content": {"parts": [{"text": "two"}]}}]  # type: ignore[misc]
     item = GeminiConverter().message_from_chunks([chunk])
     assert item is not None
     assert item.text == "one"
-    # Geminis finish message is read.
+
+
+def test_geminis_finish_message_is_read() -> None:
     chunk = gemini({"text": "x"}, finishReason="MALFORMED_FUNCTION_CALL", finishMessage="Bad call.")
     assert GeminiConverter().wrap_chunk(chunk).get_finish_message() == "MALFORMED_FUNCTION_CALL: Bad call."
-    # A refusal is part of the finish message.
+
+
+def test_a_refusal_is_part_of_the_finish_message() -> None:
     view = ChatConverter().wrap_chunk(chat({"refusal": "I will not."}, "stop"))
     assert view.get_finish_message() == "stop: I will not."
 

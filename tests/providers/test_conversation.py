@@ -52,19 +52,22 @@ def test_anything_but_a_message_is_refused_and_nothing_is_added(wrong: object) -
     assert len(conversation) == 1
 
 
-def test_a_conversation_as_a_value() -> None:
-    # Clear removes messages and pending thinking.
+def test_clear_removes_messages_and_pending_thinking() -> None:
     conversation = ms.Conversation([ms.Message.user("a")])
     conversation.keep_thinking(response(SIGNED, FIRST))
     conversation.clear()
     assert (len(conversation), bool(conversation.pending)) == (0, False)
     conversation.complete_tool(FIRST, "rain")
     assert conversation.messages[0].content == [FIRST]
-    # A conversation equals one with equal messages.
+
+
+def test_a_conversation_equals_one_with_equal_messages() -> None:
     assert ms.Conversation([ms.Message.user("a")]) == ms.Conversation([ms.Message.user("a")])
     assert ms.Conversation([ms.Message.user("a")]) != ms.Conversation([ms.Message.user("b")])
     assert ms.Conversation() != []
-    # The repr shows length and pending thinking.
+
+
+def test_the_repr_shows_length_and_pending_thinking() -> None:
     conversation = ms.Conversation([ms.Message.user("secret")])
     assert repr(conversation) == "<Conversation of 1 messages>"
     conversation.keep_thinking(response(SIGNED, FIRST))
@@ -156,19 +159,16 @@ def test_a_later_message_does_not_change_an_earlier_request() -> None:
 # --- agent state ---
 
 
-def test_responses_and_failed_tools_are_added() -> None:
-    # A whole response is added as the assistants message.
+def test_a_whole_response_is_added_as_the_assistants_message() -> None:
     conversation = ms.Conversation()
     conversation.add_response(response(SIGNED, ms.Text("I look."), FIRST))
     assert conversation.messages == [ms.Message.assistant([SIGNED, ms.Text("I look."), FIRST])]
-    # A response without content adds nothing.
+
+
+def test_a_response_without_content_adds_nothing() -> None:
     conversation = ms.Conversation()
     conversation.add_response(ms.Response())
     assert len(conversation) == 0
-    # A failed tool is a result that is an error.
-    conversation = ms.Conversation()
-    conversation.complete_tool(FIRST, "no such city", is_error=True)
-    assert conversation.messages[1].content == [ms.ToolResult("call_1", "no such city", is_error=True)]
 
 
 @pytest.mark.parametrize(
@@ -190,23 +190,16 @@ def test_completing_a_tool_uses_the_pending_thinking(thought: list[object], bloc
     assert not conversation.pending
 
 
-def test_pending_thinking() -> None:
-    # Pending thinking can be read.
+def test_pending_thinking_can_be_read() -> None:
     conversation = ms.Conversation()
     conversation.keep_thinking(response(SIGNED, REDACTED, FIRST))
     assert (conversation.pending.thinking, conversation.pending.redacted) == (SIGNED, REDACTED)
-    # A changed call takes the thinking.
-    mended = ms.ToolCall("call_9", "weather", '{"city":"Bergen"}')
+
+
+def test_a_failed_tool_is_a_result_that_is_an_error() -> None:
     conversation = ms.Conversation()
-    conversation.keep_thinking(response(SIGNED, FIRST))
-    conversation.complete_tool(mended, "rain")
-    assert conversation.messages[0].content == [SIGNED, mended]
-    # A new responses thinking replaces the pending one.
-    conversation = ms.Conversation()
-    conversation.keep_thinking(response(SIGNED, FIRST))
-    conversation.keep_thinking(response(REDACTED, SECOND))
-    conversation.complete_tool(SECOND, "sun")
-    assert conversation.messages[0].content == [REDACTED, SECOND]
+    conversation.complete_tool(FIRST, "no such city", is_error=True)
+    assert conversation.messages[1].content == [ms.ToolResult("call_1", "no such city", is_error=True)]
 
 
 @pytest.mark.parametrize("order", [(FIRST, SECOND), (SECOND, FIRST)])
@@ -241,6 +234,23 @@ def test_calls_after_another_message_make_a_new_message() -> None:
     ]  # fmt: skip
 
 
+def test_a_changed_call_takes_the_thinking() -> None:
+    """An agent may correct a call before it executes the call."""
+    mended = ms.ToolCall("call_9", "weather", '{"city":"Bergen"}')
+    conversation = ms.Conversation()
+    conversation.keep_thinking(response(SIGNED, FIRST))
+    conversation.complete_tool(mended, "rain")
+    assert conversation.messages[0].content == [SIGNED, mended]
+
+
+def test_a_new_responses_thinking_replaces_the_pending_one() -> None:
+    conversation = ms.Conversation()
+    conversation.keep_thinking(response(SIGNED, FIRST))
+    conversation.keep_thinking(response(REDACTED, SECOND))
+    conversation.complete_tool(SECOND, "sun")
+    assert conversation.messages[0].content == [REDACTED, SECOND]
+
+
 def test_anthropic_gets_thinking_back_unchanged() -> None:
     conversation = ms.Conversation([ms.Message.user("a")])
     conversation.keep_thinking(response(SIGNED, REDACTED, FIRST, SECOND))
@@ -269,21 +279,14 @@ def test_text_gives_a_message_of_one_text_block_without_metadata(role: ms.Role |
     assert (message.role, message.content, message.provider_metadata) == (ms.Role(role), [ms.Text("hello")], {})
 
 
-def test_constructors_of_a_message() -> None:
-    # User and assistant are the same with their role.
+def test_user_and_assistant_are_the_same_with_their_role() -> None:
     assert ms.Message.user("x") == ms.Message(ms.Role.USER, "x")
     assert ms.Message.assistant("x") == ms.Message(ms.Role.ASSISTANT, "x")
-    # Tool call makes an assistants message.
+
+
+def test_tool_call_makes_an_assistants_message() -> None:
     message = ms.Message.tool_call("t1", "weather", '{"city": "Oslo"}')
     assert (message.role, message.content, message.provider_metadata) == (ms.Role.ASSISTANT, [MADE], {})
-    # A signature without text has nothing to sign.
-    assert ms.Message.tool_call_with_thinking(thinking_signature="sig", **CALL).content == [MADE]
-    # An unknown role is refused.
-    with pytest.raises(ValueError, match="robot"):
-        ms.Message("robot", "x")
-    # Arguments are read as an object.
-    assert MADE.parsed == {"city": "Oslo"}
-    assert ms.ToolCall("a", "f", " ").parsed == {}
 
 
 @pytest.mark.parametrize("is_error", [False, True])
@@ -310,6 +313,20 @@ def test_thinking_and_redacted_thinking_precede_the_call(given: dict[str, str], 
     assert (message.role, message.content) == (ms.Role.ASSISTANT, blocks)
 
 
+def test_a_signature_without_text_has_nothing_to_sign() -> None:
+    assert ms.Message.tool_call_with_thinking(thinking_signature="sig", **CALL).content == [MADE]
+
+
+def test_an_unknown_role_is_refused() -> None:
+    with pytest.raises(ValueError, match="robot"):
+        ms.Message("robot", "x")
+
+
+def test_arguments_are_read_as_an_object() -> None:
+    assert MADE.parsed == {"city": "Oslo"}
+    assert ms.ToolCall("a", "f", " ").parsed == {}
+
+
 @pytest.mark.parametrize("arguments", ["{", "[1]", '"x"', "nonsense"])
 def test_arguments_that_are_no_object_are_an_error(arguments: str) -> None:
     call = ms.ToolCall("a", "add", arguments)
@@ -318,14 +335,17 @@ def test_arguments_that_are_no_object_are_an_error(arguments: str) -> None:
     assert call.arguments == arguments
 
 
-def test_properties_of_a_message() -> None:
-    # The text of a message is all its text blocks.
+def test_the_text_of_a_message_is_all_its_text_blocks() -> None:
     message = ms.Message.assistant([ms.Thinking("hm"), ms.Text("a"), MADE, ms.Text("b")])
     assert (message.text, message.tool_calls) == ("ab", [MADE])
-    # The text of a result is that of its blocks.
+
+
+def test_the_text_of_a_result_is_that_of_its_blocks() -> None:
     result = ms.ToolResult("a", [ms.Text("x"), ms.Image(url="https://host/i.png"), ms.Text("y")])
     assert result.text == "xy"
-    # Base64 is decoded once and checked.
+
+
+def test_base64_is_decoded_once_and_checked() -> None:
     assert ms.Image.from_base64("AAE=", "image/png").data == b"\x00\x01"
     assert ms.File.from_base64("AAE=", "application/pdf", "a.pdf").name == "a.pdf"
     with pytest.raises(ValueError, match=r"base64|padding|Incorrect"):

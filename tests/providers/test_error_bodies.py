@@ -205,19 +205,22 @@ def test_the_message_of_an_error(error: JSON, expected: ProviderError) -> None:
     assert in_stream(error) == expected
 
 
-def test_long_and_wordless_errors() -> None:
-    # An error without any words names its status.
+def test_an_error_without_any_words_names_its_status() -> None:
     assert error_from_object({}, http_status=0, body=b"").message == NO_WORDS
     assert error_from_object({}, http_status=200, body=b"").message == NO_WORDS
     assert error_from_object({}, http_status=201, body=b"").message == "HTTP 201"
     assert error_from_object({}, http_status=500, body=b"").message == "HTTP 500"
     assert error_from_object({"code": "c"}, http_status=500, body=b"").message == "c"
-    # A long message is cut at a thousand characters.
+
+
+def test_a_long_message_is_cut_at_a_thousand_characters() -> None:
     assert in_stream("x" * 1000).message == "x" * 1000
     assert in_stream("x" * 1001).message == "x" * 1000 + "…"
     assert in_stream({"message": "x" * 1001}).message == "x" * 1000
     assert in_stream(["x" * 600, "y" * 600]).message == "x" * 600 + "; " + "y" * 398
-    # Only the beginning of a long page is searched.
+
+
+def test_only_the_beginning_of_a_long_page_is_searched() -> None:
     page = "<p>" + " " * (64_000 - 8)
     assert in_stream(page + "seen, not seen").message == "seen,"
 
@@ -501,15 +504,16 @@ def test_a_response_becomes_an_error_with_all_its_facts() -> None:
     )  # fmt: skip
 
 
-def test_hints_in_a_body() -> None:
-    # A hint in a header replaces the one in the body.
+def test_a_hint_in_a_header_replaces_the_one_in_the_body() -> None:
     body = b'{"message": "try again in 9s"}'
     assert decode_error(429, {}, body, NOW).retry_after_ms == 9000
     assert decode_error(429, {"retry-after": "0"}, body, NOW).retry_after_ms == 0
     later = {"x-ratelimit-remaining-tokens": "5", "x-ratelimit-reset-tokens": "3s"}
     assert decode_error(429, later, body, NOW).retry_after_ms == 3000
     assert decode_error(503, later, body, NOW).retry_after_ms == 9000
-    # Times in a body count from the clock.
+
+
+def test_times_in_a_body_count_from_the_clock() -> None:
     for when in ("X-RateLimit-Reset", "Retry-After"):
         body = json.dumps({"error": {"code": 429, "message": "m", "metadata": {"headers": {when: "1800000030000"}}}})
         for dialect in (OPENAI, ANTHROPIC, GEMINI):

@@ -187,25 +187,16 @@ def test_they_are_exact_in_a_conversation_of_several_segments(dialect: str) -> N
         assert BIG in found
 
 
-def test_numbers_in_structured_answers_and_arguments() -> None:
-    # They are exact in a structured answer.
+def test_they_are_exact_in_a_structured_answer() -> None:
     response = Response(content=[Text(f'{{"n": {BIG}}}')])
     assert parse_structured(response, {"type": "object", "properties": {"n": {"type": "integer"}}}) == {"n": BIG}
-    # They are exact while arguments are still arriving.
+
+
+def test_they_are_exact_while_arguments_are_still_arriving() -> None:
     parser = PartialJSON()
     parser.feed(f'{{"n": {str(BIG)[:20]}')
     parser.feed(f"{str(BIG)[20:]}, ")
     assert parser.value == {"n": BIG}
-    # Such a number in a structured answer is an error.
-    response = Response(content=[Text('{"n": [1e400]}')])
-    with pytest.raises(ProviderError, match=r"n\[0\] is 1e400"):
-        parse_structured(response, {"type": "object"})
-    # Nan in arguments is kept as text.
-    body = (GEMINI % '"args":{"n":NaN}').encode()
-    (call,) = read("gemini", False, body).tool_calls
-    assert call.arguments == '{"n":NaN}'
-    for target in MODELS:
-        assert '{"n":NaN}' in strings(sent(target, *asked(call)))
 
 
 HUGE = "9" * 5000
@@ -292,6 +283,20 @@ def test_null_in_an_option_is_sent(dialect: str) -> None:
 def test_text_that_resembles_such_a_number_is_sent(dialect: str, text: str) -> None:
     body = sent(dialect, *asked(ToolCall("c", "look", text)))
     assert "look" in json.dumps(body)
+
+
+def test_such_a_number_in_a_structured_answer_is_an_error() -> None:
+    response = Response(content=[Text('{"n": [1e400]}')])
+    with pytest.raises(ProviderError, match=r"n\[0\] is 1e400"):
+        parse_structured(response, {"type": "object"})
+
+
+def test_nan_in_arguments_is_kept_as_text() -> None:
+    body = (GEMINI % '"args":{"n":NaN}').encode()
+    (call,) = read("gemini", False, body).tool_calls
+    assert call.arguments == '{"n":NaN}'
+    for target in MODELS:
+        assert '{"n":NaN}' in strings(sent(target, *asked(call)))
 
 
 def test_the_exact_writer_refuses_what_the_serialiser_refuses() -> None:

@@ -62,12 +62,13 @@ def test_any_other_result_is_refused(success: bool | None, failure: bool | None)
         ToolCallResult(success, failure)
 
 
-def test_outputs_of_tools() -> None:
-    # Ok and error make results.
+def test_ok_and_error_make_results() -> None:
     assert (OK.success, OK.failure, OK.output) == (True, None, ToolOutput("text", "rain"))
     failed = ToolCallResult.error("boom", "It broke.")
     assert (failed.success, failed.failure, failed.output) == (None, True, ToolOutput("text", "boom"))
-    # The display output defaults to the output.
+
+
+def test_the_display_output_defaults_to_the_output() -> None:
     assert OK.get_display_output() == ToolOutput("text", "rain")
     assert ToolCallResult.ok("rain", "It rains.").get_display_output() == ToolOutput("text", "It rains.")
 
@@ -102,11 +103,12 @@ def test_a_tools_name_has_at_least_one_character(make: object) -> None:
         make()  # type: ignore[operator]
 
 
-def test_roles_and_parts_that_are_unknown() -> None:
-    # An unknown role is a clear error.
+def test_an_unknown_role_is_a_clear_error() -> None:
     with pytest.raises(HistoryError, match="role: unknown role 'robot'; known are system, user, model, tool, context"):
         HistoryMessage("robot", "x")
-    # An unknown part is a clear error.
+
+
+def test_an_unknown_part_is_a_clear_error() -> None:
     with pytest.raises(HistoryError, match=r"parts\[1\]: unknown part dict"):
         HistoryMessage("user", [TextPart("x"), {"text": "y"}])  # type: ignore[list-item]
 
@@ -131,11 +133,12 @@ def test_every_history_role_has_a_role_in_the_message_model(role: str, message_r
     assert messages_of(History(conversation=[HistoryMessage(role, "x")])) == [ms.Message(message_role, "x")]
 
 
-def test_parts_that_only_one_side_has() -> None:
-    # The context is the first message.
+def test_the_context_is_the_first_message() -> None:
     history = History("Be brief.", "Files: a.py", [HistoryMessage("system", "more"), HistoryMessage("user", "hi")])
     assert messages_of(history) == [ms.Message.user("Files: a.py"), ms.Message.user("hi")]
-    # Usage and finish reason are not sent back.
+
+
+def test_usage_and_finish_reason_are_not_sent_back() -> None:
     spoken = HistoryMessage("model", [TextPart("x"), UsagePart(1, 2), FinishReasonPart("stop")])
     assert messages_of(History(conversation=[spoken])) == [ms.Message.assistant("x")]
 
@@ -151,17 +154,20 @@ def test_a_result_is_its_json_text_and_a_failure_is_an_error() -> None:
     ]
 
 
-def test_calls_and_results_of_messages() -> None:
-    # Malformed arguments are kept as raw text and flagged.
+def test_malformed_arguments_are_kept_as_raw_text_and_flagged() -> None:
     (item,) = history_messages_of([ms.Message.tool_call("c", "f", '{"a": ')])
     assert item.tool_calls == [ToolCallPart("c", "f", {}, malformed='{"a": ')]
     assert messages_of(History(conversation=[item])) == [ms.Message.tool_call("c", "f", '{"a": ')]
-    # Tool names are inferred from earlier calls.
+
+
+def test_tool_names_are_inferred_from_earlier_calls() -> None:
     items = history_messages_of(
         [ms.Message.tool_call("c", "f", "{}"), ms.Message.tool_result("c", "1"), ms.Message.tool_result("x", "2")]
     )
     assert [part.name for item in items for part in item.parts if isinstance(part, ToolResultPart)] == ["f", "unknown"]
-    # Plain results of the message model are outputs.
+
+
+def test_plain_results_of_the_message_model_are_outputs() -> None:
     items = history_messages_of([ms.Message.tool_result("c", "1"), ms.Message.tool_result("d", "!", is_error=True)])
     results = [part.result for item in items for part in item.parts if isinstance(part, ToolResultPart)]
     assert results == [ToolCallResult.ok("1"), ToolCallResult.error("!")]
@@ -179,13 +185,14 @@ def test_blocks_without_a_part_are_unchanged() -> None:
     assert messages_of(History(conversation=[item])) == [message]
 
 
-def test_changed_parts_and_results() -> None:
-    # A changed part replaces its block.
+def test_a_changed_part_replaces_its_block() -> None:
     (item,) = history_messages_of([ms.Message.assistant(ms.Text("a", state=ms.ProviderState("google", {"x": 1})))])
     assert isinstance(item.parts[0], TextPart)
     item.parts[0].text = "b"
     assert messages_of(History(conversation=[item])) == [ms.Message.assistant("b")]
-    # A users message with results becomes two.
+
+
+def test_a_users_message_with_results_becomes_two() -> None:
     items = history_messages_of([ms.Message.user([ms.ToolResult("c", "1"), ms.Text("go on")])])
     assert [item.role for item in items] == [HistoryRole.TOOL, HistoryRole.USER]
 
@@ -203,19 +210,26 @@ def test_an_answer_is_content_then_usage_then_finish_reason() -> None:
     )
 
 
-def test_the_message_of_a_response() -> None:
-    # Partial usage keeps unknown apart from zero.
+def test_partial_usage_keeps_unknown_apart_from_zero() -> None:
     item = message_from_response(ms.Response([ms.Text("x")], usage=ms.Usage(output_tokens=0)))
     assert item == HistoryMessage("model", [TextPart("x"), UsagePart(None, 0)])
     item = message_from_response(ms.Response([ms.Text("x")], usage=ms.Usage(input_tokens=7)))
     assert item == HistoryMessage("model", [TextPart("x"), UsagePart(7, None)])
-    # Without usage and finish reason there are no such parts.
+
+
+def test_without_usage_and_finish_reason_there_are_no_such_parts() -> None:
     assert message_from_response(ms.Response([ms.Text("x")])) == HistoryMessage("model", "x")
-    # An empty answer is no message.
+
+
+def test_an_empty_answer_is_no_message() -> None:
     assert message_from_response(ms.Response()) is None
-    # A refusal is the text and the finish message.
+
+
+def test_a_refusal_is_the_text_and_the_finish_message() -> None:
     item = message_from_response(ms.Response(raw_finish_reason="stop", refusal="I will not."))
     assert item == HistoryMessage("model", [TextPart("I will not."), FinishReasonPart("stop", "I will not.")])
-    # A refusal beside text is the finish message.
+
+
+def test_a_refusal_beside_text_is_the_finish_message() -> None:
     item = message_from_response(ms.Response([ms.Text("Well.")], raw_finish_reason="stop", refusal="I will not."))
     assert item == HistoryMessage("model", [TextPart("Well."), FinishReasonPart("stop", "I will not.")])

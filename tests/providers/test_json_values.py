@@ -78,15 +78,16 @@ def test_what_other_parsers_accept_is_read(data: bytes | str, value: JSON) -> No
         assert found == value
 
 
-def test_quotations_in_errors() -> None:
-    # The error of malformed json quotes its beginning.
+def test_the_error_of_malformed_json_quotes_its_beginning() -> None:
     with pytest.raises(MalformedJSONError, match=r"^malformed JSON '\{x': Expecting"):
         loads(b"{x")
     with pytest.raises(MalformedJSONError) as caught:
         loads("x" * 300)
     assert str(caught.value).startswith(f"malformed JSON '{'x' * 200}…': Expecting value")
     assert caught.value.__context__ is None
-    # A text is shown up to 200 characters.
+
+
+def test_a_text_is_shown_up_to_200_characters() -> None:
     assert shown("x" * 200) == f"'{'x' * 200}'"
     assert shown("x" * 201) == f"'{'x' * 200}…'"
     assert shown(b"x" * 201) == f"'{'x' * 200}…'"
@@ -259,11 +260,12 @@ def test_a_number_that_cannot_be_written_is_named(value: JSON, path: str, number
     assert str(caught.value) == f"{path.removeprefix('.')} is {number}, which JSON or Python cannot hold"
 
 
-def test_numbers_that_are_written() -> None:
-    # A number alone that cannot be written.
+def test_a_number_alone_that_cannot_be_written() -> None:
     with pytest.raises(UnwritableNumberError, match=r"^the value is nan, which JSON or Python cannot hold$"):
         NumberWriter(repr).text(float("nan"))
-    # Arguments are written with every number as it was sent.
+
+
+def test_arguments_are_written_with_every_number_as_it_was_sent() -> None:
     value: JSON = {"a": [BIG, UnrepresentableNumber("1e999"), "é"], "b": {}}
     assert arguments_text(value) == f'{{"a":[{BIG},1e999,"é"],"b":{{}}}}'
     assert arguments_text(value, spaced=True) == f'{{"a": [{BIG}, 1e999, "é"], "b": {{}}}}'

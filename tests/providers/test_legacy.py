@@ -69,24 +69,33 @@ def test_a_results_tool_name_is_found_in_earlier_messages() -> None:
     ]
 
 
-def test_system_prompts_blocks_and_names() -> None:
-    # Several blocks are kept in order.
+def test_several_blocks_are_kept_in_order() -> None:
     assert [row[0] for row in triples(transform_message(ROUND[1]))] == ["assistant", "tool_call", "tool_call"]
     assert [row[1] for row in triples(transform_message(ROUND[4]))] == ["And ", "tomorrow?"]
-    # The system prompt is the first row.
+
+
+def test_the_system_prompt_is_the_first_row() -> None:
     request = ms.Request("m", ROUND, system=[ms.Text("Be brief."), ms.Text("Be kind.")])
     assert triples(build_conversation(request).rows)[0] == ("system", "Be brief.\n\nBe kind.", None)
-    # No system prompt gives no system row.
+
+
+def test_no_system_prompt_gives_no_system_row() -> None:
     assert build_conversation(ms.Request("m", ROUND)).rows[0].kind == "user"
-    # A results name is found from the call with its id.
+
+
+def test_a_results_name_is_found_from_the_call_with_its_id() -> None:
     rows = build_conversation(ms.Request("m", ROUND)).rows
     results = [json.loads(row.data_json or "") for row in rows if row.kind == "tool_result"]
     assert [(result["tool_call_id"], result["name"]) for result in results] == [("a", "weather"), ("b", "w")]
-    # A result for an unknown call is refused by its place.
+
+
+def test_a_result_for_an_unknown_call_is_refused_by_its_place() -> None:
     request = ms.Request("m", [ms.Message.user("x"), ms.Message.tool_result("nobody", "1")])
     with pytest.raises(ms.InvalidRequestError, match=r"messages\[1\].content\[0\].tool_call_id: no earlier call"):
         build_conversation(request)
-    # No messages are refused.
+
+
+def test_no_messages_are_refused() -> None:
     with pytest.raises(ms.InvalidRequestError, match="messages: must hold at least one"):
         build_conversation(ms.Request("m", []))
     with pytest.raises(ms.InvalidRequestError, match="messages"):
@@ -112,24 +121,15 @@ def test_a_result_that_is_no_text_is_refused_by_name() -> None:
         transform_request(ms.Request("m", messages))
 
 
-def test_options_of_a_request() -> None:
-    # The temperature is 0 7 unless the request sets one.
+def test_the_temperature_is_0_7_unless_the_request_sets_one() -> None:
     assert transform_request(ms.Request("m", ROUND)).temperature == 0.7
     assert transform_request(ms.Request("m", ROUND, temperature=0.0)).temperature == 0.0
-    # Limits stream and model are carried.
+
+
+def test_limits_stream_and_model_are_carried() -> None:
     legacy = transform_request(ms.Request("gpt-4.1", ROUND, max_output_tokens=99), stream=True)
     assert (legacy.model, legacy.max_completion_tokens, legacy.stream) == ("gpt-4.1", 99, True)
     assert transform_request(ms.Request("m", ROUND)).max_completion_tokens is None
-    # The models of the levels can be overridden.
-    request = ms.Request("gpt-4.1", ROUND, thinking=ms.ThinkingLevel.HIGH)
-    assert transform_request(request, thinking_models={ms.ThinkingLevel.HIGH: "mine"}).model == "mine"
-    assert transform_request(request, thinking_models={}).model == "gpt-4.1"
-    # A budget cannot select a model.
-    with pytest.raises(ms.InvalidRequestError, match="thinking"):
-        transform_request(ms.Request("m", ROUND, thinking=ms.ThinkingConfig(budget_tokens=100)))
-    # Options without a place are named in warnings.
-    legacy = transform_request(ms.Request("m", ROUND, tools=[ms.Tool("weather")], seed=1, stop=["x"]))
-    assert [warning.split(":")[0] for warning in legacy.warnings] == ["tools", "stop", "seed"]
 
 
 @pytest.mark.parametrize(
@@ -137,6 +137,22 @@ def test_options_of_a_request() -> None:
 )
 def test_the_thinking_level_selects_the_model(level: str, model: str) -> None:
     assert transform_request(ms.Request("gpt-4.1", ROUND, thinking=ms.ThinkingLevel(level))).model == model
+
+
+def test_the_models_of_the_levels_can_be_overridden() -> None:
+    request = ms.Request("gpt-4.1", ROUND, thinking=ms.ThinkingLevel.HIGH)
+    assert transform_request(request, thinking_models={ms.ThinkingLevel.HIGH: "mine"}).model == "mine"
+    assert transform_request(request, thinking_models={}).model == "gpt-4.1"
+
+
+def test_a_budget_cannot_select_a_model() -> None:
+    with pytest.raises(ms.InvalidRequestError, match="thinking"):
+        transform_request(ms.Request("m", ROUND, thinking=ms.ThinkingConfig(budget_tokens=100)))
+
+
+def test_options_without_a_place_are_named_in_warnings() -> None:
+    legacy = transform_request(ms.Request("m", ROUND, tools=[ms.Tool("weather")], seed=1, stop=["x"]))
+    assert [warning.split(":")[0] for warning in legacy.warnings] == ["tools", "stop", "seed"]
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -223,16 +239,19 @@ def test_an_error_names_the_place_and_the_reason(messages: list[ms.Message], tex
     assert str(caught.value) == text
 
 
-def test_a_request_that_is_refused() -> None:
-    # The place in a single message.
+def test_the_place_in_a_single_message() -> None:
     with pytest.raises(ms.InvalidRequestError) as caught:
         transform_message(ms.Message.assistant([ms.Text("a"), ms.Thinking("t")]))
     assert str(caught.value) == "message.content[1]: the legacy form has no row for a Thinking block"
-    # No messages are refused by name.
+
+
+def test_no_messages_are_refused_by_name() -> None:
     with pytest.raises(ms.InvalidRequestError) as caught:
         build_conversation(ms.Request("m", []))
     assert str(caught.value) == "messages: must hold at least one message"
-    # A request is checked first.
+
+
+def test_a_request_is_checked_first() -> None:
     with pytest.raises(ms.InvalidRequestError) as caught:
         transform_request(ms.Request("m", [HI], temperature=-1))
     assert caught.value.field == "temperature"

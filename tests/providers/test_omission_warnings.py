@@ -121,21 +121,24 @@ def test_unsigned_thinking_is_sent_only_to_its_own_server(own: ms.Provider) -> N
             assert warnings == [f"messages: thinking that {other.maker!r} did not make is not sent to it"]
 
 
-def test_thinking_that_is_not_sent() -> None:
-    # Anthropic gets only thinking that it signed.
+def test_anthropic_gets_only_thinking_that_it_signed() -> None:
     anthropic = ms.Anthropic()
     assert asked(anthropic, thought(anthropic, "sig")) == (True, [])
     reason = "messages: thinking without a signature is not sent; 'anthropic' accepts only thinking that it signed"
     assert asked(anthropic, thought(anthropic)) == (False, [reason])
     assert not asked(OWN, thought(anthropic))[0]
-    # A signature without a state is sent to any gateway.
+
+
+def test_a_signature_without_a_state_is_sent_to_any_gateway() -> None:
     message = ms.Message.assistant([ms.Thinking("canary", "sig"), ms.Text("answer")])
     assert asked(ms.Anthropic(), message) == (True, [])
     assert asked(OWN, message) == (True, [])
     message = ms.Message.assistant([ms.Thinking("canary"), ms.Text("answer")])
     assert not asked(ms.Anthropic(), message)[0]
     assert not asked(OWN, message)[0]
-    # A quirk decides whether unsigned thinking is sent.
+
+
+def test_a_quirk_decides_whether_unsigned_thinking_is_sent() -> None:
     strict = ms.Profile(
         name="strict", dialect="anthropic", base_url="http://x/", quirks=ms.Quirks(signed_thinking_only=True)
     )

@@ -385,27 +385,34 @@ def test_events_without_content_are_chunks(wire: JSONObject) -> None:
 LATE = History(system_message=None, conversation=[HistoryMessage("user", "x"), HistoryMessage("system", "s")])
 
 
-def test_system_texts() -> None:
-    # A late system message keeps its place.
+def test_a_late_system_message_keeps_its_place() -> None:
     said: JSONObject = {"role": "user", "content": "x"}
     assert ChatConverter(content_lists=False).from_history(LATE) == [said, {"role": "system", "content": "s"}]
     part = {"type": "input_text", "text": "s"}
     late = {"type": "message", "role": "system", "content": [part]}
     assert ResponsesConverter().from_history(LATE)[1:] == [late]
-    # The system role of a server is used.
+
+
+def test_the_system_role_of_a_server_is_used() -> None:
     converter = ChatConverter(OpenAIChat("key", profile="openai-chat"))
     role = converter.provider.profile.quirks.system_role
     history = History("s", conversation=LATE.conversation)
     assert [message["role"] for message in converter.from_history(history)] == [role, "user", role]
-    # Several system texts.
+
+
+def test_several_system_texts() -> None:
     history = History("a", conversation=[HistoryMessage("system", "b"), HistoryMessage("user", "x")])
     texts = [{"type": "text", "text": text} for text in "ab"]
     assert ChatConverter().from_history(history)[0] == {"role": "system", "content": texts}
     assert ResponsesConverter().system_parameter(history) == "a\n\nb"
-    # An assistants message without anything is an empty text.
+
+
+def test_an_assistants_message_without_anything_is_an_empty_text() -> None:
     assert ChatConverter().decode_messages([{"role": "assistant", "content": None}]) == [ms.Message.assistant("")]
     assert ResponsesConverter().decode_messages([{"role": "assistant", "content": ""}]) == []
-    # Thinking comes before the text that was read first.
+
+
+def test_thinking_comes_before_the_text_that_was_read_first() -> None:
     wire: JSONObject = {"role": "assistant", "content": [TEXT, TEXT], "reasoning_content": "hm"}
     thought = ms.Thinking("hm", state=ms.ProviderState("openai-chat", {"reasoning_member": "reasoning_content"}))
     assert ChatConverter().decode_messages([wire]) == [ms.Message.assistant([thought, ms.Text("a"), ms.Text("a")])]

@@ -12,23 +12,12 @@ USER = ms.Message.user("Hi")
 CALL = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
 
 
-def test_texts_and_dicts_as_messages() -> None:
-    # A text is one users message.
+def test_a_text_is_one_users_message() -> None:
     assert ms.Request("m", "Hi") == ms.Request("m", [USER])
-    # One message is a list of it.
+
+
+def test_one_message_is_a_list_of_it() -> None:
     assert ms.Request("m", USER) == ms.Request("m", [USER])
-    # Leading system messages become the system prompt.
-    request = ms.Request(
-        "m", [{"role": "system", "content": "Be brief."}, {"role": "developer", "content": "Be kind."},
-        {"role": "user", "content": "Hi"}],
-    )  # fmt: skip
-    assert (request.system, list(request.messages)) == ("Be brief.\n\nBe kind.", [USER])
-    # Values and dicts may stand beside each other.
-    request = ms.Request("m", [USER, {"role": "assistant", "content": "Yes?"}, USER])
-    assert list(request.messages) == [USER, ms.Message.assistant("Yes?"), USER]
-    # Messages that are values stay the same object.
-    for messages in ([USER], (USER, USER), []):
-        assert ms.Request("m", messages).messages is messages
 
 
 def test_dicts_in_openais_form_become_messages() -> None:
@@ -41,6 +30,24 @@ def test_dicts_in_openais_form_become_messages() -> None:
         ms.Message.user("Look."), ms.Message.tool_call("c", "look", "{}"), ms.Message.tool_result("c", "42"),
         ms.Message.user("So?"),
     ]  # fmt: skip
+
+
+def test_leading_system_messages_become_the_system_prompt() -> None:
+    request = ms.Request(
+        "m", [{"role": "system", "content": "Be brief."}, {"role": "developer", "content": "Be kind."},
+        {"role": "user", "content": "Hi"}],
+    )  # fmt: skip
+    assert (request.system, list(request.messages)) == ("Be brief.\n\nBe kind.", [USER])
+
+
+def test_values_and_dicts_may_stand_beside_each_other() -> None:
+    request = ms.Request("m", [USER, {"role": "assistant", "content": "Yes?"}, USER])
+    assert list(request.messages) == [USER, ms.Message.assistant("Yes?"), USER]
+
+
+def test_messages_that_are_values_stay_the_same_object() -> None:
+    for messages in ([USER], (USER, USER), []):
+        assert ms.Request("m", messages).messages is messages
 
 
 def test_tools_in_openais_form_become_tools() -> None:

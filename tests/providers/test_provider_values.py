@@ -69,18 +69,21 @@ def test_a_provider_finds_its_row() -> None:
     assert ms.Provider(profile=MINE).profile is MINE
 
 
-def test_keys_reprs_and_equality_of_providers() -> None:
-    # Several keys are kept in order.
+def test_several_keys_are_kept_in_order() -> None:
     assert (ms.OpenAIChat(["a", key]).api_key, keys_of(ms.OpenAIChat(["a", key]))) == (("a", key), ("a", key))
     assert (ms.OpenAIChat(["a"]).api_key, keys_of(ms.OpenAIChat(["a"]))) == ("a", ())
     assert keys_of(ms.OpenAIChat(key)) == keys_of(ms.OpenAIChat()) == ()
-    # The repr of a provider hides its query.
+
+
+def test_the_repr_of_a_provider_hides_its_query() -> None:
     assert repr(ms.OpenAIChat("k", profile=MINE)) == (
         "OpenAIChat(name='mine', base_url='https://mine.example/v1', profile='mine')"
     )
     shown = repr(ms.Anthropic("k", "https://h.example/a?key=secret?x", name="n"))
     assert shown == "Anthropic(name='n', base_url='https://h.example/a?…', profile='anthropic-compatible')"
-    # Providers are equal by their values.
+
+
+def test_providers_are_equal_by_their_values() -> None:
     assert ms.OpenAIChat("a", profile=MINE) == ms.OpenAIChat("a", profile=MINE)
     assert ms.OpenAIChat("a", profile=MINE) != ms.OpenAIChat("b", profile=MINE)
     assert ms.OpenAIChat("a", profile=MINE) != ms.Provider("a", profile=MINE)

@@ -116,22 +116,27 @@ def test_all_empty_buckets_must_refill() -> None:
     assert retry_after_ms(headers, NOW) == 1000
 
 
-def test_when_a_bucket_counts() -> None:
-    # A bucket with something left counts on 429 alone.
+def test_a_bucket_with_something_left_counts_on_429_alone() -> None:
     headers = {"x-ratelimit-remaining-tokens": "966", "x-ratelimit-reset-tokens": "50.34s"}
     assert retry_after_ms(headers, NOW, status=500) == -1
     assert retry_after_ms(headers, NOW, status=429) == 50_340
-    # A bucket without a remaining amount counts.
+
+
+def test_a_bucket_without_a_remaining_amount_counts() -> None:
     assert retry_after_ms({"x-ratelimit-reset-tokens": "20ms"}, NOW) == 20
     assert retry_after_ms({"x-ratelimit-reset-requests": "1s", "x-ratelimit-reset-tokens": "20ms"}, NOW) == 20
-    # Anthropic resets are moments.
+
+
+def test_anthropic_resets_are_moments() -> None:
     headers = {"anthropic-ratelimit-input-tokens-remaining": "0", "anthropic-ratelimit-input-tokens-reset": LATER}
     assert retry_after_ms(headers, NOW) == 60_000
     assert retry_after_ms(headers, NOW + 3600) == 0
     headers["anthropic-ratelimit-input-tokens-remaining"] = "5"
     assert retry_after_ms(headers, NOW) == -1
     assert retry_after_ms(headers, NOW, status=429) == 60_000
-    # A reset in unix seconds.
+
+
+def test_a_reset_in_unix_seconds() -> None:
     assert retry_after_ms({"anthropic-ratelimit-unified-reset": str(int(NOW) + 5)}, NOW) == 5000
     assert retry_after_ms({"x-ratelimit-reset-requests": str(int(NOW) + 5)}, NOW) == 5000
 

@@ -166,14 +166,15 @@ def test_an_unreadable_row_returns_no_partial_conversation(wrong: ms.Row, field:
     assert (caught.value.position, caught.value.field) == (2, field)
 
 
-def test_rows_that_continue_nothing() -> None:
-    # A result without a call is an error naming its row.
+def test_a_result_without_a_call_is_an_error_naming_its_row() -> None:
     rows = [row("tool_call", **CALL), row("tool", tool_call_id="t1", output="x"), row("tool", id="t2", output="y")]
     with pytest.raises(ms.RowError, match=r"row 2 .*'tool_call_id': no earlier row calls a tool as 't2'"):
         ms.Conversation.from_rows(rows)
     kept = ms.Conversation.from_rows(rows, strict=False)
     assert kept.messages[2] == ms.Message.tool_result("t2", "y")
-    # A row that continues nothing is an error.
+
+
+def test_a_row_that_continues_nothing_is_an_error() -> None:
     with pytest.raises(ms.RowError, match="continues"):
         messages_from_rows([row("user", "x", continues=True)])
     with pytest.raises(ms.RowError, match="continues"):
@@ -199,29 +200,38 @@ def test_a_tool_call_with_thinking_is_one_row() -> None:
     }
 
 
-def test_messages_as_rows() -> None:
-    # A tool result is one row.
+def test_a_tool_result_is_one_row() -> None:
     (made,) = ms.rows_from_message(ms.Message.tool_result("t1", "boom", is_error=True))
     assert (made.kind, data_of(made)) == ("tool_result", {"tool_call_id": "t1", "output": "boom", "success": False})
-    # A message of several blocks has one row per block.
+
+
+def test_a_message_of_several_blocks_has_one_row_per_block() -> None:
     second = ms.ToolCall("t2", "weather", "{}")
     message = ms.Message.assistant([ms.Text("I look."), ms.Thinking("hm", "sig"), MADE, second])
     rows = ms.rows_from_message(message)
     assert [made.kind for made in rows] == ["assistant", "tool_call", "tool_call"]
     assert [data_of(made).get("continues", False) for made in rows] == [False, True, True]
     assert messages_from_rows(rows) == [message]
-    # Adjacent messages of one role stay separate.
+
+
+def test_adjacent_messages_of_one_role_stay_separate() -> None:
     conversation = ms.Conversation([ms.Message.user("a"), ms.Message.user("b")])
     assert ms.Conversation.from_rows(conversation.rows()) == conversation
-    # Malformed arguments are marked and kept.
+
+
+def test_malformed_arguments_are_marked_and_kept() -> None:
     message = ms.Message.tool_call("t1", "weather", '{"city": ')
     (made,) = ms.rows_from_message(message)
     assert data_of(made)["malformed"] is True
     assert ms.message_from_row(made) == message
-    # Arguments that were cut off are kept with their mark.
+
+
+def test_arguments_that_were_cut_off_are_kept_with_their_mark() -> None:
     message = ms.Message.assistant(ms.ToolCall("t1", "weather", '{"ci', complete=False))
     assert ms.message_from_row(ms.rows_from_message(message)[0]) == message
-    # A row is not changed by reading it.
+
+
+def test_a_row_is_not_changed_by_reading_it() -> None:
     made = row("tool_call", **CALL, thinking={"text": "hm"})
     before = ms.Row(made.kind, made.content, made.data_json)
     ms.message_from_row(made)

@@ -111,14 +111,15 @@ def test_only_a_changed_field_is_written_in_another_form() -> None:
     assert sent_by_us("openai", request)["messages"] == [{"role": "user", "content": "Bye"}]
 
 
-def test_what_the_caller_gives_is_read_once() -> None:
-    # What the caller changes afterwards changes nothing.
+def test_what_the_caller_changes_afterwards_changes_nothing() -> None:
     messages: list[dict[str, object]] = [{"role": "user", "content": "Hi"}]
     request = ms.Request.from_openai(model="gpt-5", messages=messages)
     messages[0]["content"] = "Bye"
     messages.append(USER)
     assert sent_by_us("openai", request)["messages"] == [{"role": "user", "content": "Hi"}]
-    # A generator of messages is read once.
+
+
+def test_a_generator_of_messages_is_read_once() -> None:
     request = ms.Request.from_openai(model="gpt-5", messages=(message for message in (USER, USER)))
     assert len(request.messages) == 2
 
@@ -197,28 +198,21 @@ def test_only_the_types_of_a_schema_are_read_as_openapis() -> None:
     }
 
 
-def test_prompts_streams_and_headers() -> None:
-    # A prompt of the server needs no input.
+def test_a_prompt_of_the_server_needs_no_input() -> None:
     request = ms.Request.from_openai_responses(model="gpt-5", prompt={"id": "pmpt_1"})
     assert sent_by_us("openai_responses", request) == {"model": "gpt-5", "prompt": {"id": "pmpt_1"}}
     assert request.messages == [ms.Message.user([ms.Text("")])]
-    # Stream is decided by how the request is sent.
+
+
+# --- the call's own options ---
+
+
+def test_stream_is_decided_by_how_the_request_is_sent() -> None:
     request = ms.Request.from_openai(**BASES["openai"], stream=True, stream_options={"include_obfuscation": False})
     assert sent_by_us("openai", request) == BASES["openai"]
     streamed = sent_by_us("openai", request, stream=True)
     assert streamed["stream_options"] == {"include_obfuscation": False}
     assert "stream_options" not in sent_by_us("openai_responses", request)
-    # Geminis http options are carried.
-    options = types.HttpOptions(timeout=5000, headers={"x-a": "b"}, extra_body={"labels": {"a": "b"}})
-    request = ms.Request.from_gemini(**BASES["gemini"], config={"http_options": options})
-    assert request.timeouts == ms.Timeouts(connect=5, first_byte=5, idle=5)
-    assert (request.extra_headers, request.extra_body) == ({"x-a": "b"}, {"labels": {"a": "b"}})
-    # Betas are a header.
-    request = ms.Request.from_anthropic(**BASES["anthropic"], betas=["a", "b"], extra_headers={"x-a": "b"})
-    assert request.extra_headers == {"x-a": "b", "anthropic-beta": "a,b"}
-
-
-# --- the call's own options ---
 
 
 @pytest.mark.parametrize(
@@ -232,6 +226,18 @@ def test_prompts_streams_and_headers() -> None:
 )
 def test_a_timeout_becomes_clocks(timeout: object, expected: ms.Timeouts | None) -> None:
     assert ms.Request.from_openai(**BASES["openai"], timeout=timeout).timeouts == expected
+
+
+def test_geminis_http_options_are_carried() -> None:
+    options = types.HttpOptions(timeout=5000, headers={"x-a": "b"}, extra_body={"labels": {"a": "b"}})
+    request = ms.Request.from_gemini(**BASES["gemini"], config={"http_options": options})
+    assert request.timeouts == ms.Timeouts(connect=5, first_byte=5, idle=5)
+    assert (request.extra_headers, request.extra_body) == ({"x-a": "b"}, {"labels": {"a": "b"}})
+
+
+def test_betas_are_a_header() -> None:
+    request = ms.Request.from_anthropic(**BASES["anthropic"], betas=["a", "b"], extra_headers={"x-a": "b"})
+    assert request.extra_headers == {"x-a": "b", "anthropic-beta": "a,b"}
 
 
 # --- errors ---

@@ -57,21 +57,27 @@ def test_the_body_is_the_one_that_the_sdk_sends(sdk: str, arguments: dict[str, o
     assert sent_by_us(sdk, READERS[sdk](**arguments)) == sent_by_sdk(sdk, arguments)
 
 
-def test_helpers_of_the_sdks() -> None:
-    # A system message alone is the users elsewhere.
+def test_a_system_message_alone_is_the_users_elsewhere() -> None:
+    """Other providers refuse a conversation without a turn of the user."""
     request = ms.Request.from_openai(model="gpt-5", messages=ONLY_A_SYSTEM_MESSAGE)
     assert (request.system, request.messages) == (None, [ms.Message.user("Say hello.")])
     assert sent_by_us("anthropic", request)["messages"] == [{"role": "user", "content": "Say hello."}]
-    # A voice may be given by its name.
+
+
+def test_a_voice_may_be_given_by_its_name() -> None:
     request = ms.Request.from_gemini(model="g", contents="Hi", config=types.GenerateContentConfig(speech_config="Kore"))
     written: Any = sent_by_us("gemini", request)
     assert written["generationConfig"] == {
         "speechConfig": {"voiceConfig": {"prebuiltVoiceConfig": {"voiceName": "Kore"}}}
     }
-    # A helper content keeps its role.
+
+
+def test_a_helper_content_keeps_its_role() -> None:
     request = ms.Request.from_gemini(model="g", contents=[types.UserContent("Hi"), types.ModelContent("Yes?")])
     assert [message.role for message in request.messages] == [ms.Role.USER, ms.Role.ASSISTANT]
-    # A function of anthropics helper is a tool.
+
+
+def test_a_function_of_anthropics_helper_is_a_tool() -> None:
     request = ms.Request.from_anthropic(**BASES["anthropic"], tools=[look])
     assert [(tool.name, tool.description) for tool in request.tools] == [("look", "Look at a city.")]
     assert request.tools[0].parameters["required"] == ["city"]

@@ -164,26 +164,15 @@ def test_variants_that_refer_to_each_other_stop_at_a_limit() -> None:
         fitted(deep, {"anyOf": [both, dict(both), dict(both)]})
 
 
-def test_what_is_parsed() -> None:
-    # A whole answer that fits is parsed.
+def test_a_whole_answer_that_fits_is_parsed() -> None:
     response = answer('{"name": "Ada"}')
     add_parsed(response, PERSON)
     assert (response.parsed, response.warnings) == ({"name": "Ada"}, [])
-    # Text in several blocks is one text.
+
+
+def test_text_in_several_blocks_is_one_text() -> None:
     response = ms.Response([ms.Thinking("hm"), ms.Text('{"name":'), ms.Text('"Ada"}')], ms.FinishReason.STOP)
     assert parse_structured(response, PERSON) == {"name": "Ada"}
-    # A cut off answer that matches is parsed.
-    response = answer('{"name": "Ada"}', ms.FinishReason.LENGTH)
-    add_parsed(response, PERSON)
-    assert (response.parsed, response.warnings) == ({"name": "Ada"}, [])
-    # A refusal is a warning.
-    response = answer("", refusal="I will not.")
-    add_parsed(response, PERSON)
-    assert (response.parsed, response.warnings) == (None, ["response_schema: nothing was parsed; the model refused"])
-    # An answer with tool calls is not parsed.
-    response = ms.Response([ms.ToolCall("a", "f", "{}")], ms.FinishReason.TOOL_USE)
-    add_parsed(response, PERSON)
-    assert (response.parsed, response.warnings) == (None, [])
 
 
 @pytest.mark.parametrize("text", ['```json\n{"name": "Ada"}\n```', ' \n{"name": "Ada"}\n '])
@@ -212,6 +201,24 @@ def test_a_cut_off_answer_has_a_warning_and_no_error(reason: ms.FinishReason) ->
     add_parsed(response, PERSON)
     assert (response.parsed, response.finish_reason) == (None, reason)
     assert response.warnings[0].startswith("response_schema: nothing was parsed;")
+
+
+def test_a_cut_off_answer_that_matches_is_parsed() -> None:
+    response = answer('{"name": "Ada"}', ms.FinishReason.LENGTH)
+    add_parsed(response, PERSON)
+    assert (response.parsed, response.warnings) == ({"name": "Ada"}, [])
+
+
+def test_a_refusal_is_a_warning() -> None:
+    response = answer("", refusal="I will not.")
+    add_parsed(response, PERSON)
+    assert (response.parsed, response.warnings) == (None, ["response_schema: nothing was parsed; the model refused"])
+
+
+def test_an_answer_with_tool_calls_is_not_parsed() -> None:
+    response = ms.Response([ms.ToolCall("a", "f", "{}")], ms.FinishReason.TOOL_USE)
+    add_parsed(response, PERSON)
+    assert (response.parsed, response.warnings) == (None, [])
 
 
 VALUES = st.recursive(

@@ -67,27 +67,19 @@ def test_a_hundred_thousand_values_are_checked() -> None:
 # --- keywords ---
 
 
-def test_single_keywords() -> None:
-    # A reference is a json pointer.
+def test_a_reference_is_a_json_pointer() -> None:
     schema: JSONObject = {"a/b": {"c~d": WHOLE, "e": 1}, "$ref": "#/a~1b/c~0d"}
     assert fitted(1, schema) == 1
     assert refused("x", schema) == '$: must be integer, not "x"'
     for target in ("#/a~1b/none", "#/a~1b/e/f", "a~1b", 7, "x#/a~1b"):
         wrong = refused(1, {**schema, "$ref": target})
         assert wrong == f"$: the schema's reference {target!r} points to nothing in it"
-    # The type may be a list.
+
+
+def test_the_type_may_be_a_list() -> None:
     assert fitted("x", {"type": ["integer", 7, "string"]}) == "x"
     assert refused(None, {"type": ["integer", 7]}) == "$: must be integer or 7, not null"
     assert refused(None, {"type": []}) == "$: must be , not null"
-    # A schema that allows nothing.
-    for nothing in (False, None, 1, "x"):
-        assert refused([1], {"items": nothing}) == "$[0]: the schema allows nothing here"
-    always: list[JSON] = [True, {}]
-    for everything in always:
-        assert fitted([1], {"items": everything}) == [1]
-    # Limits that are no numbers are ignored.
-    assert fitted(1, {"minimum": "2", "maximum": True}) == 1
-    assert refused(3, {"minimum": 1, "maximum": 2.5}) == "$: must be at most 2.5, not 3"
 
 
 def test_values_are_equal_as_json() -> None:
@@ -139,6 +131,19 @@ def test_the_error_of_the_deepest_variant_is_raised(keyword: str) -> None:
     assert refused(value, {keyword: [far, {"type": "array"}]}) == '$: must be string, not {"a":{"b":"x"}}'
     assert refused(value, {keyword: []}) == "$: the schema has no variants"
     assert fitted({"a": None}, {keyword: [far, {"properties": {"a": WHOLE}}]}) == {}
+
+
+def test_a_schema_that_allows_nothing() -> None:
+    for nothing in (False, None, 1, "x"):
+        assert refused([1], {"items": nothing}) == "$[0]: the schema allows nothing here"
+    always: list[JSON] = [True, {}]
+    for everything in always:
+        assert fitted([1], {"items": everything}) == [1]
+
+
+def test_limits_that_are_no_numbers_are_ignored() -> None:
+    assert fitted(1, {"minimum": "2", "maximum": True}) == 1
+    assert refused(3, {"minimum": 1, "maximum": 2.5}) == "$: must be at most 2.5, not 3"
 
 
 # --- answers ---

@@ -50,19 +50,9 @@ def test_dialect_is_a_dialect() -> None:
     assert dialect.auth_headers(STRICT, "sk-key") == [("x-api-key", "sk-key")]
 
 
-def test_the_smallest_request_and_its_headers() -> None:
+def test_a_plain_request_has_only_the_required_members() -> None:
     assert body_of() == {"model": MODEL, "max_tokens": 4096, "messages": [{"role": "user", "content": "Hi"}]}
     assert warnings_of() == []
-    # The headers have the version and the accepted type.
-    assert encode().headers == [
-        ("content-type", "application/json"),
-        ("accept", "application/json"),
-        ("anthropic-version", "2023-06-01"),
-    ]
-    assert ("accept", "text/event-stream") in encode(stream=True).headers
-    # Extra headers replace those with the same name.
-    headers = encode(extra_headers={"Anthropic-Version": "2026-10-21", "anthropic-beta": "a,b"}).headers
-    assert headers[2:] == [("anthropic-version", "2026-10-21"), ("anthropic-beta", "a,b")]
 
 
 @pytest.mark.parametrize(
@@ -78,6 +68,20 @@ def test_the_smallest_request_and_its_headers() -> None:
 )
 def test_the_path_completes_the_base_url(base_url: str, path: str) -> None:
     assert encode(ms.Anthropic(api_key="k", base_url=base_url)).path == path
+
+
+def test_the_headers_have_the_version_and_the_accepted_type() -> None:
+    assert encode().headers == [
+        ("content-type", "application/json"),
+        ("accept", "application/json"),
+        ("anthropic-version", "2023-06-01"),
+    ]
+    assert ("accept", "text/event-stream") in encode(stream=True).headers
+
+
+def test_extra_headers_replace_those_with_the_same_name() -> None:
+    headers = encode(extra_headers={"Anthropic-Version": "2026-10-21", "anthropic-beta": "a,b"}).headers
+    assert headers[2:] == [("anthropic-version", "2026-10-21"), ("anthropic-beta", "a,b")]
 
 
 def test_a_profiles_query_headers_and_key_header_are_used() -> None:
@@ -210,14 +214,15 @@ def test_sampling_is_sent_as_far_as_anthropic_takes_it(
     assert warnings_of(**options) == warnings
 
 
-def test_sampling_that_thinking_excludes() -> None:
-    # Sampling that thinking excludes is left out.
+def test_sampling_that_thinking_excludes_is_left_out() -> None:
     thinking: dict[str, Any] = {"thinking": ms.ThinkingLevel.LOW}
     assert not {"temperature", "top_p"} & body_of(temperature=0.5, top_p=0.5, **thinking).keys()
     assert len(warnings_of(temperature=0.5, top_p=0.5, **thinking)) == 2
     assert body_of(temperature=1, top_p=0.95, **thinking)["temperature"] == 1
     assert warnings_of(temperature=1, top_p=0.95, **thinking) == []
-    # Sampling is sent to models of other servers.
+
+
+def test_sampling_is_sent_to_models_of_other_servers() -> None:
     body = json.loads(encode(model="kimi-k2", temperature=1.5, top_p=0.5, thinking=ms.ThinkingLevel.LOW).body)
     assert (body["temperature"], body["top_p"]) == (1.5, 0.5)
 

@@ -293,11 +293,12 @@ def test_absent_and_empty_content_give_equal_answers() -> None:
     assert spare.content == full.content == [ms.Text("a"), ms.Thinking("b", state=ms.ProviderState("anthropic", {}))]
 
 
-def test_values_that_stay_as_received() -> None:
-    # Arguments given as text stay that text.
+def test_arguments_given_as_text_stay_that_text() -> None:
     content = decode(message({"type": "tool_use", "id": "t", "name": "look", "input": '{"a":1}'})).content
     assert content == [ms.ToolCall("t", "look", '{"a":1}')]
-    # Blocks of unknown type are kept as received.
+
+
+def test_blocks_of_unknown_type_are_kept_as_received() -> None:
     odd: list[dict[str, object]] = [{"type": "novelty", "n": 1}, {"n": 2}, {"type": 3}]
     assert decode(message(*odd)).content == [ms.ProviderBlock("anthropic", part) for part in odd]  # type: ignore[arg-type]
 

@@ -35,25 +35,30 @@ def test_objects_are_closed_at_every_depth() -> None:
     assert warnings == []
 
 
-def test_warnings_of_an_adapted_schema() -> None:
-    # An object that was open is closed with a warning.
+def test_an_object_that_was_open_is_closed_with_a_warning() -> None:
     for more in (True, {"type": "string"}):
         result, warnings = adapted({"type": "object", "additionalProperties": more})
         assert result == {"type": "object", "properties": {}, "additionalProperties": False}
         assert warnings == ["schema.additionalProperties: sent as false, the only value that Anthropic takes"]
-    # Unsupported constraints are described with a warning.
+
+
+def test_unsupported_constraints_are_described_with_a_warning() -> None:
     result, warnings = adapted({"type": "integer", "description": "An age", "minimum": 1, "maximum": 9})
     assert result == {"type": "integer", "description": 'An age\n\n{"minimum":1,"maximum":9}'}
     assert len(warnings) == 1
     assert warnings[0].startswith("schema: minimum, maximum")
     result, _ = adapted({"type": "string", "pattern": "^a"})
     assert result["description"] == '{"pattern":"^a"}'
-    # The warning names the place.
+
+
+def test_the_warning_names_the_place() -> None:
     _, warnings = adapted(
         {"type": "object", "properties": {"list": {"type": "array", "items": {"type": "string", "minLength": 2}}}}
     )
     assert warnings[0].startswith("schema.properties.list.items: minLength")
-    # Annotations are described without a warning.
+
+
+def test_annotations_are_described_without_a_warning() -> None:
     result, warnings = adapted({"$schema": "https://a.example", "$id": "x", "type": "string", "default": "a"})
     assert result == {"type": "string", "description": '{"default":"a"}'}
     assert warnings == []

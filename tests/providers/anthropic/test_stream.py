@@ -38,27 +38,31 @@ def test_text_is_delivered_as_deltas_and_ends_with_done() -> None:
     assert outcome.response.text == "Hello, wörld"
 
 
-def test_event_names_types_and_white_space_of_a_stream() -> None:
-    # The datas type counts if event names are missing.
+def test_the_datas_type_counts_if_event_names_are_missing() -> None:
     named = START + PING + text(0, "Hi") + call(1, "{}") + finish("tool_use") + STOP
     bare = "".join(line for line in named.splitlines(keepends=True) if not line.startswith("event:"))
     assert run_at_every_split(bare) == run(named)
-    # The events name counts if the data has no type.
+
+
+def test_the_events_name_counts_if_the_data_has_no_type() -> None:
     wire = START + text(0, "Hi") + finish() + "event: message_stop\ndata: {}\n\n"
     assert run(wire).done.finish_reason is ms.FinishReason.STOP
-    # Json white space and carriage returns change nothing.
+
+
+def test_json_white_space_and_carriage_returns_change_nothing() -> None:
     wire = START + text(0, "Hi") + finish() + STOP
     padded = wire.replace("}\n\n", "}        \n\n")
     assert run(padded) == run(wire)
     assert run_at_every_split(wire.replace("\n", "\r\n")) == run(wire)
 
 
-def test_events_and_deltas_that_are_ignored() -> None:
-    # Pings are ignored anywhere with any data.
+def test_pings_are_ignored_anywhere_with_any_data() -> None:
     odd = "event: ping\ndata: pong\n\n" + "event: ping\ndata: {}\n\n"
     wire = PING + odd + START + PING + text(0, "a") + odd + finish() + PING + STOP
     assert run_at_every_split(wire) == run(START + text(0, "a") + finish() + STOP)
-    # Unknown event and delta types are ignored.
+
+
+def test_unknown_event_and_delta_types_are_ignored() -> None:
     unknown = sse({"type": "content_block_thought", "index": 0}) + sse({"type": 7})
     strange = block(0, {"type": "text", "text": ""}, {"type": "mood_delta", "mood": "merry"}, {"type": "text_delta"})
     outcome = run(START + unknown + strange + finish() + STOP)
@@ -143,20 +147,25 @@ def test_a_delta_for_a_block_that_never_began_begins_it() -> None:
     assert run(wire).response.content == [ms.Thinking("hm", state=ms.ProviderState("anthropic", {})), ms.Text("ab")]
 
 
-def test_deltas_find_their_block() -> None:
-    # Text after its blocks end belongs to it.
+def test_text_after_its_blocks_end_belongs_to_it() -> None:
     late = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "b"}}
     assert run(START + text(0, "a") + sse(late) + finish() + STOP).response.text == "ab"
-    # Arguments after their calls end are an error.
+
+
+def test_arguments_after_their_calls_end_are_an_error() -> None:
     late = {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": "x"}}
     outcome = run(START + call(0, "{}") + text(1, "a") + sse(late) + finish("tool_use") + STOP)
     assert outcome.response.tool_calls[0].arguments == "{}"
     assert outcome.error is not None
-    # A delta without an index belongs to the latest block.
+
+
+def test_a_delta_without_an_index_belongs_to_the_latest_block() -> None:
     delta = {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "b"}}
     wire = START + text(0, "a") + block(1, {"type": "text", "text": ""}, stop=False) + sse(delta) + finish() + STOP
     assert run(wire).response.content == [ms.Text("a"), ms.Text("b")]
-    # A server may leave out every index.
+
+
+def test_a_server_may_leave_out_every_index() -> None:
     wire = START + text(0, "a", "b") + call(1, "{", "}") + finish("tool_use") + STOP
     assert run(wire.replace('"index": 0, ', "").replace('"index": 1, ', "")).events == run(wire).events
 
@@ -247,17 +256,20 @@ def test_unknown_members_of_a_message_are_provider_data() -> None:
     assert outcome.done.provider_data == outcome.response.provider_data == expected
 
 
-def test_stop_reasons() -> None:
-    # A refusal is a content filter with its details.
+def test_a_refusal_is_a_content_filter_with_its_details() -> None:
     details: dict[str, object] = {"type": "refusal", "category": "cyber", "explanation": "no"}
     outcome = run_at_every_split(START + text(0, "I") + finish("refusal", stop_details=details) + STOP)
     assert outcome.done.finish_reason is ms.FinishReason.CONTENT_FILTER
     assert outcome.done.raw_finish_reason == "refusal"
     assert outcome.response.provider_data == {"stop_details": details}
-    # Pause turn is unknown and kept as the raw reason.
+
+
+def test_pause_turn_is_unknown_and_kept_as_the_raw_reason() -> None:
     outcome = run(START + text(0, "a") + finish("pause_turn") + STOP)
     assert (outcome.done.finish_reason, outcome.done.raw_finish_reason) == (ms.FinishReason.UNKNOWN, "pause_turn")
-    # The response of an empty answer is empty.
+
+
+def test_the_response_of_an_empty_answer_is_empty() -> None:
     outcome = run_at_every_split(START + finish() + STOP)
     assert outcome.response.content == []
     assert outcome.done.finish_reason is ms.FinishReason.STOP
@@ -272,19 +284,24 @@ def test_a_strict_stream_without_message_stop_is_truncated(ending: str) -> None:
     assert outcome.response.text == "half"
 
 
-def test_ends_of_a_stream() -> None:
-    # A lenient stream may end after its stop reason.
+def test_a_lenient_stream_may_end_after_its_stop_reason() -> None:
     assert run(START + text(0, "a") + finish(), LENIENT).done.finish_reason is ms.FinishReason.STOP
     assert run(START + text(0, "a"), LENIENT).error is not None
-    # A done marker ends a message with a stop reason.
+
+
+def test_a_done_marker_ends_a_message_with_a_stop_reason() -> None:
     mark = "data: [DONE]\n\n"
     assert run_at_every_split(START + text(0, "a") + finish() + mark).done.finish_reason is ms.FinishReason.STOP
     assert run(START + text(0, "a") + mark).error is not None
     assert run(START + text(0, "a") + finish() + STOP + mark).done.finish_reason is ms.FinishReason.STOP
-    # An event that lacks its last empty line is read.
+
+
+def test_an_event_that_lacks_its_last_empty_line_is_read() -> None:
     wire = START + text(0, "a") + finish() + STOP
     assert run(wire.rstrip("\n")) == run(wire)
-    # An empty body is a truncated stream.
+
+
+def test_an_empty_body_is_a_truncated_stream() -> None:
     outcome = run("")
     assert [type(event) for event in outcome.events] == [ms.Error]
 
@@ -332,51 +349,36 @@ def test_an_error_is_recognised_in_any_framing(wire: str) -> None:
 DELTA: dict[str, object] = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}}
 
 
-def test_later_events_of_a_stream_count() -> None:
-    # Blocks are counted anew after a second start.
+def test_blocks_are_counted_anew_after_a_second_start() -> None:
     begin = sse({"type": "content_block_start", "content_block": {"type": "text", "text": ""}})
     outcome = run(START + begin + sse(DELTA) + START + begin + sse(DELTA) + finish() + STOP)
     assert outcome.response.content == [ms.Text("a"), ms.Text("a")]
-    # A cut stream keeps its stop reason.
+
+
+def test_a_cut_stream_keeps_its_stop_reason() -> None:
     assert run(START + text(0, "a") + finish("max_tokens")).response.raw_finish_reason == "max_tokens"
     assert run(START + text(0, "a")).response.raw_finish_reason is None
-    # The last stop reason counts.
+
+
+def test_the_last_stop_reason_counts() -> None:
     assert run(START + finish("pause_turn") + finish("end_turn") + STOP).done.raw_finish_reason == "end_turn"
     assert run(START + finish("end_turn") + finish(None) + STOP).done.raw_finish_reason == "end_turn"
-    # Members of the last event are provider data.
+
+
+def test_members_of_the_last_event_are_provider_data() -> None:
     metrics: dict[str, object] = {"inputTokenCount": 1}
     stop = sse({"type": "message_stop", "invocationMetrics": metrics, "usage": {}, "absent": None})
     outcome = run(START + text(0, "a") + finish() + stop)
     assert outcome.done.provider_data == outcome.response.provider_data == {"invocationMetrics": metrics}
-    # Usage in the last event is read.
-    last = sse({"type": "message_stop", "usage": {"input_tokens": 30, "output_tokens": 9}}, "message_stop")
-    usage = run(START + text(0, "a") + finish(usage={}) + last).done.usage
-    assert (usage.input_tokens, usage.output_tokens) == (30, 9)
 
 
-def test_beginnings_of_a_stream() -> None:
-    # A message without content or usage is begun.
+def test_a_message_without_content_or_usage_is_begun() -> None:
     outcome = run(sse({"type": "message_start", "message": {"model": "m"}}) + text(0, "a") + finish(usage={}) + STOP)
     assert outcome.events == [
         ms.Start("m", None),
         ms.TextDelta(0, "a"),
         ms.Done(ms.FinishReason.STOP, "end_turn", ms.Usage()),
     ]
-    # Large numbers of a call in the start are exact.
-    content = [{"type": "tool_use", "id": "t", "name": "look", "input": {"n": 2**70}}]
-    outcome = run(sse({"type": "message_start", "message": {**MESSAGE, "content": content}}) + finish() + STOP)
-    assert outcome.response.content == [ms.ToolCall("t", "look", '{"n": 1180591620717411303424}')]
-    # A stream may begin with any event.
-    thinking = {"type": "content_block_delta", "index": 1, "delta": {"type": "thinking_delta", "thinking": "hm"}}
-    for wire in (text(0, "a"), sse(DELTA), call(0, "{}"), sse(thinking)):
-        events = run(wire + finish() + STOP).events
-        assert events[0] == ms.Start(None, None)
-        assert sum(isinstance(event, ms.Start) for event in events) == 1
-    # A content block may begin with its text.
-    outcome = run(
-        START + block(0, {"type": "text", "text": "a"}, {"type": "text_delta", "text": "b"}) + finish() + STOP
-    )
-    assert outcome.events[1:3] == [ms.TextDelta(0, "a"), ms.TextDelta(0, "b")]
 
 
 @pytest.mark.parametrize(("provider", "maker"), [(LENIENT, "lookalike"), (STRICT, "anthropic")])
@@ -408,6 +410,12 @@ def test_a_signature_that_is_sent_twice_is_kept_once() -> None:
     assert content == [ms.Thinking("hm", "EqQBCg==")]
 
 
+def test_usage_in_the_last_event_is_read() -> None:
+    last = sse({"type": "message_stop", "usage": {"input_tokens": 30, "output_tokens": 9}}, "message_stop")
+    usage = run(START + text(0, "a") + finish(usage={}) + last).done.usage
+    assert (usage.input_tokens, usage.output_tokens) == (30, 9)
+
+
 def test_a_null_piece_of_arguments_is_ignored() -> None:
     start: dict[str, object] = {"type": "tool_use", "id": "t", "name": "look", "input": {}}
     deltas: list[dict[str, object]] = [
@@ -419,6 +427,27 @@ def test_a_null_piece_of_arguments_is_ignored() -> None:
     assert [event for event in outcome.events if isinstance(event, ms.ToolCallDelta)] == [
         ms.ToolCallDelta(0, '{"a": 1}')
     ]
+
+
+def test_large_numbers_of_a_call_in_the_start_are_exact() -> None:
+    content = [{"type": "tool_use", "id": "t", "name": "look", "input": {"n": 2**70}}]
+    outcome = run(sse({"type": "message_start", "message": {**MESSAGE, "content": content}}) + finish() + STOP)
+    assert outcome.response.content == [ms.ToolCall("t", "look", '{"n": 1180591620717411303424}')]
+
+
+def test_a_stream_may_begin_with_any_event() -> None:
+    thinking = {"type": "content_block_delta", "index": 1, "delta": {"type": "thinking_delta", "thinking": "hm"}}
+    for wire in (text(0, "a"), sse(DELTA), call(0, "{}"), sse(thinking)):
+        events = run(wire + finish() + STOP).events
+        assert events[0] == ms.Start(None, None)
+        assert sum(isinstance(event, ms.Start) for event in events) == 1
+
+
+def test_a_content_block_may_begin_with_its_text() -> None:
+    outcome = run(
+        START + block(0, {"type": "text", "text": "a"}, {"type": "text_delta", "text": "b"}) + finish() + STOP
+    )
+    assert outcome.events[1:3] == [ms.TextDelta(0, "a"), ms.TextDelta(0, "b")]
 
 
 def test_a_call_nested_too_deeply_is_an_error_that_says_so() -> None:

@@ -37,12 +37,13 @@ def test_a_call_without_arguments_has_the_empty_object(pieces: tuple[str, ...]) 
     assert outcome.events[1:-1] == [ToolCallStart(0, "toolu_1", "look"), ToolCallDelta(0, "{}"), ToolCallDone(0, True)]
 
 
-def test_input_of_the_start_and_streamed_arguments() -> None:
-    # Input in the start event is delivered once.
+def test_input_in_the_start_event_is_delivered_once() -> None:
     start: dict[str, object] = {"type": "tool_use", "id": "t", "name": "look", "input": {"city": "Åbo", "n": 1}}
     outcome = run_at_every_split(START + block(0, start) + finish("tool_use") + STOP)
     assert outcome.response.content == [ToolCall("t", "look", '{"city": "Åbo", "n": 1}')]
-    # Streamed arguments replace the input of the start.
+
+
+def test_streamed_arguments_replace_the_input_of_the_start() -> None:
     start: dict[str, object] = {"type": "tool_use", "id": "t", "name": "look", "input": {"old": 1}}
     wire = (
         START + block(0, start, {"type": "input_json_delta", "partial_json": '{"new": 2}'}) + finish("tool_use") + STOP
@@ -50,16 +51,19 @@ def test_input_of_the_start_and_streamed_arguments() -> None:
     assert run(wire).response.tool_calls[0].parsed == {"new": 2}
 
 
-def test_ids_names_and_other_members_of_a_call() -> None:
-    # A calls other members are kept as state.
+def test_a_calls_other_members_are_kept_as_state() -> None:
     caller: dict[str, object] = {"type": "code_execution_20250825", "tool_id": "srvtoolu_1"}
     start: dict[str, object] = {"type": "tool_use", "id": "t", "name": "look", "input": {}, "caller": caller}
     content = run(START + block(0, start) + finish("tool_use") + STOP).response.content
     assert content == [ToolCall("t", "look", "{}", state=ProviderState("anthropic", {"caller": caller}))]
-    # A missing call id is made.
+
+
+def test_a_missing_call_id_is_made() -> None:
     start: dict[str, object] = {"type": "tool_use", "name": "look", "input": {}}
     assert run(START + block(0, start) + finish("tool_use") + STOP).response.tool_calls[0].id == "made_1"
-    # A call without a name is a provider block.
+
+
+def test_a_call_without_a_name_is_a_provider_block() -> None:
     start: dict[str, object] = {"type": "tool_use", "id": "t", "input": {}}
     assert run(START + block(0, start) + finish() + STOP).response.content == [ProviderBlock("anthropic", start)]
 
@@ -73,17 +77,22 @@ def test_a_call_that_was_cut_off_is_not_complete(reason: str, stop: bool) -> Non
     assert outcome.response.tool_calls[1].arguments == '{"b": '
 
 
-def test_calls_that_were_cut_off() -> None:
-    # A cut off call with valid json is not complete.
+def test_a_cut_off_call_with_valid_json_is_not_complete() -> None:
     outcome = run(START + call(0, '{"a": 1}') + finish("max_tokens") + STOP)
     assert outcome.events[-2] == ToolCallDone(0, False)
     assert outcome.done.finish_reason is FinishReason.LENGTH
-    # A call before text that was cut off is complete.
+
+
+def test_a_call_before_text_that_was_cut_off_is_complete() -> None:
     assert run(START + call(0, "{}") + text(1, "an") + finish("max_tokens") + STOP).response.tool_calls[0].complete
-    # A truncated call is kept and not complete.
+
+
+def test_a_truncated_call_is_kept_and_not_complete() -> None:
     outcome = run(START + call(0, '{"a"', stop=False))
     assert outcome.response.tool_calls == [ToolCall("toolu_1", "look", '{"a"', complete=False)]
-    # Calls made turn a stop into tool use but never a length.
+
+
+def test_calls_made_turn_a_stop_into_tool_use_but_never_a_length() -> None:
     assert run(START + call(0, "{}") + finish("end_turn") + STOP).done.finish_reason is FinishReason.TOOL_USE
     assert run(START + call(0, "{}") + finish("max_tokens") + STOP).done.finish_reason is FinishReason.LENGTH
 
@@ -191,13 +200,14 @@ def test_a_call_whose_index_is_used_again_is_cut_off() -> None:
     ]  # fmt: skip
 
 
-def test_indexes_of_events() -> None:
-    # A server call whose index is used again keeps its input.
+def test_a_server_call_whose_index_is_used_again_keeps_its_input() -> None:
     use: dict[str, Any] = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
     delta: dict[str, object] = {"type": "input_json_delta", "partial_json": '{"query": "rain"}'}
     content = run(START + block(0, use, delta) + text(0, "Wet.") + finish() + STOP).response.content
     assert content == [ProviderBlock("anthropic", {**use, "input": {"query": "rain"}}), Text("Wet.")]
-    # An event may leave out an index that others have.
+
+
+def test_an_event_may_leave_out_an_index_that_others_have() -> None:
     start = {"type": "content_block_start", "content_block": {"type": "text", "text": ""}}
     delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}}
     later = {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "b"}}

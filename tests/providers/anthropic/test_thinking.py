@@ -122,16 +122,19 @@ def test_a_model_is_found_in_any_spelling_of_its_name(name: str, row: str) -> No
     assert thinking_model(name) is MODELS[row]
 
 
-def test_rows_and_explicit_options_of_thinking() -> None:
-    # Models outside the table have their own rows.
+def test_models_outside_the_table_have_their_own_rows() -> None:
     assert thinking_model("claude-nova-9") is NEW_CLAUDE
     assert thinking_model("kimi-k2-thinking") is OTHER_MODEL
     assert thinking_model("claude-mythos-preview") is not MODELS["claude-mythos-"]
-    # An explicit budget replaces the levels.
+
+
+def test_an_explicit_budget_replaces_the_levels() -> None:
     config = ThinkingConfig(level=HIGH, budget_tokens=2000)
     for model in ("claude-sonnet-4-5", "claude-opus-4-6", "some-server-model"):
         assert body(model, config) == ({"type": "enabled", "budget_tokens": 2000}, None)
-    # An explicit effort replaces the levels.
+
+
+def test_an_explicit_effort_replaces_the_levels() -> None:
     assert body("claude-opus-4-7", ThinkingConfig(level=LOW, effort="xhigh")) == (ADAPTIVE, "xhigh")
     assert body("claude-opus-4-7", ThinkingConfig(effort="max")) == (ADAPTIVE, "max")
     config = ThinkingConfig(level=NONE, effort="low")

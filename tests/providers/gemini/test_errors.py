@@ -134,11 +134,12 @@ def test_the_retry_delay_is_read_from_the_body(delay: Any, hint: int) -> None:
     assert parse_error(429, body(429, "Slow.", "RESOURCE_EXHAUSTED", detail)).retry_after_ms == hint
 
 
-def test_sources_of_a_retry_hint() -> None:
-    # Without details the delay is read from the message.
+def test_without_details_the_delay_is_read_from_the_message() -> None:
     error = parse_error(429, body(429, "Quota exceeded.\nPlease retry in 48.5s.", "RESOURCE_EXHAUSTED"))
     assert error.retry_after_ms == 48_500
-    # Without a hint in the body the headers count.
+
+
+def test_without_a_hint_in_the_body_the_headers_count() -> None:
     error = DIALECT.decode_error(503, {"retry-after": "7"}, b"<html>busy</html>", NOW)
     assert (error.retry_after_ms, error.message) == (7000, "busy")
     detail = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "2s"}

@@ -48,27 +48,32 @@ def call_part(name: str = "f", signature: str | None = None, **members: Any) -> 
     return part if signature is None else {**part, "thoughtSignature": signature}
 
 
-def test_roles_texts_calls_and_results() -> None:
-    # Roles are user and model.
+def test_roles_are_user_and_model() -> None:
     assert contents(HI, Message.assistant("Hello"), Message.user([Text("a"), Text("b")])) == [
         {"role": "user", "parts": [{"text": "Hi"}]},
         {"role": "model", "parts": [{"text": "Hello"}]},
         {"role": "user", "parts": [{"text": "a"}, {"text": "b"}]},
     ]
-    # Empty texts are left out and no content is refused.
+
+
+def test_empty_texts_are_left_out_and_no_content_is_refused() -> None:
     assert contents(HI, Message.assistant(""), Message.user([Text(""), Text("b")])) == [
         {"role": "user", "parts": [{"text": "Hi"}]},
         {"role": "user", "parts": [{"text": "b"}]},
     ]
     with pytest.raises(InvalidRequestError, match="messages: contain nothing that can be sent to Gemini"):
         contents(Message.user(""))
-    # A call and its result.
+
+
+def test_a_call_and_its_result() -> None:
     history = (HI, Message.tool_call("a", "now", '{"zone":"UTC"}'), Message.tool_result("a", "12:00"))
     assert contents(*history, model=OLD_MODEL)[1:] == [
         {"role": "model", "parts": [{"functionCall": {"name": "now", "args": {"zone": "UTC"}}}]},
         {"role": "user", "parts": [answer_part("now", "12:00")]},
     ]
-    # A failed result is an error in the response.
+
+
+def test_a_failed_result_is_an_error_in_the_response() -> None:
     sent = contents(HI, Message.tool_call("a", "now", ""), Message.tool_result("a", "no clock", is_error=True))
     assert sent[2]["parts"] == [{"functionResponse": {"name": "now", "response": {"error": "no clock"}}}]
 
@@ -95,20 +100,23 @@ def test_consecutive_calls_are_separate_turns() -> None:
     assert contents(*history, model=OLD_MODEL)[1:] == one + one
 
 
-def test_calls_and_results_that_have_no_partner() -> None:
-    # A result is moved after its call.
+def test_a_result_is_moved_after_its_call() -> None:
     history = (HI, Message.tool_call("a", "f", "{}"), Message.user("Hurry!"), Message.user(ToolResult("a", "ok")))
     assert [content["parts"] for content in contents(*history, model=OLD_MODEL)[1:]] == [
         [call_part()],
         [answer_part()],
         [{"text": "Hurry!"}],
     ]
-    # A call without a result is not sent.
+
+
+def test_a_call_without_a_result_is_not_sent() -> None:
     history = (HI, Message.assistant([Text("I look."), call("a"), call("b")]), Message.tool_result("b", "ok"))
     assert contents(*history, model=OLD_MODEL)[1]["parts"] == [{"text": "I look."}, call_part()]
     assert warnings(*history) == ["messages: call 'a' has no result and is not sent"]
     assert contents(HI, Message.tool_call("a", "f", "{}")) == [{"role": "user", "parts": [{"text": "Hi"}]}]
-    # A result without a call is not sent.
+
+
+def test_a_result_without_a_call_is_not_sent() -> None:
     history = (HI, Message.tool_result("a", "ok"), Message.assistant("Yes."))
     assert contents(*history)[1:] == [{"role": "model", "parts": [{"text": "Yes."}]}]
     assert warnings(*history) == ["messages: result 'a' has no call and is not sent"]
@@ -124,15 +132,16 @@ def test_results_of_one_id_answer_the_calls_of_a_turn_in_order() -> None:
     assert [(one["name"], one["response"]["output"]) for one in responses] == [("f", "ok"), ("g", "fine")]
 
 
-def test_ids_of_calls() -> None:
-    # A reused id belongs to the later turn.
+def test_a_reused_id_belongs_to_the_later_turn() -> None:
     history = (
         HI, Message.tool_call("a", "f", "{}"), HI, Message.tool_call("a", "g", "{}"), Message.tool_result("a", "ok"),
     )  # fmt: skip
     assert [
         part for content in contents(*history, model=OLD_MODEL) for part in content["parts"] if "functionCall" in part
     ] == [call_part("g")]
-    # Only ids of the wire are sent back.
+
+
+def test_only_ids_of_the_wire_are_sent_back() -> None:
     state = ProviderState("google", {"id": "w1"})
     history = (HI, Message.assistant([call("w1", state=state), call("ours")]))
     results = (Message.tool_result("w1", "ok"), Message.tool_result("ours", "ok"))

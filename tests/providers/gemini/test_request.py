@@ -19,18 +19,22 @@ WEATHER = ms.Tool("weather", "Returns it.", {"type": "object", "properties": {"p
 NOW = ms.Tool("now")
 
 
-def test_the_smallest_request_and_its_key() -> None:
+def test_the_smallest_request() -> None:
     request = wire(ms.Message.user("Hi"))
     assert body_of(request) == {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
     assert request.path == "/v1beta/models/gemini-3.8-flash:generateContent"
     assert request.headers == [("content-type", "application/json"), ("accept", "application/json")]
     assert (request.method, request.warnings) == ("POST", [])
-    # A stream differs in path and accept only.
+
+
+def test_a_stream_differs_in_path_and_accept_only() -> None:
     request, streamed = wire(), wire(stream=True)
     assert streamed.path == "/v1beta/models/gemini-3.8-flash:streamGenerateContent?alt=sse"
     assert streamed.headers[1] == ("accept", "text/event-stream")
     assert streamed.body == request.body
-    # The key is in a header and nowhere else.
+
+
+def test_the_key_is_in_a_header_and_nowhere_else() -> None:
     provider = ms.Gemini("very-secret")
     request = DIALECT.encode(ms.Request("m", [ms.Message.user("Hi")]), "m", provider, stream=True)
     assert DIALECT.auth_headers(provider, "very-secret") == [("x-goog-api-key", "very-secret")]
@@ -110,26 +114,20 @@ def test_zero_is_a_value() -> None:
     assert sent(temperature=0, seed=0)["generationConfig"] == {"temperature": 0, "seed": 0}
 
 
-def test_system_prompt_and_tools() -> None:
-    # The system prompt is an instruction of its own.
+def test_the_system_prompt_is_an_instruction_of_its_own() -> None:
     assert sent(system="Be brief.")["systemInstruction"] == {"parts": [{"text": "Be brief."}]}
     blocks = [ms.Text("One."), ms.Text(""), ms.Text("Two.")]
     assert sent(system=blocks)["systemInstruction"] == {"parts": [{"text": "One."}, {"text": "Two."}]}
     assert "systemInstruction" not in sent(system="")
-    # Tools are declared with json schema.
+
+
+def test_tools_are_declared_with_json_schema() -> None:
     body = sent(tools=[WEATHER, NOW])
     assert body["tools"] == [
         {"functionDeclarations": [{"name": "weather", "description": "Returns it.",
         "parametersJsonSchema": {"type": "object", "properties": {"place": {"type": "string"}}}}, {"name": "now"}]}
     ]  # fmt: skip
     assert body["toolConfig"] == {"functionCallingConfig": {"mode": "AUTO"}}
-    # Strict tools are validated.
-    strict = ms.Tool("now", strict=True)
-    assert sent(tools=[strict])["toolConfig"]["functionCallingConfig"] == {"mode": "VALIDATED"}
-    forced = sent(tools=[strict], tool_choice="required")
-    assert forced["toolConfig"]["functionCallingConfig"] == {"mode": "ANY"}
-    # No tools no tool config.
-    assert sent(tool_choice="none").keys() == {"contents"}
 
 
 @pytest.mark.parametrize(
@@ -143,6 +141,17 @@ def test_system_prompt_and_tools() -> None:
 )
 def test_each_tool_choice_has_its_mode(choice: str, config: dict[str, Any]) -> None:
     assert sent(tools=[WEATHER, NOW], tool_choice=choice)["toolConfig"] == {"functionCallingConfig": config}
+
+
+def test_strict_tools_are_validated() -> None:
+    strict = ms.Tool("now", strict=True)
+    assert sent(tools=[strict])["toolConfig"]["functionCallingConfig"] == {"mode": "VALIDATED"}
+    forced = sent(tools=[strict], tool_choice="required")
+    assert forced["toolConfig"]["functionCallingConfig"] == {"mode": "ANY"}
+
+
+def test_no_tools_no_tool_config() -> None:
+    assert sent(tool_choice="none").keys() == {"contents"}
 
 
 @pytest.mark.parametrize("name", ["1st", "with space", "ö", "x" * 129, "-a"])
@@ -213,18 +222,21 @@ def test_a_label_has_letters_and_digits_up_to_63(name: str, value: str, valid: b
     assert request.warnings == ([] if valid else [f"metadata.{name}: {reason}"])
 
 
-def test_limits_of_labels_and_output() -> None:
-    # A request has at most 64 labels.
+def test_a_request_has_at_most_64_labels() -> None:
     labels = {f"a{number}": "b" for number in range(65)}
     request = wire(metadata=labels)
     assert body_of(request)["labels"] == {f"a{number}": "b" for number in range(64)}
     assert [warning.partition(":")[0] for warning in request.warnings] == ["metadata.a64"]
-    # The output limit counts for each candidate.
+
+
+def test_the_output_limit_counts_for_each_candidate() -> None:
     assert wire(max_output_tokens=9).max_output_tokens == 9
     assert wire(max_output_tokens=9, extra_body={"generationConfig": {"candidateCount": 3}}).max_output_tokens == 27
     assert wire(extra_body={"generationConfig": {"maxOutputTokens": 5}}).max_output_tokens == 5
     assert wire().max_output_tokens is None
-    # A conversation without content is refused.
+
+
+def test_a_conversation_without_content_is_refused() -> None:
     with pytest.raises(ms.InvalidRequestError) as raised:
         wire(ms.Message.user(""))
     assert str(raised.value) == "messages: contain nothing that can be sent to Gemini: no text, no call, no file"

@@ -245,11 +245,13 @@ def test_the_official_client_reads_the_same_text_calls_and_usage() -> None:
     assert official.usage_metadata.candidates_token_count == ours.usage.output_tokens
 
 
-def test_events_read_as_a_whole_body() -> None:
-    # An unstreamed body of a stream request is decoded.
+def test_an_unstreamed_body_of_a_stream_request_is_decoded() -> None:
+    """Without `alt=sse` the whole body is one array, which the engine passes to `decode`."""
     array = json.dumps(pieces_of(WITH_CODE), indent=2).encode()
     assert DIALECT.decode(array, PROVIDER, Ids()).content == run([stream_bytes(*pieces_of(WITH_CODE))]).response.content
-    # A stream error event is not raised.
+
+
+def test_a_stream_error_event_is_not_raised() -> None:
     answer = stream({"error": "boom"})
     assert isinstance(answer.events[-1], ms.Error)
     assert answer.events[-1].error.message == "boom"
@@ -278,17 +280,20 @@ def test_names_in_snake_case_are_read() -> None:
         assert answer.provider_data == {"safetyRatings": [{"category": "HARM", "blocked": True}]}
 
 
-def test_bodies_with_other_members_than_documented() -> None:
-    # One member in snake case is read.
+def test_one_member_in_snake_case_is_read() -> None:
     body: Any = {"candidates": [{"content": {"parts": [{"text": "a"}]}, "finish_reason": "STOP"}]}
     assert stream(body).response.raw_finish_reason == "STOP"
     assert stream({"prompt_feedback": {"block_reason": "SAFETY"}}).error is not None
     nested = b'data: {"model_version": "m", "extra": ' + b"[" * 900 + b"]" * 900 + b"}\r\n\r\n"
     assert run([nested, stream_bytes(body)]).response.text == "a"
-    # An empty usage report is ignored.
+
+
+def test_an_empty_usage_report_is_ignored() -> None:
     chunks = [{"usageMetadata": {"promptTokenCount": 3}}, {"candidates": [{"finishReason": "STOP"}]}]
     assert stream(*chunks, {"usageMetadata": {}}).response.usage.input_tokens == 3
-    # The index of a candidate may be a whole float.
+
+
+def test_the_index_of_a_candidate_may_be_a_whole_float() -> None:
     body = {"candidates": [{"index": 1.0, "content": {"parts": [{"text": "b"}]}},
                            {"index": 0.0, "content": {"parts": [{"text": "a"}]}}]}  # fmt: skip
     assert decode(body).text == "a"

@@ -93,21 +93,26 @@ def test_an_unresolved_reference_is_refused_naming_its_place(reference: Any) -> 
     assert raised.value.field == "response_schema.properties.a.items.$ref"
 
 
-def test_single_keywords_of_a_schema() -> None:
-    # A literal is an enum of one.
+def test_a_literal_is_an_enum_of_one() -> None:
     assert written({"const": "x"}) == {"enum": ["x"]}
     assert written({"const": 5, "type": "integer"}) == {"enum": [5], "type": "integer"}
-    # Openapi spelling is converted.
+
+
+def test_openapi_spelling_is_converted() -> None:
     schema = {"type": "OBJECT", "properties": {"a": {"type": "STRING", "nullable": True}, "b": {"type": "INTEGER"}}}
     assert written(schema) == {
         "type": "object",
         "properties": {"a": {"type": ["string", "null"]}, "b": {"type": "integer"}},
     }
-    # An unknown type is refused naming its place.
+
+
+def test_an_unknown_type_is_refused_naming_its_place() -> None:
     with pytest.raises(InvalidRequestError) as raised:
         written({"type": "object", "properties": {"a": {"type": "text"}}})
     assert raised.value.field == "response_schema.properties.a.type"
-    # A property may have the name of a keyword.
+
+
+def test_a_property_may_have_the_name_of_a_keyword() -> None:
     schema = {
         "type": "object",
         "properties": {"$ref": {"type": "string"}, "const": {"type": "string"}, "type": {"type": "string"}},
@@ -298,15 +303,16 @@ def test_parameters_without_properties_may_still_be_some(keyword: str) -> None:
         assert parameters_schema({"required": ["a"], "properties": {}}, "p", warnings) is None
 
 
-def test_warnings_about_parameters() -> None:
-    # Warnings about parameters are given each time.
+def test_warnings_about_parameters_are_given_each_time() -> None:
     schema: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string", "pattern": "b"}}}
     for _ in range(2):
         warnings: list[str] = []
         assert parameters_schema(schema, "p", None) == schema
         assert parameters_schema(schema, "p", warnings) == schema
         assert warnings == ["p.properties.a.pattern: Gemini does not enforce it"]
-    # Parameters that are no json are left to the writer.
+
+
+def test_parameters_that_are_no_json_are_left_to_the_writer() -> None:
     odd: Any = object()
     assert parameters_schema({"properties": {"a": {"default": odd}}}, "p", None) == {
         "properties": {"a": {"default": odd}},

@@ -47,12 +47,13 @@ def test_nothing_is_done_before_the_body_ends() -> None:
     assert machine.end() == ()
 
 
-def test_finish_reasons_of_several_chunks() -> None:
-    # A finish reason in every chunk does not end the answer.
+def test_a_finish_reason_in_every_chunk_does_not_end_the_answer() -> None:
     answer = stream(text_chunk("a"), part_chunk({"text": "b"}, finish="STOP"), part_chunk({"text": "c"}, finish="STOP"))
     assert answer.response.text == "abc"
     assert answer.of(Done) == [Done(FinishReason.STOP, "STOP", Usage())]
-    # The last finish reason counts.
+
+
+def test_the_last_finish_reason_counts() -> None:
     answer = stream(part_chunk({"text": "b"}, finish="STOP"), part_chunk(finish="RECITATION"))
     assert answer.response.finish_reason is FinishReason.CONTENT_FILTER
     assert answer.response.raw_finish_reason == "RECITATION"
@@ -190,25 +191,32 @@ def test_a_signature_on_an_empty_last_text_belongs_to_the_text() -> None:
     assert answer.response.content == [Text("4", state=signed("c2ln"))]
 
 
-def test_signatures_of_texts_and_thoughts() -> None:
-    # A signature on an empty text after thoughts is a block.
+def test_a_signature_on_an_empty_text_after_thoughts_is_a_block() -> None:
     answer = stream(part_chunk({"text": "Hm", "thought": True}), part_chunk({"text": "", "thoughtSignature": "s"}))
     assert answer.response.content[1:] == [Text("", state=signed("s"))]
-    # A part with only a signature is kept.
+
+
+def test_a_part_with_only_a_signature_is_kept() -> None:
     answer = stream(part_chunk({"thoughtSignature": "s"}, finish="STOP"))
     assert answer.response.content == [Text("", state=signed("s"))]
     assert [type(event) for event in answer.events] == [Start, Done]
-    # A signed thought has its signature and provider.
+
+
+def test_a_signed_thought_has_its_signature_and_provider() -> None:
     answer = stream(part_chunk({"text": "Hm", "thought": True, "thoughtSignature": "s"}, finish="STOP"))
     assert answer.response.content == [Thinking("Hm", "s", state=signed("s", thought=True))]
-    # Signed texts are not merged.
+
+
+def test_signed_texts_are_not_merged() -> None:
     answer = stream(
         part_chunk({"text": "a", "thoughtSignature": "s1"}),
         part_chunk({"text": "b", "thoughtSignature": "s2"}),
         part_chunk({"text": "c"}, finish="STOP"),
     )
     assert answer.response.content == [Text("a", state=signed("s1")), Text("b", state=signed("s2")), Text("c")]
-    # An empty text changes nothing.
+
+
+def test_an_empty_text_changes_nothing() -> None:
     answer = stream(text_chunk("a"), text_chunk(""), text_chunk("b"), part_chunk({"text": ""}, finish="STOP"))
     assert answer.response.content == [Text("ab")]
     assert stream(part_chunk({"text": ""}, finish="STOP")).response.content == []
@@ -388,15 +396,18 @@ def test_a_json_array_instead_of_events_is_read() -> None:
     assert answer.response.finish_reason is FinishReason.STOP
 
 
-def test_bodies_of_another_form() -> None:
-    # A page instead of events is quoted.
+def test_a_page_instead_of_events_is_quoted() -> None:
     answer = run([b"<html>\n<body>Bad gateway</body>\n</html>\n"])
     assert answer.error is not None
     assert "Bad gateway" in answer.error.error.message
-    # An array inside an event is read chunk by chunk.
+
+
+def test_an_array_inside_an_event_is_read_chunk_by_chunk() -> None:
     answer = run([stream_bytes([text_chunk("a"), part_chunk({"text": "b"}, finish="STOP")])])
     assert answer.response.text == "ab"
-    # Another dialects marker is no chunk.
+
+
+def test_another_dialects_marker_is_no_chunk() -> None:
     answer = run([stream_bytes(part_chunk({"text": "a"}, finish="STOP")), b"data: [DONE]\n\n"])
     assert answer.events[-1] == Done(FinishReason.STOP, "STOP", Usage())
 
@@ -413,11 +424,12 @@ def test_a_stream_error_has_the_category_of_its_http_status() -> None:
     assert answer.response.usage.input_tokens == 2
 
 
-def test_errors_in_a_stream() -> None:
-    # An error in the first chunk comes alone.
+def test_an_error_in_the_first_chunk_comes_alone() -> None:
     answer = stream({"error": {"code": 429, "message": "Slow down.", "status": "RESOURCE_EXHAUSTED"}})
     assert [type(event) for event in answer.events] == [Error]
-    # A refused prompt is a content filter error.
+
+
+def test_a_refused_prompt_is_a_content_filter_error() -> None:
     answer = stream({"promptFeedback": {"blockReason": "SAFETY", "blockReasonMessage": "not that"}, "responseId": "r"})
     assert answer.error is not None
     error = answer.error.error

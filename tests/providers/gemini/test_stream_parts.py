@@ -180,18 +180,23 @@ def test_a_call_that_is_cut_off_is_not_complete(word: str, complete: bool) -> No
     assert answer.response.tool_calls[0].complete is complete
 
 
-def test_whole_and_incomplete_calls() -> None:
-    # A truncated stream leaves its call incomplete.
+def test_a_truncated_stream_leaves_its_call_incomplete() -> None:
     answer = stream(partial(name="a"), partial({"jsonPath": "$.x", "stringValue": "1", "willContinue": True}))
     assert answer.error is not None
     assert answer.response.tool_calls == [ToolCall("id-1", "a", '{"x":"1', complete=False)]
-    # Arguments without a valid path make a call incomplete.
+
+
+def test_arguments_without_a_valid_path_make_a_call_incomplete() -> None:
     answer = stream(partial({"jsonPath": "$..x", "stringValue": "1"}, name="a", more=False), part_chunk(finish="STOP"))
     assert answer.of(ToolCallDone) == [ToolCallDone(0, False)]
-    # A whole call is complete whatever ends the answer.
+
+
+def test_a_whole_call_is_complete_whatever_ends_the_answer() -> None:
     call = {"functionCall": {"name": "f", "args": {"a": 1}}}
     assert stream(part_chunk(call, finish="MAX_TOKENS")).response.tool_calls[0].complete
-    # A call without a name is kept as a provider block.
+
+
+def test_a_call_without_a_name_is_kept_as_a_provider_block() -> None:
     answer = stream(part_chunk({"functionCall": {"args": {"a": 1}}}, {"functionCall": {}}, finish="STOP"))
     assert answer.response.content == [ProviderBlock("google", {"functionCall": {"args": {"a": 1}}})]
     assert answer.response.finish_reason is FinishReason.STOP

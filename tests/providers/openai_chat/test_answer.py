@@ -65,20 +65,23 @@ def test_a_body_without_choices(members: JSONObject, retryable: bool) -> None:
         assert (caught.value.category, caught.value.retryable) == (ErrorCategory.SERVER, retryable)
 
 
-def test_ends_and_faults_of_a_stream() -> None:
-    # Events before the fault in a chunk are delivered.
+def test_events_before_the_fault_in_a_chunk_are_delivered() -> None:
     data = b'{"id":"i","model":"m","choices":[{"delta":{"reasoning":"a","content":5}}]}'
     outcome = run([("", data)])
     assert outcome.events[:-1] == [Start("m", "i"), ThinkingDelta(0, "a")]
     assert outcome.error.error.message == "malformed event: content is neither text nor parts"
-    # An end without a finish reason is named.
+
+
+def test_an_end_without_a_finish_reason_is_named() -> None:
     assert run([]).error.error.message == "truncated stream"
-    # Calls that never got a name are counted.
-    response = answer({"content": "a", "tool_calls": [NAMELESS, {**NAMELESS, "id": "y"}]})
-    assert response.warnings == ["2 tool call(s) that never got a name were dropped"]
 
 
 NAMELESS: JSONObject = {"id": "x", "function": {"arguments": "{}"}}
+
+
+def test_calls_that_never_got_a_name_are_counted() -> None:
+    response = answer({"content": "a", "tool_calls": [NAMELESS, {**NAMELESS, "id": "y"}]})
+    assert response.warnings == ["2 tool call(s) that never got a name were dropped"]
 
 
 def test_another_choice_has_the_form_of_an_unstreamed_one() -> None:
@@ -123,19 +126,22 @@ def test_details_of_another_choice_are_in_a_plain_member() -> None:
     ]  # fmt: skip
 
 
-def test_reasoning_and_unknown_members() -> None:
-    # Lists of unknown members grow and others are replaced.
+def test_lists_of_unknown_members_grow_and_others_are_replaced() -> None:
     given: list[JSON] = [1]
     outcome = deltas({"ids": given, "mood": "a"}, {"ids": [2], "mood": "b"}, {"ids": "c"})
     assert outcome.response.provider_data == {"created": 1, "ids": "c", "mood": "b"}
     outcome = deltas({"ids": given}, {"ids": [2]}, {"ids": []}, {"ids": [3]})
     assert outcome.response.provider_data == {"created": 1, "ids": [1, 2, 3]}
     assert given == [1]
-    # Reasoning in the forms of servers.
+
+
+def test_reasoning_in_the_forms_of_servers() -> None:
     assert deltas({"reasoning": {"content": "a"}}, {"reasoning": {"text": "b"}}).response.thinking == "ab"
     assert deltas({"reasoning": {"other": "a"}}, {"reasoning": 5}, {"content": "x"}).response.content == [Text("x")]
     assert deltas({"reasoning": {"content": "", "text": "b"}}).response.thinking == "b"
-    # The member that reasoning came in is its state.
+
+
+def test_the_member_that_reasoning_came_in_is_its_state() -> None:
     for member in ("reasoning_content", "reasoning", "reasoning_text"):
         state = ProviderState("openai-compatible", {"reasoning_member": member})
         assert deltas({member: "a"}).response.content == [Thinking("a", state=state)]
@@ -193,21 +199,24 @@ def test_thinking_before_and_after_text_has_its_own_states() -> None:
     assert answer({"content": parts}).content == [Thinking("a", state=state), Text("b"), Thinking("cd", state=state)]
 
 
-def test_references_signatures_and_cut_off_calls() -> None:
-    # A reference before any text is kept as it is.
+def test_a_reference_before_any_text_is_kept_as_it_is() -> None:
     part: JSONObject = {"type": "reference", "reference_ids": [1]}
     assert answer({"content": [part, {"type": "output_text", "text": "a"}]}).content == [
         ProviderBlock("openai-compatible", part),
         Text("a"),
     ]
-    # A signed call of a custom tool keeps its signature.
+
+
+def test_a_signed_call_of_a_custom_tool_keeps_its_signature() -> None:
     extra: JSONObject = {"google": {"thought_signature": "sig"}}
     call: JSONObject = {"id": "a", "custom": {"name": "t", "input": "x"}}
     signed = answer({"tool_calls": [{**call, "extra_content": extra}]}).content
     assert signed == [ToolCall("a", "t", "x", state=ProviderState("openai-compatible", {"extra_content": extra}))]
     plain = answer({"tool_calls": [call]}).content
     assert plain == [ToolCall("a", "t", "x", state=ProviderState("openai-compatible", {"type": "custom"}))]
-    # Details do not hide which call was cut off.
+
+
+def test_details_do_not_hide_which_call_was_cut_off() -> None:
     call: JSONObject = {"id": "a", "function": {"name": "f", "arguments": "{"}}
     details: JSON = [{"type": "reasoning.encrypted", "data": "e"}]
     response = answer({"tool_calls": [call], "reasoning_details": details}, "length")
@@ -244,28 +253,31 @@ def test_the_older_call_with_arguments_alone() -> None:
     assert outcome.calls == [("made-1", "f", "{}")]
 
 
-def test_pictures_and_sound() -> None:
-    # Sound before text has the first place.
+def test_sound_before_text_has_the_first_place() -> None:
     outcome = deltas({"audio": {"id": "a"}}, {"content": "x"}, {"audio": {"data": "AAEC", "transcript": "t"}})
     state = ProviderState("openai-compatible", {"audio": {"id": "a", "transcript": "t"}})
     assert outcome.response.content == [File(data=b"\0\1\2", media_type="audio/pcm", state=state), Text("x")]
-    # Pictures in every form.
+
+
+@pytest.mark.parametrize("value", [{"data": ""}, {}, "x", 5])
+def test_sound_without_any_member_is_no_block(value: JSON) -> None:
+    assert deltas({"audio": value}, {"content": "x"}).response.content == [Text("x")]
+
+
+def test_pictures_in_every_form() -> None:
     url = "https://x/y.png"
     images: list[JSON] = [{"image_url": {"url": url}}, {"image_url": url}, {"url": url}, {"url": ""}, {}, "x"]
     assert answer({"images": images}).content == [
         Image(url=url), Image(url=url), Image(url=url), ProviderBlock("openai-compatible", {"url": ""}),
     ]  # fmt: skip
     assert answer({"images": {"url": url}}).content == [Image(url=url)]
-    # Text after a picture is a block of its own.
+
+
+def test_text_after_a_picture_is_a_block_of_its_own() -> None:
     parts: list[JSON] = ["a", {"type": "image_url", "image_url": {"url": "u"}}, "b", {"type": "x"}, "c"]
     assert answer({"content": parts}).content == [
         Text("a"), Image(url="u"), Text("b"), ProviderBlock("openai-compatible", {"type": "x"}), Text("c"),
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize("value", [{"data": ""}, {}, "x", 5])
-def test_sound_without_any_member_is_no_block(value: JSON) -> None:
-    assert deltas({"audio": value}, {"content": "x"}).response.content == [Text("x")]
 
 
 @pytest.mark.parametrize(
@@ -286,13 +298,14 @@ def test_urls_of_pictures(url: str, image: Image) -> None:
     assert data_url(b"abc", "a/b") == "data:a/b;base64,YWJj"
 
 
-def test_citations() -> None:
-    # A citation is in the last text.
+def test_a_citation_is_in_the_last_text() -> None:
     cite: JSONObject = {"type": "url_citation", "url": "u"}
     parts: list[JSON] = ["a", {"type": "x"}, "b"]
     response = answer({"content": parts, "annotations": [cite, 5, {"type": "other"}]})
     assert [block.citations for block in response.content if isinstance(block, Text)] == [[], [cite]]
-    # Citations that come in pieces are each added once.
+
+
+def test_citations_that_come_in_pieces_are_each_added_once() -> None:
     cites: list[JSONObject] = [{"type": "url_citation", "url": url} for url in "abc"]
     outcome = deltas({"content": "x"}, *(dict[str, JSON](annotations=[cite]) for cite in cites))
     assert outcome.response.content == [Text("x", citations=cites)]
@@ -319,17 +332,20 @@ def test_a_cut_stream_has_what_came_so_far() -> None:
     assert outcome.response.provider_data["logprobs"] == {"content": [1]}
 
 
-def test_stray_lines() -> None:
-    # Stray lines of a server that does not stream.
+def test_stray_lines_of_a_server_that_does_not_stream() -> None:
     body = b'{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]}'
     for stray in (b"x\n" + body, b"error: {\n" + body, b"  " + body + b"  \nx"):
         assert run([], SERVER, stray).response.text == "a"
-    # An error in a stray line quotes that line.
+
+
+def test_an_error_in_a_stray_line_quotes_that_line() -> None:
     error = run([], SERVER, b'x\nerror: {"message":"why"}').error.error
     assert (error.message, error.body, error.http_status) == ("why", b'{"message":"why"}', 200)
     error = run([], SERVER, b"error: why").error.error
     assert (error.message, error.body, error.http_status) == ("why", b"why", 200)
-    # Text as an error event.
+
+
+def test_text_as_an_error_event() -> None:
     error = run([("error", b"wh\xffy")]).error.error
     assert (error.message, error.body, error.http_status) == ("wh\ufffdy", b"wh\xffy", 200)
 

@@ -198,19 +198,23 @@ def test_a_function_with_an_empty_custom_member_is_a_function() -> None:
     assert response.content == [ToolCall("a", "t", "{}")]
 
 
-def test_whole_calls() -> None:
-    # Signatures of calls are kept.
+def test_signatures_of_calls_are_kept() -> None:
     extra: JSONObject = {"google": {"thought_signature": "sig"}}
     call: JSONObject = {"index": 0, "id": "a", "function": {"name": "t", "arguments": "{}"}, "extra_content": extra}
     outcome = deltas({"tool_calls": [call]}, provider=known("google-openai"))
     state = ProviderState("google-openai", {"extra_content": extra})
     assert outcome.response.content == [ToolCall("a", "t", "{}", state=state)]
-    # Whole calls are never merged.
+
+
+def test_whole_calls_are_never_merged() -> None:
+    """Two whole calls with missing or equal ids remain two calls."""
     plain = {"type": "function", "function": {"name": "t", "arguments": "{}"}}
     response = answer({"content": None, "tool_calls": [plain, plain, plain | {"id": "a"}, plain | {"id": "a"}]}, "stop")
     assert [call.id for call in response.tool_calls] == ["made-1", "made-2", "a", "a_2"]
     assert response.finish_reason is FinishReason.TOOL_USE
-    # A whole call without a name is dropped with a warning.
+
+
+def test_a_whole_call_without_a_name_is_dropped_with_a_warning() -> None:
     response = answer({"content": "a", "tool_calls": [{"id": "x", "function": {"arguments": "{}"}}]})
     assert response.content == [Text("a")]
     assert response.warnings

@@ -69,18 +69,21 @@ def test_text_and_calls_of_an_assistant_are_one_message() -> None:
     ]
 
 
-def test_calls_and_results_in_order() -> None:
-    # A call alone has null content.
+def test_a_call_alone_has_null_content() -> None:
     wire = messages(HELLO, Message.tool_call("a", "t", "{}"), Message.tool_result("a", "ok"))
     assert wire[1] == {"role": "assistant", "content": None, "tool_calls": [call("a")]}
-    # Results come directly after their calls.
+
+
+def test_results_come_directly_after_their_calls() -> None:
     wire = messages(
         HELLO, Message.assistant([ToolCall("a", "t", "{}"), ToolCall("b", "t", "{}")]), Message.user("while you wait"),
         Message.tool_result("b", "2"), Message.assistant("got one"), Message.tool_result("a", "1"),
     )  # fmt: skip
     assert [message["role"] for message in wire] == ["user", "assistant", "tool", "tool", "user", "assistant"]
     assert wire[2:4] == [result("a", "1"), result("b", "2")]
-    # Results in a user message.
+
+
+def test_results_in_a_user_message() -> None:
     wire = messages(HELLO, Message.tool_call("a", "t", "{}"), Message.user([ToolResult("a", "ok"), Text("and now?")]))
     assert wire[2:] == [result("a"), {"role": "user", "content": "and now?"}]
 
@@ -234,16 +237,19 @@ def test_reasoning_of_other_providers_is_not_sent(provider: str, foreign: Thinki
     assert "reasoning" not in wire
 
 
-def test_reasoning_that_is_sent_back() -> None:
-    # Required reasoning is empty if there is none.
+def test_required_reasoning_is_empty_if_there_is_none() -> None:
     assert messages(*turn(Thinking("Hmm.", "signed")), provider=known("deepseek"))[1]["reasoning_content"] == ""
     plain = messages(HELLO, Message.assistant("hi"), provider=known("deepseek"))
     assert "reasoning_content" not in plain[1]
-    # Reasoning is sent back only with calls.
+
+
+def test_reasoning_is_sent_back_only_with_calls() -> None:
     own = thought("deepseek", reasoning_member="reasoning_content")
     wire = messages(HELLO, Message.assistant([own, Text("hi")]), provider=known("deepseek"))
     assert wire[1] == {"role": "assistant", "content": "hi"}
-    # Signed details are sent back with every message.
+
+
+def test_signed_details_are_sent_back_with_every_message() -> None:
     details = [{"type": "reasoning.encrypted", "data": "x"}]
     own = thought("openrouter", "", reasoning_details=details)
     wire = messages(HELLO, Message.assistant([own, Text("hi")]), provider=known("openrouter"))
@@ -260,19 +266,22 @@ def test_thinking_is_sent_back_as_parts() -> None:
     ]
 
 
-def test_what_is_sent_back_to_its_provider() -> None:
-    # Signatures of calls are sent only to their provider.
+def test_signatures_of_calls_are_sent_only_to_their_provider() -> None:
     extra = {"google": {"thought_signature": "sig"}}
     signed = ToolCall("a", "t", "{}", state=ProviderState("google-openai", {"extra_content": extra}))
     conversation = [HELLO, Message.assistant(signed), Message.tool_result("a", "ok")]
     wire = messages(*conversation, provider=known("google-openai"))
     assert wire[1]["tool_calls"] == [call("a") | {"extra_content": extra}]
     assert messages(*conversation)[1]["tool_calls"] == [call("a")]
-    # Custom calls are sent back as custom calls.
+
+
+def test_custom_calls_are_sent_back_as_custom_calls() -> None:
     custom = ToolCall("a", "t", "4 + 4", state=ProviderState("openai-chat", {"type": "custom"}))
     wire = messages(HELLO, Message.assistant(custom), Message.tool_result("a", "8"))
     assert wire[1]["tool_calls"] == [{"id": "a", "type": "custom", "custom": {"name": "t", "input": "4 + 4"}}]
-    # Sound is sent back by its id.
+
+
+def test_sound_is_sent_back_by_its_id() -> None:
     sound = File(data=b"RIFF", media_type="audio/wav", state=ProviderState("openai-chat", {"audio": {"id": "audio_1"}}))
     wire = messages(HELLO, Message.assistant(sound), Message.user("again"))
     assert wire[1] == {"role": "assistant", "audio": {"id": "audio_1"}}

@@ -40,19 +40,24 @@ def test_a_call_and_its_legacy_mirror_are_one_call(first: str) -> None:
     assert [(call.id, call.name, call.arguments) for call in response.tool_calls] == [("c", "pay", '{"sum":1}')]
 
 
-def test_mirrors_of_a_call() -> None:
-    # Fragments and their legacy mirror are one call.
+def test_fragments_and_their_legacy_mirror_are_one_call() -> None:
     outcome = stream(piece("", name="pay"), piece('{"sum"'), piece(":1}"), finish="tool_calls")
     assert outcome.calls == [("c", "pay", '{"sum":1}')]
     assert outcome.done.finish_reason is FinishReason.TOOL_USE
-    # A mirror in a separate chunk is no second call.
+
+
+def test_a_mirror_in_a_separate_chunk_is_no_second_call() -> None:
     outcome = stream({"tool_calls": [CALL]}, {"function_call": FUNCTION}, finish="tool_calls")
     assert outcome.calls == [("c", "pay", '{"sum":1}')]
-    # The legacy member is read without tool calls.
+
+
+def test_the_legacy_member_is_read_without_tool_calls() -> None:
     for nothing in (None, []):
         response = answer({"tool_calls": nothing, "function_call": FUNCTION}, "function_call")
         assert [(call.name, call.arguments) for call in response.tool_calls] == [("pay", '{"sum":1}')]
-    # A history with the mirror has one call.
+
+
+def test_a_history_with_the_mirror_has_one_call() -> None:
     wire = [{"role": "assistant", "content": None, "tool_calls": [CALL], "function_call": FUNCTION}]
     (message,) = ChatConverter().decode_messages(wire)
     assert [call.name for call in message.tool_calls] == ["pay"]
@@ -76,15 +81,18 @@ def test_mirrored_thinking_is_delivered_once(mirrored: dict[str, Any]) -> None:
     assert one_by_one.response.thinking == "Hm.Hm."
 
 
-def test_mirrors_of_content() -> None:
-    # A mirrored refusal is read once.
+def test_a_mirrored_refusal_is_read_once() -> None:
     part = {"type": "refusal", "refusal": "No."}
     assert answer({"content": [part], "refusal": "No."}, "stop").refusal == "No."
     assert stream({"refusal": "N"}, {"refusal": "o."}).response.refusal == "No."
-    # A refusal beside the same content is not added to it.
+
+
+def test_a_refusal_beside_the_same_content_is_not_added_to_it() -> None:
     response = answer({"content": "No.", "refusal": "No."}, "stop")
     assert (response.text, response.refusal) == ("No.", "No.")
-    # A picture is kept once.
+
+
+def test_a_picture_is_kept_once() -> None:
     response = answer({"content": [PICTURE], "images": [PICTURE]}, "stop")
     assert response.content == [Image(data=b"\0\1\2", media_type="image/png")]
     both = stream({"images": [PICTURE]}, {"images": [PICTURE]}).response.content

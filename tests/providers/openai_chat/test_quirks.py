@@ -92,15 +92,16 @@ def test_zero_values_instead_of_absent_ones() -> None:
     assert (outcome.done.finish_reason, outcome.done.raw_finish_reason) == (FinishReason.UNKNOWN, None)
 
 
-def test_ids_and_models_that_come_late() -> None:
-    # Ids that change midway.
+def test_ids_that_change_midway() -> None:
     outcome = stream("""
         data: {"id":"first","model":"m","choices":[{"delta":{"content":"a"}}]}
         data: {"id":"second","model":"n","choices":[{"delta":{"content":"b"},"finish_reason":"stop"}]}
     """)
     assert (outcome.response.id, outcome.response.model) == ("first", "m")
     assert outcome.response.text == "ab"
-    # A model that is named late.
+
+
+def test_a_model_that_is_named_late() -> None:
     outcome = stream("""
         data: {"choices":[{"delta":{"content":"a"}}]}
         data: {"id":"c","model":"m","choices":[{"delta":{"content":"b"},"finish_reason":"stop"}]}
@@ -231,18 +232,21 @@ def test_sound_gets_its_media_type_from_its_first_bytes(data: bytes, media_type:
     assert (block.data, block.media_type) == (data, media_type)
 
 
-def test_sound() -> None:
-    # Sound in one encoding cut anywhere.
+def test_sound_in_one_encoding_cut_anywhere() -> None:
     outcome = deltas({"audio": {"id": "a", "data": "AAE"}}, {"audio": {"data": "CAwQ="}})
     (block,) = outcome.response.content
     assert isinstance(block, File)
     assert (block.data, block.media_type) == (b"\x00\x01\x02\x03\x04", "audio/pcm")
-    # Sound whose encoding comes without padding.
+
+
+def test_sound_whose_encoding_comes_without_padding() -> None:
     outcome = deltas({"audio": {"id": "a", "data": "UklGR"}}, {"audio": {"data": "gABAg"}})
     (block,) = outcome.response.content
     assert isinstance(block, File)
     assert block.data == b"RIFF\x00\x01\x02"
-    # Sound that is not base64 raises nothing.
+
+
+def test_sound_that_is_not_base64_raises_nothing() -> None:
     outcome = deltas({"audio": {"id": "a", "data": "%"}}, {"audio": "text"}, {"audio": {"data": "é"}})
     (block,) = outcome.response.content
     assert isinstance(block, File)
@@ -283,15 +287,16 @@ def test_several_choices() -> None:
     ]  # fmt: skip
 
 
-def test_further_choices() -> None:
-    # Several whole choices without an index.
+def test_several_whole_choices_without_an_index() -> None:
     choices = [{"message": {"content": text}, "finish_reason": "stop"} for text in ("a", "b")]
     response = decode({"id": "c", "choices": choices})
     assert response.text == "a"
     assert response.provider_data["choices"] == [
         {"index": 1, "message": {"role": "assistant", "content": "b"}, "finish_reason": "stop"}
     ]
-    # An index that does not begin with 0.
+
+
+def test_an_index_that_does_not_begin_with_0() -> None:
     outcome = stream("""
         data: {"choices":[{"index":1,"delta":{"content":"a"},"finish_reason":null}]}
         data: {"choices":[{"index":1,"delta":{"content":"b"},"finish_reason":"stop"}]}
@@ -330,20 +335,25 @@ def test_usage_in_every_chunk_is_not_added_up() -> None:
     assert outcome.done.usage.total_tokens == 7
 
 
-def test_unusual_bodies() -> None:
-    # Unknown members are kept.
+def test_unknown_members_are_kept() -> None:
     outcome = deltas({"content": "a", "executed_tools": [{"n": 1}]}, {"executed_tools": [{"n": 2}], "mood": "good"})
     assert outcome.response.provider_data == {"created": 1, "executed_tools": [{"n": 1}, {"n": 2}], "mood": "good"}
-    # White space before an unstreamed answer.
+
+
+def test_white_space_before_an_unstreamed_answer() -> None:
     body = b'\n   \n\n {"id":"c","choices":[{"index":0,"message":{"content":"a"},"finish_reason":"eos"}]}'
     response = decode(body)
     assert (response.text, response.finish_reason) == ("a", FinishReason.STOP)
-    # A whole body where a stream was expected.
+
+
+def test_a_whole_body_where_a_stream_was_expected() -> None:
     body = b'{\n"id":"c",\n"choices":[{"index":0,"message":{"content":"a"},"finish_reason":"stop"}]}'
     outcome = run([], stray=body)
     assert outcome.response.text == "a"
     assert outcome.done.finish_reason is FinishReason.STOP
-    # A signature of the message is kept.
+
+
+def test_a_signature_of_the_message_is_kept() -> None:
     extra = {"google": {"thought_signature": "sig"}}
     response = answer({"content": "a", "extra_content": extra, "thought_signature": "sig"})
     assert response.text == "a"

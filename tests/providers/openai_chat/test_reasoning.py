@@ -80,19 +80,22 @@ def test_details_of_another_id_or_index_are_their_own() -> None:
     assert len(details) == 3
 
 
-def test_signatures_of_reasoning() -> None:
-    # A signature without text makes a block without text.
+def test_a_signature_without_text_makes_a_block_without_text() -> None:
     encrypted: ms.JSONObject = {"type": "reasoning.encrypted", "data": "x", "index": 0}
     outcome = deltas({"content": "So."}, {"content": "", "reasoning": None, "reasoning_details": [encrypted]})
     assert outcome.response.text == "So."
     assert details_of(outcome) == [encrypted]
     assert not [event for event in outcome.events if isinstance(event, ms.ThinkingDelta)]
-    # A late signature does not hide a cut off call.
+
+
+def test_a_late_signature_does_not_hide_a_cut_off_call() -> None:
     call: ms.JSONObject = {"index": 0, "id": "a", "function": {"name": "t", "arguments": '{"x'}}
     encrypted: ms.JSONObject = {"type": "reasoning.encrypted", "data": "x", "index": 0}
     outcome = deltas({"tool_calls": [call]}, {"reasoning_details": [encrypted]}, finish="length")
     assert not outcome.response.tool_calls[0].complete
-    # An object around the text.
+
+
+def test_an_object_around_the_text() -> None:
     assert answer({"reasoning": {"content": "Hmm."}, "content": "So."}).thinking == "Hmm."
     assert answer({"reasoning": {"text": "Hmm."}, "content": "So."}).thinking == "Hmm."
     assert answer({"reasoning": ["Hmm."], "reasoning_details": "?", "content": "So."}).thinking == ""

@@ -155,15 +155,16 @@ def test_the_token_limit_has_the_servers_name(provider: OpenAIChat, model: str, 
     assert len({"max_tokens", "max_completion_tokens"} & body.keys()) == 1
 
 
-def test_system_texts() -> None:
-    # System text comes first in one message.
+def test_system_text_comes_first_in_one_message() -> None:
     body = encode(Request("gpt-4o", HELLO, system=[Text("Be brief."), Text(""), Text("Be kind.")]))
     assert body["messages"] == [
         {"role": "system", "content": "Be brief.\n\nBe kind."},
         {"role": "user", "content": "hello"},
     ]
     assert encode(Request("gpt-4o", HELLO, system="")) == encode(Request("gpt-4o", HELLO))
-    # The system role is the servers.
+
+
+def test_the_system_role_is_the_servers() -> None:
     body = encode(Request("m", HELLO, system="Be brief."), quirky(system_role="developer"))
     assert body["messages"] == [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "hello"}]
 
@@ -182,25 +183,16 @@ def test_tool_choice(choice: str, expected: object) -> None:
     assert body["tool_choice"] == expected
 
 
-def test_tool_choices_and_strict_tools() -> None:
-    # Tool choice has the servers word.
+def test_tool_choice_has_the_servers_word() -> None:
     assert (
         encode(Request("m", HELLO, tools=[WEATHER], tool_choice="required"), known("mistral"))["tool_choice"] == "any"
     )
     with pytest.raises(InvalidRequestError, match="tool_choice"):
         encode(Request("m", HELLO, tools=[WEATHER], tool_choice="weather"), quirky(named_tool_choice=False))
-    # No tool choice without tools.
+
+
+def test_no_tool_choice_without_tools() -> None:
     assert "tool_choice" not in encode(Request("gpt-4o", HELLO, tool_choice="none"))
-    # A strict tool that cannot be strict is refused.
-    open_ended: JSONObject = {"type": "object", "additionalProperties": {"type": "string"}}
-    with pytest.raises(InvalidRequestError) as caught:
-        encode(Request("gpt-4o", HELLO, tools=[Tool("t", parameters=open_ended, strict=True)]))
-    assert caught.value.field.startswith("tools[0].parameters")
-    # Strict false is sent and an unset strict is not.
-    body = encode(Request("gpt-4o", HELLO, tools=[Tool("t", strict=False)]))
-    assert body["tools"][0]["function"]["strict"] is False  # type: ignore[index]
-    warned = warnings(Request("m", HELLO, tools=[Tool("t", strict=True)]), quirky(tool_strict=False))
-    assert any("strict" in warning for warning in warned)
 
 
 def test_tools() -> None:
@@ -221,6 +213,20 @@ def test_a_strict_tool_has_its_schema_adapted() -> None:
     assert function["parameters"]["additionalProperties"] is False
     assert "required" in WEATHER.parameters
     assert WEATHER.parameters["required"] == ["city"]
+
+
+def test_a_strict_tool_that_cannot_be_strict_is_refused() -> None:
+    open_ended: JSONObject = {"type": "object", "additionalProperties": {"type": "string"}}
+    with pytest.raises(InvalidRequestError) as caught:
+        encode(Request("gpt-4o", HELLO, tools=[Tool("t", parameters=open_ended, strict=True)]))
+    assert caught.value.field.startswith("tools[0].parameters")
+
+
+def test_strict_false_is_sent_and_an_unset_strict_is_not() -> None:
+    body = encode(Request("gpt-4o", HELLO, tools=[Tool("t", strict=False)]))
+    assert body["tools"][0]["function"]["strict"] is False  # type: ignore[index]
+    warned = warnings(Request("m", HELLO, tools=[Tool("t", strict=True)]), quirky(tool_strict=False))
+    assert any("strict" in warning for warning in warned)
 
 
 def test_parallel_tool_calls() -> None:
@@ -687,16 +693,19 @@ def test_files_of_every_kind(file: File, part: JSONObject) -> None:
     assert body["messages"] == [{"role": "user", "content": [{"type": "file", "file": part}]}]
 
 
-def test_results_and_media_types() -> None:
-    # Texts of a result without a mark are one text.
+def test_texts_of_a_result_without_a_mark_are_one_text() -> None:
     conversation = [*HELLO, Message.tool_call("a", "f", "{}"), Message.tool_result("a", [Text("x"), Text("y")])]
     for provider in (OPENAI, known("openrouter")):
         assert encode(Request("m", conversation), provider)["messages"][2]["content"] == "xy"  # type: ignore[index]
-    # Parameters of a media type do not hide the format.
+
+
+def test_parameters_of_a_media_type_do_not_hide_the_format() -> None:
     sound = File(data=b"abc", media_type="audio/wav; rate=1")
     part = {"type": "input_audio", "input_audio": {"data": "YWJj", "format": "wav"}}
     assert encode(Request("m", [Message.user(sound)]), OPENAI)["messages"] == [{"role": "user", "content": [part]}]
-    # Media types are read in any case.
+
+
+def test_media_types_are_read_in_any_case() -> None:
     picture = File(data=b"abc", media_type=" IMAGE/PNG ")
     body = encode(Request("m", [Message.user(picture)]), OPENAI)
     url = "data: IMAGE/PNG ;base64,YWJj"

@@ -94,17 +94,20 @@ def test_a_failure_without_a_reason(status: str, text: str, category: ms.ErrorCa
         assert error.body
 
 
-def test_errors_of_other_forms() -> None:
-    # An error beside an unknown status is a failure.
+def test_an_error_beside_an_unknown_status_is_a_failure() -> None:
     error: ms.JSONObject = {"message": "No.", "code": "server_error"}
     with pytest.raises(ms.ProviderError, match=r"HTTP 200: No\.$"):
         decode({"status": "paused", "output": [], "error": error})
     assert decode({"status": "queued", "output_text": "a", "error": error}).text == "a"
-    # A body with an error of another form.
+
+
+def test_a_body_with_an_error_of_another_form() -> None:
     with pytest.raises(ms.ProviderError) as caught:
         decode({"detail": "Not found"})
     assert (caught.value.message, caught.value.http_status) == ("Not found", 200)
-    # Unnamed events with an error end the stream.
+
+
+def test_unnamed_events_with_an_error_end_the_stream() -> None:
     error = stream('data: {"error":{"message":"No.","code":"server_error"}}').error.error
     assert (error.message, error.body) == ("No.", b'{"error":{"message":"No.","code":"server_error"}}')
     error = stream('event: error\ndata: "No."').error.error
@@ -131,14 +134,15 @@ def test_a_flat_error_has_no_member_of_its_envelope() -> None:
 # --- text ---
 
 
-def test_forms_of_content() -> None:
-    # Content that is text or an object.
+def test_content_that_is_text_or_an_object() -> None:
     assert decode({"output": [{"type": "message", "content": "a"}]}).content == [ms.Text("a")]
     assert decode({"output": [{"type": "message", "content": {"a": 1}}]}).content == [ms.Text('{"a":1}')]
     assert decode({"output": [{"type": "message", "content": text_part("b")}]}).content == [ms.Text("b")]
     assert decode({"output": [message(text_part({"a": 1}))]}).content == [ms.Text('{"a":1}')]
     assert decode({"output": [message(text_part(5), {"type": "text", "text": "c"}, 7)]}).content == [ms.Text("c")]
-    # An empty part is no block and keeps no place.
+
+
+def test_an_empty_part_is_no_block_and_keeps_no_place() -> None:
     response = decode({"output": [message(text_part(""), text_part("a")), message(text_part(None))]})
     assert response.content == [ms.Text("a")]
 
@@ -168,13 +172,14 @@ def test_members_beside_the_content_keep_the_order_of_its_parts() -> None:
     assert outcome.response.provider_data == {"logprobs": [1, 2], "content_parts": [other, later]}
 
 
-def test_items_of_the_final_response() -> None:
-    # Items that the final response leaves out are kept.
+def test_items_that_the_final_response_leaves_out_are_kept() -> None:
     first, second = message(text_part("a")), message(text_part("b"))
     search: ms.JSONObject = {"type": "web_search_call", "id": "w"}
     outcome = stream_of(done(0, first), done(1, search), done(2, second), completed(first, 5))
     assert outcome.response.content == [ms.Text("a"), ms.ProviderBlock(NAME, search), ms.Text("b")]
-    # The final response has the items in another order.
+
+
+def test_the_final_response_has_the_items_in_another_order() -> None:
     calls: list[ms.JSONObject] = [{**CALL, "call_id": id, "arguments": id} for id in "abc"]
     begun = [added(index, {**call, "arguments": ""}) for index, call in enumerate(calls)]
     outcome = stream_of(*begun, completed(calls[2], calls[0], calls[1]))
@@ -229,21 +234,26 @@ def test_the_phase_of_a_whole_item_is_the_texts_state() -> None:
     assert outcome.response.content == [ms.Text("a", state=state)]
 
 
-def test_final_texts() -> None:
-    # A final text that differs replaces the deltas.
+def test_a_final_text_that_differs_replaces_the_deltas() -> None:
     outcome = stream_of(delta("output_text", 0, "ab"), done(0, message(text_part("ac"))), completed())
     assert [event for event in outcome.events if isinstance(event, ms.TextDelta)] == [ms.TextDelta(0, "ab")]
     assert (outcome.response.content, outcome.response.warnings) == ([ms.Text("ac")], [CHANGED])
-    # An empty final text changes nothing.
+
+
+def test_an_empty_final_text_changes_nothing() -> None:
     outcome = stream_of(delta("output_text", 0, "ab"), done(0, message(text_part(""))), completed())
     assert (outcome.response.content, outcome.response.warnings) == ([ms.Text("ab")], [])
-    # The rest of a text is delivered.
+
+
+def test_the_rest_of_a_text_is_delivered() -> None:
     part: ms.JSONObject = {"type": "response.content_part.done", "output_index": 0, "part": text_part("abc")}
     text: ms.JSONObject = {"type": "response.output_text.done", "output_index": 0, "text": "ab"}
     outcome = stream_of(delta("output_text", 0, "a"), text, part, done(0, message(text_part("abcd"))), completed())
     deltas = [event.text for event in outcome.events if isinstance(event, ms.TextDelta)]
     assert deltas == ["a", "b", "c", "d"]
-    # A done part that is no text is ignored.
+
+
+def test_a_done_part_that_is_no_text_is_ignored() -> None:
     part: ms.JSONObject = {"type": "response.content_part.done", "output_index": 0, "part": {"type": "reasoning_text"}}
     assert stream_of(part, completed()).response.content == []
 
@@ -335,15 +345,18 @@ def test_the_events_of_a_call() -> None:
     ]  # fmt: skip
 
 
-def test_ids_and_arguments_of_calls() -> None:
-    # Arguments of the beginning are used if none follow.
+def test_arguments_of_the_beginning_are_used_if_none_follow() -> None:
     outcome = stream_of(added(0, CALL), done(0, {**CALL, "arguments": ""}), completed())
     assert outcome.response.tool_calls == [ms.ToolCall("c", "f", "{}")]
-    # Ids of a call in order of preference.
+
+
+def test_ids_of_a_call_in_order_of_preference() -> None:
     plain: ms.JSONObject = {"type": "function_call", "name": "f", "arguments": "{}"}
     for given, expected in (({"call_id": "c", "id": "i"}, "c"), ({"id": "i"}, "i"), ({}, MADE_ID)):
         assert [call.id for call in decode({"output": [{**plain, **given}]}).tool_calls] == [expected]
-    # The members that a call needs back.
+
+
+def test_the_members_that_a_call_needs_back() -> None:
     item: ms.JSONObject = {**CALL, "namespace": "n", "caller": {"type": "x"}, "async": False, "other": 1}
     state = ms.ProviderState(NAME, {"namespace": "n", "caller": {"type": "x"}, "async": False})
     assert decode({"output": [item]}).tool_calls == [ms.ToolCall("c", "f", "{}", state=state)]
@@ -352,25 +365,30 @@ def test_ids_and_arguments_of_calls() -> None:
     assert decode({"output": [custom]}).tool_calls == [ms.ToolCall("c", "g", "raw", state=state)]
 
 
-def test_deltas_and_ends_of_calls() -> None:
-    # Deltas after the end of a call are ignored.
+def test_deltas_after_the_end_of_a_call_are_ignored() -> None:
     outcome = stream_of(
         added(0, CALL), done(0, {**CALL, "status": "completed"}), delta("function_call_arguments", 0, "x"),
         {"type": "response.function_call_arguments.done", "output_index": 0, "arguments": "{}x"}, completed(),
     )  # fmt: skip
     assert (outcome.response.tool_calls, outcome.response.warnings) == ([ms.ToolCall("c", "f", "{}")], [])
-    # A call that is still in progress is not complete.
+
+
+def test_a_call_that_is_still_in_progress_is_not_complete() -> None:
     calls = [{**CALL, "status": "in_progress"}, {**CALL, "call_id": "d"}]
     response = decode({"status": "incomplete", "output": [*calls, message(text_part("a"))]})
     assert [(call.id, call.complete) for call in response.tool_calls] == [("c", False), ("d", True)]
-    # A second call at the same index takes it over.
+
+
+def test_a_second_call_at_the_same_index_takes_it_over() -> None:
     other: ms.JSONObject = {**CALL, "call_id": "d", "name": "g"}
     outcome = stream_of(
         added(0, {**CALL, "arguments": ""}), added(0, {**other, "arguments": ""}),
         delta("function_call_arguments", 0, "[1]"), done(0, CALL), done(0, {**other, "arguments": "[1]"}), completed(),
     )  # fmt: skip
     assert outcome.response.content == [ms.ToolCall("c", "f", "{}"), ms.ToolCall("d", "g", "[1]")]
-    # Events for an item of another type are ignored.
+
+
+def test_events_for_an_item_of_another_type_are_ignored() -> None:
     search: ms.JSONObject = {"type": "web_search_call", "id": "w"}
     outcome = stream_of(
         added(0, search), delta("output_text", 0, "a"), delta("refusal", 0, "a"), delta("reasoning_text", 0, "a"),

@@ -103,11 +103,12 @@ def test_a_file_without_a_name_gets_one_with_its_extension(media_type: str, name
     assert part["filename"] == name  # type: ignore[index,call-overload]
 
 
-def test_messages_are_written_one_by_one() -> None:
-    # An assistants texts are one message of plain text.
+def test_an_assistants_texts_are_one_message_of_plain_text() -> None:
     sent = items(Message.user("q"), Message.assistant([Text("one, "), Text(""), Text("two")]), Message.user("q"))
     assert sent[1] == {"type": "message", "role": "assistant", "content": "one, two"}
-    # Messages are never merged.
+
+
+def test_messages_are_never_merged() -> None:
     sent = items(Message.assistant("a"), Message.assistant("b"))
     assert [item["content"] for item in sent] == ["a", "b"]
 
@@ -136,11 +137,12 @@ def test_a_call_and_its_result() -> None:
     assert items(*conversation) == [user(text("q")), call("c1", "look", '{"at":1}'), output("c1"), user(text("and?"))]
 
 
-def test_calls_and_results() -> None:
-    # A call without arguments is sent with an empty object.
+def test_a_call_without_arguments_is_sent_with_an_empty_object() -> None:
     sent = items(Message.tool_call("c1", "now", ""), Message.tool_result("c1", "12:00"))
     assert sent[0]["arguments"] == "{}"
-    # Results may have images and files.
+
+
+def test_results_may_have_images_and_files() -> None:
     result = ToolResult("c1", [Text("see"), Image(file_id="f1")])
     sent = items(Message.tool_call("c1", "shot", "{}"), Message(Role.TOOL, result))
     image: JSON = {"type": "input_image", "detail": "auto", "file_id": "f1"}
@@ -177,13 +179,14 @@ def test_a_result_whose_call_the_server_keeps_is_sent(member: str) -> None:
     assert items(Message.tool_result("c1", "done"), **{member: "id_1"}) == [output("c1")]
 
 
-def test_ids_that_are_used_again() -> None:
-    # Reused ids are made unique.
+def test_reused_ids_are_made_unique() -> None:
     turn = [Message.tool_call("call_0", "f", "{}"), Message.tool_result("call_0", "done")]
     assert items(*turn, *turn, *turn) == [
         call("call_0"), output("call_0"), call("call_0_2"), output("call_0_2"), call("call_0_3"), output("call_0_3"),
     ]  # fmt: skip
-    # The same id twice in one turn is answered in order.
+
+
+def test_the_same_id_twice_in_one_turn_is_answered_in_order() -> None:
     sent = items(
         Message.assistant([ToolCall("x", "f", "{}"), ToolCall("x", "g", "{}")]),
         Message(Role.TOOL, [ToolResult("x", "1"), ToolResult("x", "2")]),
@@ -256,17 +259,20 @@ def test_reasoning_text_is_sent_back_without_a_ciphertext() -> None:
     }  # fmt: skip
 
 
-def test_reasoning_and_provider_blocks() -> None:
-    # Reasoning without a following item is left out.
+def test_reasoning_without_a_following_item_is_left_out() -> None:
     thinking = Thinking("Hm.", state=ProviderState(OURS, ENCRYPTED))
     assert kinds(Message.user("q"), Message.assistant([thinking, thinking])) == ["message"]
     assert kinds(Message.assistant([thinking, ToolCall("no result", "f", "{}")]), Message.user("q")) == ["message"]
     assert kinds(Message.assistant([thinking]), Message.user("q"), Message.assistant("a")) == ["message", "message"]
     assert kinds(Message.assistant([thinking, thinking, Text("a")])) == ["reasoning", "reasoning", "message"]
-    # A thought is always a reasoning item.
+
+
+def test_a_thought_is_always_a_reasoning_item() -> None:
     thinking = Thinking("Hm.", state=ProviderState(OURS, {**ENCRYPTED, "type": "custom_tool_call"}))
     assert items(Message.user("q"), Message.assistant([thinking, Text("a")]))[1] == {"type": "reasoning", **ENCRYPTED}
-    # Provider blocks are sent back unchanged in order.
+
+
+def test_provider_blocks_are_sent_back_unchanged_in_order() -> None:
     search: JSONObject = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}}  # fmt: skip  # noqa: E501
     assert items(Message.assistant([ProviderBlock(OURS, search), Text("a")]))[0] == search
 

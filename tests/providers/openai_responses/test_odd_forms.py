@@ -188,12 +188,13 @@ def test_arguments_before_their_call_belong_to_it(events: list[ms.JSONObject], c
     assert outcome.response.warnings == []
 
 
-def test_arguments_that_belong_to_no_call() -> None:
-    # Arguments of a tool that the server runs belong to no call.
+def test_arguments_of_a_tool_that_the_server_runs_belong_to_no_call() -> None:
     search: ms.JSONObject = {"type": "web_search_call", "id": "ws"}
     outcome = stream_of(added(search), arguments('{"q":', id="ws"), added(call(), 1), arguments(X, 1), final())
     assert [block.arguments for block in outcome.response.tool_calls] == [X]
-    # Arguments of many calls that never come are bounded.
+
+
+def test_arguments_of_many_calls_that_never_come_are_bounded() -> None:
     events = [arguments("{}", index, f"fc_{index}") for index in range(200)]
     response = stream_of(*events, final(SAID)).response
     assert response.text == "hi"

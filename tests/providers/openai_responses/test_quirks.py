@@ -357,19 +357,22 @@ def test_a_call_is_delivered_once_its_name_is_known() -> None:
     assert outcome.events[1:3] == [ms.ToolCallStart(0, "call_1", "late"), ms.ToolCallDelta(0, "{}")]
 
 
-def test_terminal_events_and_statuses() -> None:
-    # A completed event may have an incomplete response.
+def test_a_completed_event_may_have_an_incomplete_response() -> None:
     outcome = stream(
         CREATED
         + 'data: {"type":"response.completed","response":{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}}}'
     )
     assert outcome.response.finish_reason is ms.FinishReason.LENGTH
-    # A terminal event overrides an unfinished status.
+
+
+def test_a_terminal_event_overrides_an_unfinished_status() -> None:
     outcome = stream(
         CREATED + 'data: {"type":"response.completed","response":{"status":"in_progress","output_text":"a"}}'
     )
     assert (outcome.response.finish_reason, outcome.response.raw_finish_reason) == (ms.FinishReason.STOP, "completed")
-    # A failed event overrides the responses status.
+
+
+def test_a_failed_event_overrides_the_responses_status() -> None:
     outcome = stream(
         CREATED + 'data: {"type":"response.failed","response":{"status":"completed","error":{"message":"No."}}}'
     )

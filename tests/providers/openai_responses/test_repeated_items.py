@@ -85,22 +85,27 @@ def test_a_message_repeated_under_another_id_is_delivered_once(
     assert answer.response.warnings == [REPEATED]
 
 
-def test_equal_messages() -> None:
-    # A message of items and final response is delivered once.
+def test_a_message_of_items_and_final_response_is_delivered_once() -> None:
     output = (message("msg_1"), message("msg_2"))
     answer = outcome_of(*SPOKEN, output=output)
     assert (answer.response.text, answer.response.warnings) == (TEXT, [REPEATED])
     unstreamed = decode({"id": "r", "model": "m", "status": "completed", "output": list(output)})
     assert (unstreamed.text, unstreamed.warnings) == (TEXT, [REPEATED])
-    # Equal messages with an item between them are two.
+
+
+def test_equal_messages_with_an_item_between_them_are_two() -> None:
     search: JSONObject = {"id": "ws_1", "type": "web_search_call", "status": "completed", "action": {"type": "search"}}
     answer = outcome_of(*SPOKEN, done(1, search), done(2, message("msg_2")))
     assert answer.response.text == TEXT + TEXT
     assert answer.response.warnings == []
-    # Equal messages of two phases are two.
+
+
+def test_equal_messages_of_two_phases_are_two() -> None:
     first, second = message("msg_1", phase="commentary"), message("msg_2", phase="final_answer")
     assert outcome_of(done(0, first), done(1, second)).response.text == TEXT + TEXT
-    # Equal messages that were both streamed are two.
+
+
+def test_equal_messages_that_were_both_streamed_are_two() -> None:
     answer = outcome_of(*SPOKEN, added(1, message("msg_2")), delta(1, TEXT), done(1, message("msg_2")))
     assert answer.response.text == TEXT + TEXT
     assert answer.response.warnings == []

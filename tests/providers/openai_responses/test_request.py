@@ -303,15 +303,18 @@ def test_a_response_in_the_background_is_refused_by_name(streamed: bool) -> None
         assert body_of(replace(ASK, extra_body={"background": value}), streamed=streamed)["background"] is value
 
 
-def test_requests_that_are_refused() -> None:
-    # What json cannot carry is refused.
+def test_what_json_cannot_carry_is_refused() -> None:
     with pytest.raises(InvalidRequestError):
         body_of(replace(ASK, messages=[Message.user("\ud800")]))
-    # An invalid request is refused before it is written.
+
+
+def test_an_invalid_request_is_refused_before_it_is_written() -> None:
     with pytest.raises(InvalidRequestError) as raised:
         body_of(replace(ASK, messages=[]))
     assert raised.value.field == "messages"
-    # A request with nothing to send is refused.
+
+
+def test_a_request_with_nothing_to_send_is_refused() -> None:
     request = replace(ASK, messages=[Message.tool_call("c", "f", "{}")])
     with pytest.raises(InvalidRequestError) as raised:
         body_of(request)
@@ -467,14 +470,15 @@ REPLACED = "call_b30855e510446ac34706c5acafeedefd5122fe94"
 """The id that replaces one of 65 times `c`. Ids in stored conversations must stay the same in later versions."""
 
 
-def test_places_of_results() -> None:
-    # A result of a kept call has its place in a message.
+def test_a_result_of_a_kept_call_has_its_place_in_a_message() -> None:
     message = Message("tool", [Text("a"), ToolResult("c1", "r"), Text("b")])
     output = {"type": "function_call_output", "call_id": "c1", "output": "r"}
     assert input_of(message, previous_response_id="p") == [said("a"), output, said("b")]
     assert input_of(message, conversation="p") == [said("a"), output, said("b")]
     assert input_of(message, store=True) == [said("a"), said("b")]
-    # A result in an assistants message is sent where it is.
+
+
+def test_a_result_in_an_assistants_message_is_sent_where_it_is() -> None:
     message = Message.assistant([Text("a"), ToolResult("c1", "r"), Text("b")])
     spoken = [{"type": "message", "role": "assistant", "content": text} for text in "ab"]
     output = {"type": "function_call_output", "call_id": "c1", "output": "r"}
@@ -668,16 +672,19 @@ def test_models_without_an_effort_have_none(model: str) -> None:
     assert efforts(model) == [None] * 4
 
 
-def test_levels_of_models() -> None:
-    # Every row matches its name and longer names.
+def test_every_row_matches_its_name_and_longer_names() -> None:
     for family, row in EFFORTS.items():
         assert efforts(family) == list(row)
         assert efforts(f"{family}-2031-01-01") == list(row)
         assert set(row) <= WORDS, "only words of openai's own types"
-    # The effort of a request wins over the table.
+
+
+def test_the_effort_of_a_request_wins_over_the_table() -> None:
     assert effort_for("gpt-5", ThinkingConfig(level=ThinkingLevel.LOW, effort="max")) == "max"
     assert effort_for("anything", ThinkingConfig(effort="high")) == "high"
-    # Without a level there is nothing to say.
+
+
+def test_without_a_level_there_is_nothing_to_say() -> None:
     assert effort_for("gpt-5", ThinkingConfig(budget_tokens=100)) is None
 
 

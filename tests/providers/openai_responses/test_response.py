@@ -155,16 +155,15 @@ def test_every_incomplete_reason_has_a_finish_reason(word: str, reason: ms.Finis
     assert response.provider_data["incomplete_details"] == {"reason": word}
 
 
-def test_bodies_without_members() -> None:
-    # An unknown status is an unknown reason.
+def test_an_unknown_status_is_an_unknown_reason() -> None:
     assert decode(answer(MESSAGE, status="paused")).finish_reason is ms.FinishReason.UNKNOWN
-    # A body without a status is a whole answer.
+
+
+def test_a_body_without_a_status_is_a_whole_answer() -> None:
     response = decode({"output": [MESSAGE]})
     assert (response.finish_reason, response.raw_finish_reason) == (ms.FinishReason.STOP, None)
     response = decode({"output": [MESSAGE], "incomplete_details": {"reason": "max_output_tokens"}})
     assert response.finish_reason is ms.FinishReason.LENGTH
-    # No usage is unknown not zero.
-    assert decode(answer(MESSAGE, usage=None)).usage == ms.Usage()
 
 
 @pytest.mark.parametrize("status", ["in_progress", None])
@@ -246,6 +245,10 @@ USAGES: list[tuple[ms.JSONObject, ms.Usage]] = [
 def test_usage(raw: ms.JSONObject, usage: ms.Usage) -> None:
     usage.raw = raw
     assert decode(answer(MESSAGE, usage=raw)).usage == usage
+
+
+def test_no_usage_is_unknown_not_zero() -> None:
+    assert decode(answer(MESSAGE, usage=None)).usage == ms.Usage()
 
 
 ECHOED_MEMBERS = (

@@ -42,10 +42,12 @@ def property_of(schema: JSON) -> JSON:
     return adapted["a"]
 
 
-def test_a_schema_becomes_strict() -> None:
+def test_every_property_becomes_required_and_objects_are_closed() -> None:
     schema = {**object_of(a={"type": "string"}, b=object_of(c={"type": "integer"})), "required": ["a"]}
     assert strict_schema(schema) == strict_object(a={"type": "string"}, b=strict_object(c={"type": "integer"}))
-    # The schema given is not changed.
+
+
+def test_the_schema_given_is_not_changed() -> None:
     schema = object_of(a={"oneOf": [object_of(b={"type": "string", "default": "x"}), {"type": "null"}]})
     before = copy.deepcopy(schema)
     strict_schema(schema)
@@ -74,26 +76,31 @@ def test_each_kind_of_schema(schema: JSON, adapted: JSON) -> None:
     assert property_of(schema) == adapted
 
 
-def test_references() -> None:
-    # A lone reference stays and its definition is adapted.
+def test_a_lone_reference_stays_and_its_definition_is_adapted() -> None:
     schema = {**object_of(a={"$ref": "#/$defs/B"}), "$defs": {"B": object_of(c={"type": "string"})}}
     adapted = {**strict_object(a={"$ref": "#/$defs/B"}), "$defs": {"B": strict_object(c={"type": "string"})}}
     assert strict_schema(schema) == adapted
-    # A reference with neighbours is written out.
+
+
+def test_a_reference_with_neighbours_is_written_out() -> None:
     schema = {
         **object_of(a={"$ref": "#/$defs/B", "description": "d"}),
         "$defs": {"B": {"type": "string", "title": "B"}},
     }
     adapted = strict_schema(schema)["properties"]
     assert adapted == {"a": {"type": "string", "title": "B", "description": "d"}}
-    # The words beside a reference win.
+
+
+def test_the_words_beside_a_reference_win() -> None:
     own = {"title": "A", "description": "d"}
     schema = {
         **object_of(a={"$ref": "#/$defs/B", **own}),
         "$defs": {"B": {"type": "string", "title": "B", "description": "b"}},
     }
     assert strict_schema(schema)["properties"] == {"a": {"type": "string", **own}}
-    # A recursive reference ends.
+
+
+def test_a_recursive_reference_ends() -> None:
     node = object_of(next={"$ref": "#/$defs/Node", "description": "the next one"})
     adapted = strict_schema({"$ref": "#/$defs/Node", "$defs": {"Node": node}})
     assert adapted["properties"] == {"next": {"$ref": "#/$defs/Node"}}
@@ -291,14 +298,17 @@ def adapted(schema: JSON, **root: JSON) -> JSON:
     return properties["a"]
 
 
-def test_roots() -> None:
-    # A root without properties is an empty object.
+def test_a_root_without_properties_is_an_empty_object() -> None:
     assert strict_schema({"type": "object"}) == {**closed(), "type": "object"}
     assert strict_schema({"type": "object"}, "tools[0].parameters") == closed()
-    # A root with another name is a root.
+
+
+def test_a_root_with_another_name_is_a_root() -> None:
     root: JSONObject = {"$ref": "#/$defs/B", "$defs": {"B": object_of(a=TEXT)}}
     assert strict_schema(root, "tools[0].parameters") == {**closed(a=TEXT), "$defs": {"B": closed(a=TEXT)}}
-    # Additional properties that are false stay false.
+
+
+def test_additional_properties_that_are_false_stay_false() -> None:
     assert strict_schema({**object_of(a=TEXT), "additionalProperties": False}) == closed(a=TEXT)
 
 

@@ -322,18 +322,8 @@ def test_a_body_that_ends_without_a_terminal_event_is_truncated() -> None:
     assert outcome.response.finish_reason is ms.FinishReason.UNKNOWN
 
 
-def test_ends_and_beginnings_of_a_stream() -> None:
-    # An empty body is truncated.
+def test_an_empty_body_is_truncated() -> None:
     assert stream("").error.error.category is ms.ErrorCategory.NETWORK
-    # A lenient profile ends at done after finished items.
-    outcome = stream(FINISHED_WITHOUT_TERMINAL, provider=LENIENT)
-    assert outcome.response.text == "Hi"
-    assert outcome.response.finish_reason is ms.FinishReason.UNKNOWN
-    assert stream(FINISHED_WITHOUT_TERMINAL).error.error.category is ms.ErrorCategory.NETWORK
-    # A stream without a beginning is given one.
-    outcome = stream('data: {"type":"response.completed","response":{"id":"resp_1","model":"m","status":"completed"}}')
-    assert outcome.events[0] == ms.Start("m", "resp_1")
-    assert [event.type for event in outcome.events] == [ms.EventType.START, ms.EventType.DONE]
 
 
 FINISHED_WITHOUT_TERMINAL = (
@@ -344,6 +334,13 @@ FINISHED_WITHOUT_TERMINAL = (
     data: [DONE]
 """
 )
+
+
+def test_a_lenient_profile_ends_at_done_after_finished_items() -> None:
+    outcome = stream(FINISHED_WITHOUT_TERMINAL, provider=LENIENT)
+    assert outcome.response.text == "Hi"
+    assert outcome.response.finish_reason is ms.FinishReason.UNKNOWN
+    assert stream(FINISHED_WITHOUT_TERMINAL).error.error.category is ms.ErrorCategory.NETWORK
 
 
 @pytest.mark.parametrize("body", [CREATED, CREATED + "data: [DONE]", FINISHED_WITHOUT_TERMINAL.replace("[DONE]", "{}")])
@@ -405,6 +402,12 @@ def test_nothing_is_told_after_the_end() -> None:
     assert list(machine.feed("", b'{"type":"response.completed","response":{}}')) == []
     assert list(machine.feed("", b"{not json")) == []
     assert list(machine.end()) == []
+
+
+def test_a_stream_without_a_beginning_is_given_one() -> None:
+    outcome = stream('data: {"type":"response.completed","response":{"id":"resp_1","model":"m","status":"completed"}}')
+    assert outcome.events[0] == ms.Start("m", "resp_1")
+    assert [event.type for event in outcome.events] == [ms.EventType.START, ms.EventType.DONE]
 
 
 def test_empty_deltas_tell_nothing() -> None:
