@@ -330,7 +330,7 @@ class Admission(AdmissionControl, WaitingCall):
             return error
         refusal = candidate.limiter.fail(candidate, error, attempt.headers, now, sent=sent, again=True)
         if refusal in PAUSES:
-            self._uncount()
+            self.uncounted += 1
             self._begin_to_wait(now)
             return None
         if refusal is not Refusal.NONE:
@@ -344,15 +344,11 @@ class Admission(AdmissionControl, WaitingCall):
         self._begin_to_wait(now)
         return None
 
-    def _uncount(self) -> None:
-        """Count an attempt as no try."""
-        self.uncounted += 1
-
     def _waits_for_host(self, error: ProviderError, host: Host, *, sent: bool, may_wait: bool) -> bool:
         """Return whether the call waits for a server that is away. An attempt that only showed this is no try."""
         in_vain = may_wait and is_lost(error) and (host.is_away or not sent)
         if in_vain:
-            self._uncount()
+            self.uncounted += 1
         return in_vain and host.is_away
 
     def pause_after(self, error: ProviderError, delay: float) -> float | None:

@@ -259,6 +259,7 @@ class Dispatcher:
                 del self._limiters[key]
                 del self._limiter_of_state[limiter.state]
                 limiter.state.host.forget(limiter.host_changed)
+                limiter.is_forgotten = True
         kept = set(map(id, self._limiters.values()))
         self._limiter_of_model = {
             key: limiter for key, limiter in self._limiter_of_model.items() if id(limiter) in kept

@@ -43,6 +43,9 @@ PRIORITIES: dict[str, Priority] = {priority.value: priority for priority in Prio
 
 NO_TARGETS: frozenset[int] = frozenset()
 
+ONLY_KEY = (0,)
+"""The keys of a provider that has one."""
+
 AWAY = (PermitState.NEW, PermitState.ENDED)
 """The states of a permit that is in no queue, and of which nothing is reserved."""
 
@@ -143,6 +146,10 @@ class Routed(Admission):
         return self._request_at(self._candidate)
 
     @property
+    def _now(self) -> float:
+        return self._runtime.loop.clock()
+
+    @property
     def _is_beside(self) -> bool:
         return self._hedging is not None and self._hedging.is_beside
 
@@ -192,7 +199,8 @@ class Routed(Admission):
     def confirm(self, attempt: Attempt) -> None:
         super().confirm(attempt)
         candidate = self._of(attempt)
-        self.ring(candidate.target_index).restore(candidate.key)
+        if self._has_keys(candidate.target_index):
+            self.ring(candidate.target_index).restore(candidate.key)
 
     def first_content(self) -> None:
         super().first_content()
@@ -200,7 +208,7 @@ class Routed(Admission):
 
     def resent(self, attempt: Attempt, error: ProviderError) -> None:
         if self._is_rival(attempt):
-            self._uncount()
+            self.uncounted += 1
         else:
             super().resent(attempt, error)
 
@@ -229,7 +237,7 @@ class Routed(Admission):
         index, sent = candidate.target_index, attempt.sent
         refusal = candidate.limiter.fail(candidate, error, attempt.headers, now, sent=sent, again=False)
         if refusal in PAUSES:
-            self._uncount()
+            self.uncounted += 1
             candidate.refusals += 1
             self._leave_target(None, now)
             self._avoided = candidate
@@ -253,7 +261,7 @@ class Routed(Admission):
             self._tried |= {index}
         if not self._running.has_attempts_left:
             self._tried |= self._attempted  # what is left are targets without an attempt
-        choice = self._choose(now)
+        choice, _ = self._choose(now)
         return self._verdict() if choice.target is None and not choice.among and not waits_for_it else None
 
     def end(self, outcome: Completion | None, attempt: Attempt | None) -> None:
@@ -286,7 +294,7 @@ class Routed(Admission):
             # What it has tried in vain may be asked again, or has answered others since.
             again = {index for index in self._tried & self._attempted if state.may_be_asked(index, now)}
             self._tried -= again
-        choice = self._choose(now)
+        choice, _ = self._choose(now)
         kept = () if choice.target is not None else choice.among
         for candidate in self._waiting:
             if candidate.target_index not in kept:
@@ -317,7 +325,7 @@ class Routed(Admission):
         if candidate not in self._waiting:
             candidate.limiter.cancel(candidate, now)  # the call has gone elsewhere
             return
-        if len(self._route.targets[index].accesses) > 1 and candidate.key not in self._usable(index, now):
+        if self._has_keys(index) and candidate.key not in self._usable(index, now):
             self._forget(candidate)
             # The server refused the key meanwhile. The call waits on in other queues.
             candidate.limiter.cancel(candidate, now)
@@ -345,9 +353,11 @@ class Routed(Admission):
             self._is_under_way, self._has_content, self._latest = True, False, candidate
             self._attempted |= {index}
             candidate.attempt_number = self._route.begin(index, now, session)
-            self.ring(index).begin(candidate.key, session, now)
-            self._running.redirect(request)
-            self._running.admitted()
+            if self._has_keys(index):
+                self.ring(index).begin(candidate.key, session, now)
+            call = self._running
+            call.redirect(request)
+            call.admitted()
 
     def rejected(self, permit: Permit, error: ProviderError) -> None:
         """A limiter never sends the call, or not in time."""
@@ -379,9 +389,9 @@ class Routed(Admission):
             if elsewhere is not None:
                 self._wait([elsewhere], now)
                 return
-        choice = self._choose(now)
-        if choice.target is not None:
-            self._wait([self.best(self._with_room(choice.target, now), now)], now, deadline)
+        choice, roomy = self._choose(now)
+        if roomy:
+            self._wait([self.best(roomy, now)], now, deadline)
         elif choice.among:
             found = [candidate for index in choice.among for candidate in self._candidates_at(index, now)]
             self._wait([candidate for candidate in found if candidate not in self._waiting], now, deadline)
@@ -390,17 +400,18 @@ class Routed(Admission):
         else:
             self._running.rejected(self._verdict())
 
-    def _choose(self, now: float, without: tuple[int, ...] = ()) -> Choice:
-        """Ask the route for a target. Targets whose limits the request can never fit are passed over."""
-        rooms = Rooms(lambda index: self._candidates_at(index, now), now)
+    def _choose(self, now: float, without: tuple[int, ...] = ()) -> tuple[Choice, list[Candidate]]:
+        """Ask the route for a target. Targets whose limits the request can never fit are passed over. Returns also the
+        candidates at the target that have room."""
+        rooms = Rooms(lambda index: [self._candidate_at(index, key) for key in self._usable(index, now)], now)
         while True:
             excluded = self._tried | self._finished | frozenset(without)
             choice = self._route.state.choose(now, rooms, tried=excluded, session=self._request.session)
-            useless = (
-                [] if choice.target is not None else [at for at in choice.among if not self._candidates_at(at, now)]
-            )
+            if choice.target is not None:
+                return choice, rooms.known[choice.target]
+            useless = [index for index in choice.among if not self._candidates_at(index, now)]
             if not useless:
-                return choice
+                return choice, []
             for index in useless:
                 self._tried |= {index}
                 for key in range(len(self._route.targets[index].accesses)):
@@ -413,10 +424,10 @@ class Routed(Admission):
         """Return another key or target that has room, after a limit has refused the call; None if there is none. A
         session waits for its target."""
         state, index = self._route.state, avoided.target_index
-        others = [candidate for candidate in self._with_room(index, now) if candidate is not avoided]
+        same = self._candidates_at(index, now)
+        others = [candidate for candidate in same if candidate is not avoided and _has_room(candidate, now)]
         if not others and state.balance is not Balance.STICKY:
-            choice = self._choose(now, (index,))
-            others = [] if choice.target is None else self._with_room(choice.target, now)
+            _, others = self._choose(now, (index,))
         if not others or not state.is_healthy(others[0].target_index, now):
             return None
         return self.best(others, now)
@@ -426,16 +437,15 @@ class Routed(Admission):
         `InvalidRequestError` where none can."""
         first: InvalidRequestError | None = None
         while True:
-            choice = self._choose(now)
+            choice, roomy = self._choose(now)
             left = [index for index in range(len(self._route.targets)) if index not in self._finished]
             if not left:
                 assert first is not None
                 raise first
             index = choice.target if choice.target is not None else next(iter(choice.among), left[0])
-            candidates = self._candidates_at(index, now)
-            roomy = [candidate for candidate in candidates if _has_room(candidate, now)]
+            candidates = roomy or self._candidates_at(index, now)
             key = self.best(roomy, now).key if roomy else candidates[0].key if candidates else 0
-            trial = Candidate(self._limiter_at(index, key), target_index=index, key=key)
+            trial = self._candidate_at(index, key)
             try:
                 request = self._request_at(trial)
             except InvalidRequestError as error:
@@ -443,12 +453,10 @@ class Routed(Admission):
                 first = first or error
                 continue
             self._input_tokens = estimate_input_tokens(self._request, request.prepared.body)
+            self._candidates = ()  # those of a request that was not checked know nothing of it
             planned = self._candidate_at(index, key)
             planned.request, planned.need = request, trial.need
             return planned
-
-    def _with_room(self, index: int, now: float) -> list[Candidate]:
-        return [candidate for candidate in self._candidates_at(index, now) if _has_room(candidate, now)]
 
     def best(self, candidates: list[Candidate], now: float) -> Candidate:
         """Return the best key of a target. candidates: those that have room."""
@@ -488,16 +496,17 @@ class Routed(Admission):
         return [candidate for candidate in found if candidate.limiter.why_never(candidate, now) is None]
 
     def _candidate_at(self, index: int, key: int) -> Candidate:
-        """Return the candidate for one key of a target: the same one each time, once the request was checked."""
-        limiter = self._limiter_at(index, key)
-        if self._input_tokens < 0:
-            return Candidate(limiter, target_index=index, key=key)
+        """Return the candidate for one key of a target: the same one each time."""
         for candidate in self._candidates:
             if candidate.target_index == index and candidate.key == key:
-                if candidate.limiter is not limiter and candidate.state in AWAY:
-                    candidate.limiter = limiter  # the old one had no calls, and was forgotten
+                if candidate.limiter.is_forgotten and candidate.state in AWAY:
+                    candidate.limiter = self._limiter_at(index, key)
                 return candidate
-        candidate = self._make_candidate(limiter, index, key)
+        limiter = self._limiter_at(index, key)
+        is_checked = self._input_tokens >= 0
+        candidate = (
+            self._make_candidate(limiter, index, key) if is_checked else Candidate(limiter, target_index=index, key=key)
+        )
         self._candidates = (*self._candidates, candidate)
         return candidate
 
@@ -532,9 +541,16 @@ class Routed(Admission):
         target = self._route.targets[index]
         return self._control.limiter(target.accesses[key], self._model_at(target))
 
-    def _usable(self, index: int, now: float) -> list[int]:
+    def _usable(self, index: int, now: float) -> Sequence[int]:
+        """Return the keys that can be used at a target."""
         failed = {each.key for each in self._candidates if each.is_refused and each.target_index == index}
-        return self.ring(index).usable(now, failed)
+        if self._has_keys(index):
+            return self.ring(index).usable(now, failed)
+        return () if failed else ONLY_KEY
+
+    def _has_keys(self, index: int) -> bool:
+        """Return whether a target's provider has several keys."""
+        return len(self._route.targets[index].accesses) > 1
 
     def _refuse_key(self, candidate: Candidate, refusal: Refusal, now: float) -> None:
         """The server has refused the key of a candidate. The call uses it no more."""
@@ -723,29 +739,25 @@ class Routed(Admission):
         rival.began = now
         rival.attempt_number = self._route.begin(index, now)
         self.ring(index).begin(key, None, now)
-        self._uncount()
+        self.uncounted += 1
         hedging.rival, hedging.is_beside = rival, True
         self._running.begin_rival(request.prepared, request.clocks)
         return True
 
     def _rival_with_room(self, now: float) -> Candidate | None:
-        """Return a index that has room now: at another target that is no fallback, else at the only one."""
+        """Return a candidate that has room now: at another target that is no fallback, else at the only one."""
         index, targets = self._candidate.target_index, self._route.state.targets
         excluded = self._tried | self._finished | {index}
         rooms = Rooms(lambda at: self._rivals_at(at, now), now)
         while True:
             choice = self._route.state.choose(now, rooms, tried=excluded)
             if choice.target is not None and not targets[choice.target].fallback:
-                found = choice.target
-                break
+                return self.best(rooms.known[choice.target], now)
             if choice.target is not None or not choice.among:
                 if any(not target.fallback for other, target in enumerate(targets) if other != index):
                     return None
-                found = index
-                break
+                return self.best(rooms.known[index], now) if index in rooms else None
             excluded |= set(choice.among)
-        roomy = [candidate for candidate in self._rivals_at(found, now) if _has_room(candidate, now)]
-        return self.best(roomy, now) if roomy else None
 
     def _rivals_at(self, index: int, now: float) -> list[Candidate]:
         """Return a candidate of a second attempt for each key that can be used at a target."""
@@ -822,22 +834,25 @@ def _has_room(candidate: Candidate, now: float) -> bool:
 
 
 class Rooms:
-    """The targets of a route that could send a call now. A target is looked at when it is asked for."""
+    """The targets of a route that could send a call now. A target is looked at when it is asked for.
 
-    __slots__ = ("_candidates_at", "_known", "_now")
+    known: index of a target → the candidates there that have room.
+    """
+
+    __slots__ = ("_candidates_at", "_now", "known")
 
     def __init__(self, candidates_at: Callable[[int], Sequence[Candidate]], now: float) -> None:
         self._candidates_at = candidates_at
         self._now = now
-        self._known: dict[int, bool] = {}
+        self.known: dict[int, list[Candidate]] = {}
 
     def __contains__(self, index: object) -> bool:
         assert isinstance(index, int)
-        known = self._known.get(index)
-        if known is None:
-            known = any(_has_room(candidate, self._now) for candidate in self._candidates_at(index))
-            self._known[index] = known
-        return known
+        roomy = self.known.get(index)
+        if roomy is None:
+            roomy = [each for each in self._candidates_at(index) if _has_room(each, self._now)]
+            self.known[index] = roomy
+        return bool(roomy)
 
 
 def lay_over(target: Target, request: Request, model: str) -> Request:

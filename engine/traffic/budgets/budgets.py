@@ -588,7 +588,7 @@ class Budgets(Pump):
         lease_of: Callable[[int, str | None], AccountLease] | None = None,
         watch: Callable[[BudgetStatistics], None] | None = None,
     ) -> None:
-        super().__init__(runtime, reports=watch is not None)
+        super().__init__(runtime)
         self.price: Price | None = price
         self._budgets = BudgetsState(budgets, lease_of, self._account_changed)
         self._limited = {member for member in Amounts._fields if any(budget.limits(member) for budget in budgets)}

@@ -48,6 +48,7 @@ class Breaker:
     failures: how many of them must have failed, at least, to open it.
     open_for: seconds of a pause.
     probe: the number of the probing call; 0: there is none.
+    is_tripped: so many calls have failed that it is not closed.
 
     A call that was sent before it opened does not close it, and one that was sent before the probing call does not
     lengthen the pause.
@@ -64,6 +65,7 @@ class Breaker:
         "_opened_at",
         "_sent",
         "_since",
+        "is_tripped",
         "probe",
     )
 
@@ -79,17 +81,13 @@ class Breaker:
         self._opened_at = math.inf  # while it is closed
         self._opened_after = 0  # the latest call when it opened
         self.probe: int = 0
+        self.is_tripped: bool = False
 
     def state(self, now: float) -> BreakerState:
         """Return the breaker's state at the time `now`."""
         if not self.is_tripped:
             return BreakerState.CLOSED
         return BreakerState.OPEN if self.probe or now < self._opened_at + self._open_for else BreakerState.PROBING
-
-    @property
-    def is_tripped(self) -> bool:
-        """Whether so many calls have failed that it is not closed."""
-        return self._opened_at < math.inf
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -105,7 +103,7 @@ class Breaker:
     def begin(self, now: float) -> int:
         """Record that a call is sent, and return its number. The first call after the pause is the probing call."""
         self._sent += 1
-        if self._opened_at < math.inf and not self.probe and now >= self._opened_at + self._open_for:
+        if self.is_tripped and not self.probe and now >= self._opened_at + self._open_for:
             self.probe = self._sent
         return self._sent
 
@@ -118,13 +116,13 @@ class Breaker:
     def complete(self, number: int) -> None:
         """Record a complete answer, and close the breaker."""
         if self.is_tripped and number > self._opened_after:
-            self._opened_at = math.inf
+            self.is_tripped, self._opened_at = False, math.inf
             self._since, self._failed, self._broke, self.probe = number - 1, [], False, 0
             self._note(number)
 
     def reset(self) -> None:
         """Close the breaker, and count only the calls that are sent from now on."""
-        self._opened_at, self.probe, self._broke = math.inf, 0, False
+        self.is_tripped, self._opened_at, self.probe, self._broke = False, math.inf, 0, False
         self._since, self._failed = self._sent, []
 
     def fail(self, number: int, now: float, *, broke: bool = False) -> None:
@@ -151,7 +149,7 @@ class Breaker:
             self._failed = [failed for failed in self._failed if failed > number - self._latest]
 
     def _open(self, now: float) -> None:
-        self._opened_at, self._opened_after, self.probe = now, self._sent, 0
+        self.is_tripped, self._opened_at, self._opened_after, self.probe = True, now, self._sent, 0
 
     def end(self, number: int) -> None:
         """Record the end of a call. If it was the probing call and had no outcome, the next call is the probing one."""

@@ -81,7 +81,7 @@ class LimiterState:
         """
         if self.queue.length or (self.host.is_away and self.host.ready_at(now) > now):
             return False
-        cost = self._cost(permit)
+        cost = self.quota.charger.estimate(permit.input_tokens, permit.max_output)
         if not self.quota.fits_at_once(cost, now):
             return False
         for limit in self.limits:
@@ -106,7 +106,7 @@ class LimiterState:
         permit = self.queue.first(now) if first is None else first
         if permit is None:
             return math.inf
-        cost = self._cost(permit)
+        cost = self.quota.charger.estimate(permit.input_tokens, permit.max_output)
         ready = self._ready_at(cost, now)
         if ready > now:
             return min(ready, self.host.gives_up_at(now)) if self.host.is_away else ready
@@ -123,7 +123,7 @@ class LimiterState:
             or self.never(permit, now) is not None
         ):
             return False
-        cost = self._cost(permit)
+        cost = self.quota.charger.estimate(permit.input_tokens, permit.max_output)
         if self.quota.own_ready_at(cost, now) > now:
             return False
         if self.concurrency is not None and self.concurrency.ready_at(now) > now:
@@ -132,7 +132,7 @@ class LimiterState:
 
     def room(self, permit: Permit, now: float) -> float:
         """Return about how many calls like this one could be sent now, less those that run where no limit is known."""
-        cost = self._cost(permit)
+        cost = self.quota.charger.estimate(permit.input_tokens, permit.max_output)
         levels = (self.quota.level(unit, now) / cost[unit] for unit in Unit if cost[unit] > 0)
         room = min(levels, default=math.inf)
         return room if room < math.inf else MUCH_ROOM - self.quota.running
@@ -150,7 +150,7 @@ class LimiterState:
         calls, tokens = self.queue.ahead_of(permit)
         if calls < 1:
             return 0.0
-        seconds, own = 0.0, self._cost(permit)
+        seconds, own = 0.0, self.quota.charger.estimate(permit.input_tokens, permit.max_output)
         for unit in Unit:
             rate, level = self.quota.believed_rate(unit), self.quota.level(unit, now)
             cost = calls if unit is Unit.REQUESTS else tokens * own[unit] / permit.size
@@ -166,7 +166,7 @@ class LimiterState:
         assert first is not None
         what = self.reason(first, now)
         ahead = int(self.queue.ahead_of(permit)[0])
-        cost = self._cost(first)
+        cost = self.quota.charger.estimate(first.input_tokens, first.max_output)
         limits = (limit.ready_at(cost, self, now) for limit in self.limits)
         ready = max((self._own_ready_at(cost, now), *limits))
         seconds = max(self.seconds_ahead(permit, now), ready - now)
@@ -296,10 +296,6 @@ class LimiterState:
 
     # --- shared by the methods above ---
 
-    def _cost(self, permit: Permit) -> Cost:
-        """Return the estimated charge of a call. A call that waits does not keep it: thousands may wait."""
-        return self.quota.charger.estimate(permit.input_tokens, permit.max_output)
-
     def _ready_at(self, cost: Cost, now: float) -> float:
         """Return the time at which the next call, of this cost, may be sent.
 
@@ -351,7 +347,7 @@ class LimiterState:
         """Return what the next call, `permit`, waits for, in words."""
         if self.host.is_away:
             return f"{self.host.name} to take connections"
-        cost = self._cost(permit)
+        cost = self.quota.charger.estimate(permit.input_tokens, permit.max_output)
         full = next((limit for limit in self.limits if limit.is_full), None)
         if full is not None:
             return f"one of {full.concurrent} calls of {full.name} to end"
@@ -412,6 +408,7 @@ class Limiter(Pump):
     """What shares one quota: a state, a pump and a log.
 
     state: the queue and the limits of its calls.
+    is_forgotten: it had no calls, and another limiter has taken over its models.
     next_in_line: called when a shared limit has changed, so that another limiter may send.
     watch: receives the limiter's name and figures after a change; None: there is no observer.
     """
@@ -422,6 +419,7 @@ class Limiter(Pump):
         "_row",
         "_wall_clock",
         "_watch",
+        "is_forgotten",
         "next_in_line",
         "state",
     )
@@ -436,8 +434,9 @@ class Limiter(Pump):
         next_in_line: Callable[[DeclaredLimit, LimiterState], None],
         watch: Callable[[str, LimiterStatistics], None] | None = None,
     ) -> None:
-        super().__init__(runtime, reports=watch is not None)
+        super().__init__(runtime)
         self.state: LimiterState = state
+        self.is_forgotten: bool = False
         self.next_in_line: Callable[[DeclaredLimit, LimiterState], None] = next_in_line
         self._row = row
         self._read_report = read_report
@@ -461,7 +460,8 @@ class Limiter(Pump):
         assert call is not None, "the call waits"
         if not self.is_running and state.admit_at_once(permit, now):
             call.admitted(permit)
-            self.note()
+            if self._watch is not None:
+                self.note()
             return
         why = self.why_never(permit, now)
         if why is not None:
@@ -482,13 +482,15 @@ class Limiter(Pump):
         """Send a call now if its limits allow; else return False, and the call does not wait here."""
         state = self.state
         if state.admit_at_once(permit, now):
-            self.note()
+            if self._watch is not None:
+                self.note()
             return True
         if state.queue.length or self.why_never(permit, now) is not None:
             return False
         state.queue.add(permit)
         if state.admit(now) is permit:
-            self.note()
+            if self._watch is not None:
+                self.note()
             return True
         self.cancel(permit, now)
         return False
@@ -511,7 +513,8 @@ class Limiter(Pump):
             if found is first:
                 return call, partial(call.admitted, first)
         self._pass_on(state.pop_left())
-        self.note()
+        if self._watch is not None:
+            self.note()
         assert not isinstance(found, Permit)
         return found
 
@@ -519,14 +522,16 @@ class Limiter(Pump):
         """Process a change of the server's address: it takes connections or not, or another call may ask."""
         if self.state.queue.length:
             self.schedule()
-        self.note()
+        if self._watch is not None:
+            self.note()
 
     def changed(self) -> None:
         """Process a change after which other calls may be sent: a call ended, or a response arrived."""
         self._pass_on(self.state.limits)
         if self.state.queue.length:
             self.schedule()
-        self.note()
+        if self._watch is not None:
+            self.note()
 
     def _pass_on(self, limits: Sequence[DeclaredLimit]) -> None:
         """Let the first limiter in the line of each of some limits look whether it may send.

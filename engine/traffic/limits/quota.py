@@ -14,11 +14,14 @@ from dataclasses import dataclass, replace
 from ....providers.limits.charging import Charging
 from ....providers.limits.quota_report import QuotaReport, Refusal, ReportedLimit, Unit
 from ...call.retry import hinted_pause
-from ..queue.cost import FREE, Charger, Cost
+from ..queue.cost import FREE, Cost, Mean, cost_of
 from ..queue.fair_queue import CONFIRMED, ENDED, SENT, UNDER_WAY, Permit
 from .learned import FIRST_BACKOFF, LONGEST_BACKOFF, LearnedBucket, first_rate
 from .reported import LONG_WINDOW, ReportedBucket, reported_bucket
 from .window import Window
+
+DEFAULT_OUTPUT = 512.0
+"""The estimated output tokens of a call before any call has ended. A smaller `max_tokens` takes its place."""
 
 HOLD = 0.125
 """Seconds without new calls after a refusal that names no time to wait."""
@@ -60,6 +63,55 @@ class Impossible:
     why: str
     refusal: Refusal
     retry_after: float = -1.0
+
+
+class Charger:
+    """Computes costs from token counts for one limiter, and learns the mean length of its responses.
+
+    charging: how the server counts requests and tokens.
+    output: the output tokens of a call, learned from ended calls.
+    """
+
+    __slots__ = ("charging", "output")
+
+    def __init__(self, charging: Charging) -> None:
+        self.charging: Charging = charging
+        self.output: Mean = Mean(DEFAULT_OUTPUT)
+
+    def estimate(self, input_tokens: float, max_output: float | None) -> Cost:
+        """Return the estimated charge of a call before it is sent.
+
+        input_tokens: the estimated tokens of the prompt.
+        max_output: the request's own `max_tokens`; None if it has none.
+        """
+        mean = self.output.value
+        if max_output is None or (self.charging.output == "produced" and max_output > mean):
+            return self._cost(input_tokens, mean)
+        return self._cost(input_tokens, max_output)
+
+    def least(self, input_tokens: float, max_output: float | None) -> Cost:
+        """Return the smallest charge of a call: its input, and its `max_tokens` if the server reserves output."""
+        reserved = self.charging.output == "reserved" and max_output is not None
+        return self._cost(input_tokens, (max_output or 0.0) if reserved else 0.0)
+
+    def settled(self, input_tokens: float, cached: float, output: float) -> Cost:
+        """Return what a call has used that ended with this usage, and update the mean output.
+
+        input_tokens: all tokens of the prompt.
+        cached: the tokens of the prompt that the server read from its cache.
+        output: the tokens of the response.
+        """
+        self.output.add(output)
+        counted = input_tokens if self.charging.cached_input else input_tokens - cached
+        return Cost(1.0, counted, output, counted + output)
+
+    def failed(self, charge: Cost) -> Cost:
+        """Return what a call has used that the server answered with an error. charge: what it was charged."""
+        return FREE._replace(requests=charge.requests if self.charging.failed_requests else 0.0)
+
+    def _cost(self, input_tokens: float, output: float) -> Cost:
+        combined = max(input_tokens, output) if self.charging.combined == "larger" else input_tokens + output
+        return cost_of(Cost, (1.0, input_tokens, output, combined))
 
 
 class Quota:

@@ -73,15 +73,13 @@ class Pump(abc.ABC):
     is_running: a call is being notified.
     """
 
-    __slots__ = ("_is_scheduled", "_reported_at", "_reports", "_timer", "_will_report", "is_running", "runtime")
+    __slots__ = ("_is_scheduled", "_reported_at", "_timer", "_will_report", "is_running", "runtime")
 
-    def __init__(self, runtime: Runtime, *, reports: bool = False) -> None:
-        """Create it. reports: there is an observer, to which it reports its figures."""
+    def __init__(self, runtime: Runtime) -> None:
         self.runtime: Runtime = runtime
         self.is_running: bool = False
         self._timer: Timer | None = None
         self._is_scheduled = False
-        self._reports = reports
         self._reported_at = -math.inf
         self._will_report = False
 
@@ -145,8 +143,11 @@ class Pump(abc.ABC):
     # --- figures ---
 
     def note(self) -> None:
-        """Report the line's figures at a later tick, because they have changed: at most once per second."""
-        if self._reports and not self._will_report:
+        """Report the line's figures at a later tick, because they have changed: at most once per second.
+
+        Call it only if there is an observer.
+        """
+        if not self._will_report:
             self._report_at(max(self.runtime.loop.clock(), self._reported_at + REPORT_SECONDS))
 
     def _report_at(self, when: float) -> None:

@@ -382,7 +382,12 @@ class RouteState:
         if len(own) > sum(own) > len(own) / 2:
             # If most targets fail, the cause is overload, and moving all calls to the rest would overload it, too.
             return indices
-        return [index for index in indices if self.targets[index].breaker.state(now) is not BreakerState.OPEN]
+        breakers = ((index, self.targets[index].breaker) for index in indices)
+        return [
+            index
+            for index, breaker in breakers
+            if not breaker.is_tripped or breaker.state(now) is not BreakerState.OPEN
+        ]
 
     def _kept(self, session: str, indices: list[int], now: float) -> int | None:
         kept = self.sessions.kept(session, now)
@@ -497,7 +502,7 @@ class Router(Pump):
         runtime: Runtime,
         watch: Callable[[str, RouteStatistics], None] | None = None,
     ) -> None:
-        super().__init__(runtime, reports=route is not None and watch is not None)
+        super().__init__(runtime)
         self.name: str = "" if route is None else route.name
         self.targets: tuple[RouteTarget, ...] = targets
         self.failover_on: frozenset[str] = frozenset() if route is None else route.failover_on
@@ -545,7 +550,8 @@ class Router(Pump):
         group = (PRIORITIES.index(priority), excluded)
         self._parked.setdefault(group, {})[call] = None
         self.schedule()
-        self.note()
+        if self._watch is not None:
+            self.note()
         return group
 
     def unpark(self, call: WaitingCall, group: Group) -> None:
@@ -555,7 +561,8 @@ class Router(Pump):
             waiting.pop(call, None)
             if not waiting:
                 del self._parked[group]
-            self.note()
+            if self._watch is not None:
+                self.note()
 
     def wait_for_room(self, call: WaitingCall) -> None:
         """A call waits for room at one or more targets. May be called again."""
@@ -577,7 +584,8 @@ class Router(Pump):
                     record.breaker.reset()  # the address has a breaker of its own, which is as fast as it may be
             self._away = away
             self._look()
-            self.note()
+            if self._watch is not None:
+                self.note()
 
     def _look(self) -> None:
         """Let the calls that wait for room choose again."""
@@ -618,8 +626,10 @@ class Router(Pump):
 
     def begin(self, index: int, now: float, session: str | None = None) -> int:
         """An attempt is sent to a target. Returns its number there."""
-        self.note()
-        return self.state.begin(index, now, session)
+        number = self.state.begin(index, now, session)
+        if self._watch is not None:
+            self.note()
+        return number
 
     def succeed(self, index: int, number: int, seconds: float, now: float) -> None:
         """A call's first event came after so many seconds."""
@@ -665,7 +675,8 @@ class Router(Pump):
     def end(self, index: int, number: int) -> None:
         """A call is no longer under way."""
         self.state.end(index, number)
-        self.note()
+        if self._watch is not None:
+            self.note()
         if self._looking or self._parked:
             self.schedule()
 

@@ -31,7 +31,7 @@ class Row(Pump):
         self.calls = list(calls)
         self.goes_at = math.inf
         self.raises = False
-        super().__init__(cast(Any, runtime), reports=report is not None)
+        super().__init__(cast(Any, runtime))
         self._report = report
 
     def __repr__(self) -> str:
@@ -74,12 +74,6 @@ def test_figures_are_reported_a_tick_after_a_change_once_a_second() -> None:
     assert reported == [7.0, 7.0, 8.0]
     pump.note()
     assert runtime.timers.times == [20.0]
-
-
-def test_without_an_observer_nothing_is_reported() -> None:
-    runtime = UnitRuntime()
-    Row(runtime).note()
-    assert runtime.timers.times == []
 
 
 def test_64_calls_are_notified_in_a_tick() -> None:
