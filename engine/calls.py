@@ -101,7 +101,7 @@ class CallStarter:
         self._watch = watch = None if observer is None else _guard(observer, on_callback_raised)
         self._resolver = Resolver(backend)
         pool = Pool(backend, loop, timers, self._dial, limits.pool, watch)
-        self.runtime: Runtime = Runtime(backend, loop, timers, pool, home, on_callback_raised, limits.retry_reserve)
+        self.runtime: Runtime = Runtime(backend, loop, timers, pool, home, on_callback_raised, limits)
         self._hooks = CallHooks(self._call_ended) if watch is None else watch.hooks(self._call_ended)
         self._preparer = Preparer(addressed, environment, limits, make_id, time.time, proxy, backend=backend)
         self._dispatcher = None if traffic is None else self._direct(traffic, providers)

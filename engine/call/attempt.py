@@ -361,10 +361,12 @@ class Attempt(BodyOwner):
         self.connection = None  # it is closed, or carries the exchange of another call
         self._listener.on_defect(error)
 
-    # --- as the holder of received bytes ---
+    # --- the received bytes that it keeps ---
+
+    def grown(self, size: int) -> None:
+        self._runtime.buffered.grown(self, size)
 
     def kept_bytes(self) -> int:
-        """Return the number of received bytes that are kept."""
         assert self._body is not None  # it has reported received bytes
         return self._body.kept_bytes()
 
@@ -377,7 +379,7 @@ class Attempt(BodyOwner):
 
     def _yield_room(self) -> None:
         if not self.over:
-            self.give_up(self.prepared.buffered.too_much())
+            self.give_up(self._runtime.buffered.too_much())
 
     # --- events ---
 
@@ -560,7 +562,8 @@ class Attempt(BodyOwner):
         if self._timer is not None:
             self._runtime.timers.cancel(self._timer)
             self._timer = None
-        self.prepared.buffered.forget(self)
+        if self in self._runtime.buffered.most:
+            self._runtime.buffered.forget(self)
 
     def close(self) -> None:
         """Close the connection, if there is one."""

@@ -9,6 +9,8 @@ from ...transport.backend import Backend
 from ...transport.loop import Loop
 from ...transport.pool import Pool
 from ...transport.timers import Timers
+from ..request.limits import Limits
+from .body.buffered import Buffered
 from .home import Home
 from .listener import Recorder
 from .retry import RetryReserve
@@ -23,6 +25,7 @@ class Runtime:
     loop: reads and writes all sockets.
     timers: run functions at a time of the loop's clock.
     pool: the connections, for which attempts wait.
+    buffered: the sizes of all answers under way.
     retries: the reserve of retries of all calls.
     random: returns a number from 0 to 1, for the jitter of delays.
     on_callback_raised: called with the exception of a callback; it may end the engine.
@@ -34,6 +37,7 @@ class Runtime:
     __slots__ = (
         "_next",
         "backend",
+        "buffered",
         "home",
         "loop",
         "on_callback_raised",
@@ -54,13 +58,14 @@ class Runtime:
         pool: Pool,
         home: Home,
         on_callback_raised: Callable[[BaseException], None],
-        retry_reserve: float,
+        limits: Limits,
     ) -> None:
         self.backend: Backend = backend
         self.loop: Loop = loop
         self.timers: Timers = timers
         self.pool: Pool = pool
-        self.retries: RetryReserve = RetryReserve(retry_reserve)
+        self.buffered: Buffered = Buffered(limits.max_buffered_bytes)
+        self.retries: RetryReserve = RetryReserve(limits.retry_reserve)
         self.random: Callable[[], float] = random.Random().random
         self.on_callback_raised: Callable[[BaseException], None] = on_callback_raised
         self.recording: Recorder | None = None

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeAlias
 
 from ...providers.catalog.provider import Provider
 from ...providers.model.request import Tags
 from ...providers.wire.dialect import NOTHING_UNASKED, Dialect, MakeId
 from ...transport.exchange import WireHead
 from ...transport.url import Origin
-from .buffered import Buffered
 from .fresh_key import FreshKey, Key
 from .limits import Limits
 from .redaction import Redaction
 from .signing import sign_head
+
+WallClock: TypeAlias = Callable[[], float]
+"""Returns Unix seconds, for dates in headers; never used to time anything."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -27,7 +30,6 @@ class Shared:
     dialect: Dialect
     make_id: MakeId
     limits: Limits
-    buffered: Buffered
     wall_clock: WallClock
 
 
@@ -43,7 +45,6 @@ class Prepared:
 
     __slots__ = (
         "body",
-        "buffered",
         "choices",
         "dialect",
         "fresh_key",
@@ -83,7 +84,6 @@ class Prepared:
         self.dialect: Dialect = shared.dialect
         self.make_id: MakeId = shared.make_id
         self.limits: Limits = shared.limits
-        self.buffered: Buffered = shared.buffered
         self.wall_clock: WallClock = shared.wall_clock
         self.fresh_key: FreshKey | None = fresh_key
         self.unasked: frozenset[str] = unasked
@@ -117,9 +117,3 @@ class Prepared:
         signed.head = sign_head(self.provider, self.origin, self.head, self.body)
         signed.secrets = self.secrets = self.secrets.of_head(signed.head)
         return signed
-
-
-class WallClock(Protocol):
-    """Unix seconds, for dates in headers; never used to time anything."""
-
-    def __call__(self) -> float: ...

@@ -24,7 +24,6 @@ from ...transport.headers import HeaderError, validate_headers
 from ...transport.proxy import ProxyConfig, choose_proxy
 from ...transport.url import BaseURL, Origin, target
 from .addresses import OWN_HEADERS, Addressed
-from .buffered import Buffered
 from .credentials import find_key
 from .fresh_key import FreshKey, Key, KeySource, text_of
 from .limits import Limits
@@ -54,7 +53,6 @@ class Preparer:
     __slots__ = (
         "_backend",
         "_bases",
-        "_buffered",
         "_environment",
         "_heads",
         "_keys",
@@ -76,19 +74,16 @@ class Preparer:
         make_id: MakeId,
         wall_clock: WallClock,
         proxy: ProxyConfig | None = None,
-        buffered: Buffered | None = None,
         backend: Backend | None = None,
     ) -> None:
         """Create the cache. `proxy` is the engine's, which takes precedence over the environment's; only its password
-        is used. `buffered` is that of the engine's other preparers, which share one bound. `backend` starts the tasks
-        that wait for keys.
+        is used. `backend` starts the tasks that wait for keys.
         """
         self._providers = tuple(provider for provider, _ in providers)
         self._environment = environment
         self._limits = limits
         self._make_id = make_id
         self._wall_clock = wall_clock
-        self._buffered = Buffered(limits.max_buffered_bytes) if buffered is None else buffered
         self._proxy = proxy
         self._backend = backend
         self._sources: dict[str, KeySource] = {}
@@ -105,7 +100,6 @@ class Preparer:
             dialect=dialect_of(provider.profile),
             make_id=self._make_id,
             limits=self._limits,
-            buffered=self._buffered,
             wall_clock=self._wall_clock,
         )
 
@@ -144,7 +138,7 @@ class Preparer:
         """Return a preparer that sends one of a provider's several keys, and the provider with this key alone."""
         single = copy.copy(provider)
         single.api_key = key
-        shared = (self._environment, self._limits, self._make_id, self._wall_clock, self._proxy, self._buffered)
+        shared = (self._environment, self._limits, self._make_id, self._wall_clock, self._proxy)
         return Preparer([(single, self._bases[provider.name])], *shared, self._backend), single
 
     def _select(self, model: str) -> tuple[Shared, str]:

@@ -16,9 +16,9 @@ import pytest
 
 import manystream as ms
 from manystream.engine.call.attempt import Attempt
+from manystream.engine.call.body.buffered import Buffered
 from manystream.engine.call.delivery import Counters, Delivery
 from manystream.engine.call.timeouts import effective
-from manystream.engine.request.buffered import Buffered
 from manystream.engine.request.limits import Limits
 from manystream.engine.request.prepared import Prepared, Shared
 from manystream.engine.request.redaction import Redaction
@@ -187,13 +187,15 @@ class Stream:
         shared = Shared(
             origin=Origin("http", "127.0.0.1", 80), provider=self.case.provider,
             dialect=self._counted(DIALECTS[self.case.provider.dialect]), make_id=lambda: "id", limits=self.limits,
-            buffered=Buffered(2**30), wall_clock=lambda: 0.0,
+            wall_clock=lambda: 0.0,
         )  # fmt: skip
         prepared = Prepared(shared, "m", head, b"", Redaction("key", head))
         prepared.stream = self.streamed
         self.delivery = Delivery(self._on_event, cast("RunningCall", self), Counters())
         loop = StillLoop()
-        runtime = SimpleNamespace(loop=loop, timers=NoPoller(), pool=NoPoller(), recording=None)
+        runtime = SimpleNamespace(
+            loop=loop, timers=NoPoller(), pool=NoPoller(), recording=None, buffered=Buffered(2**30)
+        )
         self.attempt = Attempt(
             prepared, self, cast("Runtime", runtime), effective(None, None, stream=True), started=0.0
         )

@@ -8,7 +8,8 @@ import trio.testing
 
 import manystream as ms
 from manystream.engine import Limits
-from manystream.engine.request.buffered import STEP_BYTES, Buffered, Holder
+from manystream.engine.call.body.base import BodyOwner
+from manystream.engine.call.body.buffered import STEP_BYTES, Buffered
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.wire.answer_bytes import kept_bytes
 from tests.support.peers import (
@@ -145,9 +146,9 @@ async def test_the_size_of_a_response_is_checked_once_per_step(monkeypatch: pyte
     texts: list[str] = []
     grown = Buffered.grown
 
-    def counted(buffered: Buffered, holder: Holder, size: int) -> None:
+    def counted(buffered: Buffered, owner: BodyOwner, size: int) -> None:
         steps.append(size)
-        grown(buffered, holder, size)
+        grown(buffered, owner, size)
 
     def on_event(event: ms.Event) -> None:
         if isinstance(event, ms.TextDelta):

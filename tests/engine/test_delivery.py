@@ -8,10 +8,10 @@ import pytest
 
 import manystream as ms
 from manystream.engine.call.attempt import Attempt
+from manystream.engine.call.body.buffered import Buffered
 from manystream.engine.call.delivery import Counters, Delivery
 from manystream.engine.call.slices import Steps
 from manystream.engine.call.timeouts import effective
-from manystream.engine.request.buffered import Buffered
 
 START, A, B, C = ms.Start("r1", "m"), ms.TextDelta(0, "a"), ms.TextDelta(0, "b"), ms.TextDelta(0, "c")
 DONE = ms.Done(ms.FinishReason.STOP, "stop", ms.Usage())
@@ -61,9 +61,14 @@ class Reported:
 
 
 def attempt_of(call: Reported) -> Attempt:
-    runtime = cast(Any, SimpleNamespace(pool=SimpleNamespace(abandon=lambda _: None)))
-    prepared = cast(Any, SimpleNamespace(buffered=Buffered(1)))
-    return Attempt(prepared, cast(Any, call), runtime, effective(None, None, stream=True), started=0.0)
+    runtime = cast(Any, SimpleNamespace(pool=SimpleNamespace(abandon=lambda _: None), buffered=Buffered(1)))
+    return Attempt(
+        cast(Any, SimpleNamespace(fresh_key=None)),
+        cast(Any, call),
+        runtime,
+        effective(None, None, stream=True),
+        started=0.0,
+    )
 
 
 def test_an_attempt_holds_its_start_until_the_first_other_event() -> None:

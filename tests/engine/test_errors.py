@@ -8,7 +8,7 @@ import trio
 
 import manystream as ms
 from manystream import engine
-from manystream.engine.request.buffered import Buffered
+from manystream.engine.call.body.buffered import Buffered
 from manystream.engine.request.errors import (
     callback_failed,
     ends_engine,

@@ -9,7 +9,6 @@ import pytest
 
 import manystream as ms
 from manystream.engine.request.addresses import addressed
-from manystream.engine.request.buffered import Buffered
 from manystream.engine.request.limits import Limits
 from manystream.engine.request.preparer import Preparer
 from tests.support.peers import Line, answer, chat_answer, hello, open_peer
@@ -188,16 +187,11 @@ def test_a_body_is_copied_only_while_it_is_small() -> None:
         assert (prepared.body is wire.body) == (size >= 65_536)
 
 
-def test_preparers_of_one_engine_share_the_bound_of_answers() -> None:
-    buffered = Buffered(100)
-    one = Preparer(addressed([CHAT]), {}, Limits(), lambda: "an-id", lambda: 0.0, None, buffered)
-    other, provider = one.with_key(CHAT, "second-key")
+def test_a_preparer_of_one_of_several_keys_sends_it() -> None:
+    other, provider = preparer(CHAT).with_key(CHAT, "second-key")
     assert (provider.api_key, CHAT.api_key) == ("second-key", "k")
-    for each in (one, other):
-        assert each.prepare(hello(), stream=False)[0].buffered is buffered
     head = other.prepare(hello(), stream=False)[0].head
     assert (b"authorization", b"Bearer second-key") in head.headers
-    assert preparer(CHAT).prepare(hello(), stream=False)[0].buffered.limit == 1 << 30
 
 
 def test_an_account_is_an_address_and_a_key() -> None:

@@ -14,9 +14,9 @@ from ....providers.model.events import Event
 from ....providers.model.response import Response
 from ....providers.wire.json_stream import DONE_MARK
 from ....transport.errors import TransportError
-from ...request.buffered import STEP_BYTES, Holder
 from ...request.errors import transport_error
 from ...request.prepared import Prepared
+from .buffered import STEP_BYTES
 from .fast_path import FastPath, FastReceiver
 
 STEP_EVENTS = 64
@@ -41,7 +41,7 @@ class Receiver(Protocol):
         ...
 
 
-class BodyOwner(Holder, abc.ABC):
+class BodyOwner(abc.ABC):
     """The interface of the attempt that a body reader uses.
 
     prepared: the request.
@@ -74,6 +74,18 @@ class BodyOwner(Holder, abc.ABC):
     @abc.abstractmethod
     def end_with(self, data: bytes) -> None:
         """Let the reader of the body read these bytes, which are the last ones, and the end."""
+
+    @abc.abstractmethod
+    def grown(self, size: int) -> None:
+        """Receive the report that `size` more bytes of the answer have come. The attempt may fail soon (`give_way`)."""
+
+    @abc.abstractmethod
+    def kept_bytes(self) -> int:
+        """Return the number of received bytes that are kept. Takes linear time in that number."""
+
+    @abc.abstractmethod
+    def give_way(self) -> None:
+        """Fail at the next tick, because the answers of the engine are too large."""
 
     @abc.abstractmethod
     def deliver_in_steps(self, events: Sequence[Event], then: Callable[[], object]) -> None:
@@ -187,7 +199,7 @@ class Body(AnswerSize, abc.ABC):
             limit = prepared.limits.max_response_bytes
             self._attempt.give_up(malformed(f"the answer is larger than {limit} bytes (limits.max_response_bytes)"))
             return False
-        prepared.buffered.grown(self._attempt, grown)
+        self._attempt.grown(grown)
         return True
 
 

@@ -7,9 +7,12 @@ bytes that are kept are counted only if the sum of the received bytes would exce
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from ...providers.errors import ProviderError, malformed
+from ....providers.errors import ProviderError, malformed
+
+if TYPE_CHECKING:
+    from .base import BodyOwner
 
 STEP_BYTES = 64 * 1024
 """The number of bytes that an answer receives between two reports. A smaller answer is not counted."""
@@ -19,45 +22,33 @@ WORTH_COUNTING = 1.25
 time in the received bytes, however often the limit is reached."""
 
 
-class Holder(Protocol):
-    """An attempt whose answer is growing."""
-
-    def kept_bytes(self) -> int:
-        """Return the number of received bytes that the attempt keeps. Takes linear time in that number."""
-        ...
-
-    def give_way(self) -> None:
-        """Fail at the next tick, because the answers of the engine are too large."""
-        ...
-
-
 class Buffered:
     """The sizes of all answers of one engine.
 
     limit: the maximum number of bytes that they may keep together.
-    total: an upper bound of the number of bytes that they keep.
+    most: an upper bound of the number of bytes that each keeps. Few answers are so long that they are here.
+    total: the sum of these bounds.
     """
 
-    __slots__ = ("_counted", "_most", "limit", "total")
+    __slots__ = ("_counted", "limit", "most", "total")
 
     def __init__(self, limit: int) -> None:
         self.limit: int = limit
         self.total: int = 0
-        self._most: dict[Holder, int] = {}  # upper bound of the bytes that each keeps
-        self._counted: dict[Holder, int] = {}  # bytes that each kept at its last count
+        self.most: dict[BodyOwner, int] = {}
+        self._counted: dict[BodyOwner, int] = {}  # bytes that each kept at its last count
 
-    def grown(self, holder: Holder, size: int) -> None:
-        """Record that the holder has received `size` more bytes."""
-        self._most[holder] = self._most.get(holder, 0) + size
+    def grown(self, owner: BodyOwner, size: int) -> None:
+        """Record that the owner of an answer has received `size` more bytes."""
+        self.most[owner] = self.most.get(owner, 0) + size
         self.total += size
         if self.total > self.limit:
             self._make_room()
 
-    def forget(self, holder: Holder) -> None:
-        """Remove a holder that keeps nothing any more. Idempotent."""
-        if holder in self._most:  # few answers are long enough to be counted
-            self.total -= self._most.pop(holder)
-            self._counted.pop(holder, None)
+    def forget(self, owner: BodyOwner) -> None:
+        """Remove an owner that keeps nothing any more. Idempotent."""
+        self.total -= self.most.pop(owner, 0)
+        self._counted.pop(owner, None)
 
     def too_much(self) -> ProviderError:
         """Return the error of the call that fails to make room."""
@@ -66,16 +57,16 @@ class Buffered:
 
     def _make_room(self) -> None:
         """Count the answers that may keep less than they received; if that is not enough, fail the largest one."""
-        for holder in sorted(self._most, key=self._most.__getitem__, reverse=True):
-            most, counted = self._most[holder], self._counted.get(holder, 0)
+        for owner in sorted(self.most, key=self.most.__getitem__, reverse=True):
+            most, counted = self.most[owner], self._counted.get(owner, 0)
             if most <= counted * WORTH_COUNTING:
                 continue
-            kept = min(holder.kept_bytes(), most)
-            self._most[holder] = self._counted[holder] = kept
+            kept = min(owner.kept_bytes(), most)
+            self.most[owner] = self._counted[owner] = kept
             self.total -= most - kept
             if self.total <= self.limit // 2:
                 return
         if self.total > self.limit:
-            largest = max(self._most, key=self._most.__getitem__)
+            largest = max(self.most, key=self.most.__getitem__)
             self.forget(largest)
             largest.give_way()
