@@ -41,6 +41,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "manystream.providers.history.converter": ("ChunkView", "HistoryConverter"),
     "manystream.providers.anthropic.converter": ("AnthropicConverter",),
     "manystream.providers.gemini.converter": ("GeminiConverter",),
+    "manystream.providers.gemini_interactions.converter": ("InteractionsConverter",),
     "manystream.providers.gemini.errors": ("parse_error",),
     "manystream.providers.gemini.finish": ("finish_reason",),
     "manystream.providers.gemini.response": ("new_tool_call_id", "parse_response"),

@@ -167,7 +167,7 @@ def test_the_options_are_the_fields_of_a_request() -> None:
     assert [name for name in options if f"\n{name}: " not in text] == [], "one line each in a hover"
 
 
-READERS = ("from_openai", "from_openai_responses", "from_anthropic", "from_gemini")
+READERS = ("from_openai", "from_openai_responses", "from_anthropic", "from_gemini", "from_gemini_interactions")
 
 
 def test_a_request_shows_its_value_alone() -> None:

@@ -43,6 +43,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "tools": ("tools",),
     "response_format": ("response_schema",),
     "labels": ("metadata",),
+    "store": (),
     "generation_config.tool_choice": ("tool_choice", "tools"),
     "generation_config.max_output_tokens": ("max_output_tokens",),
     "generation_config.temperature": ("temperature",),

@@ -229,7 +229,7 @@ class StepReader:
             self.cite(output, content)
             return
         output.text = None
-        file = self._file(content) if kind in MEDIA else None
+        file = self.file(content) if kind in MEDIA else None
         if file is None:
             self.answer.place(ProviderBlock(self.maker.provider, {"type": OUTPUT, "content": [content]}))
         elif kind != "audio" or not isinstance(file, File) or file.data is None:
@@ -274,7 +274,7 @@ class StepReader:
         else:
             self.answer.warn(NOTHING_TO_SIGN)
 
-    def _file(self, content: JSONObject) -> Image | File | None:
+    def file(self, content: JSONObject) -> Image | File | None:
         """Return the image or file of a content; None if it has neither bytes that can be decoded nor a URL."""
         media_type, address = string(content, "mime_type"), string(content, "uri")
         text = string(content, "data")

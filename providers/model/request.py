@@ -277,6 +277,12 @@ class Request(_CachedForm):
         `config`. As `from_openai`."""
         return _from_arguments("..gemini.arguments", arguments)
 
+    @classmethod
+    def from_gemini_interactions(cls, **arguments: object) -> Request:
+        """A request from the arguments of google-genai's `client.interactions.create` for a model. As
+        `from_openai`."""
+        return _from_arguments("..gemini_interactions.arguments", arguments)
+
     @property
     def system_blocks(self) -> list[Text]:
         """The system prompt as blocks, without empty ones."""

@@ -13,7 +13,7 @@ import anthropic
 import httpx2
 import openai
 from google import genai
-from google.genai import errors, types
+from google.genai import _interactions_errors, errors, types
 
 import manystream as ms
 from manystream.providers.catalog.registry import DIALECTS
@@ -21,12 +21,13 @@ from manystream.providers.json.json_values import JSON, JSONObject
 
 PROVIDERS: dict[str, ms.Provider] = {
     "openai": ms.OpenAIChat(), "openai_responses": ms.OpenAIResponses(), "anthropic": ms.Anthropic(),
-    "gemini": ms.Gemini(),
+    "gemini": ms.Gemini(), "interactions": ms.GeminiInteractions(),
 }  # fmt: skip
 
 READERS: dict[str, Callable[..., ms.Request]] = {
     "openai": ms.Request.from_openai, "openai_responses": ms.Request.from_openai_responses,
     "anthropic": ms.Request.from_anthropic, "gemini": ms.Request.from_gemini,
+    "interactions": ms.Request.from_gemini_interactions,
 }  # fmt: skip
 
 
@@ -42,13 +43,13 @@ def sent_by_sdk(sdk: str, arguments: dict[str, object], method: str = "create") 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # models and forms that are deprecated are read all the same
         _send(_method(sdk, client, method), arguments)
-    return cast("JSONObject", on_the_wire(bodies[0])) if sdk == "gemini" else bodies[0]
+    return cast("JSONObject", on_the_wire(bodies[0])) if sdk in GOOGLE else bodies[0]
 
 
 def _send(method: Callable[..., object], arguments: dict[str, object]) -> None:
     try:
         method(**arguments)
-    except (openai.APIStatusError, anthropic.APIStatusError, errors.APIError):
+    except (openai.APIStatusError, anthropic.APIStatusError, errors.APIError, _interactions_errors.APIStatusError):
         pass
 
 
@@ -71,6 +72,7 @@ def on_the_wire(value: JSON) -> JSON:
     return members
 
 
+GOOGLE = ("gemini", "interactions")
 SNAKE = (
     "parameters_json_schema", "thinking_level", "thinking_budget", "include_thoughts", "mime_type", "file_uri",
 )  # fmt: skip
@@ -81,6 +83,9 @@ def _method(sdk: str, client: httpx2.Client, method: str) -> Callable[..., objec
     if sdk == "gemini":
         models = genai.Client(api_key="key", http_options=types.HttpOptions(httpx_client=client)).models
         return cast("Callable[..., object]", models.generate_content)  # pyright: ignore[reportUnknownMemberType]
+    if sdk == "interactions":
+        options = types.HttpOptions(httpx_client=client, retry_options=types.HttpRetryOptions(attempts=1))
+        return cast("Callable[..., object]", genai.Client(api_key="key", http_options=options).interactions.create)
     if sdk == "anthropic":
         messages = anthropic.Anthropic(api_key="key", http_client=client, max_retries=0).messages
         return cast("Callable[..., object]", getattr(messages, method))
@@ -95,7 +100,7 @@ def sent_by_us(
     chosen = provider if provider is not None else PROVIDERS[sdk]
     dialect = DIALECTS[str(chosen.profile.dialect)]
     body = cast("JSONObject", json.loads(dialect.encode(request, request.model, chosen, stream=stream).body))
-    return cast("JSONObject", on_the_wire(body)) if sdk == "gemini" else body
+    return cast("JSONObject", on_the_wire(body)) if sdk in GOOGLE else body
 
 
 def warnings_of(sdk: str, request: ms.Request) -> list[str]:

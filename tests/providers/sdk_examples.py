@@ -285,9 +285,48 @@ GEMINI: dict[str, dict[str, object]] = {
     "cached": {"config": {"cached_content": "cachedContents/a"}},
 }  # fmt: skip
 
+FUNCTION: dict[str, object] = {"type": "function", "name": "look", "description": "Look.", "parameters": SCHEMA}
+ASKED: dict[str, object] = {"type": "user_input", "content": [{"type": "text", "text": "Which river?"}]}
+CALLED: dict[str, object] = {"type": "function_call", "id": "call_1", "name": "look", "arguments": {"city": "Bonn"}}
+LOOKED: dict[str, object] = {"type": "function_result", "call_id": "call_1", "name": "look", "result": "The Rhine."}
+THOUGHT_STEP: dict[str, object] = {"type": "thought", "signature": "c2ln",
+    "summary": [{"type": "text", "text": "Hm."}]}  # fmt: skip
+PIXEL: dict[str, object] = {"type": "image", "data": "AQ==", "mime_type": "image/png"}
+
+INTERACTIONS: dict[str, dict[str, object]] = {
+    "a text": {},
+    "one content": {"input": {"type": "text", "text": "Which river?"}},
+    "contents": {"input": [{"type": "text", "text": "What is this?"}, PIXEL,
+        {"type": "document", "uri": "https://host/a.pdf", "mime_type": "application/pdf"}]},
+    "an image's resolution": {"input": [{**PIXEL, "resolution": "high"}]},
+    "steps": {"input": [ASKED, THOUGHT_STEP, CALLED, LOOKED], "tools": [FUNCTION]},
+    "a result that is an object": {"input": [ASKED, CALLED, {**LOOKED, "result": {"river": "Rhine"}}]},
+    "a result with an image": {"input": [ASKED, CALLED, {**LOOKED, "result": [PIXEL], "is_error": True}]},
+    "a result inside the user's input": {"previous_interaction_id": "v1_1",
+        "input": [{"type": "user_input", "content": [{"type": "text", "text": "x"}, PIXEL]}, CALLED, LOOKED]},
+    "a built-in tool's steps": {"input": [ASKED, {"type": "google_search_call", "id": "s", "arguments":
+        {"queries": ["river"]}}, {"type": "google_search_result", "call_id": "s", "result": []},
+        {"type": "model_output", "content": [{"type": "text", "text": "The Rhine."}]}, ASKED]},
+    "a function": {"tools": [FUNCTION]},
+    "functions and others": {"tools": [{"type": "google_search"}, FUNCTION]},
+    "a choice": {"tools": [FUNCTION], "generation_config": {"tool_choice": "any"}},
+    "a named choice": {"tools": [FUNCTION],
+        "generation_config": {"tool_choice": {"allowed_tools": {"mode": "any", "tools": ["look"]}}}},
+    "a validated choice": {"tools": [FUNCTION], "generation_config": {"tool_choice": "validated"}},
+    "a system prompt": {"system_instruction": "Be brief."},
+    "options": {"generation_config": {"temperature": 0.5, "top_p": 0.5, "max_output_tokens": 9, "seed": 3,
+        "stop_sequences": ["A"], "thinking_level": "low", "thinking_summaries": "auto"}},
+    "no summaries": {"generation_config": {"thinking_summaries": "none", "speech_config": [{"voice": "Kore"}]}},
+    "a schema": {"response_format": {"type": "text", "mime_type": "application/json", "schema": SCHEMA}},
+    "an image as answer": {"response_format": {"type": "image", "aspect_ratio": "1:1"}},
+    "kept": {"store": True, "background": True, "service_tier": "flex", "labels": {"team": "a"}},
+    "not kept": {"store": False},
+}  # fmt: skip
+
 BASES: dict[str, dict[str, object]] = {
     "openai": {"model": "gpt-5", "messages": [USER]},
     "openai_responses": {"model": "gpt-5", "input": "Which river?"},
     "anthropic": {"model": "claude-opus-4-6", "max_tokens": 100, "messages": [USER]},
     "gemini": {"model": "gemini-2.5-flash", "contents": "Which river?"},
+    "interactions": {"model": "gemini-3-flash-preview", "input": "Which river?"},
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from anthropic.types import Message as AnthropicMessage
+from google.genai.interactions import Interaction
 from google.genai.types import GenerateContentResponse
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response as OpenAIResponse
@@ -11,6 +12,7 @@ from openai.types.responses import Response as OpenAIResponse
 import manystream as ms
 from manystream.providers.anthropic.converter import AnthropicConverter
 from manystream.providers.gemini.converter import GeminiConverter
+from manystream.providers.gemini_interactions.converter import InteractionsConverter
 from manystream.providers.history import (
     FinishReasonPart,
     HistoryError,
@@ -117,9 +119,32 @@ RESPONSES: list[JSONObject] = [
     {"type": "response.completed", "response": RESPONSE},
 ]
 
+
+def step(index: int, step: JSONObject, *deltas: JSONObject) -> list[JSONObject]:
+    return [
+        {"event_type": "step.start", "index": index, "step": step},
+        *({"event_type": "step.delta", "index": index, "delta": delta} for delta in deltas),
+        {"event_type": "step.stop", "index": index},
+    ]
+
+
+CALL_STEP: JSONObject = {"type": "function_call", "id": "c1", "name": "weather", "arguments": {}}
+COUNTED: JSONObject = {"total_input_tokens": 5, "total_output_tokens": 7, "total_tokens": 12}
+BEGUN: JSONObject = {"id": "v1_1", "object": "interaction", "model": "m", "status": "in_progress"}
+INTERACTIONS: list[JSONObject] = [
+    {"event_type": "interaction.created", "interaction": BEGUN},
+    *step(0, {"type": "model_output"}, {"type": "text", "text": "I lo"}, {"type": "text", "text": "ok."}),
+    *step(1, CALL_STEP, {"type": "arguments_delta", "arguments": '{"city":"Oslo"}'}),
+    *step(2, {**CALL_STEP, "id": "c2"}, {"type": "arguments_delta", "arguments": '{"city":'},
+        {"type": "arguments_delta", "arguments": '"Rome"}'}),
+    {"event_type": "interaction.completed",
+        "interaction": {**BEGUN, "status": "requires_action", "usage": COUNTED}},
+]  # fmt: skip
+
 STREAMS: list[tuple[type[HistoryConverter], list[JSONObject], str]] = [
     (ChatConverter, CHAT, "tool_calls"), (AnthropicConverter, ANTHROPIC, "tool_use"),
     (GeminiConverter, GEMINI, "STOP"), (ResponsesConverter, RESPONSES, "completed"),
+    (InteractionsConverter, INTERACTIONS, "requires_action"),
 ]  # fmt: skip
 each = pytest.mark.parametrize(
     ("converter", "chunks", "finish"), STREAMS, ids=lambda value: getattr(value, "__name__", "")
@@ -201,6 +226,8 @@ WHOLE: list[tuple[type[HistoryConverter], JSONObject, type]] = [
     (GeminiConverter, gemini({"text": "hi"}, finishReason="STOP"), GenerateContentResponse),
     (ResponsesConverter, {**RESPONSE, "output": [{**MESSAGE_ITEM, "content": [
         {"type": "output_text", "text": "hi", "annotations": []}]}]}, OpenAIResponse),
+    (InteractionsConverter, {**BEGUN, "status": "completed", "usage": COUNTED,
+        "steps": [{"type": "model_output", "content": [{"type": "text", "text": "hi"}]}]}, Interaction),
 ]  # fmt: skip
 
 
@@ -264,6 +291,8 @@ ERRORS: list[tuple[type[HistoryConverter], JSONObject]] = [
     (AnthropicConverter, {"type": "error", "error": {"type": "overloaded_error", "message": "boom"}}),
     (GeminiConverter, {"error": {"code": 503, "status": "UNAVAILABLE", "message": "boom"}}),
     (ResponsesConverter, {"type": "error", "code": "server_error", "message": "boom"}),
+    (InteractionsConverter, {"event_type": "error", "error": {"code": "internal_error", "message": "boom"}}),
+    (InteractionsConverter, {"error": {"code": 503, "status": "UNAVAILABLE", "message": "boom"}}),
 ]
 
 

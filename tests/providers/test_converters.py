@@ -14,6 +14,7 @@ import manystream as ms
 from manystream.providers.anthropic.converter import AnthropicConverter
 from manystream.providers.catalog.registry import dialect_of
 from manystream.providers.gemini.converter import GeminiConverter
+from manystream.providers.gemini_interactions.converter import InteractionsConverter
 from manystream.providers.history import (
     History,
     HistoryError,
@@ -34,7 +35,7 @@ from manystream.providers.openai.responses.converter import ResponsesConverter
 
 from .strategies import JSON_VALUES, NAMES
 
-CONVERTERS = [ChatConverter, AnthropicConverter, GeminiConverter, ResponsesConverter]
+CONVERTERS = [ChatConverter, AnthropicConverter, GeminiConverter, ResponsesConverter, InteractionsConverter]
 each = pytest.mark.parametrize("converter", CONVERTERS, ids=lambda kind: kind.__name__)
 
 OSLO, ROME = ToolCallPart("c1", "weather", {"city": "Oslo"}), ToolCallPart("c2", "weather", {"city": "Rome"})
@@ -66,6 +67,7 @@ SYSTEM = {
     AnthropicConverter: ([], "Be brief."),
     GeminiConverter: ([], {"parts": [{"text": "Be brief."}]}),
     ResponsesConverter: ([], "Be brief."),
+    InteractionsConverter: ([], "Be brief."),
 }
 
 
@@ -88,6 +90,7 @@ USER = {
     AnthropicConverter: {"role": "user", "content": [{"type": "text", "text": "x"}]},
     GeminiConverter: {"role": "user", "parts": [{"text": "x"}]},
     ResponsesConverter: {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "x"}]},
+    InteractionsConverter: {"type": "user_input", "content": [{"type": "text", "text": "x"}]},
 }
 
 
@@ -123,6 +126,10 @@ MODEL = {
         {"type": "message", "role": "assistant", "content": "twice."},
         {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": '{"city":"Oslo"}'},
         {"type": "function_call", "call_id": "c2", "name": "weather", "arguments": '{"city":"Rome"}'}],
+    InteractionsConverter: [{"type": "model_output", "content": [{"type": "text", "text": "I look "},
+        {"type": "text", "text": "twice."}]},
+        {"type": "function_call", "id": "c1", "name": "weather", "arguments": {"city": "Oslo"}},
+        {"type": "function_call", "id": "c2", "name": "weather", "arguments": {"city": "Rome"}}],
 }  # fmt: skip
 
 
@@ -146,6 +153,8 @@ RESULTS = {
         {"functionResponse": {"name": "weather", "response": {"error": FAILED}, "id": "c2"}}]}],
     ResponsesConverter: [{"type": "function_call_output", "call_id": "c1", "output": RESULT_JSON},
         {"type": "function_call_output", "call_id": "c2", "output": FAILED}],
+    InteractionsConverter: [{"type": "function_result", "call_id": "c1", "name": "weather", "result": RESULT_JSON},
+        {"type": "function_result", "call_id": "c2", "name": "weather", "result": FAILED, "is_error": True}],
 }  # fmt: skip
 
 
@@ -231,6 +240,9 @@ STATES: dict[type[HistoryConverter], ms.Message] = {
         state=ms.ProviderState("openai-responses", {"summary": [], "id": "rs_1", "encrypted_content": "e"})),
         ms.Text("I look.", state=ms.ProviderState("openai-responses", {"phase": "commentary"})),
         ms.ToolCall("c", "f", "{}")]),
+    InteractionsConverter: ms.Message.assistant([ms.Thinking("hm", "sig", ms.ProviderState("google-interactions", {})),
+        ms.Text("I look."), ms.ToolCall("c", "f", "{}", state=ms.ProviderState("google-interactions",
+        {"signature": "sig"})), ms.ProviderBlock("google-interactions", {"type": "google_search_call", "id": "s"})]),
 }  # fmt: skip
 
 
@@ -280,7 +292,7 @@ def test_malformed_arguments_are_not_lost(converter: type[HistoryConverter]) -> 
     item = HistoryMessage("model", [ToolCallPart("c", "f", {}, malformed='{"a": ')])
     wire = written(converter, item)
     assert '{"a": ' in repr(wire)
-    if converter is not GeminiConverter:  # there, they are the text of an argument
+    if converter not in (GeminiConverter, InteractionsConverter):  # there, they are the text of an argument
         assert converter().to_history(wire) == [item]
 
 
@@ -290,6 +302,7 @@ UNPARSABLE = {
     GeminiConverter: {"role": "user", "parts": [{"functionResponse": {"id": "c", "name": "f",
         "response": {"output": "sunny"}}}]},
     ResponsesConverter: {"type": "function_call_output", "call_id": "c", "output": "sunny"},
+    InteractionsConverter: {"type": "function_result", "call_id": "c", "name": "f", "result": "sunny"},
 }  # fmt: skip
 
 
@@ -299,7 +312,7 @@ def test_a_plain_result_is_a_success_that_holds_its_text(converter: type[History
     (part,) = item.parts
     assert isinstance(part, ToolResultPart)
     assert part.result == ToolCallResult(success=True, output=ToolOutput("text", "sunny"))
-    assert part.name == ("f" if converter is GeminiConverter else "unknown")
+    assert part.name == ("f" if converter in (GeminiConverter, InteractionsConverter) else "unknown")
 
 
 @pytest.mark.parametrize(
@@ -324,6 +337,11 @@ def test_a_plain_result_is_a_success_that_holds_its_text(converter: type[History
             {"role": "user", "parts": [
                 {"functionResponse": {"id": "c", "name": "f", "response": {"error": "no such city"}}}
             ]},
+            "no such city",
+        ),
+        (
+            InteractionsConverter,
+            {"type": "function_result", "call_id": "c", "result": "no such city", "is_error": True},
             "no such city",
         ),
     ],
@@ -379,6 +397,11 @@ REFUSED: list[tuple[type[HistoryConverter], JSONObject, str]] = [
     (ResponsesConverter, {"role": "robot", "content": "x"}, r"input\[0\].role: unknown role 'robot'"),
     (ResponsesConverter, {"type": "smell"}, r"input\[0\].type: unknown item 'smell'"),
     (ResponsesConverter, {"role": "user", "content": [{"type": "smell"}]}, "unknown part 'smell'"),
+    (InteractionsConverter, {"type": "smell"}, r"input\[0\].type: unknown step 'smell'"),
+    (InteractionsConverter, {"type": "user_input", "content": [{"type": "smell"}]}, "unknown content 'smell'"),
+    (InteractionsConverter, {"type": "user_input", "content": 5}, r"input\[0\]: content is no array"),
+    (InteractionsConverter, {"type": "model_output", "content": 5}, r"input\[0\]: content is no array"),
+    (InteractionsConverter, {"type": "function_result", "result": [{"type": "image"}]}, "neither bytes nor a URL"),
 ]
 
 

@@ -17,6 +17,7 @@ import pytest
 from anthropic.resources.beta.messages import Messages as BetaMessages
 from anthropic.resources.messages import Messages
 from google.genai import types
+from google.genai.interactions import CreateModelInteractionParam
 from openai.resources.chat.completions import Completions
 from openai.resources.responses import Responses
 
@@ -24,15 +25,22 @@ import manystream as ms
 from manystream.providers.anthropic.arguments import ARGUMENTS as ANTHROPIC_ARGUMENTS
 from manystream.providers.convert.sdk_arguments import plain
 from manystream.providers.gemini.arguments import CONFIG_MEMBERS
+from manystream.providers.gemini_interactions.arguments import ARGUMENTS as INTERACTION_ARGUMENTS
 from manystream.providers.openai.chat.arguments import ARGUMENTS as CHAT_ARGUMENTS
 from manystream.providers.openai.responses.arguments import ARGUMENTS as RESPONSES_ARGUMENTS
 from manystream.providers.openai.responses.arguments import NO_REQUEST
 from tests.providers.sdk_bodies import PROVIDERS, READERS, sent_by_sdk, sent_by_us, warnings_of
-from tests.providers.sdk_examples import BASES, CHAT, CHAT_TOOL, CLAUDE, GEMINI, RESPONSES, SCHEMA, USER
+from tests.providers.sdk_examples import BASES, CHAT, CHAT_TOOL, CLAUDE, GEMINI, INTERACTIONS, RESPONSES, SCHEMA, USER
 
 EXAMPLES = [
     pytest.param(sdk, {**BASES[sdk], **example}, id=f"{sdk}: {name}")
-    for sdk, examples in (("openai", CHAT), ("openai_responses", RESPONSES), ("anthropic", CLAUDE), ("gemini", GEMINI))
+    for sdk, examples in (
+        ("openai", CHAT),
+        ("openai_responses", RESPONSES),
+        ("anthropic", CLAUDE),
+        ("gemini", GEMINI),
+        ("interactions", INTERACTIONS),
+    )
     for name, example in examples.items()
 ]
 
@@ -341,3 +349,4 @@ def test_every_argument_of_the_installed_sdks_is_known() -> None:
     assert parameters(*methods) - {"tool_runner"} <= ANTHROPIC_ARGUMENTS
     config = {str(field.alias) for field in types.GenerateContentConfig.model_fields.values()}
     assert config - {"shouldReturnHttpResponse"} <= CONFIG_MEMBERS
+    assert {*CreateModelInteractionParam.__annotations__} <= INTERACTION_ARGUMENTS
