@@ -8,6 +8,7 @@ schemas.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from urllib.parse import quote
 
 from ..catalog.provider import Provider
 from ..errors import InvalidRequestError
@@ -49,6 +50,11 @@ SOURCES: dict[str, tuple[str, ...]] = {
 API_VERSION = "2023-06-01"
 """The API version of the shapes written here. `extra_headers` may set another."""
 
+VERTEX_VERSION = "vertex-2023-10-16"
+"""The value of `anthropic_version` on Vertex AI."""
+
+PUBLISHER = "/publishers/anthropic"
+
 DEFAULT_MAX_TOKENS = 4096
 """The `max_tokens` of a request without a limit, because Anthropic requires the member."""
 
@@ -72,12 +78,14 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     validate_options(request)
     warnings: list[str] = []
     thinking = _thinking(request, model, warnings)
-    body: dict[str, JSON] = {"model": model, "max_tokens": _max_tokens(request, thinking, warnings)}
+    quirks = provider.profile.quirks
+    body: dict[str, JSON] = {"anthropic_version": VERTEX_VERSION} if quirks.raw_predict else {"model": model}
+    body["max_tokens"] = _max_tokens(request, thinking, warnings)
     system = _system(request)
     if system:
         body["system"] = system
     body["messages"] = _messages(request, provider, warnings)
-    check_tool_names(request.tools, provider.profile.quirks.tool_name, provider.name)
+    check_tool_names(request.tools, quirks.tool_name, provider.name)
     _add_tools(body, request, warnings)
     if thinking.member is not None:
         body["thinking"] = thinking.member
@@ -87,7 +95,7 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
         body["stop_sequences"] = list(request.stop)
     _add_metadata(body, request, warnings)
     if request.session is not None:
-        add_session(body, request.session, provider.profile.quirks)
+        add_session(body, request.session, quirks)
     if request.seed is not None:
         warnings.append("seed: not sent; Anthropic has no such setting")
     if stream:
@@ -97,10 +105,10 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
         given.restore(NAME, body, request, SOURCES, warnings)
     if request.extra_body:
         body.update(request.extra_body)
-    headers = request_headers(
-        provider.profile.quirks, request.extra_headers, stream=stream, own={"anthropic-version": API_VERSION}
-    )
-    wire = WireRequest(_path(provider), headers, serialised(body))
+    path = _raw_path(provider, model, stream=stream) if quirks.raw_predict else _path(provider)
+    own = {} if quirks.raw_predict else {"anthropic-version": API_VERSION}
+    headers = request_headers(quirks, request.extra_headers, stream=stream, own=own)
+    wire = WireRequest(path_with_query(path, quirks), headers, serialised(body))
     wire.max_output_tokens = output_limit(body, ("max_tokens",))
     if warnings:
         wire.warnings = list(dict.fromkeys(warnings))
@@ -124,8 +132,19 @@ def _messages(request: Request, provider: Provider, warnings: list[str]) -> JSON
 def _path(provider: Provider) -> str:
     """Return the endpoint's path below the base URL, which may or may not end with `/v1`."""
     path = provider.base_url.partition("?")[0].rstrip("/")
-    path = "/messages" if path.endswith("/v1") else "/v1/messages"
-    return path_with_query(path, provider.profile.quirks)
+    return "/messages" if path.endswith("/v1") else "/v1/messages"
+
+
+def _raw_path(provider: Provider, model: str, *, stream: bool) -> str:
+    """Return the path of a model below the base URL, which ends with a project's location or with the publisher.
+
+    Raises `InvalidRequestError` for a text that is no model's name.
+    """
+    if "/" in model or model in (".", ".."):
+        raise InvalidRequestError("model", f"{model!r} is no model's name")
+    path = provider.base_url.partition("?")[0].rstrip("/")
+    publisher = "" if path.endswith(PUBLISHER) else PUBLISHER
+    return f"{publisher}/models/{quote(model, safe='@')}:{'streamRawPredict' if stream else 'rawPredict'}"
 
 
 def _system(request: Request) -> JSON:

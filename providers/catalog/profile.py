@@ -67,6 +67,8 @@ class Quirks:
         (Gemini).
     query: the query of every request, without `?` (`api-version=…`).
     headers: sent with every request.
+    raw_predict: whether the path has the model's name, `/publishers/anthropic/models/{model}:rawPredict`, and the body
+        has `anthropic_version` in its place, as for Claude on Google's Vertex AI (Anthropic's dialect).
     session: where the server reads `Request.session`, with which it sends the requests of one conversation to one
         machine, whose cache has the conversation. None: the session is not sent.
     tool_name: the form of tool names that the server accepts, in every dialect (Gemini has one form for all its
@@ -120,6 +122,7 @@ class Quirks:
     auth_header: str | None = None
     query: str = ""
     headers: tuple[tuple[str, str], ...] = ()
+    raw_predict: bool = False
     session: SessionField | None = None
     tool_name: ToolNameForm = "any"
 

@@ -47,6 +47,7 @@ QUIRKS = Checker(
         "auth_header": optional(NAME),
         "query": QUERY,
         "headers": PAIRS,
+        "raw_predict": flag(),
         "session": optional(SESSION),
         "max_tokens_member": word(*get_args(MaxTokensMember)),
         "stream_usage": flag(),

@@ -201,6 +201,11 @@ OPENAI_ROWS: tuple[Profile, ...] = (
 )
 """OpenAI, and clouds that serve its models. `openai-compatible` and `responses-compatible` are for unknown servers."""
 
+_CLAUDE = Quirks(strict_end=True, tool_name="word_128", signed_thinking_only=True)
+"""Claude, at Anthropic and on the clouds that serve it."""
+
+_BEDROCK_HOSTS = ("bedrock-mantle.*.api.aws", "bedrock-runtime.*.amazonaws.com")
+
 _GROQ = _compatible(reasoning_return="reasoning")
 _MISTRAL = Quirks(
     max_tokens_member="max_tokens",
@@ -369,7 +374,28 @@ GATEWAY_ROWS: tuple[Profile, ...] = (
     _chat("heroku", "https://us.inference.heroku.com/v1", "HEROKU_INFERENCE_KEY", "INFERENCE_KEY",
           addresses=("*.inference.heroku.com",), quirks=_compatible("none", "none", seed=False)),
     _chat("bedrock-mantle", "", "AWS_BEARER_TOKEN_BEDROCK", url_variables=("AWS_BEDROCK_BASE_URL",),
-          addresses=("bedrock-mantle.*.api.aws", "bedrock-runtime.*.amazonaws.com")),
+          aliases=("bedrock",), addresses=_BEDROCK_HOSTS),
+    Profile(
+        name="bedrock-responses", aliases=("bedrock",), dialect="openai-responses", base_url="",
+        key_variables=("AWS_BEARER_TOKEN_BEDROCK",), url_variables=("AWS_BEDROCK_BASE_URL",),
+        addresses=_BEDROCK_HOSTS, quirks=Quirks(strict_end=True),
+    ),
+    Profile(
+        name="bedrock-anthropic", aliases=("bedrock",), dialect="anthropic", base_url="",
+        key_variables=("AWS_BEARER_TOKEN_BEDROCK",), url_variables=("ANTHROPIC_BEDROCK_MANTLE_BASE_URL",),
+        addresses=_BEDROCK_HOSTS, quirks=replace(_CLAUDE, auth_header="authorization"),
+    ),
+    Profile(
+        name="vertex-anthropic", aliases=("vertex",), dialect="anthropic", base_url="", prefixes=("claude-",),
+        key_variables=("CLOUDSDK_AUTH_ACCESS_TOKEN",),
+        addresses=("*aiplatform.googleapis.com", "aiplatform.*.rep.googleapis.com"),
+        quirks=replace(_CLAUDE, auth_header="authorization", raw_predict=True),
+    ),
+    Profile(
+        name="foundry", aliases=("azure",), dialect="anthropic", base_url="", prefixes=("claude-",),
+        key_variables=("ANTHROPIC_FOUNDRY_API_KEY",), url_variables=("ANTHROPIC_FOUNDRY_BASE_URL",),
+        addresses=("*.services.ai.azure.com",), quirks=_CLAUDE,
+    ),
     _chat("portkey", "https://api.portkey.ai/v1", "PORTKEY_API_KEY",
           quirks=Quirks(auth_header="x-portkey-api-key", max_tokens_member="by_model", reasoning_return="as_received")),
     Profile(
@@ -443,7 +469,7 @@ FIRST_PARTY_ROWS: tuple[Profile, ...] = (
         token_variables=("ANTHROPIC_AUTH_TOKEN",),
         url_variables=("ANTHROPIC_BASE_URL",),
         prefixes=("claude-",),
-        quirks=Quirks(strict_end=True, tool_name="word_128", signed_thinking_only=True),
+        quirks=_CLAUDE,
     ),
     Profile(
         # A row of its own, so that thinking is sent back to the server that made it, and not to Anthropic.

@@ -199,7 +199,7 @@ def _joined(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
 ENDPOINTS: dict[str, re.Pattern[str]] = {
     "openai-chat": re.compile(r"/(?:chat/completions|responses)/*$"),
     "openai-responses": re.compile(r"/(?:chat/completions|responses)/*$"),
-    "anthropic": re.compile(r"/v1/messages/*$"),
+    "anthropic": re.compile(r"/v1/messages/*$|/publishers/anthropic(?:/models(?:/[^/]*:\w+)?)?/*$"),
     "gemini": re.compile(r"/models(?:/[^/]*:[^/]*)?/*$"),
     "gemini-interactions": re.compile(r"/interactions/*$"),
 }

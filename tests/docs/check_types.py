@@ -29,6 +29,7 @@ IMPORT = "from {} import {}  # pyright: ignore[reportUnusedImport]"
 PROGRAM = re.compile(r"^import manystream", re.MULTILINE)
 ELSEWHERE = "`make interop` runs it"
 RAY = "`make ray` runs it"
+CLOUD = "`tests/manystream/test_companies.py` runs it"
 """The reasons of blocks that need packages which are not installed here."""
 NAMES = {"__file__", "__name__"} | set(dir(builtins))
 
@@ -87,7 +88,7 @@ def modules(page: str, blocks: list[Block], given: dict[str, str]) -> list[Modul
     homes: dict[str, str] = {}
     stem = "page_" + re.sub(r"\W", "_", page.removesuffix(".md"))
     programs = [block for block in blocks if block.language == "python" and block.code != setting()]
-    programs = [block for block in programs if not (block.reason or "").startswith((ELSEWHERE, RAY))]
+    programs = [block for block in programs if not (block.reason or "").startswith((ELSEWHERE, RAY, CLOUD))]
     for number, block in enumerate(programs):
         tree = ast.parse(block.code)
         program = PROGRAM.search(block.code) is not None

@@ -26,6 +26,7 @@ DIALECTS_OWN_WAY: dict[str, object] = {
     "auth_header": None,
     "query": "",
     "headers": (),
+    "raw_predict": False,
     "session": None,
     "tool_name": "any",
     "max_tokens_member": "max_completion_tokens",

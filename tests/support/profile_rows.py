@@ -12,6 +12,9 @@ from manystream.providers.catalog.profile import SessionField
 CACHE_KEY = SessionField(member="prompt_cache_key")
 AFFINITY = SessionField(header="x-session-affinity")
 
+BEDROCK_HOSTS = ("bedrock-mantle.*.api.aws", "bedrock-runtime.*.amazonaws.com")
+CLAUDE: dict[str, object] = {"strict_end": True, "tool_name": "word_128", "signed_thinking_only": True}
+
 COMPATIBLE: dict[str, object] = {
     "max_tokens_member": "max_tokens",
     "metadata": False,
@@ -458,8 +461,46 @@ ROWS: dict[str, Row] = {
         "",
         ("AWS_BEARER_TOKEN_BEDROCK",),
         COMPATIBLE,
-        addresses=("bedrock-mantle.*.api.aws", "bedrock-runtime.*.amazonaws.com"),
+        aliases=("bedrock",),
+        addresses=BEDROCK_HOSTS,
         urls=("AWS_BEDROCK_BASE_URL",),
+    ),
+    "bedrock-responses": Row(
+        "openai-responses",
+        "",
+        ("AWS_BEARER_TOKEN_BEDROCK",),
+        {"strict_end": True},
+        aliases=("bedrock",),
+        addresses=BEDROCK_HOSTS,
+        urls=("AWS_BEDROCK_BASE_URL",),
+    ),
+    "bedrock-anthropic": Row(
+        "anthropic",
+        "",
+        ("AWS_BEARER_TOKEN_BEDROCK",),
+        {**CLAUDE, "auth_header": "authorization"},
+        aliases=("bedrock",),
+        addresses=BEDROCK_HOSTS,
+        urls=("ANTHROPIC_BEDROCK_MANTLE_BASE_URL",),
+    ),
+    "vertex-anthropic": Row(
+        "anthropic",
+        "",
+        ("CLOUDSDK_AUTH_ACCESS_TOKEN",),
+        {**CLAUDE, "auth_header": "authorization", "raw_predict": True},
+        aliases=("vertex",),
+        prefixes=("claude-",),
+        addresses=("*aiplatform.googleapis.com", "aiplatform.*.rep.googleapis.com"),
+    ),
+    "foundry": Row(
+        "anthropic",
+        "",
+        ("ANTHROPIC_FOUNDRY_API_KEY",),
+        CLAUDE,
+        aliases=("azure",),
+        prefixes=("claude-",),
+        addresses=("*.services.ai.azure.com",),
+        urls=("ANTHROPIC_FOUNDRY_BASE_URL",),
     ),
     "portkey": Row(
         "openai-chat",
