@@ -63,6 +63,7 @@ class CallStarter:
     """Starts the calls of one engine, and keeps and counts them while they run.
 
     runtime: what the calls share.
+    providers: the providers, in the order in which the program gave them.
     running: the running calls, oldest first.
     """
 
@@ -97,6 +98,7 @@ class CallStarter:
         self._connect = options.get("dial")
         self._environment = environment
         self._proxy = proxy
+        self.providers: Sequence[Provider] = providers
         observer, traffic = options.get("observer"), options.get("traffic")
         self._watch = watch = None if observer is None else _guard(observer, on_callback_raised)
         self._resolver = Resolver(backend)
@@ -115,6 +117,11 @@ class CallStarter:
         from .traffic.control import Dispatcher
 
         return Dispatcher(traffic, providers, self.runtime, time.time, self._preparer, self._watch)
+
+    @property
+    def traffic(self) -> Dispatcher | None:
+        """What finds the limiter, the route and the budgets of a call; None in an engine without `traffic`."""
+        return self._dispatcher
 
     @property
     def share(self) -> EngineShare | None:

@@ -423,10 +423,16 @@ class Connection(_HotSlots):
 
     # --- driven by the exchange's owner ---
 
-    def drain(self) -> None:
-        """Read the rest of a body that the call does not need, to reuse the connection. The owner limits the time."""
+    def drain(self, *, deliver: bool = False) -> None:
+        """Read the rest of a body that the call does not need, to reuse the connection. The owner limits the time.
+
+        deliver: the exchange still gets the rest.
+        """
+        exchange = self._exchange
         self._release()
-        if self._body_end is CLOSE or not self._keep_alive:
+        if deliver:
+            self._exchange = exchange
+        elif self._body_end is CLOSE or not self._keep_alive:
             self.close()  # it could not be reused anyway
             return
         self._draining = DRAIN_BYTES

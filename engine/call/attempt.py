@@ -269,10 +269,11 @@ class Attempt(BodyOwner):
         if self.prepared.provider.sign is not None and not self._signs():
             return
         self.phase = SEND
-        exchange: Exchange = self
+        forwarder = self.prepared.forwarder
+        exchange: Exchange = self if forwarder is None else forwarder.tap(self)
         recording = self._runtime.recording
         if recording is not None and not recording.closed:
-            exchange = self._tap = recording.tap(self.prepared, self)
+            exchange = self._tap = recording.tap(self.prepared, exchange)
         connection.send(self.prepared.head, self.prepared.body, exchange, self._listener.label)
         now, waited = self._runtime.loop.now, self._state is QUEUED  # the loop read the clock when it sent the request
         self._state, self.connected_at = SENDING, now
@@ -519,7 +520,7 @@ class Attempt(BodyOwner):
         if not self.over:
             self._leave()
             if drain:
-                self.drain()
+                self.drain(deliver=self.prepared.forwarder is not None)
             self._listener.on_answer(self, response, terminal)
 
     def failed(self, error: ProviderError, *, unread: bool = False) -> None:
@@ -574,11 +575,11 @@ class Attempt(BodyOwner):
             connection.close()
             self.connection = None  # last: if closing raises, it is closed again
 
-    def drain(self) -> None:
-        """Let the connection read the rest of the body, so that it can be reused."""
+    def drain(self, *, deliver: bool = False) -> None:
+        """Let the connection read the rest of the body, so that it can be reused. `deliver`: a forwarder gets it."""
         connection = self.connection
         if connection is not None:
             if self._tap is not None:
                 self._tap.left(whole=True)
-            connection.drain()
+            connection.drain(deliver=deliver)
             self.connection = None

@@ -12,6 +12,7 @@ from ...providers.model.request import Tags
 from ...providers.wire.dialect import NOTHING_UNASKED, Dialect, MakeId
 from ...transport.exchange import WireHead
 from ...transport.url import Origin
+from .forwarded import Forwarder
 from .fresh_key import FreshKey, Key
 from .limits import Limits
 from .redaction import Redaction
@@ -41,12 +42,14 @@ class Prepared:
     unasked: names of members of `Response.provider_data` that the request did not ask for; they are not kept.
     choices: the number of choices that the request asked for; 0 if that is not known.
     tags: the request's, for recordings and the completion; None if it has none.
+    forwarder: gets the bytes of the answers; None if nobody does.
     """
 
     __slots__ = (
         "body",
         "choices",
         "dialect",
+        "forwarder",
         "fresh_key",
         "head",
         "limits",
@@ -89,6 +92,7 @@ class Prepared:
         self.unasked: frozenset[str] = unasked
         self.choices: int = choices
         self.tags: Tags | None = tags
+        self.forwarder: Forwarder | None = None
 
     def with_key(self, key: Key) -> Prepared:
         """Return a copy with a key of the key function, for one attempt. Raises `ProviderError` (AUTH).

@@ -14,7 +14,7 @@ from ...providers.catalog.provider import APIKey, Provider, Token
 from ...providers.catalog.registry import dialect_of
 from ...providers.catalog.selection import select
 from ...providers.errors import InvalidRequestError
-from ...providers.model.request import Request
+from ...providers.model.request import Request, given_of
 from ...providers.wire.dialect import MakeId, WireRequest
 from ...providers.wire.wire_head import bearer, sent_session
 from ...transport.backend import Backend
@@ -25,6 +25,7 @@ from ...transport.proxy import ProxyConfig, choose_proxy
 from ...transport.url import BaseURL, Origin, target
 from .addresses import OWN_HEADERS, Addressed
 from .credentials import find_key
+from .forwarded import forwarded_of
 from .fresh_key import FreshKey, Key, KeySource, text_of
 from .limits import Limits
 from .prepared import Prepared, Shared, WallClock
@@ -109,7 +110,12 @@ class Preparer:
             raise InvalidRequestError("request", f"must be a Request, not {type(request).__name__}")
         shared, model = self._select(request.model)
         provider = shared.provider
+        forwarded = None if given_of(request) is None else forwarded_of(request)
+        if forwarded is not None:
+            forwarded.check(shared.dialect.name, request.model)
         wire = shared.dialect.encode(request, model, provider, stream=stream)
+        if forwarded is not None:
+            forwarded.replace(wire, model)
         head, secrets, fresh_key = self._head(request, wire, shared)
         if request.session is not None:
             head = _with_session(head, request.session, provider.profile.quirks.session)
@@ -118,7 +124,10 @@ class Preparer:
         body = b"".join((wire.body, b"")) if len(wire.body) < COPIED_BELOW else wire.body
         # By position: each start would pay for the names.
         unasked, choices, tags = wire.unasked, wire.choices, request.tags
-        return Prepared(shared, model, head, body, secrets, stream, fresh_key, unasked, choices, tags), wire
+        prepared = Prepared(shared, model, head, body, secrets, stream, fresh_key, unasked, choices, tags)
+        if forwarded is not None:
+            prepared.forwarder = forwarded.forwarder
+        return prepared, wire
 
     def origin(self, provider: Provider) -> Origin:
         """Return the address of a provider."""

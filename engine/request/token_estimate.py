@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...providers.limits.input_limits import Media
+from ...providers.errors import InvalidRequestError
+from ...providers.limits.input_limits import Media, media_of
 from ...providers.model.messages import File, Image, Text, Thinking, ToolCall, ToolResult
 from ...providers.model.request import Request
 from ...providers.model.response import Response
+from .forwarded import forwarded_of
 
 BYTES_PER_TOKEN = 4.0
 """Bytes of a body per token, JSON included. Providers use the same estimate."""
@@ -35,7 +37,7 @@ def estimate_input_tokens(request: Request, body: bytes) -> float:
     size = len(body)
     if size < LOOKED_AT_FROM:
         return size / BYTES_PER_TOKEN
-    tokens, encoded = _media(request)
+    tokens, encoded = _media(request) if forwarded_of(request) is None else _media_of_body(request)
     return tokens + max(0, size - encoded) / BYTES_PER_TOKEN
 
 
@@ -69,6 +71,17 @@ def _media(request: Request) -> tuple[float, int]:
             encoded += 4 * len(block.data) // 3
             tokens += MEDIA_TOKENS * (1 + len(block.data) // MEDIA_PAGE_BYTES)
     return tokens, encoded
+
+
+def _media_of_body(request: Request) -> tuple[float, int]:
+    """Return the same of a body that is forwarded. Members whose input is unbounded count as text."""
+    forwarded = forwarded_of(request)
+    assert forwarded is not None
+    try:
+        media = media_of(forwarded.members, request.model)
+    except InvalidRequestError:
+        return 0.0, 0
+    return media.tokens, media.encoded
 
 
 def _blocks_of(request: Request) -> Iterator[object]:

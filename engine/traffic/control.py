@@ -20,7 +20,7 @@ from ..request.prepared import Prepared, WallClock
 from ..request.preparer import Preparer
 from ..request.token_estimate import estimate_input_tokens
 from .admission import Admission, Candidate, MakeRequest
-from .budgets.amounts import BudgetStatistics
+from .budgets.amounts import Budget, BudgetStatistics
 from .budgets.budgets import Budgets, Need, Spending
 from .limits.declared import DeclaredLimit
 from .limits.host import Host
@@ -98,9 +98,9 @@ class Dispatcher:
         lease_of = None if self.share is None else self.share.amounts
         # The calls of an engine without budgets and prices have no spending.
         has_spending = traffic.budgets or traffic.price is not None
-        spent = None if watch is None else watch.budget_changed
+        self._on_spent = None if watch is None else watch.budget_changed
         self._budgets = (
-            Budgets(tuple(traffic.budgets), traffic.price, runtime, lease_of, spent) if has_spending else None
+            Budgets(tuple(traffic.budgets), traffic.price, runtime, lease_of, self._on_spent) if has_spending else None
         )
         self._declared: dict[tuple[str, Account], DeclaredLimit] = {}
         self._limiter_of_model: dict[tuple[str, str], Limiter] = {}
@@ -134,6 +134,22 @@ class Dispatcher:
         Raises `InvalidRequestError` if a budget cannot be applied to the call.
         """
         return None if self._budgets is None else self._budgets.need(request, prepared, wire)
+
+    def add_budget(self, tenant: str, budget: Budget) -> None:
+        """Add a budget for the calls of one tenant, until `remove_budget`. Raises `InvalidRequestError`."""
+        if self._budgets is None:
+            self._budgets = Budgets((), None, self._runtime, None, self._on_spent)
+        self._budgets.add(tenant, budget)
+
+    def remove_budget(self, tenant: str) -> None:
+        """Remove the budget that was added for a tenant."""
+        if self._budgets is not None:
+            self._budgets.remove(tenant)
+
+    @property
+    def routes(self) -> tuple[str, ...]:
+        """The names of the routes."""
+        return tuple(self._routes)
 
     def _spending(self) -> Spending | None:
         return None if self._budgets is None else Spending(self._budgets)

@@ -35,6 +35,7 @@ from ....providers.openai.thinking import takes_breakpoints
 from ....providers.wire.dialect import WireRequest
 from ...call.completion import NO_PRICE_FUNCTION
 from ...call.runtime import Runtime
+from ...request.forwarded import forwarded_of
 from ...request.prepared import Prepared
 from ...request.token_estimate import BYTES_PER_TOKEN, estimate_input_tokens, largest_input_tokens, seen_output_tokens
 from ..queue.cost import credible
@@ -45,6 +46,9 @@ from .leases import UNITS_PER_USD, AccountLease, LeasedBudget
 from .price import Price, ask_price, why_unknown
 
 _ROUNDING = 1e-9
+
+ADDED = -1
+"""The position of a budget that was added for one tenant, in the keys of accounts."""
 
 MOST_ACCOUNTS = 1_000
 """At this number of accounts, those without any spending are removed before a new one is made."""
@@ -283,6 +287,7 @@ class BudgetsState:
     """All budgets of an engine, and the calls that wait for one of them.
 
     budgets: the budgets as the program gave them.
+    added: the budgets that were added later, each for the calls of one tenant.
     lease_of: returns the lease on a shared budget (its position) for a tenant; None: the budgets are this engine's own.
     on_lease: called with an account when its lease has changed.
     """
@@ -296,6 +301,7 @@ class BudgetsState:
         self.budgets = budgets
         self._lease_of = lease_of
         self._on_lease = on_lease
+        self.added: dict[str, Budget] = {}
         self._accounts: dict[tuple[int, str | None], Account] = {}
         self._most = MOST_ACCOUNTS
         self._changed: dict[Account, None] = {}  # accounts with a line, whose next call may fit now, or never
@@ -305,6 +311,11 @@ class BudgetsState:
     def accounts(self) -> list[Account]:
         """Return every account whose limits are known."""
         return [account for account in self._accounts.values() if account.is_asked]
+
+    def remove(self, tenant: str) -> None:
+        """Remove the budget that was added for a tenant. Calls that hold a part of it still settle it."""
+        if self.added.pop(tenant, None) is not None:
+            self._accounts.pop((ADDED, tenant), None)
 
     # --- before a call is sent ---
 
@@ -317,6 +328,8 @@ class BudgetsState:
         Raises `InvalidRequestError` if a function raises or returns something that is not an amount.
         """
         keys = [(position, tenant if budget.per == "tenant" else None) for position, budget in enumerate(self.budgets)]
+        if tenant in self.added:
+            keys.append((ADDED, tenant))
         if len(self._accounts) >= self._most and any(key not in self._accounts for key in keys):
             self._forget_unused(now)
         asked: set[Account] = set()
@@ -496,6 +509,8 @@ class BudgetsState:
         return account
 
     def _new_account(self, position: int, tenant: str | None, now: float) -> Account:
+        if position == ADDED and tenant is not None:
+            return Account(self.added[tenant], tenant, now)
         budget = self.budgets[position]
         if self._lease_of is None:
             return Account(budget, tenant, now)
@@ -537,7 +552,7 @@ REFUSAL_CODE = "budget_spent"
 CACHE_MARKS = (b'"cache_control"', b'"prompt_cache_breakpoint"')
 """In the body of a request whose prompt may be written to a cache, which may cost more than to read it."""
 
-LONGER_LIFETIMES = (b'"ttl":"1h"', b'"ttl":"12h"')
+LONGER_LIFETIMES = (b'"ttl":"1h"', b'"ttl":"12h"', b'"ttl": "1h"', b'"ttl": "12h"')
 """In the body of a request whose prompt may be written to a cache with the longer lifetime, which costs more."""
 
 DEARER = ("inference_geo", "speed", "service_tier", "serviceTier")
@@ -603,6 +618,22 @@ class Budgets(Pump):
     def __repr__(self) -> str:
         return f"<Budgets {len(self._budgets.budgets)} budgets>"
 
+    def add(self, tenant: str, budget: Budget) -> None:
+        """Add a budget for the calls of one tenant. Raises `InvalidRequestError` for one in `usd` without prices."""
+        if self.price is None and budget.limits("usd"):
+            raise InvalidRequestError("budget.usd", "needs prices: open the engine with Traffic(price=…)")
+        self._budgets.remove(tenant)
+        self._budgets.added[tenant] = replace(budget, per="tenant")
+
+    def remove(self, tenant: str) -> None:
+        """Remove the budget that was added for a tenant."""
+        self._budgets.remove(tenant)
+
+    def _limited_for(self, tenant: str | None) -> set[str]:
+        """Return the amounts that some budget limits for a tenant's calls."""
+        added = self._budgets.added.get(tenant) if tenant is not None and self._budgets.added else None
+        return self._limited if added is None else self._limited | {each for each in MEMBERS if added.limits(each)}
+
     # --- what a call may use, and what it used ---
 
     def need(self, request: Request, prepared: Prepared, wire: WireRequest) -> Need:
@@ -615,21 +646,22 @@ class Budgets(Pump):
         provider, model, tenant = prepared.provider, prepared.model, request.tenant
         most_output, dollars = 0, 0.0
         likely_input, media = estimate_input_tokens(request, prepared.body), Media()
-        extra = request.extra_body or {}
-        if self._limited & {"usd", "input_tokens", "output_tokens"}:
+        forwarded, limited = forwarded_of(request), self._limited_for(tenant)
+        extra = request.extra_body or {} if forwarded is None else forwarded.members
+        if limited & {"usd", "input_tokens", "output_tokens"}:
             try:
                 body = _parsed(prepared.body)
-                if self._limited & {"usd", "input_tokens"}:
+                if limited & {"usd", "input_tokens"}:
                     media = media_of(body, model)
                     likely_input = media.tokens + max(0, len(prepared.body) - media.encoded) / BYTES_PER_TOKEN
-                if "usd" in self._limited:
+                if "usd" in limited:
                     _check_price(body, model, media)
-                if self._limited & {"usd", "output_tokens"}:
+                if limited & {"usd", "output_tokens"}:
                     most_output = _most_output(request, prepared, wire, body)
             except InvalidRequestError as error:
-                raise _placed(error, extra) from None
-        most_input = math.ceil(largest_input_tokens(prepared.body, media)) if self._limited else 0
-        if "usd" in self._limited:
+                raise (_placed(error, extra) if forwarded is None else error) from None
+        most_input = math.ceil(largest_input_tokens(prepared.body, media)) if limited else 0
+        if "usd" in limited:
             asked = {name: extra[name] for name in DEARER if name in extra}
             dollars = self._most_dollars(provider, model, most_input, most_output, asked, prepared.body)
         self._budgets.ask(tenant, NOTHING, self.runtime.loop.clock())  # the functions, at a tenant's first call
