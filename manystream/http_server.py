@@ -67,6 +67,7 @@ class HTTPRequest:
     target: the request target as sent.
     path: the decoded path of the target.
     query: the decoded query of the target.
+    chunked: the client understands a response in chunks: it speaks HTTP/1.1.
     """
 
     method: str
@@ -74,6 +75,7 @@ class HTTPRequest:
     headers: dict[str, str]
     body: bytes = b""
     keep_alive: bool = True
+    chunked: bool = True
 
     @property
     def path(self) -> str:
@@ -99,6 +101,11 @@ class RequestReader:
         self._length = 0
         self._chunks: bytearray | None = None
         self.expects_continue: bool = False
+
+    @property
+    def head(self) -> HTTPRequest | None:
+        """The request whose body is incomplete; None while there is none."""
+        return self._request
 
     @property
     def buffered(self) -> int:
@@ -212,7 +219,7 @@ def _parsed_head(lines: list[str]) -> HTTPRequest:
         headers[name] = value
     connection = headers.get("connection", "").lower()
     keep_alive = "keep-alive" in connection if parts[2] == "HTTP/1.0" else "close" not in connection
-    return HTTPRequest(parts[0], parts[1], headers, keep_alive=keep_alive)
+    return HTTPRequest(parts[0], parts[1], headers, keep_alive=keep_alive, chunked=parts[2] != "HTTP/1.0")
 
 
 def http_head(status: int, headers: Headers) -> bytes:
@@ -285,6 +292,10 @@ class HTTPConnection(abc.ABC):
     @abc.abstractmethod
     def refuse(self, error: BadRequest) -> None:
         """Answer bytes that are no request. The connection is to be dropped after it."""
+
+    def check(self, request: HTTPRequest) -> None:
+        """Look at a request whose body has not come as a whole. Raises `BadRequest` to refuse it."""
+        return
 
     @abc.abstractmethod
     def drained(self) -> None:
@@ -359,6 +370,8 @@ class HTTPConnection(abc.ABC):
         reader = self.reader
         try:
             request = reader.next_request()
+            if request is None and reader.head is not None:
+                self.check(reader.head)
             if request is None and reader.expects_continue:
                 reader.expects_continue = False
                 self.write(_CONTINUE)

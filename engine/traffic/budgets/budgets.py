@@ -28,7 +28,7 @@ from ....providers.json.json_values import MalformedJSONError, loads_object
 from ....providers.limits.input_limits import Media, media_of, unpriced_member
 from ....providers.limits.output_limits import largest_output, raised_output
 from ....providers.model.options import Priority
-from ....providers.model.request import Request
+from ....providers.model.request import Request, given_of
 from ....providers.model.response import Response
 from ....providers.model.usage import Usage
 from ....providers.openai.thinking import takes_breakpoints
@@ -646,7 +646,8 @@ class Budgets(Pump):
         provider, model, tenant = prepared.provider, prepared.model, request.tenant
         most_output, dollars = 0, 0.0
         likely_input, media = estimate_input_tokens(request, prepared.body), Media()
-        forwarded, limited = forwarded_of(request), self._limited_for(tenant)
+        forwarded = None if given_of(request) is None else forwarded_of(request)
+        limited = self._limited_for(tenant)
         extra = request.extra_body or {} if forwarded is None else forwarded.members
         if limited & {"usd", "input_tokens", "output_tokens"}:
             try:

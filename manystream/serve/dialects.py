@@ -1,0 +1,200 @@
+"""What the gateway itself has to know of the dialects: where a request goes, its key, and its own errors.
+
+The engine's dialects read the answers. This module writes only what the gateway adds to a stream or says in place of a
+provider.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import parse_qsl
+
+from ..http_server import HTTPRequest
+from ..providers.errors import ErrorCategory, ProviderError
+from ..providers.json.json_values import JSONObject, dumps
+
+SLOT_PATH = re.compile(r"/slots/([A-Za-z0-9._~-]{1,100})(/.*)")
+"""A base URL may name a slot: `http://127.0.0.1:8080/slots/task-17`."""
+
+STATUS: Final[dict[ErrorCategory, int]] = {
+    ErrorCategory.AUTH: 500,  # the gateway's own key, not the client's
+    ErrorCategory.RATE_LIMIT: 429,
+    ErrorCategory.INVALID_ARG: 400,
+    ErrorCategory.NOT_FOUND: 404,
+    ErrorCategory.SERVER: 502,
+    ErrorCategory.TIMEOUT: 504,
+    ErrorCategory.CONTENT_FILTER: 400,
+    ErrorCategory.NETWORK: 502,
+    ErrorCategory.CANCELLED: 503,
+    ErrorCategory.CALLBACK: 500,
+    ErrorCategory.BUDGET: 402,
+    ErrorCategory.UNKNOWN: 502,
+}
+"""Category of an error of the engine's own → the status of the response."""
+
+OPENAI_TYPES: Final[dict[int, str]] = {
+    400: "invalid_request_error", 401: "authentication_error", 402: "insufficient_quota", 403: "permission_error",
+    404: "invalid_request_error", 405: "invalid_request_error", 413: "invalid_request_error", 429: "rate_limit_error",
+}  # fmt: skip
+ANTHROPIC_TYPES: Final[dict[int, str]] = {
+    400: "invalid_request_error", 401: "authentication_error", 402: "billing_error", 403: "permission_error",
+    404: "not_found_error", 405: "invalid_request_error", 413: "request_too_large", 429: "rate_limit_error",
+    503: "overloaded_error", 504: "timeout_error",
+}  # fmt: skip
+GOOGLE_STATUSES: Final[dict[int, str]] = {
+    400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 402: "RESOURCE_EXHAUSTED", 403: "PERMISSION_DENIED",
+    404: "NOT_FOUND", 405: "INVALID_ARGUMENT", 413: "INVALID_ARGUMENT", 429: "RESOURCE_EXHAUSTED", 500: "INTERNAL",
+    502: "UNAVAILABLE", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED",
+}  # fmt: skip
+
+
+@dataclass(slots=True, frozen=True)
+class WireDialect:
+    """A dialect as its clients speak it.
+
+    name: the dialect's name.
+    keep_alive: the bytes in a stream that its clients ignore.
+    error: takes a status, a message and a code of our own; returns the JSON of an error.
+    event: the name of a stream's event with an error; empty for an event without a name.
+    """
+
+    name: str
+    keep_alive: bytes
+    error: Callable[[int, str, str], JSONObject]
+    event: str = ""
+
+    def error_event(self, body: bytes) -> bytes:
+        """Return an event with an error's JSON, which may have been sent by a provider on several lines."""
+        name = f"event: {self.event}\n".encode() if self.event else b""
+        return name + b"".join(b"data: %b\n" % line for line in body.splitlines()) + b"\n"
+
+
+def _openai_error(status: int, message: str, code: str) -> JSONObject:
+    kind = OPENAI_TYPES.get(status, "server_error")
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+
+def _responses_error(status: int, message: str, code: str) -> JSONObject:
+    return {"type": "error", **_openai_error(status, message, code)}
+
+
+def _anthropic_error(status: int, message: str, code: str) -> JSONObject:
+    return {"type": "error", "error": {"type": ANTHROPIC_TYPES.get(status, "api_error"), "message": message}}
+
+
+def _google_error(status: int, message: str, code: str) -> JSONObject:
+    return {"error": {"code": status, "message": message, "status": GOOGLE_STATUSES.get(status, "UNKNOWN")}}
+
+
+_COMMENT = b": keep-alive\n\n"
+OPENAI_CHAT = WireDialect("openai-chat", _COMMENT, _openai_error)
+ANTHROPIC = WireDialect("anthropic", b'event: ping\ndata: {"type": "ping"}\n\n', _anthropic_error, "error")
+INTERACTIONS = WireDialect("gemini-interactions", _COMMENT, _google_error, "error")
+GEMINI = WireDialect("gemini", b"\n", _google_error)  # google-genai takes a comment for a part of the answer
+
+ENDPOINTS: Final[tuple[tuple[re.Pattern[str], WireDialect], ...]] = (
+    (re.compile(r"(?:/v1)?/chat/completions"), OPENAI_CHAT),
+    (re.compile(r"(?:/v1)?/responses"), WireDialect("openai-responses", _COMMENT, _responses_error, "error")),
+    (re.compile(r"(?:/v1)?/messages"), ANTHROPIC),
+    (re.compile(r"(?:/v1[a-z]*)?/models/(?P<model>.+):(?P<method>generateContent|streamGenerateContent)"), GEMINI),
+    (re.compile(r"(?:/v1[a-z]*)?/interactions"), INTERACTIONS),
+)  # fmt: skip
+"""Path → dialect. OpenAI's clients have `/v1` in their base URL, the others add it: both are understood."""
+
+
+@dataclass(slots=True, frozen=True)
+class Endpoint:
+    """What a request asks for, as far as its path says it.
+
+    dialect: the dialect of the path.
+    model: the model of the path; None if the body names it.
+    stream: whether the path asks for a stream; None if the body says it.
+    """
+
+    dialect: WireDialect
+    model: str | None = None
+    stream: bool | None = None
+
+
+def endpoint_of(path: str) -> Endpoint | None:
+    """Return what a path asks for; None for any other path."""
+    for pattern, dialect in ENDPOINTS:
+        found = pattern.fullmatch(path)
+        if found is not None:
+            parts = found.groupdict()
+            method = parts.get("method")
+            return Endpoint(dialect, parts.get("model"), None if method is None else method.startswith("stream"))
+    return None
+
+
+def dialect_of_client(request: HTTPRequest) -> WireDialect:
+    """Return the dialect of a client whose path is none of a dialect's, by its headers."""
+    if "anthropic-version" in request.headers:
+        return ANTHROPIC
+    return GEMINI if "x-goog-api-key" in request.headers else OPENAI_CHAT
+
+
+def key_of(request: HTTPRequest) -> str:
+    """Return the key of a client, wherever its dialect puts it; empty if there is none."""
+    headers = request.headers
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    bearer = token.strip() if scheme.lower() == "bearer" else ""
+    named = (headers.get(name, "") for name in ("x-api-key", "api-key", "x-goog-api-key"))
+    return bearer or next(filter(None, named), "") or request.query.get("key", "")
+
+
+def query_of(request: HTTPRequest) -> list[tuple[str, str]]:
+    """Return the client's query without its key."""
+    pairs = parse_qsl(request.target.partition("?")[2], keep_blank_values=True)
+    return [(name, value) for name, value in pairs if name != "key"]
+
+
+SENT_HEADERS = frozenset({"accept", "content-type", "idempotency-key", "openai-beta", "user-agent"})
+SENT_PREFIXES = ("anthropic-", "x-session-")
+
+
+def headers_to_provider(request: HTTPRequest) -> dict[str, str]:
+    """Return the headers that a provider gets: those that change the answer, and none that names an account."""
+    return {
+        name: value for name, value in request.headers.items() if name in SENT_HEADERS or name.startswith(SENT_PREFIXES)
+    }
+
+
+_OWN = frozenset(
+    {
+        "connection", "content-length", "keep-alive", "proxy-authenticate", "te", "trailer", "transfer-encoding",
+        "upgrade", "alt-svc", "set-cookie", "strict-transport-security",
+    }
+)  # fmt: skip
+"""Headers of one connection, and those that mean the provider's host."""
+
+
+def headers_to_client(headers: list[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
+    """Return the headers of a provider's answer that the client gets."""
+    return [
+        (name.decode("latin-1"), value.decode("latin-1"))
+        for name, value in headers
+        if name.decode("latin-1").lower() not in _OWN
+    ]
+
+
+def error_response(
+    dialect: WireDialect, status: int, message: str, code: str, retry_after_ms: int = -1
+) -> tuple[list[tuple[str, str]], bytes]:
+    """Return headers and body of an error of the gateway's own.
+
+    The engine has repeated what can be repeated, so the official SDKs are asked not to repeat it again.
+    """
+    headers = [("content-type", "application/json"), ("x-should-retry", "false")]
+    if retry_after_ms > 0:
+        headers.append(("retry-after", str(math.ceil(retry_after_ms / 1000))))
+    return headers, dumps(dialect.error(status, message, code))
+
+
+def status_of(error: ProviderError) -> int:
+    """Return the status for an error that no provider's answer explains."""
+    return STATUS[error.category]

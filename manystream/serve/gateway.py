@@ -1,0 +1,416 @@
+"""The gateway: a server on the engine's own loop, and its slots.
+
+A request that comes in is checked, gets its slot by its key or its base URL, and becomes a call (`forwarding`).
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import re
+import secrets
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
+
+from ..engine.call.handle import Call
+from ..engine.request.credentials import is_loopback
+from ..http_server import HTTPRequest, HTTPServer
+from ..providers.catalog.provider import Provider
+from ..providers.catalog.selection import configured, named, select
+from ..providers.errors import InvalidRequestError
+from ..providers.json.json_values import JSON
+from ..providers.model.options import Priority, PriorityName
+from ..providers.model.request import Tags
+from ..transport.timers import Timer
+from .dialects import SLOT_PATH, dialect_of_client, endpoint_of, key_of
+from .forwarding import Forwarding, GatewayConnection, Refusal
+from .trace import Trace, TracedCall, TraceFile
+
+if TYPE_CHECKING:
+    from ..aio import Engine as AsyncioEngine
+    from ..engine import Engine
+    from ..engine.gate import Calls
+    from ..engine.traffic.budgets.amounts import Budget
+    from ..transport.loop import Loop
+    from ..transport.timers import Timers
+
+SLOT_KEY = "slot-"
+"""The beginning of a slot's key. An unknown key that begins so is that of a slot that has ended."""
+
+KEEP_ALIVE = 15.0
+SLOT_IDLE = 3600.0
+ACCEPT_PAUSE = 0.1
+"""Seconds until connections are accepted again after no file descriptor was left."""
+
+_NAME = re.compile(r"[A-Za-z0-9._~-]{1,100}")
+_NO_TRAFFIC: Final = "needs traffic control: open the engine with traffic=Traffic()"
+
+
+class Slot:
+    """One task of one client: a tenant, a session, a budget and a trace. `Gateway.slot` makes it.
+
+    It ends when `end` is called, when its `with` block is left, or after a time without a call.
+
+    name: its name; also the tenant and the session of its calls.
+    key: the key that a client sends, in the way of its dialect.
+    base_url: the base URL for a client of any dialect. It names no slot: the key does.
+    tags: the tags of its calls: the given ones, and `slot`.
+    priority: the priority of its calls.
+    extra_body: members that each body gets.
+    cost: US dollars of its calls so far; None if the price of one of them is not known.
+    calls: the number of its calls that have ended.
+    ended: whether it takes no more calls.
+    """
+
+    __slots__ = (
+        "_gateway",
+        "_has_budget",
+        "_idle",
+        "_is_traced",
+        "_timer",
+        "_trace",
+        "_used_at",
+        "base_url",
+        "calls",
+        "cost",
+        "ended",
+        "extra_body",
+        "key",
+        "name",
+        "priority",
+        "running",
+        "session",
+        "tags",
+        "tenant",
+    )
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        name: str,
+        tags: Tags,
+        priority: PriorityName | Priority,
+        extra_body: Mapping[str, JSON],
+        idle: float,
+        *,
+        is_default: bool = False,
+        trace: bool = True,
+    ) -> None:
+        self._gateway = gateway
+        self._idle = idle
+        self._is_traced = trace
+        self._trace: Trace | None = None
+        if trace or gateway.traces:
+            self._trace = Trace(gateway.trace_file(name), keeps=trace)
+        self._used_at = gateway.loop.clock()
+        self._timer: Timer | None = None
+        self._has_budget = False
+        self.name: str = name
+        self.key: str = SLOT_KEY + secrets.token_urlsafe(24)
+        self.base_url: str = gateway.base_url
+        self.tenant: str | None = None if is_default else name
+        self.session: str | None = None if is_default else name
+        self.tags: Tags | None = dict(tags) if is_default else {"slot": name, **tags}
+        self.priority: PriorityName | Priority = priority
+        self.extra_body: dict[str, JSON] = dict(extra_body)
+        self.cost: float | None = 0.0
+        self.calls: int = 0
+        self.ended: bool = False
+        self.running: dict[Call, None] = {}
+        if not is_default:
+            self._arm()
+
+    def __repr__(self) -> str:
+        state = "ended" if self.ended else f"{len(self.running)} running"
+        return f"<Slot {self.name!r}, {self.calls} calls, {state}>"
+
+    def __enter__(self) -> Slot:
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.end()
+
+    def trace(self) -> Trace:
+        """Return the calls that have ended so far, and how they continue each other.
+
+        Raises `RuntimeError` for a slot that was made with `trace=False`.
+        """
+        if self._trace is None or not self._is_traced:
+            raise RuntimeError(f"the slot {self.name!r} was made with trace=False")
+        return self._trace
+
+    def end(self) -> None:
+        """Cancel the calls that run, and take no more. The trace stays. Idempotent."""
+        if self.ended:
+            return
+        self.ended = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for call in list(self.running):
+            call.cancel()
+        self._gateway.forget(self)
+
+    def limit(self, budget: Budget) -> None:
+        """Give the slot's calls a budget. Raises `InvalidRequestError`."""
+        traffic = self._gateway.calls.starter.traffic
+        if traffic is None:
+            raise InvalidRequestError("budget", _NO_TRAFFIC)
+        traffic.add_budget(self.name, budget)
+        self._has_budget = True
+
+    def add(self, call: TracedCall) -> None:
+        """Account for a call that has ended."""
+        self._used_at = self._gateway.loop.clock()
+        self.calls += 1
+        cost = call.completion.cost
+        self.cost = None if cost is None or self.cost is None else self.cost + cost
+        if self._trace is not None:
+            self._trace.add(call)
+
+    def drop_budget(self) -> None:
+        """Let the engine forget the budget."""
+        traffic = self._gateway.calls.starter.traffic
+        if self._has_budget and traffic is not None:
+            traffic.remove_budget(self.name)
+
+    def _arm(self) -> None:
+        self._timer = self._gateway.timers.at(self._used_at + self._idle, self._look)
+
+    def _look(self) -> None:
+        """End the slot if it had no call for its time. A call that runs is a use."""
+        if self.running:
+            self._used_at = self._gateway.loop.clock()
+        if self._used_at + self._idle <= self._gateway.loop.clock():
+            self.end()
+        else:
+            self._arm()
+
+
+class Gateway:
+    """A server for clients that speak a provider's dialect. `open_gateway` makes it.
+
+    host, port: where it listens.
+    base_url: the base URL for a client of any dialect.
+    keep_alive: seconds without an answer after which a stream's client gets a keep-alive.
+    traces: whether the calls of all slots are written to files.
+    """
+
+    def __init__(
+        self,
+        engine: Engine | AsyncioEngine,
+        host: str,
+        port: int,
+        key: str | None,
+        keep_alive: float,
+        trace: str | os.PathLike[str] | None,
+    ) -> None:
+        """Listen. Raises `InvalidRequestError` and `OSError`."""
+        if not is_loopback(f"http://[{host}]" if ":" in host else f"http://{host}") and not key:
+            raise InvalidRequestError("key", f"is needed: {host!r} can be reached by others, who would use your keys")
+        if not keep_alive > 0:
+            raise InvalidRequestError("keep_alive", "must be a number of seconds above 0")
+        self.calls: Calls = engine._calls  # pyright: ignore[reportPrivateUsage]
+        self.calls.check_here()
+        runtime = self.calls.starter.runtime
+        self.loop: Loop = runtime.loop
+        self.timers: Timers = runtime.timers
+        self.keep_alive: float = keep_alive
+        self.traces: bool = trace is not None
+        self._traces = None if trace is None else Path(trace)
+        if self._traces is not None:
+            self._traces.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._key = key
+        self._slots: dict[str, Slot] = {}
+        self._names: dict[str, Slot] = {}
+        self.http: HTTPServer = HTTPServer(self.loop, host, port, self._connect, self._pause)
+        self.host: str = self.http.host
+        self.port: int = self.http.port
+        shown = f"[{self.host}]" if ":" in self.host else self.host
+        self.base_url: str = f"http://{shown}:{self.port}"
+        self._default = Slot(self, "default", {}, "normal", {}, SLOT_IDLE, is_default=True, trace=False)
+
+    def __repr__(self) -> str:
+        return f"<Gateway {self.base_url}, {len(self._names)} slots, {len(self.http.connections)} connections>"
+
+    async def __aenter__(self) -> Gateway:
+        return self
+
+    async def __aexit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def slots(self) -> Mapping[str, Slot]:
+        """The slots that have not ended, by name."""
+        return dict(self._names)
+
+    def slot(
+        self,
+        name: str,
+        *,
+        tags: Tags | None = None,
+        budget: Budget | None = None,
+        priority: PriorityName | Priority = "normal",
+        extra_body: Mapping[str, JSON] | None = None,
+        idle: float = SLOT_IDLE,
+        trace: bool = True,
+    ) -> Slot:
+        """Make a slot for one task of a client.
+
+        name: letters, digits and `._~-`, at most 100. A slot of this name that has not ended is an error.
+        tags: names and values that its calls have, beside `slot`.
+        budget: what its calls may use in total. The engine needs `traffic`, and a budget in `usd` its prices.
+        priority: the priority of its calls.
+        extra_body: members that each body gets, such as `{"logprobs": True}`. They replace the client's.
+        idle: seconds without a call after which the slot ends by itself; `math.inf` for never.
+        trace: whether `Slot.trace` is kept. It holds every body until the slot is no longer used.
+
+        Raises `InvalidRequestError` for a wrong value.
+        """
+        if not _NAME.fullmatch(name):
+            raise InvalidRequestError("name", f"{name!r} is not 1 to 100 letters, digits and ._~-")
+        if name in self._names or name == "default":
+            raise InvalidRequestError("name", f"there is a slot {name!r} already: end it, or choose another name")
+        if not idle > 0:
+            raise InvalidRequestError("idle", "must be a number of seconds above 0")
+        slot = Slot(self, name, tags or {}, priority, extra_body or {}, idle, trace=trace)
+        if budget is not None:
+            slot.limit(budget)
+        self._slots[slot.key] = self._names[name] = slot
+        return slot
+
+    def close(self) -> None:
+        """End all slots, cancel their calls, and close all connections. Leaving the block does this."""
+        for slot in list(self._names.values()):
+            slot.end()
+        self._default.end()
+        for connection in list(self.http.connections):
+            connection.client_left()
+        self.http.close()
+
+    # --- for connections and slots ---
+
+    def check(self, request: HTTPRequest) -> None:
+        """Raise `Refusal` for a request that may not come in."""
+        self._slot_of(request)
+
+    def begin(self, connection: GatewayConnection, request: HTTPRequest) -> None:
+        """Answer a request. Raises `Refusal`."""
+        slot, path = self._slot_of(request)
+        endpoint = endpoint_of(path)
+        dialect = dialect_of_client(request) if endpoint is None else endpoint.dialect
+        if endpoint is None:
+            raise Refusal(dialect, 404, f"the gateway has no {request.method} {path[:200]}")
+        if request.method != "POST":
+            raise Refusal(dialect, 405, f"{path} takes POST, not {request.method}")
+        Forwarding(self, connection, request, slot, endpoint).start()
+
+    def model_of(self, dialect: str, model: str) -> str:
+        """Return the model's name for the engine: that of a route, or with the name of a provider that speaks the
+        dialect. Raises `InvalidRequestError`."""
+        traffic = self.calls.starter.traffic
+        if traffic is not None and model in traffic.routes:
+            return model
+        providers = [each for each in self.calls.starter.providers if each.profile.dialect_name == dialect]
+        if not providers:
+            known = configured(self.calls.starter.providers).partition(":")[0]
+            raise InvalidRequestError("model", f"no provider of this gateway speaks {dialect}; {known}")
+        found: tuple[Provider, str] = select(model, providers)
+        assert named(found[0].name, providers) is not None
+        return f"{found[0].name}/{found[1]}"
+
+    def forget(self, slot: Slot) -> None:
+        """Forget a slot that has ended."""
+        self._slots.pop(slot.key, None)
+        if self._names.get(slot.name) is slot:
+            del self._names[slot.name]
+            slot.drop_budget()
+            self.calls.starter.end_session(slot.name)
+
+    def trace_file(self, name: str) -> TraceFile | None:
+        """Return the file for the calls of a slot; None if none is written."""
+        return None if self._traces is None else TraceFile(self._traces / f"{name}.jsonl", name)
+
+    def _slot_of(self, request: HTTPRequest) -> tuple[Slot, str]:
+        """Return the slot of a request, and its path without the slot's. Raises `Refusal`."""
+        dialect = dialect_of_client(request)
+        path, key = request.path, key_of(request)
+        if _is_of_a_page(request):
+            raise Refusal(dialect, 403, "a page of another site may not use the gateway")
+        slot = self._slots.get(key)
+        if slot is not None:
+            return slot, path
+        if key.startswith(SLOT_KEY):
+            raise Refusal(dialect, 401, "the slot of this key has ended")
+        if self._key is not None and not hmac.compare_digest(key.encode(), self._key.encode()):
+            raise Refusal(dialect, 401, "the key is not that of this gateway, nor of one of its slots")
+        if self._key is None and not _names_this_machine(request.headers.get("host", "")):
+            raise Refusal(dialect, 403, "without a key, the gateway answers to localhost and to addresses only")
+        in_path = SLOT_PATH.fullmatch(path)
+        if in_path is None:
+            return self._default, path
+        name, path = in_path.groups()
+        if name == "default":
+            return self._default, path
+        return self._names.get(name) or self.slot(name, trace=False), path
+
+    def _connect(self, accepted: socket.socket) -> GatewayConnection:
+        return GatewayConnection(self, accepted)
+
+    def _pause(self) -> None:
+        """Accept no connections for a while: no file descriptor is left."""
+        self.loop.watch(self.http, read=False, write=False)
+        self.timers.at(self.loop.clock() + ACCEPT_PAUSE, self._accept_again)
+
+    def _accept_again(self) -> None:
+        if self.http.sock.fileno() >= 0:
+            self.loop.watch(self.http, read=True, write=False)
+
+
+def open_gateway(
+    engine: Engine | AsyncioEngine,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    key: str | None = None,
+    keep_alive: float = KEEP_ALIVE,
+    trace: str | os.PathLike[str] | None = None,
+) -> Gateway:
+    """Open a server for clients that speak a provider's dialect: `async with open_gateway(engine) as gateway`.
+
+    It listens at once, and runs on the engine's loop. Leaving the block closes it.
+
+    engine: the engine whose providers, traffic control, routes and budgets the clients use.
+    host: the address. Another one than loopback needs a `key`.
+    port: 0 takes a free one.
+    key: the key that clients must send, unless they send a slot's. None: every key is accepted.
+    keep_alive: seconds without an answer after which the client of a stream gets a keep-alive of its dialect, and again
+        after as many; `math.inf` for none. From the first one on, a refusal comes as an event of the stream.
+    trace: a folder for the calls of every slot, one file of JSON lines for each.
+
+    Raises `InvalidRequestError` for a wrong value, `EngineClosedError`, and `OSError` if it cannot listen there.
+    """
+    return Gateway(engine, host, port, key, keep_alive, trace)
+
+
+def _is_of_a_page(request: HTTPRequest) -> bool:
+    """Return whether a browser sent the request for a page of another site."""
+    return request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
+
+
+def _names_this_machine(host: str) -> bool:
+    """Return whether a Host header is localhost or an address: a page can make a name of its own mean this machine."""
+    name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
+    return not name or name == "localhost" or name.startswith("[") or name.replace(".", "").isdigit()

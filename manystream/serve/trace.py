@@ -1,0 +1,368 @@
+"""The calls of a slot, and how they continue each other.
+
+A harness sends its whole conversation with each call. A call continues an earlier one if its conversation begins with
+all of that one's, and goes on with the answer that that one got. Digests prove the first: each is of all messages up to
+one place, so equal digests mean equal beginnings. Cache marks are left out, because a harness moves them, and a text is
+the same as a list with one text.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final, cast
+
+from ..engine.call.completion import Completion
+from ..providers.errors import ManystreamError
+from ..providers.json.json_values import (
+    JSON,
+    JSONObject,
+    MalformedJSONError,
+    dumps,
+    dumps_printable,
+    loads,
+    loads_object,
+    same_value,
+    string,
+)
+from ..providers.model.messages import Block, Message, Role, Text, Thinking, ToolCall
+from ..providers.model.request import Request
+from ..providers.model.response import Response
+
+logger: logging.Logger = logging.getLogger("manystream.serve")
+
+MESSAGES: Final[dict[str, str]] = {
+    "openai-chat": "messages",
+    "openai-responses": "input",
+    "anthropic": "messages",
+    "gemini": "contents",
+    "gemini-interactions": "input",
+}
+"""Dialect → the member with the conversation."""
+
+HEADS: Final[dict[str, tuple[str, ...]]] = {
+    "system prompt": ("system", "instructions", "systemInstruction", "system_instruction"),
+    "tools": ("tools",),
+}
+"""What comes before a conversation → its members in the dialects."""
+
+READERS: Final[dict[str, Callable[..., Request]]] = {
+    "openai-chat": Request.from_openai,
+    "openai-responses": Request.from_openai_responses,
+    "anthropic": Request.from_anthropic,
+    "gemini": Request.from_gemini,
+}
+"""Dialect → what reads messages of its bodies."""
+
+_DIGEST_BYTES = 16
+
+COMPARED = 100
+"""The number of latest calls with which a call is compared, in a trace that is only written to a file."""
+
+
+@dataclass(slots=True)
+class TracedCall:
+    """A call of a slot that has ended.
+
+    started: when its request came, in Unix seconds.
+    dialect: the dialect of its client.
+    model: the model's name as the client wrote it.
+    target: where it was sent, as `provider/model`.
+    stream: whether a stream was asked for.
+    body: the body as the client wrote it, with the members that the slot adds.
+    completion: the call's final record: answer, error, usage, timings, cost.
+    client_left: whether the client closed its connection before the answer's end.
+    number: its position among the calls of the slot, counted from 1.
+    continues: the number of the call that it continues; None for the first call of a conversation.
+    prefix: the digest of the conversation that it shares with that call; empty for none.
+    shared: the number of messages in it.
+    fork: why it continues no call, or not the latest one; empty if it does.
+    """
+
+    started: float
+    dialect: str
+    model: str
+    target: str
+    stream: bool
+    body: bytes
+    completion: Completion
+    client_left: bool
+    number: int = 0
+    continues: int | None = None
+    prefix: str = ""
+    shared: int = 0
+    fork: str = ""
+    _heads: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
+    _digests: list[bytes] = field(default_factory=list[bytes], repr=False)
+
+    @property
+    def request(self) -> JSONObject:
+        """The body, parsed."""
+        return loads_object(self.body)
+
+    @property
+    def response(self) -> Response | None:
+        """The answer; after a failure, the part that had arrived."""
+        return self.completion.response
+
+    @property
+    def tokens(self) -> object:
+        """The tokens of the answer with their ids, as the server reported them; None if it did not."""
+        return getattr(self.completion.response, "tokens", None)
+
+    def to_json(self, slot: str = "") -> JSONObject:
+        """Return the call as JSON: a line of the files that `open_gateway(trace=…)` writes."""
+        completion, response = self.completion, self.completion.response
+        error, timings = completion.error, completion.timings
+        return {
+            "slot": slot,
+            "call": self.number,
+            "started": self.started,
+            "dialect": self.dialect,
+            "model": self.model,
+            "target": self.target,
+            "stream": self.stream,
+            "continues": self.continues,
+            "prefix": self.prefix,
+            "shared_messages": self.shared,
+            "fork": self.fork,
+            "request": self.request,
+            "answer": None if response is None else _answer(response),
+            "tokens": cast("JSON", self.tokens),
+            "usage": None if response is None else cast("JSON", dataclasses.asdict(response.usage)),
+            "cost": completion.cost,
+            "http_status": completion.http_status,
+            "error": None if error is None else {"category": error.category.value, "message": error.message},
+            "client_left": self.client_left,
+            "attempts": completion.attempts,
+            "request_id": completion.request_id,
+            "timings": cast("JSON", {**dataclasses.asdict(timings), "waited": dict(timings.waited)}),
+            "tags": cast("JSON", dict(completion.tags)),
+        }
+
+    def read_conversation(self) -> list[JSON]:
+        """Compute the digests of the conversation, and return its messages."""
+        body = self.request
+        given = body.get(MESSAGES[self.dialect])
+        messages: list[JSON] = given if isinstance(given, list) else [given]
+        for name, members in HEADS.items():
+            self._heads[name] = _digest(b"", [body.get(member) for member in members])
+        before = b"".join(self._heads.values())
+        for message in messages:
+            before = _digest(before, message)
+            self._digests.append(before)
+        return messages
+
+    def follow(self, earlier: Sequence[TracedCall]) -> None:
+        """Find the call that this one continues, or why it continues none."""
+        messages = self.read_conversation()
+        if self.completion.response is not None and not earlier:
+            return
+        identity = string(self.request, "previous_response_id") or string(self.request, "previous_interaction_id")
+        reason = ""
+        for call in reversed(earlier):
+            if identity is not None:
+                if call.response is not None and call.response.id == identity:
+                    self._continue(call, earlier, 0)
+                    return
+                continue
+            shared = len(call._digests)
+            if not shared or len(messages) <= shared or self._digests[shared - 1] != call._digests[-1]:
+                continue
+            different = call.differs_from(messages[shared:])
+            if not different:
+                self._continue(call, earlier, shared)
+                return
+            reason = reason or different
+        if earlier:
+            self.fork = reason or self._reason(earlier[-1], len(messages))
+
+    def _continue(self, call: TracedCall, earlier: Sequence[TracedCall], shared: int) -> None:
+        self.continues, self.shared = call.number, shared
+        self.prefix = call._digests[-1].hex() if call._digests else ""
+        other = next((each for each in earlier if each.continues == call.number), None)
+        if other is not None:
+            self.fork = f"call {other.number} continues call {call.number}, too"
+
+    def differs_from(self, messages: Sequence[JSON]) -> str:
+        """Return how the answer that came back in the next conversation differs from this call's; "" if it does not.
+
+        messages: those behind this call's own.
+        """
+        response = self.completion.response
+        if response is None:
+            return f"call {self.number} got no answer"
+        said = _answer_in(self.dialect, messages)
+        where = f"the answer of call {self.number} came back"
+        if said is None:
+            return f"{where} in a form that cannot be compared"
+        text = "".join(block.text for block in said if isinstance(block, Text))
+        if text.strip() != response.text.strip():
+            return f"{where} with another text"
+        calls = [block for block in said if isinstance(block, ToolCall)]
+        if len(calls) != len(response.tool_calls):
+            return f"{where} with {len(calls)} tool calls, not {len(response.tool_calls)}"
+        for one, other in zip(calls, response.tool_calls, strict=True):
+            if one.name != other.name or not _same_arguments(one.arguments, other.arguments):
+                return f"{where} with another call of the tool {other.name!r}"
+        return ""
+
+    def _reason(self, call: TracedCall, count: int) -> str:
+        """Return why this call does not continue the latest one."""
+        if call.dialect != self.dialect:
+            return f"it came as {self.dialect}, and call {call.number} as {call.dialect}"
+        for name, digest in self._heads.items():
+            if digest != call._heads.get(name):
+                return f"another {name} than that of call {call.number}"
+        pairs = zip(self._digests, call._digests, strict=False)
+        if self._digests == call._digests:
+            return f"the same conversation as that of call {call.number}"
+        same = next((place for place, (one, other) in enumerate(pairs) if one != other), min(count, len(call._digests)))
+        if same < min(count, len(call._digests)):
+            return f"message {same} is not that of call {call.number}"
+        return f"{count} messages, and call {call.number} had {len(call._digests)}"
+
+
+class Trace:
+    """The calls of a slot.
+
+    calls: the calls that have ended, in the order of their ends.
+    """
+
+    __slots__ = ("_count", "_file", "_keeps", "calls")
+
+    def __init__(self, file: TraceFile | None = None, *, keeps: bool = True) -> None:
+        """Create a trace without calls.
+
+        file: the file to which they are written, too.
+        keeps: keep all of them; else only what the next ones are compared with, without their bodies.
+        """
+        self._file = file
+        self._keeps = keeps
+        self._count = 0
+        self.calls: list[TracedCall] = []
+
+    def __repr__(self) -> str:
+        return f"<Trace {len(self.calls)} calls, {len(self.conversations())} conversations>"
+
+    def add(self, call: TracedCall) -> None:
+        """Add a call that has ended."""
+        self._count += 1
+        call.number = self._count
+        try:
+            call.follow(self.calls)
+        except (MalformedJSONError, RecursionError):
+            call.fork = "its body cannot be read"
+        self.calls.append(call)
+        if self._file is not None:
+            self._file.write(call)
+        if not self._keeps:
+            call.body = b""
+            del self.calls[:-COMPARED]
+
+    def conversations(self) -> list[list[TracedCall]]:
+        """Return the turns, joined: each list begins with a call that continues none, and each call in it continues the
+        one before it. Where a conversation forks, the lists share their beginning."""
+        by_number = {call.number: call for call in self.calls}
+        inner = {call.continues for call in self.calls}
+        joined: list[list[TracedCall]] = []
+        for call in self.calls:
+            if call.number in inner:
+                continue
+            turns = [call]
+            while turns[-1].continues is not None:
+                turns.append(by_number[turns[-1].continues])
+            joined.append(turns[::-1])
+        return joined
+
+
+class TraceFile:
+    """A file of JSON lines, one for each call of a slot. Only its owner can read it."""
+
+    __slots__ = ("_failed", "_path", "_slot")
+
+    def __init__(self, path: Path, slot: str) -> None:
+        self._path = path
+        self._slot = slot
+        self._failed = False
+
+    def write(self, call: TracedCall) -> None:
+        """Append a call. An error is logged once, and costs no call."""
+        try:
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            with open(descriptor, "wb") as file:
+                file.write(dumps_printable(call.to_json(self._slot)) + b"\n")
+        except OSError as error:
+            if not self._failed:
+                logger.error("the trace %s lacks calls: %s", self._path, error.strerror)
+            self._failed = True
+
+
+def _digest(before: bytes, value: JSON) -> bytes:
+    return blake2b(before + dumps(_canonical(value)), digest_size=_DIGEST_BYTES).digest()
+
+
+def _canonical(value: JSON) -> JSON:
+    """Return a value without cache marks, with sorted members, and with a text in place of a list with one text."""
+    if isinstance(value, dict):
+        members = {name: _canonical(value[name]) for name in sorted(value) if name != "cache_control"}
+        content = members.get("content")
+        if isinstance(content, list) and len(content) == 1:
+            [only] = content
+            if isinstance(only, dict) and only.keys() == {"type", "text"}:
+                members["content"] = only["text"]
+        return members
+    return [_canonical(item) for item in value] if isinstance(value, list) else value
+
+
+def _answer_in(dialect: str, messages: Sequence[JSON]) -> list[Block] | None:
+    """Return the blocks of the assistant's messages with which a conversation goes on; None if they cannot be read."""
+    read = READERS.get(dialect)
+    if read is None:
+        return None
+    arguments: dict[str, object] = {"model": "any", MESSAGES[dialect]: list(messages)}
+    if dialect == "anthropic":
+        arguments["max_tokens"] = 1
+    try:
+        conversation: Sequence[Message] = read(**arguments).messages
+    except (ManystreamError, TypeError, ValueError):
+        return None
+    said: list[Block] = []
+    for message in conversation:
+        if message.role is not Role.ASSISTANT:
+            break
+        said += message.content
+    return said
+
+
+def _same_arguments(one: str, other: str) -> bool:
+    try:
+        return same_value(loads(one or "{}"), loads(other or "{}"))
+    except MalformedJSONError:
+        return one == other
+
+
+def _answer(response: Response) -> JSONObject:
+    return {
+        "id": response.id,
+        "model": response.model,
+        "finish_reason": response.finish_reason.value,
+        "refusal": response.refusal,
+        "content": [_block(block) for block in response.content],
+    }
+
+
+def _block(block: Block) -> JSON:
+    if isinstance(block, Text):
+        return {"type": "text", "text": block.text}
+    if isinstance(block, Thinking):
+        return {"type": "thinking", "text": block.text, "signature": block.signature}
+    if isinstance(block, ToolCall):
+        return {"type": "tool_call", "id": block.id, "name": block.name, "arguments": block.arguments}
+    state: Mapping[str, JSON] = getattr(getattr(block, "state", None), "data", {})
+    return {"type": type(block).__name__, **state}

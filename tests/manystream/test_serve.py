@@ -1,0 +1,1010 @@
+"""The gateway: bytes as without it, refusals, waits, clients that leave or do not read, slots, and traces.
+
+One file because all tests look at it from the same side: a client's requests go in, and a scripted server is behind.
+"""
+
+import json
+import math
+import socket
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anthropic
+import h11
+import httpx
+import openai
+import pytest
+import trio
+import trio.testing
+from google import genai
+from google.genai import errors as genai_errors
+
+import manystream as ms
+from manystream import aio
+from manystream.serve import Gateway, Slot, open_gateway
+from manystream.serve.bodies import with_members, with_model
+from manystream.simulator import Simulator, open_simulator_thread
+from tests.support.peers import (
+    NO_RETRY,
+    STREAM_HEAD,
+    Line,
+    Peer,
+    answer,
+    chat_answer,
+    chat_chunk,
+    chat_stream,
+    chunked,
+    error_body,
+    open_peer,
+    until,
+)
+
+CHAT = "/v1/chat/completions"
+HELLO = {"model": "sim", "messages": [{"role": "user", "content": "hi"}]}
+TOOL = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+FORMS: dict[str, tuple[str, dict[str, object]]] = {
+    "openai-chat": (
+        CHAT,
+        {**HELLO, "tools": [{"type": "function", "function": {"name": "weather", "parameters": TOOL}}]},
+    ),
+    "openai-responses": (
+        "/v1/responses",
+        {"model": "sim", "input": "hi", "tools": [{"type": "function", "name": "weather", "parameters": TOOL}]},
+    ),
+    "anthropic": (
+        "/v1/messages",
+        {**HELLO, "max_tokens": 4000, "tools": [{"name": "weather", "input_schema": TOOL}]},
+    ),
+    "gemini": (
+        "/v1beta/models/sim:generateContent",
+        {
+            "contents": [{"role": "user", "parts": [{"text": "hi"}]}],
+            "tools": [{"functionDeclarations": [{"name": "weather", "parameters": TOOL}]}],
+        },
+    ),
+}
+"""Dialect → path and body of a request."""
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[Simulator]:
+    with open_simulator_thread("events=20") as running:
+        yield running
+
+
+def providers(simulator: Simulator) -> list[ms.Provider]:
+    urls = simulator.base_urls
+    kinds: dict[str, type[ms.Provider]] = {
+        "openai-chat": ms.OpenAIChat,
+        "openai-responses": ms.OpenAIResponses,
+        "anthropic": ms.Anthropic,
+        "gemini": ms.Gemini,
+    }
+    return [kind("secret", urls[name], name=name) for name, kind in kinds.items()]
+
+
+@asynccontextmanager
+async def gateway_to(peer: Peer, **options: object) -> AsyncGenerator[Gateway, None]:
+    """Open a gateway to a scripted server, without retries."""
+    traffic = options.pop("traffic", None)
+    async with (
+        ms.open_engine([peer.chat], retry=NO_RETRY, traffic=traffic) as engine,  # type: ignore[arg-type]
+        open_gateway(engine, **options) as gateway,  # type: ignore[arg-type]
+    ):
+        yield gateway
+
+
+class Answer:
+    """A response as a client reads it."""
+
+    def __init__(self, data: bytes) -> None:
+        self.whole = True
+        client = h11.Connection(h11.CLIENT)
+        client.send(h11.Request(method="POST", target="/", headers=[("Host", "x"), ("Content-Length", "0")]))
+        client.receive_data(data)
+        client.receive_data(b"")
+        self.status, self.headers, pieces = 0, dict[str, str](), list[bytes]()
+        try:
+            while True:
+                event = client.next_event()
+                if isinstance(event, h11.Response):
+                    self.status = event.status_code
+                    self.headers = {name.decode(): value.decode() for name, value in event.headers}
+                elif isinstance(event, h11.Data):
+                    pieces.append(bytes(event.data))
+                elif not isinstance(event, h11.InformationalResponse):
+                    break
+        except h11.RemoteProtocolError:
+            self.whole = False
+        self.body = b"".join(pieces)
+
+    @property
+    def essence(self) -> tuple[int, str, bytes]:
+        return self.status, self.headers.get("content-type", ""), self.body
+
+
+def posted(path: str, body: object, *headers: str, version: str = "1.1", key: str = "key") -> bytes:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    lines = [
+        f"POST {path} HTTP/{version}", "Host: 127.0.0.1", f"Content-Length: {len(data)}", "Connection: close",
+        "Content-Type: application/json", f"Authorization: Bearer {key}", f"x-api-key: {key}", *headers,
+    ]  # fmt: skip
+    if "/messages" in path:
+        lines.append("anthropic-version: 2023-06-01")
+    if path.startswith("/v1beta"):
+        lines = [line for line in lines if not line.startswith(("Authorization", "x-api"))] + [f"x-goog-api-key: {key}"]
+    return "\r\n".join([*lines, "", ""]).encode() + data
+
+
+async def connect(port: int) -> trio.SocketStream:
+    return await trio.open_tcp_stream("127.0.0.1", port)
+
+
+async def ask(port: int, request: bytes) -> Answer:
+    """Send a request that closes its connection, and return the response."""
+    stream = await connect(port)
+    async with stream:
+        await stream.send_all(request)
+        received = b""
+        while data := await stream.receive_some(65536):
+            received += data
+    return Answer(received)
+
+
+def as_stream(dialect: str, path: str, body: dict[str, object]) -> tuple[str, dict[str, object]]:
+    if dialect == "gemini":
+        return path.replace(":generate", ":streamGenerate") + "?alt=sse", body
+    return path, {**body, "stream": True}
+
+
+# --- the bytes of the provider ---
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("dialect", FORMS)
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        "events=20", "kind=mixed,events=60", "text=unicode,events=40", "chunk=7", "error=5", "error=0", "fail=400",
+        "fail=401", "fail=429,retry-after=3", "fail=503", "malformed=4", "kind=tool_use", "truncate=3", "truncate=-1",
+    ],
+)  # fmt: skip
+async def test_the_clients_get_the_bytes_of_the_provider(
+    simulator: Simulator, dialect: str, stream: bool, knobs: str
+) -> None:
+    path, body = FORMS[dialect]
+    if stream:
+        path, body = as_stream(dialect, path, body)
+    request = posted(path, body, f"x-simulate: {knobs}")
+    async with (
+        ms.open_engine([with_knobs(each, knobs) for each in providers(simulator)], retry=NO_RETRY) as engine,
+        open_gateway(engine) as gateway,
+    ):
+        direct, forwarded = await ask(simulator.port, request), await ask(gateway.port, request)
+    assert forwarded.whole
+    assert forwarded.essence == direct.essence
+    kept = ("retry-after", "x-should-retry", "x-request-id", "request-id", "openai-processing-ms")
+    assert [forwarded.headers.get(name) for name in kept] == [direct.headers.get(name) for name in kept]
+
+
+def with_knobs(provider: ms.Provider, knobs: str) -> ms.Provider:
+    """Return a provider whose requests set knobs of the simulator: the gateway forwards no foreign header."""
+    provider.headers["x-simulate"] = knobs
+    return provider
+
+
+async def test_bytes_behind_the_end_of_an_answer_are_forwarded() -> None:
+    tail = ": later\n\n"
+
+    async def script(line: Line) -> None:
+        while await line.request():
+            await line.send(STREAM_HEAD.encode() + chunked(*chat_stream("fine"), end=False))
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            await line.send(chunked(tail))
+
+    async with open_peer(script) as peer, gateway_to(peer) as gateway:
+        body = json.dumps({**HELLO, "stream": True}).encode()
+        for _ in range(3):
+            got = await ask(gateway.port, posted(CHAT, body))
+            assert got.body.decode() == "".join(chat_stream("fine")) + tail
+        assert len(peer.lines) == 1  # the connection was used again
+
+
+async def test_the_end_of_a_body_that_does_not_come_is_not_waited_for(autojump_clock: trio.testing.MockClock) -> None:
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send(STREAM_HEAD.encode() + chunked(*chat_stream("fine"), end=False))
+        await line.closed_by_peer()
+
+    async with open_peer(script) as peer, gateway_to(peer) as gateway:
+        got = await ask(gateway.port, posted(CHAT, {**HELLO, "stream": True}))
+    assert (got.whole, got.body.decode()) == (True, "".join(chat_stream("fine")))
+    assert trio.current_time() < 5
+
+
+SPLICED: Sequence[tuple[bytes, str, bytes]] = (
+    (b'{"model":"a","x":1}', "a", b'{"model":"a","x":1}'),
+    (b' { "x" : 1.10, "model" : "a" } ', "b/c", b' { "x" : 1.10, "model" : "b/c" } '),
+    (b'{"x":"\\"model\\": \\"a\\"","model":"a"}', "b", b'{"x":"\\"model\\": \\"a\\"","model":"b"}'),
+    (b'{"x":{"model":"a"},"model":"a"}', "b", b'{"x":{"model":"a"},"model":"b"}'),
+    (b'{"x":{"model":"a"},"mod\\u0065l":"a"}', "b", b'{"x":{"model":"a"},"model":"b"}'),
+    (b'{"model":"a","model":"z"}', "b", b'{"model":"b"}'),
+    (b'{"model":"\\u00e4","x":[]}', "\u00fc", '{"model":"\u00fc","x":[]}'.encode()),
+)
+
+
+@pytest.mark.parametrize(("body", "model", "expected"), SPLICED)
+def test_only_the_models_name_is_replaced(body: bytes, model: str, expected: bytes) -> None:
+    assert with_model(body, json.loads(body), model) == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b'{"a": 1 }\n', b'{"a": 1 ,"logprobs":true}'),
+        (b"{}", b'{"logprobs":true}'),
+        (b'{"logprobs": false, "a": 1}', b'{"logprobs":true,"a":1}'),
+    ],
+)
+def test_members_are_added_at_the_end(body: bytes, expected: bytes) -> None:
+    assert with_members(body, json.loads(body), {"logprobs": True}) == expected
+    assert with_members(body, json.loads(body), {}) is body
+
+
+async def test_the_provider_gets_the_body_as_it_is_and_the_providers_own_key() -> None:
+    seen: list[bytes] = []
+
+    async def script(line: Line) -> None:
+        seen.append(await line.request())
+        await line.send(answer(chat_answer("yes")))
+
+    body = b'{ "model" : "peer/m-1",\n "messages":[{"role":"user","content":"\\u0041"}], "future": [1.50] }'
+    async with open_peer(script) as peer:
+        provider = ms.OpenAIChat("own-key", f"{peer.url}?api-version=7", name="peer")
+        async with ms.open_engine([provider]) as engine, open_gateway(engine) as gateway:
+            extra = ("Cookie: c=1", "User-Agent: harness/1", "OpenAI-Organization: org", "Idempotency-Key: i-1")
+            await ask(gateway.port, posted(f"{CHAT}?a=%26&key=theirs", body, *extra, key="theirs"))
+    head, _, sent = seen[0].partition(b"\r\n\r\n")
+    assert sent == body.replace(b"peer/m-1", b"m-1")
+    lines = head.decode().lower().split("\r\n")
+    assert lines[0] == "post /v1/chat/completions?api-version=7&a=%26 http/1.1"
+    assert "authorization: bearer own-key" in lines
+    assert "user-agent: harness/1" in lines
+    assert "idempotency-key: i-1" in lines
+    assert "theirs" not in head.decode()
+    assert not [line for line in lines if line.startswith(("cookie", "openai-organization"))]
+
+
+# --- the official SDKs ---
+
+
+def chat_sdk(url: str) -> Iterator[object]:
+    client = openai.OpenAI(api_key="key", base_url=f"{url}/v1", max_retries=0)
+    tools = FORMS["openai-chat"][1]["tools"]
+    yield client.chat.completions.create(model="sim", messages=HELLO["messages"], tools=tools)  # type: ignore[call-overload]
+    yield from client.chat.completions.create(model="sim", messages=HELLO["messages"], tools=tools, stream=True)  # type: ignore[call-overload]
+
+
+def responses_sdk(url: str) -> Iterator[object]:
+    client = openai.OpenAI(api_key="key", base_url=f"{url}/v1", max_retries=0)
+    yield client.responses.create(model="sim", input="hi", tools=FORMS["openai-responses"][1]["tools"])  # type: ignore[call-overload]
+    with client.responses.stream(model="sim", input="hi") as events:
+        yield from events
+        yield events.get_final_response()
+
+
+def anthropic_sdk(url: str) -> Iterator[object]:
+    client = anthropic.Anthropic(api_key="key", base_url=url, max_retries=0)
+    form = {**FORMS["anthropic"][1]}
+    yield client.messages.create(**form)  # type: ignore[call-overload]
+    with client.beta.messages.stream(**form) as events:  # type: ignore[arg-type]
+        yield from events
+        yield events.get_final_message()
+
+
+def gemini_sdk(url: str) -> Iterator[object]:
+    client = genai.Client(api_key="key", http_options={"base_url": url})
+    yield client.models.generate_content(model="sim", contents="hi")
+    yield from client.models.generate_content_stream(model="sim", contents="hi")
+
+
+SDKS = {"openai-chat": chat_sdk, "openai-responses": responses_sdk, "anthropic": anthropic_sdk, "gemini": gemini_sdk}
+
+
+def heard(dialect: str, url: str) -> list[object]:
+    """Return what an SDK's program sees: its objects, then its exception."""
+    seen: list[object] = []
+    try:
+        for value in SDKS[dialect](url):
+            shown = value.model_dump(warnings=False)  # type: ignore[attr-defined]
+            shown.pop("sdk_http_response", None)
+            seen.append(shown)
+    except openai.APIStatusError as error:
+        seen.append((type(error), error.status_code, error.body))
+    except openai.APIError as error:
+        seen.append((type(error), error.message, error.body))
+    except anthropic.APIStatusError as error:
+        seen.append((type(error), error.status_code, error.body))
+    except genai_errors.APIError as error:
+        seen.append((type(error), error.code, error.message))
+    return seen
+
+
+@pytest.mark.parametrize("dialect", SDKS)
+@pytest.mark.parametrize("knobs", ["kind=mixed,events=60", "fail=400", "fail=500", "error=6"])
+async def test_official_sdks_see_what_they_see_without_it(dialect: str, knobs: str) -> None:
+    with open_simulator_thread(knobs) as simulator:
+        async with ms.open_engine(providers(simulator), retry=NO_RETRY) as engine, open_gateway(engine) as gateway:
+            direct = await trio.to_thread.run_sync(heard, dialect, simulator.origin)
+            forwarded = await trio.to_thread.run_sync(heard, dialect, gateway.base_url)
+    assert forwarded == direct
+    assert direct
+
+
+async def test_a_recording_replayed_behind_it_gives_the_recorded_bytes(simulator: Simulator, tmp_path: Path) -> None:
+    recording = tmp_path / "calls.jsonl"
+    requests = []
+    for dialect, (path, body) in FORMS.items():
+        requests += [posted(path, body), posted(*as_stream(dialect, path, body))]
+    async with ms.open_engine(providers(simulator)) as engine, open_gateway(engine) as gateway:
+        with engine.record(recording):
+            first = [(await ask(gateway.port, request)).essence for request in requests]
+    with open_simulator_thread(replay=str(recording), pace=0) as again:
+        async with ms.open_engine(providers(again)) as engine, open_gateway(engine) as gateway:
+            assert [(await ask(gateway.port, request)).essence for request in requests] == first
+
+
+# --- refusals, retries, routes ---
+
+
+async def refuse_once(line: Line) -> None:
+    """Refuse the first request of the server, and answer the others."""
+    await line.request()
+    await line.send(answer(error_body("busy"), status="429 Busy", headers="retry-after: 2\r\n"))
+    while await line.request():
+        await line.send(answer(chat_answer("fine")))
+
+
+async def test_refusals_are_waited_for_with_traffic_control(autojump_clock: trio.testing.MockClock) -> None:
+    async with (
+        open_peer(refuse_once) as peer,
+        ms.open_engine([peer.chat], traffic=ms.Traffic()) as engine,
+        open_gateway(engine) as gateway,
+    ):
+        slot, started = gateway.slot("a"), trio.current_time()
+        got = await ask(gateway.port, posted(CHAT, HELLO, key=slot.key))
+        [call] = slot.trace().calls
+    assert (got.status, got.body.decode()) == (200, chat_answer("fine"))
+    assert (call.completion.attempts, trio.current_time() - started >= 2) == (2, True)
+
+
+async def test_refusals_are_passed_on_without_it() -> None:
+    async with open_peer(refuse_once) as peer, gateway_to(peer) as gateway:
+        got = await ask(gateway.port, posted(CHAT, HELLO))
+    assert (got.status, got.headers["retry-after"], got.body.decode()) == (429, "2", error_body("busy"))
+
+
+async def test_an_attempt_is_repeated_only_before_the_client_got_anything() -> None:
+    starts = iter(["before", "inside", "fine"])
+
+    async def script(line: Line) -> None:
+        while await line.request():
+            how = next(starts)
+            if how == "before":
+                await line.send(STREAM_HEAD + chunked(chat_chunk(), end=False).decode())
+                return
+            await line.send(STREAM_HEAD.encode() + chunked(chat_chunk(), chat_chunk("Hel"), end=False))
+            return
+
+    retry = ms.Retry(max_attempts=5, base=0.001)
+    async with (
+        open_peer(script) as peer,
+        ms.open_engine([peer.chat], retry=retry) as engine,
+        open_gateway(engine) as gateway,
+    ):
+        slot = gateway.slot("a")
+        got = await ask(gateway.port, posted(CHAT, {**HELLO, "stream": True}, key=slot.key))
+        [call] = slot.trace().calls
+    sent, error = got.body.decode().split(chat_chunk("Hel"))
+    assert sent == chat_chunk()
+    assert json.loads(error.removeprefix("data: "))["error"]["code"] == "network"
+    assert call.completion.attempts == 2
+    assert got.whole
+
+
+async def test_a_stream_that_breaks_inside_an_event_is_cut_for_the_client() -> None:
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send(STREAM_HEAD.encode() + chunked(chat_chunk(), chat_chunk("Hel"), "data: {", end=False))
+
+    async with open_peer(script) as peer, gateway_to(peer) as gateway:
+        got = await ask(gateway.port, posted(CHAT, {**HELLO, "stream": True}))
+    assert not got.whole
+    assert got.body.decode() == chat_chunk() + chat_chunk("Hel") + "data: {"
+
+
+async def test_a_route_fails_over_and_the_client_gets_the_second_answer_alone() -> None:
+    async def broken(line: Line) -> None:
+        while await line.request():
+            await line.send(answer(error_body("no"), status="503 No"))
+
+    async def sound(line: Line) -> None:
+        while await line.request():
+            await line.send(STREAM_HEAD.encode() + chunked(*chat_stream("fine")))
+
+    async with open_peer(broken) as one, open_peer(sound) as two:
+        both = [ms.OpenAIChat("k", f"{peer.url}/v1", name=name) for name, peer in (("one", one), ("two", two))]
+        route = ms.Route("best", ["one/m", "two/n"])
+        async with (
+            ms.open_engine(both, traffic=ms.Traffic(routes=[route])) as engine,
+            open_gateway(engine) as gateway,
+        ):
+            slot = gateway.slot("a")
+            body = {**HELLO, "model": "best", "stream": True}
+            got = await ask(gateway.port, posted(CHAT, body, key=slot.key))
+            assert slot.trace().calls[0].target == "two/n"
+    assert got.body.decode() == "".join(chat_stream("fine"))
+
+
+# --- errors of the gateway's own ---
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("dialect", "member", "expected"),
+    [
+        ("openai-chat", "type", "server_error"),
+        ("openai-responses", "type", "server_error"),
+        ("anthropic", "type", "api_error"),
+        ("gemini", "status", "UNAVAILABLE"),
+    ],
+)
+async def test_errors_of_its_own_are_in_the_clients_dialect(
+    dialect: str, member: str, expected: str, stream: bool
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    urls = dict.fromkeys(FORMS, f"http://127.0.0.1:{port}")
+    nowhere = Simulator("127.0.0.1", port, 0)
+    assert urls
+    path, body = FORMS[dialect]
+    if stream:
+        path, body = as_stream(dialect, path, body)
+    async with ms.open_engine(providers(nowhere), retry=NO_RETRY) as engine, open_gateway(engine) as gateway:
+        got = await ask(gateway.port, posted(path, body))
+    error = json.loads(got.body)["error"]
+    assert (got.status, got.headers["content-type"], error[member]) == (502, "application/json", expected)
+    assert "refused" in error["message"]
+    assert got.headers["x-should-retry"] == "false"
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "words"),
+    [
+        (posted("/v1/embeddings", HELLO), 404, "/v1/embeddings"),
+        (posted(CHAT, HELLO).replace(b"POST", b"GET", 1), 405, "takes POST"),
+        (posted(CHAT, b"{"), 400, "not a JSON object"),
+        (posted(CHAT, b"[]"), 400, "not a JSON object"),
+        (posted(CHAT, {"messages": []}), 400, "model"),
+        (posted(CHAT, {"model": 7}), 400, "model"),
+        (posted("/v1/messages", {**HELLO, "max_tokens": 1}), 400, "no provider of this gateway speaks anthropic"),
+        (posted(CHAT, HELLO, "Sec-Fetch-Site: cross-site"), 403, "another site"),
+        (posted(CHAT, HELLO).replace(b"Host: 127.0.0.1", b"Host: evil.example"), 403, "localhost"),
+        (posted(CHAT, HELLO, key="slot-unknown"), 401, "has ended"),
+        (b"nonsense\r\n\r\n", 400, "request line"),
+    ],
+)
+async def test_requests_that_cannot_go_on(request_: bytes, status: int, words: str) -> None:
+    async def script(line: Line) -> None:
+        pytest.fail("nothing is sent")
+
+    async with open_peer(script) as peer, gateway_to(peer) as gateway:
+        got = await ask(gateway.port, request_)
+    assert got.status == status
+    assert words in json.loads(got.body)["error"]["message"]
+
+
+async def test_a_key_is_asked_for_before_the_body_is_read() -> None:
+    async def script(line: Line) -> None:
+        pytest.fail("nothing is sent")
+
+    async with open_peer(script) as peer, gateway_to(peer, key="right") as gateway:
+        head = posted(CHAT, HELLO, key="wrong").partition(b"\r\n\r\n")[0].replace(b"Length: ", b"Length: 99")
+        got = await ask(gateway.port, head + b"\r\n\r\n")
+        assert got.status == 401
+        slot = gateway.slot("a")
+        assert (await ask(gateway.port, posted("/nothing", HELLO, key="right"))).status == 404
+        assert (await ask(gateway.port, posted("/nothing", HELLO, key=slot.key))).status == 404
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+async def test_another_address_than_loopback_needs_a_key(host: str) -> None:
+    async with ms.open_engine([ms.OpenAIChat("k", "http://127.0.0.1:1")]) as engine:
+        with pytest.raises(ms.InvalidRequestError, match="key: is needed"):
+            open_gateway(engine, host=host)
+        with pytest.raises(ms.InvalidRequestError, match="keep_alive"):
+            open_gateway(engine, keep_alive=0)
+
+
+# --- connections ---
+
+
+async def test_a_client_of_http_1_0_gets_a_body_without_chunks() -> None:
+    async def script(line: Line) -> None:
+        while await line.request():
+            await line.send(STREAM_HEAD.encode() + chunked(*chat_stream("fine")))
+
+    async with open_peer(script) as peer, gateway_to(peer) as gateway:
+        stream = await connect(gateway.port)
+        async with stream:
+            await stream.send_all(posted(CHAT, {**HELLO, "stream": True}, version="1.0"))
+            received = b""
+            while data := await stream.receive_some(65536):
+                received += data
+    head, _, body = received.partition(b"\r\n\r\n")
+    assert b"transfer-encoding" not in head.lower()
+    assert body.decode() == "".join(chat_stream("fine"))
+
+
+async def test_pipelined_requests_are_answered_in_order() -> None:
+    async def script(line: Line) -> None:
+        while data := await line.request():
+            await line.send(answer(chat_answer(json.loads(data.partition(b"\r\n\r\n")[2])["user"])))
+
+    async with open_peer(script) as peer, gateway_to(peer) as gateway:
+        requests = [posted(CHAT, {**HELLO, "user": str(number)}) for number in range(3)]
+        pipelined = b"".join(request.replace(b"Connection: close\r\n", b"") for request in requests[:2]) + requests[2]
+        wrong = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+        stream = await connect(gateway.port)
+        async with stream:
+            await stream.send_all(pipelined)
+            received = b""
+            while data := await stream.receive_some(65536):
+                received += data
+        assert [received.index(chat_answer(str(number)).encode()) for number in range(3)]
+        assert received.count(b"HTTP/1.1 200") == 3
+        assert (await ask(gateway.port, wrong * 3000 + requests[0])).status == 404  # without recursion
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("begun", [True, False])
+async def test_a_client_that_leaves_cancels_its_call_at_the_provider(stream: bool, begun: bool) -> None:
+    left = trio.Event()
+
+    async def script(line: Line) -> None:
+        await line.request()
+        if begun:
+            await line.send(STREAM_HEAD.encode() + chunked(chat_chunk("partial"), end=False))
+        await line.closed_by_peer()
+        left.set()
+
+    async with open_peer(script) as peer, gateway_to(peer) as gateway:
+        slot = gateway.slot("a")
+        client = await connect(gateway.port)
+        await client.send_all(posted(CHAT, {**HELLO, "stream": stream}, key=slot.key))
+        await until(lambda: bool(peer.lines))
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        await client.aclose()
+        with trio.fail_after(10):
+            await left.wait()
+        await until(lambda: bool(slot.trace().calls))
+        [call] = slot.trace().calls
+        assert call.client_left
+        assert call.completion.error_category is ms.ErrorCategory.CANCELLED
+        assert not slot.running
+        assert not gateway.http.connections
+
+
+async def test_a_client_that_does_not_read_stops_the_provider() -> None:
+    """The bytes in between are bounded, and none is lost."""
+    sent = 0
+    event = chat_chunk("x" * 50_000)
+    count = 600
+
+    async def script(line: Line) -> None:
+        nonlocal sent
+        await line.request()
+        await line.send(STREAM_HEAD)
+        for _ in range(count):
+            await line.send(chunked(event, end=False))
+            sent += 1
+        await line.send(chunked(*chat_stream("")[-2:]))
+
+    limits = ms.Limits(max_response_bytes=1 << 30)
+    async with (
+        open_peer(script) as peer,
+        ms.open_engine([peer.chat], limits=limits) as engine,
+        open_gateway(engine) as gateway,
+    ):
+        client = await connect(gateway.port)
+        async with client:
+            await client.send_all(posted(CHAT, {**HELLO, "stream": True}))
+            await trio.testing.wait_all_tasks_blocked(0.2)
+            assert 0 < sent < count  # what the kernel's buffers hold
+            [connection] = gateway.http.connections
+            assert len(connection.unsent) < 1_000_000
+            received = bytearray()
+            while data := await client.receive_some(1 << 20):
+                received += data
+    got = Answer(bytes(received))
+    assert got.whole
+    assert got.body.count(event.encode()) == count
+
+
+@pytest.mark.parametrize(
+    ("dialect", "keep_alive"),
+    [
+        ("openai-chat", ": keep-alive\n\n"),
+        ("openai-responses", ": keep-alive\n\n"),
+        ("anthropic", 'event: ping\ndata: {"type": "ping"}\n\n'),
+        ("gemini", "\n"),
+    ],
+)
+@pytest.mark.parametrize("refused", [False, True])
+async def test_keep_alives_come_while_nothing_else_does(
+    autojump_clock: trio.testing.MockClock, dialect: str, keep_alive: str, refused: bool
+) -> None:
+    """After them, a refusal comes as an event of the stream."""
+    error = json.dumps({"error": {"message": "busy", "type": "x", "code": 503}}, indent=1)
+
+    async def script(line: Line) -> None:
+        await line.request()
+        await trio.sleep(35)
+        if refused:
+            await line.send(answer(error, status="503 Busy"))
+        else:
+            await line.send(STREAM_HEAD.encode() + chunked("data: [DONE]\n\n"))
+        await line.closed_by_peer()
+
+    async with open_peer(script) as peer:
+        reached = Simulator("127.0.0.1", int(peer.origin.rpartition(":")[2]), 0)
+        async with (
+            ms.open_engine(providers(reached), retry=NO_RETRY, timeouts=ms.Timeouts(first_byte=60)) as engine,
+            open_gateway(engine) as gateway,
+        ):
+            got = await ask(gateway.port, posted(*as_stream(dialect, *FORMS[dialect])))
+    assert (got.status, got.headers["content-type"], got.whole) == (200, "text/event-stream", True)
+    assert got.body.decode().startswith(keep_alive * 2)
+    rest = got.body.decode().removeprefix(keep_alive * 2)
+    assert not rest.startswith(keep_alive)
+    if refused:
+        data = "\n".join(line.removeprefix("data: ") for line in rest.splitlines() if line.startswith("data: "))
+        assert json.loads(data) == json.loads(error)
+
+
+async def test_an_unstreamed_request_gets_no_keep_alive(autojump_clock: trio.testing.MockClock) -> None:
+    async def script(line: Line) -> None:
+        await line.request()
+        await trio.sleep(100)
+        await line.send(answer(chat_answer("late")))
+
+    async with open_peer(script) as peer, gateway_to(peer) as gateway:
+        got = await ask(gateway.port, posted(CHAT, HELLO))
+    assert (got.status, got.body.decode()) == (200, chat_answer("late"))
+
+
+# --- slots ---
+
+
+async def answer_all(line: Line) -> None:
+    while await line.request():
+        await line.send(answer(chat_answer("fine")))
+
+
+async def test_a_slot_is_a_tenant_a_session_and_tags() -> None:
+    seen: list[bytes] = []
+
+    async def script(line: Line) -> None:
+        while data := await line.request():
+            seen.append(data)
+            await line.send(answer(chat_answer("fine")))
+
+    async with open_peer(script) as peer, gateway_to(peer) as gateway:
+        with gateway.slot("task-17", tags={"run": 3}, extra_body={"logprobs": True}) as slot:
+            assert (await ask(gateway.port, posted(CHAT, HELLO, key=slot.key))).status == 200
+            [call] = slot.trace().calls
+            assert call.completion.tags == {"slot": "task-17", "run": 3}
+            assert (slot.tenant, slot.session, slot.calls) == ("task-17", "task-17", 1)
+            assert json.loads(seen[0].partition(b"\r\n\r\n")[2]) == {**HELLO, "logprobs": True}
+            with pytest.raises(ms.InvalidRequestError, match="already"):
+                gateway.slot("task-17")
+        assert slot.ended
+        assert (await ask(gateway.port, posted(CHAT, HELLO, key=slot.key))).status == 401
+        assert slot.trace().calls == [call]
+        assert gateway.slot("task-17").key != slot.key
+        for name in ("", "a/b", "default", "x" * 101):
+            with pytest.raises(ms.InvalidRequestError, match="name"):
+                gateway.slot(name)
+
+
+async def test_a_slots_budget_limits_its_calls_alone() -> None:
+    async with open_peer(answer_all) as peer, gateway_to(peer, traffic=ms.Traffic()) as gateway:
+        slot, other = gateway.slot("a", budget=ms.Budget(calls=2)), gateway.slot("b")
+        statuses = [(await ask(gateway.port, posted(CHAT, HELLO, key=slot.key))).status for _ in range(3)]
+        assert statuses == [200, 200, 402]
+        assert (await ask(gateway.port, posted(CHAT, HELLO, key=other.key))).status == 200
+        slot.end()
+        again = gateway.slot("a", budget=ms.Budget(calls=1))
+        assert (await ask(gateway.port, posted(CHAT, HELLO, key=again.key))).status == 200
+        with pytest.raises(ms.InvalidRequestError, match=r"budget\.usd: needs prices"):
+            gateway.slot("c", budget=ms.Budget(usd=1.0))
+        assert "c" not in gateway.slots
+
+
+async def test_a_budget_needs_traffic_control() -> None:
+    async with open_peer(answer_all) as peer, gateway_to(peer) as gateway:
+        with pytest.raises(ms.InvalidRequestError, match="traffic"):
+            gateway.slot("a", budget=ms.Budget(calls=2))
+        assert not gateway.slots
+
+
+async def test_the_cost_of_a_slot_is_that_of_its_calls() -> None:
+    def price(provider: ms.Provider, model: str, usage: ms.Usage) -> float:
+        return 0.25
+
+    async with open_peer(answer_all) as peer, gateway_to(peer, traffic=ms.Traffic(price=price)) as gateway:
+        slot = gateway.slot("a", budget=ms.Budget(output_tokens=1_000_000))
+        for _ in range(2):
+            body = {**HELLO, "max_tokens": 10}
+            assert (await ask(gateway.port, posted(CHAT, body, key=slot.key))).status == 200
+        assert slot.cost == 0.5
+        unbounded = await ask(gateway.port, posted(CHAT, HELLO, key=slot.key))
+        assert (unbounded.status, "max_output_tokens" in unbounded.body.decode()) == (400, True)
+
+
+async def test_a_slot_ends_by_itself(autojump_clock: trio.testing.MockClock) -> None:
+    async def script(line: Line) -> None:
+        while await line.request():
+            await trio.sleep(100)
+            await line.send(answer(chat_answer("late")))
+
+    async with open_peer(script) as peer, gateway_to(peer) as gateway:
+        slot, forever = gateway.slot("a", idle=30), gateway.slot("b", idle=math.inf)
+        await trio.sleep(20)
+        assert (await ask(gateway.port, posted(CHAT, HELLO, key=slot.key))).status == 200  # a running call is a use
+        await trio.sleep(25)
+        assert not slot.ended
+        await trio.sleep(40)
+        assert slot.ended
+        assert list(gateway.slots) == ["b"]
+        assert not forever.ended
+    assert forever.ended
+
+
+async def test_the_end_of_a_slot_cancels_its_calls() -> None:
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.closed_by_peer()
+
+    async with open_peer(script) as peer, gateway_to(peer) as gateway, trio.open_nursery() as nursery:
+        slot = gateway.slot("a")
+        got: list[Answer] = []
+
+        async def client() -> None:
+            got.append(await ask(gateway.port, posted(CHAT, HELLO, key=slot.key)))
+
+        nursery.start_soon(client)
+        await until(lambda: bool(slot.running))
+        slot.end()
+        await until(lambda: bool(got))
+        assert got[0].status == 503
+
+
+async def test_a_base_url_may_name_a_slot() -> None:
+    async with open_peer(answer_all) as peer, gateway_to(peer) as gateway:
+        assert (await ask(gateway.port, posted(f"/slots/run-1{CHAT}", HELLO))).status == 200
+        assert (await ask(gateway.port, posted(f"/slots/run-1{CHAT}", HELLO))).status == 200
+        assert gateway.slots["run-1"].calls == 2
+        with pytest.raises(RuntimeError, match="trace=False"):
+            gateway.slots["run-1"].trace()
+
+
+async def test_leaving_the_block_ends_everything() -> None:
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.closed_by_peer()
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+        async with open_gateway(engine) as gateway:
+            client = await connect(gateway.port)
+            await client.send_all(posted(CHAT, HELLO))
+            await until(lambda: bool(peer.lines))
+        async with client:
+            assert await client.receive_some(10) == b""
+        with pytest.raises(OSError, match="failed"):
+            await connect(gateway.port)
+        assert engine.statistics().calls == {}
+
+
+def test_it_runs_on_asyncio(simulator: Simulator) -> None:
+    import asyncio
+
+    async def main() -> str:
+        async with (
+            aio.open_engine(providers(simulator)) as engine,
+            open_gateway(engine) as gateway,
+            openai.AsyncOpenAI(api_key="key", base_url=f"{gateway.base_url}/v1") as client,
+        ):
+            stream = await client.chat.completions.create(model="sim", messages=HELLO["messages"], stream=True)  # type: ignore[call-overload]
+            return "".join([chunk.choices[0].delta.content or "" async for chunk in stream if chunk.choices])
+
+    assert asyncio.run(main())
+
+
+async def test_accepting_goes_on_after_file_descriptors_were_used_up(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_peer(answer_all) as peer, gateway_to(peer) as gateway:
+        listener = gateway.http.sock
+        failures = iter([OSError(24, "too many open files")])
+
+        class Full:
+            def accept(self) -> object:
+                for failure in failures:
+                    raise failure
+                return listener.accept()
+
+            def __getattr__(self, name: str) -> object:
+                return getattr(listener, name)
+
+        monkeypatch.setattr(gateway.http, "sock", Full())
+        assert (await ask(gateway.port, posted(CHAT, HELLO))).status == 200
+        monkeypatch.undo()
+
+
+# --- traces ---
+
+
+def turn(*messages: dict[str, object], **members: object) -> dict[str, object]:
+    return {"model": "sim", "messages": list(messages), **members}
+
+
+ASKED: dict[str, object] = {"role": "user", "content": "one"}
+MORE: dict[str, object] = {"role": "user", "content": "two"}
+SAID: dict[str, object] = {"role": "assistant", "content": "fine"}
+CALLED = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+@pytest.mark.parametrize(
+    ("second", "continues", "fork"),
+    [
+        (turn(ASKED, SAID, MORE), 1, ""),
+        (turn({"role": "user", "content": [{"type": "text", "text": "one"}]}, SAID, MORE), 1, ""),
+        (turn(ASKED, {**SAID, "content": "other"}, MORE), None, "the answer of call 1 came back with another text"),
+        (turn(ASKED, SAID, MORE, tools=[{"x": 1}]), None, "another tools than that of call 1"),
+        (turn(MORE, SAID, MORE), None, "message 0 is not that of call 1"),
+        (turn(ASKED), None, "the same conversation as that of call 1"),
+        (
+            turn(ASKED, {**SAID, "tool_calls": [CALLED]}),
+            None,
+            "the answer of call 1 came back with 1 tool calls, not 0",
+        ),
+    ],
+)  # fmt: skip
+async def test_a_trace_joins_turns_or_says_why_not(
+    second: dict[str, object], continues: int | None, fork: str, tmp_path: Path
+) -> None:
+    async with open_peer(answer_all) as peer, gateway_to(peer, trace=tmp_path / "traces") as gateway:
+        slot = gateway.slot("a")
+        await ask(gateway.port, posted(CHAT, turn(ASKED), key=slot.key))
+        await ask(gateway.port, posted(CHAT, second, key=slot.key))
+        trace = slot.trace()
+    first, other = trace.calls
+    assert (first.continues, first.fork) == (None, "")
+    assert (other.continues, other.fork) == (continues, fork)
+    assert other.request == second
+    assert other.response is not None
+    assert other.response.text == "fine"
+    assert len(trace.conversations()) == (1 if continues else 2)
+    assert bool(other.prefix) == bool(continues)
+    lines = [json.loads(line) for line in (tmp_path / "traces" / "a.jsonl").read_text().splitlines()]
+    assert [line["call"] for line in lines] == [1, 2]
+    assert lines[1]["request"] == second
+    assert lines[1]["answer"]["content"] == [{"type": "text", "text": "fine"}]
+    assert lines[1]["fork"] == fork
+    assert lines[1]["usage"]["input_tokens"] == other.response.usage.input_tokens
+    assert lines[1]["tokens"] is None
+    assert (tmp_path / "traces" / "a.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_conversation_that_goes_on_twice_forks() -> None:
+    async with open_peer(answer_all) as peer, gateway_to(peer) as gateway:
+        slot = gateway.slot("a")
+        for body in (turn(ASKED), turn(ASKED, SAID, MORE), turn(ASKED, SAID, {**MORE, "content": "three"})):
+            await ask(gateway.port, posted(CHAT, body, key=slot.key))
+        trace = slot.trace()
+    assert [call.continues for call in trace.calls] == [None, 1, 1]
+    assert trace.calls[2].fork == "call 2 continues call 1, too"
+    assert [[call.number for call in turns] for turns in trace.conversations()] == [[1, 2], [1, 3]]
+    assert trace.calls[1].prefix == trace.calls[2].prefix
+
+
+@pytest.mark.parametrize("dialect", ["openai-chat", "openai-responses", "anthropic", "gemini"])
+async def test_an_agents_turns_are_joined_in_every_dialect(simulator: Simulator, dialect: str) -> None:
+    """Each turn of an official SDK's program sends back the answer, tool calls included."""
+    async with ms.open_engine(providers(simulator)) as engine, open_gateway(engine) as gateway:
+        slot = gateway.slot("a")
+        await trio.to_thread.run_sync(three_turns, dialect, gateway, slot)
+        trace = slot.trace()
+    assert [call.fork for call in trace.calls] == ["", "", ""]
+    assert [[call.number for call in turns] for turns in trace.conversations()] == [[1, 2, 3]]
+
+
+def three_turns(dialect: str, gateway: Gateway, slot: Slot) -> None:
+    texts = ("simulate: kind=mixed,events=30", "two", "three")
+    if dialect == "gemini":
+        gemini = genai.Client(api_key=slot.key, http_options={"base_url": gateway.base_url})
+        chat = gemini.chats.create(model="sim")
+        for text in ("one", "two", "three"):
+            chat.send_message(text)
+        return
+    if dialect == "openai-responses":
+        client = openai.OpenAI(api_key=slot.key, base_url=gateway.base_url)
+        items: list[object] = []
+        for text in texts:
+            items.append({"role": "user", "content": text})
+            done = client.responses.create(model="sim", input=items).output  # type: ignore[arg-type]
+            items += [item.model_dump(exclude_none=True) for item in done]
+            for item in done:
+                if item.type == "function_call":
+                    items.append({"type": "function_call_output", "call_id": item.call_id, "output": "sunny"})
+        return
+    messages: list[object] = []
+    for text in ("one", "two", "three"):
+        messages.append({"role": "user", "content": text})
+        if dialect == "anthropic":
+            done = anthropic.Anthropic(api_key=slot.key, base_url=gateway.base_url).messages.create(
+                model="sim",
+                max_tokens=100,
+                messages=messages,  # type: ignore[arg-type]
+            )
+            messages.append(
+                {"role": "assistant", "content": [block.model_dump(exclude_none=True) for block in done.content]}
+            )
+        else:
+            client = openai.OpenAI(api_key=slot.key, base_url=gateway.base_url)
+            said = client.chat.completions.create(model="sim", messages=messages)  # type: ignore[arg-type]
+            messages.append(said.choices[0].message.model_dump(exclude_none=True))
+
+
+async def test_the_calls_of_clients_without_a_slot_are_traced_to_a_file(tmp_path: Path) -> None:
+    async with open_peer(answer_all) as peer, gateway_to(peer, trace=tmp_path) as gateway:
+        await ask(gateway.port, posted(CHAT, turn(ASKED)))
+        await ask(gateway.port, posted(CHAT, turn(ASKED, SAID, MORE)))
+        await ask(gateway.port, posted(f"/slots/x{CHAT}", turn(ASKED)))
+    lines = [json.loads(line) for line in (tmp_path / "default.jsonl").read_text().splitlines()]
+    assert [(line["continues"], line["shared_messages"]) for line in lines] == [(None, 0), (1, 1)]
+    assert len((tmp_path / "x.jsonl").read_text().splitlines()) == 1
+
+
+async def test_a_full_disk_costs_no_call(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with open_peer(answer_all) as peer, gateway_to(peer, trace=tmp_path) as gateway:
+        (tmp_path / "default.jsonl").mkdir()
+        for _ in range(2):
+            assert (await ask(gateway.port, posted(CHAT, HELLO))).status == 200
+    assert caplog.text.count("lacks calls") == 1
+
+
+async def test_a_client_library_that_streams_sees_each_chunk_as_it_comes() -> None:
+    """No byte of a stream is held back once its content has begun."""
+    go_on = trio.Event()
+
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send(STREAM_HEAD.encode() + chunked(chat_chunk("one"), end=False))
+        await go_on.wait()
+        await line.send(chunked(*chat_stream("")[-2:]))
+        await line.closed_by_peer()
+
+    async with (
+        open_peer(script) as peer,
+        gateway_to(peer) as gateway,
+        httpx.AsyncClient() as client,
+        client.stream("POST", gateway.base_url + CHAT, json={**HELLO, "stream": True}) as response,
+    ):
+        pieces = response.aiter_bytes()
+        assert (await anext(pieces)).decode() == chat_chunk("one")
+        go_on.set()
+        assert b"".join([piece async for piece in pieces]).decode() == "".join(chat_stream("")[-2:])
