@@ -104,6 +104,7 @@ class CallStarter:
         self._resolver = Resolver(backend)
         pool = Pool(backend, loop, timers, self._dial, limits.pool, watch)
         self.runtime: Runtime = Runtime(backend, loop, timers, pool, home, on_callback_raised, limits)
+        self.runtime.answers = options.get("cache")
         self._hooks = CallHooks(self._call_ended) if watch is None else watch.hooks(self._call_ended)
         self._preparer = Preparer(addressed, environment, limits, make_id, time.time, proxy, backend=backend)
         self._dispatcher = None if traffic is None else self._direct(traffic, providers)

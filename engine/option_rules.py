@@ -47,6 +47,10 @@ def _is_place(monitor: object) -> bool:
     return monitor != ""
 
 
+def _keeps_answers(cache: object) -> bool:
+    return hasattr(cache, "find") and hasattr(cache, "tap")
+
+
 OPTIONS: dict[str, Rule | RuleElsewhere] = {
     "providers": Rule(
         "a list of providers", (Sequence,), inside=_check_providers, forms={Provider: "use [provider]"}, secret=True
@@ -66,6 +70,7 @@ OPTIONS: dict[str, Rule | RuleElsewhere] = {
     "environment": optional(members(optional(text(secret=True)), "a dict of texts")),
     "traffic": RuleElsewhere(".traffic.options", "TRAFFIC_OPTION"),
     "observer": RuleElsewhere(".observe.observer", "OBSERVER_OPTION"),
+    "cache": optional(Rule("an AnswerCache", (object,), _keeps_answers)),
     "monitor": Rule("True, False or a path", (bool, str, os.PathLike), _is_place),
 }
 """Option of `open_engine` → its rule."""

@@ -9,6 +9,7 @@ from typing import TypedDict
 from ..providers.model.options import Retry, Timeouts
 from ..transport.dial import Connect
 from ..transport.tls import TLSConfig
+from .call.listener import AnswerStore
 from .observe.observer import Observer
 from .request.limits import Limits
 from .traffic.options import Traffic
@@ -33,6 +34,7 @@ class EngineOptions(TypedDict, total=False):
     observer: notified of the progress of calls and connections.
     monitor: the path of a socket at which `manystream top` reads figures, never content; True for the default path.
         Default: False.
+    cache: answers that need no request, a `manystream.cache.AnswerCache`. Default: every call is sent.
     """
 
     timeouts: Timeouts | None
@@ -45,3 +47,4 @@ class EngineOptions(TypedDict, total=False):
     traffic: Traffic | None
     observer: Observer | None
     monitor: str | os.PathLike[str] | bool
+    cache: AnswerStore | None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,7 @@ from .body.base import Receiver
 from .body.fast_path import FastPath
 from .completion import Timings
 from .delivery import NOBODY
-from .listener import Listener, Tap
+from .listener import KeptAnswer, Listener, Tap
 from .slices import Action, Steps
 from .timeouts import (
     CONNECTING,
@@ -56,6 +56,8 @@ SENT = (Phase.SEND, Phase.HEAD, Phase.BODY)
 """Phases in which at least a part of the request may have been sent."""
 QUEUE, SEND, BODY = Phase.QUEUE, Phase.SEND, Phase.BODY
 """The phases of every attempt. CPython 3.11 needs a thousand instructions to find a member in its enum."""
+KEPT_PIECE = 16 * 1024
+"""The bytes of a kept answer that are read at one tick."""
 STEP_WORDS = {
     Phase.QUEUE: "waiting for the key for",
     Phase.DNS: "looking up",
@@ -96,6 +98,7 @@ class Attempt(BodyOwner):
         "_dial_since",
         "_ended",
         "_held",
+        "_kept",
         "_listener",
         "_runtime",
         "_state",
@@ -131,6 +134,7 @@ class Attempt(BodyOwner):
         self._tap: Tap | None = None
         self._body: Body | None = None  # None until the response's head has arrived
         self._held: Start | None = None
+        self._kept: Iterator[bytes] | None = None  # the pieces of a kept answer
         self._state = QUEUED
         self._timer: Deadline | None = None  # a `Timer` would be one more object of each live stream
         self._dial_since = 0.0  # the connect timeout counts from here
@@ -274,6 +278,9 @@ class Attempt(BodyOwner):
         recording = self._runtime.recording
         if recording is not None and not recording.closed:
             exchange = self._tap = recording.tap(self.prepared, exchange)
+        answers = self._runtime.answers
+        if answers is not None:
+            exchange = self._tap = answers.tap(self.prepared, exchange)
         connection.send(self.prepared.head, self.prepared.body, exchange, self._listener.label)
         now, waited = self._runtime.loop.now, self._state is QUEUED  # the loop read the clock when it sent the request
         self._state, self.connected_at = SENDING, now
@@ -295,6 +302,31 @@ class Attempt(BodyOwner):
         if self.over:
             self.close()  # the function has ended the call
         return not self.over
+
+    def accepted(self) -> None:
+        """Note that the answer is the call's, which has succeeded."""
+        if self._tap is not None:
+            self._tap.accepted()
+
+    def replay(self, answer: KeptAnswer) -> None:
+        """Receive a kept answer in place of one from a connection."""
+        headers, body = answer
+        self.dequeued_at = self.connected_at = self._runtime.loop.clock()
+        self._kept = iter([body[start : start + KEPT_PIECE] for start in range(0, len(body), KEPT_PIECE)])
+        self.on_head(200, headers)
+        self._replay_piece()
+
+    def _replay_piece(self) -> None:
+        """Receive the next piece of a kept answer, one at each tick, unless the consumer has paused the call."""
+        if self.over or self.paused or self._kept is None:
+            return
+        if self.steps is None:
+            piece = next(self._kept, None)
+            if piece is None:
+                self.on_end()
+                return
+            self.on_body(piece)
+        self._soon(self._replay_piece)
 
     def on_connect_failure(self, error: TransportError) -> None:
         self.failed(transport_error(error, streaming=False))
@@ -441,6 +473,8 @@ class Attempt(BodyOwner):
             self.steps.schedule()
         elif self.connection is not None:
             self.connection.resume()
+        if self._kept is not None:
+            self._soon(self._replay_piece)
         if self.connection is not None:
             self.arm()
 
@@ -452,7 +486,7 @@ class Attempt(BodyOwner):
         state, since = self.state, started
         if state is QUEUED:
             since = self.queue_since
-        elif self.steps is not None:
+        elif self.steps is not None or self._kept is not None:
             state = UNTIMED
         elif state is CONNECTING:
             since = self._dial_since

@@ -8,6 +8,7 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ...providers.errors import ErrorCategory, ProviderError
 from ...providers.model.events import Error, Event
@@ -24,6 +25,7 @@ from .callbacks import OnCompletion, OnEvent
 from .completion import CallFigures, Completion, Timings
 from .delivery import Counters, Delivery
 from .ending import OPEN, STOPPED, Ending
+from .listener import AnswerStore
 from .retry import retry_delay
 from .runtime import Runtime
 from .timeouts import BACKOFF, ENDED, LEAST_WAIT, LENGTH, QUEUED, CallState, Clock, Clocks, timeout_error
@@ -286,6 +288,8 @@ class RunningCall(Ending):
             return  # an observer has ended the call
         if again:
             self._enter_queue()
+        elif self._runtime.answers is not None and self._take_kept(self._runtime.answers):
+            return
         admission = self._admission
         if admission is None:
             self._begin()
@@ -294,6 +298,17 @@ class RunningCall(Ending):
         admission.enter(self, self._deadline()[0], now, again=again)
         if self._state is QUEUED and (self._attempt is None or self._attempt.over):
             self._arm()  # it waits
+
+    def _take_kept(self, answers: AnswerStore) -> bool:
+        """Take an answer that was kept, in place of sending the call. Returns False if there is none."""
+        kept = answers.find(self._prepared) if self._prepared.forwarder is None else None
+        if kept is not None:
+            self._admission = None  # the call is sent nowhere
+            attempt = self._attempt = Attempt(
+                self._prepared, self, self._runtime, self._clocks, self._started, math.inf, self._paused
+            )
+            self._runtime.soon(partial(attempt.replay, kept), self.on_defect)
+        return kept is not None
 
     def admitted(self) -> None:
         """Begin an attempt: traffic control admits the call."""
@@ -510,6 +525,9 @@ class RunningCall(Ending):
                 headers=attempt.headers,
                 resent=self._resent,
             )
+            attempt.accepted()
+            if not self._attempts:
+                outcome.cached, outcome.cost, outcome.cost_unknown = True, 0.0, ""
             self._settle(outcome, () if terminal is None else attempt.with_start((terminal,)))
         self.finish()
 

@@ -118,6 +118,7 @@ class Completion:
     cost: US dollars of all attempts; None if `Traffic(price=…)` is not given, or knows no price.
     tags: the tags of the request; empty if it has none.
     cost_unknown: why `cost` is None; empty if it is not.
+    cached: whether the answer is one of an `AnswerCache`: nothing was sent, and `attempts` is 0.
     """
 
     success: bool
@@ -133,6 +134,7 @@ class Completion:
     cost: float | None = None
     tags: Tags = NO_TAGS
     cost_unknown: str = NO_PRICE_FUNCTION
+    cached: bool = False
 
     @property
     def error_category(self) -> ErrorCategory | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from ...providers.errors import ProviderError
 from ...providers.model.events import Event
 from ...providers.model.response import Response
-from ...transport.exchange import Exchange
+from ...transport.exchange import Exchange, RawHeaders
 from ..request.prepared import Prepared
 
 if TYPE_CHECKING:
@@ -63,6 +63,26 @@ class Tap(Exchange, Protocol):
 
     def left(self, *, whole: bool) -> None:
         """Receive the report that the attempt has ended. `whole`: the answer was complete."""
+        ...
+
+    def accepted(self) -> None:
+        """Receive the report that the answer is the call's, which has succeeded."""
+        ...
+
+
+KeptAnswer: TypeAlias = tuple[RawHeaders, bytes]
+"""The headers and the body of an answer that was kept."""
+
+
+class AnswerStore(Protocol):
+    """Keeps the answers of requests, so that no request is sent whose answer it has."""
+
+    def find(self, prepared: Prepared) -> KeptAnswer | None:
+        """Return the answer to a request, or None if there is none. Never raises."""
+        ...
+
+    def tap(self, prepared: Prepared, exchange: Exchange) -> Tap:
+        """Return an exchange that keeps the answer when it is accepted, and forwards everything to `exchange`."""
         ...
 
 

@@ -12,7 +12,7 @@ from ...transport.timers import Timers
 from ..request.limits import Limits
 from .body.buffered import Buffered
 from .home import Home
-from .listener import Recorder
+from .listener import AnswerStore, Recorder
 from .retry import RetryReserve
 from .slices import Action
 
@@ -30,12 +30,14 @@ class Runtime:
     random: returns a number from 0 to 1, for the jitter of delays.
     on_callback_raised: called with the exception of a callback; it may end the engine.
     recording: records the bytes sent and received, until it is closed; None: there was no recording.
+    answers: answers that need no request; None: every call is sent.
     retried: the number of attempts made after a failure and a delay.
     resent: the number of attempts that sent a request again although the server may have read it.
     """
 
     __slots__ = (
         "_next",
+        "answers",
         "backend",
         "buffered",
         "home",
@@ -69,6 +71,7 @@ class Runtime:
         self.random: Callable[[], float] = random.Random().random
         self.on_callback_raised: Callable[[BaseException], None] = on_callback_raised
         self.recording: Recorder | None = None
+        self.answers: AnswerStore | None = None
         self.retried: int = 0
         self.resent: int = 0
         self.home: Home = home

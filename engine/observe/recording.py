@@ -193,6 +193,9 @@ class Tap:
         """Record that the attempt has ended: its answer was complete (`whole`), or it closed the connection."""
         self._end("whole" if whole else "left")
 
+    def accepted(self) -> None:
+        """Do nothing: an answer that failed is recorded as well."""
+
     def _since(self) -> float:
         return round(self._recording.elapsed() - self._started, 4)
 

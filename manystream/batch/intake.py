@@ -24,6 +24,7 @@ class Counters:
     lines: lines that were read so far; in a shard, only the shard's own.
     running: calls that run or wait now.
     answered: lines whose answer was recorded in this run.
+    cached: those of them whose answer is one of a cache.
     failed: lines whose failure was recorded in this run.
     invalid: lines that were not sent because they are not valid requests.
     answered_before: lines that were skipped because an earlier run recorded their answer.
@@ -50,6 +51,7 @@ class Counters:
     lines: int = 0
     running: int = 0
     answered: int = 0
+    cached: int = 0
     failed: int = 0
     invalid: int = 0
     answered_before: int = 0

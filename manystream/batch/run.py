@@ -258,6 +258,7 @@ class Batch:
         spent = self._count_spent(item, completion)
         if error is None:
             self._hopeless_lines = self._budget_refusals = 0
+            self.counters.cached += completion.cached
             self._keep_answer(item, answer_record(item, completion, self._provider, cost, spent))
         elif error.category is ErrorCategory.CANCELLED:
             # A cancelled line is not recorded as failed, so a later run sends it.
@@ -315,7 +316,7 @@ class Batch:
         A failed call has a cost, too, if its usage was reported.
         """
         response, counters = completion.response, self.counters
-        if self._price is None or response is None:
+        if self._price is None or response is None or completion.cached:
             return None
         if completion.error is not None and response.usage.output_tokens is None:
             return None
@@ -415,6 +416,8 @@ def answer_record(
         "seconds": _seconds(completion),
         "request_id": completion.request_id,
     }
+    if completion.cached:
+        record["cached"] = True
     if cost is not None:
         record["cost"] = {"currency": cost.currency, "total": float(cost.total)} if isinstance(cost, Cost) else None
     if spent is not None:

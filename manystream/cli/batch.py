@@ -8,10 +8,10 @@ import os
 import signal
 import sys
 from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager
+from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 import trio
 
@@ -78,6 +78,9 @@ from .batch_targets import (
 from .output.errors import CommandError
 from .output.terminal import Paint, can_redraw, one_line
 
+if TYPE_CHECKING:
+    from ..cache import AnswerCache
+
 Lines: TypeAlias = AsyncGenerator[list[tuple[int, bytes]], None]
 """What `read_lines` yields."""
 
@@ -114,6 +117,7 @@ class BatchOptions:
     retry_failed: whether to send lines again that failed in earlier runs.
     ray: the address of a Ray cluster, or None for an engine in this process.
     actors: the number of workers on the cluster, or None for one for each CPU.
+    cache: the file of answers that were paid for, or None.
     monitor: whether `manystream top` can watch the engine.
     plain: whether to show progress as plain lines.
     """
@@ -138,6 +142,7 @@ class BatchOptions:
     retry_failed: bool
     ray: str | None
     actors: int | None
+    cache: Path | None
     monitor: bool
     plain: bool
 
@@ -238,6 +243,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stream", action="store_true", help="request streams: for long answers over networks that close idle ones"
     )
     parser.add_argument("--retry-failed", action="store_true", help="send lines again that failed in earlier runs")
+    parser.add_argument(
+        "--cache", metavar="DIR", help="keep answers in this folder, and send no line whose answer is there"
+    )
     add_ray_arguments(parser)
     parser.add_argument("--monitor", action="store_true", help="allow `manystream top` to show this process")
     parser.add_argument("--plain", action="store_true", help="show progress as plain lines, also on a terminal")
@@ -324,6 +332,7 @@ def _read_options(arguments: argparse.Namespace) -> BatchOptions:
         retry_failed=arguments.retry_failed,
         ray=arguments.ray,
         actors=arguments.actors,
+        cache=Path(arguments.cache) if arguments.cache is not None else None,
         monitor=arguments.monitor,
         plain=arguments.plain or not can_redraw(sys.stderr),
     )
@@ -337,6 +346,8 @@ def _read_options(arguments: argparse.Namespace) -> BatchOptions:
         check_ray(options.ray, options.targets)
     if options.budget is not None or options.prices is not None:
         check_prices("--prices" if options.budget is None else "--budget", simulated=options.targets.simulated)
+    if options.cache is not None and options.ray is not None:
+        raise CommandError("--cache is a file of this machine, which workers with --ray cannot use", status=2)
     if options.output is None and options.retry_failed:
         raise CommandError("--retry-failed reads the files of an earlier run, which -o - does not write", status=2)
     if options.output is None and options.ray is not None and options.budget is not None:
@@ -513,10 +524,25 @@ async def _open_batch(
         return
     retry = Retry(max_attempts=options.attempts, cap=60.0)
     traffic = options.traffic(destination.routes, budget)
-    async with open_engine(
-        destination.providers, retry=retry, proxy=proxy, monitor=options.monitor, traffic=traffic
-    ) as engine:
-        yield _new_batch(options, engine, journal, destination, budget)
+    cache = open_cache(options.cache) if options.cache is not None else nullcontext()
+    with cache as answers:
+        async with open_engine(
+            destination.providers, retry=retry, proxy=proxy, monitor=options.monitor, traffic=traffic, cache=answers
+        ) as engine:
+            yield _new_batch(options, engine, journal, destination, budget)
+
+
+def open_cache(folder: Path) -> AnswerCache:
+    """Open the cache in a folder, which is made if there is none. Raises `CommandError`."""
+    from ..cache import AnswerCache, CacheError
+
+    try:
+        folder.mkdir(exist_ok=True)
+        return AnswerCache(folder)
+    except OSError as error:
+        raise CommandError(f"--cache {folder} is no folder: {error.strerror}", status=2) from None
+    except CacheError as error:
+        raise CommandError(f"--cache: {error}", status=2) from None
 
 
 def _picklable(options: CommonOptions) -> CommonOptions:

@@ -154,6 +154,8 @@ def summary(counters: Counters, elapsed: float, answers: Path, errors: Path, pai
         lines.append(f"{spent_text(counters)} of the budget")
     if counters.unpriced:
         lines.append(f"{counters.unpriced:,} without a price: {harmless(counters.unpriced_reason)}")
+    if counters.cached:
+        lines.append(f"{counters.cached:,} of the cache, without a request")
     if counters.answered_before:
         lines.append(f"{counters.answered_before:,} were answered before")
     if counters.lost:

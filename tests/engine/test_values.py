@@ -395,7 +395,7 @@ async def test_path_objects_are_accepted_as_paths(tmp_path: Path) -> None:
 
 
 async def test_an_unknown_option_error_lists_the_known_ones() -> None:
-    with pytest.raises(TypeError, match="open_engine has no option 'timeout': there are dial, environment, limits, "):
+    with pytest.raises(TypeError, match="open_engine has no option 'timeout': there are cache, dial, environment, "):
         async with ms.open_engine([changed()], timeout=30):  # type: ignore[call-arg]
             pass
 

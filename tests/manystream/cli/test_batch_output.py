@@ -120,6 +120,7 @@ def test_answered_lines_are_summed_up(run: Run, batches: Batches) -> None:
         "retry": ms.Retry(max_attempts=6, cap=60.0),
         "proxy": None,
         "monitor": False,
+        "cache": None,
         "traffic": ms.Traffic(),
     }
     assert batches.options == {
@@ -141,6 +142,7 @@ def test_every_option_reaches_the_batch(run: Run, batches: Batches) -> None:
         "retry": ms.Retry(max_attempts=3, cap=60.0),
         "proxy": None,
         "monitor": True,
+        "cache": None,
         "traffic": ms.Traffic(
             rates={"*": ms.RateLimit(requests_per_second=0.5, tokens_per_minute=1250.0)}, adaptive=False, outage=60.0
         ),
@@ -325,6 +327,7 @@ def test_the_options_that_are_left_out(batches: Batches) -> None:
         retry_failed=False,
         ray=None,
         actors=None,
+        cache=None,
         monitor=False,
         plain=True,
     )
@@ -359,6 +362,7 @@ def test_every_option_is_read(batches: Batches, monkeypatch: pytest.MonkeyPatch)
         retry_failed=True,
         ray="local",
         actors=1,
+        cache=None,
         monitor=True,
         plain=False,
     )

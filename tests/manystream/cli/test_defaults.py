@@ -45,6 +45,7 @@ DEFAULTS: dict[str, dict[str, object]] = {
         "stream": False,
         "retry_failed": False,
         "finish": False,
+        "cache": None,
         "prompt_field": None,
         "shard": None,
         "ray": None,

@@ -1,0 +1,249 @@
+"""Answers that were paid for once: what an engine with an `AnswerCache` sends, and what its calls get."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+import manystream as ms
+from manystream import aio
+from manystream.cache import AnswerCache, CacheError
+from manystream.simulator import Simulator, open_simulator_thread
+from tests.support.waiting import eventually
+
+DIALECTS = [ms.OpenAIChat, ms.OpenAIResponses, ms.Anthropic, ms.Gemini, ms.GeminiInteractions]
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[Simulator]:
+    with open_simulator_thread() as simulator:
+        yield simulator
+
+
+def provider_of(kind: type[ms.Provider], simulator: Simulator) -> ms.Provider:
+    version = "/v1" if kind in (ms.OpenAIChat, ms.OpenAIResponses) else ""
+    return kind(api_key="canary-key", base_url=f"http://127.0.0.1:{simulator.port}{version}")
+
+
+def asked(text: str, **options: object) -> ms.Request:
+    return ms.Request("m", [ms.Message.user(text)], **options)  # type: ignore[arg-type]
+
+
+async def streamed(engine: ms.Engine, request: ms.Request) -> tuple[list[ms.Event], ms.Completion]:
+    events: list[ms.Event] = []
+    completion = await engine.start_stream(request, events.append).wait()
+    return events, completion
+
+
+@pytest.mark.parametrize("kind", DIALECTS)
+async def test_an_answer_is_sent_once_and_read_again_as_it_was(
+    kind: type[ms.Provider], simulator: Simulator, tmp_path: Path
+) -> None:
+    request = asked("simulate: kind=mixed seed=5")
+    with AnswerCache(tmp_path) as cache:
+        async with ms.open_engine([provider_of(kind, simulator)], cache=cache) as engine:
+            first, paid = await streamed(engine, request)
+            whole = await engine.request(request)
+            sent = engine.statistics().bytes_sent
+            await eventually(lambda: _rows(cache.path) == 2)
+            again, free = await streamed(engine, request)
+            assert await engine.request(request) == whole
+            assert engine.statistics().bytes_sent == sent
+        assert again == first
+        assert free.response == paid.response
+        assert (paid.cached, free.cached, free.attempts, free.cost, free.cost_unknown) == (False, True, 0, 0.0, "")
+        assert (cache.hits, cache.misses) == (2, 2)
+    assert b"canary-key" not in (tmp_path / "answers.sqlite").read_bytes()
+    assert (tmp_path / "answers.sqlite").stat().st_mode & 0o777 == 0o600
+
+
+def _rows(path: Path) -> int:
+    connection = sqlite3.connect(path)
+    try:
+        return int(connection.execute("SELECT count(*) FROM answers").fetchone()[0])
+    finally:
+        connection.close()
+
+
+async def test_another_process_finds_the_answers(simulator: Simulator, tmp_path: Path) -> None:
+    program = f"""
+import trio, manystream as ms
+from manystream.cache import AnswerCache
+async def main():
+    with AnswerCache({str(tmp_path)!r}) as cache:
+        provider = ms.OpenAIChat(api_key="k", base_url="http://127.0.0.1:{simulator.port}/v1")
+        async with ms.open_engine([provider], cache=cache) as engine:
+            call = engine.start_request(ms.Request("m", [ms.Message.user("hi")]))
+            print((await call.wait()).cached)
+trio.run(main)
+"""
+    for expected in ("False", "True"):
+        done = await trio.run_process([sys.executable, "-c", program], capture_stdout=True)
+        assert done.stdout.decode().strip() == expected
+
+
+async def test_what_changes_an_answer_is_another_question(simulator: Simulator, tmp_path: Path) -> None:
+    provider = provider_of(ms.OpenAIChat, simulator)
+    same = [
+        asked("a"),
+        asked("a", metadata={"run": "2"}),
+        asked("a", extra_body={"user": "x"}),
+        asked("a", tags={"b": 1}),
+    ]
+    other = [
+        asked("b"),
+        asked("a", temperature=0.5),
+        asked("a", seed=1),
+        asked("a", system="s"),
+        asked("a", stop=["x"]),
+    ]
+    with AnswerCache(tmp_path) as cache:
+        async with ms.open_engine([provider], cache=cache) as engine:
+            assert not (await engine.start_request(same[0]).wait()).cached
+            await eventually(lambda: _rows(cache.path) == 1)
+            assert [(await engine.start_request(request).wait()).cached for request in same] == [True] * len(same)
+            assert [(await engine.start_request(request).wait()).cached for request in other] == [False] * len(other)
+
+
+@pytest.mark.parametrize("fault", ["fail=500 times=9", "cut=2", "truncate=2", "error=2", "malformed=2", "reset=2"])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_an_answer_that_is_not_complete_is_not_kept(
+    fault: str, stream: bool, simulator: Simulator, tmp_path: Path
+) -> None:
+    request = asked(f"simulate: {fault}", retry=ms.Retry(max_attempts=1))
+    with AnswerCache(tmp_path) as cache:
+        async with ms.open_engine([provider_of(ms.OpenAIChat, simulator)], cache=cache) as engine:
+            start = engine.start_stream if stream else engine.start_request
+            first = await start(request, None).wait()
+            second = await start(request, None).wait()
+            assert (second.success, second.cached) == (first.success, first.success and second.cached)
+        if not first.success:
+            assert _rows(cache.path) == 0
+
+
+async def test_a_hit_uses_no_limit_and_no_budget(simulator: Simulator, tmp_path: Path) -> None:
+    traffic = ms.Traffic(rates={"*": ms.RateLimit(requests_per_minute=1)}, budgets=[ms.Budget(calls=1)])
+    with AnswerCache(tmp_path) as cache:
+        async with ms.open_engine([provider_of(ms.OpenAIChat, simulator)], cache=cache, traffic=traffic) as engine:
+            await engine.request(asked("a"))
+            await eventually(lambda: _rows(cache.path) == 1)
+            completions = [await engine.start_request(asked("a")).wait() for _ in range(20)]
+            assert all(completion.cached and completion.cost == 0 for completion in completions)
+            refused = await engine.start_request(asked("b")).wait()
+            assert refused.error_category is ms.ErrorCategory.BUDGET
+
+
+async def test_a_paused_reader_gets_a_kept_stream_in_pieces(simulator: Simulator, tmp_path: Path) -> None:
+    request = asked("simulate: events=20000")
+    with AnswerCache(tmp_path) as cache:
+        async with ms.open_engine([provider_of(ms.OpenAIChat, simulator)], cache=cache) as engine:
+            first, _ = await streamed(engine, request)
+            await eventually(lambda: _rows(cache.path) == 1)
+            seen: list[ms.Event] = []
+            call = engine.start_stream(request, seen.append)
+            call.pause()
+            for _ in range(20):
+                await trio.testing.wait_all_tasks_blocked()
+            assert len(seen) == 0
+            call.resume()
+            assert (await call.wait()).cached
+            assert seen == first
+            cancelled = engine.start_stream(request, lambda event: cancelled.cancel())
+            assert (await cancelled.wait()).error_category is ms.ErrorCategory.CANCELLED
+            async with engine.stream(request) as events:
+                assert [event async for event in events] == first
+
+
+def test_asyncio_gets_kept_answers(simulator: Simulator, tmp_path: Path) -> None:
+    import asyncio
+
+    async def main() -> list[bool]:
+        with AnswerCache(tmp_path) as cache:
+            async with aio.open_engine([provider_of(ms.Anthropic, simulator)], cache=cache) as engine:
+                found = []
+                for _ in range(2):
+                    found.append((await engine.start_request(asked("a")).wait()).cached)
+                    while not _rows(cache.path):
+                        await asyncio.sleep(0.01)
+                return found
+
+    assert asyncio.run(main()) == [False, True]
+
+
+async def test_old_answers_and_those_beyond_the_size_are_removed(
+    simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
+
+    async def cached(*numbers: int) -> list[bool]:
+        nonlocal now
+        found: list[bool] = []
+        with AnswerCache(tmp_path, max_bytes=20_000, max_age=100) as cache:  # its end waits until all is written
+            async with ms.open_engine([provider_of(ms.OpenAIChat, simulator)], cache=cache) as engine:
+                for number in numbers:
+                    now += 1
+                    found.append((await engine.start_request(asked(f"question {number}")).wait()).cached)
+        return found
+
+    assert not any(await cached(*range(40)))
+    assert 5 < _rows(tmp_path / "answers.sqlite") < 38
+    assert await cached(39, 0) == [True, False]
+    now += 200
+    assert await cached(39) == [False]
+
+
+async def test_a_file_that_breaks_costs_no_call(
+    simulator: Simulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with AnswerCache(tmp_path / "c") as cache:
+        async with ms.open_engine([provider_of(ms.OpenAIChat, simulator)], cache=cache) as engine:
+            connection = sqlite3.connect(cache.path)
+            connection.execute("DROP TABLE answers")
+            connection.close()
+            for _ in range(3):
+                assert (await engine.start_request(asked("a")).wait()).success
+    assert len(caplog.records) == 1
+    assert "is not used: no such table" in caplog.text
+
+
+def test_a_path_that_is_no_cache_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("not a database, and long enough to be read as one " * 40)
+    with pytest.raises(CacheError, match="text is no cache of answers"):
+        AnswerCache(tmp_path / "text")
+    with pytest.raises(CacheError, match=r"cannot open .*nowhere"):
+        AnswerCache(tmp_path / "nowhere" / "file")
+    with pytest.raises(ms.InvalidRequestError, match="max_bytes"):
+        AnswerCache(tmp_path, max_bytes=0)
+    assert threading.active_count() < 20
+
+
+async def test_the_option_takes_a_cache_only(simulator: Simulator) -> None:
+    with pytest.raises(ms.InvalidRequestError, match="cache"):
+        async with ms.open_engine([provider_of(ms.OpenAIChat, simulator)], cache="answers.sqlite"):  # type: ignore[arg-type]
+            pass
+
+
+def test_a_batch_pays_for_an_answer_once(simulator: Simulator, tmp_path: Path) -> None:
+    (tmp_path / "p.jsonl").write_text('{"id": 1, "prompt": "a"}\n{"id": 2, "prompt": "b"}\n')
+    environment = {**os.environ, "OPENAI_API_KEY": "k", "OPENAI_BASE_URL": f"http://127.0.0.1:{simulator.port}/v1"}
+    for name, expected in (("first", "2 answered"), ("second", "2 of the cache")):
+        done = subprocess.run(
+            [sys.executable, "-m", "manystream", "batch", "p.jsonl", "-o", f"{name}.jsonl", "--model", "gpt-5-mini",
+             "--provider", "openai", "--cache", "."],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert expected in done.stdout
+    first, second = (sorted((tmp_path / f"{name}.jsonl").read_text().splitlines()) for name in ("first", "second"))
+    assert len(first) == len(second) == 2
+    assert all('"cached":true' in line for line in second)
