@@ -613,7 +613,7 @@ class Attempt(BodyOwner):
         """Let the connection read the rest of the body, so that it can be reused. `deliver`: a forwarder gets it."""
         connection = self.connection
         if connection is not None:
-            if self._tap is not None:
+            if self._tap is not None and not deliver:
                 self._tap.left(whole=True)
             connection.drain(deliver=deliver)
             self.connection = None

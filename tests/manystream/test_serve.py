@@ -195,7 +195,7 @@ def with_knobs(provider: ms.Provider, knobs: str) -> ms.Provider:
     return provider
 
 
-async def test_bytes_behind_the_end_of_an_answer_are_forwarded() -> None:
+async def test_bytes_behind_the_end_of_an_answer_are_forwarded_and_recorded(tmp_path: Path) -> None:
     tail = ": later\n\n"
 
     async def script(line: Line) -> None:
@@ -204,12 +204,21 @@ async def test_bytes_behind_the_end_of_an_answer_are_forwarded() -> None:
             await trio.testing.wait_all_tasks_blocked(0.01)
             await line.send(chunked(tail))
 
-    async with open_peer(script) as peer, gateway_to(peer) as gateway:
+    recording = tmp_path / "calls.jsonl"
+    async with (
+        open_peer(script) as peer,
+        ms.open_engine([peer.chat]) as engine,
+        open_gateway(engine) as gateway,
+    ):
         body = json.dumps({**HELLO, "stream": True}).encode()
-        for _ in range(3):
-            got = await ask(gateway.port, posted(CHAT, body))
-            assert got.body.decode() == "".join(chat_stream("fine")) + tail
+        with engine.record(recording):
+            for _ in range(3):
+                got = await ask(gateway.port, posted(CHAT, body))
+                assert got.body.decode() == "".join(chat_stream("fine")) + tail
         assert len(peer.lines) == 1  # the connection was used again
+    for line in recording.read_text().splitlines():
+        exchange = json.loads(line)
+        assert (exchange["chunks"][-1][1], exchange["end"]) == (tail, "whole")
 
 
 async def test_the_end_of_a_body_that_does_not_come_is_not_waited_for(autojump_clock: trio.testing.MockClock) -> None:
