@@ -324,7 +324,7 @@ GROUPS: dict[str, tuple[Row, ...]] = {
              RESPONSES + "a_final_text_replaces_its_deltas_with_a_warning"),
         _row(90, "an answer of very many choices, blocks or tool calls", "SERVER, with the name of the limit",
              "no", "no", "providers/test_input_limits.py::test_exceeding_a_limit_is_an_error_that_names_it",
-             "faults/test_resources.py::test_a_megabyte_of_small_parts_costs_a_bounded_amount"),
+             "faults/test_resources.py::test_small_parts_cost_a_bounded_amount_whatever_their_number"),
         _row(91, "one event of thousands of parts", "success; delivered in portions, as fast as the consumer reads",
              "yes", "-", "engine/test_steps.py::test_the_high_water_mark_holds_within_one_event",
              "engine/test_steps.py::test_callbacks_get_all_parts_and_the_connection_is_reused"),

@@ -285,7 +285,7 @@ def attacks(pattern: re.Pattern[Any]) -> list[Attack]:
     return [(before, piece, end) for before in beginnings for piece in pieces if piece for end in ends]
 
 
-def growth(pattern: re.Pattern[Any], attack: Attack, method: str, size: int = 24) -> float:
+def growth(pattern: re.Pattern[Any], attack: Attack, method: str, size: int = 12) -> float:
     """Return the factor by which the work per character grows if the input is four times as long.
 
     1 means linear work, 4 quadratic work.
