@@ -28,5 +28,5 @@ OPENAI = Client("openai", "openai_sdk", "openai SDK", 50)
 ANTHROPIC = Client("anthropic", "anthropic_sdk", "anthropic SDK", 60)
 GOOGLE = Client("google", "google_sdk", "google-genai SDK", 40)
 
-SDK_OF = {"chat": OPENAI, "responses": OPENAI, "anthropic": ANTHROPIC, "gemini": GOOGLE}
+SDK_OF = {"chat": OPENAI, "responses": OPENAI, "anthropic": ANTHROPIC, "gemini": GOOGLE, "interactions": GOOGLE}
 """Dialect → the library of its provider."""

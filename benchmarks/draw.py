@@ -66,6 +66,7 @@ COLOURS = {
     "openai-responses": "#1c7ed6",
     "anthropic": "#7048e8",
     "gemini": "#2f9e44",
+    "gemini-interactions": "#0b7285",
     "received by the server": "#2f9e44",
     "refused by the server": "#d6336c",
     "level, reported limit": "#1c7ed6",

@@ -31,12 +31,14 @@ PROVIDERS: dict[str, ms.Provider] = {
     "openai-responses": ms.OpenAIResponses(),
     "anthropic": ms.Anthropic(),
     "gemini": ms.Gemini(),
+    "gemini-interactions": ms.GeminiInteractions(),
 }
 MODELS = {
     "openai-chat": "gpt-4.1",
     "openai-responses": "gpt-5.1",
     "anthropic": "claude-sonnet-4-5",
     "gemini": "gemini-3-pro-preview",
+    "gemini-interactions": "gemini-3-pro-preview",
 }
 LONG = (125, 250, 500, 1000)
 LIMIT_REQUEST_US = 100.0

@@ -1,6 +1,6 @@
 """The wire text of one answer in each dialect, as the providers send it. Each delta has a gap for the text.
 
-This file knows the four wire formats as text. The sizes are those of real traffic: a chat delta of an OpenAI model has
+This file knows the five wire formats as text. The sizes are those of real traffic: a chat delta of an OpenAI model has
 about 300 bytes.
 """
 
@@ -20,6 +20,7 @@ MODEL_NAMES = {
     "responses": "gpt-4o-mini",
     "anthropic": "claude-haiku-4-5",
     "gemini": "gemini-2.5-flash",
+    "interactions": "gemini-3-flash-preview",
 }
 DIALECTS = tuple(MODEL_NAMES)
 
@@ -250,7 +251,34 @@ def gemini() -> Wire:
     )
 
 
-WIRES: dict[str, Wire] = {wire.name: wire for wire in (chat(), responses(), anthropic(), gemini())}
+def interactions() -> Wire:
+    def event(kind: str, **members: object) -> str:
+        return f"event: {kind}\n{data({**members, 'event_type': kind})}"
+
+    begun = {
+        "id": "v1_ChdUR3NIYXVyQkFlYVA2ZGtQajZERThBVRIXVEdzSGF1ckJBZWFQNmRrUGo2REU4QVU",
+        "status": "in_progress",
+        "object": "interaction",
+        "model": "gemini-3-flash-preview",
+    }
+    usage = {"total_tokens": 262, "total_input_tokens": 12, "total_output_tokens": 250, "total_thought_tokens": 0}
+    ended = {**begun, "status": "completed", "usage": usage, "created": "2026-05-15T18:51:57Z"}
+    output = {"content": [{"text": SENT, "type": "text"}], "type": "model_output"}
+    return Wire(
+        "interactions",
+        "interactions",
+        "",
+        first=event("interaction.created", interaction=begun)
+        + event("step.start", index=0, step={"type": "model_output"}),
+        delta=event("step.delta", index=0, delta={"text": HOLE, "type": "text"}),
+        last=event("step.stop", index=0)
+        + event("interaction.completed", interaction=ended)
+        + "event: done\ndata: [DONE]\n\n",
+        answer=compact({**ended, "steps": [output]}),
+    )
+
+
+WIRES: dict[str, Wire] = {wire.name: wire for wire in (chat(), responses(), anthropic(), gemini(), interactions())}
 
 
 def form_of_chat(name: str, delta: str) -> Wire:

@@ -27,6 +27,7 @@ PATHS = {
     "responses": "/responses",
     "anthropic": "/v1/messages",
     "gemini": "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse",
+    "interactions": "/v1beta/interactions",
 }
 """Dialect → the path that a client without a provider's library appends to the base URL."""
 
@@ -35,6 +36,7 @@ TEXT_OF: dict[str, Callable[[Any], str | None]] = {
     "responses": lambda event: event["delta"] if event["type"] == "response.output_text.delta" else None,
     "anthropic": lambda event: event["delta"]["text"] if event["type"] == "content_block_delta" else None,
     "gemini": lambda event: event["candidates"][0]["content"]["parts"][0]["text"],
+    "interactions": lambda event: event["delta"]["text"] if event["event_type"] == "step.delta" else None,
 }
 """Dialect → the members that lead to the text of an event, for clients without a dialect."""
 
@@ -44,6 +46,7 @@ LAST_LINES = {
     "responses": b'data: {"type":"response.completed"',
     "anthropic": b'data: {"type":"message_stop"',
     "gemini": b"data: ",
+    "interactions": b"data: [DONE]",
 }
 
 

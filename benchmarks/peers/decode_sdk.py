@@ -72,7 +72,20 @@ def gemini(client: httpx2.Client) -> int:
     return sum(bool(chunk.text) for chunk in stream)
 
 
-DECODERS = {"chat": chat, "responses": responses, "anthropic": claude, "gemini": gemini}
+def interactions(client: httpx2.Client) -> int:
+    options = types.HttpOptions(base_url="http://127.0.0.1", api_version="v1beta", httpx_client=client)
+    library = genai.Client(api_key="key", http_options=options)
+    stream = library.interactions.create(model=MODEL_NAMES["interactions"], input="Say hello.", stream=True)
+    return sum(event.event_type == "step.delta" for event in stream)
+
+
+DECODERS = {
+    "chat": chat,
+    "responses": responses,
+    "anthropic": claude,
+    "gemini": gemini,
+    "interactions": interactions,
+}
 
 
 def main() -> None:

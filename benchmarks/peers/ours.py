@@ -23,6 +23,7 @@ PROVIDERS: dict[str, type[ms.Provider]] = {
     "responses": ms.OpenAIResponses,
     "anthropic": ms.Anthropic,
     "gemini": ms.Gemini,
+    "interactions": ms.GeminiInteractions,
 }
 
 
