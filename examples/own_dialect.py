@@ -1,4 +1,4 @@
-"""A wire format of your own: the engine uses a server that speaks none of the four dialects.
+"""A wire format of your own: the engine uses a server that speaks none of the five dialects.
 
     python examples/own_dialect.py                                          starts a small server
     python examples/own_dialect.py --base-url http://127.0.0.1:9000         uses a server that runs already

@@ -74,6 +74,7 @@ DEFAULT_MODELS = {
     "openai-responses": "gpt-5-mini",
     "anthropic": "claude-sonnet-4-5",
     "gemini": "gemini-2.5-flash",
+    "gemini-interactions": "gemini-2.5-flash",
 }
 PROMPT = "Describe the rivers of Europe in about 300 words."
 SIMULATED = {True: "rate=50,events=250", False: "events=32"}

@@ -21,13 +21,13 @@ from .top import command as top
 DESCRIPTION = """\
 Thousands of live language-model streams on one core.
 
-  manystream demo                                  run a thousand streams over four dialects, and check every byte
+  manystream demo                                  run a thousand streams over five dialects, and check every byte
   manystream run "Why is the sky blue?"            send a prompt to a provider, and stream the answer
   manystream batch prompts.jsonl -o answers.jsonl  send every line of a file, and write a file of answers; resumable
   manystream doctor                                check that every configured provider can be reached
   manystream top                                   show a running engine, live, from another terminal
   manystream bench http://127.0.0.1:8000/v1        measure an endpoint, a proxy, or this machine
-  manystream simulate                              serve the four dialects on this machine, to test clients
+  manystream simulate                              serve the five dialects on this machine, to test clients
   manystream completion bash                       print a script that completes this command in a shell
 """
 

@@ -1,4 +1,4 @@
-"""The command `manystream demo`: it runs many streams over four dialects with the real engine, and checks them all.
+"""The command `manystream demo`: it runs many streams over five dialects with the real engine, and checks them all.
 
 The simulator, in another process, sends the streams.
 """
@@ -17,16 +17,16 @@ import trio
 
 from ..bench.latency import percentile
 from ..engine import Call, Engine, open_engine
-from ..providers.catalog.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
+from ..providers.catalog.provider import Anthropic, Gemini, GeminiInteractions, OpenAIChat, OpenAIResponses, Provider
 from ..simulator import Simulator, SimulatorError, open_simulator
 from .demo_display import Display
 from .demo_streams import DemoStream, plan_streams
 from .output.errors import CommandError
 from .output.terminal import Paint, can_redraw, duration
 
-HELP = "run a thousand live streams over four dialects from the built-in simulator, and check them all"
+HELP = "run a thousand live streams over five dialects from the built-in simulator, and check them all"
 DESCRIPTION = """\
-Start the simulator in another process and open many concurrent streams over the four dialects, with text, thinking and
+Start the simulator in another process and open many concurrent streams over the five dialects, with text, thinking and
 tool calls. Show the open streams, the events per second, and the latency from the simulator's send to the callback. At
 the end, each stream's content must equal what the simulator sent, with exactly one completion.
 
@@ -46,6 +46,7 @@ PROVIDERS: dict[str, type[Provider]] = {
     "openai-responses": OpenAIResponses,
     "anthropic": Anthropic,
     "gemini": Gemini,
+    "gemini-interactions": GeminiInteractions,
 }
 """Dialect → its provider class."""
 

@@ -13,9 +13,9 @@ from ..simulator.replica import Replica
 from ..simulator.service import BASE_PATHS
 from .output.errors import CommandError
 
-HELP = "run the simulator of the four dialects in the foreground"
+HELP = "run the simulator of the five dialects in the foreground"
 DESCRIPTION = """\
-Serve the four dialects on this machine until Ctrl-C. Knobs control the answers. The knobs of the command line are the
+Serve the five dialects on this machine until Ctrl-C. Knobs control the answers. The knobs of the command line are the
 defaults; a request can override them.
 
   manystream simulate rate=50 kind=mixed

@@ -16,7 +16,7 @@ from .replay import ReplayError
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a simulator until interrupted. Returns the exit code."""
-    parser = argparse.ArgumentParser(prog="simulator", description="A loopback server that speaks four LLM dialects.")
+    parser = argparse.ArgumentParser(prog="simulator", description="A loopback server that speaks five LLM dialects.")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free port")
     parser.add_argument("--journal", type=int, default=256, help="how many requests /sim/requests returns")

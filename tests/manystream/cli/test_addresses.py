@@ -4,14 +4,27 @@ import pytest
 
 from manystream.cli.addresses import provider_at
 from manystream.cli.output.errors import CommandError
-from manystream.providers.catalog.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
+from manystream.providers.catalog.provider import (
+    Anthropic,
+    Gemini,
+    GeminiInteractions,
+    OpenAIChat,
+    OpenAIResponses,
+    Provider,
+)
 
 HOME = {"HOME": "/nonexistent", "MANYSTREAM_CREDENTIALS": ""}
 
 
 @pytest.mark.parametrize(
     ("dialect", "kind"),
-    [("openai-chat", OpenAIChat), ("openai-responses", OpenAIResponses), ("anthropic", Anthropic), ("gemini", Gemini)],
+    [
+        ("openai-chat", OpenAIChat),
+        ("openai-responses", OpenAIResponses),
+        ("anthropic", Anthropic),
+        ("gemini", Gemini),
+        ("gemini-interactions", GeminiInteractions),
+    ],
 )
 @pytest.mark.parametrize(
     ("url", "environment", "key"),

@@ -30,7 +30,7 @@ from manystream.simulator import Simulator, open_simulator_thread
 Bench: TypeAlias = "Callable[..., tuple[int, str, str]]"
 
 KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "MANYSTREAM_CREDENTIALS")
-DIALECTS = ("openai-chat", "openai-responses", "anthropic", "gemini")
+DIALECTS = ("openai-chat", "openai-responses", "anthropic", "gemini", "gemini-interactions")
 
 
 @pytest.fixture(scope="module")

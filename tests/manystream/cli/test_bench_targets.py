@@ -11,7 +11,14 @@ import pytest
 from manystream.cli import batch as batch_command
 from manystream.cli import bench as bench_command
 from manystream.cli import main
-from manystream.providers.catalog.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
+from manystream.providers.catalog.provider import (
+    Anthropic,
+    Gemini,
+    GeminiInteractions,
+    OpenAIChat,
+    OpenAIResponses,
+    Provider,
+)
 from manystream.providers.errors import InvalidRequestError
 from manystream.simulator import KnobError, Simulator, SimulatorError
 from tests.support.bench_results import UNSTREAMED
@@ -79,6 +86,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Measured:
         ("openai-responses", OpenAIResponses, "/v1"),
         ("anthropic", Anthropic, ""),
         ("gemini", Gemini, ""),
+        ("gemini-interactions", GeminiInteractions, ""),
     ],
 )
 def test_without_a_target_the_simulator_is_measured(

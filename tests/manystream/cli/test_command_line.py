@@ -20,19 +20,19 @@ usage: manystream [-h] [--version] COMMAND ...
 
 Thousands of live language-model streams on one core.
 
-  manystream demo                                  run a thousand streams over four dialects, and check every byte
+  manystream demo                                  run a thousand streams over five dialects, and check every byte
   manystream run "Why is the sky blue?"            send a prompt to a provider, and stream the answer
 """
 COMMANDS = """\
 commands:
   COMMAND
-    demo      run a thousand live streams over four dialects from the built-in simulator, and check them all
+    demo      run a thousand live streams over five dialects from the built-in simulator, and check them all
     run       send one prompt to a provider or a base URL, and stream the answer
     batch     send every line of a file of prompts, and write a file of answers; resumable
     doctor    check key, proxy, DNS, TLS and server of each configured provider
     top       show a running engine, live, from another terminal
     bench     measure an endpoint, a proxy, or this machine: latency, gaps, rates, the most streams
-    simulate  run the simulator of the four dialects in the foreground
+    simulate  run the simulator of the five dialects in the foreground
     completion
 """
 

@@ -173,7 +173,7 @@ def test_only_the_answer_goes_to_standard_output(command: Command, simulator: Si
     assert "tokens" in summary
 
 
-@pytest.mark.parametrize("name", ["anthropic", "openai-chat", "openai-responses", "gemini"])
+@pytest.mark.parametrize("name", ["anthropic", "openai-chat", "openai-responses", "gemini", "gemini-interactions"])
 def test_streamed_and_unstreamed_answers_look_the_same(call: Call, simulator: Simulator, name: str) -> None:
     arguments = ("run", "--provider", name, "--model", "m", "--base-url", simulator.base_urls[name], "Hello")
     streamed, whole = call(*arguments), call(*arguments, "--no-stream")
@@ -276,13 +276,13 @@ def test_a_closed_pipe_shows_no_traceback(command: Command, simulator: Simulator
 
 
 def test_the_demo_prints_plain_lines_without_a_terminal(command: Command) -> None:
-    done = command("demo", "--streams", "24", "--seconds", "0.5", "--rate", "40")
+    done = command("demo", "--streams", "30", "--seconds", "0.5", "--rate", "40")
     assert done.status == 0, done.out + done.err
     assert "\x1b" not in done.out
-    for dialect in ("openai-chat", "openai-responses", "anthropic", "gemini"):
+    for dialect in ("openai-chat", "openai-responses", "anthropic", "gemini", "gemini-interactions"):
         (row,) = [line.split() for line in done.out.splitlines() if line.startswith(dialect + " ")]
         assert row[1:4] == ["6", "6", "0"]
-    assert "All content equals what was sent: 24 streams" in done.out
+    assert "All content equals what was sent: 30 streams" in done.out
     assert not done.err
 
 
@@ -335,8 +335,8 @@ def test_the_simulator_prints_addresses_and_ends_on_a_signal(
 ) -> None:
     process = command.start("simulate", "kind=text", "events=3")
     assert process.stdout is not None
-    addresses = dict(process.stdout.readline().split() for _ in range(4))
-    assert set(addresses) == {"openai-chat", "openai-responses", "anthropic", "gemini"}
+    addresses = dict(process.stdout.readline().split() for _ in range(5))
+    assert set(addresses) == {"openai-chat", "openai-responses", "anthropic", "gemini", "gemini-interactions"}
     process.stdout.readline()
     done = call("run", "--provider", "gemini", "--base-url", addresses["gemini"], "Hello")
     assert done.status == 0, done.err

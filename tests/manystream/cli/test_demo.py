@@ -104,32 +104,34 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Played:
 
 
 TABLE = """\
-8 streams over 4 dialects, 20 events per second each, for 1.5 s
+10 streams over 5 dialects, 20 events per second each, for 1.5 s
 
-   2.0 s  open 8  events/s 0  p50 –  p99 –  errors 0
-dialect           streams  done  errors  events  events/s     p50     p99
-openai-chat             2     2       0      50        12  1.0 ms  1.0 ms
-openai-responses        2     2       0      50        12  1.0 ms  1.0 ms
-anthropic               2     2       0      50        12  1.0 ms  1.0 ms
-gemini                  2     2       0      50        12  1.0 ms  1.0 ms
-all                     8     8       0     200        50  1.0 ms  1.0 ms
+   2.0 s  open 10  events/s 0  p50 –  p99 –  errors 0
+dialect              streams  done  errors  events  events/s     p50     p99
+openai-chat                2     2       0      50        12  1.0 ms  1.0 ms
+openai-responses           2     2       0      50        12  1.0 ms  1.0 ms
+anthropic                  2     2       0      50        12  1.0 ms  1.0 ms
+gemini                     2     2       0      50        12  1.0 ms  1.0 ms
+gemini-interactions        2     2       0      50        12  1.0 ms  1.0 ms
+all                       10    10       0     250        62  1.0 ms  1.0 ms
 
-8 streams were open at once. The latency from the simulator's send to the callback was measured
-for each text event of every second stream (40 events): p50 1.0 ms, p99 1.0 ms, worst 1.0 ms.
-This process used 0.5 s of processor time in 4.0 s: 2500.0 µs per event, checks and display included.
+10 streams were open at once. The latency from the simulator's send to the callback was measured
+for each text event of every second stream (50 events): p50 1.0 ms, p99 1.0 ms, worst 1.0 ms.
+This process used 0.5 s of processor time in 4.0 s: 2000.0 µs per event, checks and display included.
 """
-EQUAL = "All content equals what was sent: 8 streams, each complete, in order, and with exactly one completion.\n"
-ARGUMENTS = ("demo", "--streams", "8", "--seconds", "1.5", "--rate", "20")
+EQUAL = "All content equals what was sent: 10 streams, each complete, in order, and with exactly one completion.\n"
+ARGUMENTS = ("demo", "--streams", "10", "--seconds", "1.5", "--rate", "20")
 
 
 def test_the_whole_output_of_a_demo(played: Played, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(ARGUMENTS) == 0
     assert capsys.readouterr() == (TABLE + EQUAL, "")
-    assert played.options == DemoOptions(streams=8, seconds=1.5, rate=20.0, monitor=False, plain=True)
+    assert played.options == DemoOptions(streams=10, seconds=1.5, rate=20.0, monitor=False, plain=True)
     assert (played.engine["proxy"], played.engine["monitor"]) == ("", False)
     assert [(type(each).__name__, each.name, each.api_key) for each in played.engine["providers"]] == [
         ("OpenAIChat", "openai-chat", "simulated"), ("OpenAIResponses", "openai-responses", "simulated"),
         ("Anthropic", "anthropic", "simulated"), ("Gemini", "gemini", "simulated"),
+        ("GeminiInteractions", "gemini-interactions", "simulated"),
     ]  # fmt: skip
 
 
@@ -143,16 +145,18 @@ def test_streams_that_differ_are_listed(played: Played, capsys: pytest.CaptureFi
     played.ends = False
     assert main((*ARGUMENTS, "--monitor")) == 1
     out = capsys.readouterr().out
-    assert out.splitlines()[-9:] == [
-        "8 of 8 streams differ from what was sent:",
+    assert out.splitlines()[-11:] == [
+        "10 of 10 streams differ from what was sent:",
         "  openai-chat stream 0: 0 completions instead of one",
         "  openai-responses stream 0: 0 completions instead of one",
         "  anthropic stream 0: 0 completions instead of one",
         "  gemini stream 0: 0 completions instead of one",
+        "  gemini-interactions stream 0: 0 completions instead of one",
         "  openai-chat stream 1: 0 completions instead of one",
         "  openai-responses stream 1: 0 completions instead of one",
         "  anthropic stream 1: 0 completions instead of one",
         "  gemini stream 1: 0 completions instead of one",
+        "  gemini-interactions stream 1: 0 completions instead of one",
     ]
     assert played.engine["monitor"] is True
 

@@ -41,14 +41,16 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
 
 
 PAGE = """\
-openai-chat       http://127.0.0.1:8001/v1
-openai-responses  http://127.0.0.1:8001/v1
-anthropic         http://127.0.0.1:8001
-gemini            http://127.0.0.1:8001
-openai-chat       http://127.0.0.1:8002/v1
-openai-responses  http://127.0.0.1:8002/v1
-anthropic         http://127.0.0.1:8002
-gemini            http://127.0.0.1:8002
+openai-chat          http://127.0.0.1:8001/v1
+openai-responses     http://127.0.0.1:8001/v1
+anthropic            http://127.0.0.1:8001
+gemini               http://127.0.0.1:8001
+gemini-interactions  http://127.0.0.1:8001
+openai-chat          http://127.0.0.1:8002/v1
+openai-responses     http://127.0.0.1:8002/v1
+anthropic            http://127.0.0.1:8002
+gemini               http://127.0.0.1:8002
+gemini-interactions  http://127.0.0.1:8002
 Every key is accepted. Ctrl-C ends the simulator.
 """
 
