@@ -20,7 +20,7 @@ Kind = Literal["refuse", "drop", "reset", "busy"]
 KINDS: tuple[Kind, ...] = ("refuse", "drop", "reset")
 
 
-AT_A_TIME = ms.RateLimit(concurrent=32)
+AT_A_TIME = ms.RateLimit(concurrent=16)
 
 
 @dataclass
@@ -133,7 +133,7 @@ async def test_a_queue_survives_an_outage(kind: Kind, seconds: float, autojump_c
         serving(server),
         ms.open_engine([server.provider], traffic=ms.Traffic(rates={"one": AT_A_TIME}), observer=attempts) as engine,
     ):
-        calls = start(engine, 1_000)
+        calls = start(engine, 500)
         await trio.sleep(5)
         before = sum(at > trio.current_time() - 2 for at in server.answered)
         down = trio.current_time()
@@ -143,7 +143,7 @@ async def test_a_queue_survives_an_outage(kind: Kind, seconds: float, autojump_c
     assert [completion.error for completion in completions if not completion.success] == []
     each_second = Counter(int(at - down) for at in attempts.at if down + 0.5 < at <= up)
     assert max(each_second.values(), default=0) <= 2
-    assert sum(up + 2 < at <= up + 4 for at in server.answered) >= before > 50
+    assert sum(up + 2 < at <= up + 4 for at in server.answered) >= before > 25
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 5])
@@ -315,7 +315,7 @@ async def test_a_target_that_is_back_gets_its_part_of_the_queue(
     async with serving(one, two), ms.open_engine([one.provider, two.provider], traffic=traffic) as engine:
         calls = [
             engine.start_request(question("r", session=f"{index % 50}" if balance == "sticky" else None))
-            for index in range(1_500)
+            for index in range(750)
         ]
         await trio.sleep(1)
         down = trio.current_time()
@@ -324,9 +324,9 @@ async def test_a_target_that_is_back_gets_its_part_of_the_queue(
         completions = [await call.wait() for call in calls]
     assert [completion.error for completion in completions if not completion.success] == []
     assert max(completion.attempts for completion in completions) <= 4
-    assert sum(down + 3 < at < up for at in two.answered) >= 150  # the queue went to the other one meanwhile
+    assert sum(down + 3 < at < up for at in two.answered) >= 75  # the queue went to the other one meanwhile
     if (kind, balance) != ("busy", "sticky"):  # the sessions have another target now, which answers
-        assert sum(up < at <= up + 10 for at in one.answered) >= (200 if balance == "sticky" or kind == "busy" else 350)
+        assert sum(up < at <= up + 10 for at in one.answered) >= (100 if balance == "sticky" or kind == "busy" else 175)
     if kind != "busy":
         assert sum(down + 1 < at <= up for at in one.asked) <= 7
 
@@ -336,12 +336,12 @@ async def test_a_fallback_takes_the_queue_while_its_target_is_away(autojump_cloc
     route = ms.Route("r", ["one/m", ms.Target("two/m", fallback=True)], balance="weighted")
     traffic = ms.Traffic(rates={"one": AT_A_TIME, "two": AT_A_TIME}, routes=[route])
     async with serving(one, two), ms.open_engine([one.provider, two.provider], traffic=traffic) as engine:
-        calls = start(engine, 600, "r")
+        calls = start(engine, 300, "r")
         await trio.sleep(1)
         assert two.answered == []
         await one.away(5)
         up = trio.current_time()
         assert all([(await call.wait()).success for call in calls])
-    assert len(two.answered) > 100
+    assert len(two.answered) > 50
     assert max(two.answered) < up + 3
-    assert sum(at > up for at in one.answered) > 100
+    assert sum(at > up for at in one.answered) > 50
