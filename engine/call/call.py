@@ -310,12 +310,12 @@ class RunningCall(Ending):
             self._runtime.soon(partial(attempt.replay, kept), self.on_defect)
         return kept is not None
 
-    def admitted(self) -> None:
+    def admitted(self, now: float) -> None:
         """Begin an attempt: traffic control admits the call."""
         if self._step is not OPEN:
             return
         assert self._admission is not None
-        self._admission.begin(self._runtime.loop.clock())
+        self._admission.begin(now)
         self._begin()
 
     def rejected(self, error: ProviderError) -> None:

@@ -197,6 +197,9 @@ class Admission(AdmissionControl, WaitingCall):
         """End the call's wait. May be called again."""
         if self._entered == NEVER:
             return
+        if now <= self._entered:
+            self._entered = NEVER
+            return
         candidate = self._candidate
         slot = candidate.limiter.state.slot_seconds(now) - candidate.slot_mark
         self._slot_seconds += slot
@@ -224,11 +227,11 @@ class Admission(AdmissionControl, WaitingCall):
 
     # --- as the limiter sees it ---
 
-    def admitted(self, permit: Permit) -> None:
+    def admitted(self, permit: Permit, now: float) -> None:
         call = self._call
         assert call is not None, "the call has not ended"
-        if self.spending is None or self._pay(self._candidate, self._now):
-            call.admitted()
+        if self.spending is None or self._pay(self._candidate, now):
+            call.admitted(now)
 
     def rejected(self, permit: Permit, error: ProviderError) -> None:
         self._running.rejected(error)
@@ -405,7 +408,7 @@ class Admission(AdmissionControl, WaitingCall):
             target=candidate.target,
             started=candidate.began - self._started,
             ended=now - self._started,
-            outcome=OK if error is None else error.category.value,
+            outcome=OK if error is None else str(error.category),
             error=error,
             hedged=self._is_beside,
             usage=spent.usage,

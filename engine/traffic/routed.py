@@ -318,9 +318,8 @@ class Routed(Admission):
 
     # --- as the limiters see it ---
 
-    def admitted(self, permit: Permit) -> None:
-        """A limiter sends the call."""
-        candidate, now = cast("Candidate", permit), self._now
+    def admitted(self, permit: Permit, now: float) -> None:
+        candidate = cast("Candidate", permit)
         index = candidate.target_index
         if candidate not in self._waiting:
             candidate.limiter.cancel(candidate, now)  # the call has gone elsewhere
@@ -357,7 +356,7 @@ class Routed(Admission):
                 self.ring(index).begin(candidate.key, session, now)
             call = self._running
             call.redirect(request)
-            call.admitted()
+            call.admitted(now)
 
     def rejected(self, permit: Permit, error: ProviderError) -> None:
         """A limiter never sends the call, or not in time."""

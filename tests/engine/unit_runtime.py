@@ -96,7 +96,7 @@ class Call:
         if self.raises:
             raise RuntimeError(self.raises)
 
-    def admitted(self, permit: object = None) -> None:
+    def admitted(self, permit: object = None, now: float = 0.0) -> None:
         self._report("admitted")
 
     def rejected(self, *reported: object) -> None:

@@ -458,10 +458,6 @@ class BudgetsState:
                 self._changed[account] = None
         holding.accounts = ()
 
-    def release(self, holding: Holding, now: float) -> None:
-        """Release the reservation of a call that was not sent."""
-        self.settle(holding, NOTHING, now)
-
     def statistics(self, now: float) -> tuple[BudgetStatistics, ...]:
         """Return the figures of every account at the time `now`."""
         found: list[BudgetStatistics] = []

@@ -24,9 +24,10 @@ class DeclaredLimit:
     concurrent: the largest number of running calls; None: no limit.
     lease: what this engine may use of the limit; None: all of it.
     running: the number of running calls.
+    line: the limiters that wait for it, the first one first.
     """
 
-    __slots__ = ("_line", "_slots", "buckets", "concurrent", "lease", "name", "running")
+    __slots__ = ("_slots", "buckets", "concurrent", "lease", "line", "name", "running")
 
     def __init__(self, name: str, limit: RateLimit, now: float) -> None:
         self.name: str = name
@@ -39,7 +40,7 @@ class DeclaredLimit:
         self._slots = self.lease.slots if self.lease is not None else None
         if self._slots is not None:
             self._slots.count_running = self._count_running
-        self._line: dict[Hashable, None] = {}
+        self.line: dict[Hashable, None] = {}
 
     def ready_at(self, cost: Cost, state: Hashable, now: float) -> float:
         """Return the time at which a call of `limiter` may be sent.
@@ -47,7 +48,7 @@ class DeclaredLimit:
         Returns `math.inf` if a running call must end first, if another limiter is first in the line, or if the lease
         has ended.
         """
-        return math.inf if self._line and self.next_in_line() is not state else self.room_at(cost, now)
+        return math.inf if self.line and self.next_in_line() is not state else self.room_at(cost, now)
 
     def room_at(self, cost: Cost, now: float) -> float:
         """The same whatever the line is: the time at which there is room for a call."""
@@ -57,7 +58,7 @@ class DeclaredLimit:
 
     def is_open(self, now: float) -> bool:
         """Return whether nothing but the buckets can hold a call back: no ended lease, no line and no running call."""
-        return not self._line and not self.is_full and (self.lease is None or now < self.lease.open_until)
+        return not self.line and not self.is_full and (self.lease is None or now < self.lease.open_until)
 
     @property
     def is_full(self) -> bool:
@@ -71,15 +72,15 @@ class DeclaredLimit:
 
     def stand_in_line(self, state: Hashable) -> None:
         """Put a limiter at the end of the line, if it is not in it, because its next call waits only for this limit."""
-        begins = not self._line
-        self._line.setdefault(state)
+        begins = not self.line
+        self.line.setdefault(state)
         if begins and self.lease is not None and self.lease.on_want is not None:
             self.lease.on_want()
 
     def leave_line(self, state: Hashable) -> None:
         """Remove a limiter from the line, because its call was sent or no longer waits for this limit."""
-        self._line.pop(state, None)
+        self.line.pop(state, None)
 
     def next_in_line(self) -> Hashable | None:
         """Return the first limiter in the line; None if the line is empty."""
-        return next(iter(self._line), None)
+        return next(iter(self.line), None)

@@ -459,7 +459,7 @@ class Limiter(Pump):
         state, call = self.state, permit.owner
         assert call is not None, "the call waits"
         if not self.is_running and state.admit_at_once(permit, now):
-            call.admitted(permit)
+            call.admitted(permit, now)
             if self._watch is not None:
                 self.note()
             return
@@ -511,8 +511,10 @@ class Limiter(Pump):
                 return call, partial(call.rejected, first, why)
             found = state.admit(now, first)
             if found is first:
-                return call, partial(call.admitted, first)
-        self._pass_on(state.pop_left())
+                return call, partial(call.admitted, first, now)
+        for limit in state.pop_left():
+            # None whose line it has not left: two limiters, each the first in a line, would wake each other for ever.
+            self.next_in_line(limit, state)
         if self._watch is not None:
             self.note()
         assert not isinstance(found, Permit)
@@ -527,20 +529,14 @@ class Limiter(Pump):
 
     def changed(self) -> None:
         """Process a change after which other calls may be sent: a call ended, or a response arrived."""
-        self._pass_on(self.state.limits)
-        if self.state.queue.length:
+        state = self.state
+        for limit in state.limits:
+            if limit.line:
+                self.next_in_line(limit, state)
+        if state.queue.length:
             self.schedule()
         if self._watch is not None:
             self.note()
-
-    def _pass_on(self, limits: Sequence[DeclaredLimit]) -> None:
-        """Let the first limiter in the line of each of some limits look whether it may send.
-
-        One that has waited in vain passes on no limit whose line it has not left: two limiters, each the first in a
-        line, would wake each other for ever.
-        """
-        for limit in limits:
-            self.next_in_line(limit, self.state)
 
     def report_figures(self, now: float) -> bool:
         if self._watch is not None:

@@ -129,7 +129,6 @@ class Quota:
     refused: the number of refusals.
     reported: the reported and declared buckets, by name.
     learned: the learned buckets, by unit.
-    outstanding: the costs of the calls that were sent and have not ended.
     news: messages for the log, about limits that were learned or changed since the list was last emptied.
     """
 
@@ -148,7 +147,6 @@ class Quota:
         self.refused: int = 0
         self.reported: dict[str, ReportedBucket] = {bucket.name: bucket for bucket in declared}
         self.learned: dict[Unit, LearnedBucket] = {}
-        self.outstanding: Cost = FREE
         self.news: list[str] = []
         self._totals = FREE
         self._first_sent_at = math.inf
@@ -264,7 +262,6 @@ class Quota:
         for unit, learned in self.learned.items():
             learned.bucket.take(cost[unit], now)
         self._totals = self._totals.plus(cost)
-        self.outstanding = self.outstanding.plus(cost)
         self.window.add(permit, now)
         self.sent += 1
         self.running += 1
@@ -376,7 +373,6 @@ class Quota:
     def _close(self, permit: Permit) -> None:
         if permit.state in UNDER_WAY:
             self.running -= 1
-            self.outstanding = self.outstanding.less(permit.cost)
         permit.state = ENDED
 
     def _read(self, report: QuotaReport, permit: Permit, now: float) -> None:

@@ -297,11 +297,13 @@ class TenantClass:
         """
         line, permit.line = permit.line, None
         assert line is not None
-        change = tokens - line.expected(permit)
+        expected = line.expected(permit)
+        change = tokens - expected
         if tokens:
             line.excess.add(tokens - permit.input_tokens)
             self._excess.add(tokens - permit.input_tokens)
-        most = MOST_CALLS * max(tokens, line.expected(permit))
+            expected = line.expected(permit)
+        most = MOST_CALLS * max(tokens, expected)
         if line.length:
             line.version = 0
             self._shift(line, change, most)

@@ -38,7 +38,7 @@ class WaitingCall(abc.ABC):
     __slots__ = ()
 
     @abc.abstractmethod
-    def admitted(self, permit: Permit) -> None:
+    def admitted(self, permit: Permit, now: float) -> None:
         """Send the call now: its limits allow it."""
 
     @abc.abstractmethod

@@ -108,7 +108,7 @@ def test_an_amount_may_be_a_function_called_before_a_refusal() -> None:
 def test_settling_twice_is_settling_once() -> None:
     budgets = BudgetsState((ms.Budget(calls=5),))
     holding = reserved(budgets, ms.Amounts(calls=1))
-    budgets.release(holding, 0)
+    budgets.settle(holding, ms.Amounts(), 0)
     budgets.settle(holding, ms.Amounts(calls=1), 0)
     assert [(account.spent, account.reserved) for account in budgets.accounts()] == [(ms.Amounts(), ms.Amounts())]
 
@@ -242,7 +242,7 @@ def test_tenants_without_spending_are_forgotten() -> None:
     budgets = BudgetsState((ms.Budget(calls=1, per="tenant"),))
     budgets.settle(reserved(budgets, ms.Amounts(calls=1), "payer"), ms.Amounts(calls=1), 0)
     for number in range(5_000):
-        budgets.release(reserved(budgets, ms.Amounts(calls=1), str(number)), 0)
+        budgets.settle(reserved(budgets, ms.Amounts(calls=1), str(number)), ms.Amounts(), 0)
     assert len(budgets.accounts()) <= 1_001
     assert isinstance(budgets.reserve("payer", ms.Amounts(calls=1), 0), BudgetRefusal)
 
@@ -266,7 +266,7 @@ def test_a_budget_is_never_exceeded_whatever_the_order_of_ends(limit: int, steps
             spent += used
         assert spent + sum(most for _, most in running) <= limit
     for holding, _ in running:
-        budgets.release(holding, 0)
+        budgets.settle(holding, ms.Amounts(), 0)
     assert all(account.reserved == ms.Amounts() for account in budgets.accounts())
 
 

@@ -97,7 +97,7 @@ def test_a_notified_call_may_empty_the_line_and_call_the_pump() -> None:
     runtime, gone, new = UnitRuntime(), Call(), Call()
 
     class Busy(Call):
-        def admitted(self, permit: object = None) -> None:
+        def admitted(self, permit: object = None, now: float = 0.0) -> None:
             row.calls[:] = [new]
             assert row.is_running
             row.run()

@@ -95,7 +95,6 @@ class Way:
             "window": (quota.window.size, len(quota.window)),
             "levels": {name: reported.bucket.fill(self.now) for name, reported in quota.reported.items()},
             "learned": {unit: learned.bucket.fill(self.now) for unit, learned in quota.learned.items()},
-            "outstanding": quota.outstanding,
             "news": quota.news,
         }
 
