@@ -208,7 +208,7 @@ class Routed(Admission):
 
     def resent(self, attempt: Attempt, error: ProviderError) -> None:
         if self._is_rival(attempt):
-            self.uncounted += 1
+            self.leave_uncounted()
         else:
             super().resent(attempt, error)
 
@@ -237,7 +237,7 @@ class Routed(Admission):
         index, sent = candidate.target_index, attempt.sent
         refusal = candidate.limiter.fail(candidate, error, attempt.headers, now, sent=sent, again=False)
         if refusal in PAUSES:
-            self.uncounted += 1
+            self.leave_uncounted()
             candidate.refusals += 1
             self._leave_target(None, now)
             self._avoided = candidate
@@ -738,7 +738,7 @@ class Routed(Admission):
         rival.began = now
         rival.attempt_number = self._route.begin(index, now)
         self.ring(index).begin(key, None, now)
-        self.uncounted += 1
+        self.leave_uncounted()
         hedging.rival, hedging.is_beside = rival, True
         self._running.begin_rival(request.prepared, request.clocks)
         return True
