@@ -59,12 +59,11 @@ QUEUE, SEND, BODY = Phase.QUEUE, Phase.SEND, Phase.BODY
 KEPT_PIECE = 16 * 1024
 """The bytes of a kept answer that are read at one tick."""
 STEP_WORDS = {
-    Phase.QUEUE: "waiting for the key for",
     Phase.DNS: "looking up",
     Phase.TLS: "TLS handshake with",
     Phase.PROXY: "proxy tunnel to",
 }
-"""Phase before a connection → what the attempt was doing, for the message of a timeout; else it was connecting."""
+"""Phase of a dial → what the attempt was doing, for the message of a timeout; else it was connecting."""
 
 UNAUTHORIZED = 401
 
@@ -186,7 +185,6 @@ class Attempt(BodyOwner):
         if key is not None:
             self.on_key(key, fresh=fresh)
         elif not self.over:
-            self._state, self._dial_since = CONNECTING, self._runtime.loop.clock()
             fresh_key.source.wait(self, fresh=fresh)
             self.arm()
 
@@ -198,7 +196,6 @@ class Attempt(BodyOwner):
         except ProviderError as error:
             self.on_no_key(error)
             return
-        self._state = QUEUED
         self._listener.on_key(self)
         self.acquire(fresh)
 
@@ -497,8 +494,6 @@ class Attempt(BodyOwner):
             elif state is WAITING and connection.sent_at is not None:
                 since = connection.sent_at
         deadline = next_deadline(clocks, state, started=started, state_since=since)
-        if state is CONNECTING and self.dequeued_at == math.inf:
-            deadline = min(deadline, (self.queue_since + clocks.queue, Clock.QUEUE))  # it waits for a key
         if state is READING and self.reads_error:
             # The status is known: the body, which only explains it, gets a short timeout.
             return min((self.head_at + ERROR_BODY_SECONDS, Clock.IDLE), deadline)
@@ -542,7 +537,9 @@ class Attempt(BodyOwner):
 
     def _where(self) -> str:
         """Return what the attempt was doing, for the message of a timeout."""
-        state, origin = self.state, self.prepared.origin
+        state, origin, fresh_key = self.state, self.prepared.origin, self.prepared.fresh_key
+        if fresh_key is not None and fresh_key.source.is_asked_by(self):
+            return f"waiting for the key for {origin}"
         return (
             f"{STEP_WORDS.get(self.phase, 'connecting to')} {origin}" if state is CONNECTING else f"{state}, {origin}"
         )

@@ -42,6 +42,11 @@ RENEWED_AT_MOST = 300.0
 RENEWAL_PAUSE = 10.0
 """Seconds after a failed renewal for which it is not tried again, while the token is still valid."""
 
+LONGEST_WAIT = 120.0
+"""Seconds after which a coroutine function that has not returned is cancelled: it may wait for ever."""
+
+NOTHING = object()
+
 SERVED_AT_ONCE = 64
 """The number of waiting attempts that get the key in one step of the task. Then other tasks run."""
 
@@ -130,6 +135,10 @@ class KeySource:
         """Notify an attempt when the task has the key, or has none."""
         self._waiting[waiter] = fresh
 
+    def is_asked_by(self, waiter: KeyWaiter) -> bool:
+        """Return whether an attempt waits."""
+        return waiter in self._waiting
+
     def forget(self, waiter: KeyWaiter) -> None:
         """An attempt waits no longer. The task goes on for the others. May be called again."""
         self._waiting.pop(waiter, None)
@@ -202,14 +211,20 @@ class KeySource:
         if found is None:
             found = self._call()
         if inspect.isawaitable(found):
+            backend, awaited = self._backend, found
+            assert backend is not None, "an engine has a backend"
+            found = NOTHING
             try:
-                found = await found
+                async with backend.scope(backend.clock() + LONGEST_WAIT):
+                    found = await awaited
             except (trio.Cancelled, GeneratorExit):
                 raise  # the engine is closed, which has ended its calls
             except BaseException as error:
                 if ends_engine(error):
                     raise
                 raise self._no_key(f"raised {type(error).__name__}") from error
+            if found is NOTHING:
+                raise self._no_key(f"returned nothing within {LONGEST_WAIT:g} s")
         return self._keep(found)
 
     async def _serve(self, outcome: Key | ProviderError) -> None:

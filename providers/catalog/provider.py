@@ -53,9 +53,10 @@ class Provider:
 
     api_key: the key, or a function that returns it, for keys that expire. A plain function must not wait: the engine
         calls it on its thread when an attempt begins. A coroutine function may wait: one task of the engine's event
-        loop calls it for all calls that need the key, which count the time as waiting. Its result is kept until the
-        server refuses it (401); a `Token` of either kind of function, until it expires. After the 401 the function is
-        asked once more for that call. A list: several keys with limits of their own, for an engine with `traffic`.
+        loop calls it for all calls that need the key, whose timeouts `queue` and `total` count. Its result is kept
+        until the server refuses it (401); a `Token` of either kind of function, until it expires. After the 401 the
+        function is asked once more for that call. A list: several keys with limits of their own, for an engine with
+        `traffic`.
         None: the key is looked up in the environment, then in the credentials file, when the first request needs it.
     base_url: where the provider is. The dialect's endpoint at its end, such as `/chat/completions`, is removed. None:
         the address that the environment of the engine has for it (`OPENAI_BASE_URL`, `ANTHROPIC_BASE_URL` and their

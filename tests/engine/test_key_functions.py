@@ -357,7 +357,7 @@ async def test_one_call_of_an_async_function_serves_all_calls(kind: str, value: 
     async with open_peer(server.script) as peer, ms.open_engine([chat(peer.origin, FUNCTIONS[kind](later))]) as engine:
         calls = [engine.start_request(hello()) for _ in range(150)]
         await trio.testing.wait_all_tasks_blocked()
-        assert (later.calls, len(peer.lines), calls[0].state) == (1, 0, ms.CallState.CONNECTING)
+        assert (later.calls, len(peer.lines), calls[0].state) == (1, 0, ms.CallState.QUEUED)
         later.ready.set()
         assert all([(await call.wait()).success for call in calls])
         assert (await engine.start_request(hello()).wait()).success
@@ -487,7 +487,7 @@ async def test_a_cancelled_call_leaves_the_key_to_the_others() -> None:
     assert (later.calls, len(server.requests)) == (1, 1)
 
 
-@pytest.mark.parametrize("clock", ["connect", "queue", "total"])
+@pytest.mark.parametrize("clock", ["queue", "total"])
 async def test_the_timeouts_of_a_call_count_while_it_waits_for_a_key(
     clock: str, autojump_clock: trio.testing.MockClock
 ) -> None:
@@ -500,6 +500,27 @@ async def test_the_timeouts_of_a_call_count_while_it_waits_for_a_key(
     assert error is not None
     assert (error.category, error.provider_code) == (ms.ErrorCategory.TIMEOUT, clock)
     assert "waiting for the key for http://127.0.0.1:9" in error.message
+
+
+@pytest.mark.parametrize("traffic", [None, ms.Traffic()])
+async def test_a_function_that_never_returns_is_cancelled(
+    traffic: ms.Traffic | None, autojump_clock: trio.testing.MockClock
+) -> None:
+    hangs, server = Later(FIRST), Server(GOOD)
+    hangs.ready = trio.Event()
+    async with open_peer(server.script) as peer:
+        providers = [chat(peer.origin, hangs), ms.OpenAIChat("the-key-2", peer.url, name="other")]
+        async with ms.open_engine(providers, traffic=traffic) as engine:
+            calls = [engine.start_request(hello()) for _ in range(9)]
+            completions = [await call.wait() for call in calls]
+            assert trio.current_time() == pytest.approx(120.0, abs=0.1)
+            assert {completion.error_message for completion in completions} == {
+                "the api_key function of 'peer' returned nothing within 120 s"
+            }
+            hangs.ready.set()
+            other = ms.Request("other/m", [ms.Message.user("hello")])
+            assert (await engine.start_request(other).wait()).success, "the address has no fault"
+    assert hangs.calls == 1
 
 
 async def test_an_engine_that_closes_does_not_wait_for_a_key() -> None:

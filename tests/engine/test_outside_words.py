@@ -52,7 +52,9 @@ def test_providers_have_the_names_of_opentelemetry_s_conventions() -> None:
         "openai-chat": "openai", "openai-responses": "openai", "anthropic": "anthropic",
         "anthropic-openai": "anthropic", "google": "gcp.gemini", "google-interactions": "gcp.gemini",
         "google-openai": "gcp.gemini", "azure": "azure.ai.openai", "azure-deployment": "azure.ai.openai",
-        "azure-responses": "azure.ai.openai", "azure-models": "azure.ai.inference", "bedrock-mantle": "aws.bedrock",
+        "azure-responses": "azure.ai.openai", "azure-models": "azure.ai.inference", "foundry": "azure.ai.inference",
+        "bedrock-mantle": "aws.bedrock", "bedrock-responses": "aws.bedrock", "bedrock-anthropic": "aws.bedrock",
+        "vertex-anthropic": "gcp.vertex_ai",
         "groq-responses": "groq", "mistral": "mistral_ai", "xai": "x_ai", "xai-responses": "x_ai",
     }  # fmt: skip
     assert {*PROVIDER_NAMES.values()} <= {name.value for name in gen_ai_attributes.GenAiProviderNameValues}
