@@ -34,7 +34,7 @@ import manystream as ms
 from manystream.simulator import Simulator, open_simulator
 from manystream.simulator.process import allow_many_sockets
 
-from .limit_forms import ANSWER, BUCKET, CALLS_PER_SECOND, FORMS, MAX_OUTPUT, MODEL, QUESTION, Form
+from .limit_forms import ANSWER, BUCKET, CALLS_PER_SECOND, DURATION, FORMS, MAX_OUTPUT, MODEL, QUESTION, Form
 
 LIMIT_SECONDS = 300.0
 """A client that is not done by then is stopped."""
@@ -217,13 +217,13 @@ NEEDS = {"LiteLLM Router": "litellm", "inspect_ai adaptive": "inspect_ai"}
 
 def measure(form: Form, client: Client, calls: int) -> Outcome:
     """Run one client against a new simulator."""
-    with open_simulator(ANSWER, journal=0, limits=[f"{form.limit} bucket={BUCKET:g}"]) as simulator:
+    with open_simulator(ANSWER, journal=0, limits=[form.limit()]) as simulator:
         begin = time.monotonic()
         failed = client(simulator, form, calls)
         seconds = time.monotonic() - begin
         [counts] = simulator.limit_counts()
     requests = counts.accepted + counts.refused
-    used = form.used(counts.accepted, calls, seconds)
+    used = form.used(form.works(counts.accepted), seconds - DURATION)
     return Outcome(used, counts.refused / max(1, requests), failed, seconds)
 
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from functools import cache
+from itertools import product
 from statistics import fmean, median
 
 from manystream.engine.traffic.routing.hedge import Hedge
 from manystream.engine.traffic.routing.options import Balance
 
-from .limit_forms import FORMS
+from .limit_forms import MODELLED_FORMS
 from .modelled import inference_server, quota_run, quota_server, replicas
 from .modelled.form_run import FormRun
 
@@ -74,13 +75,13 @@ def quotas(seed: int, count: int, processes: int = 1, declared: float = 0.0) -> 
 
 
 def forms(seed: int, count: int) -> str:
-    """Measure 2,000 calls at once in each form of limits, of which nothing is declared. Nothing is random."""
+    """Measure 2,000 calls at once in each form of limits, of which nothing is declared. No run differs from another."""
     rows: list[str] = []
-    for name, form in FORMS.items():
-        for round_trip in ROUND_TRIPS:
-            outcome = FormRun(form, CALLS_AT_ONCE, round_trip).run()
-            used = form.used(outcome.accepted, CALLS_AT_ONCE, outcome.ended_at)
-            rows.append(f"{name}, round trip {round_trip * 1000:g} ms: used {used:.3f}, refused {outcome.refused:.3f}")
+    for (name, form), streamed, round_trip in product(MODELLED_FORMS.items(), (True, False), ROUND_TRIPS):
+        run = FormRun(form, CALLS_AT_ONCE, round_trip, streamed=streamed)
+        refused = run.run().refused
+        how = "streamed" if streamed else "unstreamed"
+        rows.append(f"{name}, {how}, {round_trip * 1000:g} ms: used {run.used:.3f}, refused {refused:.3f}")
     return "\n  ".join(rows)
 
 

@@ -53,6 +53,9 @@ class ReportedLimit:
     reset: seconds until the limit is full again; None if not reported.
     tier: the service tier that the limit belongs to; empty for the ordinary one.
     reset_step: seconds to which the server rounds the reset. Not compared.
+    reset_is_moment: True: the server reported a moment, and `reset` is the time from the arrival of the report to it,
+        below 0 if the moment has passed. False: `reset` is a time from the moment that `remaining` describes. Not
+        compared.
     """
 
     name: str
@@ -63,6 +66,7 @@ class ReportedLimit:
     reset: float | None = None
     tier: str = ""
     reset_step: float = field(default=1.0, compare=False)
+    reset_is_moment: bool = field(default=False, compare=False)
 
 
 @dataclass(slots=True, frozen=True)

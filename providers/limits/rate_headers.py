@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..wire.dialect import Headers
-from ..wire.retry_hints import LARGEST_SKEW_MS, LONGEST_HINT_MS, UNIX_MS_FROM, unrepeated, until_ms
+from ..wire.retry_hints import LARGEST_SKEW_MS, LONGEST_HINT_MS, UNIX_MS_FROM, is_moment, unrepeated, until_ms
 from .quota_report import DAY, MINUTE, SECOND, ReportedLimit, Unit
 
 LONGEST_MINUTE = 10 * MINUTE
@@ -72,7 +72,8 @@ def read_rows(rows: Iterable[HeaderRow], headers: Headers, now: float, ignored: 
         name = f"{row.name} per day" if daily else row.name
         window = DAY if daily else row.window
         step = MILLISECOND if _is_fine(ends) else SECOND
-        found.append(ReportedLimit(name, row.unit, window, limit, remaining, reset, row.tier, step))
+        moment = reset is not None and is_moment(ends)
+        found.append(ReportedLimit(name, row.unit, window, limit, remaining, reset, row.tier, step, moment))
     return tuple(found)
 
 
@@ -90,14 +91,14 @@ def amount(text: str | None) -> float | None:
 
 
 def seconds_until(text: str | None, now: float) -> float | None:
-    """Return the seconds until a reset; 0 if it passed recently: the limit is full, or the two clocks differ.
+    """Return the seconds until a reset; below 0 if it has passed: the limit is full, or the two clocks differ.
 
     Returns None if the text cannot be parsed, or the time is more than `LARGEST_SKEW_MS` ago or more than 31 days away.
     """
     wait = until_ms(text, now) if text else None
     if wait is None or not -LARGEST_SKEW_MS <= wait <= LONGEST_HINT_MS:
         return None
-    return max(0.0, wait / 1000)
+    return wait / 1000
 
 
 def _is_fine(text: str) -> bool:

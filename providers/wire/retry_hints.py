@@ -162,6 +162,12 @@ def until_ms(text: str, now: float) -> float | None:
         return None
 
 
+def is_moment(text: str) -> bool:
+    """Return True if a text that `until_ms` can parse is a moment, not a duration."""
+    number = _milliseconds(text)
+    return duration_ms(text) is None if number is None else number >= UNIX_TIME_FROM
+
+
 def hint_ms(text: str, now: float = 0.0) -> int:
     """Parse a hint, in any form of `until_ms`, into milliseconds; 0 if the time has passed. Returns -1 if it is not a
     valid hint, or longer than a month.

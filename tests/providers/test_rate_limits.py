@@ -398,10 +398,11 @@ PAST_RESETS: list[tuple[str, dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(("provider", "headers"), PAST_RESETS, ids=range(len(PAST_RESETS)))
-def test_a_reset_that_has_passed_means_full_now(provider: str, headers: dict[str, str]) -> None:
+def test_a_reset_that_has_passed_is_not_ignored(provider: str, headers: dict[str, str]) -> None:
+    """Such a report is as old as an unstreamed answer took, or the two clocks differ."""
     found = report(provider, headers)
     assert found.ignored == ()
-    assert [limit.reset for limit in found.limits] == [0.0]
+    assert [limit.reset <= 0 for limit in found.limits] == [True]
 
 
 ROWS = {**openai.SERVER_HEADERS, "openai-chat": openai.OPENAI_HEADERS, "anthropic": anthropic.HEADERS}

@@ -377,13 +377,13 @@ def test_an_amount(text: str | None, number: float | None) -> None:
         ("2678400", 2_678_400),
         ("2678401", None),
         ("1800000001500", 1.5),
-        ("1799913600000", 0),
+        ("1799913600000", -86_400),
         ("1799913599000", None),
         ("1800000030", 30),
-        ("1799913600", 0),
+        ("1799913600", -86_400),
         ("1799913599", None),
         ("2027-01-15T08:00:30Z", 30),
-        ("2027-01-14T08:00:00Z", 0),
+        ("2027-01-14T08:00:00Z", -86_400),
         ("2027-01-14T07:59:59Z", None),
         ("2027-02-15T08:00:00Z", 2_678_400),
         ("2027-02-15T08:00:01Z", None),
@@ -427,19 +427,27 @@ def test_a_late_reset_shows_a_limit_per_day() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reset", "step"),
+    ("reset", "step", "is_moment"),
     [
-        ("2s", 1.0),
-        ("2.5s", 0.001),
-        ("20ms", 0.001),
-        ("1800000001500", 0.001),
-        ("1800000002", 1.0),
-        ("2027-01-15T08:00:30.5Z", 1.0),
+        ("2s", 1.0, False),
+        ("2", 1.0, False),
+        ("2.5s", 0.001, False),
+        ("20ms", 0.001, False),
+        ("23h18m29.144s", 0.001, False),
+        ("2 minutes", 1.0, False),
+        ("1800000001500", 0.001, True),
+        ("1800000002", 1.0, True),
+        ("2027-01-15T08:00:30.5Z", 1.0, True),
+        ("2027-01-15T08:00:30Z", 1.0, True),
+        ("2027-01-15T08:59:30+01:00", 1.0, True),
+        ("Fri, 15 Jan 2027 08:01:00 GMT", 1.0, True),
+        ("soon", 1.0, False),
+        ("", 1.0, False),
     ],
 )
-def test_the_precision_of_a_reset(reset: str, step: float) -> None:
+def test_the_precision_of_a_reset_and_whether_it_is_a_moment(reset: str, step: float, is_moment: bool) -> None:
     ((limit,), _) = read(ROW, limit="9", reset=reset)
-    assert limit.reset_step == step
+    assert (limit.reset_step, limit.reset_is_moment) == (step, is_moment)
 
 
 def reported(category: ErrorCategory, **facts: object) -> QuotaReport:

@@ -32,14 +32,18 @@ class BucketSize:
         self._used = math.inf
         self._reset = 0.0
 
-    def read(self, limit: ReportedLimit) -> bool:
-        """Read one report. Return True if it shows that the bucket is smaller than known before."""
+    def read(self, limit: ReportedLimit, age: float = 0.0) -> bool:
+        """Read one report. Return True if it shows that the bucket is smaller than known before.
+
+        age: the seconds since the moment that the report describes.
+        """
         if self._has_windows or not limit.limit or limit.remaining is None or limit.reset is None:
             return False
         used = 1.0 - limit.remaining / limit.limit
-        rise = limit.reset - self._reset
+        reset = limit.reset + age if limit.reset_is_moment else limit.reset
+        rise = reset - self._reset
         if used < self._used:
-            self._used, self._reset = used, limit.reset
+            self._used, self._reset = used, reset
             return False
         if rise <= -LEAST_FALL:
             self._has_windows = True

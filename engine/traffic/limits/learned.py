@@ -103,12 +103,10 @@ class LearnedBucket:
         """Record an accepted call, and raise the rate, at most to `ceiling`.
 
         ceiling: the limit that the server reports now, in units per second; `math.inf` if it reports none. If it has
-            risen since the rate was learned, the rate rises with it, once.
+            changed since the last call, the rate changes with it.
         """
         self._accepted += cost
-        if self._reported < ceiling < math.inf:
-            self._set_rate(min(ceiling, self.rate * ceiling / self._reported if self._reported > 0 else ceiling), now)
-            self._reported = ceiling
+        self._follow(ceiling, now)
         self._allowance += (now - self._allowance_at) * self._growth_per_second
         self._allowance = min(self._allowance, self._growth_per_second)
         self._allowance_at = now
@@ -124,13 +122,20 @@ class LearnedBucket:
         """
         self.bucket.level = self.bucket.fill(now) + cost
 
-    def refuse(self, cost: float, now: float) -> float:
-        """Record the refusal of a call that was sent after `cut_at`. Return the seconds of hold that follow from it."""
+    def refuse(self, cost: float, ceiling: float, now: float) -> float:
+        """Record the refusal of a call that was sent after `cut_at`. Return the seconds of hold that follow from it.
+
+        ceiling: the limit that the server reports now. If it has fallen by more than a cut, it is the reason.
+        """
         self.cut_at = now
         if self._accepted > 0:
             self._growth, self._growth_per_second = GROWTH, GROWTH_PER_SECOND
-        if self._accepted >= COSTS_BEFORE_CUT * cost:
-            self._cut(now)
+        explained = ceiling < CUT * self._reported < math.inf
+        self._follow(ceiling, now)
+        if explained or self._accepted >= COSTS_BEFORE_CUT * cost:
+            self._accepted = 0.0
+            if not explained:
+                self._set_rate(self.rate * CUT, now)
             self._backoff = FIRST_BACKOFF
             return 0.0
         hold = self._backoff
@@ -149,6 +154,13 @@ class LearnedBucket:
         """
         level = min(cost, self.bucket.capacity) - self.rate * (until - now)
         self.bucket.level = min(self.bucket.fill(now), level)
+
+    def _follow(self, ceiling: float, now: float) -> None:
+        """Change the rate as the limit changes that the server reports, if it has reported one before."""
+        if ceiling != self._reported and ceiling < math.inf and self._reported < math.inf:
+            risen = self.rate * ceiling / self._reported if self._reported > 0 else ceiling
+            self._set_rate(min(ceiling, risen) if risen > self.rate else risen, now)
+        self._reported = ceiling
 
     def _recover(self) -> None:
         self._growth = self._growth_per_second = RECOVERY

@@ -149,6 +149,7 @@ class Quota:
         self.learned: dict[Unit, LearnedBucket] = {}
         self.news: list[str] = []
         self._totals = FREE
+        self._refused_cost = FREE  # that the server did not count
         self._first_sent_at = math.inf
         self._last_sent_at = -math.inf
         self._refusals = 0  # in a row; those of calls that were sent together count as one
@@ -296,6 +297,7 @@ class Quota:
         cost = permit.cost
         refund = cost._replace(requests=0.0) if self.charger.charging.refused_requests else cost
         self._change(permit, refund, now)
+        self._refused_cost = self._refused_cost.plus(refund)
         self._close(permit)
         self._read(report, permit, now)
         if report.refusal is Refusal.RATE:
@@ -385,25 +387,29 @@ class Quota:
                 self._read_limit(limit, limit.limit / limit.window, permit, now)
 
     def _read_limit(self, limit: ReportedLimit, rate: float, permit: Permit, now: float) -> None:
-        reported = self.reported.get(limit.name)
+        reported, age = self.reported.get(limit.name), now - permit.sent_at
         if reported is None:
             reported = self.reported[limit.name] = reported_bucket(limit, now)
             bucket = reported.bucket
             if limit.remaining is None:
                 level = bucket.capacity - self._totals[limit.unit]
             else:
-                since = self._totals[limit.unit] - permit.sent_before[limit.unit]
-                level = min(bucket.capacity, limit.remaining - since)
+                left = self._left_now(reported, limit.remaining, permit, now)
+                level = min(bucket.capacity, left + self._refused_cost[limit.unit])
             bucket.level = max(level, self._least_level(limit.unit, permit))
-            reported.size.read(limit)
+            reported.as_of = permit.sent_at
+            reported.size.read(limit, age)
             self._note(reported, "reported")
             return
         bucket = reported.bucket
-        if abs(rate - bucket.rate) > 1e-9 * rate:
-            bucket.scale(rate, now)
-            if abs(rate - reported.noted) > NOTED_CHANGE * reported.noted:
-                self._note(reported, "changed")
-        is_smaller = reported.size.read(limit) and reported.size.seconds < reported.window < LONG_WINDOW
+        if permit.sent_at >= reported.as_of:
+            reported.as_of = permit.sent_at
+            if abs(rate - bucket.rate) > 1e-9 * rate:
+                bucket.scale(rate, now)
+                if abs(rate - reported.noted) > NOTED_CHANGE * reported.noted:
+                    self._note(reported, "changed")
+        is_smaller = reported.size.read(limit, age)
+        is_smaller = is_smaller and reported.size.seconds < reported.window < LONG_WINDOW
         # A day is one bucket, which may be full again at once, at the server's midnight.
         may_rise = reported.window >= LONG_WINDOW or self.charger.charging.settlement == "unknown"
         if limit.remaining is not None and (is_smaller or may_rise):
@@ -415,15 +421,24 @@ class Quota:
         """Set a bucket's level by the amount that a response reports: raise it, or lower it in a smaller bucket."""
         bucket, unit = reported.bucket, reported.unit
         # The server may receive calls that were sent earlier after this one.
-        since = self._totals[unit] - permit.sent_before[unit]
-        since += sum(call.cost[unit] for call in self.window.before(permit))
+        overtaken = sum(call.cost[unit] for call in self.window.before(permit))
         part = reported.size.seconds / reported.window
         if part >= 1.0 or reported.window >= LONG_WINDOW:
-            bucket.level = max(bucket.fill(now), min(bucket.capacity, remaining - since))
+            bucket.level = max(bucket.fill(now), self._left_now(reported, remaining, permit, now) - overtaken)
             return
         bucket.capacity = min(bucket.capacity, reported.limit * part)
-        left = max(remaining * part - since - SPARE * bucket.capacity, self._least_level(unit, permit))
+        left = self._left_now(reported, remaining * part, permit, now) - overtaken - SPARE * bucket.capacity
+        left = max(left, self._least_level(unit, permit))
         bucket.level = (min if is_smaller else max)(bucket.fill(now), left)
+
+    def _left_now(self, reported: ReportedBucket, remaining: float, permit: Permit, now: float) -> float:
+        """Return the least that can be left now of what was left when the server received a call.
+
+        The report of an unstreamed response is as old as the response took: much was sent, and flowed in, since then.
+        """
+        bucket = reported.bucket
+        most = max(remaining, min(bucket.capacity, remaining + bucket.rate * (now - permit.sent_at)))
+        return min(bucket.capacity, most - (self._totals[reported.unit] - permit.sent_before[reported.unit]))
 
     def _least_level(self, unit: Unit, permit: Permit) -> float:
         """Return the lowest level that the server's bucket can have, whose report came with the response to this call.
@@ -497,7 +512,7 @@ class Quota:
             self.news.append(f"limit learned from a refusal: {unit.words}, {learned.rate:.3g} a second")
         elif permit.sent_at > learned.cut_at:
             before = learned.rate
-            hold = max(hold, learned.refuse(cost, now))
+            hold = max(hold, learned.refuse(cost, self._reported_rate(unit), now))
             if learned.rate < before:
                 self.news.append(f"learned limit cut after a refusal: {unit.words}, {learned.rate:.3g} a second")
         self.hold_until = max(self.hold_until, now + hold)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from ....providers.limits.quota_report import MINUTE, ReportedLimit, Unit
@@ -24,6 +25,8 @@ class ReportedBucket:
     declared: True if the limit comes from the user.
     whole: the units of a window, if the bucket's rate is only a leased part of them; else 0.
     noted: the rate that was last logged.
+    as_of: the time of sending of the call whose response has reported the rate. Responses of earlier calls may come
+        later, and do not change it.
     size: the size of the server's bucket, as far as its reports show it.
     """
 
@@ -34,6 +37,7 @@ class ReportedBucket:
     declared: bool
     whole: float = 0.0
     noted: float = 0.0
+    as_of: float = -math.inf
     size: BucketSize = field(default_factory=BucketSize)
 
     @property

@@ -113,7 +113,8 @@ class Window:
 
     def before(self, permit: Permit) -> Iterator[Permit]:
         """Yield the unconfirmed calls that were sent before this one. The server may receive them later."""
-        return takewhile(lambda call: call is not permit, self._unconfirmed)
+        older = self._unconfirmed if permit in self._unconfirmed else ()  # else all were sent later
+        return takewhile(lambda call: call is not permit, older)
 
     def overdue(self, now: float) -> Permit | None:
         """Return the oldest call if it counts as accepted, because no refusal came for `CONFIRMED_AFTER` seconds."""

@@ -214,33 +214,33 @@ def test_a_learned_rate_grows_to_its_ceiling_and_fills_before() -> None:
     assert figures(learned.bucket) == (101, 200, 150, 1.5)
     learned.accept(1, 101, 2.5)
     assert figures(learned.bucket) == (101, 200, 150, 1.5)
-    learned.accept(1, 50, 3)
-    assert learned.rate == 101, "a lower ceiling cuts nothing"
+    learned.accept(1, 50.5, 3)
+    assert figures(learned.bucket) == (50.5, 200, 200, 3), "half as much is reported"
 
 
 def test_a_refusal_after_ten_costs_cuts_and_earlier_ones_hold() -> None:
     learned = LearnedBucket(100, 2, 0)
     for _ in range(9):
         learned.accept(2, 0, 1)
-    assert (learned.refuse(2, 2), learned.rate, learned.cut_at, learned.is_in_vain) == (0.25, 100, 2, True)
+    assert (learned.refuse(2, 0, 2), learned.rate, learned.cut_at, learned.is_in_vain) == (0.25, 100, 2, True)
     learned.accept(2, 0, 3)
-    assert (learned.refuse(2, 4), learned.rate, learned.cut_at, learned.is_in_vain) == (0, 70, 4, False)
-    assert (learned.refuse(2, 5), learned.rate) == (0.25, 70), "counting has begun again"
-    assert (learned.refuse(2, 6), learned.rate) == (0.5, 70)
-    assert (learned.refuse(2, 7), learned.rate) == (1, 70), "none was accepted: the server is out of order"
+    assert (learned.refuse(2, 0, 4), learned.rate, learned.cut_at, learned.is_in_vain) == (0, 70, 4, False)
+    assert (learned.refuse(2, 0, 5), learned.rate) == (0.25, 70), "counting has begun again"
+    assert (learned.refuse(2, 0, 6), learned.rate) == (0.5, 70)
+    assert (learned.refuse(2, 0, 7), learned.rate) == (1, 70), "none was accepted: the server is out of order"
     learned.accept(2, 0, 8)
-    assert (learned.refuse(2, 9), learned.rate) == (2, 49)
+    assert (learned.refuse(2, 0, 9), learned.rate) == (2, 49)
 
 
 def test_a_learned_rate_doubles_after_an_outage_until_the_next_refusal() -> None:
     learned = LearnedBucket(8, 1, 0)
-    assert [learned.refuse(1, 2) for _ in range(7)] == [0.25, 0.5, 1, 2, 4, 8, 16]
+    assert [learned.refuse(1, 1000, 2) for _ in range(7)] == [0.25, 0.5, 1, 2, 4, 8, 16]
     rates = list[float]()
     for now in (3.5, 3.5, 4.0, 5.0):
         learned.accept(1, 1000, now)
         rates.append(learned.rate)
     assert rates == [16, 16, 24, 48]
-    learned.refuse(1, 5.5)
+    learned.refuse(1, 1000, 5.5)
     learned.accept(1, 1000, 6.5)
     assert learned.rate == pytest.approx(48 * 0.7 * 1.02)
 
@@ -256,31 +256,42 @@ def test_a_learned_rate_is_at_least_one_call_in_ten_seconds_and_doubles_there() 
     slow = LearnedBucket(0.25, 2, 0)
     for now in range(10):
         slow.accept(2, 0, now)
-    slow.refuse(2, 11)
+    slow.refuse(2, 0, 11)
     assert slow.rate == 0.2
 
 
 @pytest.mark.parametrize(("reported", "rate"), [(0.0, 100), (5e-324, 100), (10, 100), (99, 100 * 20 / 99), (100, 20.4)])
-def test_a_learned_rate_rises_once_with_the_reported_one(reported: float, rate: float) -> None:
+def test_a_learned_rate_follows_the_reported_one(reported: float, rate: float) -> None:
     learned = LearnedBucket(20, 1, 0, reported)
     learned.accept(1, 100, 1)
     assert learned.rate == pytest.approx(min(100, rate * (1.02 if rate < 100 and reported < 100 else 1)))
-    learned.accept(1, 1, 1)
     before = learned.rate
+    learned.accept(1, 10, 1)
+    assert before / 10 <= learned.rate <= before / 10 * 1.02
     learned.accept(1, 100, 1)
-    assert learned.rate <= before * 1.02, "the report fell and rose again"
+    assert before <= learned.rate <= before * 1.05, "the report fell and rose again"
+
+
+@pytest.mark.parametrize(("reported", "rate"), [(69, 69), (71, 71 * 0.7), (100, 70), (math.inf, 70)])
+def test_a_reported_fall_larger_than_a_cut_explains_a_refusal(reported: float, rate: float) -> None:
+    learned = LearnedBucket(100, 1, 0, 100)
+    for _ in range(10):
+        learned.accept(1, 100, 1)
+    assert learned.refuse(1, reported, 2) == 0
+    assert learned.rate == pytest.approx(rate)
+    assert (learned.refuse(1, reported, 3), learned.rate) == (0.25, pytest.approx(rate)), "counting has begun again"
 
 
 def test_a_cut_keeps_room_for_one_call_and_fills_first() -> None:
     learned = LearnedBucket(10, 8, 0)
     for _ in range(10):
         learned.accept(8, 0, 0.5)
-    learned.refuse(8, 0.6)
+    learned.refuse(8, 0, 0.6)
     assert figures(learned.bucket) == (7, 8, 6, 0.6)
     learned.bucket.fill(9)
     for _ in range(10):
         learned.accept(8, 0, 9)
-    learned.refuse(8, 9)
+    learned.refuse(8, 0, 9)
     assert figures(learned.bucket) == (pytest.approx(4.9), 8, 8, 9)
 
 
@@ -289,7 +300,7 @@ def test_a_cut_takes_what_is_above_the_new_capacity() -> None:
     for _ in range(10):
         learned.accept(1, 0, 9)
     learned.bucket.fill(9)
-    assert (learned.refuse(1, 9), figures(learned.bucket)) == (0, (7, 7, 7, 9))
+    assert (learned.refuse(1, 0, 9), figures(learned.bucket)) == (0, (7, 7, 7, 9))
 
 
 def test_a_hold_leaves_room_for_one_call_at_its_end() -> None:

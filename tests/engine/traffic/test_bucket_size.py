@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -37,6 +38,16 @@ def test_the_reset_of_a_minute_shows_a_minute() -> None:
 
 def test_a_reset_that_rises_slowly_shows_a_small_bucket() -> None:
     assert size_after(report(594, 0.1), report(474, 2.1)) == pytest.approx(10, rel=0.01)
+
+
+def test_a_moment_is_compared_with_the_time_of_its_request() -> None:
+    """Answers that took 3 s and 1 s: the moments have come nearer meanwhile, or have passed."""
+    size = BucketSize()
+    first, second = (
+        replace(report(remaining, reset), reset_is_moment=True) for remaining, reset in ((594, 0.1 - 3), (294, 5.1 - 1))
+    )
+    assert (size.read(first, 3), size.read(second, 1)) == (False, True)
+    assert size.seconds == pytest.approx(10, rel=0.01)
 
 
 def test_the_size_is_right_if_others_use_the_key() -> None:

@@ -72,7 +72,7 @@ def test_the_figures_of_a_scope_that_was_used() -> None:
     scope.refuse(refused, QuotaReport(refusal=Refusal.RATE, hint=2.0, refused_by=Unit.TOKENS), 2)
     assert scope.statistics(3) == LimiterStatistics(
         waiting=3, running=2, sent=3, refused=1, reported={"declared requests_per_minute of *": LimitStatistics(1, 60,
-        60), "tokens": LimitStatistics(100, 6000, 3100)}, learned={"tokens": LimitStatistics(100, 100, 0)}, window=10,
+        60), "tokens": LimitStatistics(100, 6000, 3200)}, learned={"tokens": LimitStatistics(100, 100, 0)}, window=10,
         unconfirmed=1, held=1.0,
     )  # fmt: skip
     assert scope.running == 2

@@ -57,7 +57,7 @@ def test_the_first_level_is_the_rest_minus_calls_sent_since() -> None:
     send(quota, 0.02)
     quota.confirm(first, requests(60, 40), 0.1)
     bucket = quota.reported["requests"].bucket
-    assert (bucket.rate, bucket.capacity, bucket.level) == (1, 60, 38)
+    assert (bucket.rate, bucket.capacity, bucket.level) == (1, 60, 38.1)
 
 
 def test_a_rest_is_without_calls_that_may_have_been_overtaken() -> None:
@@ -693,6 +693,37 @@ def test_a_limit_that_is_reported_late_forgets_old_calls(remaining: float | None
         send_call(quota, 101)
     quota._read(report(REQUESTS, 60, remaining), slow, 101)  # pyright: ignore[reportPrivateUsage]
     assert quota.level(REQUESTS, 101) == level
+
+
+def test_an_unstreamed_response_describes_the_time_of_its_request() -> None:
+    """What has flowed in since then, and the refused calls that the server did not count, are not taken."""
+    quota = plain_quota()
+    first = send_call(quota, 0)
+    others = [send_call(quota, 0) for _ in range(9)]
+    for refused in others[4:]:
+        quota.refuse(refused, QuotaReport(refusal=Refusal.NONE), 0.1)
+    quota.confirm(first, report(REQUESTS, 60, 20), 3, whole=True)
+    assert quota.level(REQUESTS, 3) == 20 + 3 - 4
+
+
+def test_what_flows_into_a_full_bucket_is_lost() -> None:
+    quota = plain_quota()
+    first = send_call(quota, 0)
+    for _ in range(9):
+        send_call(quota, 99)
+    quota.confirm(first, report(REQUESTS, 60, 59), 100, whole=True)
+    assert quota.level(REQUESTS, 100) == 60 - 9
+
+
+def test_the_response_to_an_earlier_call_does_not_change_a_limit_back() -> None:
+    quota = plain_quota()
+    quota.confirm(send_call(quota, 0), report(REQUESTS, 60), 0)
+    slow, quick = send_call(quota, 1), send_call(quota, 2)
+    quota.confirm(quick, report(REQUESTS, 30), 3)
+    quota.confirm(slow, report(REQUESTS, 60), 4)
+    assert quota.believed_rate(REQUESTS) == 0.5
+    quota.confirm(send_call(quota, 5), report(REQUESTS, 60), 6)
+    assert quota.believed_rate(REQUESTS) == 1
 
 
 def test_a_limit_named_late_by_a_refusal_holds_for_seconds() -> None:

@@ -254,7 +254,7 @@ def test_the_learned_bucket_never_lets_more_go_than_its_rate(
         if action == "accept":
             learned.accept(cost, math.inf, now)
         elif action == "refuse":
-            learned.refuse(cost, now)
+            learned.refuse(cost, math.inf, now)
         elif learned.bucket.ready_at(cost, now) <= now:
             learned.bucket.take(cost, now)
             gone += cost

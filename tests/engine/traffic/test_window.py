@@ -42,6 +42,7 @@ def test_calls_before_another_are_those_that_were_sent_earlier() -> None:
     tickets = filled(window, 4, 0)
     assert list(window.before(tickets[2])) == tickets[:2]
     assert list(window.before(tickets[0])) == []
+    assert list(window.before(Permit(1, 1))) == [], "an earlier one that has left the window"
 
 
 def test_a_window_grows_if_half_of_it_was_used_since_a_call_was_sent() -> None:
