@@ -38,8 +38,7 @@ from ...call.runtime import Runtime
 from ...request.forwarded import forwarded_of
 from ...request.prepared import Prepared
 from ...request.token_estimate import BYTES_PER_TOKEN, estimate_input_tokens, largest_input_tokens, seen_output_tokens
-from ..queue.cost import credible
-from ..queue.fair_queue import FairQueue, Permit, PermitState
+from ..queue.fair_queue import FairQueue, Permit, PermitState, credible
 from ..queue.pump import AT_ONCE, Notification, Pump, WaitingCall
 from .amounts import MEMBERS, NOTHING, Amounts, Budget, BudgetStatistics, limits_of
 from .leases import UNITS_PER_USD, AccountLease, LeasedBudget

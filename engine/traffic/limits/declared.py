@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 
-from ..queue.cost import Cost
+from ..queue.fair_queue import Cost
+from .bucket import ReportedBucket, declared_buckets
 from .leases import LeasedRateLimit, RateLease
 from .rate_limit import RateLimit
-from .reported import ReportedBucket, declared_buckets
 
 
 class DeclaredLimit:

@@ -26,9 +26,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 from ....providers.limits.quota_report import Unit
-from .bucket import Bucket
+from .bucket import Bucket, ReportedBucket
 from .rate_limit import RateLimit, limits_of
-from .reported import ReportedBucket
 
 LEASE_SECONDS = 4.0
 RENEW_SECONDS = 1.0

@@ -19,8 +19,7 @@ from ....providers.model.response import Response
 from ...call.runtime import Runtime
 from ...call.timeouts import Clock
 from ...request.prepared import WallClock
-from ..queue.cost import Cost, credible
-from ..queue.fair_queue import QUEUED, UNDER_WAY, FairQueue, Permit
+from ..queue.fair_queue import QUEUED, UNDER_WAY, Cost, FairQueue, Permit, credible
 from ..queue.pump import Notification, Pump
 from .bucket import Bucket
 from .concurrency import Concurrency

@@ -9,10 +9,9 @@ import trio
 import trio.testing
 
 import manystream as ms
+from manystream.engine.traffic.limits.bucket import declared_buckets
 from manystream.engine.traffic.limits.quota import Quota
-from manystream.engine.traffic.limits.reported import declared_buckets
-from manystream.engine.traffic.queue.cost import Cost
-from manystream.engine.traffic.queue.fair_queue import Permit
+from manystream.engine.traffic.queue.fair_queue import Cost, Permit
 from manystream.providers.limits.charging import Charging
 from manystream.providers.limits.quota_report import DAY, MINUTE, NOTHING, QuotaReport, Refusal, ReportedLimit, Unit
 from tests.support.peers import Line, answer, open_peer

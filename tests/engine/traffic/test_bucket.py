@@ -6,11 +6,16 @@ import math
 
 import pytest
 
-from manystream.engine.traffic.limits.bucket import Bucket
-from manystream.engine.traffic.limits.learned import LearnedBucket, first_rate
+from manystream.engine.traffic.limits.bucket import (
+    Bucket,
+    LearnedBucket,
+    ReportedBucket,
+    declared_buckets,
+    first_rate,
+    reported_bucket,
+)
 from manystream.engine.traffic.limits.leases import LeasedBucket, RateLease
 from manystream.engine.traffic.limits.rate_limit import RateLimit
-from manystream.engine.traffic.limits.reported import ReportedBucket, declared_buckets, reported_bucket
 from manystream.providers.limits.quota_report import ReportedLimit, Unit
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.modelled.events import Events
-from manystream.engine.traffic.limits.bucket_size import BucketSize
+from manystream.engine.traffic.limits.bucket import BucketSize
 from manystream.engine.traffic.limits.limiter import LimiterState
 from manystream.engine.traffic.queue.fair_queue import Permit
 from manystream.providers.limits.charging import charging_of

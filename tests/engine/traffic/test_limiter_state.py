@@ -10,8 +10,7 @@ from manystream.engine.traffic.limits.declared import DeclaredLimit
 from manystream.engine.traffic.limits.leases import LeasedBucket, LeasedRateLimit, RateLease
 from manystream.engine.traffic.limits.limiter import LimiterState
 from manystream.engine.traffic.limits.rate_limit import LimiterStatistics, LimitStatistics, RateLimit
-from manystream.engine.traffic.queue.cost import Cost
-from manystream.engine.traffic.queue.fair_queue import Permit, PermitState
+from manystream.engine.traffic.queue.fair_queue import Cost, Permit, PermitState
 from manystream.providers.limits.charging import Charging
 from manystream.providers.limits.quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit
 

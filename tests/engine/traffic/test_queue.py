@@ -8,9 +8,10 @@ import random
 
 import pytest
 
-from manystream.engine.traffic.queue.cost import FREE, Cost
 from manystream.engine.traffic.queue.fair_queue import (
+    FREE,
     MOST_AWAY,
+    Cost,
     FairQueue,
     Permit,
     PermitState,

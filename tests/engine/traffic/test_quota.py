@@ -9,12 +9,10 @@ import math
 
 import pytest
 
-from manystream.engine.traffic.limits.bucket_size import BucketSize
+from manystream.engine.traffic.limits.bucket import BucketSize, declared_buckets
 from manystream.engine.traffic.limits.quota import Impossible, Quota
 from manystream.engine.traffic.limits.rate_limit import RateLimit
-from manystream.engine.traffic.limits.reported import declared_buckets
-from manystream.engine.traffic.queue.cost import Cost
-from manystream.engine.traffic.queue.fair_queue import Permit, PermitState
+from manystream.engine.traffic.queue.fair_queue import Cost, Permit, PermitState
 from manystream.providers.errors import InvalidRequestError
 from manystream.providers.limits.charging import Charging, charging_of
 from manystream.providers.limits.quota_report import DAY, MINUTE, NOTHING, QuotaReport, Refusal, ReportedLimit, Unit

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from manystream.engine.traffic.limits.declared import DeclaredLimit
 from manystream.engine.traffic.limits.limiter import LimiterState
 from manystream.engine.traffic.limits.rate_limit import RateLimit
-from manystream.engine.traffic.queue.cost import FREE
-from manystream.engine.traffic.queue.fair_queue import Permit, PermitState
+from manystream.engine.traffic.queue.fair_queue import FREE, Permit, PermitState
 from manystream.providers.limits.charging import CHARGING, charging_of
 from manystream.providers.limits.quota_report import MINUTE, NOTHING, QuotaReport, Refusal, ReportedLimit, Unit
 from manystream.providers.model.options import Priority

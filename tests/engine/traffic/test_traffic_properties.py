@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from benchmarks.modelled.events import Events
 from benchmarks.modelled.sender import Sender
 from benchmarks.traffic_model import jain
+from manystream.engine.traffic.limits.bucket import LearnedBucket
 from manystream.engine.traffic.limits.declared import DeclaredLimit
-from manystream.engine.traffic.limits.learned import LearnedBucket
 from manystream.engine.traffic.limits.limiter import LimiterState
 from manystream.engine.traffic.limits.rate_limit import RateLimit
-from manystream.engine.traffic.queue.cost import FREE
-from manystream.engine.traffic.queue.fair_queue import LONGEST_WAIT, FairQueue, Permit, PermitState
+from manystream.engine.traffic.queue.fair_queue import FREE, LONGEST_WAIT, FairQueue, Permit, PermitState
 from manystream.providers.limits.charging import CHARGING, charging_of
 from manystream.providers.limits.quota_report import MINUTE, NOTHING, QuotaReport, Refusal, ReportedLimit, Unit
 from manystream.providers.model.options import Priority

@@ -7,10 +7,8 @@ import math
 import pytest
 
 from manystream.engine.traffic.limits.concurrency import Concurrency, LeastTimes
-from manystream.engine.traffic.limits.quota import Charger
-from manystream.engine.traffic.limits.window import Window
-from manystream.engine.traffic.queue.cost import Cost
-from manystream.engine.traffic.queue.fair_queue import Permit
+from manystream.engine.traffic.limits.quota import Charger, Window
+from manystream.engine.traffic.queue.fair_queue import Cost, Permit
 from manystream.providers.limits.charging import Charging
 
 INF = math.inf
