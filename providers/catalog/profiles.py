@@ -5,6 +5,7 @@ A provider without a row uses its dialect's generic row, or a `Profile` that the
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import chain
@@ -511,6 +512,8 @@ FIRST_PARTY_ROWS: tuple[Profile, ...] = (
 PROFILES: tuple[Profile, ...] = (*OPENAI_ROWS, *FIRST_PARTY_ROWS, *HOSTED_ROWS, *GATEWAY_ROWS, *LOCAL_ROWS)
 """Every known provider. If two rows match a name or an address, the first one is used."""
 
+_ONE_OF_SEVERAL = re.compile(r"(.+)[-_][0-9]+")
+
 _DEFAULT_PORT = {"https": ":443", "http": ":80"}
 
 _SHARED_PORTS = frozenset({8000, 8080, 4000, 30000})
@@ -518,11 +521,16 @@ _SHARED_PORTS = frozenset({8000, 8080, 4000, 30000})
 
 
 def profile_by_name(name: str, dialect: str) -> Profile | None:
-    """Return the row of a dialect with this name, else the first with this alias, else None."""
+    """Return the row of a dialect with this name, else the first with this alias, else None.
+
+    A name that is none, and ends in `-` or `_` and digits, is one of several servers: `vllm-0` finds the row `vllm`.
+    """
     rows = [row for row in PROFILES if row.dialect_name == dialect]
-    return next((row for row in rows if row.name == name), None) or next(
+    row = next((row for row in rows if row.name == name), None) or next(
         (row for row in rows if name in row.aliases), None
     )
+    kind = _ONE_OF_SEVERAL.fullmatch(name)
+    return row if row is not None or kind is None else profile_by_name(kind[1], dialect)
 
 
 def profile_by_host(base_url: str, dialect: str) -> Profile | None:

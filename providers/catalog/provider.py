@@ -61,8 +61,9 @@ class Provider:
     base_url: where the provider is. The dialect's endpoint at its end, such as `/chat/completions`, is removed. None:
         the address that the environment of the engine has for it (`OPENAI_BASE_URL`, `ANTHROPIC_BASE_URL` and their
         kin, see `Profile.url_variables`), else the profile's own.
-    name: the name that selects this provider in `"name/model"`. Default: the profile's name. For a server without a row
-        of its own, the name also tells it from other such servers: see `maker`.
+    name: the name that selects this provider in `"name/model"`. Default: the profile's name. One of several servers
+        may have digits at its end: `vllm-0` has the row "vllm". For a server without a row of its own, the name also
+        tells it from other such servers: see `maker`.
     headers: sent with every request.
     profile: a `Profile`, or the name of a row of `profiles`. Default: the row that `name` or the base URL's host
         belongs to, else the dialect's generic row. Replicas of one server should have one `Profile` of your own, or a

@@ -119,6 +119,18 @@ def test_rows_are_found_by_name_and_alias(row: ms.Profile) -> None:
     assert profile_by_name(row.name, "another") is None
 
 
+@pytest.mark.parametrize("name", ["vllm-0", "vllm_12", "vllm"])
+def test_one_of_several_servers_has_the_row_of_its_kind(name: str) -> None:
+    provider = ms.OpenAIChat(name=name, api_key="k")
+    assert (provider.profile.name, provider.name) == ("vllm", name)
+    assert ms.OpenAIChat(name=name, api_key="k", base_url="http://10.0.0.7:9000/v1").profile.name == "vllm"
+
+
+@pytest.mark.parametrize("name", ["-0", "vllm-", "vllm0", "vllm-0a", "unknown-0"])
+def test_other_names_have_no_row(name: str) -> None:
+    assert ms.OpenAIChat(name=name, api_key="k", base_url="http://10.0.0.7:9000/v1").profile.generic
+
+
 @pytest.mark.parametrize("row", HTTPS, ids=lambda row: row.name)
 def test_rows_are_found_by_their_own_address(row: ms.Profile) -> None:
     for url in (row.base_url, f"{row.base_url}/", row.base_url.upper().replace("HTTPS", "https")):
