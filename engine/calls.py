@@ -19,6 +19,7 @@ from ..providers.model.options import Retry
 from ..providers.model.request import Request
 from ..providers.model.response import Response
 from ..providers.model.structured import reader_of
+from ..providers.rules.rules import optional, whole
 from ..providers.wire.dialect import WireRequest
 from ..transport.backend import Backend
 from ..transport.dial import dial, dial_options
@@ -33,7 +34,7 @@ from ..transport.tls_socket import TLSSocket
 from ..transport.url import Origin
 from .call.admission_control import AdmissionControl
 from .call.call import CallHooks, RunningCall, TargetRequest
-from .call.callbacks import OnCompletion, OnEvent, check_callback, context_of_the_caller
+from .call.callbacks import EventsAfter, OnCompletion, OnEvent, check_callback, context_of_the_caller
 from .call.completion import Completion
 from .call.delivery import Counters
 from .call.handle import Call
@@ -41,6 +42,7 @@ from .call.home import Home
 from .call.runtime import Runtime
 from .call.timeouts import CallState, Clocks, effective
 from .request.addresses import Addressed
+from .request.durable import read_token
 from .request.errors import TooManyCallsError
 from .request.limits import Limits
 from .request.preparer import Preparer
@@ -130,22 +132,28 @@ class CallStarter:
         return None if self._dispatcher is None else self._dispatcher.share
 
     def start(
-        self, request: Request, on_event: OnEvent | None, on_completion: OnCompletion | None, *, stream: bool
+        self,
+        request: Request,
+        on_event: OnEvent | None,
+        on_completion: OnCompletion | None,
+        *,
+        stream: bool,
+        attached: TargetRequest | None = None,
     ) -> Call:
-        """Start a call. Raises `InvalidRequestError` and `TooManyCallsError`."""
+        """Start a call. Raises `InvalidRequestError` and `TooManyCallsError`.
+
+        attached: the request that reads an answer which another call has created; None: `request` creates one.
+        """
         if len(self.running) >= self._limits.max_calls:
-            raise TooManyCallsError(
-                f"{self._limits.max_calls} calls are running already (limits.max_calls): start this one when another"
-                " has ended, or open the engine with a higher limit"
-            )
+            raise _too_many(self._limits.max_calls)
         if on_event is not None:
             check_callback("on_event", on_event)
         if on_completion is not None:
             check_callback("on_completion", on_completion)
         dispatcher = self._dispatcher
         admission: AdmissionControl | None = None
-        first: TargetRequest | None = None
-        if dispatcher is not None and dispatcher.has_routes:
+        first = attached
+        if dispatcher is not None and dispatcher.has_routes and attached is None:
             routed = dispatcher.routed(request, self._makers[stream])
             if routed is not None:
                 admission, first = routed, routed.first_request
@@ -164,18 +172,9 @@ class CallStarter:
         # By position: each start would pay for a dict of the names.
         number, clocks, retry = self._started + 1, self._clocks_of(request, stream), request.retry or self._retry
         running = RunningCall(
-            self.runtime,
-            self._hooks,
-            prepared,
-            counters,
-            number,
-            clocks,
-            retry,
-            on_event,
-            on_completion,
-            finish_response,
-            admission,
-        )
+            self.runtime, self._hooks, prepared, counters, number, clocks, retry, on_event, on_completion,
+            finish_response, admission,
+        )  # fmt: skip
         call = Call(running, request)
         watch = self._watch
         if watch is None:
@@ -189,6 +188,24 @@ class CallStarter:
 
             running.start(announce)
         return call
+
+    def attach(
+        self, token: str, on_event: OnEvent | None, on_completion: OnCompletion | None, after: int | None
+    ) -> Call:
+        """Start a call that reads an answer which another call has created. Raises as `start` does.
+
+        It takes no place in a limit: the call that created the answer has taken it.
+        """
+        answer = read_token(token)
+        optional(whole(0)).check(after, "after")
+        if on_event is not None and after:
+            check_callback("on_event", on_event)
+            on_event = EventsAfter(after, on_event).take
+        preparer = self._preparer if self._dispatcher is None else self._dispatcher.preparer(answer, self._preparer)
+        prepared = preparer.attach(answer)
+        attached = TargetRequest(prepared, self._counters[answer.provider], self._clocks[True], _leave_as_it_is)
+        request = Request(f"{answer.provider}/{answer.model}", (), durable=True)
+        return self.start(request, on_event, on_completion, stream=True, attached=attached)
 
     def _make_request(self, stream: bool, request: Request, preparer: Preparer) -> tuple[TargetRequest, WireRequest]:
         """Prepare a request for a target of a route. Raises `InvalidRequestError`."""
@@ -290,6 +307,13 @@ class CallStarter:
         if self.runtime.recording is not None:
             self.runtime.recording.close()
         self.runtime.pool.close()
+
+
+def _too_many(calls: int) -> TooManyCallsError:
+    return TooManyCallsError(
+        f"{calls} calls are running already (limits.max_calls): start this one when another has ended, or open the"
+        " engine with a higher limit"
+    )
 
 
 def _guard(observer: Observer, on_callback_raised: Callable[[BaseException], None]) -> GuardedObserver:

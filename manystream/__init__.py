@@ -103,6 +103,7 @@ if TYPE_CHECKING:
     from .providers.model.messages import Thinking as Thinking
     from .providers.model.messages import ToolCall as ToolCall
     from .providers.model.messages import ToolResult as ToolResult
+    from .providers.model.options import Durable as Durable
     from .providers.model.options import Priority as Priority
     from .providers.model.options import Retry as Retry
     from .providers.model.options import Timeouts as Timeouts
@@ -114,6 +115,7 @@ if TYPE_CHECKING:
     from .providers.model.response import Response as Response
     from .providers.model.usage import Usage as Usage
     from .providers.wire.dialect import Dialect as Dialect
+    from .providers.wire.dialect import StoredAnswers as StoredAnswers
     from .store import ConversationStore as ConversationStore
     from .store import StoreError as StoreError
     from .transport.pool import PoolLimits as PoolLimits
@@ -165,7 +167,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "TargetStatistics",
     ),
     ".providers.model.conversation": ("Conversation",),
-    ".providers.wire.dialect": ("Dialect",),
+    ".providers.wire.dialect": ("Dialect", "StoredAnswers"),
     ".providers.errors": (
         "ErrorCategory",
         "InvalidRequestError",
@@ -205,6 +207,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "ToolResult",
     ),
     ".providers.model.options": (
+        "Durable",
         "Priority",
         "Retry",
         "Timeouts",
@@ -293,6 +296,7 @@ __all__ = [
     "ConversationStore",
     "Dialect",
     "Done",
+    "Durable",
     "Engine",
     "EngineClosedError",
     "EngineOptions",
@@ -350,6 +354,7 @@ __all__ = [
     "Start",
     "Statistics",
     "StoreError",
+    "StoredAnswers",
     "TLSConfig",
     "Target",
     "TargetStatistics",

@@ -22,7 +22,7 @@ from .engine.call.handle import Call as Call
 from .engine.call.home import EngineBlock, Home
 from .engine.frontends.engine import open_calls
 from .engine.frontends.map import KeyedRequests, Requests
-from .engine.frontends.stream import BufferedEvents
+from .engine.frontends.stream import BufferedEvents, starter
 from .engine.gate import CONCURRENCY, Calls
 from .engine.observe.recording import Recording
 from .engine.observe.statistics import Statistics
@@ -115,6 +115,16 @@ class Engine:
         """
         return self._calls.start(request, on_event, on_completion, stream=True)
 
+    def attach(
+        self,
+        token: str,
+        on_event: OnEvent | None = None,
+        on_completion: OnCompletion | None = None,
+        after: int | None = None,
+    ) -> Call:
+        """Read the answer of a durable call again, also in another process. As `manystream.Engine.attach`."""
+        return self._calls.attach(token, on_event, on_completion, after)
+
     def start_request(self, request: Request, on_completion: OnCompletion | None = None) -> Call:
         """Start an unstreamed call and return at once. It has no events; otherwise it is like `start_stream`."""
         return self._calls.start(request, None, on_completion, stream=False)
@@ -131,14 +141,16 @@ class Engine:
             call.cancel()
         return completion.response_or_raise()
 
-    def stream(self, request: Request) -> EventStream:
+    def stream(self, request: Request | str, *, after: int | None = None) -> EventStream:
         """Return a streamed call as an async iterator with backpressure: `async with engine.stream(request) as events`.
 
         Leaving the block cancels the call, also where the task was cancelled. The iteration raises `ProviderError` if
         the stream fails.
+
+        request: a request; or the token of a durable call, whose answer is read again, as by `attach`.
+        after: the number of events to leave out, for a token.
         """
-        home = self._calls.home
-        return EventStream(home, lambda on_event, on_completion: self.start_stream(request, on_event, on_completion))
+        return EventStream(self._calls.home, starter(self._calls, request, after))
 
     @overload
     def map(self, requests: Requests, *, concurrency: int = CONCURRENCY, ordered: bool = False) -> CallMap[Request]: ...

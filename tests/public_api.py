@@ -35,7 +35,9 @@ HOMES: dict[str, tuple[str, ...]] = {
     "manystream.httpx2": ("Transport",),
     "manystream.otel": ("OpenTelemetryObserver",),
     "manystream.portal": ("Portal", "PortalCall", "PortalMap", "PortalRecording", "PortalStream", "open_portal"),
-    "manystream.providers.wire.dialect": ("Dialect", "StreamMachine", "WireRequest", "bearer_token"),
+    "manystream.providers.wire.dialect": (
+        "Dialect", "StoredAnswers", "StreamMachine", "WireRequest", "bearer_token",
+    ),
     "manystream.providers.convert.rows": (),
     "manystream.providers.history": (),
     "manystream.providers.history.converter": ("ChunkView", "HistoryConverter"),

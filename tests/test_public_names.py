@@ -19,7 +19,7 @@ from .public_api import SNAPSHOT, describe
 
 CALLS = {"open_engine", "Engine", "Call", "Completion", "Timings", "Statistics", "InvalidRequestError", "ProviderError"}
 PROVIDERS = {"OpenAIChat", "OpenAIResponses", "Anthropic", "Gemini"}
-REQUESTS = {"Request", "Tool", "ThinkingLevel", "ThinkingConfig", "Timeouts", "Retry", "Priority"}
+REQUESTS = {"Request", "Tool", "ThinkingLevel", "ThinkingConfig", "Timeouts", "Retry", "Priority", "Durable"}
 TRAFFIC = {"Traffic", "RateLimit", "TrafficStatistics", "LimiterStatistics", "LimitStatistics"}
 MESSAGES = {"Message", "Role", "Text", "Thinking", "RedactedThinking", "ToolCall", "ToolResult", "Image", "File"}
 EVENTS = {
@@ -48,7 +48,7 @@ EVENT_FIELDS = {
 
 REQUEST_OPTIONS = (
     "system tools tool_choice thinking max_output_tokens temperature top_p stop seed response_schema"
-    " parallel_tool_calls metadata timeouts retry extra_body extra_headers priority tenant session tags"
+    " parallel_tool_calls metadata timeouts retry extra_body extra_headers priority tenant session tags durable"
 )
 
 ATTRIBUTES = {
@@ -124,10 +124,10 @@ def test_values_have_the_attributes_of_the_contract(name: str) -> None:
     assert not missing
 
 
-CALL = "cancel completion number pause request resume state tags target wait waiting_for"
+CALL = "cancel completion number pause request resume resume_token state tags target wait waiting_for"
 STREAM = "call"  # and `completion`, of each object
 RECORDING = "close closed exchanges"
-ENGINE = "drain end_session map record request start_request start_stream statistics stream"
+ENGINE = "attach drain end_session map record request start_request start_stream statistics stream"
 OFFERED: dict[type, str] = {
     ms.Call: CALL, ms.Engine: f"{ENGINE} close from_thread", ms.EventStream: STREAM, ms.CallMap: "",
     ms.Recording: RECORDING, aio.Call: CALL, aio.Engine: ENGINE, aio.EventStream: STREAM, portal.Portal: ENGINE,
@@ -172,7 +172,8 @@ READERS = ("from_openai", "from_openai_responses", "from_anthropic", "from_gemin
 
 def test_a_request_shows_its_value_alone() -> None:
     shown = {name for name in dir(ms.Request("m", [])) if not name.startswith("_")}
-    assert shown == {"model", "messages", *REQUEST_OPTIONS.split(), "system_blocks", "thinking_config", *READERS}
+    computed = {"durable_option", "system_blocks", "thinking_config"}
+    assert shown == {"model", "messages", *REQUEST_OPTIONS.split(), *computed, *READERS}
 
 
 CHAT_PROFILE = ms.Profile(name="chat-server", dialect="openai-chat", base_url="http://127.0.0.1:9/v1")

@@ -164,12 +164,29 @@ class Attempt(BodyOwner):
 
     @property
     def sent(self) -> bool:
-        """True if a byte of the request may have reached the server."""
-        return self.phase in SENT
+        """True if a byte of the request, or of the one that created a durable answer, may have reached the server."""
+        return self.phase in SENT or self.reads
+
+    @property
+    def reads(self) -> bool:
+        """True if the request reads a durable answer that another one has created."""
+        durable = self.prepared.durable
+        return durable is not None and durable.reads
 
     def partial_response(self) -> Response | None:
         """Return the part of a stream that has arrived; None if nothing has."""
-        return self._body.partial_response() if self._body is not None else None
+        response = self._body.partial_response() if self._body is not None else None
+        durable = self.prepared.durable
+        return response if response is not None or durable is None else durable.partial_response()
+
+    def answered_for(self, now: float) -> float:
+        """Return the seconds since the head of a successful response; 0 if there was none."""
+        return now - self.head_at if 200 <= self.status < 300 else 0.0
+
+    def read_on_after(self, attempt: Attempt) -> None:
+        """Go on with the answer of an attempt that is over, before this one has a connection."""
+        self._held, attempt._held = attempt._held, None
+        self.content_at = attempt.content_at
 
     # --- as the waiter for a key ---
 
@@ -276,7 +293,7 @@ class Attempt(BodyOwner):
         if recording is not None and not recording.closed:
             exchange = self._tap = recording.tap(self.prepared, exchange)
         answers = self._runtime.answers
-        if answers is not None:
+        if answers is not None and not self.reads:
             exchange = self._tap = answers.tap(self.prepared, exchange)
         connection.send(self.prepared.head, self.prepared.body, exchange, self._listener.label)
         now, waited = self._runtime.loop.now, self._state is QUEUED  # the loop read the clock when it sent the request
@@ -553,6 +570,12 @@ class Attempt(BodyOwner):
             if drain:
                 self.drain(deliver=self.prepared.forwarder is not None)
             self._listener.on_answer(self, response, terminal)
+
+    def unfinished(self) -> None:
+        """Report that the server is still making the answer, and keeps it."""
+        if not self.over:
+            self._leave()
+            self._listener.on_unfinished(self)
 
     def failed(self, error: ProviderError, *, unread: bool = False) -> None:
         """Report that the attempt failed. `unread`: the server cannot have read the request."""

@@ -10,11 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ...providers.errors import ErrorCategory, ProviderError
+from ...providers.errors import ErrorCategory, ProviderError, malformed
 from ...providers.model.events import Error, Event
 from ...providers.model.options import Retry
 from ...providers.model.response import Response
+from ...providers.wire.retry_hints import poll_after_ms
 from ...transport.timers import Deadline
+from ..request.durable import DurableAnswer
 from ..request.errors import callback_failed, cancelled, internal
 from ..request.prepared import Prepared
 from ..request.redaction import hide_words, redacted
@@ -26,11 +28,14 @@ from .completion import CallFigures, Completion, Timings
 from .delivery import Counters, Delivery
 from .ending import OPEN, STOPPED, Ending
 from .listener import AnswerStore
-from .retry import retry_delay
+from .retry import poll_delay, read_again_delay, retry_delay
 from .runtime import Runtime
+from .server_cancel import ServerCancel
 from .timeouts import BACKOFF, ENDED, LEAST_WAIT, LENGTH, QUEUED, CallState, Clock, Clocks, timeout_error
 
 logger: logging.Logger = logging.getLogger("manystream.engine")
+
+NO_ID_YET = "; the server had not named the answer, and may go on with it"
 
 UNANSWERED = (ErrorCategory.NETWORK, ErrorCategory.TIMEOUT)
 """The errors of an attempt to which the server gave no whole answer."""
@@ -157,8 +162,31 @@ class RunningCall(Ending):
     def waiting_for(self) -> str:
         return "" if self._admission is None else self._admission.waiting_for
 
+    @property
+    def resume_token(self) -> str | None:
+        durable = self._prepared.durable
+        return None if durable is None else durable.token(self._prepared)
+
     def cancel(self) -> None:
-        self.end(cancelled())
+        durable = self._prepared.durable
+        if durable is None or self._step is not OPEN or self._runtime.loop.forked or durable.ended:
+            self.end(cancelled())
+        elif durable.answer_id is not None:
+            self._cancel_at_server(durable)
+        else:
+            sent = self._attempt is not None and self._attempt.sent and not self._attempt.over
+            self.end(cancelled(f"the call was cancelled{NO_ID_YET if sent else ''}"))
+
+    def _cancel_at_server(self, durable: DurableAnswer) -> None:
+        """Fail as cancelled, and complete when the server knows that, or does not answer in time."""
+        error = cancelled()
+        self._fail(error)
+        self._disarm()
+        self._state = ENDED
+        if self._attempt is not None:
+            self._attempt.abort()
+        # In place of the second attempt, which a durable call never has: `_stop` aborts it.
+        self._rival = ServerCancel(self, error, durable, self._prepared, self._runtime).begin()
 
     def pause(self) -> None:
         self._paused = True
@@ -301,7 +329,9 @@ class RunningCall(Ending):
 
     def _take_kept(self, answers: AnswerStore) -> bool:
         """Take an answer that was kept, in place of sending the call. Returns False if there is none."""
-        kept = answers.find(self._prepared) if self._prepared.forwarder is None else None
+        prepared = self._prepared
+        reads = prepared.durable is not None and prepared.durable.reads
+        kept = answers.find(prepared) if prepared.forwarder is None and not reads else None
         if kept is not None:
             self._admission = None  # the call is sent nowhere
             attempt = self._attempt = Attempt(
@@ -379,7 +409,11 @@ class RunningCall(Ending):
             self._fail(timeout_error(clock, LENGTH[clock](self._clocks), where))
             self.finish()
         elif self._state is BACKOFF:
-            self._set_out(again=True)
+            durable = self._prepared.durable
+            if durable is not None and durable.answer_id is not None:
+                self._read_on(durable)
+            else:
+                self._set_out(again=True)
         else:
             self._arm()
 
@@ -467,11 +501,11 @@ class RunningCall(Ending):
             self._leave_queue(attempt.dequeued_at)
 
     def on_connected(self, attempt: Attempt) -> None:
-        if self._admission is not None:
+        if self._admission is not None and not attempt.reads:
             self._admission.connected(attempt)
 
     def on_head(self, attempt: Attempt) -> None:
-        if self._admission is not None and 200 <= attempt.status < 300:
+        if self._admission is not None and 200 <= attempt.status < 300 and not attempt.reads:
             self._admission.confirm(attempt)
 
     def on_events(self, attempt: Attempt, events: Sequence[Event]) -> None:
@@ -499,6 +533,62 @@ class RunningCall(Ending):
             attempt.receiver = hooks.observed(self, delivery)
         else:
             attempt.fast_receiver = delivery
+
+    # --- a durable answer ---
+
+    def cancel_again(self, attempt: Attempt) -> None:
+        """Take another attempt of the request that cancels the answer at the server."""
+        self._rival = attempt
+
+    def _read_on(self, durable: DurableAnswer, *, fresh: bool = False) -> None:
+        """Begin an attempt that reads on in the answer. It needs no permit: the one that created the answer is held."""
+        before = self._attempt
+        assert before is not None, "an attempt has created the answer, or began to read it"
+        self._state = QUEUED
+        clocks = dataclasses.replace(self._clocks, first_byte=min(self._clocks.first_byte, self._clocks.idle))
+        prepared = durable.next_read(self._prepared)
+        attempt = Attempt(prepared, self, self._runtime, clocks, self._started, paused=self._paused)
+        attempt.read_on_after(before)
+        self._attempt = attempt
+        if self._delivery.delivered:
+            observed = self._hooks.observed
+            attempt.receiver = self._delivery if observed is None else observed(self, self._delivery)
+        self._prepared = prepared
+        if prepared.fresh_key is None:
+            attempt.acquire(fresh)
+        else:
+            attempt.take_key(fresh)
+
+    def on_unfinished(self, attempt: Attempt) -> None:
+        """Ask for the answer again later: the server is still making it."""
+        durable = attempt.prepared.durable
+        if self._step is not OPEN or durable is None:
+            return
+        if durable.answer_id is None:
+            self._fail(malformed("the server makes the answer in the background, and names no id for it"))
+            self.finish()
+            return
+        own = poll_delay(durable.polled(), self._retry, self._runtime.random)
+        hint = poll_after_ms(attempt.headers, attempt.prepared.wall_clock())
+        self._pause(own if hint < 0 else hint / 1000)
+
+    def _read_failed(self, durable: DurableAnswer, attempt: Attempt, error: ProviderError) -> None:
+        """Read on later, or fail: an attempt failed whose answer the server keeps."""
+        now, idle = self._runtime.loop.clock(), self._clocks.idle
+        failed = durable.lost(now, lasted=attempt.answered_for(now))
+        pause = None if durable.ended else read_again_delay(error, failed, self._retry, self._runtime.random)
+        if pause is not None and error.retry_after_ms >= 0:
+            durable.wait_until(now + pause)
+        left = durable.time_left(now, idle)
+        if pause is not None and left > 0:
+            durable.resumed += 1
+            self._pause(min(pause, left))
+            return
+        if pause is not None and error.category in UNANSWERED:
+            error = timeout_error(Clock.IDLE, idle, error.message)
+        durable.explain(error)
+        self._fail(error)
+        self.finish()
 
     def _chosen(self, attempt: Attempt) -> bool:
         """Let an attempt that has content be the call's only one. Returns False if the call has ended."""
@@ -536,6 +626,14 @@ class RunningCall(Ending):
             return
         if attempt is self._rival:
             self._rival_failed(attempt, error, unread=unread)
+            return
+        durable = attempt.prepared.durable
+        if durable is not None and durable.answer_id is not None:
+            self._unanswered = False
+            if unread or attempt.asks_for_another_key(error):
+                self._read_on(durable, fresh=unread)
+            else:
+                self._read_failed(durable, attempt, error)
             return
         if not self._delivery.delivered:
             self._unanswered = attempt.sent and error.category in UNANSWERED and error.http_status < 400
@@ -591,8 +689,12 @@ class RunningCall(Ending):
         return None
 
     def _back_off(self, delay: float) -> None:
-        now = self._runtime.loop.clock()
         self._runtime.retried += 1
+        self._pause(delay)
+
+    def _pause(self, delay: float) -> None:
+        """Wait without an attempt under way, before the next one."""
+        now = self._runtime.loop.clock()
         self._leave_queue(now)
         self._state = BACKOFF
         self._arm(now + delay)
@@ -663,6 +765,8 @@ class RunningCall(Ending):
         self._attempt = None
         if self._prepared.tags is not None:
             completion.tags = self._prepared.tags
+        if self._prepared.durable is not None:
+            completion.resumed = self._prepared.durable.resumed
         self._leave_queue(self._started + (completion.timings.finished or 0.0))
         seconds, admission = self._queued_before, self._admission
         if admission is not None:

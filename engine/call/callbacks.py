@@ -13,7 +13,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TypeAlias, TypeVar, TypeVarTuple, cast
 
 from ...providers.errors import InvalidRequestError
-from ...providers.model.events import Event
+from ...providers.model.events import Error, Event
 from ...providers.rules.plain_functions import ANY_DEFERRED, why_deferred
 from .completion import Completion
 
@@ -90,3 +90,20 @@ def context_of_the_caller(own: Context) -> CallContext | None:
     if len(here) == len(own) and (not own or all(own.get(variable, here) is value for variable, value in here.items())):
         return None
     return CallContext(here)
+
+
+class EventsAfter:
+    """Leaves out the first events of a stream, which the program has. An error is never left out."""
+
+    __slots__ = ("_left", "_on_event")
+
+    def __init__(self, count: int, on_event: OnEvent) -> None:
+        self._left = count
+        self._on_event = on_event
+
+    def take(self, event: Event) -> None:
+        """Pass on an event that is not one of the first."""
+        if self._left and not isinstance(event, Error):
+            self._left -= 1
+        else:
+            self._on_event(event)

@@ -119,6 +119,7 @@ class Completion:
     tags: the tags of the request; empty if it has none.
     cost_unknown: why `cost` is None; empty if it is not.
     cached: whether the answer is one of an `AnswerCache`: nothing was sent, and `attempts` is 0.
+    resumed: how often the answer of a durable call was read on after its connection was lost.
     """
 
     success: bool
@@ -135,6 +136,7 @@ class Completion:
     tags: Tags = NO_TAGS
     cost_unknown: str = NO_PRICE_FUNCTION
     cached: bool = False
+    resumed: int = 0
 
     @property
     def error_category(self) -> ErrorCategory | None:

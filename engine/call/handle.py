@@ -66,11 +66,22 @@ class Call:
         """
         return self._running.waiting_for
 
+    @property
+    def resume_token(self) -> str | None:
+        """A text with which any engine that has the provider reads the answer of a durable call (`Engine.attach`).
+
+        It has no key. None for other calls, and until the server has named the answer.
+        """
+        return self._running.resume_token
+
     def cancel(self) -> None:
         """End the call. Only for the engine's thread.
 
         The socket is closed at once. The completion (category CANCELLED, with the partial response) follows at the
         loop's next tick. Idempotent. This does nothing after the call has ended.
+
+        The answer of a durable call is cancelled at the server, too. The completion follows when the server has
+        confirmed that, after 2 seconds at the latest; its error says if the server was not reached.
         """
         self._running.cancel()
 

@@ -19,6 +19,12 @@ LONGEST_GROWN = 2.0
 within this time."""
 
 
+FIRST_PAUSE = 0.1
+"""The most seconds before the first attempt to read on after a cut. Many streams may be cut at the same time."""
+
+LONGEST_POLL = 10.0
+"""The most seconds between two questions whether the server has ended an answer, where it names no time for that."""
+
 EARNED = 0.2
 """The retries that each started call adds to the engine's reserve."""
 
@@ -47,8 +53,33 @@ def retry_delay(error: ProviderError, attempts: int, options: Retry, random: Cal
             return None
         pause = hinted_pause(hint, attempts - 1, options.max_hint)
         return pause + random() * min(options.jitter, pause * HINT_SPREAD)
-    backoff = min(options.cap, options.base * 2.0 ** min(attempts - 1, 60))
-    return backoff + random() * options.jitter
+    return backoff(attempts, options, random)
+
+
+def backoff(attempts: int, options: Retry, random: Callable[[], float]) -> float:
+    """Return the seconds to wait after a number of attempts in vain, of at least 1."""
+    return min(options.cap, options.base * 2.0 ** min(attempts - 1, 60)) + random() * options.jitter
+
+
+def read_again_delay(error: ProviderError, failed: int, options: Retry, random: Callable[[], float]) -> float | None:
+    """Return the seconds to wait before an answer is read on that the server keeps; None if it cannot be read.
+
+    failed: the attempts in vain before this one, in a row.
+    """
+    if not error.retryable:
+        return None
+    if error.retry_after_ms >= 0:
+        hint = error.retry_after_ms / 1000
+        return None if hint > options.max_hint else hinted_pause(hint, failed, options.max_hint)
+    return backoff(failed, options, random) if failed else random() * min(options.jitter, FIRST_PAUSE)
+
+
+def poll_delay(polled: int, options: Retry, random: Callable[[], float]) -> float:
+    """Return the seconds to wait before a server is asked again for an answer that it is making.
+
+    polled: how often it was asked in vain before.
+    """
+    return min(LONGEST_POLL, backoff(polled + 1, options, random))
 
 
 class RetryReserve:

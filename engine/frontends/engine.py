@@ -83,6 +83,28 @@ class Engine:
         """
         return self._calls.start(request, on_event, on_completion, stream=True)
 
+    def attach(
+        self,
+        token: str,
+        on_event: OnEvent | None = None,
+        on_completion: OnCompletion | None = None,
+        after: int | None = None,
+    ) -> Call:
+        """Read the answer of a durable call again, also in another process than the one that started it.
+
+        The events come from the answer's beginning, as from `start_stream`; an unstreamed answer has its events once it
+        is complete. Nothing is created: the server is only asked for the answer. Cancelling this call cancels the
+        answer.
+
+        token: `Call.resume_token` of the call that created the answer. The engine needs a provider of the same name,
+            with the same key.
+        after: the number of the answer's events that the program has: they are left out. `Start` is the first.
+
+        Raises `InvalidRequestError` for a token that does not fit, and as `start_stream` does. An answer that the
+        server has forgotten, or that another key made, is an error in the completion.
+        """
+        return self._calls.attach(token, on_event, on_completion, after)
+
     def start_request(self, request: Request, on_completion: OnCompletion | None = None) -> Call:
         """Start an unstreamed call and return at once.
 
@@ -104,15 +126,17 @@ class Engine:
             call.cancel()
         return completion.response_or_raise()
 
-    def stream(self, request: Request) -> EventStream:
+    def stream(self, request: Request | str, *, after: int | None = None) -> EventStream:
         """Return a streamed call as an async iterator with backpressure: `async with engine.stream(request) as events`.
 
         The iteration raises `ProviderError` if the stream fails. Leaving the block cancels the call.
-        """
-        from .stream import EventStream
 
-        home = self._calls.home
-        return EventStream(home, lambda on_event, on_completion: self.start_stream(request, on_event, on_completion))
+        request: a request; or the token of a durable call, whose answer is read again, as by `attach`.
+        after: the number of events to leave out, for a token.
+        """
+        from .stream import EventStream, starter
+
+        return EventStream(self._calls.home, starter(self._calls, request, after))
 
     @overload
     def map(self, requests: Requests, *, concurrency: int = CONCURRENCY, ordered: bool = False) -> CallMap[Request]: ...

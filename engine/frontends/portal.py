@@ -25,7 +25,7 @@ from ..observe.recording import Recording
 from ..observe.statistics import Statistics
 from .engine_thread import EngineThread
 from .portal_map import PortalMap
-from .stream import BufferedEvents
+from .stream import BufferedEvents, starter
 
 Key = TypeVar("Key")
 
@@ -85,6 +85,11 @@ class PortalCall:
     def waiting_for(self) -> str:
         """What the call waits for, in words; "" if it does not wait. This blocks until the engine's thread answers."""
         return "" if self.completion is not None else self._thread.run(lambda: self._call.waiting_for)
+
+    @property
+    def resume_token(self) -> str | None:
+        """A text with which any engine reads the answer of a durable call. As `Call.resume_token`."""
+        return self._call.resume_token
 
     def cancel(self) -> None:
         """End the call. Its completion (category CANCELLED, with the partial response) follows.
@@ -268,14 +273,18 @@ class Portal:
             call.cancel()
         return completion.response_or_raise()
 
-    def stream(self, request: Request) -> PortalStream:
+    def stream(self, request: Request | str, *, after: int | None = None) -> PortalStream:
         """Return a streamed call as an iterator with backpressure.
 
         Example: `with portal.stream(request) as events: for event in events: …`.
+
+        request: a request; or the token of a durable call, whose answer is read again, as by `attach`.
+        after: the number of events to leave out, for a token.
         """
+        start = starter(self._calls, request, after)
         return PortalStream(
             self._thread,
-            lambda on_event, on_completion: self.start_stream(request, on_event, on_completion),
+            lambda on_event, on_completion: PortalCall(self._thread, lambda end: start(on_event, end), on_completion),
         )
 
     @overload
@@ -324,6 +333,19 @@ class Portal:
         return PortalCall(
             self._thread, lambda end: self._calls.start(request, on_event, end, stream=True), on_completion
         )
+
+    def attach(
+        self,
+        token: str,
+        on_event: OnEvent | None = None,
+        on_completion: OnCompletion | None = None,
+        after: int | None = None,
+    ) -> PortalCall:
+        """Read the answer of a durable call again, also in another process, and return when that has begun.
+
+        As `Engine.attach`, with the callbacks of `start_stream`.
+        """
+        return PortalCall(self._thread, lambda end: self._calls.attach(token, on_event, end, after), on_completion)
 
     def drain(self, timeout: float) -> bool:
         """Refuse new calls from every thread, and block until the running and waiting calls have ended.

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, ClassVar, Generic, NoReturn, Protocol, TypeVar
 
 import trio
 
+from ...providers.errors import InvalidRequestError
 from ...providers.model.events import Error, Event
+from ...providers.model.request import Request
 from ..call.callbacks import OnCompletion, OnEvent
 from ..call.completion import Completion
 from ..call.handle import Call
@@ -21,6 +23,9 @@ from ..call.home import Home
 HIGH_WATER = 64
 """The high-water mark: the number of waiting events from which the socket is not read."""
 LOW_WATER = 16
+
+if TYPE_CHECKING:
+    from ..gate import Calls
 
 
 class Pausable(Protocol):
@@ -108,6 +113,19 @@ class BufferedEvents(Generic[AnyCall]):
             self._paused = False
             self.call.resume()
         return event
+
+
+def starter(calls: Calls, request: Request | str, after: int | None) -> Callable[[OnEvent, OnCompletion], Call]:
+    """Return the function that starts the call of an iterator.
+
+    request: a request, or the resume token of a durable call.
+    after: the number of events to leave out, for a token. Raises `InvalidRequestError` where it is given for a request.
+    """
+    if isinstance(request, str):
+        return lambda on_event, on_completion: calls.attach(request, on_event, on_completion, after)
+    if after is not None:
+        raise InvalidRequestError("after", "is for a resume token: a request has no earlier events")
+    return lambda on_event, on_completion: calls.start(request, on_event, on_completion, stream=True)
 
 
 class EventStream(BufferedEvents[Call]):

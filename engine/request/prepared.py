@@ -12,6 +12,7 @@ from ...providers.model.request import Tags
 from ...providers.wire.dialect import NOTHING_UNASKED, Dialect, MakeId
 from ...transport.exchange import WireHead
 from ...transport.url import Origin
+from .durable import DurableAnswer
 from .forwarded import Forwarder
 from .fresh_key import FreshKey, Key
 from .limits import Limits
@@ -42,6 +43,7 @@ class Prepared:
     unasked: names of members of `Response.provider_data` that the request did not ask for; they are not kept.
     choices: the number of choices that the request asked for; 0 if that is not known.
     tags: the request's, for recordings and the completion; None if it has none.
+    durable: the answer that the server keeps; None for every request that is not durable.
     forwarder: gets the bytes of the answers; None if nobody does.
     """
 
@@ -49,6 +51,7 @@ class Prepared:
         "body",
         "choices",
         "dialect",
+        "durable",
         "forwarder",
         "fresh_key",
         "head",
@@ -92,6 +95,7 @@ class Prepared:
         self.unasked: frozenset[str] = unasked
         self.choices: int = choices
         self.tags: Tags | None = tags
+        self.durable: DurableAnswer | None = None
         self.forwarder: Forwarder | None = None
 
     def with_key(self, key: Key) -> Prepared:

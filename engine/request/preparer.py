@@ -15,7 +15,7 @@ from ...providers.catalog.registry import dialect_of
 from ...providers.catalog.selection import select
 from ...providers.errors import InvalidRequestError
 from ...providers.model.request import Request, given_of
-from ...providers.wire.dialect import MakeId, WireRequest
+from ...providers.wire.dialect import DURABLE_DIALECTS, MakeId, StoredAnswers, WireRequest
 from ...providers.wire.wire_head import bearer, sent_session
 from ...transport.backend import Backend
 from ...transport.errors import URLError
@@ -25,6 +25,7 @@ from ...transport.proxy import ProxyConfig, choose_proxy
 from ...transport.url import BaseURL, Origin, target
 from .addresses import OWN_HEADERS, Addressed
 from .credentials import find_key
+from .durable import DurableAnswer, ResumeToken, find_provider
 from .forwarded import forwarded_of
 from .fresh_key import FreshKey, Key, KeySource, text_of
 from .limits import Limits
@@ -59,6 +60,7 @@ class Preparer:
         "_keys",
         "_limits",
         "_make_id",
+        "_place",
         "_providers",
         "_proxy",
         "_selected",
@@ -87,6 +89,7 @@ class Preparer:
         self._wall_clock = wall_clock
         self._proxy = proxy
         self._backend = backend
+        self._place: int | None = None  # the position of the key among several of its provider
         self._sources: dict[str, KeySource] = {}
         self._keys: dict[str, str] = {}
         self._heads: dict[tuple[object, ...], Head] = {}
@@ -110,6 +113,7 @@ class Preparer:
             raise InvalidRequestError("request", f"must be a Request, not {type(request).__name__}")
         shared, model = self._select(request.model)
         provider = shared.provider
+        stored = _stored(shared) if request.durable else None
         forwarded = None if given_of(request) is None else forwarded_of(request)
         if forwarded is not None:
             forwarded.check(shared.dialect.name, request.model)
@@ -127,7 +131,41 @@ class Preparer:
         prepared = Prepared(shared, model, head, body, secrets, stream, fresh_key, unasked, choices, tags)
         if forwarded is not None:
             prepared.forwarder = forwarded.forwarder
+        if stored is not None:
+            extra = request.extra_headers
+            prepared.durable = DurableAnswer(stored, self._following, stream=stream, extra=extra, key=self._place)
         return prepared, wire
+
+    def attach(self, token: ResumeToken) -> Prepared:
+        """Prepare the request that reads an answer which another call has created. Raises `InvalidRequestError`."""
+        provider = find_provider(token, {provider.name: provider for provider in self._providers})
+        shared = self._shared[provider.name]
+        if shared.dialect.name != token.dialect:
+            dialect = shared.dialect.name
+            raise InvalidRequestError("token", f"{provider.name!r} has the dialect {dialect}, not {token.dialect}")
+        durable = DurableAnswer(
+            _stored(shared), self._following, stream=token.stream, key=self._place, answer_id=token.answer_id
+        )
+        wire = durable.read_request(provider)
+        head, secrets, fresh_key = self._new_head(wire, shared, {})
+        prepared = Prepared(shared, token.model, head, b"", secrets, True, fresh_key)
+        prepared.durable = durable
+        return prepared
+
+    def _following(self, prepared: Prepared, wire: WireRequest, extra: Mapping[str, str] | None) -> Prepared:
+        """Prepare a request without a body that follows another one."""
+        shared = self._shared[prepared.provider.name]
+        head, secrets, fresh_key = self._new_head(wire, shared, dict(extra or {}))
+        before = prepared.fresh_key
+        if fresh_key is not None and before is not None and not before.asks_again:
+            fresh_key = fresh_key.for_last_time()
+        for name, value in prepared.head.added:
+            if name.decode() != shared.provider.idempotency_header:  # this is another request, not the same again
+                head = head.with_header(name, value)
+        following = copy.copy(prepared)
+        following.head, following.body, following.fresh_key = head, b"", fresh_key
+        following.secrets = secrets if fresh_key is None else prepared.secrets  # until the function returns a key
+        return following
 
     def origin(self, provider: Provider) -> Origin:
         """Return the address of a provider."""
@@ -143,12 +181,17 @@ class Preparer:
             provider.api_key
         ) else key or provider.sign
 
-    def with_key(self, provider: Provider, key: APIKey) -> tuple[Preparer, Provider]:
-        """Return a preparer that sends one of a provider's several keys, and the provider with this key alone."""
+    def with_key(self, provider: Provider, key: APIKey, place: int | None = None) -> tuple[Preparer, Provider]:
+        """Return a preparer that sends one of a provider's several keys, and the provider with this key alone.
+
+        place: the position of the key.
+        """
         single = copy.copy(provider)
         single.api_key = key
-        shared = (self._environment, self._limits, self._make_id, self._wall_clock, self._proxy)
-        return Preparer([(single, self._bases[provider.name])], *shared, self._backend), single
+        shared = (self._environment, self._limits, self._make_id, self._wall_clock, self._proxy, self._backend)
+        preparer = Preparer([(single, self._bases[provider.name])], *shared)
+        preparer._place = place
+        return preparer, single
 
     def _select(self, model: str) -> tuple[Shared, str]:
         """Return what the requests to the model's provider share, and the model's name there. Raises
@@ -232,6 +275,17 @@ def _with_session(head: WireHead, session: str, field: SessionField | None) -> W
     if any(other.lower() == name.lower() for other, _ in head.headers):
         return head
     return head.with_header(name, sent_session(field, session).encode())
+
+
+def _stored(shared: Shared) -> StoredAnswers:
+    """Return how the provider's answers are read again. Raises `InvalidRequestError` where its server keeps none."""
+    stored = shared.dialect.stored
+    if stored is None:
+        name, dialect = shared.provider.name, shared.dialect.name
+        raise InvalidRequestError(
+            "durable", f"{name!r} speaks {dialect}, which cannot read an answer again; {DURABLE_DIALECTS} can"
+        )
+    return stored
 
 
 def _checked_headers(

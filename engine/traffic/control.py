@@ -16,6 +16,7 @@ from ...providers.model.request import Request
 from ...providers.wire.dialect import WireRequest
 from ...transport.url import Origin
 from ..call.runtime import Runtime
+from ..request.durable import ResumeToken
 from ..request.prepared import Prepared, WallClock
 from ..request.preparer import Preparer
 from ..request.token_estimate import estimate_input_tokens
@@ -167,6 +168,21 @@ class Dispatcher:
         if route is None:
             return None
         return Routed(route, request, make_request, self, self._runtime, self._spending(), model=model)
+
+    def preparer(self, token: ResumeToken, own: Preparer) -> Preparer:
+        """What prepares requests with the key that made an answer. own: the engine's, for providers with one key.
+
+        Raises `InvalidRequestError` for a key that the provider has not.
+        """
+        router = self._keyed.get(token.provider)
+        if router is None:
+            return own
+        accesses = router.targets[0].accesses
+        if token.key is None or not 0 <= token.key < len(accesses):
+            made = "the provider's only key" if token.key is None else f"key {token.key}"
+            keys = f"{token.provider!r} has the keys 0 to {len(accesses) - 1}"
+            raise InvalidRequestError("token", f"its answer was made with {made}, and {keys}")
+        return accesses[token.key].preparer
 
     def end_session(self, session: str) -> None:
         """Forget which targets and keys a session has."""

@@ -191,7 +191,7 @@ class Routed(Admission):
 
     def begin(self, now: float) -> None:
         super().begin(now)
-        if self._route.hedging is not None:
+        if self._route.hedging is not None and not self._request.durable:  # each attempt would create an answer
             if self._hedging is None:
                 self._hedging = Hedging(self, self._route.hedging, self._runtime)
             self._hedging.begin(now)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ..gemini.dialect import auth_headers
 from ..gemini.errors import decode_error
-from ..wire.dialect import Dialect
-from .request import NAME, encode_request
+from ..wire.dialect import Dialect, StoredAnswers
+from .finish import UNFINISHED
+from .request import NAME, REVISION, encode_request, interactions_path
 from .response import decode_response
 from .stream import InteractionsStream
 
@@ -16,4 +17,12 @@ DIALECT = Dialect(
     machine=InteractionsStream,
     auth_headers=auth_headers,
     decode_error=decode_error,
+    stored=StoredAnswers(
+        path=interactions_path,
+        member="interaction",
+        place="event_id",
+        after="last_event_id",
+        unfinished=UNFINISHED,
+        headers=REVISION,
+    ),
 )

@@ -96,9 +96,12 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     given = given_of(request)
     if given is not None:
         given.restore(NAME, body, request, SOURCES, warnings)
+    _add_durable(body, request)
     body = merged(body, dict(request.extra_body or {}))
+    if request.durable and not (body.get("background") and body.get("store")):
+        raise InvalidRequestError("durable", "needs the body's members background and store, which extra_body unsets")
     headers = request_headers(quirks, request.extra_headers, stream=stream, own=REVISION)
-    wire = WireRequest(path_with_query(_path(provider), quirks), headers, serialised(body))
+    wire = WireRequest(path_with_query(interactions_path(provider), quirks), headers, serialised(body))
     sent_config = body.get(CONFIG)
     if type(sent_config) is dict:
         wire.max_output_tokens = output_limit(sent_config, ("max_output_tokens",))
@@ -107,7 +110,17 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     return wire
 
 
-def _path(provider: Provider) -> str:
+def _add_durable(body: dict[str, JSON], request: Request) -> None:
+    """Let the server make a durable answer in the background, and keep it. Raises `InvalidRequestError`."""
+    durable = request.durable_option
+    if durable is None:
+        return
+    if durable.window is not None:
+        raise InvalidRequestError("durable.window", "Interactions have no windows; OpenAI Responses has")
+    body["background"] = body["store"] = True
+
+
+def interactions_path(provider: Provider) -> str:
     """Return the endpoint's path below the base URL, which may contain a version, and then the path of a project."""
     path = urlsplit(provider.base_url).path
     return ENDPOINT if VERSION.search(path) else API_VERSION + ENDPOINT

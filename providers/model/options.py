@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass, fields
 from typing import Literal, TypeAlias
 
-from ..rules.rules import Checker, instance, number, optional, whole
+from ..rules.rules import Checker, Rule, instance, number, optional, text, whole
 
 
 class Priority(enum.StrEnum):
@@ -77,6 +77,24 @@ class Retry:
         RETRY.check(self, "retry")
 
 
+@dataclass(slots=True, frozen=True)
+class Durable:
+    """How an answer is made that survives the loss of its connection and of the program's process.
+
+    The server makes it in the background and keeps it, so that it can be read again.
+
+    window: the time within which the server completes the answer, in its own words, such as `"2h"`: a longer one costs
+        less. None: the server begins at once.
+
+    Raises `InvalidRequestError` for a window that is no text.
+    """
+
+    window: str | None = None
+
+    def __post_init__(self) -> None:
+        DURABLE.check(self, "durable")
+
+
 _CLOCK = optional(number(0, must="a number of seconds above 0", above=True, infinite=True))
 TIMEOUTS = Checker(Timeouts, dict.fromkeys(("connect", "first_byte", "idle", "total", "queue"), _CLOCK))
 
@@ -92,6 +110,10 @@ RETRY = Checker(
     },
 )
 """The rules for `Retry`. `Timeouts` and `Retry` check themselves when they are made, and are immutable after that."""
+
+DURABLE = Checker(Durable, {"window": optional(text("a window in the server's words, such as '2h'", empty=False))})
+
+DURABLE_GIVEN = Rule("True, False or a Durable", (bool, Durable), forms={str: "use Durable(window={})"})
 
 TIMEOUTS_GIVEN = optional(instance(Timeouts, forms={int: "use Timeouts(total={})", float: "use Timeouts(total={})"}))
 RETRY_GIVEN = optional(

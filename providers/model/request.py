@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, Unpack, 
 from ..json.json_types import JSON, AnswerType, JSONObject
 from .given_body import GivenBody, Sources, given_body, nothing_given
 from .messages import SYSTEM, CacheControl, Message, Text
-from .options import Priority, PriorityName, Retry, Timeouts
+from .options import Durable, Priority, PriorityName, Retry, Timeouts
 
 if TYPE_CHECKING:
     from ..wire.prefix_cache import PrefixCache
@@ -154,6 +154,7 @@ class RequestOptions(TypedDict, total=False):
     tenant: str | None
     session: str | None
     tags: Tags | None
+    durable: bool | Durable
 
 
 class _CachedForm:
@@ -197,6 +198,8 @@ class Request(_CachedForm):
         by it (`Quirks.session`), hashed where others could read it.
     tags: names and values for the program's own logs, such as `{"agent": "planner", "step": 3}`. The call, its
         completion, its span of OpenTelemetry and recordings have them.
+    durable: True or a `Durable`: the answer survives the loss of its connection, and of the process
+        (`Call.resume_token`). Only for dialects whose servers keep answers: OpenAI Responses and Gemini Interactions.
 
     `priority`, `tenant` and `tags` are never sent. The first two have no effect in an engine without `traffic`.
     """
@@ -223,6 +226,7 @@ class Request(_CachedForm):
     tenant: str | None = field(default=None, kw_only=True)
     session: str | None = field(default=None, kw_only=True)
     tags: Tags | None = field(default=None, kw_only=True)
+    durable: bool | Durable = field(default=False, kw_only=True)
     # The body as an SDK's arguments wrote it. A field, so that `dataclasses.replace` keeps it.
     _given: GivenBody | None = field(default=None, kw_only=True, repr=False, compare=False)
 
@@ -299,6 +303,12 @@ class Request(_CachedForm):
             level = thinking.level
             return thinking if level is None else replace(thinking, level=LEVEL_NAMES[level])
         return None if thinking is None else ThinkingConfig(level=LEVEL_NAMES[thinking])
+
+    @property
+    def durable_option(self) -> Durable | None:
+        """The durable option as a `Durable`; None if the answer need not survive anything."""
+        durable = self.durable
+        return durable if isinstance(durable, Durable) else Durable() if durable else None
 
 
 _DEFAULTS: Final[Mapping[str, object]] = {

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ..errors import InvalidRequestError
 from ..model.given_body import GivenBody
 from ..model.messages import Message, Text
-from ..model.options import RETRY_GIVEN, TIMEOUTS_GIVEN, Priority
+from ..model.options import DURABLE_GIVEN, RETRY_GIVEN, TIMEOUTS_GIVEN, Priority
 from ..model.request import LEVEL_NAMES, Request, ThinkingConfig, ThinkingLevel, Tool
 from ..model.structured import is_schema
 from .message_rules import MAYBE_FLAG, MAYBE_MARK, NAME, TEXT, TEXT_BLOCK
@@ -152,6 +152,7 @@ REQUEST = Checker(
         "tenant": optional(NAME),
         "session": optional(NAME),
         "tags": optional(members(TAG, "a dict of texts, numbers and flags")),
+        "durable": DURABLE_GIVEN,
         "_given": optional(instance(GivenBody)),
     },
 )

@@ -9,10 +9,11 @@ import abc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, TypeAlias, cast
+from urllib.parse import quote
 
 from ..catalog.provider import Provider
 from ..errors import InvalidRequestError, ProviderError
-from ..json.json_values import JSON, MalformedJSONError, loads
+from ..json.json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, string
 from ..model.events import Error, Event, TextDelta, ThinkingDelta, ToolCallDelta
 from ..model.request import Request
 from ..model.response import Response
@@ -32,7 +33,7 @@ from .delta_template import (
     VolatileMembers,
     learn,
 )
-from .wire_head import AUTHORIZATION, key_headers
+from .wire_head import AUTHORIZATION, key_headers, path_with_query, request_headers
 
 MakeId: TypeAlias = Callable[[], str]
 """Returns a new id of 22 base64url characters, from a cryptographic source, at each call."""
@@ -372,6 +373,96 @@ def bearer_token(provider: Provider, api_key: str) -> list[tuple[str, str]]:
     return key_headers(provider.profile.quirks, api_key, AUTHORIZATION)
 
 
+DURABLE_DIALECTS = "OpenAI Responses (ms.OpenAIResponses) and Gemini Interactions (ms.GeminiInteractions)"
+"""The dialects of this library whose servers keep answers, for errors."""
+
+
+_no_headers = cast("Callable[[], Mapping[str, str]]", dict)
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class StoredAnswers:
+    """The answers that the server of one dialect makes in the background and keeps.
+
+    `GET <path>/<id>` returns an answer as it is now, with `?stream=true` its events, from any of them on.
+    `POST <path>/<id>/cancel` ends it.
+
+    path: returns the path of all answers, below the base URL.
+    member: the member of an event that has the answer, with its id and its status; also the answer's `object`.
+    place: the member of an event that has its place in the stream: a number that grows, or an id.
+    after: the query parameter with the place after which a stream goes on.
+    unfinished: the statuses of an answer that has not ended.
+    headers: headers of the dialect's own.
+    """
+
+    path: Callable[[Provider], str]
+    member: str
+    place: str
+    after: str
+    unfinished: frozenset[str]
+    headers: Mapping[str, str] = field(default_factory=_no_headers)
+
+    def answer(self, value: JSONObject) -> JSONObject:
+        """Return the answer that an event or a body has, as it is then; empty if it has none."""
+        if value.get("object") == self.member:
+            return value
+        return mapping(value, self.member)
+
+    def answer_id(self, value: JSONObject) -> str | None:
+        """Return the answer's id; None if this event or body does not name it."""
+        return string(self.answer(value), "id") or string(value, f"{self.member}_id")
+
+    def place_of(self, event: JSONObject) -> int | str | None:
+        """Return the place of an event in the stream; None if it has none."""
+        place = event.get(self.place)
+        return place if (type(place) is int and place >= 0) or (type(place) is str and place) else None
+
+    def describes(self, event: JSONObject) -> bool:
+        """Return whether an event reports the state of the whole answer. Reading it twice changes nothing."""
+        return bool(self.answer(event)) or f"{self.member}_id" in event
+
+    def has_ended(self, body: JSONObject) -> bool:
+        """Return whether an answer has a status, and it is that of an ended one."""
+        status = string(self.answer(body), "status")
+        return status is not None and status not in self.unfinished
+
+    def is_unfinished(self, body: JSONObject) -> bool:
+        """Return whether the server is still making the answer."""
+        return string(self.answer(body), "status") in self.unfinished
+
+    def read(
+        self,
+        provider: Provider,
+        answer_id: str,
+        extra: Mapping[str, str] | None,
+        *,
+        stream: bool,
+        after: int | str | None = None,
+    ) -> WireRequest:
+        """Return the request that reads an answer again.
+
+        extra: the request's own headers.
+        stream: whether its events are read.
+        after: the place of the event after which they go on; None: from the first one.
+        """
+        query = "" if not stream else "?stream=true"
+        if stream and after is not None:
+            query += f"&{self.after}={quote(str(after), safe='')}"
+        return self._request(provider, f"/{quote(answer_id, safe='')}{query}", "GET", extra, stream=stream)
+
+    def cancel(self, provider: Provider, answer_id: str, extra: Mapping[str, str] | None) -> WireRequest:
+        """Return the request that ends an answer at the server."""
+        return self._request(provider, f"/{quote(answer_id, safe='')}/cancel", "POST", extra, stream=False)
+
+    def _request(
+        self, provider: Provider, path: str, method: str, extra: Mapping[str, str] | None, *, stream: bool
+    ) -> WireRequest:
+        quirks = provider.profile.quirks
+        headers = request_headers(quirks, extra, stream=stream, own=self.headers)
+        headers = [(name, value) for name, value in headers if name != "content-type"]
+        return WireRequest(path_with_query(self.path(provider) + path, quirks), headers, b"", method)
+
+
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Dialect:
     """One wire format: a name, and the functions that write its requests and parse its answers.
@@ -382,6 +473,8 @@ class Dialect:
     machine: makes the machine that converts one stream of server-sent events.
     auth_headers: returns the headers that carry the key. Default: a bearer token.
     decode_error: converts an error response to an error. Default: reads every known form of error, of any dialect.
+    stored: how an answer is read again that the server keeps, for `Request(durable=True)`; None: it keeps none.
+        `encode` then writes a durable request so that the server makes the answer in the background.
 
     The functions do no I/O, and use no clock and no randomness except what they are given.
 
@@ -394,6 +487,7 @@ class Dialect:
     machine: MakeMachine = field(repr=False)
     auth_headers: AuthHeaders = field(default=bearer_token, repr=False)
     decode_error: DecodeError = field(default=error_bodies.decode_error, repr=False)
+    stored: StoredAnswers | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -104,6 +104,19 @@ def retry_after_ms(headers: Mapping[str, str], now: float, *, status: int = 0) -
     return _bucket_reset(headers, now, status)
 
 
+def poll_after_ms(headers: Mapping[str, str], now: float) -> int:
+    """Return the milliseconds after which a server wants to be asked again for an answer that has not ended, or -1.
+
+    headers: names in lower case.
+    now: the wall clock in Unix seconds, for dates.
+    """
+    hint = _bounded(_milliseconds(unrepeated(headers.get("openai-poll-after-ms", ""))))
+    if hint != NO_HINT:
+        return hint
+    given = {name: value for name, value in headers.items() if "retry-after" in name}
+    return retry_after_ms(given, now) if given else NO_HINT
+
+
 _IN_MS = ("retry-after-ms", "x-ms-retry-after-ms")
 """Headers with a hint in milliseconds, the most reliable one first."""
 

@@ -10,7 +10,7 @@ from ....providers.model.response import Response
 from ....providers.wire.accumulate import events_of
 from .base import STEP_EVENTS, Body, BodyOwner
 from .error import add_address
-from .stream import StreamBody
+from .stream import stream_body
 
 
 class AnswerBody(Body):
@@ -42,6 +42,14 @@ class AnswerBody(Body):
         attempt, prepared = self._attempt, self._attempt.prepared
         body = b"".join(self._pieces)
         self._pieces.clear()
+        durable = prepared.durable
+        if durable is not None and not self._is_page:
+            if durable.is_unfinished(body):
+                attempt.unfinished()
+                return
+            if durable.machine is not None:
+                self._read_as_events(body, b"")
+                return
         try:
             response = prepared.dialect.decode(body, prepared.provider, prepared.make_id, prepared.limits)
         except ProviderError as error:
@@ -76,7 +84,7 @@ class AnswerBody(Body):
         lines: the JSON texts with which it begins, which are no fields of events.
         rest: the body after them.
         """
-        reader = StreamBody(self._attempt)
+        reader = stream_body(self._attempt)
         self._attempt.read_with(reader)
         reader.take_lines(lines)
         self._attempt.end_with(rest)

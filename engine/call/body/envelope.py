@@ -11,7 +11,7 @@ from ....transport.errors import TransportError
 from .answer import AnswerBody
 from .base import Body, BodyOwner, Form, content_of, form_of
 from .fast_path import FastPath
-from .stream import StreamBody
+from .stream import stream_body
 
 EVENT_STREAM = "text/event-stream"
 JSON_TYPES = ("application/json", "text/json")
@@ -64,5 +64,5 @@ class Envelope(Body):
             return AnswerBody(attempt, is_page=True)
         is_stream = media_type == EVENT_STREAM or (attempt.prepared.stream and media_type not in JSON_TYPES)
         if form is Form.EVENTS or (form is Form.TEXT and is_stream):
-            return StreamBody(attempt)
+            return stream_body(attempt)
         return AnswerBody(attempt)

@@ -6,16 +6,17 @@ This is the general case. The fast path reads the events that match the machine'
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
-from ....providers.errors import ErrorCategory, ProviderError, malformed
+from ....providers.errors import ErrorCategory, ProviderError, malformed, truncated
 from ....providers.model.events import Error, Event
 from ....providers.model.response import Response, arrived
 from ....providers.wire.answer_bytes import kept_bytes
 from ....providers.wire.dialect import StreamMachine
 from ....transport.errors import TransportError
 from ....transport.sse import BARE_LINES, ServerSentEvent, SSEOverflowError, SSEParser
+from ...request.durable import DurableAnswer
 from ...request.errors import transport_error
 from .base import STEP_EVENTS, Body, BodyOwner
 from .fast_path import FastPath
@@ -26,11 +27,14 @@ class StreamBody(Body):
 
     __slots__ = ("_fast_path", "_machine", "_sse")
 
-    def __init__(self, attempt: BodyOwner) -> None:
+    def __init__(self, attempt: BodyOwner, machine: StreamMachine | None = None) -> None:
+        """Create the reader. machine: has read the beginning of the answer; None: this is the beginning."""
         super().__init__(attempt)
         prepared = attempt.prepared
-        self._machine: StreamMachine = prepared.dialect.machine(prepared.provider, prepared.make_id, prepared.limits)
-        self._machine.unasked, self._machine.choices = prepared.unasked, prepared.choices
+        if machine is None:
+            machine = prepared.dialect.machine(prepared.provider, prepared.make_id, prepared.limits)
+            machine.unasked, machine.choices = prepared.unasked, prepared.choices
+        self._machine: StreamMachine = machine
         self._sse = SSEParser(prepared.limits.max_event_bytes)
         self._fast_path = FastPath(self._machine, self, prepared.limits.max_event_bytes)
 
@@ -57,7 +61,11 @@ class StreamBody(Body):
 
     def take_lines(self, lines: bytes) -> None:
         """Read bytes that are no fields of events, such as JSON lines."""
-        self._take(iter(((BARE_LINES, lines),)))
+        self._take(self._unread(((BARE_LINES, lines),)))
+
+    def _unread(self, wire_events: Iterable[ServerSentEvent]) -> Iterator[ServerSentEvent]:
+        """Return the events that were not read before: all of them."""
+        return iter(wire_events)
 
     def _take(self, wire_events: Iterator[ServerSentEvent]) -> bool:
         """Decode and deliver events. Returns False if the attempt has ended, or if delivery needs more ticks."""
@@ -88,7 +96,7 @@ class StreamBody(Body):
     def _end(self, broken: ProviderError | None) -> None:
         """Process the end, or the break, of a body without a terminal event. Complete events still count."""
         self._sse.feed(self._fast_path.take_beginning())  # completes no event
-        self._take_last(iter(self._sse.end()), broken)
+        self._take_last(self._unread(self._sse.end()), broken)
 
     def _take_last(self, wire_events: Iterator[ServerSentEvent], broken: ProviderError | None) -> None:
         """Decode and deliver the last events, and end the machine."""
@@ -106,7 +114,11 @@ class StreamBody(Body):
                 attempt.receiver.deliver(events)
                 if attempt.over:
                     return
-        events = machine.end()
+        self._end_machine(broken)
+
+    def _end_machine(self, broken: ProviderError | None) -> None:
+        """Deliver what the machine makes of the end, or the break, of the body."""
+        events = self._machine.end()
         terminal = events[-1] if events else None
         if broken is not None and isinstance(terminal, Error) and terminal.error.category is ErrorCategory.NETWORK:
             # "truncated" is true, and how it was cut says more.
@@ -143,3 +155,49 @@ class StreamBody(Body):
 
     def partial_response(self) -> Response | None:
         return arrived(self._machine.response())
+
+
+class DurableStreamBody(StreamBody):
+    """The body of one connection of a durable stream, which goes on where the one before was cut.
+
+    One machine reads all of them. Each event is parsed for its place, so there is no fast path. The end of a body
+    without the end of the answer, and an error report of the server, are a failure of the attempt only.
+    """
+
+    __slots__ = ("_durable",)
+
+    def __init__(self, attempt: BodyOwner, durable: DurableAnswer) -> None:
+        super().__init__(attempt, durable.machine)
+        durable.machine = self._machine
+        self._durable = durable
+
+    def feed(self, data: bytes) -> FastPath | None:
+        if self.count(len(data)) and not self._may_grow():
+            return None
+        try:
+            wire_events = self._sse.feed(data)
+        except SSEOverflowError as error:
+            self._attempt.give_up(malformed(f"{error} (limits.max_event_bytes)"))
+            return None
+        self._take(self._unread(wire_events))
+        return None
+
+    def _unread(self, wire_events: Iterable[ServerSentEvent]) -> Iterator[ServerSentEvent]:
+        return self._durable.events.new(wire_events)
+
+    def _end_machine(self, broken: ProviderError | None) -> None:
+        self._attempt.failed(broken or truncated("truncated stream: it ended before the answer"))
+
+    def _ended(self, events: Sequence[Event]) -> None:
+        terminal = events[-1]
+        if self._durable.events.is_report and isinstance(terminal, Error) and terminal.error.retryable:
+            self._machine.ended = False
+        else:
+            self._durable.ended = True
+        super()._ended(events)
+
+
+def stream_body(attempt: BodyOwner) -> StreamBody:
+    """Return the reader of a streamed answer."""
+    durable = attempt.prepared.durable
+    return StreamBody(attempt) if durable is None else DurableStreamBody(attempt, durable)

@@ -157,7 +157,7 @@ def accesses_of(provider: Provider, preparer: Preparer) -> tuple[Access, ...]:
         return (Access(provider.name, provider, preparer),)
     found: list[Access] = []
     for position, key in enumerate(keys):
-        own, single = preparer.with_key(provider, key)
+        own, single = preparer.with_key(provider, key, position)
         found.append(Access(f"{provider.name}[{position}]", single, own))
     return tuple(found)
 

@@ -5,9 +5,21 @@ It uses `Dialect`'s defaults: the key is a bearer token, and `error_bodies` read
 
 from __future__ import annotations
 
-from ...wire.dialect import Dialect
-from .request import encode_request
-from .response import decode_response
+from ...wire.dialect import Dialect, StoredAnswers
+from .request import PATH, encode_request
+from .response import UNFINISHED, decode_response
 from .stream import ResponsesStream
 
-DIALECT = Dialect(name="openai-responses", encode=encode_request, decode=decode_response, machine=ResponsesStream)
+DIALECT = Dialect(
+    name="openai-responses",
+    encode=encode_request,
+    decode=decode_response,
+    machine=ResponsesStream,
+    stored=StoredAnswers(
+        path=lambda provider: PATH,
+        member="response",
+        place="sequence_number",
+        after="starting_after",
+        unfinished=UNFINISHED,
+    ),
+)

@@ -75,8 +75,10 @@ NO_PLACE: dict[str, str] = {
 }
 """Option that this dialect cannot carry → why."""
 
-IN_THE_BACKGROUND = "is not supported: a response in the background is returned before its answer; leave it out"
-"""Why a request in the background is refused."""
+IN_THE_BACKGROUND = "is not supported: a response in the background is returned before its answer; use durable=True"
+"""Why a request in the background that is not durable is refused."""
+
+DURABLE_NEEDS_IT = "must not be false for a durable request: only an answer in the background can be read again"
 
 _NOT_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
 
@@ -114,11 +116,12 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     given = given_of(request)
     if given is not None:
         given.restore(NAME, body, request, SOURCES, warnings)
+    _add_durable(body, request)
     for name, value in extra.items():
         own = body.get(name)
         body[name] = {**own, **value} if type(own) is dict and type(value) is dict else value
-    if body.get("background"):
-        raise InvalidRequestError("extra_body.background", IN_THE_BACKGROUND)
+    if bool(body.get("background")) is not bool(request.durable):
+        raise InvalidRequestError("extra_body.background", DURABLE_NEEDS_IT if request.durable else IN_THE_BACKGROUND)
     if not stream:
         body.pop("stream_options", None)  # the server refuses it without a stream
     headers = request_headers(quirks, request.extra_headers, stream=stream)
@@ -127,6 +130,16 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     if warnings:
         wire.warnings = list(dict.fromkeys(warnings))
     return wire
+
+
+def _add_durable(body: JSONObject, request: Request) -> None:
+    """Let the server make a durable answer in the background, and keep it."""
+    durable = request.durable_option
+    if durable is None:
+        return
+    body["background"] = body["store"] = True
+    if durable.window is not None:
+        body["background_options"] = {"completion_window": durable.window}
 
 
 def _input(request: Request, model: str, provider: Provider, extra: Mapping[str, JSON], warnings: list[str]) -> JSON:

@@ -1,0 +1,96 @@
+"""Which events of an answer that the server keeps were read: what to ask for after a cut, and what comes again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ..json.json_values import JSON, JSONObject, MalformedJSONError, loads
+from .dialect import BARE_LINES, StoredAnswers
+from .error_bodies import ERROR
+
+
+class ReadEvents:
+    """The events of one answer that were read, over all of its connections.
+
+    A server sends the events after the one that was asked for. It may send events again: those without a place of their
+    own that follow the last one with a place, the first ones, or all. `new` leaves out what was read.
+
+    Places that are numbers grow. Places that are ids have no order, and some events may have none. So the events are
+    remembered: an event without a place was read if it is the one that followed then.
+
+    answer_id: the answer's id, once an event or a body has named it.
+    after: the place of the last event that has one; None before the first.
+    advanced: a new event was read since this was set to False.
+    is_report: the latest event is an error report of the server, which says nothing of the state of the answer.
+    """
+
+    __slots__ = ("_entries", "_expected", "_index", "_next", "_stored", "advanced", "after", "answer_id", "is_report")
+
+    def __init__(self, stored: StoredAnswers, answer_id: str | None = None) -> None:
+        self._stored = stored
+        self._entries: list[str | int] = []  # the id, or the hash of the data, of each event without a number
+        self._index: dict[str, int] = {}  # id → its position in the entries
+        self._next = 0  # the position of the event that follows the last one with an id, and what was read after it
+        self._expected = 0  # the position of the event that follows the latest one
+        self.answer_id: str | None = answer_id
+        self.after: int | str | None = None
+        self.advanced: bool = False
+        self.is_report: bool = False
+
+    def connected_again(self) -> None:
+        """Expect what follows the last event with a place, from a new connection."""
+        self._next = self._expected = self._index.get(self.after, -1) + 1 if isinstance(self.after, str) else 0
+
+    def new(self, events: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
+        """Yield the events, as names and data, that were not read before. What is no JSON object is passed on."""
+        for name, data in events:
+            if not data:
+                continue
+            value = _parsed(data)
+            self.is_report = name in (ERROR, BARE_LINES)
+            if type(value) is not dict:
+                yield name, data
+                continue
+            described = self._stored.describes(value)
+            if self.answer_id is None:
+                self.answer_id = self._stored.answer_id(value)
+            if not described and (value.get("error") or ERROR in (value.get("type"), value.get("event_type"))):
+                self.is_report = True
+            if self._is_new(value, data, described=described):
+                yield name, data
+
+    def _is_new(self, value: JSONObject, data: bytes, *, described: bool) -> bool:
+        """Record an event. Returns False if it was read before."""
+        place = self._stored.place_of(value)
+        if type(place) is int:
+            if type(self.after) is int and place <= self.after:
+                return False
+            self.after, self.advanced = place, self.advanced or not self.is_report
+            return True
+        if place is None and (described or self.is_report):
+            return True
+        if type(place) is str:
+            known = self._index.get(place)
+            if known is not None:
+                self._expected = known + 1
+                return False
+            self._index[place], self.after = len(self._entries), place
+            self._entries.append(place)
+        else:
+            digest = hash(data)
+            for position in (self._expected, self._next):
+                if position < len(self._entries) and self._entries[position] == digest:
+                    self._next += position == self._next
+                    self._expected = position + 1
+                    return False
+            self._entries.append(digest)
+        self._next = self._expected = len(self._entries)
+        self.advanced = self.advanced or not self.is_report
+        return True
+
+
+def _parsed(data: bytes) -> JSON:
+    try:
+        return loads(data)
+    except MalformedJSONError:
+        return None

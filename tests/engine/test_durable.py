@@ -1,0 +1,861 @@
+"""Answers that survive the loss of their connection: no event is lost or repeated, and the answer is created once.
+
+One file because one server, which keeps an answer, serves all of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import re
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+import trustme
+
+import manystream as ms
+from manystream import aio
+from manystream.portal import open_portal
+from manystream.simulator import open_simulator_thread
+from tests.support.peers import STREAM_HEAD, Line, Peer, Recorder, answer, chunked, error_body, open_peer
+from tests.support.threaded_server import Serve, Wire, serving
+
+KEY = "sk-canary-secret-1"
+STEADY = ms.Retry(jitter=0)
+TEXTS = ["One, ", "two – ", "two – ", 'three "', "four."]
+"""The deltas of the answers' texts; two are equal."""
+
+Frames = list[str]
+
+
+def responses_frames() -> Frames:
+    """Return the events of a Responses stream with reasoning, a text and a call."""
+
+    def item(**members: object) -> dict[str, object]:
+        return {"status": "in_progress", **members}
+
+    thought = {"id": "rs_1", "type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]}
+    message = {"id": "m1", "type": "message", "role": "assistant"}
+    part = {"type": "output_text", "text": "".join(TEXTS), "annotations": []}
+    call = {"id": "fc1", "type": "function_call", "call_id": "c1", "name": "f"}
+    done = [
+        thought, {**message, "status": "completed", "content": [part]},
+        {**call, "status": "completed", "arguments": '{"a":1}'},
+    ]  # fmt: skip
+    events: list[tuple[str, dict[str, object]]] = [
+        ("created", {"response": resource("queued")}),
+        ("in_progress", {"response": resource("in_progress")}),
+        ("output_item.added", {"output_index": 0, "item": item(id="rs_1", type="reasoning", summary=[])}),
+        ("reasoning_summary_text.delta", {"output_index": 0, "item_id": "rs_1", "summary_index": 0, "delta": "Hm."}),
+        ("output_item.done", {"output_index": 0, "item": thought}),
+        ("output_item.added", {"output_index": 1, "item": item(**message, content=[])}),
+        *(
+            ("output_text.delta", {"output_index": 1, "item_id": "m1", "content_index": 0, "delta": text})
+            for text in TEXTS
+        ),
+        ("output_item.done", {"output_index": 1, "item": done[1]}),
+        ("output_item.added", {"output_index": 2, "item": item(**call, arguments="")}),
+        ("function_call_arguments.delta", {"output_index": 2, "item_id": "fc1", "delta": '{"a"'}),
+        ("function_call_arguments.delta", {"output_index": 2, "item_id": "fc1", "delta": ":1}"}),
+        ("output_item.done", {"output_index": 2, "item": done[2]}),
+        ("completed", {"response": resource("completed", output=done, usage={"input_tokens": 3, "output_tokens": 4})}),
+    ]
+    return [frame(f"response.{kind}", {"sequence_number": n, **event}) for n, (kind, event) in enumerate(events)]
+
+
+def resource(status: str, **members: object) -> dict[str, object]:
+    return {"id": "resp/1", "object": "response", "model": "m", "status": status, "output": [], **members}
+
+
+def frame(kind: str, event: dict[str, object], name: str = "type") -> str:
+    return f"event: {kind}\ndata: {json.dumps({name: kind, **event})}\n\n"
+
+
+def interaction(status: str, **members: object) -> dict[str, object]:
+    return {"id": "v1/1", "object": "interaction", "model": "m", "status": status, **members}
+
+
+def interactions_frames(identified: Callable[[int], bool]) -> Frames:
+    """Return the events of an Interactions stream. identified: whether the event at a position has an id."""
+    call = {"type": "function_call", "id": "c1", "name": "f"}
+    events: list[tuple[str, dict[str, object]]] = [
+        ("interaction.created", {"interaction": interaction("in_progress")}),
+        ("interaction.status_update", {"interaction_id": "v1/1", "status": "in_progress"}),
+        ("step.start", {"index": 0, "step": {"type": "thought"}}),
+        ("step.delta", {"index": 0, "delta": {"type": "thought_summary", "content": {"type": "text", "text": "Hm."}}}),
+        ("step.delta", {"index": 0, "delta": {"type": "thought_signature", "signature": "c2ln"}}),
+        ("step.stop", {"index": 0}),
+        ("step.start", {"index": 1, "step": {"type": "model_output"}}),
+        *(("step.delta", {"index": 1, "delta": {"type": "text", "text": text}}) for text in TEXTS),
+        ("step.stop", {"index": 1}),
+        ("step.start", {"index": 2, "step": call}),
+        ("step.delta", {"index": 2, "delta": {"type": "arguments_delta", "arguments": '{"a"'}}),
+        ("step.delta", {"index": 2, "delta": {"type": "arguments_delta", "arguments": ":1}"}}),
+        ("step.stop", {"index": 2}),
+        ("interaction.completed", {"interaction": interaction("requires_action", usage={"total_input_tokens": 3})}),
+    ]
+    frames = [
+        frame(kind, {**event, **({"event_id": f"ev {n}"} if identified(n) else {})}, "event_type")
+        for n, (kind, event) in enumerate(events)
+    ]
+    return [*frames, "event: done\ndata: [DONE]\n\n"]
+
+
+STREAMS: dict[str, Frames] = {
+    "responses": responses_frames(),
+    "interactions": interactions_frames(lambda n: True),
+    "interactions, some ids": interactions_frames(lambda n: n in (0, 4, 8, 15)),
+    "interactions, no ids": interactions_frames(lambda n: False),
+}
+
+
+@dataclass
+class Keeper:
+    """A server that keeps one answer, and sends what is asked for of it.
+
+    frames: the events of the answer.
+    plans: what each response sends, in order: the number of bytes of its body, or a whole response. After the last
+        plan all is sent.
+    heads: the heads of the requests, in order.
+    """
+
+    frames: Frames
+    plans: list[int | bytes] = field(default_factory=list)
+    heads: list[str] = field(default_factory=list)
+
+    @property
+    def asked(self) -> list[str]:
+        """The first lines of the requests, without the version."""
+        return [head.partition(" HTTP")[0] for head in self.heads]
+
+    @property
+    def created(self) -> int:
+        return sum(line.startswith("POST") and not line.endswith("/cancel") for line in self.asked)
+
+    def body(self, line: str) -> bytes:
+        """Return the events that a request asks for: those after the one that it names."""
+        found = re.search(r"(?:starting_after|last_event_id)=([^&]+)", line)
+        if found is None:
+            return "".join(self.frames).encode()
+        place = (
+            f'": {json.dumps(found[1].replace("%20", " "))}' if "last_event_id" in line else f'_number": {found[1]},'
+        )
+        position = next(n for n, each in enumerate(self.frames) if place in each)
+        return "".join(self.frames[position + 1 :]).encode()
+
+    def plan_of(self, request: str) -> int | bytes | None:
+        return self.plans.pop(0) if self.plans else None
+
+    async def script(self, line: Line) -> None:
+        while request := (await line.request()).decode():
+            self.heads.append(request.partition("\r\n\r\n")[0])
+            first = self.asked[-1]
+            plan = self.plan_of(request)
+            if isinstance(plan, bytes):
+                await line.send(plan)
+            elif first.endswith("/cancel"):
+                await line.send(answer(json.dumps(resource("cancelled"))))
+            elif plan is None:
+                await line.send(STREAM_HEAD.encode() + chunked(self.body(first)))
+            else:
+                await line.send(STREAM_HEAD.encode() + chunked(self.body(first)[:plan], end=False))
+                return
+
+
+def provider_of(name: str, origin: str, key: ms.APIKey | list[ms.APIKey] = KEY) -> ms.Provider:
+    if name.startswith("interactions"):
+        return ms.GeminiInteractions(key, origin, name="p")
+    return ms.OpenAIResponses(key, f"{origin}/v1", name="p")
+
+
+def durable(text: str = "Hello.", **options: object) -> ms.Request:
+    return ms.Request("m", text, **{"durable": True, **options})  # type: ignore[arg-type]
+
+
+async def read(engine: ms.Engine | aio.Engine, request: ms.Request) -> Recorder:
+    recorder = Recorder()
+    await engine.start_stream(request, recorder.on_event, recorder.on_completion).wait()
+    return recorder
+
+
+@asynccontextmanager
+async def keeping(name: str, *plans: int | bytes, **options: object) -> AsyncGenerator[tuple[Keeper, ms.Engine]]:
+    """Open a server that keeps an answer, and an engine."""
+    keeper = Keeper(STREAMS[name], list(plans))
+    async with open_peer(keeper.script) as peer:
+        given = {"retry": STEADY, **options}
+        async with ms.open_engine([provider_of(name, peer.origin)], **given) as engine:  # type: ignore[arg-type]
+            yield keeper, engine
+
+
+# --- cuts ---
+
+
+class Cutter(Keeper):
+    """Cuts the first response to a prompt, after as many bytes as the prompt says."""
+
+    def plan_of(self, request: str) -> int | None:
+        found = re.search(r"cut (\d+)", request)
+        if found is None or found[1].encode() in self.plans:
+            return None
+        self.plans.append(found[1].encode())
+        return int(found[1])
+
+
+@asynccontextmanager
+async def open_tls_peer(keeper: Keeper, ca: trustme.CA) -> AsyncGenerator[str]:
+    """Open the server behind TLS, which it closes without a word. Yields its address."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ca.issue_cert("localhost").configure_cert(context)
+
+    async def serve(stream: trio.SocketStream) -> None:
+        with stream.socket:
+            secured = trio.SSLStream(stream, context, server_side=True, https_compatible=True)
+            try:
+                await keeper.script(Line(secured))  # type: ignore[arg-type]
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                pass
+
+    async with trio.open_nursery() as nursery:
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, serve, listeners)
+        yield f"https://localhost:{listeners[0].socket.getsockname()[1]}"
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("name", STREAMS)
+@pytest.mark.parametrize(
+    ("secure", "step"),
+    [
+        pytest.param(False, 11, id="tcp"),
+        pytest.param(True, 41, id="tls"),
+        pytest.param(False, 1, id="tcp, each byte", marks=pytest.mark.soak),
+        pytest.param(True, 1, id="tls, each byte", marks=pytest.mark.soak),
+    ],
+)
+async def test_a_stream_that_is_cut_at_any_byte_is_whole(name: str, secure: bool, step: int) -> None:
+    keeper, ca = Cutter(STREAMS[name]), trustme.CA()
+    size = len("".join(keeper.frames).encode())
+    named = len(keeper.frames[0]) - 2  # the answer has an id from here on
+    tls = ms.TLSConfig(ca_data=ca.cert_pem.bytes().decode())
+    async with open_tls_peer(keeper, ca) if secure else open_peer(keeper.script) as peer:
+        origin = peer.origin if isinstance(peer, Peer) else peer
+        retry, limits = ms.Retry(base=0, jitter=0), ms.Limits(retry_reserve=math.inf)
+        async with ms.open_engine([provider_of(name, origin)], retry=retry, limits=limits, tls=tls) as engine:
+            expected = await read(engine, durable())
+            assert expected.completion.success
+            assert expected.types.count("TEXT_DELTA") == len(TEXTS)
+            for first in range(0, size, 50 * step):
+                keeper.heads.clear()
+                recorders = {cut: Recorder() for cut in range(first, min(first + 50 * step, size), step)}
+                for call in [
+                    engine.start_stream(durable(f"cut {cut}"), recorder.on_event, recorder.on_completion)
+                    for cut, recorder in recorders.items()
+                ]:
+                    await call.wait()
+                for cut, recorder in recorders.items():
+                    assert recorder.events == expected.events, (cut, recorder.completion)
+                    assert recorder.completion.response == expected.completion.response
+                    assert recorder.completion.resumed <= 1
+                # Without an id, only the rules of retries remain.
+                assert keeper.created == sum(2 if cut < named else 1 for cut in recorders)
+
+
+@pytest.mark.parametrize("name", STREAMS)
+async def test_a_stream_that_is_cut_again_and_again_is_whole(name: str) -> None:
+    largest = max(len(each.encode()) for each in STREAMS[name])
+    async with keeping(name) as (keeper, engine):
+        expected = await read(engine, durable())
+        keeper.plans = [largest + 100 * n for n in range(1, 40)]  # what has no id comes again
+        keeper.heads.clear()
+        recorder = await read(engine, durable())
+    assert recorder.events == expected.events
+    assert recorder.completion.response == expected.completion.response
+    assert recorder.completion.resumed == len(keeper.heads) - 1 > 2
+    assert keeper.created == recorder.completion.attempts == 1
+    assert recorder.completion.resent == 0
+
+
+async def test_what_follows_is_asked_for_after_the_last_event() -> None:
+    async with keeping("responses", 1700) as (keeper, engine):
+        assert (await read(engine, durable())).completion.success
+    assert keeper.asked == ["POST /v1/responses", "GET /v1/responses/resp%2F1?stream=true&starting_after=7"]
+    assert "content-type" not in keeper.heads[1].lower()
+    assert f"Bearer {KEY}" in keeper.heads[1]
+    async with keeping("interactions", 1700) as (keeper, engine):
+        assert (await read(engine, durable())).completion.success
+    assert keeper.asked == [
+        "POST /v1beta/interactions", "GET /v1beta/interactions/v1%2F1?stream=true&last_event_id=ev%2011"
+    ]  # fmt: skip
+    assert f"x-goog-api-key: {KEY}" in keeper.heads[1]
+    assert "api-revision" in keeper.heads[1]
+
+
+ERROR_EVENTS = {
+    "responses": frame("error", {"message": "Busy.", "code": "server_error"}),
+    "interactions": frame("error", {"error": {"message": "Late.", "code": "gateway_timeout"}}, "event_type"),
+}
+
+
+@pytest.mark.parametrize("name", ERROR_EVENTS)
+async def test_an_error_event_ends_the_connection_and_not_the_answer(name: str) -> None:
+    frames = STREAMS[name]
+    begun = STREAM_HEAD.encode() + chunked("".join([*frames[:9], ERROR_EVENTS[name]]))
+    async with keeping(name, begun) as (_, engine):
+        recorder = await read(engine, durable())
+        assert recorder.events == (await read(engine, durable())).events
+    assert recorder.completion.resumed == 1
+
+
+@pytest.mark.parametrize("name", ERROR_EVENTS)
+async def test_an_answer_that_failed_is_not_read_again(name: str) -> None:
+    failed = {
+        "responses": frame(
+            "response.failed",
+            {
+                "sequence_number": 9,
+                "response": resource("failed", error={"code": "server_error", "message": "No model."}),
+            },
+        ),
+        "interactions": frame(
+            "interaction.completed",
+            {"interaction": interaction("failed", error={"message": "No model."})},
+            "event_type",
+        ),
+    }
+    begun = STREAM_HEAD.encode() + chunked("".join([*STREAMS[name][:9], failed[name]]))
+    async with keeping(name, begun) as (keeper, engine):
+        recorder = await read(engine, durable())
+    assert recorder.types[-1] == "ERROR"
+    assert recorder.completion.error_category is ms.ErrorCategory.SERVER
+    assert "No model." in str(recorder.completion.error)
+    assert len(keeper.heads) == 1
+
+
+async def test_only_the_creation_follows_the_rules_of_retries(autojump_clock: trio.testing.MockClock) -> None:
+    busy = answer(error_body("busy"), status="503 Busy")
+    async with keeping("responses", busy, busy, 1700, *[busy] * 6) as (keeper, engine):
+        recorder = await read(engine, durable(retry=ms.Retry(max_attempts=3, jitter=0)))
+    completion = recorder.completion
+    assert completion.success
+    assert (completion.attempts, completion.resumed, keeper.created) == (3, 7, 3)
+
+
+@pytest.mark.parametrize(
+    ("status", "category", "why"),
+    [
+        ("404 Not Found", ms.ErrorCategory.NOT_FOUND, ": the server has forgotten it, or another key made it"),
+        ("401 Unauthorized", ms.ErrorCategory.AUTH, ": the server has forgotten it, or another key made it"),
+        ("400 Bad Request", ms.ErrorCategory.INVALID_ARG, ""),
+    ],
+)
+async def test_an_answer_that_the_server_has_not_is_named(status: str, category: ms.ErrorCategory, why: str) -> None:
+    async with keeping("responses", 1700, answer(error_body("no"), status=status)) as (_, engine):
+        recorder = await read(engine, durable())
+    error = recorder.completion.error
+    assert error is not None
+    assert error.category is category
+    assert error.message == f"no (reading the answer 'resp/1' again{why})"
+    assert recorder.text == "One, two – "
+    assert recorder.completion.response is not None
+    assert recorder.completion.response.text == "One, two – "
+
+
+# --- timeouts ---
+
+
+async def test_a_server_that_stays_away_is_an_idle_timeout(autojump_clock: trio.testing.MockClock) -> None:
+    async with keeping("responses", 1700, timeouts=ms.Timeouts(idle=20)) as (keeper, engine):
+        keeper.plans += [0] * 100
+        started = trio.current_time()
+        recorder = await read(engine, durable())
+        assert trio.current_time() - started == pytest.approx(20, abs=0.5)
+    error = recorder.completion.error
+    assert error is not None
+    assert (error.category, error.provider_code) == (ms.ErrorCategory.TIMEOUT, "idle")
+    assert "reading the answer 'resp/1' again" in error.message
+    assert recorder.types[-1] == "ERROR"
+
+
+async def test_the_total_timeout_ends_a_durable_call(autojump_clock: trio.testing.MockClock) -> None:
+    async with keeping("responses", 1700, *[0] * 100) as (_, engine):
+        recorder = await read(engine, durable(timeouts=ms.Timeouts(total=9)))
+    error = recorder.completion.error
+    assert error is not None
+    assert (error.category, error.provider_code) == (ms.ErrorCategory.TIMEOUT, "total")
+
+
+async def test_a_connection_that_brings_nothing_is_replaced(autojump_clock: trio.testing.MockClock) -> None:
+    keeper = Keeper(STREAMS["responses"])
+
+    async def script(line: Line) -> None:
+        keeper.heads.append((await line.request()).decode())
+        sent = (1700, 0, 0, 0, None)[len(keeper.heads) - 1]
+        await line.send(
+            STREAM_HEAD.encode()
+            + chunked(*[part for part in [keeper.body(keeper.asked[-1])[:sent]] if part], end=False)
+        )
+        await line.closed_by_peer()
+
+    async with (
+        open_peer(script) as peer,
+        ms.open_engine([provider_of("responses", peer.origin)], retry=STEADY) as engine,
+    ):
+        recorder = await read(engine, durable(timeouts=ms.Timeouts(idle=30)))
+    assert recorder.completion.success
+    assert recorder.completion.resumed == 4
+    assert keeper.created == 1
+
+
+async def test_a_hint_of_the_server_is_obeyed(autojump_clock: trio.testing.MockClock) -> None:
+    full = answer(error_body("full"), status="429 Too Many Requests", headers="Retry-After: 50\r\n")
+    async with keeping("responses", 1700, full, timeouts=ms.Timeouts(idle=20)) as (_, engine):
+        started = trio.current_time()
+        assert (await read(engine, durable())).completion.success
+        assert trio.current_time() - started == pytest.approx(50, abs=0.5)
+
+
+# --- unstreamed ---
+
+WHOLE = {
+    "responses": resource(
+        "completed", output=[{"type": "message", "content": [{"type": "output_text", "text": "Four."}]}]
+    ),
+    "interactions": interaction(
+        "completed",
+        steps=[
+            {"type": "user_input", "content": [{"type": "text", "text": "Hello."}]},
+            {"type": "model_output", "content": [{"type": "text", "text": "Four."}]},
+        ],
+    ),
+}
+PENDING = {"responses": resource("queued"), "interactions": interaction("in_progress")}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+async def test_an_unstreamed_answer_is_asked_for_until_it_is_there(
+    name: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    pending, whole = answer(json.dumps(PENDING[name])), answer(json.dumps(WHOLE[name]))
+    asked = answer(json.dumps(PENDING[name]), headers="Retry-After: 40\r\n")
+    lost = answer(error_body("busy"), status="502 Bad Gateway")
+    plans = (pending, pending, asked, lost, whole)
+    async with keeping(name, *plans, timeouts=ms.Timeouts(idle=20)) as (keeper, engine):
+        started, recorder = trio.current_time(), Recorder()
+        call = engine.start_request(durable(), recorder.on_completion)
+        assert call.resume_token is None
+        completion = await call.wait()
+        assert trio.current_time() - started == pytest.approx(1 + 2 + 40, abs=0.5)
+        token = call.resume_token
+        assert token is not None
+        keeper.plans += [pending, whole]
+        again = Recorder()
+        attached = await engine.attach(token, again.on_event).wait()
+    assert completion.response is not None
+    assert completion.response.text == "Four."
+    assert (completion.attempts, completion.resumed) == (1, 1)
+    assert keeper.created == 1
+    assert not any("stream" in line for line in keeper.asked)
+    assert attached.response == completion.response
+    assert again.types == ["START", "TEXT_DELTA", "DONE"]
+
+
+async def test_a_failed_unstreamed_answer_is_not_asked_for_again(autojump_clock: trio.testing.MockClock) -> None:
+    failed = resource("failed", error={"code": "server_error", "message": "No model."})
+    plans = (answer(json.dumps(PENDING["responses"])), answer(json.dumps(failed)))
+    async with keeping("responses", *plans) as (keeper, engine):
+        completion = await engine.start_request(durable()).wait()
+    assert completion.error is not None
+    assert completion.error.message == "No model."
+    assert len(keeper.heads) == 2
+
+
+async def test_an_answer_in_the_background_without_an_id_is_an_error() -> None:
+    nameless = {**PENDING["responses"], "id": None}
+    async with keeping("responses", answer(json.dumps(nameless))) as (_, engine):
+        completion = await engine.start_request(durable()).wait()
+    assert completion.error is not None
+    assert "names no id" in completion.error.message
+
+
+# --- attach ---
+
+
+@pytest.mark.parametrize("name", STREAMS)
+async def test_an_attached_call_reads_the_answer_from_any_event_on(name: str) -> None:
+    async with keeping(name, 900) as (keeper, engine):
+        recorder = Recorder()
+        call = engine.start_stream(durable(), recorder.on_event, recorder.on_completion)
+        assert call.resume_token is None
+        await call.wait()
+        token = call.resume_token
+    assert token is not None
+    assert KEY not in token
+    for after in (None, 0, 1, 5, len(recorder.events), 1000):
+        async with keeping(name, 1100) as (keeper, engine):
+            again = Recorder()
+            attached = engine.attach(token, again.on_event, again.on_completion, after=after)
+            assert attached.resume_token == token
+            completion = await attached.wait()
+            assert completion.response == recorder.completion.response
+            assert completion.resumed == 1
+            assert again.events == recorder.events[after or 0 :]
+            assert keeper.created == 0
+            async with engine.stream(token, after=after) as events:
+                assert [event async for event in events] == recorder.events[after or 0 :]
+
+
+async def test_an_answer_of_another_key_is_an_error_that_names_it() -> None:
+    token = await token_of("responses")
+    missing = answer(error_body("Response not found."), status="404 Not Found")
+    async with keeping("responses", missing) as (_, engine):
+        recorder = Recorder()
+        completion = await engine.attach(token, recorder.on_event, after=3).wait()
+    assert completion.error is not None
+    assert completion.error.category is ms.ErrorCategory.NOT_FOUND
+    assert "the answer 'resp/1' again: the server has forgotten it, or another key made it" in completion.error.message
+    assert recorder.types == ["ERROR"]
+
+
+async def token_of(name: str) -> str:
+    async with keeping(name) as (_, engine):
+        call = engine.start_stream(durable())
+        await call.wait()
+    assert call.resume_token is not None
+    return call.resume_token
+
+
+async def test_a_token_that_does_not_fit_is_refused() -> None:
+    token = await token_of("responses")
+    other = ms.OpenAIResponses(KEY, "http://127.0.0.1:1/v1", name="other")
+    same_name = ms.GeminiInteractions(KEY, "http://127.0.0.1:1", name="p")
+    chat = ms.OpenAIChat(KEY, "http://127.0.0.1:1/v1", name="p")
+    for provider, given, after, message in (
+        (other, token, None, "token: its answer was made by the provider 'p', which this engine does not have"),
+        (same_name, token, None, "token: 'p' has the dialect gemini-interactions, not openai-responses"),
+        (chat, token, None, "token: 'p' has the dialect openai-chat, not openai-responses"),
+        (other, "", None, "token: is no resume token"),
+        (other, "resp_1", None, "token: is no resume token"),
+        (other, token[:-3], None, "token: is no resume token"),
+        (other, "ms1.ä", None, "token: is no resume token"),
+        (other, "ms1.W10", None, "token: is no resume token"),
+        (other, 7, None, "token: must be"),
+        (other, token, -1, "after: must be a whole number"),
+        (other, token, True, "after: must be a whole number"),
+    ):
+        async with ms.open_engine([provider]) as engine:
+            with pytest.raises(ms.InvalidRequestError) as caught:
+                engine.attach(given, after=after)  # type: ignore[arg-type]
+            assert str(caught.value).startswith(message)
+    async with ms.open_engine([other]) as engine:
+        with pytest.raises(ms.InvalidRequestError, match="after: is for a resume token"):
+            engine.stream(durable(), after=3)
+
+
+# --- cancelling ---
+
+
+async def test_cancelling_cancels_the_answer_at_the_server() -> None:
+    keeper = Keeper(STREAMS["responses"])
+
+    async def script(line: Line) -> None:
+        while request := (await line.request()).decode():
+            keeper.heads.append(request)
+            if keeper.asked[-1].endswith("/cancel"):
+                await line.send(answer(json.dumps(resource("cancelled"))))
+            else:
+                await line.send(STREAM_HEAD.encode() + chunked("".join(keeper.frames[:8]), end=False))
+
+    async with open_peer(script) as peer, ms.open_engine([provider_of("responses", peer.origin)]) as engine:
+        recorder = Recorder()
+        call = engine.start_stream(durable(), recorder.on_event, recorder.on_completion)
+        while "TEXT_DELTA" not in recorder.types:
+            await trio.sleep(0)
+        call.cancel()
+        call.cancel()
+        assert not recorder.completions
+        completion = await call.wait()
+    assert keeper.asked == ["POST /v1/responses", "POST /v1/responses/resp%2F1/cancel"]
+    assert completion.error is not None
+    assert completion.error.category is ms.ErrorCategory.CANCELLED
+    assert completion.error.message == "the call was cancelled"
+    assert completion.response is not None
+    assert completion.response.text == "One, two – "
+    assert recorder.types[-1] == "ERROR"
+
+
+@pytest.mark.parametrize(
+    ("reply", "seconds", "why"),
+    [
+        (b"", 0.0, ": server disconnected without sending a response"),
+        (b"wait", 2.0, ": total timeout: the call did not end within 2 s"),
+        (answer(error_body("No such answer."), status="404 Not Found"), 0.0, ": No such answer."),
+    ],
+)
+async def test_a_server_that_is_not_reached_is_reported(
+    reply: bytes, seconds: float, why: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def script(line: Line) -> None:
+        if b"/cancel" not in await line.request():
+            await line.send(STREAM_HEAD.encode() + chunked("".join(STREAMS["responses"][:8]), end=False))
+            await line.closed_by_peer()
+        elif reply == b"wait":
+            await line.closed_by_peer()
+        else:
+            await line.send(reply)
+
+    async with open_peer(script) as peer, ms.open_engine([provider_of("responses", peer.origin)]) as engine:
+        recorder = Recorder()
+        call = engine.start_stream(durable(), recorder.on_event, recorder.on_completion)
+        while "TEXT_DELTA" not in recorder.types:
+            await trio.sleep(0)
+        started = trio.current_time()
+        call.cancel()
+        completion = await call.wait()
+        assert trio.current_time() - started == pytest.approx(seconds, abs=0.1)
+    assert completion.error is not None
+    assert completion.error.category is ms.ErrorCategory.CANCELLED
+    assert completion.error.message.startswith(
+        f"the call was cancelled; the server was not reached, and may go on with the answer 'resp/1'{why}"
+    )
+
+
+async def test_a_call_is_cancelled_while_it_waits_for_its_answer(autojump_clock: trio.testing.MockClock) -> None:
+    async with keeping("responses", answer(json.dumps(PENDING["responses"]))) as (keeper, engine):
+        call = engine.start_request(durable())
+        while call.resume_token is None:
+            await trio.sleep(0)
+        call.cancel()
+        completion = await call.wait()
+    assert completion.error_message == "the call was cancelled"
+    assert keeper.asked[-1] == "POST /v1/responses/resp%2F1/cancel"
+
+
+async def test_an_answer_without_an_id_cannot_be_cancelled() -> None:
+    async with (
+        open_peer(Line.closed_by_peer) as peer,
+        ms.open_engine([provider_of("responses", peer.origin)]) as engine,
+    ):
+        call = engine.start_stream(durable())
+        while call.state is not ms.CallState.WAITING:
+            await trio.sleep(0)
+        call.cancel()
+        completion = await call.wait()
+    assert completion.error_message == (
+        "the call was cancelled; the server had not named the answer, and may go on with it"
+    )
+
+
+async def test_leaving_the_engine_does_not_cancel_the_answer() -> None:
+    async with keeping("responses", answer(json.dumps(PENDING["responses"]))) as (keeper, engine):
+        call = engine.start_request(durable())
+        while call.resume_token is None:
+            await trio.sleep(0)
+    assert call.completion is not None
+    assert call.completion.error_category is ms.ErrorCategory.CANCELLED
+    assert keeper.asked == ["POST /v1/responses"]
+
+
+# --- requests ---
+
+
+@pytest.mark.parametrize(
+    "provider", [ms.OpenAIChat(KEY), ms.Anthropic(KEY), ms.Gemini(KEY)], ids=lambda provider: provider.dialect
+)
+async def test_other_dialects_refuse_and_name_those_that_can(provider: ms.Provider) -> None:
+    async with ms.open_engine([provider]) as engine:
+        for request in (durable(), durable(durable=ms.Durable(window="2h"))):
+            with pytest.raises(ms.InvalidRequestError) as caught:
+                engine.start_stream(request)
+            assert caught.value.field == "durable"
+            assert "OpenAI Responses (ms.OpenAIResponses) and Gemini Interactions" in str(caught.value)
+
+
+@pytest.mark.parametrize("given", [1, "2h", None])
+async def test_the_option_is_a_flag_or_a_durable(given: object) -> None:
+    async with ms.open_engine([provider_of("responses", "http://127.0.0.1:1")]) as engine:
+        with pytest.raises(ms.InvalidRequestError, match="durable: must be True, False or a Durable"):
+            engine.start_stream(durable(durable=given))
+    with pytest.raises(ms.InvalidRequestError, match="window"):
+        ms.Durable(window=2)  # type: ignore[arg-type]
+
+
+# --- keys and traffic ---
+
+
+async def test_a_key_function_is_asked_for_each_connection() -> None:
+    keys = iter(["canary-first-key", "canary-second-key"])
+    keeper = Keeper(STREAMS["responses"], [1700])
+    async with open_peer(keeper.script) as peer:
+        provider = ms.OpenAIResponses(lambda: next(keys), peer.url, name="p", idempotency_header="Idempotency-Key")
+        async with ms.open_engine([provider]) as engine:
+            assert (await read(engine, durable())).completion.success
+    assert ["first" in head for head in keeper.heads] == [True, False]
+    assert ["second" in head for head in keeper.heads] == [False, True]
+    assert ["Idempotency-Key" in head for head in keeper.heads] == [True, False]
+    assert keeper.heads[1].count("Authorization") + keeper.heads[1].count("authorization") == 1
+
+
+async def test_an_answer_stays_with_the_key_that_made_it() -> None:
+    keys = ["canary-key-zero-0", "canary-key-one-1"]
+    keeper = Keeper(STREAMS["responses"])
+    async with open_peer(keeper.script) as peer:
+        provider = provider_of("responses", peer.origin, list(keys))
+        tokens: list[str] = []
+        async with ms.open_engine([provider], traffic=ms.Traffic()) as engine:
+            for session in "abcd":
+                keeper.plans = [1700]
+                call = engine.start_stream(durable(session=session))
+                assert (await call.wait()).success
+                assert call.resume_token is not None
+                tokens.append(call.resume_token)
+        used = [head.partition("Bearer ")[2][:17].strip() for head in keeper.heads]
+        assert used[::2] == used[1::2]
+        keeper.heads.clear()
+        async with ms.open_engine([provider], traffic=ms.Traffic()) as engine:
+            for token in tokens:
+                assert (await engine.attach(token).wait()).success
+        assert [head.partition("Bearer ")[2][:17].strip() for head in keeper.heads] == used[::2]
+        only = provider_of("responses", peer.origin, keys[:1])
+        async with ms.open_engine([only], traffic=ms.Traffic()) as engine:
+            assert (await engine.attach(tokens[0]).wait()).success
+    assert not any(key in token for key in keys for token in tokens)
+
+
+async def test_a_slot_is_held_while_the_answer_is_read_on(autojump_clock: trio.testing.MockClock) -> None:
+    rates = {"p": ms.RateLimit(concurrent=1)}
+    async with keeping("responses", 1700, 0, 0, traffic=ms.Traffic(rates=rates)) as (keeper, engine):
+        first = engine.start_stream(durable())
+        second = engine.start_stream(durable("Second."))
+        assert (await first.wait()).success
+        assert (await second.wait()).success
+        assert len(first.completion.attempt_records) == 1  # type: ignore[union-attr]
+        assert engine.statistics().traffic.limiters["p/m"].running == 0
+    assert [line[:4] for line in keeper.asked] == ["POST", "GET ", "GET ", "GET ", "POST"]
+
+
+# --- doors ---
+
+
+async def test_a_recording_has_every_connection(tmp_path: Path) -> None:
+    async with keeping("responses", 1700) as (_, engine):
+        with engine.record(tmp_path / "r.jsonl") as recording:
+            assert (await read(engine, durable(tags={"a": "b"}))).completion.tags == {"a": "b"}
+        assert recording.exchanges == 2
+    assert KEY not in (tmp_path / "r.jsonl").read_text()
+
+
+def threaded(keeper: Keeper) -> Serve:
+    """Return the server for a thread."""
+
+    def serve(wire: Wire) -> None:
+        while True:
+            head = wire.head()
+            wire.body(head)
+            keeper.heads.append(head.decode())
+            body = keeper.body(keeper.asked[-1])
+            plan = keeper.plans.pop(0) if keeper.plans else None
+            if plan is not None:
+                assert isinstance(plan, int)
+                wire.send(STREAM_HEAD.encode() + chunked(body[:plan], end=False))
+                return
+            wire.send(STREAM_HEAD.encode() + chunked(body))
+
+    return serve
+
+
+def test_threads_read_durable_answers() -> None:
+    keeper, recorder = Keeper(STREAMS["responses"], [1700]), Recorder()
+    with serving(threaded(keeper)) as server, open_portal([provider_of("responses", server.url)]) as portal:
+        call = portal.start_stream(durable(), recorder.on_event, recorder.on_completion)
+        assert call.wait().resumed == 1
+        token, again = call.resume_token, Recorder()
+        assert token is not None
+        attached = portal.attach(token, again.on_event, again.on_completion, after=4)
+        assert attached.wait().response == recorder.completion.response
+        assert attached.resume_token == token
+        assert again.events == recorder.events[4:]
+        with portal.stream(token, after=2) as events:
+            assert list(events) == recorder.events[2:]
+    assert keeper.created == 1
+
+
+def test_asyncio_programs_read_durable_answers() -> None:
+    keeper, recorder = Keeper(STREAMS["interactions"], [1700, 1700]), Recorder()
+
+    async def main(origin: str) -> None:
+        async with aio.open_engine([provider_of("interactions", origin)]) as engine:
+            call = engine.start_stream(durable(), recorder.on_event, recorder.on_completion)
+            assert (await call.wait()).resumed == 1
+            token, again = call.resume_token, Recorder()
+            assert token is not None
+            attached = engine.attach(token, again.on_event, again.on_completion, after=4)
+            assert (await attached.wait()).response == recorder.completion.response
+            assert again.events == recorder.events[4:]
+            async with engine.stream(token, after=2) as events:
+                assert [event async for event in events] == recorder.events[2:]
+
+    with serving(threaded(keeper)) as server:
+        asyncio.run(main(server.url))
+    assert keeper.created == 1
+
+
+KILLED = """
+import os, random, signal, sys, trio
+import manystream as ms
+
+url, folder, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+moments = random.Random(7)
+
+
+async def main(path, left):
+    file = os.open(path, os.O_WRONLY | os.O_CREAT)
+
+    def on_event(event):
+        nonlocal left
+        if event.type is ms.EventType.START:
+            os.write(file, (call.resume_token + "\\n").encode())
+        left -= 1
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        os.write(file, (repr(event) + "\\n").encode())
+
+    async with ms.open_engine([ms.OpenAIResponses("key", url, name="p")]) as engine:
+        call = engine.start_stream(ms.Request("m", f"Hello, {path}.", durable=True), on_event)
+        await call.wait()
+
+
+trio.run(main, os.devnull, 1000)  # imports what calls need
+for number in range(count):
+    left = moments.randrange(12)
+    child = os.fork()
+    if child == 0:
+        trio.run(main, f"{folder}/{number}", left)
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+"""Starts durable calls, each in a process that is killed at an event. Each writes its token, and the events it has."""
+
+
+@pytest.mark.parametrize("count", [10, pytest.param(100, marks=pytest.mark.soak)])
+def test_the_rest_of_an_answer_is_read_after_its_process_was_killed(tmp_path: Path, count: int) -> None:
+    with open_simulator_thread("events=10") as simulator:
+        url = simulator.base_urls["openai-responses"]
+        subprocess.run([sys.executable, "-c", KILLED, url, str(tmp_path), str(count)], check=True, timeout=100)
+        with open_portal([ms.OpenAIResponses("key", url, name="p")]) as portal:
+            for number in range(count):
+                token, *kept = (tmp_path / str(number)).read_text().splitlines()
+                whole, after = Recorder(), Recorder()
+                assert portal.attach(token, whole.on_event).wait().success
+                assert portal.attach(token, after.on_event, after=len(kept)).wait().success
+                assert [*kept, *map(repr, after.events)] == list(map(repr, whole.events))
+                assert whole.types[-1] == "DONE"
