@@ -37,6 +37,7 @@ PROVIDERS: dict[str, Callable[[str, ms.APIKey], ms.Provider]] = {
     "openai-responses": lambda origin, key: ms.OpenAIResponses(key, f"{origin}/v1", name="peer"),
     "anthropic": lambda origin, key: ms.Anthropic(key, origin, name="peer"),
     "gemini": lambda origin, key: ms.Gemini(key, origin, name="peer"),
+    "gemini-interactions": lambda origin, key: ms.GeminiInteractions(key, origin, name="peer"),
 }
 
 

@@ -23,7 +23,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 def provider_of(dialect: str, simulator: Simulator, key: str = KEY) -> ms.Provider:
     kinds = {
         "openai-chat": ms.OpenAIChat, "openai-responses": ms.OpenAIResponses, "anthropic": ms.Anthropic,
-        "gemini": ms.Gemini,
+        "gemini": ms.Gemini, "gemini-interactions": ms.GeminiInteractions,
     }  # fmt: skip
     return kinds[dialect](key, simulator.base_urls[dialect], name=dialect, headers={"X-Secret": f"{key}-header"})
 
@@ -104,7 +104,7 @@ async def test_no_key_is_ever_written(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.parametrize("dialect", ["openai-chat", "openai-responses", "anthropic", "gemini"])
+@pytest.mark.parametrize("dialect", ["openai-chat", "openai-responses", "anthropic", "gemini", "gemini-interactions"])
 async def test_a_replay_returns_the_same_responses(dialect: str, tmp_path: Path) -> None:
     path = tmp_path / "traffic.jsonl"
     requests = [
@@ -272,7 +272,7 @@ def test_the_command_reports_an_invalid_recording(capsys: pytest.CaptureFixture[
     assert "leave the knobs out" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("dialect", ["openai-chat", "openai-responses", "anthropic", "gemini"])
+@pytest.mark.parametrize("dialect", ["openai-chat", "openai-responses", "anthropic", "gemini", "gemini-interactions"])
 @pytest.mark.parametrize("stream", [True, False])
 async def test_tags_are_recorded_and_never_sent(
     dialect: str, stream: bool, tmp_path: Path, simulator: Simulator

@@ -26,6 +26,7 @@ PROVIDERS: dict[str, Callable[[str], ms.Provider]] = {
     "responses": lambda origin: ms.OpenAIResponses(api_key=KEY, base_url=f"{origin}/v1"),
     "anthropic": lambda origin: ms.Anthropic(api_key=KEY, base_url=origin),
     "gemini": lambda origin: ms.Gemini(api_key=KEY, base_url=origin),
+    "interactions": lambda origin: ms.GeminiInteractions(api_key=KEY, base_url=origin),
 }
 
 
@@ -129,7 +130,7 @@ async def test_an_echoed_key_is_shown_nowhere(
     async with open_peer(script) as peer:
         provider = PROVIDERS[dialect](peer.origin)
         async with ms.open_engine([provider], retry=ms.Retry(max_attempts=1)) as engine:
-            model = {"anthropic": "claude-x", "gemini": "gemini-x"}.get(dialect, "m")
+            model = {"anthropic": "claude-x", "gemini": "gemini-x", "interactions": "gemini-x"}.get(dialect, "m")
             request = ms.Request(model, [ms.Message.user("hello")], max_output_tokens=10)
             call = engine.start_stream(request, on_event, recorder.on_completion)
             completion = await call.wait()
@@ -153,7 +154,7 @@ async def test_the_key_goes_in_one_header_to_its_own_origin(dialect: str, log: p
             await line.send("HTTP/1.1 307 Away\r\nLocation: http://127.0.0.2:9/\r\nContent-Length: 0\r\n\r\n")
 
     async with open_peer(script) as peer, ms.open_engine([PROVIDERS[dialect](peer.origin)]) as engine:
-        model = {"anthropic": "claude-x", "gemini": "gemini-x"}.get(dialect, "m")
+        model = {"anthropic": "claude-x", "gemini": "gemini-x", "interactions": "gemini-x"}.get(dialect, "m")
         await engine.start_stream(ms.Request(model, [ms.Message.user("x")], max_output_tokens=9)).wait()
         assert list(engine.statistics().connections) == [peer.origin]
     head, _, body = requests[0].partition(b"\r\n\r\n")

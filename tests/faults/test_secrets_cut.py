@@ -30,6 +30,7 @@ PROVIDERS: dict[str, Callable[[str], ms.Provider]] = {
     "responses": lambda origin: ms.OpenAIResponses(api_key=KEY, base_url=f"{origin}/v1"),
     "anthropic": lambda origin: ms.Anthropic(api_key=KEY, base_url=origin),
     "gemini": lambda origin: ms.Gemini(api_key=KEY, base_url=origin),
+    "interactions": lambda origin: ms.GeminiInteractions(api_key=KEY, base_url=origin),
 }
 
 SPELLINGS: dict[str, str] = {
@@ -89,7 +90,7 @@ async def test_a_cut_leaves_no_part_of_the_key(dialect: str, place: str, caplog:
             await line.send(replies[len(texts)])
 
     async with open_peer(script) as peer, ms.open_engine([PROVIDERS[dialect](peer.origin)], retry=NO_RETRY) as engine:
-        model = {"anthropic": "claude-x", "gemini": "gemini-x"}.get(dialect, "m")
+        model = {"anthropic": "claude-x", "gemini": "gemini-x", "interactions": "gemini-x"}.get(dialect, "m")
         request = ms.Request(model, [ms.Message.user("hello")], max_output_tokens=10)
         for number in range(len(replies)):
             start = engine.start_request if number % 2 and "stream" not in place else engine.start_stream

@@ -11,6 +11,7 @@ import manystream as ms
 from manystream.providers.anthropic.converter import AnthropicConverter
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.gemini.converter import GeminiConverter
+from manystream.providers.gemini_interactions.converter import InteractionsConverter
 from manystream.providers.history import History
 from manystream.providers.history.converter import HistoryConverter
 from manystream.providers.json.json_values import JSON, JSONObject
@@ -20,15 +21,15 @@ from manystream.providers.wire import prefix_cache
 
 CLASSES: dict[str, type[ms.Provider]] = {
     "openai-chat": ms.OpenAIChat, "openai-responses": ms.OpenAIResponses, "anthropic": ms.Anthropic,
-    "gemini": ms.Gemini,
+    "gemini": ms.Gemini, "gemini-interactions": ms.GeminiInteractions,
 }  # fmt: skip
 CONVERTERS: dict[str, type[HistoryConverter]] = {
     "openai-chat": ChatConverter, "openai-responses": ResponsesConverter, "anthropic": AnthropicConverter,
-    "gemini": GeminiConverter,
+    "gemini": GeminiConverter, "gemini-interactions": InteractionsConverter,
 }  # fmt: skip
 GENERIC = {
     "openai-chat": "openai-compatible", "openai-responses": "responses-compatible",
-    "anthropic": "anthropic-compatible", "gemini": "google",
+    "anthropic": "anthropic-compatible", "gemini": "google", "gemini-interactions": "google-interactions",
 }  # fmt: skip
 PRIVATE = b"canary"
 
@@ -50,12 +51,17 @@ GEMINI_PARTS: list[JSON] = [
     {"text": "canary", "thought": True, "thoughtSignature": "canary"},
     {"functionCall": {"name": "look", "args": {}}, "thoughtSignature": "canary"},
 ]
+STEPS: list[JSONObject] = [
+    {"type": "thought", "summary": [{"type": "text", "text": "canary"}], "signature": "canary"},
+    {"type": "function_call", "id": "c", "name": "look", "arguments": {}, "signature": "canary"},
+]
 
 BODIES: dict[str, JSONObject] = {
     "openai-chat": {"choices": [{"index": 0, "message": CHAT_MESSAGE, "finish_reason": "tool_calls"}]},
     "openai-responses": {"object": "response", "status": "completed", "output": [REASONING, RESPONSES_CALL]},
     "anthropic": {"type": "message", "content": [THINKING, ANTHROPIC_CALL], "stop_reason": "tool_use"},
     "gemini": {"candidates": [{"content": {"role": "model", "parts": GEMINI_PARTS}, "finishReason": "STOP"}]},
+    "gemini-interactions": {"object": "interaction", "status": "requires_action", "steps": [*STEPS]},
 }
 """An unstreamed answer of each dialect: private thinking, and a call with private state."""
 
@@ -75,6 +81,10 @@ STREAMS: dict[str, list[JSONObject]] = {
         {"type": "message_stop"},
     ],
     "gemini": [BODIES["gemini"]],
+    "gemini-interactions": [
+        *({"event_type": "step.start", "index": index, "step": step} for index, step in enumerate(STEPS)),
+        {"event_type": "interaction.completed", "interaction": {"status": "requires_action"}},
+    ],
 }  # fmt: skip
 """The same answer as the events of a stream."""
 
@@ -82,6 +92,7 @@ OWN_BLOCKS: dict[str, JSONObject] = {
     "openai-responses": {"type": "web_search_call", "id": "ws", "query": "canary"},
     "anthropic": {"type": "server_tool_use", "id": "s", "name": "search", "input": {"query": "canary"}},
     "gemini": {"executableCode": {"language": "PYTHON", "code": "canary"}},
+    "gemini-interactions": {"type": "google_search_call", "id": "s", "arguments": {"queries": ["canary"]}},
 }
 """A block of the provider's own, in the dialects that send one back."""
 
@@ -236,6 +247,7 @@ NATIVE: dict[str, list[JSONObject]] = {
     "openai-responses": [REASONING, RESPONSES_CALL],
     "anthropic": [{"role": "assistant", "content": [THINKING, ANTHROPIC_CALL]}],
     "gemini": [{"role": "model", "parts": GEMINI_PARTS}],
+    "gemini-interactions": STEPS,
 }
 """The answer as the provider's own messages."""
 

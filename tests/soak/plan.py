@@ -12,7 +12,7 @@ SEED = 20_260_101
 MARK = "soak-"
 """The text before the number in a request."""
 
-DIALECTS = ("chat", "responses", "anthropic", "gemini")
+DIALECTS = ("chat", "responses", "anthropic", "gemini", "interactions")
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
@@ -88,7 +88,23 @@ def _gemini(words: list[str]) -> list[tuple[str, str]]:
     return [*((chunk(word), word) for word in words), (chunk("", finishReason="STOP"), "")]
 
 
-WRITERS = {"chat": _chat, "responses": _responses, "anthropic": _anthropic, "gemini": _gemini}
+def _interactions(words: list[str]) -> list[tuple[str, str]]:
+    def event(kind: str, **members: object) -> str:
+        return _frame({**members, "event_type": kind}, kind)
+
+    interaction = {"id": "v1_1", "object": "interaction", "model": "m"}
+    return [
+        (event("interaction.created", interaction={**interaction, "status": "in_progress"}), ""),
+        (event("step.start", index=0, step={"type": "model_output"}), ""),
+        *((event("step.delta", index=0, delta={"text": word, "type": "text"}), word) for word in words),
+        (event("step.stop", index=0), ""),
+        (event("interaction.completed", interaction={**interaction, "status": "completed"}), ""),
+    ]
+
+
+WRITERS = {
+    "chat": _chat, "responses": _responses, "anthropic": _anthropic, "gemini": _gemini, "interactions": _interactions,
+}  # fmt: skip
 """Dialect → a function that returns its events, each with the text that it adds."""
 
 

@@ -24,13 +24,13 @@ import trio
 
 import manystream as ms
 from tests.soak.books import Ledger, OtherSide, Sample, drift, report, sample
-from tests.soak.plan import MARK, Fault, plan
+from tests.soak.plan import DIALECTS, MARK, Fault, plan
 from tests.support.peers import NO_RETRY, open_descriptors, until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MINUTES = float(os.environ.get("MANYSTREAM_SOAK_MINUTES") or 5)
 AT_ONCE = 500
-MODELS = {"chat": "chat/m", "responses": "responses/m", "anthropic": "anthropic/m", "gemini": "gemini/m"}
+MODELS = {name: f"{name}/m" for name in DIALECTS}
 CLOCKS = ms.Timeouts(connect=60, first_byte=60, idle=15)
 """Seconds of a timeout that is long enough for a busy machine: it must end only stalled streams."""
 MOST_GROWTH = 2.0
@@ -86,6 +86,7 @@ def providers(port: int) -> list[ms.Provider]:
         ms.OpenAIResponses(api_key="k", base_url=f"{url}/v1", name="responses"),
         ms.Anthropic(api_key="k", base_url=url, name="anthropic"),
         ms.Gemini(api_key="k", base_url=url, name="gemini"),
+        ms.GeminiInteractions(api_key="k", base_url=url, name="interactions"),
     ]
 
 
