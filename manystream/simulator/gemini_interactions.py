@@ -125,8 +125,11 @@ class GeminiInteractionsWire:
     def not_found(self, id: str) -> APIError:
         return APIError(404, f"Interaction '{id[:80]}' is not found.")
 
+    def streams_by_id(self, prompt: Prompt) -> bool:
+        return True
+
     def not_streamed(self) -> APIError:
-        return APIError(400, "Only an interaction that was created with background=true and stream=true is streamed.")
+        return APIError(400, "Only an interaction that was created with background=true can be streamed.")
 
     def not_cancelled(self) -> APIError:
         return APIError(400, "Only an interaction in the background can be cancelled.")

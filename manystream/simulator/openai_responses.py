@@ -114,6 +114,9 @@ class OpenAIResponsesWire:
     def not_found(self, id: str) -> APIError:
         return APIError(404, f"Response with id '{id[:80]}' not found.", type="invalid_request_error", code="")
 
+    def streams_by_id(self, prompt: Prompt) -> bool:
+        return prompt.stream
+
     def not_streamed(self) -> APIError:
         message = "This response was not created with background=true and stream=true and cannot be streamed."
         return APIError(400, message, param="stream", code="")

@@ -276,7 +276,7 @@ class Service:
             return failed
         keep, background = request.keep_alive, answer.prompt.background
         if method == "GET" and request.query.get("stream") == "true":
-            if not (background and answer.prompt.stream):
+            if not (background and wire.streams_by_id(answer.prompt)):
                 raise wire.not_streamed()
             read = wire.events_read(request, answer.scenario)
             return answer.stream(read, knobs, now, keep=keep)

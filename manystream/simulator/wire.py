@@ -90,6 +90,10 @@ class StoringWire(Wire, Protocol):
         """The error for an id that is not known."""
         ...
 
+    def streams_by_id(self, prompt: Prompt) -> bool:
+        """Whether the answer in the background to this request can be streamed by its id."""
+        ...
+
     def not_streamed(self) -> APIError:
         """The error for a stream of an answer that cannot be streamed by its id."""
         ...

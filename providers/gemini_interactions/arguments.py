@@ -19,11 +19,12 @@ from ..convert.sdk_arguments import (
 from ..errors import InvalidRequestError
 from ..json.json_values import JSON, JSONObject, items, mapping, string
 from ..json.object_reader import Members
+from ..model.messages import Message, Text
 from ..model.request import Request, ThinkingConfig, Tool, with_given
 from ..wire.wire_head import JSON_TYPE
 from .converter import InteractionsConverter
 from .message_writer import CONTENTS
-from .request import CONFIG, NAME, SOURCES, TOOL_CHOICES
+from .request import CONFIG, NAME, PREVIOUS, SOURCES, TOOL_CHOICES
 from .steps import INPUT
 from .thinking import SUMMARIES
 
@@ -65,19 +66,21 @@ def read_arguments(arguments: Mapping[str, object]) -> Request:
         given |= whole
     check_names(given, ARGUMENTS, METHOD)
     options = take_call_options(given)
-    body = {name: plain(value, name) for name, value in given.items() if name not in options.extra_body}
-    return read_body(body, options)
+    body = {name: plain(value, name) for name, value in given.items() if value is not None}
+    return read_body({name: value for name, value in body.items() if name not in options.extra_body}, options)
 
 
 def read_body(body: JSONObject, options: CallOptions) -> Request:
     """Return the request of a body. Raises `InvalidRequestError`, which names the path of what is wrong."""
     given_input = body.get("input")
-    steps = _steps(given_input)
+    kept = body.get(PREVIOUS) or options.extra_body.get(PREVIOUS)
+    steps = _steps(given_input, may_be_absent=bool(kept))
     if type(given_input) is list:
         body = {**body, "input": [*steps]}
     members = Members(body)
     members.take("input")
     messages, _ = read_conversation(InteractionsConverter, steps)
+    messages = messages or [Message.user([Text("")])]
     extra: JSONObject = {}
     config = Members(members.object(CONFIG) or {}, CONFIG)
     extra_config: JSONObject = {}
@@ -115,8 +118,11 @@ def read_body(body: JSONObject, options: CallOptions) -> Request:
     return with_given(request, NAME, carried, SOURCES)
 
 
-def _steps(given: JSON) -> list[JSONObject]:
-    """Return the input as steps, as the SDK makes them. It may be a text, one content, contents, or steps."""
+def _steps(given: JSON, *, may_be_absent: bool) -> list[JSONObject]:
+    """Return the input as steps, as the SDK makes them. It may be a text, one content, contents, or steps.
+
+    may_be_absent: the input may be missing, because the server has the conversation.
+    """
     if type(given) is str:
         given = {"type": "text", "text": given}
     steps: list[JSONObject] = []
@@ -133,7 +139,7 @@ def _steps(given: JSON) -> list[JSONObject]:
             steps.append({"type": INPUT, "content": loose})
         else:
             loose.append(element)
-    if not steps:
+    if not steps and not may_be_absent:
         raise InvalidRequestError("input", "is missing")
     return steps
 

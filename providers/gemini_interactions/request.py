@@ -37,6 +37,9 @@ NAME = "gemini-interactions"
 
 CONFIG = "generation_config"
 
+PREVIOUS = "previous_interaction_id"
+"""A member of `extra_body` that continues an interaction which the server has kept."""
+
 SOURCES: dict[str, tuple[str, ...]] = {
     "system_instruction": ("system",),
     "input": ("messages",),
@@ -75,7 +78,11 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     name = model.removeprefix("models/")
     body: dict[str, JSON] = {"model": name}
     _add_system(body, request, warnings)
-    body["input"] = _input(request, provider, warnings)
+    steps = _input(request, provider, warnings)
+    if steps:
+        body["input"] = steps
+    elif not (request.extra_body or {}).get(PREVIOUS):
+        raise InvalidRequestError("messages", "contain nothing that can be sent to Gemini: no text, no call, no file")
     check_tool_names(request.tools, "gemini", provider.name)
     if request.tools:
         body["tools"] = [_tool(tool, place, warnings) for place, tool in enumerate(request.tools)]
@@ -135,7 +142,7 @@ def _add_system(body: dict[str, JSON], request: Request, warnings: list[str]) ->
 
 
 def _input(request: Request, provider: Provider, warnings: list[str]) -> JSON:
-    """Return the conversation. Raises `InvalidRequestError` if there is nothing to send."""
+    """Return the conversation."""
 
     def write(messages: Sequence[Message], first: int, state: WriterState | None) -> Segment[WriterState] | None:
         warned: list[str] = []
@@ -144,10 +151,7 @@ def _input(request: Request, provider: Provider, warnings: list[str]) -> JSON:
 
     cache = prefix_cache_of(request)
     key = None if cache is None else (NAME, provider.profile.name, provider.maker, provider.base_url)
-    steps = write_messages(request.messages, cache, key, write, warnings)
-    if not steps:
-        raise InvalidRequestError("messages", "contain nothing that can be sent to Gemini: no text, no call, no file")
-    return steps
+    return write_messages(request.messages, cache, key, write, warnings)
 
 
 def _tool(tool: Tool, place: int, warnings: list[str]) -> JSONObject:

@@ -16,6 +16,7 @@ import manystream as ms
 from manystream.providers.anthropic.arguments import ARGUMENTS as ANTHROPIC
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.gemini.json_names import wire_names
+from manystream.providers.gemini_interactions.arguments import ARGUMENTS as INTERACTIONS
 from manystream.providers.json.json_values import JSONObject, items, loads_object, mapping
 from manystream.providers.openai.chat.arguments import ARGUMENTS as CHAT
 from manystream.providers.openai.responses.arguments import ARGUMENTS as RESPONSES
@@ -28,16 +29,17 @@ SDKS: dict[str, tuple[Callable[..., ms.Request], frozenset[str], ms.Provider]] =
     "openai_responses": (ms.Request.from_openai_responses, RESPONSES, ms.OpenAIResponses()),
     "anthropic": (ms.Request.from_anthropic, ANTHROPIC, ms.Anthropic()),
     "gemini": (ms.Request.from_gemini, NOTHING, ms.Gemini()),
+    "gemini_interactions": (ms.Request.from_gemini_interactions, INTERACTIONS, ms.GeminiInteractions()),
 }
 
 DECIDED_BY_THE_CALL = ("stream", "stream_options")
 
 REFUSED = (
     "is not base64 text", "unknown role", "must be an object", "must be a number of at least 0",
-    "is not supported: a response in the background",
+    "is not supported: a response in the background", "input: is missing",
 )  # fmt: skip
 """What is wrong with some recordings: contents that were cut out, roles without a place here, requests that were
-made to fail, and responses in the background."""
+made to fail, responses in the background, and bodies of which a recording keeps only some members."""
 
 
 def recorded_bodies() -> list[tuple[str, Path, JSONObject]]:

@@ -321,6 +321,7 @@ INTERACTIONS: dict[str, dict[str, object]] = {
     "an image as answer": {"response_format": {"type": "image", "aspect_ratio": "1:1"}},
     "kept": {"store": True, "background": True, "service_tier": "flex", "labels": {"team": "a"}},
     "not kept": {"store": False},
+    "continued without an input": {"input": None, "previous_interaction_id": "v1_1", "continuation_token": "t"},
 }  # fmt: skip
 
 BASES: dict[str, dict[str, object]] = {

@@ -243,6 +243,15 @@ def test_an_interaction_is_read_again_from_the_last_event_that_has_an_id(client:
     assert joined(every, "text") == whole.output_text
 
 
+def test_an_interaction_that_was_created_unstreamed_is_streamed_by_its_id(client: genai.Client) -> None:
+    created = client.interactions.create(model="sim-mixed", input=QUESTION, background=True, extra_headers=DIRECTIVE)
+    events = list(client.interactions.get(created.id or "", stream=True))
+    assert joined(events, "text") == client.interactions.get(created.id or "").output_text
+    foreground = client.interactions.create(model="sim-text", input=QUESTION)
+    with pytest.raises(_interactions_errors.BadRequestError, match="can be streamed"):
+        client.interactions.get(foreground.id or "", stream=True)
+
+
 def test_an_interaction_in_the_background_is_polled_cancelled_and_deleted(client: genai.Client) -> None:
     more = {HEADER: "delay=1000"}
     waiting = client.interactions.create(model="sim-text", input="Hi.", background=True, extra_headers=more)
