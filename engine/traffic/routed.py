@@ -388,11 +388,10 @@ class Routed(Admission):
             if elsewhere is not None:
                 self._wait([elsewhere], now)
                 return
-        choice, roomy = self._choose(now)
-        if roomy:
-            self._wait([self.best(roomy, now)], now, deadline)
-        elif choice.among:
-            found = [candidate for index in choice.among for candidate in self._candidates_at(index, now)]
+        choice, found = self._choose(now)
+        if choice.target is not None:
+            self._wait([self.best(found, now)], now, deadline)
+        elif found:
             self._wait([candidate for candidate in found if candidate not in self._waiting], now, deadline)
         elif choice.wait_until > -math.inf:
             self._park(self._tried | self._finished, now)
@@ -400,18 +399,20 @@ class Routed(Admission):
             self._running.rejected(self._verdict())
 
     def _choose(self, now: float, without: tuple[int, ...] = ()) -> tuple[Choice, list[Candidate]]:
-        """Ask the route for a target. Targets whose limits the request can never fit are passed over. Returns also the
-        candidates at the target that have room."""
+        """Ask the route for a target. Targets whose limits the request can never fit are passed over.
+
+        Returns also the candidates at the target that have room; if no target has room, those to wait for.
+        """
         rooms = Rooms(lambda index: [self._candidate_at(index, key) for key in self._usable(index, now)], now)
         while True:
             excluded = self._tried | self._finished | frozenset(without)
             choice = self._route.state.choose(now, rooms, tried=excluded, session=self._request.session)
             if choice.target is not None:
                 return choice, rooms.known[choice.target]
-            useless = [index for index in choice.among if not self._candidates_at(index, now)]
-            if not useless:
-                return choice, []
-            for index in useless:
+            found = {index: self._candidates_at(index, now) for index in choice.among}
+            if all(found.values()):
+                return choice, [candidate for candidates in found.values() for candidate in candidates]
+            for index in (index for index, candidates in found.items() if not candidates):
                 self._tried |= {index}
                 for key in range(len(self._route.targets[index].accesses)):
                     each = self._candidate_at(index, key)
@@ -426,7 +427,9 @@ class Routed(Admission):
         same = self._candidates_at(index, now)
         others = [candidate for candidate in same if candidate is not avoided and _has_room(candidate, now)]
         if not others and state.balance is not Balance.STICKY:
-            _, others = self._choose(now, (index,))
+            choice, others = self._choose(now, (index,))
+            if choice.target is None:
+                return None
         if not others or not state.is_healthy(others[0].target_index, now):
             return None
         return self.best(others, now)
@@ -436,14 +439,16 @@ class Routed(Admission):
         `InvalidRequestError` where none can."""
         first: InvalidRequestError | None = None
         while True:
-            choice, roomy = self._choose(now)
+            choice, found = self._choose(now)
             left = [index for index in range(len(self._route.targets)) if index not in self._finished]
             if not left:
                 assert first is not None
                 raise first
             index = choice.target if choice.target is not None else next(iter(choice.among), left[0])
-            candidates = roomy or self._candidates_at(index, now)
-            key = self.best(roomy, now).key if roomy else candidates[0].key if candidates else 0
+            candidates = found or self._candidates_at(index, now)
+            key = candidates[0].key if candidates else 0
+            if choice.target is not None:
+                key = self.best(found, now).key
             trial = self._candidate_at(index, key)
             try:
                 request = self._request_at(trial)

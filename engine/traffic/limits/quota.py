@@ -301,13 +301,14 @@ class Quota:
         self._confirm_overdue(now)
         at = max(now, self.hold_until)
         silent = self._is_silent(now)
+        if self.adaptive:
+            at = max(at, self.window.ready_at(now))
         for reported in self.reported.values():
             if not reported.declared and not (silent and reported.window >= LONG_WINDOW):
                 at = max(at, reported.bucket.ready_at(cost[reported.unit], now))
         if self.adaptive:
             for unit, learned in self.learned.items():
                 at = max(at, learned.bucket.ready_at(cost[unit], now))
-            at = max(at, self.window.ready_at(now))
         return at
 
     def fits_at_once(self, cost: Cost, now: float) -> bool:
@@ -386,12 +387,12 @@ class Quota:
     def reserve(self, permit: Permit, now: float) -> None:
         """Record that a call is sent, and take its cost out of every bucket, even if the level becomes negative."""
         cost = permit.cost
+        self.window.add(permit, now)
         for reported in self.reported.values():
             reported.bucket.take(cost[reported.unit], now)
         for unit, learned in self.learned.items():
             learned.bucket.take(cost[unit], now)
         self._totals = self._totals.plus(cost)
-        self.window.add(permit, now)
         self.sent += 1
         self.running += 1
         self._first_sent_at = min(self._first_sent_at, now)
