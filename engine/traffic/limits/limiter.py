@@ -106,7 +106,8 @@ class LimiterState:
         if permit is None:
             return math.inf
         cost = self.quota.charger.estimate(permit.input_tokens, permit.max_output)
-        ready = self._ready_at(cost, now)
+        own = self._own_ready_at(self.quota.own_ready_at(cost, now), now)
+        ready = self._ready_at(cost, own, now)
         if ready > now:
             return min(ready, self.host.gives_up_at(now)) if self.host.is_away else ready
         self.queue.take(now)
@@ -167,7 +168,8 @@ class LimiterState:
         ahead = int(self.queue.ahead_of(permit)[0])
         cost = self.quota.charger.estimate(first.input_tokens, first.max_output)
         limits = (limit.ready_at(cost, self, now) for limit in self.limits)
-        ready = max((self._own_ready_at(cost, now), *limits))
+        own = self._own_ready_at(self.quota.own_ready_at(cost, now), now)
+        ready = max((own, *limits))
         seconds = max(self.seconds_ahead(permit, now), ready - now)
         about = f", about {seconds:.0f} s" if 1 <= seconds < math.inf else ""
         return f"{what}, {ahead} ahead{about}"
@@ -295,13 +297,14 @@ class LimiterState:
 
     # --- shared by the methods above ---
 
-    def _ready_at(self, cost: Cost, now: float) -> float:
+    def _ready_at(self, cost: Cost, own: float, now: float) -> float:
         """Return the time at which the next call, of this cost, may be sent.
+
+        own: when all but the declared limits allow it.
 
         If the limiter's own limits hold the call back, it is in no line, and nobody wakes it. So it looks again at the
         time of its own limits, whatever the declared limits are.
         """
-        own = self._own_ready_at(cost, now)
         slot = now if self.concurrency is None else self.concurrency.ready_at(now)
         if self.limits:
             self._note_slot(slot > now or any(limit.is_full for limit in self.limits), now)
@@ -310,9 +313,8 @@ class LimiterState:
         self._note_slot(slot > now, now)
         return own
 
-    def _own_ready_at(self, cost: Cost, now: float) -> float:
-        """Return the time at which all but the declared limits allow a call."""
-        at = self.quota.own_ready_at(cost, now)
+    def _own_ready_at(self, at: float, now: float) -> float:
+        """Return the time at which all but the declared limits allow a call. at: when the quota does."""
         if self.host.is_away:
             at = max(at, self.host.ready_at(now))
         return at if self.concurrency is None else max(at, self.concurrency.ready_at(now))
