@@ -25,7 +25,7 @@ class RuleElsewhere:
         self.name: str = name
 
     def check(self, value: object, where: str) -> None:
-        """Raise `InvalidRequestError` naming the place, unless the value is None or the rule accepts it."""
+        """Raise `InvalidRequestError` naming where it is, unless the value is None or the rule accepts it."""
         if value is not None:
             rule: Rule = getattr(import_module(self.module, __package__), self.name)
             rule.check(value, where)
@@ -36,14 +36,14 @@ PROFILE = RuleElsewhere("..providers.catalog.profile_rules", "PROFILE")
 
 def _check_providers(providers: Sequence[object], where: str) -> None:
     for position, provider in enumerate(providers):
-        place = f"{where}[{position}]"
-        PROVIDER.check(provider, place)
+        label = f"{where}[{position}]"
+        PROVIDER.check(provider, label)
         profile = getattr(provider, "profile", None)
         if not is_row(profile):
-            PROFILE.check(profile, f"{place}.profile")
+            PROFILE.check(profile, f"{label}.profile")
 
 
-def _is_place(monitor: object) -> bool:
+def _is_given(monitor: object) -> bool:
     return monitor != ""
 
 
@@ -71,7 +71,7 @@ OPTIONS: dict[str, Rule | RuleElsewhere] = {
     "traffic": RuleElsewhere(".traffic.options", "TRAFFIC_OPTION"),
     "observer": RuleElsewhere(".observe.observer", "OBSERVER_OPTION"),
     "cache": optional(Rule("an AnswerCache", (object,), _keeps_answers)),
-    "monitor": Rule("True, False or a path", (bool, str, os.PathLike), _is_place),
+    "monitor": Rule("True, False or a path", (bool, str, os.PathLike), _is_given),
 }
 """Option of `open_engine` → its rule."""
 

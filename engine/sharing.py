@@ -120,7 +120,7 @@ class Sharing:
         if not hasattr(socket, "AF_UNIX"):
             raise InvalidRequestError(OPTION, "needs Unix sockets, which this system does not have: leave it out")
         try:
-            self._path = _place(self._traffic.shared)
+            self._path = _path_of(self._traffic.shared)
             async with self._backend.scope(self._clock() + OPEN_SECONDS):
                 self._peer = await self._find()
         except PrivateSocketError as error:
@@ -572,7 +572,7 @@ class _Peer:
         self.stream.close()
 
 
-def _place(shared: bool | str | os.PathLike[str]) -> Path:
+def _path_of(shared: bool | str | os.PathLike[str]) -> Path:
     """Return the path of the socket. Raises `PrivateSocketError`."""
     if isinstance(shared, bool):
         return make_runtime_folder(OPTION) / "shared"

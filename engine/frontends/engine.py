@@ -206,12 +206,12 @@ class Engine:
         self._calls.close("engine.close() was called. Open another engine")
 
 
-def _start_monitor(calls: Calls, place: str | os.PathLike[str] | bool) -> None:
-    if place is False:
+def _start_monitor(calls: Calls, path: str | os.PathLike[str] | bool) -> None:
+    if path is False:
         return
     from ..monitor import Monitor
 
-    calls.backend.start(Monitor(calls, None if place is True else place).run)
+    calls.backend.start(Monitor(calls, None if path is True else path).run)
 
 
 def _open_sharing(calls: Calls, traffic: Traffic | None) -> Sharing | None:

@@ -69,8 +69,8 @@ def located(provider: Provider, environment: Mapping[str, str]) -> Provider:
 
 def url_in(environment: Mapping[str, str], profile: Profile) -> tuple[str, str]:
     """Return the variable with the address of a profile's provider and that address; two empty texts without one."""
-    for place in profile.url_variables:
-        variable, slash, path = place.partition("/")
+    for each in profile.url_variables:
+        variable, slash, path = each.partition("/")
         value = environment.get(variable, "").strip()
         if value:
             return variable, _whole_url(without_endpoint(value, profile.dialect), slash + path, profile.base_url)
@@ -137,7 +137,7 @@ def _check_own_header(field: str, name: str, headers: Mapping[str, str]) -> None
 
 
 def _or_set(provider: Provider) -> str:
-    names = " or ".join(place.partition("/")[0] for place in provider.profile.url_variables)
+    names = " or ".join(each.partition("/")[0] for each in provider.profile.url_variables)
     return f", or the variable {names}" if names else ""
 
 

@@ -40,7 +40,7 @@ def transport_error(error: TransportError, *, streaming: bool) -> ProviderError:
 def _system_error(error: TransportError) -> BaseException | None:
     """Return the operating system's error, or a group of them, that caused a transport error.
 
-    It becomes the cause of the `ProviderError` in place of the transport error, whose text the message repeats.
+    It becomes the cause of the `ProviderError` in trace of the transport error, whose text the message repeats.
     """
     cause = error.__cause__
     if isinstance(cause, BaseExceptionGroup):
@@ -69,14 +69,14 @@ def callback_failed(error: BaseException) -> ProviderError:
 def internal(error: Exception) -> ProviderError:
     """Return the error of a call that a defect in this library ended.
 
-    The message names the exception and its place; the log has the traceback.
+    The message names the exception and its line; the log has the traceback.
     """
     what = f"{type(error).__name__}: {error}"[:INTERNAL_CHARACTERS] if str(error) else type(error).__name__
     # `traceback` reads the source, for which a stack that is nearly full has no room.
-    place = error.__traceback__
-    while place is not None and place.tb_next is not None:
-        place = place.tb_next
-    where = "" if place is None else f" ({os.path.basename(place.tb_frame.f_code.co_filename)}:{place.tb_lineno})"
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = "" if trace is None else f" ({os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno})"
     result = ProviderError(
         f"internal error: {what}{where}; this is a defect in manystream, please report it",
         category=ErrorCategory.UNKNOWN,

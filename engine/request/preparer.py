@@ -60,7 +60,7 @@ class Preparer:
         "_keys",
         "_limits",
         "_make_id",
-        "_place",
+        "_position",
         "_providers",
         "_proxy",
         "_selected",
@@ -89,7 +89,7 @@ class Preparer:
         self._wall_clock = wall_clock
         self._proxy = proxy
         self._backend = backend
-        self._place: int | None = None  # the position of the key among several of its provider
+        self._position: int | None = None  # the position of the key among several of its provider
         self._sources: dict[str, KeySource] = {}
         self._keys: dict[str, str] = {}
         self._heads: dict[tuple[object, ...], Head] = {}
@@ -133,7 +133,7 @@ class Preparer:
             prepared.forwarder = forwarded.forwarder
         if stored is not None:
             extra = request.extra_headers
-            prepared.durable = DurableAnswer(stored, self._following, stream=stream, extra=extra, key=self._place)
+            prepared.durable = DurableAnswer(stored, self._following, stream=stream, extra=extra, key=self._position)
         return prepared, wire
 
     def attach(self, token: ResumeToken) -> Prepared:
@@ -144,7 +144,7 @@ class Preparer:
             dialect = shared.dialect.name
             raise InvalidRequestError("token", f"{provider.name!r} has the dialect {dialect}, not {token.dialect}")
         durable = DurableAnswer(
-            _stored(shared), self._following, stream=token.stream, key=self._place, answer_id=token.answer_id
+            _stored(shared), self._following, stream=token.stream, key=self._position, answer_id=token.answer_id
         )
         wire = durable.read_request(provider)
         head, secrets, fresh_key = self._new_head(wire, shared, {})
@@ -181,16 +181,16 @@ class Preparer:
             provider.api_key
         ) else key or provider.sign
 
-    def with_key(self, provider: Provider, key: APIKey, place: int | None = None) -> tuple[Preparer, Provider]:
+    def with_key(self, provider: Provider, key: APIKey, position: int | None = None) -> tuple[Preparer, Provider]:
         """Return a preparer that sends one of a provider's several keys, and the provider with this key alone.
 
-        place: the position of the key.
+        position: that of the key.
         """
         single = copy.copy(provider)
         single.api_key = key
         shared = (self._environment, self._limits, self._make_id, self._wall_clock, self._proxy, self._backend)
         preparer = Preparer([(single, self._bases[provider.name])], *shared)
-        preparer._place = place
+        preparer._position = position
         return preparer, single
 
     def _select(self, model: str) -> tuple[Shared, str]:

@@ -20,7 +20,7 @@ from ...transport.exchange import WireHead
 REDACTED = "[key]"
 """The replacement of a secret."""
 SHORTEST_KEY = 8
-"""The length from which a secret is removed at any place, in characters."""
+"""The length from which a secret is removed anywhere, in characters."""
 SHORTEST_WORD = 4
 """The length from which a key is removed as a whole word, in characters. A shorter key is a placeholder."""
 LONGEST_PART = 7
@@ -119,9 +119,9 @@ class Redaction:
         plain, starts, ends = _unescaped(text, range(len(text)), range(1, len(text) + 1))
         for _ in range(_ESCAPE_LEVELS):
             for size, parts in self._parts:
-                for place in range(len(plain) - size + 1):
-                    if plain[place : place + size] in parts:
-                        spans.append((starts[place], ends[place + size - 1]))
+                for at in range(len(plain) - size + 1):
+                    if plain[at : at + size] in parts:
+                        spans.append((starts[at], ends[at + size - 1]))
             escaped = plain
             plain, starts, ends = _unescaped(escaped, starts, ends)
             if plain == escaped:
@@ -136,7 +136,7 @@ class Redaction:
         for secret, named in secrets.items():
             size = LONGEST_PART + 1 if named else LONGEST_VALUE_PART + 1
             for text in (secret.replace("\\", ""), *_in_base64(secret)) if len(secret) >= SHORTEST_KEY else ():
-                parts[size].update(text[place : place + size] for place in range(len(text) - size + 1))
+                parts[size].update(text[at : at + size] for at in range(len(text) - size + 1))
         self._parts = [
             (size, frozenset(part for part in found if not _is_word(part))) for size, found in parts.items() if found
         ]
@@ -152,7 +152,7 @@ class Redaction:
                 yield from map(_spelled, _variants(secret))
 
     def _secrets(self) -> dict[str, bool]:
-        """Return secret → whether it is a key, by its place or its name."""
+        """Return secret → whether it is a key, by where it is or by its name."""
         values = [("key", self.key)]
         headers = ((name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in self._head.headers)
         values += [(name, value) for name, value in headers if name not in HARMLESS_HEADERS]

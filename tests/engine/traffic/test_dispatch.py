@@ -440,11 +440,11 @@ async def test_tenants_take_turns(autojump_clock: trio.testing.MockClock) -> Non
     assert sorted(order[:4]) == ["a", "a", "b", "b"]
 
 
-async def test_priority_tenant_and_session_are_not_sent(autojump_clock: trio.testing.MockClock) -> None:
+async def test_priority_and_tenant_are_not_sent(autojump_clock: trio.testing.MockClock) -> None:
     server = Limited(seconds=0)
     async with open_limited(server) as peer, ms.open_engine([provider(peer)]) as engine:
         await engine.start_stream(ask()).wait()
-        await engine.start_stream(ask(priority=ms.Priority.BATCH, tenant="t", session="s")).wait()
+        await engine.start_stream(ask(priority=ms.Priority.BATCH, tenant="t")).wait()
     assert server.bodies[0] == server.bodies[1]
 
 
