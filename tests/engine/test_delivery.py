@@ -63,12 +63,9 @@ class Reported:
 def attempt_of(call: Reported) -> Attempt:
     runtime = cast(Any, SimpleNamespace(pool=SimpleNamespace(abandon=lambda _: None), buffered=Buffered(1)))
     return Attempt(
-        cast(Any, SimpleNamespace(fresh_key=None)),
-        cast(Any, call),
-        runtime,
-        effective(None, None, stream=True),
+        cast(Any, SimpleNamespace(fresh_key=None)), cast(Any, call), runtime, effective(None, None, stream=True),
         started=0.0,
-    )
+    )  # fmt: skip
 
 
 def test_an_attempt_holds_its_start_until_the_first_other_event() -> None:

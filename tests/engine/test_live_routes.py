@@ -105,13 +105,10 @@ def test_the_log_names_a_target_left_alone_and_back_once(caplog: pytest.LogCaptu
     one.succeed(1, probe, 0.5, 3.0)
     one.complete(1, probe)
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        (
-            "WARNING",
-            "route fast: two/m is left alone for 2 s at a time: 5 of its last 5 calls failed; the latest: server,"
-            " it is down",
-        ),
-        ("INFO", "route fast: two/m answers, and is used again"),
-    ]
+        ("WARNING",
+        "route fast: two/m is left alone for 2 s at a time: 5 of its last 5 calls failed; the latest: server,"
+        " it is down"), ("INFO", "route fast: two/m answers, and is used again"),
+    ]  # fmt: skip
     caplog.clear()
     for balance in ("fastest", "sticky"):
         fails(route(UnitRuntime(), "one", "two", balance=balance), 0, 7)

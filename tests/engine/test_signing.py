@@ -64,13 +64,9 @@ async def test_each_attempt_is_signed_as_it_is_sent() -> None:
         assert head[0] == "POST /v1/chat/completions?v=1 HTTP/1.1"
         assert head[1] == lines[0]
         assert sorted(head[1:]) == sorted(
-            [
-                *lines,
-                f"X-Digest: {hashlib.sha256(sent).hexdigest()}",
-                f"Authorization: AWS4 Signature={SECRET}{number}-abcdef",
-                f"Content-Length: {len(sent)}",
-            ]
-        )
+            [*lines, f"X-Digest: {hashlib.sha256(sent).hexdigest()}",
+            f"Authorization: AWS4 Signature={SECRET}{number}-abcdef", f"Content-Length: {len(sent)}"]
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize("key", ["the-key-1", lambda: "the-key-1", lambda: ms.Token("the-key-1")])
@@ -119,11 +115,9 @@ FAILURES: dict[str, tuple[Callable[..., object], str]] = {
     "bytes": (returning({"a": b"canary"}), "returned headers whose names and values are not all texts"),
     "line break": (returning({"a": "canary\r\nb: c"}), "returned a header that cannot be sent"),
     "host": (returning({"host": "canary.example"}), "returned another host, which is decided by the transport"),
-    "length": (
-        returning({"Content-Length": "1"}),
-        "returned another Content-Length, which is decided by the transport",
-    ),
-}
+    "length": (returning({"Content-Length": "1"}),
+        "returned another Content-Length, which is decided by the transport"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FAILURES)

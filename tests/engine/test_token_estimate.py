@@ -65,11 +65,9 @@ def test_the_largest_estimate_counts_other_characters_higher() -> None:
 
 def test_the_seen_part_of_an_answer_has_texts_and_tool_calls() -> None:
     blocks = [
-        ms.Text("12345678"),
-        ms.Thinking("1234"),
-        ms.ToolCall("an id that counts nothing", "name", '{"a":1}x'),
+        ms.Text("12345678"), ms.Thinking("1234"), ms.ToolCall("an id that counts nothing", "name", '{"a":1}x'),
         ms.RedactedThinking("counts nothing"),
-    ]
+    ]  # fmt: skip
     assert seen_output_tokens(ms.Response(content=list(blocks))) == (8 + 4 + 4 + 8) / 4
     assert seen_output_tokens(ms.Response(content=[ms.Text("üü")])) == 1.0
     assert seen_output_tokens(ms.Response(content=[ms.Text("\ud800x")])) == 1.0

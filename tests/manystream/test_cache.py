@@ -95,18 +95,11 @@ trio.run(main)
 async def test_what_changes_an_answer_is_another_question(simulator: Simulator, tmp_path: Path) -> None:
     provider = provider_of(ms.OpenAIChat, simulator)
     same = [
-        asked("a"),
-        asked("a", metadata={"run": "2"}),
-        asked("a", extra_body={"user": "x"}),
-        asked("a", tags={"b": 1}),
-    ]
+        asked("a"), asked("a", metadata={"run": "2"}), asked("a", extra_body={"user": "x"}), asked("a", tags={"b": 1}),
+    ]  # fmt: skip
     other = [
-        asked("b"),
-        asked("a", temperature=0.5),
-        asked("a", seed=1),
-        asked("a", system="s"),
-        asked("a", stop=["x"]),
-    ]
+        asked("b"), asked("a", temperature=0.5), asked("a", seed=1), asked("a", system="s"), asked("a", stop=["x"]),
+    ]  # fmt: skip
     with AnswerCache(tmp_path) as cache:
         async with ms.open_engine([provider], cache=cache) as engine:
             assert not (await engine.start_request(same[0]).wait()).cached

@@ -91,25 +91,18 @@ def test_the_span_of_a_call_that_failed_before_an_answer() -> None:
     span, attributes = span_of(Completion(False, error=error, attempts=1), start(stream=False))
     assert (span.status.status_code, span.status.description, span.events) == (StatusCode.ERROR, "no", ())
     assert attributes == {
-        "gen_ai.operation.name": "chat",
-        "gen_ai.provider.name": "openai",
-        "gen_ai.request.model": "m",
-        "gen_ai.request.stream": False,
-        "error.type": "network",
-        **HOST,
-    }
+        "gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": "m",
+        "gen_ai.request.stream": False, "error.type": "network", **HOST,
+    }  # fmt: skip
 
 
 def test_the_span_of_a_call_that_failed_in_its_answer() -> None:
     error = ProviderError("cut", category=ErrorCategory.SERVER)
     _, attributes = span_of(Completion(False, 200, ms.Response(usage=ms.Usage(7)), error, attempts=1))
     assert {name: value for name, value in attributes.items() if "request" not in name and "server" not in name} == {
-        "gen_ai.operation.name": "chat",
-        "gen_ai.provider.name": "openai",
-        "gen_ai.usage.input_tokens": 7,
-        "http.response.status_code": 200,
-        "error.type": "server",
-    }
+        "gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.usage.input_tokens": 7,
+        "http.response.status_code": 200, "error.type": "server",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -238,15 +231,11 @@ def test_every_figure_of_a_route_is_a_metric() -> None:
     route = {"manystream.route": "fast"}
     one, two = ({**route, "manystream.target": name} for name in ("a/m", "b/m"))
     assert metrics_of(telemetry) == {
-        "manystream.route.waiting": [(route, 5)],
-        "manystream.route.hedged": [(route, 6)],
-        "manystream.route.outstanding": [(one, 1), (two, 0)],
-        "manystream.route.sessions": [(one, 2), (two, 0)],
-        "manystream.route.open": [(one, 1), (two, 0)],
-        "manystream.route.score": [(one, 3.5)],
-        "manystream.route.first_event": [(one, 4.5)],
-        "manystream.route.failures": [(one, 0.25), (two, 0)],
-    }
+        "manystream.route.waiting": [(route, 5)], "manystream.route.hedged": [(route, 6)],
+        "manystream.route.outstanding": [(one, 1), (two, 0)], "manystream.route.sessions": [(one, 2), (two, 0)],
+        "manystream.route.open": [(one, 1), (two, 0)], "manystream.route.score": [(one, 3.5)],
+        "manystream.route.first_event": [(one, 4.5)], "manystream.route.failures": [(one, 0.25), (two, 0)],
+    }  # fmt: skip
 
 
 def test_every_figure_of_a_budget_is_a_metric() -> None:

@@ -45,26 +45,15 @@ HELLO = {"model": "sim", "messages": [{"role": "user", "content": "hi"}]}
 TOOL = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
 FORMS: dict[str, tuple[str, dict[str, object]]] = {
-    "openai-chat": (
-        CHAT,
-        {**HELLO, "tools": [{"type": "function", "function": {"name": "weather", "parameters": TOOL}}]},
-    ),
-    "openai-responses": (
-        "/v1/responses",
-        {"model": "sim", "input": "hi", "tools": [{"type": "function", "name": "weather", "parameters": TOOL}]},
-    ),
-    "anthropic": (
-        "/v1/messages",
-        {**HELLO, "max_tokens": 4000, "tools": [{"name": "weather", "input_schema": TOOL}]},
-    ),
-    "gemini": (
-        "/v1beta/models/sim:generateContent",
-        {
-            "contents": [{"role": "user", "parts": [{"text": "hi"}]}],
-            "tools": [{"functionDeclarations": [{"name": "weather", "parameters": TOOL}]}],
-        },
-    ),
-}
+    "openai-chat": (CHAT, {**HELLO, "tools": [{"type": "function",
+        "function": {"name": "weather", "parameters": TOOL}}]}),
+    "openai-responses": ("/v1/responses", {"model": "sim", "input": "hi",
+        "tools": [{"type": "function", "name": "weather", "parameters": TOOL}]}),
+    "anthropic": ("/v1/messages", {**HELLO, "max_tokens": 4000, "tools": [{"name": "weather", "input_schema": TOOL}]}),
+    "gemini": ("/v1beta/models/sim:generateContent",
+        {"contents": [{"role": "user", "parts": [{"text": "hi"}]}],
+        "tools": [{"functionDeclarations": [{"name": "weather", "parameters": TOOL}]}]}),
+}  # fmt: skip
 """Dialect → path and body of a request."""
 
 
@@ -77,11 +66,9 @@ def simulator() -> Iterator[Simulator]:
 def providers(simulator: Simulator) -> list[ms.Provider]:
     urls = simulator.base_urls
     kinds: dict[str, type[ms.Provider]] = {
-        "openai-chat": ms.OpenAIChat,
-        "openai-responses": ms.OpenAIResponses,
-        "anthropic": ms.Anthropic,
+        "openai-chat": ms.OpenAIChat, "openai-responses": ms.OpenAIResponses, "anthropic": ms.Anthropic,
         "gemini": ms.Gemini,
-    }
+    }  # fmt: skip
     return [kind("secret", urls[name], name=name) for name, kind in kinds.items()]
 
 

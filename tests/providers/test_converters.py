@@ -64,11 +64,9 @@ def test_an_empty_history_is_no_messages(converter: type[HistoryConverter]) -> N
 
 SYSTEM = {
     ChatConverter: ([{"role": "system", "content": [{"type": "text", "text": "Be brief."}]}], None),
-    AnthropicConverter: ([], "Be brief."),
-    GeminiConverter: ([], {"parts": [{"text": "Be brief."}]}),
-    ResponsesConverter: ([], "Be brief."),
-    InteractionsConverter: ([], "Be brief."),
-}
+    AnthropicConverter: ([], "Be brief."), GeminiConverter: ([], {"parts": [{"text": "Be brief."}]}),
+    ResponsesConverter: ([], "Be brief."), InteractionsConverter: ([], "Be brief."),
+}  # fmt: skip
 
 
 @each

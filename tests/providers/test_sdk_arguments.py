@@ -33,16 +33,10 @@ from tests.providers.sdk_bodies import PROVIDERS, READERS, sent_by_sdk, sent_by_
 from tests.providers.sdk_examples import BASES, CHAT, CHAT_TOOL, CLAUDE, GEMINI, INTERACTIONS, RESPONSES, SCHEMA, USER
 
 EXAMPLES = [
-    pytest.param(sdk, {**BASES[sdk], **example}, id=f"{sdk}: {name}")
-    for sdk, examples in (
-        ("openai", CHAT),
-        ("openai_responses", RESPONSES),
-        ("anthropic", CLAUDE),
-        ("gemini", GEMINI),
-        ("interactions", INTERACTIONS),
-    )
-    for name, example in examples.items()
-]
+    pytest.param(sdk, {**BASES[sdk], **example}, id=f"{sdk}: {name}") for sdk,
+    examples in (("openai", CHAT), ("openai_responses", RESPONSES), ("anthropic", CLAUDE), ("gemini", GEMINI),
+    ("interactions", INTERACTIONS)) for name, example in examples.items()
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("sdk", "arguments"), EXAMPLES)

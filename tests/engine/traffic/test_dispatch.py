@@ -127,13 +127,11 @@ async def test_without_traffic_a_refused_call_fails_after_its_attempts(autojump_
 
 REFUSALS: dict[str, dict[str, object]] = {
     "with headers and a hint": {"refusal_headers": "retry-after: 1\r\n"},
-    "with a hint in the words": {
-        "form": no_headers,
-        "refusal_body": error_body("Rate limit reached for gpt-5. Please try again in 120ms.", "requests"),
-    },
+    "with a hint in the words": {"form": no_headers,
+        "refusal_body": error_body("Rate limit reached for gpt-5. Please try again in 120ms.", "requests")},
     "without headers": {"form": no_headers, "refusal_body": "slow down"},
     "inside the first event of a stream": {"hidden": True, "form": no_headers},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("options", REFUSALS.values(), ids=REFUSALS)
@@ -156,12 +154,10 @@ async def test_a_refused_call_waits_and_goes_again(
 
 
 SPENT: dict[str, tuple[str, str]] = {
-    "OpenAI's money": (
-        "429 Too Many Requests",
-        error_body("You exceeded your current quota", "insufficient_quota", "insufficient_quota"),
-    ),
+    "OpenAI's money": ("429 Too Many Requests", error_body("You exceeded your current quota", "insufficient_quota",
+        "insufficient_quota")),
     "a credit": ("402 Payment Required", error_body("no credits left", "billing_error")),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("status", "body"), SPENT.values(), ids=SPENT)

@@ -150,11 +150,9 @@ def providers() -> list[ms.Provider]:
 
 def test_what_the_entries_of_rates_cover() -> None:
     assert find_entries(["*", "one", "vllm/m", "openai-chat/m*"], providers()) == (
-        Entry("*", None, ""),
-        Entry("one", frozenset({"one"}), ""),
-        Entry("vllm/m", frozenset({"vllm"}), "m"),
+        Entry("*", None, ""), Entry("one", frozenset({"one"}), ""), Entry("vllm/m", frozenset({"vllm"}), "m"),
         Entry("openai-chat/m*", frozenset({"chat"}), "m*"),
-    )
+    )  # fmt: skip
     assert find_entries(["vllm"], providers()[:3]) == (Entry("vllm", frozenset({"one", "two"}), ""),)
     assert find_entries([], []) == ()
 

@@ -30,13 +30,10 @@ def providers(url: str) -> list[ms.Provider]:
 
 BAD_KEYS = {
     "anthropic": "covers no provider; configured are 'chat', 'responses', 'first', 'second'",
-    "gpt-5": "covers no provider",
-    "": "must be 'provider', 'provider/model'",
-    "/gpt-5": "must be 'provider', 'provider/model'",
-    "chat/": "must be 'provider', 'provider/model'",
-    "chat*": "must be 'provider', 'provider/model'",
-    "chat/gpt-*-mini": "must be 'provider', 'provider/model'",
-}
+    "gpt-5": "covers no provider", "": "must be 'provider', 'provider/model'",
+    "/gpt-5": "must be 'provider', 'provider/model'", "chat/": "must be 'provider', 'provider/model'",
+    "chat*": "must be 'provider', 'provider/model'", "chat/gpt-*-mini": "must be 'provider', 'provider/model'",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("key", BAD_KEYS)
@@ -102,13 +99,10 @@ async def test_a_request_that_says_it_wrong_is_an_error(options: dict[str, objec
 
 COVERED: dict[str, list[list[str]]] = {
     "*": [["chat/a", "chat/b", "chat/ab", "responses/a", "first/a", "second/a"]],
-    "chat": [["chat/a", "chat/b", "chat/ab"]],
-    "openai": [["chat/a", "chat/b", "chat/ab", "responses/a"]],
-    "chat/a": [["chat/a"]],
-    "chat/a*": [["chat/a", "chat/ab"]],
-    "vllm": [["first/a"], ["second/a"]],
+    "chat": [["chat/a", "chat/b", "chat/ab"]], "openai": [["chat/a", "chat/b", "chat/ab", "responses/a"]],
+    "chat/a": [["chat/a"]], "chat/a*": [["chat/a", "chat/ab"]], "vllm": [["first/a"], ["second/a"]],
     "vllm/a": [["first/a"], ["second/a"]],
-}
+}  # fmt: skip
 """Maps a key of `rates` to the groups of models that share a limit of ten calls. Other models have no limit."""
 
 

@@ -548,19 +548,11 @@ def failure(category: ErrorCategory, **members: object) -> ProviderError:
 
 
 MOVES = {
-    "auth": (True, True, True),
-    "rate_limit": (False, True, False),
-    "invalid_arg": (False, False, False),
-    "not_found": (True, True, False),
-    "server": (True, True, False),
-    "timeout": (True, True, False),
-    "content_filter": (False, False, False),
-    "network": (True, True, False),
-    "cancelled": (False, False, False),
-    "callback": (False, False, False),
-    "budget": (False, False, False),
-    "unknown": (False, False, False),
-}
+    "auth": (True, True, True), "rate_limit": (False, True, False), "invalid_arg": (False, False, False),
+    "not_found": (True, True, False), "server": (True, True, False), "timeout": (True, True, False),
+    "content_filter": (False, False, False), "network": (True, True, False), "cancelled": (False, False, False),
+    "callback": (False, False, False), "budget": (False, False, False), "unknown": (False, False, False),
+}  # fmt: skip
 """Category → whether it counts against the target, moves the call to another one, and is the key's."""
 
 

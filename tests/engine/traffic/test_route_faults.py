@@ -210,11 +210,9 @@ async def test_a_session_that_is_no_text_is_an_error(
 
 
 NO_MODELS: dict[str, Callable[[], object]] = {
-    "None": lambda: ask(None),  # type: ignore[arg-type]
-    "a list": lambda: ask(["fast"]),  # type: ignore[arg-type]
-    "no model": lambda: ask("one/"),
+    "None": lambda: ask(None), "a list": lambda: ask(["fast"]), "no model": lambda: ask("one/"),
     "no request": lambda: "fast",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("make", NO_MODELS.values(), ids=NO_MODELS)

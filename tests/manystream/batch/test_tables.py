@@ -54,17 +54,9 @@ def write_parquet(path: str, rows: list[dict[str, Any]]) -> None:
 def test_the_columns_of_a_parquet_file_keep_their_types_and_their_order() -> None:
     noon = datetime.datetime(2026, 1, 2, 12, tzinfo=datetime.UTC)
     rows: list[dict[str, Any]] = [
-        {
-            "text": f"simulate: events=3 seed={n}" if n != 1 else None,
-            "n": n,
-            "when": noon,
-            "price": Decimal("1.25"),
-            "raw": b"\xff",
-            "tags": ["a", None],
-            "missing": float("nan"),
-        }
-        for n in range(1200)
-    ]
+        {"text": f"simulate: events=3 seed={n}" if n != 1 else None, "n": n, "when": noon, "price": Decimal("1.25"),
+        "raw": b"\xff", "tags": ["a", None], "missing": float("nan")} for n in range(1200)
+    ]  # fmt: skip
     write_parquet("in.parquet", rows)
 
     assert batch("in.parquet", "out.parquet", "--prompt-field", "text") == 1
@@ -128,12 +120,8 @@ def test_lines_of_every_form_pass_their_other_columns_on() -> None:
 
     rows = read_csv(Path("out.csv").read_text())
     assert [(row["id"] or row["custom_id"], row["topic"], bool(row["text"])) for row in rows] == [
-        ("1", "sea", True),
-        ("2", "air", True),
-        ("3", "", True),
-        ("4", "", False),
-        ("", "", False),
-    ]
+        ("1", "sea", True), ("2", "air", True), ("3", "", True), ("4", "", False), ("", "", False),
+    ]  # fmt: skip
     assert "in.jsonl line 4" in rows[3]["error"]
     assert "in.jsonl line 5" in rows[4]["error"]
 

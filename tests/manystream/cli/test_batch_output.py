@@ -117,12 +117,9 @@ def test_answered_lines_are_summed_up(run: Run, batches: Batches) -> None:
     (provider,) = batches.providers
     assert (type(provider), provider.base_url) == (ms.OpenAIChat, URL)
     assert batches.engine == {
-        "retry": ms.Retry(max_attempts=6, cap=60.0),
-        "proxy": None,
-        "monitor": False,
-        "cache": None,
+        "retry": ms.Retry(max_attempts=6, cap=60.0), "proxy": None, "monitor": False, "cache": None,
         "traffic": ms.Traffic(),
-    }
+    }  # fmt: skip
     assert batches.options == {
         "model": "openai-compatible/m", "concurrency": 100, "stream": False, "retry_failed": False,
         "source": "p.jsonl", "provider": "openai-compatible", "price": ("prices", provider), "shard": None,
@@ -139,14 +136,10 @@ def test_every_option_reaches_the_batch(run: Run, batches: Batches) -> None:
         "Shard 1/4: the lines whose number modulo 4 is 1; --max-rps 0.5 of 2; --max-tpm 1,250 of 5,000\n",
     )
     assert batches.engine == {
-        "retry": ms.Retry(max_attempts=3, cap=60.0),
-        "proxy": None,
-        "monitor": True,
-        "cache": None,
-        "traffic": ms.Traffic(
-            rates={"*": ms.RateLimit(requests_per_second=0.5, tokens_per_minute=1250.0)}, adaptive=False, outage=60.0
-        ),
-    }
+        "retry": ms.Retry(max_attempts=3, cap=60.0), "proxy": None, "monitor": True, "cache": None,
+        "traffic": ms.Traffic(rates={"*": ms.RateLimit(requests_per_second=0.5, tokens_per_minute=1250.0)},
+        adaptive=False, outage=60.0),
+    }  # fmt: skip
     assert (batches.options["concurrency"], batches.options["stream"]) == (7, True)
     assert (batches.options["retry_failed"], batches.options["shard"]) == (True, Shard(1, 4))
 
@@ -169,11 +162,8 @@ def test_the_simulator_answers_when_it_is_asked_for(
     assert run("--simulate") == (0, SUMMARY, note)
     (provider,) = batches.providers
     assert (type(provider), provider.base_url, provider.name, provider.api_key) == (
-        ms.OpenAIChat,
-        "http://127.0.0.1:8001/v1",
-        "simulator",
-        "simulated",
-    )
+        ms.OpenAIChat, "http://127.0.0.1:8001/v1", "simulator", "simulated",
+    )  # fmt: skip
     assert knobs == [("events=32", 0)]
     assert batches.engine["proxy"] == ""
     assert (batches.options["model"], batches.options["price"]) == ("simulator/sim-text", None)
@@ -307,30 +297,11 @@ def options(*words: str) -> BatchOptions:
 
 def test_the_options_that_are_left_out(batches: Batches) -> None:
     assert options("p.jsonl", "-o", "x/a.jsonl") == BatchOptions(
-        prompts=Path("p.jsonl"),
-        output=Path("x/a.jsonl"),
-        table=None,
-        finish=False,
-        errors=Path("x/a.errors.jsonl"),
-        shard=None,
-        targets=TargetOptions(model=None, route=(), provider=None, base_urls=()),
-        requests={},
-        concurrency=100,
-        max_rps=None,
-        max_tpm=None,
-        budget=None,
-        prices=None,
-        adaptive=True,
-        attempts=6,
-        outage=1800.0,
-        stream=False,
-        retry_failed=False,
-        ray=None,
-        actors=None,
-        cache=None,
-        monitor=False,
-        plain=True,
-    )
+        prompts=Path("p.jsonl"), output=Path("x/a.jsonl"), table=None, finish=False, errors=Path("x/a.errors.jsonl"),
+        shard=None, targets=TargetOptions(model=None, route=(), provider=None, base_urls=()), requests={},
+        concurrency=100, max_rps=None, max_tpm=None, budget=None, prices=None, adaptive=True, attempts=6,
+        outage=1800.0, stream=False, retry_failed=False, ray=None, actors=None, cache=None, monitor=False, plain=True,
+    )  # fmt: skip
 
 
 def test_every_option_is_read(batches: Batches, monkeypatch: pytest.MonkeyPatch) -> None:

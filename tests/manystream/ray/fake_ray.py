@@ -67,11 +67,9 @@ class FakeRay:
     """
 
     exceptions = SimpleNamespace(
-        RayError=RayError,
-        RayActorError=RayActorError,
-        ActorUnavailableError=ActorUnavailableError,
+        RayError=RayError, RayActorError=RayActorError, ActorUnavailableError=ActorUnavailableError,
         RayTaskError=RayTaskError,
-    )
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.log: list[tuple[object, ...]] = []

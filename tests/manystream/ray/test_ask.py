@@ -55,22 +55,11 @@ def test_a_block_gains_four_columns_with_types(simulator: Simulator) -> None:
     assert columns["text"][0]
     assert columns["text"][1:] == [None, None]
     assert columns["error"] == [
-        None,
-        {
-            "category": "invalid_arg",
-            "message": columns["error"][1]["message"],
-            "http_status": 400,
-            "provider_code": columns["error"][1]["provider_code"],
-            "retryable": False,
-        },
-        {
-            "category": "invalid_arg",
-            "message": "messages: and 'prompt' are both null: a row asks one of them",
-            "http_status": None,
-            "provider_code": None,
-            "retryable": False,
-        },
-    ]
+        None, {"category": "invalid_arg", "message": columns["error"][1]["message"], "http_status": 400,
+        "provider_code": columns["error"][1]["provider_code"], "retryable": False},
+        {"category": "invalid_arg", "message": "messages: and 'prompt' are both null: a row asks one of them",
+        "http_status": None, "provider_code": None, "retryable": False},
+    ]  # fmt: skip
     assert columns["finish_reason"] == ["stop", None, None]
     assert columns["usage"][1:] == [None, None]
     assert repr(one) == "<Ask sim/sim-text>"

@@ -33,20 +33,11 @@ def options(**changes: Any) -> dict[str, Any]:
 def test_the_arguments_of_map_batches(tmp_path: Any) -> None:
     found = options(journal=tmp_path / "a.jsonl", retry_failed=True, temperature=0.5, system="brief")
     assert found == {
-        "fn_constructor_kwargs": {
-            "model": "sim/m",
-            "providers": [PROVIDER],
-            "concurrency": 2,
-            "traffic": None,
-            "shared": None,
-            "journal": (str(tmp_path / "a.jsonl"), True),
-            "options": {"temperature": 0.5, "system": "brief"},
-        },
-        "compute": (4, 16),
-        "batch_size": None,
-        "batch_format": "pyarrow",
-        "zero_copy_batch": True,
-    }
+        "fn_constructor_kwargs": {"model": "sim/m", "providers": [PROVIDER], "concurrency": 2, "traffic": None,
+        "shared": None, "journal": (str(tmp_path / "a.jsonl"), True),
+        "options": {"temperature": 0.5, "system": "brief"}}, "compute": (4, 16), "batch_size": None,
+        "batch_format": "pyarrow", "zero_copy_batch": True,
+    }  # fmt: skip
 
 
 def test_keys_are_looked_up_here_and_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,12 +54,9 @@ async def test_a_worker_with_rows_is_called_again_at_once(tmp_path: Path, mock_c
 
     _, cluster = await run(tmp_path, happen, count=1)
     assert cluster.log[1:] == [
-        (0, "call", 0, 1),
-        (1 / 16, "call", 0, 2, "q1"),
-        (2 / 16, "call", 0, 3),
-        (3 / 16, "call", 0, 4),
+        (0, "call", 0, 1), (1 / 16, "call", 0, 2, "q1"), (2 / 16, "call", 0, 3), (3 / 16, "call", 0, 4),
         (4 / 16, "kill", 0),
-    ]
+    ]  # fmt: skip
 
 
 async def test_a_call_that_failed_is_repeated_after_a_quarter_second(tmp_path: Path, mock_clock: MockClock) -> None:
@@ -71,11 +68,8 @@ async def test_a_call_that_failed_is_repeated_after_a_quarter_second(tmp_path: P
 
     _, cluster = await run(tmp_path, happen, count=1)
     assert cluster.log[1:] == [
-        (0, "call", 0, 1),
-        (1 / 16, "call", 0, 2, "q1"),
-        (6 / 16, "call", 0, 2, "q1"),
-        (7 / 16, "kill", 0),
-    ]
+        (0, "call", 0, 1), (1 / 16, "call", 0, 2, "q1"), (6 / 16, "call", 0, 2, "q1"), (7 / 16, "kill", 0),
+    ]  # fmt: skip
 
 
 async def test_a_silent_worker_is_given_up_after_five_seconds(tmp_path: Path, mock_clock: MockClock) -> None:
@@ -112,23 +106,11 @@ def half(cluster: ScriptedCluster) -> Events:
 async def test_a_worker_that_finds_no_place_gets_more_and_more_time(tmp_path: Path, mock_clock: MockClock) -> None:
     batch, cluster = await run(tmp_path, half, count=1, concurrency=(2, 1), tick=1.0)
     assert [entry for entry in cluster.log if entry[1] != "call"] == [
-        (0, "start", 0, 2, None),
-        (0, "start", 1, 1, None),
-        (20, "kill", 1),
-        (20, "start", 2, 1, None),
-        (60, "kill", 2),
-        (60, "start", 3, 1, None),
-        (140, "kill", 3),
-        (140, "start", 4, 1, None),
-        (300, "kill", 4),
-        (300, "start", 5, 1, None),
-        (620, "kill", 5),
-        (620, "start", 6, 1, None),
-        (940, "kill", 6),
-        (940, "start", 7, 1, None),
-        (951, "kill", 0),
-        (951, "kill", 7),
-    ]
+        (0, "start", 0, 2, None), (0, "start", 1, 1, None), (20, "kill", 1), (20, "start", 2, 1, None),
+        (60, "kill", 2), (60, "start", 3, 1, None), (140, "kill", 3), (140, "start", 4, 1, None), (300, "kill", 4),
+        (300, "start", 5, 1, None), (620, "kill", 5), (620, "start", 6, 1, None), (940, "kill", 6),
+        (940, "start", 7, 1, None), (951, "kill", 0), (951, "kill", 7),
+    ]  # fmt: skip
     assert (batch.counters.lost, batch.counters.asked_again) == (0, 0)
 
 
@@ -152,11 +134,8 @@ async def test_one_of_two_that_starts_late_is_waited_for(tmp_path: Path, mock_cl
 
     batch, cluster = await run(tmp_path, happen, count=1, concurrency=(2, 1))
     assert [entry for entry in cluster.log if entry[1] == "start"] == [
-        (0, "start", 0, 2, None),
-        (0, "start", 1, 1, None),
-        (1 / 16, "start", 2, 2, None),
-        (20, "start", 3, 1, None),
-    ]
+        (0, "start", 0, 2, None), (0, "start", 1, 1, None), (1 / 16, "start", 2, 2, None), (20, "start", 3, 1, None),
+    ]  # fmt: skip
     assert batch.counters.lost == 0
 
 
@@ -222,11 +201,9 @@ async def test_leases_go_to_a_worker_with_its_next_exchange(tmp_path: Path, mock
     _, cluster = await run(tmp_path, happen, count=2, concurrency=(1, 1), limit=limit)
     first = [(worker, offer.leases) for worker, offer in cluster.all_offers[:4]]
     assert first == [
-        (0, ()),
-        (1, ()),
-        (0, (Lease(LeaseNumber(1, 1), TICK, 2.5, LeaseNumber(0, 7)),)),
+        (0, ()), (1, ()), (0, (Lease(LeaseNumber(1, 1), TICK, 2.5, LeaseNumber(0, 7)),)),
         (1, (Lease(LeaseNumber(1, 2), TICK, 0.0, LeaseNumber()),)),
-    ]
+    ]  # fmt: skip
     last = [(worker, offer.leases[0].rate) for worker, offer in cluster.all_offers[-2:]]
     assert last == [(0, 5.0), (1, 5.0)]
 

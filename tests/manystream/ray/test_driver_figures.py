@@ -94,20 +94,16 @@ async def test_the_figures_of_all_workers_are_added(tmp_path: Path, mock_clock: 
 async def test_failures_are_counted_by_their_category(tmp_path: Path, mock_clock: MockClock) -> None:
     replies = [failure("q1"), failure("q2", "invalid_line"), failure("q3", "timeout")]
     batch, _ = await run(
-        tmp_path,
-        script(ready, events(reply(0, 2, *replies)), events(reply(0, 3, failure("q4")))),
-        count=4,
+        tmp_path, script(ready, events(reply(0, 2, *replies)), events(reply(0, 3, failure("q4")))), count=4,
         concurrency=(3,),
-    )
+    )  # fmt: skip
     counters = batch.counters
     assert (counters.failed, counters.invalid, counters.answered) == (3, 1, 0)
     assert counters.failures == {"server": 2, "timeout": 1}
     assert records(tmp_path / "a.errors.jsonl") == [
-        {"id": "q1", "error": {"category": "server"}},
-        {"id": "q2", "error": {"category": "invalid_line"}},
-        {"id": "q3", "error": {"category": "timeout"}},
-        {"id": "q4", "error": {"category": "server"}},
-    ]
+        {"id": "q1", "error": {"category": "server"}}, {"id": "q2", "error": {"category": "invalid_line"}},
+        {"id": "q3", "error": {"category": "timeout"}}, {"id": "q4", "error": {"category": "server"}},
+    ]  # fmt: skip
 
 
 async def test_a_line_that_is_no_request_is_refused_here(tmp_path: Path, mock_clock: MockClock) -> None:
@@ -116,21 +112,11 @@ async def test_a_line_that_is_no_request_is_refused_here(tmp_path: Path, mock_cl
 
     batch, cluster = await run(tmp_path, input=bad(), source="p.jsonl")
     assert records(tmp_path / "a.errors.jsonl") == [
-        {
-            "id": None,
-            "line": 1,
-            "error": {
-                "category": "invalid_line",
-                "message": "p.jsonl line 1: id: is missing; each line needs one, to find its answer and to resume the"
-                " batch",
-            },
-        },
-        {
-            "id": "a",
-            "line": 3,
-            "error": {"category": "invalid_line", "message": "p.jsonl line 3: id: 'a' is used twice, first on line 2"},
-        },
-    ]
+        {"id": None, "line": 1, "error": {"category": "invalid_line",
+        "message": "p.jsonl line 1: id: is missing; each line needs one, to find its answer and to resume the batch"}},
+        {"id": "a", "line": 3, "error": {"category": "invalid_line",
+        "message": "p.jsonl line 3: id: 'a' is used twice, first on line 2"}},
+    ]  # fmt: skip
     assert [row.id for row in cluster.rows_at(0)] == ["a"]
     assert (batch.counters.lines, batch.counters.invalid, batch.counters.answered) == (3, 2, 1)
 
@@ -228,11 +214,8 @@ async def test_a_gift_goes_to_a_worker_with_its_next_call(tmp_path: Path, mock_c
         made=made,
     )
     assert [offer.gift for _, offer in cluster.all_offers] == [
-        None,
-        Gift("w0", 0, 100 * CENT),
-        Gift("w0", 20 * CENT, 100 * CENT),
-        Gift("w0", 20 * CENT, 100 * CENT),
-    ]
+        None, Gift("w0", 0, 100 * CENT), Gift("w0", 20 * CENT, 100 * CENT), Gift("w0", 20 * CENT, 100 * CENT),
+    ]  # fmt: skip
     assert written == [None, None, pytest.approx(0.201), pytest.approx(0.161)], "it is written down before it is sent"
     counters = batch.counters
     assert (counters.budget, counters.spent, counters.lost_usd, counters.unpaid) == (1.0, 0.07, 0.0, 0)
@@ -299,11 +282,9 @@ async def test_a_stopped_batch_asks_workers_to_return_their_rest(tmp_path: Path,
         made=made,
     )
     assert [(worker, offer.seq, offer.gift) for worker, offer in cluster.all_offers[2:]] == [
-        (0, 2, Gift("w0", 30 * CENT, 100 * CENT)),
-        (1, 2, None),
-        (0, 3, Gift("w0", 30 * CENT, 100 * CENT, recalled=True)),
-        (1, 3, None),
-    ]
+        (0, 2, Gift("w0", 30 * CENT, 100 * CENT)), (1, 2, None),
+        (0, 3, Gift("w0", 30 * CENT, 100 * CENT, recalled=True)), (1, 3, None),
+    ]  # fmt: skip
     assert (cluster.now, batch.counters.spent) == (4 / 16, 0.05)
     assert unrecorded(tmp_path / "a.jsonl") == 0.1, "the row that is out at worker 0 may cost what it has not returned"
 

@@ -214,11 +214,9 @@ class World:
 
 
 FAULTS = {
-    "row_count": st.integers(0, 120),
-    "actor_count": st.integers(1, 5),
-    "loss": st.sampled_from((0.0, 0.05, 0.3)),
+    "row_count": st.integers(0, 120), "actor_count": st.integers(1, 5), "loss": st.sampled_from((0.0, 0.05, 0.3)),
     "deaths": st.sampled_from((0.0, 0.001, 0.02)),
-}
+}  # fmt: skip
 
 
 @settings(max_examples=60, deadline=None)

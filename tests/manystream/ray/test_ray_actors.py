@@ -126,11 +126,9 @@ def test_ray_is_connected_only_if_the_program_has_not(ray: FakeRay) -> None:
 
 def test_an_actor_of_a_data_set_has_several_calls(ray: FakeRay) -> None:
     assert compute_strategy(4, 16) == {
-        "size": 4,
-        "max_concurrent_calls_per_actor": 16,
-        "max_tasks_in_flight_per_actor": 16,
+        "size": 4, "max_concurrent_calls_per_actor": 16, "max_tasks_in_flight_per_actor": 16,
         "enable_true_multi_threading": True,
-    }
+    }  # fmt: skip
 
 
 def test_a_missing_ray_or_ray_data_is_named(ray: FakeRay, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,12 +160,9 @@ def test_shared_rates_are_kept_by_an_actor_on_this_node(ray: FakeRay) -> None:
     shared = share_rates(LIMITS)
     (actor,) = ray.actors
     options = {
-        "num_cpus": 0,
-        "max_restarts": -1,
-        "max_task_retries": 0,
-        "enable_task_events": False,
+        "num_cpus": 0, "max_restarts": -1, "max_task_retries": 0, "enable_task_events": False,
         "scheduling_strategy": HERE,
-    }
+    }  # fmt: skip
     assert (actor.of, actor.options, actor.arguments) == (RateActor, options, (LIMITS,))
     assert actor.calls == [("ready", ())]
     assert ray.log == [("init", {}), ("get", 60.0)]
@@ -185,12 +180,10 @@ def test_a_keeper_that_does_not_start_is_reported(ray: FakeRay) -> None:
     ("limit", "message"),
     [
         (5, "rates['sim']: must be a RateLimit"),
-        (
-            ms.RateLimit(concurrent=3),
-            "rates['sim'].concurrent: cannot be shared: give each engine its part in its own `traffic`",
-        ),
+        (ms.RateLimit(concurrent=3),
+            "rates['sim'].concurrent: cannot be shared: give each engine its part in its own `traffic`"),
     ],
-)
+)  # fmt: skip
 def test_a_limit_that_cannot_be_shared_is_named(ray: FakeRay, limit: object, message: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         share_rates({"sim": limit})  # type: ignore[dict-item]

@@ -94,13 +94,10 @@ def test_each_result_of_ray_is_an_event(ray: FakeRay, cluster: RayCluster) -> No
         cluster.call(worker, Offer(1, ()))
         ray.actors[worker].references[-1].result = result
     assert cluster.collect(0.25) == [
-        Replied(0, REPLY),
-        Unreachable(1),
-        Died(2, "The actor died because its node has died. Node Id: 17"),
-        Died(3, "ModuleNotFoundError: No module named 'manystream'"),
-        Died(4, "ActorDiedError"),
+        Replied(0, REPLY), Unreachable(1), Died(2, "The actor died because its node has died. Node Id: 17"),
+        Died(3, "ModuleNotFoundError: No module named 'manystream'"), Died(4, "ActorDiedError"),
         Died(6, "Failed to retrieve object 77."),
-    ]
+    ]  # fmt: skip
     assert ray.log == [("wait", 7, 1, 0.25), ("wait", 7, 7, 0), *[("get", 0)] * 7]
     assert cluster.collect(0.25) == [], "each result is collected once"
 

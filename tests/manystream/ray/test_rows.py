@@ -219,19 +219,13 @@ def test_every_member_of_a_record_has_its_column() -> None:
         "hi", None, {**counts, "cached_tokens": None}, "stöp\ufffd"
     )
     error = {
-        "category": "server\ud83d",
-        "message": "m\ud83d",
-        "http_status": 503,
-        "provider_code": "c\ud83d",
+        "category": "server\ud83d", "message": "m\ud83d", "http_status": 503, "provider_code": "c\ud83d",
         "retryable": True,
-    }
+    }  # fmt: skip
     replaced = {
-        "category": "server\ufffd",
-        "message": "m\ufffd",
-        "http_status": 503,
-        "provider_code": "c\ufffd",
+        "category": "server\ufffd", "message": "m\ufffd", "http_status": 503, "provider_code": "c\ufffd",
         "retryable": True,
-    }
+    }  # fmt: skip
     assert gained_of({"error": error}) == Gained(None, replaced, None, None)
 
 

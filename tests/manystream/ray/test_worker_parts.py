@@ -185,12 +185,9 @@ async def test_an_exchange_brings_leases_and_gifts_to_the_thread(part: Part) -> 
     part.exchange(Offer(2, (), 10.5, ("lease",), "gift"))  # type: ignore[arg-type]
     await wait_all_tasks_blocked()
     assert [entry[:4] for entry in log] == [
-        ("leases", (), -math.inf, 10.0),
+        ("leases", (), -math.inf, 10.0), ("waiting",), ("leases", ("lease",), 13.5, 11.0), ("gift", "gift"),
         ("waiting",),
-        ("leases", ("lease",), 13.5, 11.0),
-        ("gift", "gift"),
-        ("waiting",),
-    ]
+    ]  # fmt: skip
     assert all(started <= entry[4] <= trio.current_time() for entry in log if entry[0] == "leases")  # type: ignore[operator]
     assert (part.worker._amounts, wakeup.is_set()) == (4, True)
 
@@ -254,11 +251,8 @@ def test_a_batch_has_the_options_of_the_command(part: Part, engines: Engines, mo
         {"retry": ms.Retry(max_attempts=3, cap=60.0), "proxy": None, "monitor": False},
     )
     assert (list(traffic.rates), traffic.rates["*"].concurrent, traffic.routes, traffic.adaptive) == (
-        ["*"],
-        6,
-        (),
-        True,
-    )
+        ["*"], 6, (), True,
+    )  # fmt: skip
     assert (traffic.budgets, traffic.price) == ((), None)
     made = Batch.made
     cost = made.how.pop("price")

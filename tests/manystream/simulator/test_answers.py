@@ -155,15 +155,9 @@ INTERACTION: dict[str, object] = {
     "status": "requires_action",
     "object": "interaction",
     "model": "sim-mixed",
-    "usage": {
-        "total_tokens": 22,
-        "total_input_tokens": 14,
-        "input_tokens_by_modality": [{"modality": "text", "tokens": 14}],
-        "total_cached_tokens": 2,
-        "total_output_tokens": 7,
-        "total_tool_use_tokens": 0,
-        "total_thought_tokens": 1,
-    },
+    "usage": {"total_tokens": 22, "total_input_tokens": 14,
+        "input_tokens_by_modality": [{"modality": "text", "tokens": 14}], "total_cached_tokens": 2,
+        "total_output_tokens": 7, "total_tool_use_tokens": 0, "total_thought_tokens": 1},
     "created": "2023-11-14T22:13:20Z",
     "updated": "2023-11-14T22:13:20Z",
     "service_tier": "standard",
@@ -176,7 +170,7 @@ INTERACTION: dict[str, object] = {
         {"content": [{"text": "pieces façade others ", "type": "text"}], "type": "model_output"},
         {"id": "fc_ed5881ce8a4070bff58c46", "name": "weather", "arguments": {"city": "under"}, "type": "function_call"},
     ],
-}
+}  # fmt: skip
 
 ANSWERS = {
     "openai-chat": CHAT_ANSWER, "openai-responses": RESPONSES_ANSWER, "anthropic": ANTHROPIC_ANSWER,

@@ -97,11 +97,8 @@ def test_a_delay_holds_an_unstreamed_answer_and_an_error(opened: Open) -> None:
     assert (first.times, second.times, third.times) == ([2001], [1001], [])
     assert (first.closed_at, second.closed_at, third.closed_at) == (3001, 3001, 3001)
     assert {name: counts(world)[name] for name in ("started", "completed", "refused", "most_live")} == {
-        "started": 2,
-        "completed": 2,
-        "refused": 1,
-        "most_live": 2,
-    }
+        "started": 2, "completed": 2, "refused": 1, "most_live": 2,
+    }  # fmt: skip
 
 
 def test_a_stalled_stream_pings_until_its_client_leaves(opened: Open) -> None:
@@ -385,11 +382,9 @@ def test_each_response_has_stamps_of_its_own(opened: Open) -> None:
     world.at(1.01, sleep)
     world.run()
     assert [(at, stamp) for at, data in client.received for stamp in STAMP.findall(data)] == [
-        (0, b"00000000128000000000"),
-        (0, b"00000000128000000000"),
+        (0, b"00000000128000000000"), (0, b"00000000128000000000"), (1510, b"00000000129510000000"),
         (1510, b"00000000129510000000"),
-        (1510, b"00000000129510000000"),
-    ]
+    ]  # fmt: skip
 
 
 def test_only_a_whole_answer_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -181,16 +181,14 @@ def test_the_same_request_gives_the_same_bytes(simulator: Simulator, dialect: st
 
 PARAMETERS = {"type": "object", "properties": {}}
 TOOLS: dict[str, list[object]] = {
-    "openai-chat": [
-        {"type": "function", "function": {"name": name, "parameters": PARAMETERS}} for name in ("first", "second")
-    ],
+    "openai-chat": [{"type": "function", "function": {"name": name, "parameters": PARAMETERS}} for name in ("first",
+        "second")],
     "openai-responses": [{"type": "function", "name": name, "parameters": PARAMETERS} for name in ("first", "second")],
     "anthropic": [{"name": name, "input_schema": PARAMETERS} for name in ("first", "second")],
     "gemini": [{"functionDeclarations": [{"name": "first"}, {"name": "second"}]}],
-    "gemini-interactions": [
-        {"type": "function", "name": name, "parameters": PARAMETERS} for name in ("first", "second")
-    ],
-}
+    "gemini-interactions": [{"type": "function", "name": name, "parameters": PARAMETERS} for name in ("first",
+        "second")],
+}  # fmt: skip
 GEMINI_SECOND = {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["second"]}}
 CHOICES: dict[str, dict[str, dict[str, object]]] = {
     "openai-chat": {"none": {"tool_choice": "none"},

@@ -177,11 +177,9 @@ def test_an_answer_is_known_to_the_key_that_made_it() -> None:
         refused = world.ask(address, method=method, headers=OTHER_KEY)
         assert status(refused) == 404
         assert error(refused) == {
-            "message": f"Response with id '{id}' not found.",
-            "type": "invalid_request_error",
-            "param": None,
+            "message": f"Response with id '{id}' not found.", "type": "invalid_request_error", "param": None,
             "code": None,
-        }
+        }  # fmt: skip
     assert shown(world, path) == "completed"
 
 
