@@ -170,7 +170,8 @@ class CallStarter:
             on_event, on_completion = context.bind(on_event), context.bind(on_completion)
         self.runtime.retries.call_started()
         # By position: each start would pay for a dict of the names.
-        number, clocks, retry = self._started + 1, self._clocks_of(request, stream), request.retry or self._retry
+        number, retry = self._started + 1, request.retry or self._retry
+        clocks = self._clocks[stream] if request.timeouts is None else self._clocks_of(request, stream)
         running = RunningCall(
             self.runtime, self._hooks, prepared, counters, number, clocks, retry, on_event, on_completion,
             finish_response, admission,

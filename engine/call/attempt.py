@@ -26,7 +26,7 @@ from ..request.prepared import Prepared
 from ..request.redaction import hide_words, redacted, redacted_headers
 from .body import Body, BodyOwner, Envelope, ErrorBody, content_coding
 from .body.base import Receiver
-from .body.fast_path import FastPath
+from .body.fast_path import FastPath, FastReceiver
 from .completion import Timings
 from .delivery import NOBODY
 from .listener import KeptAnswer, Listener, Tap
@@ -108,12 +108,18 @@ class Attempt(BodyOwner):
         "connection",
         "content_at",
         "dequeued_at",
+        "fast_receiver",
         "head_at",
+        "headers",
         "is_whole",
+        "over",
         "paused",
         "phase",
+        "prepared",
         "queue_since",
+        "receiver",
         "started",
+        "status",
         "steps",
     )
 
@@ -127,7 +133,12 @@ class Attempt(BodyOwner):
         queue_since: float = math.inf,
         paused: bool = False,
     ) -> None:
-        super().__init__(prepared, self)
+        self.prepared: Prepared = prepared
+        self.receiver: Receiver = self
+        self.fast_receiver: FastReceiver | None = None
+        self.status: int = 0
+        self.headers: dict[str, str] = {}
+        self.over: bool = False
         self._listener = listener
         self._runtime = runtime
         self._tap: Tap | None = None
@@ -209,7 +220,7 @@ class Attempt(BodyOwner):
         if self.over:
             return
         try:
-            self.prepared: Prepared = self.prepared.with_key(key)
+            self.prepared = self.prepared.with_key(key)
         except ProviderError as error:
             self.on_no_key(error)
             return
@@ -349,7 +360,7 @@ class Attempt(BodyOwner):
 
     def on_head(self, status: int, headers: RawHeaders) -> None:
         self.status = status
-        self.headers: dict[str, str] = redacted_headers(headers_to_mapping(headers), self.prepared.secrets)
+        self.headers = redacted_headers(headers_to_mapping(headers), self.prepared.secrets)
         self.phase = BODY
         is_error = not 200 <= status < 300 or status in NO_CONTENT
         coding = "" if is_error else content_coding(self.headers)
@@ -613,7 +624,7 @@ class Attempt(BodyOwner):
     def _leave(self) -> None:
         """Mark the attempt as over, so that it reports nothing more."""
         self.over = True
-        self.receiver: Receiver = NOBODY  # else it would refer to itself
+        self.receiver = NOBODY  # else it would refer to itself
         if self._timer is not None:
             self._runtime.timers.cancel(self._timer)
             self._timer = None

@@ -99,7 +99,8 @@ class RetryReserve:
 
     def call_started(self) -> None:
         """Add the share of a started call."""
-        self._balance = min(self.size, self._balance + EARNED)
+        if self._balance < self.size:
+            self._balance = min(self.size, self._balance + EARNED)
 
     def spend(self) -> bool:
         """Take one retry. Returns False if none is left."""

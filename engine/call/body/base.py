@@ -52,15 +52,14 @@ class BodyOwner(abc.ABC):
     fast_receiver: receives the events that the fast path finds; None if there is no fast path.
     """
 
-    __slots__ = ("fast_receiver", "headers", "over", "prepared", "receiver", "status")
+    __slots__ = ()
 
-    def __init__(self, prepared: Prepared, receiver: Receiver) -> None:
-        self.prepared: Prepared = prepared
-        self.receiver: Receiver = receiver
-        self.fast_receiver: FastReceiver | None = None
-        self.status: int = 0
-        self.headers: dict[str, str] = {}
-        self.over: bool = False
+    prepared: Prepared
+    status: int
+    headers: dict[str, str]
+    over: bool
+    receiver: Receiver
+    fast_receiver: FastReceiver | None
 
     @property
     @abc.abstractmethod

@@ -86,7 +86,8 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
         _add_tools(body, request, quirks, warnings)
     if request.thinking is not None:
         body.update(thinking_members(request.thinking_config, model, quirks, warnings))
-    body.update(format_member)
+    if format_member:
+        body.update(format_member)
     _add_limits(body, request, model, quirks, warnings)
     if request.seed is not None or request.metadata is not None:
         _add_metadata(body, request, quirks, warnings)
