@@ -15,4 +15,4 @@ class State(enum.Enum):
 
 
 IDLE, HEAD, BODY, CLOSED = State
-"""The members. CPython 3.11 needs a thousand instructions to find one in `State`."""
+"""The members."""

@@ -1,4 +1,4 @@
-"""The tasks that dial: each opens a socket for one ticket of the connection pool."""
+"""The tasks that dial: each opens a socket for one request of the connection pool."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .backend import Backend
 from .errors import Phase, TransportError
 from .tls_socket import TLSSocket
 from .url import Origin
-from .waiting import Ticket
+from .waiting import PoolRequest
 
 logger: logging.Logger = logging.getLogger("manystream.transport.pool")
 
@@ -29,12 +29,14 @@ DIALS_PER_TURN = 16
 class DialOwner(Protocol):
     """The receiver of the outcomes of dials: the pool."""
 
-    def on_dial_ended(self, ticket: Ticket, sock: socket.socket | TLSSocket | None, failure: Exception | None) -> None:
+    def on_dial_ended(
+        self, request: PoolRequest, sock: socket.socket | TLSSocket | None, failure: Exception | None
+    ) -> None:
         """Receive the socket that a dial has opened, or the reason why there is none. Called once for each dial."""
         ...
 
-    def on_not_dialled(self, ticket: Ticket) -> None:
-        """Receive a ticket that was abandoned before its dial began."""
+    def on_not_dialled(self, request: PoolRequest) -> None:
+        """Receive a request that was abandoned before its dial began."""
         ...
 
     def evict(self) -> bool:
@@ -45,9 +47,9 @@ class DialOwner(Protocol):
 class Dials:
     """The dials of one pool: those that run, and those that have not begun.
 
-    pending: the tickets whose dials have not begun. The pool appends to it, and then calls `begin`. A method of this
-        class that appends could raise a `RecursionError`, and the ticket would be lost.
-    running: the task that begins dials runs. It also removes the abandoned tickets that have not begun.
+    pending: the requests whose dials have not begun. The pool appends to it, and then calls `begin`. A method of this
+        class that appends could raise a `RecursionError`, and the request would be lost.
+    running: the task that begins dials runs. It also removes the abandoned requests that have not begun.
     """
 
     __slots__ = ("_backend", "_owner", "_socket", "pending", "running")
@@ -56,7 +58,7 @@ class Dials:
         self._backend = backend
         self._socket = dial
         self._owner = owner
-        self.pending: deque[Ticket] = deque()
+        self.pending: deque[PoolRequest] = deque()
         self.running: bool = False
 
     def begin(self) -> None:
@@ -74,35 +76,35 @@ class Dials:
         try:
             while self.pending:
                 for _ in range(min(DIALS_PER_TURN, len(self.pending))):
-                    ticket = self.pending[0]
-                    if ticket.waiter is not None:
-                        ticket.dial = self._backend.start(self._dial, ticket)
+                    request = self.pending[0]
+                    if request.waiter is not None:
+                        request.dial = self._backend.start(self._dial, request)
                     self.pending.popleft()
-                    if ticket.waiter is None:  # abandoned
-                        self._owner.on_not_dialled(ticket)
+                    if request.waiter is None:  # abandoned
+                        self._owner.on_not_dialled(request)
                 await self._backend.checkpoint()
         except Exception:
             logger.exception("beginning a dial raised: a defect in manystream")
         finally:
             self.running = False
 
-    async def _dial(self, ticket: Ticket) -> None:
+    async def _dial(self, request: PoolRequest) -> None:
         """Run one dial; log and report a defect."""
-        waiter = ticket.waiter
+        waiter = request.waiter
         try:
-            await self._run(ticket)
+            await self._run(request)
         except Exception as error:
-            logger.exception("a dial to %s raised: a defect in manystream", ticket.host.origin)
+            logger.exception("a dial to %s raised: a defect in manystream", request.host.origin)
             if waiter is not None:
                 waiter.on_defect(error)
 
-    async def _run(self, ticket: Ticket) -> None:
+    async def _run(self, request: PoolRequest) -> None:
         sock: socket.socket | TLSSocket | None = None
         failure: Exception | None = None
         try:
             for _ in range(EVICTIONS):
                 try:
-                    sock = await self._socket(ticket.host.origin, ticket.on_phase)
+                    sock = await self._socket(request.host.origin, request.on_phase)
                 except Exception as error:
                     failure = error
                 if sock is not None or not isinstance(failure, TransportError) or not failure.exhausted:
@@ -110,4 +112,4 @@ class Dials:
                 if not self._owner.evict():
                     break
         finally:  # also after a cancellation
-            self._owner.on_dial_ended(ticket, sock, failure)
+            self._owner.on_dial_ended(request, sock, failure)

@@ -20,7 +20,7 @@ class BodyEnd(enum.Enum):
 
 
 LENGTH, CHUNKED, CLOSE = BodyEnd
-"""The members, for the head of every response. CPython 3.11 needs a thousand instructions to find one in `BodyEnd`."""
+"""The members, for the head of every response."""
 
 
 @dataclass(slots=True)

@@ -25,7 +25,7 @@ from .loop import Loop
 from .timers import Timer, Timers
 from .tls_socket import TLSSocket
 from .url import Origin
-from .waiting import DIALLING, QUEUED, Host, Ticket, Waiter, report_failure
+from .waiting import DIALLING, QUEUED, Host, PoolRequest, Waiter, report_failure
 
 logger: logging.Logger = logging.getLogger("manystream.transport.pool")
 
@@ -72,7 +72,7 @@ DEFECT_DELAY = 1.0
 """Seconds after which the expiry of idle or draining connections is repeated if it raised."""
 
 ABANDONED_KEPT = 64
-"""The number of abandoned tickets from which a queue is rebuilt without them."""
+"""The number of abandoned requests from which a queue is rebuilt without them."""
 
 
 class Pool:
@@ -97,7 +97,7 @@ class Pool:
         self._limits = limits
         self._hosts: dict[Origin, Host] = {}
         self._host_of: dict[Connection, Host] = {}
-        self._tickets: dict[Waiter, Ticket] = {}
+        self._requests: dict[Waiter, PoolRequest] = {}
         self._idle: OrderedDict[Connection, None] = OrderedDict()  # of all origins, oldest first
         self._starved: deque[Host] = deque()
         self._freed: deque[Host] = deque()  # hosts that have lost a connection, until `_fill` has processed them
@@ -141,8 +141,8 @@ class Pool:
             return
         if not host.live:
             self._hosts[origin] = host  # closing its last connection has removed it
-        ticket = self._tickets[waiter] = Ticket(waiter, host, fresh)
-        host.queue.append(ticket)
+        request = self._requests[waiter] = PoolRequest(waiter, host, fresh)
+        host.queue.append(request)
         host.waiting += 1
         if host.live < self._limits.max_per_origin:
             if self._make_room():
@@ -153,17 +153,17 @@ class Pool:
 
     def abandon(self, waiter: Waiter) -> None:
         """Remove a waiter that needs no connection any more. Its dial ends in the event loop's next iteration."""
-        ticket = self._tickets.pop(waiter, None)
-        if ticket is None:
+        request = self._requests.pop(waiter, None)
+        if request is None:
             return
-        ticket.waiter = None
-        host = ticket.host
-        if ticket.state is QUEUED:
+        request.waiter = None
+        host = request.host
+        if request.state is QUEUED:
             host.waiting -= 1
             if len(host.queue) > ABANDONED_KEPT and len(host.queue) > 2 * host.waiting:
                 host.queue = deque(each for each in host.queue if each.waiter is not None)
-        elif ticket.dial is not None:
-            ticket.dial.cancel()
+        elif request.dial is not None:
+            request.dial.cancel()
         elif not self._dials.running:
             self._dials.begin()  # frees the place even if `acquire` raised before it started the task
 
@@ -209,27 +209,29 @@ class Pool:
             queue.popleft()
         if not queue:
             return
-        ticket = queue.popleft()
-        ticket.state = DIALLING
+        request = queue.popleft()
+        request.state = DIALLING
         host.waiting -= 1
         host.live += 1
         host.dialling += 1
         self._live += 1
-        self._dials.pending.append(ticket)
+        self._dials.pending.append(request)
 
-    def on_dial_ended(self, ticket: Ticket, sock: socket.socket | TLSSocket | None, failure: Exception | None) -> None:
+    def on_dial_ended(
+        self, request: PoolRequest, sock: socket.socket | TLSSocket | None, failure: Exception | None
+    ) -> None:
         """Assign the socket, or free the dial's place and report why there is none."""
         if self._loop.forked:
             return  # the parent's dial goes on
-        host = ticket.host
+        host = request.host
         host.dialling -= 1
-        ticket.dial = None
+        request.dial = None
         if sock is not None and not self._closed:
-            self._open(ticket, sock)
+            self._open(request, sock)
             return
-        waiter, ticket.waiter = ticket.waiter, None
+        waiter, request.waiter = request.waiter, None
         if waiter is not None:
-            self._tickets.pop(waiter, None)
+            self._requests.pop(waiter, None)
         if sock is not None:
             sock.close()
         self._free_place(host)
@@ -239,21 +241,21 @@ class Pool:
                 failure or TransportError("the engine was closed", phase=Phase.CONNECT, origin=str(host.origin)),
             )
 
-    def on_not_dialled(self, ticket: Ticket) -> None:
-        """Free the place of a ticket that was abandoned before its dial began."""
-        ticket.host.dialling -= 1
-        self._free_place(ticket.host)
+    def on_not_dialled(self, request: PoolRequest) -> None:
+        """Free the place of a request that was abandoned before its dial began."""
+        request.host.dialling -= 1
+        self._free_place(request.host)
 
-    def _open(self, ticket: Ticket, sock: socket.socket | TLSSocket) -> None:
-        """Create a connection on the socket. Assign it to the ticket's waiter; if there is none, keep it idle."""
-        host, origin, waiter = ticket.host, ticket.host.name, ticket.waiter
+    def _open(self, request: PoolRequest, sock: socket.socket | TLSSocket) -> None:
+        """Create a connection on the socket. Assign it to the request's waiter; if there is none, keep it idle."""
+        host, origin, waiter = request.host, request.host.name, request.waiter
         try:
             connection = Connection(sock, origin, self._loop, *self._callbacks)
         except Exception as error:
             sock.close()
             if waiter is not None:
-                ticket.waiter = None
-                self._tickets.pop(waiter, None)
+                request.waiter = None
+                self._requests.pop(waiter, None)
             self._free_place(host)
             if waiter is not None:
                 failure: Exception = error
@@ -266,12 +268,12 @@ class Pool:
         self._host_of[connection] = host
         if self._watch is not None:
             self._watch.connection_opened(origin)  # it may end the waiter, or close the pool
-        waiter, ticket.waiter = ticket.waiter, None
+        waiter, request.waiter = request.waiter, None
         if waiter is None:
             if not connection.closed:
                 self._on_idle(connection)
             return
-        self._tickets.pop(waiter, None)
+        self._requests.pop(waiter, None)
         try:
             waiter.on_connection(connection, False)
         except Exception as error:
@@ -305,7 +307,7 @@ class Pool:
             waiter = queue.popleft().waiter
             host.waiting -= 1
             assert waiter is not None
-            self._tickets.pop(waiter, None)
+            self._requests.pop(waiter, None)
             self.reused += 1
             try:
                 waiter.on_connection(connection, True)
@@ -419,9 +421,9 @@ class Pool:
     def close(self) -> None:
         """Close all connections and cancel all dials. Waiters are not notified: their calls have ended."""
         self._closed = True
-        for ticket in list(self._tickets.values()):
-            if ticket.waiter is not None:
-                self.abandon(ticket.waiter)
+        for request in list(self._requests.values()):
+            if request.waiter is not None:
+                self.abandon(request.waiter)
         for connection in list(self._host_of):
             connection.close()
         for timer in (self._expiry, self._drain_timer):
@@ -432,7 +434,7 @@ class Pool:
         """Close all connections of an event loop that has ended. No dial is cancelled: its task has ended, too."""
         self._closed = True
         self._dials.drop()
-        self._tickets.clear()
+        self._requests.clear()
         for connection in list(self._host_of):
             connection.close()
 

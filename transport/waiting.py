@@ -1,4 +1,4 @@
-"""The waiters of the connection pool: one ticket per waiter, one queue per origin."""
+"""The waiters of the connection pool: one request per waiter, one queue per origin."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class WaiterState(enum.Enum):
 
 
 QUEUED, DIALLING = WaiterState
-"""The members: CPython 3.11 needs a thousand instructions to find one in its enum."""
+"""The members."""
 
 
-class Ticket:
+class PoolRequest:
     """One waiter's place in the queue, or its running dial.
 
-    waiter: None once the waiter has abandoned the ticket, or has its outcome.
+    waiter: None once the waiter has abandoned the request, or has its outcome.
     host: the origin's state in the pool.
     fresh: the waiter needs a connection that has carried no exchange yet.
     state: queued or dialling.
@@ -87,8 +87,8 @@ class Host:
     idle: connections that can be reused, the latest last.
     live: the number of open connections and running dials.
     dialling: the number of running dials.
-    queue: the tickets that wait, abandoned ones included.
-    waiting: the number of tickets in the queue that are not abandoned.
+    queue: the requests that wait, abandoned ones included.
+    waiting: the number of requests in the queue that are not abandoned.
     starved: the origin waits in `Pool._starved` until the total cap allows one more connection.
     """
 
@@ -100,7 +100,7 @@ class Host:
         self.idle: dict[Connection, None] = {}
         self.live: int = 0
         self.dialling: int = 0
-        self.queue: deque[Ticket] = deque()
+        self.queue: deque[PoolRequest] = deque()
         self.waiting: int = 0
         self.starved: bool = False
 

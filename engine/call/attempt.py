@@ -55,7 +55,7 @@ NO_CONTENT = frozenset({204, 205})
 SENT = (Phase.SEND, Phase.HEAD, Phase.BODY)
 """Phases in which at least a part of the request may have been sent."""
 QUEUE, SEND, BODY = Phase.QUEUE, Phase.SEND, Phase.BODY
-"""The phases of every attempt. CPython 3.11 needs a thousand instructions to find a member in its enum."""
+"""The phases of every attempt."""
 KEPT_PIECE = 16 * 1024
 """The bytes of a kept answer that are read at one tick."""
 STEP_WORDS = {

@@ -41,7 +41,7 @@ UNANSWERED = (ErrorCategory.NETWORK, ErrorCategory.TIMEOUT)
 """The errors of an attempt to which the server gave no whole answer."""
 
 QUEUE, TOTAL = Clock.QUEUE, Clock.TOTAL
-"""The timeouts of a call that waits. CPython 3.11 needs a thousand instructions to find a member in its enum."""
+"""The timeouts of a call that waits."""
 
 
 @dataclass(slots=True)

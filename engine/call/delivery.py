@@ -55,7 +55,7 @@ class Stage(enum.IntEnum):
 
 
 HOLDING, DELIVERING, MUTED, FINISHED = Stage
-"""The members, for the stages of every call. CPython 3.11 needs a thousand instructions to find one in `Stage`."""
+"""The members, for the stages of every call."""
 
 
 class Delivery:

@@ -41,7 +41,7 @@ class Step(enum.IntEnum):
 
 
 OPEN, SETTLED, STOPPED, NOTIFYING, NOTIFIED, RECORDED, COMPLETED, ENDED = Step
-"""The members, for the steps of every call. CPython 3.11 needs a thousand instructions to find one in `Step`."""
+"""The members, for the steps of every call."""
 
 
 class Ending(abc.ABC):

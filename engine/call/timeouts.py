@@ -30,7 +30,7 @@ class CallState(enum.StrEnum):
 
 
 QUEUED, CONNECTING, SENDING, WAITING, READING, BACKOFF, ENDED = CallState
-"""The members, for the states of every call. CPython 3.11 needs a thousand instructions to find one in `CallState`."""
+"""The members, for the states of every call."""
 
 
 @dataclass(slots=True, frozen=True)

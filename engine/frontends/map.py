@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, Self, TypeAlias, TypeGuard, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeAlias, TypeGuard, TypeVar, cast
 
 import trio
 
@@ -19,6 +19,7 @@ from ...providers.model.request import Request
 from ...providers.rules.rules import whole
 from ..call.callbacks import OnCompletion
 from ..call.completion import Completion
+from ..call.handle import Call
 from ..call.home import Home
 from ..request.errors import TooManyCallsError, refuse_await
 
@@ -33,13 +34,7 @@ STARTS_AT_ONCE = 16
 _END = object()
 
 
-class Cancellable(Protocol):
-    """The part of a call's interface that a map uses."""
-
-    def cancel(self) -> None: ...
-
-
-Start: TypeAlias = Callable[[Request, OnCompletion], Cancellable]
+Start: TypeAlias = Callable[[Request, OnCompletion], Call]
 
 
 class _Entry(Generic[Key]):
@@ -50,7 +45,7 @@ class _Entry(Generic[Key]):
     def __init__(self, calls: MappedCalls[Key], key: Key) -> None:
         self._calls = calls
         self.key: Key = key
-        self.call: Cancellable | None = None
+        self.call: Call | None = None
         self.completion: Completion | None = None
 
     def end(self, completion: Completion) -> None:

@@ -50,7 +50,7 @@ def _system_error(error: TransportError) -> BaseException | None:
 
 
 CANCELLED = ErrorCategory.CANCELLED
-"""The member, for each cancelled call. CPython 3.11 needs a thousand instructions to find one in `ErrorCategory`."""
+"""The member, for each cancelled call."""
 
 
 def cancelled(why: str = "the call was cancelled") -> ProviderError:

@@ -57,7 +57,7 @@ class FinishReason(enum.StrEnum):
 
 
 UNKNOWN, STOP = FinishReason.UNKNOWN, FinishReason.STOP
-"""Members for every answer. CPython 3.11 needs a thousand instructions to find one in its enum."""
+"""Members for every answer."""
 
 
 @dataclass(slots=True)

@@ -29,7 +29,7 @@ class Role(enum.StrEnum):
 
 ASSISTANT = Role.ASSISTANT
 SYSTEM = Role.SYSTEM
-"""The members, for code that compares each message's role: CPython 3.11 needs a thousand instructions to find one."""
+"""The members, for code that compares each message's role."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from manystream.transport.errors import Phase, TransportError
-from manystream.transport.waiting import Host, Ticket, report_failure
+from manystream.transport.waiting import Host, PoolRequest, report_failure
 from tests.transport.test_pool import A, Asker
 
 EXHAUSTED = TransportError("no descriptor is left", phase=Phase.CONNECT, exhausted=True)
@@ -22,15 +22,15 @@ class Phases(Asker):
             raise ValueError("a defect")
 
 
-def test_a_ticket_reports_each_phase_of_its_dial() -> None:
+def test_a_request_reports_each_phase_of_its_dial() -> None:
     waiter = Phases()
-    ticket = Ticket(waiter, Host(A), False)
+    request = PoolRequest(waiter, Host(A), False)
     for phase in (Phase.DNS, Phase.CONNECT, Phase.PROXY, Phase.TLS):
-        ticket.on_phase(phase)
+        request.on_phase(phase)
     assert waiter.phases == [Phase.DNS, Phase.CONNECT, Phase.PROXY, Phase.TLS]
     assert repr(waiter.defect) == "ValueError('a defect')"
-    ticket.waiter = None
-    ticket.on_phase(Phase.SEND)
+    request.waiter = None
+    request.on_phase(Phase.SEND)
     assert waiter.phases[-1] is Phase.TLS
 
 

@@ -110,7 +110,7 @@ class PermitState(enum.IntEnum):
 
 NEW, QUEUED, SENT = PermitState.NEW, PermitState.QUEUED, PermitState.SENT
 CONFIRMED, ENDED = PermitState.CONFIRMED, PermitState.ENDED
-"""The states, for the path of every call. CPython 3.11 needs a thousand instructions to find a member in its enum."""
+"""The states, for the path of every call."""
 
 UNDER_WAY = (SENT, CONFIRMED)
 """The states of a call that was sent and has not ended."""
