@@ -25,7 +25,7 @@ from ..model.request import Request, ThinkingConfig, Tool, with_given
 from ..wire.wire_head import JSON_TYPE
 from .converter import GeminiConverter
 from .json_names import camel, open_api_schema, wire_names
-from .request import NAME, SOURCES, TOOL_CHOICES
+from .request import NAME, SOURCES, TOOL_CHOICES, without_added_tools
 from .type_schema import is_type_form, schema_members
 
 METHOD = "google-genai's client.models.generate_content"
@@ -255,12 +255,7 @@ def read_body(model: str, body: JSONObject, options: CallOptions, *, schema: typ
     object.__setattr__(request, "extra_body", extra_body or None)
     config = mapping(body, "generationConfig")
     read = {f"generationConfig.{name}": value for name, value in config.items() if name not in extra_config}
-    carried = {**body, **read}
-    if "tools" in extra:
-        # The encoder adds these tools to the functions.
-        carried["tools"] = [tool for tool in objects(body, "tools") if tool not in items(extra, "tools")]
-        if not carried["tools"]:
-            del carried["tools"]
+    carried = {**without_added_tools(body, extra), **read}
     written = frozenset[str]()
     if schema is not None:
         written = frozenset({"generationConfig.responseMimeType", "generationConfig.responseJsonSchema"})

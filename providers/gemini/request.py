@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from ..catalog.provider import Provider
 from ..errors import InvalidRequestError
-from ..json.json_values import JSON, JSONObject
+from ..json.json_values import JSON, JSONObject, items
 from ..limits.output_limits import output_limit
 from ..model.messages import Message
 from ..model.request import TOOL_CHOICE_MODES, Request, Tool, given_of, prefix_cache_of
@@ -108,6 +108,16 @@ def merged(body: JSONObject, extra: JSONObject) -> JSONObject:
         else:
             result[key] = value
     return result
+
+
+def without_added_tools(body: JSONObject, extra: JSONObject) -> JSONObject:
+    """Return `body` without the tools that `merged` adds to it from `extra`."""
+    added = items(extra, "tools")
+    if not added:
+        return body
+    kept = [tool for tool in items(body, "tools") if tool not in added]
+    others: JSONObject = {name: value for name, value in body.items() if name != "tools"}
+    return {**others, "tools": kept} if kept else others
 
 
 def _add_system(body: dict[str, JSON], request: Request, warnings: list[str]) -> None:

@@ -17,6 +17,7 @@ from ..convert.sdk_arguments import (
     take_call_options,
 )
 from ..errors import InvalidRequestError
+from ..gemini.request import without_added_tools
 from ..json.json_values import JSON, JSONObject, items, mapping, string
 from ..json.object_reader import Members
 from ..model.messages import Message, Text
@@ -109,13 +110,7 @@ def read_body(body: JSONObject, options: CallOptions) -> Request:
     object.__setattr__(request, "extra_body", extra_body or None)
     given = mapping(body, CONFIG)
     read = {f"{CONFIG}.{name}": value for name, value in given.items() if name not in extra_config}
-    carried = {**body, **read}
-    if "tools" in extra:
-        # The encoder adds these tools to the functions.
-        carried["tools"] = [tool for tool in items(body, "tools") if tool not in items(extra, "tools")]
-        if not carried["tools"]:
-            del carried["tools"]
-    return with_given(request, NAME, carried, SOURCES)
+    return with_given(request, NAME, {**without_added_tools(body, extra), **read}, SOURCES)
 
 
 def _steps(given: JSON, *, may_be_absent: bool) -> list[JSONObject]:
