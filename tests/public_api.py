@@ -51,6 +51,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "manystream.providers.openai.responses.converter": ("ResponsesConverter",),
     "manystream.providers.openai.legacy": (),
     "manystream.ray": (),
+    "manystream.serve": (),
     "manystream.simulator": ("Simulator", "SimulatorError", "open_simulator", "open_simulator_thread"),
 }  # fmt: skip
 """Module → the names in it that are public; none: those that it exports."""
@@ -60,12 +61,22 @@ HANDED_OUT = {
     "manystream.aio.Call", "manystream.aio.Engine", "manystream.aio.EventStream",
     "manystream.CallMap", "manystream.aio_map.CallMap", "manystream.portal.PortalMap",
     "manystream.portal.PortalCall", "manystream.portal.PortalRecording", "manystream.portal.PortalStream",
+    "manystream.serve.Gateway", "manystream.serve.Slot", "manystream.serve.Trace", "manystream.serve.TracedCall",
 }  # fmt: skip
 """Classes that programs get objects of, and make none of: how they are made is not public."""
 
 OFFERED: dict[str, tuple[str, ...]] = {
     "manystream.providers.wire.dialect.StreamMachine": (
         "answer", "end", "ended", "fail", "feed", "provider", "response", "take_end", "take_event",
+    ),
+    "manystream.serve.Gateway": ("base_url", "close", "host", "port", "slot", "slots"),
+    "manystream.serve.Slot": (
+        "base_url", "calls", "cost", "end", "ended", "extra_body", "key", "name", "priority", "tags", "trace",
+    ),
+    "manystream.serve.Trace": ("calls", "conversations"),
+    "manystream.serve.TracedCall": (
+        "body", "client_left", "completion", "continues", "dialect", "fork", "model", "number", "prefix", "request",
+        "response", "shared", "started", "stream", "target", "to_json", "tokens",
     ),
 }  # fmt: skip
 """Class → the members that are for programs, where the engine itself uses others."""

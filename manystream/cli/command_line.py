@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Protocol, cast
 
 from ..engine.monitor import MonitorError
-from . import batch, bench, completion, demo, doctor, run, simulate
+from . import batch, bench, completion, demo, doctor, run, serve, simulate
 from .output.errors import CommandError
 from .output.standard_streams import drop_output, is_output_error, prepare_streams
 from .top import command as top
@@ -27,6 +27,7 @@ Thousands of live language-model streams on one core.
   manystream doctor                                check that every configured provider can be reached
   manystream top                                   show a running engine, live, from another terminal
   manystream bench http://127.0.0.1:8000/v1        measure an endpoint, a proxy, or this machine
+  manystream serve --provider anthropic            a local endpoint with quotas, routes and traces, for any client
   manystream simulate                              serve the five dialects on this machine, to test clients
   manystream completion bash                       print a script that completes this command in a shell
 """
@@ -75,6 +76,7 @@ COMMANDS: dict[str, Command] = {
     "doctor": doctor,
     "top": top,
     "bench": bench,
+    "serve": serve,
     "simulate": simulate,
     "completion": completion,
 }

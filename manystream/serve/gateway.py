@@ -203,6 +203,23 @@ class Gateway:
     traces: whether the calls of all slots are written to files.
     """
 
+    __slots__ = (
+        "_default",
+        "_key",
+        "_names",
+        "_slots",
+        "_traces",
+        "base_url",
+        "calls",
+        "host",
+        "http",
+        "keep_alive",
+        "loop",
+        "port",
+        "timers",
+        "traces",
+    )
+
     def __init__(
         self,
         engine: Engine | AsyncioEngine,

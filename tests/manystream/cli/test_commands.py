@@ -7,6 +7,7 @@ process, in a temporary folder.
 from __future__ import annotations
 
 import io
+import json
 import os
 import signal
 import subprocess
@@ -345,6 +346,58 @@ def test_the_simulator_prints_addresses_and_ends_on_a_signal(
     _, err = process.communicate(timeout=WAIT)
     assert process.returncode == status
     assert not err
+
+
+@pytest.mark.parametrize(("ending", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_the_gateway_serves_and_ends_on_a_signal(
+    command: Command, call: Call, simulator: Simulator, ending: signal.Signals, status: int, tmp_path: Path
+) -> None:
+    url = simulator.base_urls["openai-chat"]
+    process = command.start(
+        "serve", "--base-url", url, "--traffic", "* concurrent=4", "--budget", "calls=1", "--trace", str(tmp_path),
+        "--record", str(tmp_path / "bytes.jsonl"),
+    )  # fmt: skip
+    assert process.stdout is not None
+    origin = process.stdout.readline().split()[2]
+    assert process.stdout.readline().split()[0] == f"{origin}/v1"
+    assert process.stdout.readline().split()[1] == "openai-compatible,"
+    process.stdout.readline()
+    asked = ("run", "--base-url", f"{origin}/slots/a/v1", "--model", "sim", "--attempts", "1", "Hello")
+    assert call(*asked).status == 0
+    refused = call(*asked)
+    assert refused.status == 1
+    assert "allows 1 calls" in refused.err
+    process.send_signal(ending)
+    _, err = process.communicate(timeout=WAIT)
+    assert (process.returncode, err) == (status, "")
+    assert json.loads((tmp_path / "a.jsonl").read_text().splitlines()[0])["answer"]["content"]
+    assert (tmp_path / "bytes.jsonl").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["--traffic", "concurrent=4"], 2, "write what the limit covers first"),
+        (["--traffic", "* concurrent=many"], 2, "concurrent is a number"),
+        (["--traffic", "* cores=4"], 2, "with a name of requests-per-second"),
+        (["--traffic", "*"], 2, "must have a limit"),
+        (["--route", "best"], 2, "NAME=MODEL,MODEL"),
+        (["--route", "best=nowhere/m"], 2, "no provider is known"),
+        (["--budget", "usd=0"], 2, "above 0"),
+        (["--key", "NO_SUCH_VARIABLE"], 2, "NO_SUCH_VARIABLE is not set"),
+        (["--host", "0.0.0.0"], 2, "key: is needed"),
+        (["--provider", "nobody"], 2, "unknown provider 'nobody'"),
+        (["--provider", "openai", "--provider", "anthropic"], 2, "at most one --provider"),
+        (["--attempts", "0"], 2, "max_attempts"),
+        (["--keep-alive", "0"], 2, "keep_alive"),
+    ],
+)
+def test_a_wrong_command_line_of_the_gateway_is_one_line(
+    call: Call, arguments: list[str], status: int, words: str
+) -> None:
+    done = call("serve", "--base-url", "http://127.0.0.1:9/v1", *arguments)
+    assert (done.status, done.out) == (status, "")
+    assert words in one_line(done.err)
 
 
 def test_a_port_in_use_is_one_line(call: Call, simulator: Simulator) -> None:

@@ -60,6 +60,8 @@ DEFAULTS: dict[str, dict[str, object]] = {
         "streams": None, "max_gap": None, "seconds": None, "requests": None, "ramp": None, "no_stream": False,
         "prompt": "Describe the rivers of Europe in about 300 words.", "max_tokens": None, "header": [],
         "simulate": None, "monitor": False, "json": False},
+    "serve": {"provider": [], "base_url": None, "traffic": [], "route": [], "budget": [], "host": "127.0.0.1",
+        "port": 0, "key": None, "attempts": 6, "keep_alive": 15.0, "trace": None, "record": None, "monitor": False},
     "simulate": {"host": "127.0.0.1", "port": 0, "replay": "", "pace": 1.0, "limit": [], "batch": "", "replica": [],
         "knobs": []},
     "completion": {},

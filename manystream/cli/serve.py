@@ -1,0 +1,266 @@
+"""The command `manystream serve`: a local endpoint for harnesses and programs in other languages."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+
+from ..engine import open_engine
+from ..engine.traffic.budgets.amounts import Budget
+from ..engine.traffic.limits.rate_limit import RateLimit
+from ..engine.traffic.options import Traffic
+from ..engine.traffic.routing.options import Route
+from ..providers.catalog.profiles import PROFILES
+from ..providers.catalog.provider import Provider
+from ..providers.errors import InvalidRequestError
+from ..providers.model.options import Retry
+from ..serve.gateway import KEEP_ALIVE, open_gateway
+from .addresses import provider_at, provider_of
+from .output.errors import CommandError
+from .run import provider_names, rows_with_key
+
+HELP = "serve your providers on this machine, with quotas, routes, budgets and traces"
+DESCRIPTION = """\
+Serve the providers that have a key, for programs that speak their dialects: Claude Code, Codex, an evaluation in
+another language. Nothing is translated: a request goes on as it came, and waits for the provider's limits.
+
+  manystream serve --provider anthropic --port 8080
+  manystream serve --traffic "openai requests-per-minute=500 tokens-per-minute=200000" --trace traces
+  manystream serve --base-url http://127.0.0.1:8000/v1 --traffic "* concurrent=64"
+  manystream serve --route best=anthropic/claude-sonnet-4-5,openrouter/anthropic/claude-sonnet-4.5
+"""
+
+EPILOG = """\
+The base URL is the same for every dialect: ANTHROPIC_BASE_URL, OPENAI_BASE_URL and GOOGLE_GEMINI_BASE_URL of a client
+take it. A client needs no key of a provider. http://127.0.0.1:8080/slots/NAME is a slot: a tenant, a session and a file
+of --trace of its own.
+
+exit status:
+  0    ended by SIGTERM
+  1    it cannot listen at this address and port, or no provider has a key
+  2    the command line is wrong
+  130  interrupted
+
+LIMIT: what it covers, then NAME=VALUE pairs of requests-per-second, requests-per-minute, requests-per-day,
+tokens-per-minute, input-tokens-per-minute, output-tokens-per-minute, concurrent. It covers a provider (openai), a model
+(openai/gpt-5), a beginning (openai/gpt-5*) or every call (*).
+
+BUDGET: NAME=VALUE pairs of usd, input-tokens, output-tokens, calls, and every=SECONDS."""
+
+OUR_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass(slots=True, frozen=True)
+class ServeOptions:
+    """The options of `manystream serve`, checked.
+
+    providers: the providers.
+    traffic: the engine's traffic control.
+    attempts: the most attempts of a call, before its client has got anything.
+    host, port: where it listens.
+    key: the key that clients must send, or None.
+    keep_alive: seconds without an answer after which a stream's client gets a keep-alive.
+    trace: the folder for the calls, or None.
+    record: the file for the bytes on the wire, or None.
+    monitor: whether `manystream top` can watch the engine.
+    """
+
+    providers: Sequence[Provider]
+    traffic: Traffic
+    attempts: int
+    host: str
+    port: int
+    key: str | None
+    keep_alive: float
+    trace: Path | None
+    record: Path | None
+    monitor: bool
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `manystream serve` to the parser."""
+    parser.add_argument(
+        "--provider",
+        action="append",
+        default=[],
+        metavar="PROVIDER",
+        help="a provider, in each of its dialects; repeatable (default: every provider with a key)",
+    )
+    parser.add_argument(
+        "--base-url", metavar="URL", help="the base URL of a server (OpenAI-compatible unless --provider)"
+    )
+    parser.add_argument(
+        "--traffic", action="append", default=[], metavar="LIMIT", help="a limit on calls; repeatable; see below"
+    )
+    parser.add_argument(
+        "--route",
+        action="append",
+        default=[],
+        metavar="NAME=MODEL,MODEL…",
+        help="a model name for several models: if one fails, a call goes to the next; repeatable",
+    )
+    parser.add_argument(
+        "--budget", action="append", default=[], metavar="BUDGET", help="what all calls may use; repeatable; see below"
+    )
+    parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="the address (default: 127.0.0.1)")
+    parser.add_argument("--port", type=int, default=0, metavar="N", help="the port; 0 selects a free one (default: 0)")
+    parser.add_argument(
+        "--key",
+        metavar="VARIABLE",
+        help="the environment variable with the key that clients must send; another address than loopback needs one",
+    )
+    parser.add_argument(
+        "--attempts", type=int, default=6, metavar="N", help="attempts, until the client has got something (default: 6)"
+    )
+    parser.add_argument(
+        "--keep-alive",
+        type=float,
+        default=KEEP_ALIVE,
+        metavar="SECONDS",
+        help=f"after how long a stream that waits gets a keep-alive (default: {KEEP_ALIVE:g}; inf: never)",
+    )
+    parser.add_argument("--trace", metavar="DIR", help="write each call to a file of JSON lines in this folder")
+    parser.add_argument(
+        "--record", metavar="FILE", help="write the bytes on the wire, for `manystream simulate --replay`"
+    )
+    parser.add_argument("--monitor", action="store_true", help="allow `manystream top` to show this process")
+    parser.epilog = EPILOG
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until a signal arrives, and return the exit status."""
+    try:
+        options = _read_options(arguments, os.environ)
+        return trio.run(_serve, options)
+    except InvalidRequestError as error:
+        raise CommandError(str(error), status=2) from None
+
+
+def _read_options(arguments: argparse.Namespace, environment: Mapping[str, str]) -> ServeOptions:
+    key: str | None = None
+    if arguments.key is not None:
+        key = environment.get(arguments.key)
+        if not key:
+            raise CommandError(f"--key: the environment variable {arguments.key} is not set", status=2)
+    budgets = [Budget(**_pairs("--budget", text.split())) for text in arguments.budget]  # type: ignore[arg-type]
+    price = None
+    if any(budget.limits("usd") for budget in budgets):
+        from ..cost import CostExtraError, check_installed
+        from ..cost import price as list_price
+
+        try:
+            check_installed()
+        except CostExtraError as error:
+            raise CommandError(f"--budget: {error}", status=2) from None
+        price = list_price
+    return ServeOptions(
+        providers=_providers(arguments.provider, arguments.base_url, environment),
+        traffic=Traffic(
+            rates=dict(_rate(text) for text in arguments.traffic),
+            routes=[_route(text) for text in arguments.route],
+            budgets=budgets,
+            price=price,
+        ),
+        attempts=arguments.attempts,
+        host=arguments.host,
+        port=arguments.port,
+        key=key,
+        keep_alive=arguments.keep_alive,
+        trace=None if arguments.trace is None else Path(arguments.trace),
+        record=None if arguments.record is None else Path(arguments.record),
+        monitor=arguments.monitor,
+    )
+
+
+def _providers(names: Sequence[str], url: str | None, environment: Mapping[str, str]) -> list[Provider]:
+    """Return the providers, each in all of its dialects. Raises `CommandError`."""
+    if url is not None and not names:
+        return [provider_at(url, dialect, environment) for dialect in ("openai-chat", "openai-responses")]
+    if url is not None and len(names) > 1:
+        raise CommandError("--base-url allows at most one --provider", status=2)
+    rows = {row.name: row for row in ([] if names else rows_with_key(environment))}
+    for name in names:
+        found = [row for row in PROFILES if name in (row.name, *row.aliases)]
+        if not found:
+            raise CommandError(f"unknown provider {name!r}; the names are {', '.join(provider_names())}", status=2)
+        rows |= {row.name: row for row in found}
+    if not rows:
+        raise CommandError(
+            "no key found: set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY,"
+            " or name a server with --provider or --base-url"
+        )
+    return [provider_of(row, url, environment) for row in rows.values()]
+
+
+def _rate(text: str) -> tuple[str, RateLimit]:
+    covered, *pairs = text.split() or [""]
+    if not covered or "=" in covered:
+        raise CommandError(
+            f"--traffic {text!r}: write what the limit covers first: openai, openai/gpt-5 or *", status=2
+        )
+    return covered, RateLimit(**_pairs("--traffic", pairs))  # type: ignore[arg-type]
+
+
+def _route(text: str) -> Route:
+    name, equals, targets = text.partition("=")
+    if not equals:
+        raise CommandError(f"--route {text!r}: write NAME=MODEL,MODEL", status=2)
+    return Route(name, [target.strip() for target in targets.split(",")])
+
+
+def _pairs(option: str, pairs: Sequence[str]) -> dict[str, float]:
+    """Return NAME=VALUE pairs, with the names of our options. Raises `CommandError`."""
+    found: dict[str, float] = {}
+    kind = RateLimit if option == "--traffic" else Budget
+    known = [name for name in kind.__dataclass_fields__ if name != "per"]
+    for pair in pairs:
+        name, _, value = pair.partition("=")
+        member = name.replace("-", "_")
+        if member not in known:
+            names = ", ".join(each.replace("_", "-") for each in known)
+            raise CommandError(f"{option}: {pair!r} is not NAME=VALUE, with a name of {names}", status=2)
+        try:
+            number = float(value)
+        except ValueError:
+            raise CommandError(f"{option}: {pair!r}: {name} is a number", status=2) from None
+        found[member] = int(number) if number.is_integer() else number
+    return found
+
+
+async def _serve(options: ServeOptions) -> int:
+    with trio.open_signal_receiver(*OUR_SIGNALS) as signals, ExitStack() as stack:
+        async with open_engine(
+            options.providers,
+            traffic=options.traffic,
+            retry=Retry(max_attempts=options.attempts),
+            monitor=options.monitor,
+        ) as engine:
+            if options.record is not None:
+                stack.enter_context(engine.record(options.record))
+            try:
+                gateway = open_gateway(
+                    engine,
+                    host=options.host,
+                    port=options.port,
+                    key=options.key,
+                    keep_alive=options.keep_alive,
+                    trace=options.trace,
+                )
+            except (OSError, OverflowError) as error:
+                reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+                raise CommandError(f"cannot listen on {options.host} port {options.port}: {reason}") from None
+            async with gateway:
+                print(f"base URL   {gateway.base_url}")
+                print(f"           {gateway.base_url}/v1 for OpenAI's clients")
+                print(f"providers  {', '.join(provider.name for provider in options.providers)}")
+                print("Ctrl-C ends the gateway.", flush=True)
+                async for number in signals:
+                    return 130 if number == signal.SIGINT else 0
+    raise AssertionError("the receiver of signals never ends by itself")
