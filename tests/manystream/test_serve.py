@@ -7,7 +7,7 @@ import json
 import math
 import socket
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import anthropic
@@ -277,33 +277,35 @@ async def test_the_provider_gets_the_body_as_it_is_and_the_providers_own_key() -
 
 
 def chat_sdk(url: str) -> Iterator[object]:
-    client = openai.OpenAI(api_key="key", base_url=f"{url}/v1", max_retries=0)
     tools = FORMS["openai-chat"][1]["tools"]
-    yield client.chat.completions.create(model="sim", messages=HELLO["messages"], tools=tools)  # type: ignore[call-overload]
-    yield from client.chat.completions.create(model="sim", messages=HELLO["messages"], tools=tools, stream=True)  # type: ignore[call-overload]
+    with closing(openai.OpenAI(api_key="key", base_url=f"{url}/v1", max_retries=0)) as client:
+        create = client.chat.completions.create
+        yield create(model="sim", messages=HELLO["messages"], tools=tools)  # type: ignore[call-overload]
+        yield from create(model="sim", messages=HELLO["messages"], tools=tools, stream=True)  # type: ignore[call-overload]
 
 
 def responses_sdk(url: str) -> Iterator[object]:
-    client = openai.OpenAI(api_key="key", base_url=f"{url}/v1", max_retries=0)
-    yield client.responses.create(model="sim", input="hi", tools=FORMS["openai-responses"][1]["tools"])  # type: ignore[call-overload]
-    with client.responses.stream(model="sim", input="hi") as events:
-        yield from events
-        yield events.get_final_response()
+    tools = FORMS["openai-responses"][1]["tools"]
+    with closing(openai.OpenAI(api_key="key", base_url=f"{url}/v1", max_retries=0)) as client:
+        yield client.responses.create(model="sim", input="hi", tools=tools)  # type: ignore[call-overload]
+        with client.responses.stream(model="sim", input="hi") as events:
+            yield from events
+            yield events.get_final_response()
 
 
 def anthropic_sdk(url: str) -> Iterator[object]:
-    client = anthropic.Anthropic(api_key="key", base_url=url, max_retries=0)
     form = {**FORMS["anthropic"][1]}
-    yield client.messages.create(**form)  # type: ignore[call-overload]
-    with client.beta.messages.stream(**form) as events:  # type: ignore[arg-type]
-        yield from events
-        yield events.get_final_message()
+    with closing(anthropic.Anthropic(api_key="key", base_url=url, max_retries=0)) as client:
+        yield client.messages.create(**form)  # type: ignore[call-overload]
+        with client.beta.messages.stream(**form) as events:  # type: ignore[arg-type]
+            yield from events
+            yield events.get_final_message()
 
 
 def gemini_sdk(url: str) -> Iterator[object]:
-    client = genai.Client(api_key="key", http_options={"base_url": url})
-    yield client.models.generate_content(model="sim", contents="hi")
-    yield from client.models.generate_content_stream(model="sim", contents="hi")
+    with closing(genai.Client(api_key="key", http_options={"base_url": url})) as client:
+        yield client.models.generate_content(model="sim", contents="hi")
+        yield from client.models.generate_content_stream(model="sim", contents="hi")
 
 
 SDKS = {"openai-chat": chat_sdk, "openai-responses": responses_sdk, "anthropic": anthropic_sdk, "gemini": gemini_sdk}
@@ -929,40 +931,32 @@ async def test_an_agents_turns_are_joined_in_every_dialect(simulator: Simulator,
 
 
 def three_turns(dialect: str, gateway: Gateway, slot: Slot) -> None:
-    texts = ("simulate: kind=mixed,events=30", "two", "three")
-    if dialect == "gemini":
-        gemini = genai.Client(api_key=slot.key, http_options={"base_url": gateway.base_url})
-        chat = gemini.chats.create(model="sim")
-        for text in ("one", "two", "three"):
-            chat.send_message(text)
-        return
-    if dialect == "openai-responses":
-        client = openai.OpenAI(api_key=slot.key, base_url=gateway.base_url)
-        items: list[object] = []
-        for text in texts:
-            items.append({"role": "user", "content": text})
-            done = client.responses.create(model="sim", input=items).output  # type: ignore[arg-type]
-            items += [item.model_dump(exclude_none=True) for item in done]
-            for item in done:
-                if item.type == "function_call":
-                    items.append({"type": "function_call_output", "call_id": item.call_id, "output": "sunny"})
-        return
+    key, url = slot.key, gateway.base_url
     messages: list[object] = []
-    for text in ("one", "two", "three"):
-        messages.append({"role": "user", "content": text})
-        if dialect == "anthropic":
-            done = anthropic.Anthropic(api_key=slot.key, base_url=gateway.base_url).messages.create(
-                model="sim",
-                max_tokens=100,
-                messages=messages,  # type: ignore[arg-type]
-            )
-            messages.append(
-                {"role": "assistant", "content": [block.model_dump(exclude_none=True) for block in done.content]}
-            )
-        else:
-            client = openai.OpenAI(api_key=slot.key, base_url=gateway.base_url)
-            said = client.chat.completions.create(model="sim", messages=messages)  # type: ignore[arg-type]
-            messages.append(said.choices[0].message.model_dump(exclude_none=True))
+    with (
+        closing(openai.OpenAI(api_key=key, base_url=url)) as chat,
+        closing(anthropic.Anthropic(api_key=key, base_url=url)) as claude,
+        closing(genai.Client(api_key=key, http_options={"base_url": url})) as gemini,
+    ):
+        history = gemini.chats.create(model="sim")
+        for text in ("simulate: kind=mixed,events=30" if dialect == "openai-responses" else "one", "two", "three"):
+            messages.append({"role": "user", "content": text})
+            if dialect == "gemini":
+                history.send_message(text)
+            elif dialect == "openai-responses":
+                items = chat.responses.create(model="sim", input=messages).output  # type: ignore[arg-type]
+                messages += [item.model_dump(exclude_none=True) for item in items]
+                for item in items:
+                    if item.type == "function_call":
+                        result = {"type": "function_call_output", "call_id": item.call_id, "output": "sunny"}
+                        messages.append(result)
+            elif dialect == "anthropic":
+                done = claude.messages.create(model="sim", max_tokens=100, messages=messages)  # type: ignore[arg-type]
+                blocks = [block.model_dump(exclude_none=True) for block in done.content]
+                messages.append({"role": "assistant", "content": blocks})
+            else:
+                said = chat.chat.completions.create(model="sim", messages=messages)  # type: ignore[arg-type]
+                messages.append(said.choices[0].message.model_dump(exclude_none=True))
 
 
 async def test_the_calls_of_clients_without_a_slot_are_traced_to_a_file(tmp_path: Path) -> None:
