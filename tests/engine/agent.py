@@ -24,7 +24,8 @@ LOST = ms.Message.assistant([ms.Text("I try once more."), ms.ToolCall("lost_1", 
 
 ROUTE = [
     ("openai-responses/gpt-5.1", "And tomorrow?"), ("google/gemini-3-pro-preview", "And the day after?"),
-    ("openai-chat/gpt-4.1", "And next week?"), ("mistral/mistral-large-latest", "And next month?"),
+    ("google-interactions/gemini-3-flash-preview", "And after that?"), ("openai-chat/gpt-4.1", "And next week?"),
+    ("mistral/mistral-large-latest", "And next month?"),
 ]  # fmt: skip
 """The models with which the second process continues, in order."""
 
@@ -35,6 +36,7 @@ def providers(origin: str) -> list[ms.Provider]:
         ms.Anthropic("key", origin, profile="anthropic"),
         ms.OpenAIResponses("key", f"{origin}/v1", profile="openai-responses"),
         ms.Gemini("key", origin, profile="google"),
+        ms.GeminiInteractions("key", origin, profile="google-interactions"),
         ms.OpenAIChat("key", f"{origin}/v1", profile="openai-chat"),
         ms.OpenAIChat("key", f"{origin}/v1", profile="mistral"),
     ]

@@ -1,4 +1,4 @@
-"""One conversation through four dialects, with tools, a file, another process, forks, and all wire requests.
+"""One conversation through five dialects, with tools, a file, another process, forks, and all wire requests.
 
 The simulator makes the same checks as the services (calls and results in pairs, unchanged signatures). The tests read
 the content of each request from the simulator's journal.
@@ -23,6 +23,7 @@ import manystream as ms
 from manystream.providers.anthropic.converter import AnthropicConverter
 from manystream.providers.gemini.converter import GeminiConverter
 from manystream.providers.gemini.message_writer import SKIP_SIGNATURE
+from manystream.providers.gemini_interactions.converter import InteractionsConverter
 from manystream.providers.history import History, TextPart, ToolCallPart, ToolResultPart
 from manystream.providers.history.converter import HistoryConverter
 from manystream.providers.openai.chat.converter import ChatConverter
@@ -35,7 +36,10 @@ from .agent import LOST, ROUTE, Agent, providers
 JSONDict = dict[str, Any]
 
 FIRST = "anthropic/claude-sonnet-4-5"
-DIALECT_OF = {"/v1/messages": "anthropic", "/v1/responses": "responses", "/v1/chat/completions": "chat"}
+DIALECT_OF = {
+    "/v1/messages": "anthropic", "/v1/responses": "responses", "/v1/chat/completions": "chat",
+    "/v1beta/interactions": "interactions",
+}  # fmt: skip
 
 
 @dataclass
@@ -120,7 +124,7 @@ def test_the_fork_changed_and_the_original_did_not(journey: Journey) -> None:
 
 
 def test_every_turn_took_two_requests(journey: Journey) -> None:
-    dialects = ["anthropic", "responses", "gemini", "chat", "mistral"]
+    dialects = ["anthropic", "responses", "gemini", "interactions", "chat", "mistral"]
     assert [name for name, _ in journey.wire] == [name for dialect in dialects for name in (dialect, dialect)]
 
 
@@ -186,6 +190,19 @@ def test_gemini_gets_its_signature_and_placeholders_for_others(journey: Journey)
     assert {tuple(answer["response"]) for answer in answered} == {("output",), ("error",)}
 
 
+def test_interactions_get_their_signed_thought_and_every_step_of_the_others(journey: Journey) -> None:
+    first, second = journey.bodies("interactions")
+    assert items_of(first, "thought") == []
+    (thought,) = items_of(second, "thought")
+    assert thought["signature"]
+    after = second["input"][second["input"].index(thought) + 1 :]
+    assert [step["type"] for step in after] == [
+        "model_output", "function_call", "function_call", "function_result", "function_result",
+    ]  # fmt: skip
+    assert [step.get("is_error", False) for step in after[-2:]] == [False, True]
+    assert len(items_of(second, "function_call")) == len(items_of(second, "function_result")) == 8
+
+
 @pytest.mark.parametrize("dialect", ["chat", "mistral"])
 def test_a_chat_server_s_results_follow_their_calls(journey: Journey, dialect: str) -> None:
     for body in journey.bodies(dialect):
@@ -216,7 +233,7 @@ def test_ids_are_rewritten_only_for_mistral_and_in_pairs(journey: Journey) -> No
 
 def secrets_of(conversation: ms.Conversation) -> dict[str, list[str]]:
     """Return provider → the signatures and items that only this provider may receive."""
-    found: dict[str, list[str]] = {"anthropic": [], "responses": [], "gemini": []}
+    found: dict[str, list[str]] = {"anthropic": [], "responses": [], "gemini": [], "interactions": []}
     for message in conversation:
         for block in message.content:
             if isinstance(block, ms.Thinking) and block.signature and block.state is None:
@@ -226,6 +243,8 @@ def secrets_of(conversation: ms.Conversation) -> dict[str, list[str]]:
                 found["responses"].append(str(state.data.get("encrypted_content")))
             if isinstance(state, ms.ProviderState) and state.provider == "google" and "thoughtSignature" in state.data:
                 found["gemini"].append(str(state.data["thoughtSignature"]))
+            if isinstance(state, ms.ProviderState) and state.provider == "google-interactions":
+                found["interactions"].append(str(getattr(block, "signature", None)))
     return found
 
 
@@ -265,7 +284,9 @@ def test_the_whole_conversation_is_in_the_last_request(journey: Journey) -> None
 
 # --- the providers' own histories ---
 
-CONVERTERS: list[type[HistoryConverter]] = [ChatConverter, AnthropicConverter, GeminiConverter, ResponsesConverter]
+CONVERTERS: list[type[HistoryConverter]] = [
+    ChatConverter, AnthropicConverter, GeminiConverter, ResponsesConverter, InteractionsConverter,
+]  # fmt: skip
 each = pytest.mark.parametrize("converter", CONVERTERS, ids=lambda kind: kind.__name__)
 
 
@@ -318,7 +339,8 @@ async def go_on_with(journey: Journey, converter: type[HistoryConverter], model:
         (AnthropicConverter, FIRST),
         (ResponsesConverter, ROUTE[0][0]),
         (GeminiConverter, ROUTE[1][0]),
-        (ChatConverter, ROUTE[2][0]),
+        (InteractionsConverter, ROUTE[2][0]),
+        (ChatConverter, ROUTE[3][0]),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
