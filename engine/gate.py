@@ -135,6 +135,18 @@ class Calls:
         """Return the running calls, oldest first."""
         return [] if self._starter is None else list(self._starter.running)
 
+    @property
+    def cancelling(self) -> list[RunningCall]:
+        """The cancelled calls whose servers are being asked to end their answers; none once the engine is closed."""
+        if self.closed or self.home.is_forked:
+            return []
+        return [call for call in self.running() if call.is_cancelling]
+
+    async def servers_reached(self) -> None:
+        """Wait for the end of the calls that are `cancelling` now."""
+        for call in self.cancelling:
+            await call.wait()
+
     def record(self, path: str | os.PathLike[str], *, replace: bool = False) -> Recording:
         """Record the bytes sent and received, with their times, until the block is left: `with engine.record(path):`.
 

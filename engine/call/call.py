@@ -26,7 +26,7 @@ from .body.base import Receiver
 from .callbacks import OnCompletion, OnEvent
 from .completion import CallFigures, Completion, Timings
 from .delivery import Counters, Delivery
-from .ending import OPEN, STOPPED, Ending
+from .ending import OPEN, SETTLED, STOPPED, Ending
 from .listener import AnswerStore
 from .retry import poll_delay, read_again_delay, retry_delay
 from .runtime import Runtime
@@ -34,6 +34,9 @@ from .server_cancel import ServerCancel
 from .timeouts import BACKOFF, ENDED, LEAST_WAIT, LENGTH, QUEUED, CallState, Clock, Clocks, timeout_error
 
 logger: logging.Logger = logging.getLogger("manystream.engine")
+
+COST_OF_ANOTHER = "another call has created the answer"
+"""Why the cost of a call is not known that has only read a durable answer."""
 
 NO_ID_YET = "; the server had not named the answer, and may go on with it"
 
@@ -536,6 +539,11 @@ class RunningCall(Ending):
 
     # --- a durable answer ---
 
+    @property
+    def is_cancelling(self) -> bool:
+        """Whether the call was cancelled, and waits until its server knows that."""
+        return self._step is SETTLED and self._rival is not None
+
     def cancel_again(self, attempt: Attempt) -> None:
         """Take another attempt of the request that cancels the answer at the server."""
         self._rival = attempt
@@ -767,6 +775,8 @@ class RunningCall(Ending):
             completion.tags = self._prepared.tags
         if self._prepared.durable is not None:
             completion.resumed = self._prepared.durable.resumed
+            if self._prepared.durable.attached:
+                completion.cost_unknown = COST_OF_ANOTHER
         self._leave_queue(self._started + (completion.timings.finished or 0.0))
         seconds, admission = self._queued_before, self._admission
         if admission is not None:

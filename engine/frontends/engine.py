@@ -286,7 +286,11 @@ async def open_calls(
                 # Raised again outside the block of the tasks, so that a nursery does not wrap it in a group.
                 failure = error
             finally:
-                calls.close()
+                try:
+                    if calls.cancelling and not isinstance(failure, GeneratorExit):
+                        await tasks.undisturbed(calls.servers_reached)  # for two seconds at most
+                finally:
+                    calls.close()
         if sharing is not None:
             await tasks.undisturbed(sharing.leave)
         timers.close()

@@ -85,6 +85,7 @@ class DurableAnswer:
     events: the events that were read.
     machine: reads the stream of the answer, over all connections; None before the first event.
     stream: the answer is read as a stream. Else it is asked for until it has ended.
+    attached: another call has created it.
     ended: the server has said that the answer has ended, or it cannot be read: nothing more is read.
     reads: the latest attempt reads the answer and does not create it.
     resumed: how often it was read on after a cut.
@@ -92,7 +93,7 @@ class DurableAnswer:
 
     __slots__ = (
         "_extra", "_failures", "_key", "_lost_at", "_polls", "_prepare", "_stored",
-        "ended", "events", "machine", "reads", "resumed", "stream",
+        "attached", "ended", "events", "machine", "reads", "resumed", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -123,7 +124,8 @@ class DurableAnswer:
         self.machine: StreamMachine | None = None
         self.stream: bool = stream
         self.ended: bool = False
-        self.reads: bool = answer_id is not None
+        self.attached: bool = answer_id is not None
+        self.reads: bool = self.attached
         self.resumed: int = 0
 
     @property

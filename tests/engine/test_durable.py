@@ -655,6 +655,17 @@ async def test_an_answer_without_an_id_cannot_be_cancelled() -> None:
     )
 
 
+async def test_leaving_the_engine_waits_for_a_cancellation() -> None:
+    async with keeping("responses", answer(json.dumps(PENDING["responses"]))) as (keeper, engine):
+        call = engine.start_request(durable())
+        while call.resume_token is None:
+            await trio.sleep(0)
+        call.cancel()
+    assert keeper.asked[-1] == "POST /v1/responses/resp%2F1/cancel"
+    assert call.completion is not None
+    assert call.completion.error_message == "the call was cancelled"
+
+
 async def test_leaving_the_engine_does_not_cancel_the_answer() -> None:
     async with keeping("responses", answer(json.dumps(PENDING["responses"]))) as (keeper, engine):
         call = engine.start_request(durable())
@@ -729,6 +740,28 @@ async def test_an_answer_stays_with_the_key_that_made_it() -> None:
         async with ms.open_engine([only], traffic=ms.Traffic()) as engine:
             assert (await engine.attach(tokens[0]).wait()).success
     assert not any(key in token for key in keys for token in tokens)
+
+
+async def test_a_route_takes_a_target_that_keeps_answers() -> None:
+    keeper = Keeper(STREAMS["responses"], [1700])
+    async with open_peer(keeper.script) as peer:
+        providers = [ms.OpenAIChat(KEY, peer.url, name="chat"), provider_of("responses", peer.origin)]
+        hedge = ms.Hedge(after=0.001)
+        route = ms.Route("fast", targets=["chat/m", "p/m"], hedge=hedge)
+        async with ms.open_engine(providers, traffic=ms.Traffic(routes=[route])) as engine:
+            call = engine.start_stream(ms.Request("fast", "Hello.", durable=True))
+            assert (await call.wait()).success
+            assert call.target == "p/m"
+    assert keeper.created == 1
+
+
+async def test_an_attached_call_has_no_cost_of_its_own() -> None:
+    token = await token_of("responses")
+    traffic = ms.Traffic(price=lambda model, usage: 1.0)
+    async with keeping("responses", traffic=traffic) as (_, engine):
+        completion = await engine.attach(token).wait()
+    assert completion.cost is None
+    assert completion.cost_unknown == "another call has created the answer"
 
 
 async def test_a_slot_is_held_while_the_answer_is_read_on(autojump_clock: trio.testing.MockClock) -> None:
