@@ -389,15 +389,15 @@ class StoredAnswers:
 
     path: returns the path of all answers, below the base URL.
     member: the member of an event that has the answer, with its id and its status; also the answer's `object`.
-    place: the member of an event that has its place in the stream: a number that grows, or an id.
-    after: the query parameter with the place after which a stream goes on.
+    position: the member of an event that has its position in the stream: a number that grows, or an id.
+    after: the query parameter with the position after which a stream goes on.
     unfinished: the statuses of an answer that has not ended.
     headers: headers of the dialect's own.
     """
 
     path: Callable[[Provider], str]
     member: str
-    place: str
+    position: str
     after: str
     unfinished: frozenset[str]
     headers: Mapping[str, str] = field(default_factory=_no_headers)
@@ -412,10 +412,10 @@ class StoredAnswers:
         """Return the answer's id; None if this event or body does not name it."""
         return string(self.answer(value), "id") or string(value, f"{self.member}_id")
 
-    def place_of(self, event: JSONObject) -> int | str | None:
-        """Return the place of an event in the stream; None if it has none."""
-        place = event.get(self.place)
-        return place if (type(place) is int and place >= 0) or (type(place) is str and place) else None
+    def position_of(self, event: JSONObject) -> int | str | None:
+        """Return the position of an event in the stream; None if it has none."""
+        position = event.get(self.position)
+        return position if (type(position) is int and position >= 0) or (type(position) is str and position) else None
 
     def describes(self, event: JSONObject) -> bool:
         """Return whether an event reports the state of the whole answer. Reading it twice changes nothing."""
@@ -443,7 +443,7 @@ class StoredAnswers:
 
         extra: the request's own headers.
         stream: whether its events are read.
-        after: the place of the event after which they go on; None: from the first one.
+        after: the position of the event after which they go on; None: from the first one.
         """
         query = "" if not stream else "?stream=true"
         if stream and after is not None:

@@ -12,14 +12,14 @@ from .error_bodies import ERROR
 class ReadEvents:
     """The events of one answer that were read, over all of its connections.
 
-    A server sends the events after the one that was asked for. It may send events again: those without a place of their
-    own that follow the last one with a place, the first ones, or all. `new` leaves out what was read.
+    A server sends the events after the one that was asked for. It may send events again: those without a position that
+    follow the last one with a position, the first ones, or all. `new` leaves out what was read.
 
-    Places that are numbers grow. Places that are ids have no order, and some events may have none. So the events are
-    remembered: an event without a place was read if it is the one that followed then.
+    Positions that are numbers grow. Those that are ids have no order, and some events may have none. So the events are
+    remembered: an event without a position was read if it is the one that followed then.
 
     answer_id: the answer's id, once an event or a body has named it.
-    after: the place of the last event that has one; None before the first.
+    after: the position of the last event that has one; None before the first.
     advanced: a new event was read since this was set to False.
     is_report: the latest event is an error report of the server, which says nothing of the state of the answer.
     """
@@ -29,16 +29,16 @@ class ReadEvents:
     def __init__(self, stored: StoredAnswers, answer_id: str | None = None) -> None:
         self._stored = stored
         self._entries: list[str | int] = []  # the id, or the hash of the data, of each event without a number
-        self._index: dict[str, int] = {}  # id → its position in the entries
-        self._next = 0  # the position of the event that follows the last one with an id, and what was read after it
-        self._expected = 0  # the position of the event that follows the latest one
+        self._index: dict[str, int] = {}  # id → its index in the entries
+        self._next = 0  # the index of the event that follows the last one with an id, and what was read after it
+        self._expected = 0  # the index of the event that follows the latest one
         self.answer_id: str | None = answer_id
         self.after: int | str | None = None
         self.advanced: bool = False
         self.is_report: bool = False
 
     def connected_again(self) -> None:
-        """Expect what follows the last event with a place, from a new connection."""
+        """Expect what follows the last event with a position, from a new connection."""
         self._next = self._expected = self._index.get(self.after, -1) + 1 if isinstance(self.after, str) else 0
 
     def new(self, events: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
@@ -61,27 +61,27 @@ class ReadEvents:
 
     def _is_new(self, value: JSONObject, data: bytes, *, described: bool) -> bool:
         """Record an event. Returns False if it was read before."""
-        place = self._stored.place_of(value)
-        if type(place) is int:
-            if type(self.after) is int and place <= self.after:
+        position = self._stored.position_of(value)
+        if type(position) is int:
+            if type(self.after) is int and position <= self.after:
                 return False
-            self.after, self.advanced = place, self.advanced or not self.is_report
+            self.after, self.advanced = position, self.advanced or not self.is_report
             return True
-        if place is None and (described or self.is_report):
+        if position is None and (described or self.is_report):
             return True
-        if type(place) is str:
-            known = self._index.get(place)
+        if type(position) is str:
+            known = self._index.get(position)
             if known is not None:
                 self._expected = known + 1
                 return False
-            self._index[place], self.after = len(self._entries), place
-            self._entries.append(place)
+            self._index[position], self.after = len(self._entries), position
+            self._entries.append(position)
         else:
             digest = hash(data)
-            for position in (self._expected, self._next):
-                if position < len(self._entries) and self._entries[position] == digest:
-                    self._next += position == self._next
-                    self._expected = position + 1
+            for index in (self._expected, self._next):
+                if index < len(self._entries) and self._entries[index] == digest:
+                    self._next += index == self._next
+                    self._expected = index + 1
                     return False
             self._entries.append(digest)
         self._next = self._expected = len(self._entries)

@@ -18,7 +18,7 @@ DIALECT = Dialect(
     stored=StoredAnswers(
         path=lambda provider: PATH,
         member="response",
-        place="sequence_number",
+        position="sequence_number",
         after="starting_after",
         unfinished=UNFINISHED,
     ),
