@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar, Generic, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, NoReturn, TypeVar
 
 import trio
 
@@ -26,17 +26,10 @@ LOW_WATER = 16
 
 if TYPE_CHECKING:
     from ..gate import Calls
+    from .portal import PortalCall
 
-
-class Pausable(Protocol):
-    """The interface of the call that an iterator uses."""
-
-    def pause(self) -> None: ...
-
-    def resume(self) -> None: ...
-
-
-AnyCall = TypeVar("AnyCall", bound=Pausable)
+AnyCall = TypeVar("AnyCall", bound="Call | PortalCall")
+"""The call of an iterator: one on the engine's own thread, or one for another thread."""
 
 
 class BufferedEvents(Generic[AnyCall]):
