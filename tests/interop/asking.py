@@ -11,11 +11,11 @@ from manystream.providers.wire.event_order import OrderChecker
 
 DIALECTS: dict[str, Callable[..., Provider]] = {
     "openai-chat": ms.OpenAIChat, "openai-responses": ms.OpenAIResponses, "anthropic": ms.Anthropic,
-    "gemini": ms.Gemini,
+    "gemini": ms.Gemini, "gemini-interactions": ms.GeminiInteractions,
 }  # fmt: skip
 MODELS: dict[str, str] = {
     "openai-chat": "gpt-4o", "openai-responses": "gpt-4o", "anthropic": "claude-sonnet-4-5",
-    "gemini": "gemini-2.5-flash",
+    "gemini": "gemini-2.5-flash", "gemini-interactions": "gemini-2.5-flash",
 }  # fmt: skip
 
 WEATHER = ms.Tool(

@@ -51,13 +51,16 @@ class Route:
     model: str
 
 
+COMPARED = ("openai-chat", "openai-responses", "anthropic", "gemini")
+"""The dialects whose official client is asked beside ours."""
+
 VERSIONED = {"openai-chat": "/v1", "openai-responses": "/v1"}
 
 ROUTES = [
-    *(Route(f"aimock {dialect}", "aimock", dialect, MODELS[dialect]) for dialect in DIALECTS),
+    *(Route(f"aimock {dialect}", "aimock", dialect, MODELS[dialect]) for dialect in COMPARED),
     Route("router anthropic>chat", "router", "anthropic", "chat,gpt-4o"),
     Route("router anthropic>gemini", "router", "anthropic", "gemini,gemini-2.5-flash"),
-    *(Route(f"litellm {dialect}>{behind}", "litellm", dialect, behind) for dialect in DIALECTS
+    *(Route(f"litellm {dialect}>{behind}", "litellm", dialect, behind) for dialect in COMPARED
         for behind in ("chat", "anthropic", "gemini")),
 ]  # fmt: skip
 DELIVERIES = {"unstreamed": (False, "whole"), "streamed": (True, "whole"), "cut": (True, "cut")}

@@ -1,4 +1,4 @@
-"""llmock, a third-party server: all four dialects, streamed and unstreamed, and its faults."""
+"""llmock, a third-party server: the four dialects that it has, streamed and unstreamed, and its faults."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def question(dialect: str, **options: object) -> ms.Request:
     return ms.Request(MODELS[dialect], [ms.Message.user("What is the weather in Paris?")], **options)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", PATHS)
 async def test_text_is_equal_streamed_and_unstreamed(clean: Running, dialect: str) -> None:
     plan(clean, {"type": "reply", "text": SAID, "times": 2})
     whole = await ask(provider(clean, dialect), question(dialect), stream=False)
@@ -60,7 +60,7 @@ async def test_text_is_equal_streamed_and_unstreamed(clean: Running, dialect: st
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "unstreamed"])
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", PATHS)
 async def test_a_tool_call_and_its_result_are_processed(clean: Running, dialect: str, stream: bool) -> None:
     arguments = {"city": "Zürich 👋🏽"}  # escaped, and cut inside the escapes
     plan(clean, {"type": "reply", "tool_calls": [{"name": "get_weather", "arguments": arguments}]})
@@ -93,7 +93,7 @@ def assert_the_beginning_is_kept(answer: Answer) -> None:
     assert answer.response.text == answer.text
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", PATHS)
 @pytest.mark.parametrize("kind", ["truncate", "disconnect"])
 async def test_a_truncated_stream_is_an_error_with_its_partial_text(clean: Running, dialect: str, kind: str) -> None:
     answer = await broken(clean, dialect, kind)
@@ -101,7 +101,7 @@ async def test_a_truncated_stream_is_an_error_with_its_partial_text(clean: Runni
     assert_the_beginning_is_kept(answer)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", PATHS)
 async def test_a_broken_chunk_is_an_error_that_quotes_it(clean: Running, dialect: str) -> None:
     answer = await broken(clean, dialect, "malformed")
     assert answer.error.category is ms.ErrorCategory.SERVER
@@ -110,7 +110,7 @@ async def test_a_broken_chunk_is_an_error_that_quotes_it(clean: Running, dialect
     assert_the_beginning_is_kept(answer)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", PATHS)
 async def test_the_idle_timeout_ends_a_stalled_stream(clean: Running, dialect: str) -> None:
     began = trio.current_time()
     answer = await broken(clean, dialect, "stall", stall_seconds=20)
@@ -120,7 +120,7 @@ async def test_the_idle_timeout_ends_a_stalled_stream(clean: Running, dialect: s
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "unstreamed"])
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", PATHS)
 async def test_a_retry_waits_as_the_rate_limit_asks(clean: Running, dialect: str, stream: bool) -> None:
     plan(clean, {"type": "fail", "status": 429, "retry_after": 0.4, "times": 2}, {"type": "reply", "text": SAID})
     answer = await ask(
@@ -143,7 +143,7 @@ async def test_a_retry_waits_as_the_rate_limit_asks(clean: Running, dialect: str
         (503, ms.ErrorCategory.SERVER),
     ],
 )
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", PATHS)
 async def test_an_error_has_its_category(clean: Running, dialect: str, status: int, category: ms.ErrorCategory) -> None:
     plan(clean, {"type": "fail", "status": status})
     answer = await ask(provider(clean, dialect), question(dialect), stream=True)
