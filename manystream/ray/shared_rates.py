@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import uuid
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,14 +19,64 @@ import trio
 from ..engine.frontends.engine import Engine
 from ..engine.frontends.engine_thread import EngineThread
 from ..engine.options import EngineOptions
-from ..engine.traffic.limits.leases import RENEW_SECONDS, EngineRates, Lease, LeaseRequest, keepers_of
-from ..engine.traffic.limits.rate_limit import RateLimit
+from ..engine.traffic.limits.leases import RENEW_SECONDS, EntryLease, Keeper, Lease, LeasedRateLimit, LeaseRequest
+from ..engine.traffic.limits.rate_limit import RateLimit, limits_of
 from ..engine.traffic.options import Traffic
 from ..portal import open_thread
 from ..providers.catalog.provider import Provider
 from ..providers.errors import InvalidRequestError
 
 logger: logging.Logger = logging.getLogger("manystream.ray")
+
+
+def keepers_of(limits: Mapping[str, RateLimit], now: float, epoch: int = 1) -> tuple[Keeper, ...]:
+    """Return a keeper for each limit over time: those of the first entry, in the order of `limits_of`, then the next.
+
+    An earlier keeper that ended a moment ago may have left engines that still hold leases. So nothing is granted for
+    one lease.
+    """
+    return tuple(
+        Keeper((row.limit or 0.0) / row.window, now, epoch=epoch, recovers=True)
+        for limit in limits.values()
+        for row in limits_of(limit)
+    )
+
+
+class EngineRates:
+    """The part of the shared limits that an engine may use, and the time until which it may start calls.
+
+    `ask` may be called in any thread. The other methods are for the engine's thread.
+
+    limits: the limits of all engines together, by their keys in `Traffic.rates`.
+    now: a time by the engine's clock, not later than the current one.
+    """
+
+    def __init__(self, limits: Mapping[str, RateLimit], now: float) -> None:
+        name = uuid.uuid4().hex
+        self._entries = [(key, EntryLease(key, limit, name, now)) for key, limit in limits.items()]
+
+    @property
+    def declared(self) -> Mapping[str, LeasedRateLimit]:
+        """The limits for the engine's traffic control."""
+        return {key: entry.limit for key, entry in self._entries}
+
+    def ask(self, now: float) -> tuple[LeaseRequest, ...]:
+        """Return a request for each limit over time. `now`: the time by the clock of `ask`."""
+        return tuple(request for _, entry in self._entries for request in entry.ask(now))
+
+    def receive(self, leases: Sequence[Lease], open_until: float, now: float, engine_now: float) -> None:
+        """Use new leases, and let the engine start calls until `open_until`.
+
+        leases: one for each limit; empty if there is nothing new.
+        open_until: the time by the clock of `ask`.
+        now: the time by the clock of `ask`.
+        engine_now: the time by the engine's clock, read before `now`. So a process that is stopped between the two does
+            not use a lease for longer.
+        """
+        following = iter(leases)
+        for _, entry in self._entries:
+            some = tuple(lease for _, lease in zip(entry.holders, following, strict=False))
+            entry.receive(some, open_until, now, engine_now)
 
 
 class RateKeeper:

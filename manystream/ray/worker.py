@@ -25,7 +25,7 @@ from ..batch.prices import price_list
 from ..cost import CostExtraError, PriceTable, check_installed, price
 from ..engine import open_engine
 from ..engine.traffic.budgets.leases import AmountHolder, AmountReport, Gift, LeasedBudget
-from ..engine.traffic.limits.leases import EngineRates, Lease, LeaseRequest
+from ..engine.traffic.limits.leases import Lease, LeaseRequest
 from ..engine.traffic.limits.rate_limit import EVERY_CALL, RateLimit
 from ..engine.traffic.options import OUTAGE, Traffic
 from ..engine.traffic.routing.options import Route
@@ -34,6 +34,7 @@ from ..providers.errors import InvalidRequestError
 from ..providers.json.json_values import JSONObject
 from ..providers.model.options import Retry
 from .exchange import ActorExchange, Answer, Offer, Reply, Row
+from .shared_rates import EngineRates
 
 FIRST_ANSWER_SECONDS = 1.0
 """An exchange waits for a first answer as long as this."""

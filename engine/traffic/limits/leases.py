@@ -19,9 +19,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import uuid
 from collections import deque
-from collections.abc import Callable, KeysView, Mapping, Sequence
+from collections.abc import Callable, KeysView, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
@@ -557,56 +556,6 @@ MOST_TIMES = 10
 """A window is lengthened up to so many times, so that it holds a whole number of calls."""
 
 
-def keepers_of(limits: Mapping[str, RateLimit], now: float, epoch: int = 1) -> tuple[Keeper, ...]:
-    """Return a keeper for each limit over time: those of the first entry, in the order of `limits_of`, then the next.
-
-    An earlier keeper that ended a moment ago may have left engines that still hold leases. So nothing is granted for
-    one lease.
-    """
-    return tuple(
-        Keeper((row.limit or 0.0) / row.window, now, epoch=epoch, recovers=True)
-        for limit in limits.values()
-        for row in limits_of(limit)
-    )
-
-
-class EngineRates:
-    """The part of the shared limits that an engine may use, and the time until which it may start calls.
-
-    `ask` may be called in any thread. The other methods are for the engine's thread.
-
-    limits: the limits of all engines together, by their keys in `Traffic.rates`.
-    now: a time by the engine's clock, not later than the current one.
-    """
-
-    def __init__(self, limits: Mapping[str, RateLimit], now: float) -> None:
-        name = uuid.uuid4().hex
-        self._entries = [(key, EntryLease(key, limit, name, now)) for key, limit in limits.items()]
-
-    @property
-    def declared(self) -> Mapping[str, LeasedRateLimit]:
-        """The limits for the engine's traffic control."""
-        return {key: entry.limit for key, entry in self._entries}
-
-    def ask(self, now: float) -> tuple[LeaseRequest, ...]:
-        """Return a request for each limit over time. `now`: the time by the clock of `ask`."""
-        return tuple(request for _, entry in self._entries for request in entry.ask(now))
-
-    def receive(self, leases: Sequence[Lease], open_until: float, now: float, engine_now: float) -> None:
-        """Use new leases, and let the engine start calls until `open_until`.
-
-        leases: one for each limit; empty if there is nothing new.
-        open_until: the time by the clock of `ask`.
-        now: the time by the clock of `ask`.
-        engine_now: the time by the engine's clock, read before `now`. So a process that is stopped between the two does
-            not use a lease for longer.
-        """
-        following = iter(leases)
-        for _, entry in self._entries:
-            some = tuple(lease for _, lease in zip(entry.holders, following, strict=False))
-            entry.receive(some, open_until, now, engine_now)
-
-
 class EntryLease:
     """The leases of one engine on the limits of one entry of `Traffic.rates`.
 
@@ -646,7 +595,13 @@ class EntryLease:
         return [holder.ask(wanted, now) for holder, wanted in zip(self.holders, self._wanted, strict=True)]
 
     def receive(self, leases: Sequence[Lease], open_until: float, now: float, engine_now: float) -> bool:
-        """Use new leases, as `EngineRates.receive` does. Return whether the holder of one has less than before.
+        """Use new leases, and let the engine start calls until `open_until`. Return whether the holder of one has less
+        than before.
+
+        leases: one for each holder, in their order; fewer if there is nothing new.
+        open_until: the time by the clock of `ask`.
+        now: the time by the clock of `ask`.
+        engine_now: the time by the engine's clock, read before `now`.
 
         Such a reduction is worth a request at once: it tells the keeper what is free.
         """

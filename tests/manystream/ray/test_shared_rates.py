@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 import pytest
 
 import manystream as ms
-from manystream.engine.traffic.limits.leases import LEASE_SECONDS, RENEW_SECONDS, EngineRates, Lease, LeaseRequest
+from manystream.engine.traffic.limits.leases import LEASE_SECONDS, RENEW_SECONDS, Lease, LeaseRequest
 from manystream.ray import EngineActor, SharedRates
-from manystream.ray.shared_rates import RateKeeper, Renewal
+from manystream.ray.shared_rates import EngineRates, RateKeeper, Renewal
 
 LIMIT = 500
 LIMITS = {"*": ms.RateLimit(requests_per_second=LIMIT)}

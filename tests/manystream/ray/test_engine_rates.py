@@ -7,7 +7,8 @@ import math
 import pytest
 
 import manystream as ms
-from manystream.engine.traffic.limits.leases import EngineRates, Lease, LeaseNumber, LeaseRequest, keepers_of
+from manystream.engine.traffic.limits.leases import Lease, LeaseNumber, LeaseRequest
+from manystream.ray.shared_rates import EngineRates, keepers_of
 
 LIMITS = {
     "*": ms.RateLimit(requests_per_minute=120, tokens_per_minute=6000, concurrent=3),
