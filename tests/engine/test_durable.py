@@ -892,3 +892,19 @@ def test_the_rest_of_an_answer_is_read_after_its_process_was_killed(tmp_path: Pa
                 assert portal.attach(token, after.on_event, after=len(kept)).wait().success
                 assert [*kept, *map(repr, after.events)] == list(map(repr, whole.events))
                 assert whole.types[-1] == "DONE"
+
+
+@pytest.mark.parametrize("kind", ["text", "thinking", "tools"])
+@pytest.mark.parametrize("name", ["openai-responses", "gemini-interactions"])
+async def test_the_simulator_s_answers_are_whole_after_cuts(name: str, kind: str) -> None:
+    recorders: list[Recorder] = []
+    for setting in (f"events=30 kind={kind}", f"events=30 kind={kind} cut=7"):
+        with open_simulator_thread(setting) as simulator:
+            url = simulator.base_urls[name]
+            provider = ms.GeminiInteractions("k", url) if "gemini" in name else ms.OpenAIResponses("k", url)
+            async with ms.open_engine([provider], retry=STEADY) as engine:
+                recorders.append(await read(engine, durable("Name a river.")))
+    whole, cut = recorders
+    assert cut.completion.resumed > whole.completion.resumed == 0
+    assert cut.completion.attempts == 1
+    assert (cut.types, cut.text) == (whole.types, whole.text)
