@@ -286,11 +286,7 @@ async def open_calls(
                 # Raised again outside the block of the tasks, so that a nursery does not wrap it in a group.
                 failure = error
             finally:
-                try:
-                    if calls.cancelling and not isinstance(failure, GeneratorExit):
-                        await tasks.undisturbed(calls.servers_reached)  # for two seconds at most
-                finally:
-                    calls.close()
+                await _close(calls, tasks, abandoned=isinstance(failure, GeneratorExit))
         if sharing is not None:
             await tasks.undisturbed(sharing.leave)
         timers.close()
@@ -298,6 +294,15 @@ async def open_calls(
     failure = tasks.outcome(calls.failure if calls is not None else None, failure)
     if failure is not None:
         raise failure
+
+
+async def _close(calls: Calls, tasks: EngineTasks, *, abandoned: bool) -> None:
+    """Close the calls. abandoned: the block was not left, so nothing can be awaited."""
+    try:
+        if calls.cancelling and not abandoned:
+            await tasks.undisturbed(calls.servers_reached)  # for two seconds at most
+    finally:
+        calls.close()
 
 
 def _choose_environment(

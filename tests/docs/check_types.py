@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.docs.blocks import DOCS, ROOT, Block, name_of, pages, read_blocks, setting
+from tests.support.blocks import DOCS, ROOT, Block, name_of, pages, read_blocks, setting
 
 SETTING = "page_setting"
 """The module of the names that every fragment has."""

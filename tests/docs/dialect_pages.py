@@ -20,8 +20,7 @@ from manystream.providers.openai.responses.response import INCOMPLETE_REASON, ST
 from tests.conformance.feature_requests import CONTENT_ROWS, OPTION_ROWS, RequestRow, cell, encoded_members
 from tests.conformance.features import LEVEL_MODELS
 from tests.conformance.phenomena import PHENOMENA, Phenomenon, unstreamed
-
-from .blocks import DOCS
+from tests.support.blocks import DOCS
 
 BEGIN = "<!-- Written by `python -m tests.docs.dialect_pages`; a test fails where it is not current. -->"
 END = "<!-- The end of the generated tables. -->"

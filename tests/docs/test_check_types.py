@@ -4,8 +4,8 @@ import ast
 
 import pytest
 
-from tests.docs.blocks import read_blocks
 from tests.docs.check_types import bound, every_module, missing, modules
+from tests.support.blocks import read_blocks
 
 PAGE = """
 ```python

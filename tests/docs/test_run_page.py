@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.blocks import Block, read_blocks
 from tests.docs.run_page import Wrong, compare
 from tests.docs.test_blocks import RUNNER, environment
+from tests.support.blocks import Block, read_blocks
 
 SETTING = """\
 import contextlib

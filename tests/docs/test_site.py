@@ -12,8 +12,8 @@ import pytest
 
 import manystream as ms
 from manystream.engine.options import EngineOptions
-from tests.docs.blocks import DOCS, ROOT
 from tests.docs.dialect_pages import REASONS, page, written
+from tests.support.blocks import DOCS, ROOT
 
 REFERENCE = re.compile(r"^::: (manystream[\w.]+)$", re.MULTILINE)
 UNIONS = {"Block", "Event", "__version__"}

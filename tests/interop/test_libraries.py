@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from manystream.simulator import Simulator, open_simulator
-from tests.docs.blocks import DOCS, read_blocks, setting
 from tests.docs.check_types import ELSEWHERE
 from tests.interop.processes import LITELLM_LIBRARY, ROOT, MissingServerError, python_with
+from tests.support.blocks import DOCS, read_blocks, setting
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(900)]  # a test installs its library
 

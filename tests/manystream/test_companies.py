@@ -18,7 +18,7 @@ import pytest
 import trio
 
 import manystream as ms
-from tests.docs.blocks import DOCS, read_blocks
+from tests.support.blocks import DOCS, read_blocks
 from tests.support.peers import NO_RETRY, Line, answer, error_body, open_peer
 
 botocore = pytest.importorskip("botocore.auth", reason="botocore is not installed")

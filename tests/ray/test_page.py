@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from manystream.simulator import Simulator, open_simulator
-from tests.docs.blocks import DOCS, Block, read_blocks
 from tests.docs.check_types import RAY
 from tests.docs.run_page import ADDRESS
+from tests.support.blocks import DOCS, Block, read_blocks
 
 pytest.importorskip("ray.data", reason="needs Ray: make ray")
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]

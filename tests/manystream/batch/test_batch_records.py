@@ -111,7 +111,8 @@ def test_the_record_of_a_failure() -> None:
 def test_the_figures_of_a_run_begin_with_nothing() -> None:
     counters = Counters()
     assert {each.name: getattr(counters, each.name) for each in fields(counters)} == {
-        "lines": 0, "running": 0, "answered": 0, "failed": 0, "invalid": 0, "answered_before": 0, "failed_before": 0,
+        "lines": 0, "running": 0, "answered": 0, "cached": 0, "failed": 0, "invalid": 0,
+        "answered_before": 0, "failed_before": 0,
         "retries": 0, "input_tokens": 0, "output_tokens": 0, "failures": {}, "cost": {}, "unpriced": 0,
         "unpriced_reason": "", "waiting": 0, "away": 0.0, "budget": None, "spent": 0.0, "unpaid": 0, "lost": 0,
         "lost_usd": 0.0, "asked_again": 0, "late": 0,
