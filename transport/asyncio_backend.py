@@ -462,25 +462,27 @@ class _Service:
 class _Alarm:
     """A timer of the event loop. A later deadline keeps the timer, which then starts again."""
 
-    __slots__ = ("_backend", "_fire", "_handle", "_loop", "_when")
+    __slots__ = ("_backend", "_due", "_fire", "_handle", "_loop", "_when")
 
     def __init__(self, backend: AsyncioBackend, loop: asyncio.AbstractEventLoop, fire: Callable[[], None]) -> None:
         self._backend = backend
         self._loop = loop
         self._fire = fire
         self._when = math.inf
+        self._due = math.inf  # of the handle: uvloop's has no `when` if it was made after its time
         self._handle: asyncio.TimerHandle | None = None
 
     def set(self, when: float) -> None:
         self._when = when
         handle = self._handle
         if handle is not None:
-            if handle.when() <= when:
+            if self._due <= when:
                 return
             handle.cancel()
         if when == math.inf:
             self._handle = None
         else:
+            self._due = when
             self._handle = self._loop.call_at(when, self._ring, context=self._backend.new_context())
 
     def _ring(self) -> None:

@@ -577,7 +577,7 @@ class RunningCall(Ending):
             self.finish()
             return
         own = poll_delay(durable.polled(), self._retry, self._runtime.random)
-        hint = poll_after_ms(attempt.headers, attempt.prepared.wall_clock())
+        hint = poll_after_ms(attempt.headers, attempt.prepared.shared.wall_clock())
         self._pause(own if hint < 0 else hint / 1000)
 
     def _read_failed(self, durable: DurableAnswer, attempt: Attempt, error: ProviderError) -> None:

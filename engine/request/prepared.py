@@ -38,6 +38,7 @@ class Shared:
 class Prepared:
     """A prepared request: its destination, its head and body, and the decoder of its answer.
 
+    shared: what it has in common with the other requests to its provider.
     body: the request's body; empty once the call has delivered an event, because no attempt follows.
     fresh_key: asked before each attempt if the provider's key is a function. Until then `head` has no key.
     unasked: names of members of `Response.provider_data` that the request did not ask for; they are not kept.
@@ -55,16 +56,14 @@ class Prepared:
         "forwarder",
         "fresh_key",
         "head",
-        "limits",
-        "make_id",
         "model",
         "origin",
         "provider",
         "secrets",
+        "shared",
         "stream",
         "tags",
         "unasked",
-        "wall_clock",
     )
 
     def __init__(
@@ -88,9 +87,7 @@ class Prepared:
         self.provider: Provider = shared.provider
         self.model: str = model
         self.dialect: Dialect = shared.dialect
-        self.make_id: MakeId = shared.make_id
-        self.limits: Limits = shared.limits
-        self.wall_clock: WallClock = shared.wall_clock
+        self.shared: Shared = shared
         self.fresh_key: FreshKey | None = fresh_key
         self.unasked: frozenset[str] = unasked
         self.choices: int = choices

@@ -32,7 +32,7 @@ from ..providers.json.json_types import AnswerType
 from ..providers.json.json_values import JSON, JSONObject, MalformedJSONError, dumps_text, loads_object, mapping, string
 from ..providers.json.object_reader import Members
 from ..providers.model.messages import Message
-from ..providers.model.options import Priority, PriorityName, Retry, Timeouts
+from ..providers.model.options import Durable, Priority, PriorityName, Retry, Timeouts
 from ..providers.model.request import Request, RequestOptions, Tags, ThinkingConfig, ThinkingLevel
 from ..providers.openai.chat.arguments import read_body as read_chat
 from ..providers.openai.chat.converter import ChatConverter
@@ -241,6 +241,7 @@ def _read_ours(members: Members, choose_model: ChooseModel) -> Request:
         tenant=members.text("tenant"),
         session=members.text("session"),
         tags=cast("Tags | None", members.object("tags")),
+        durable=_durable(members.take("durable")),
     )
 
 
@@ -285,6 +286,17 @@ def _timeouts(value: JSONObject | None) -> Timeouts | None:
     timeouts = Timeouts(*(members.number(name) for name in names))
     members.end(names)
     return timeouts
+
+
+def _durable(value: JSON) -> bool | Durable:
+    if value is None or type(value) is bool:
+        return value or False
+    if type(value) is not dict:
+        raise InvalidRequestError("durable", "must be true, false, or an object with a `window`")
+    members = Members(value, "durable")
+    durable = Durable(members.text("window"))
+    members.end(("window",))
+    return durable
 
 
 def _retry(value: JSONObject | None) -> Retry | None:

@@ -100,7 +100,7 @@ ENDPOINTS: Final[tuple[tuple[re.Pattern[str], WireDialect], ...]] = (
     (re.compile(r"(?:/v1)?/chat/completions"), OPENAI_CHAT),
     (re.compile(r"(?:/v1)?/responses"), WireDialect("openai-responses", _COMMENT, _responses_error, "error")),
     (re.compile(r"(?:/v1)?/messages"), ANTHROPIC),
-    (re.compile(r"(?:/v1[a-z]*)?/models/(?P<model>.+):(?P<method>generateContent|streamGenerateContent)"), GEMINI),
+    (re.compile(r"\A(?:/v1[a-z]*)?/models/(?P<model>.+):(?P<method>generateContent|streamGenerateContent)"), GEMINI),
     (re.compile(r"(?:/v1[a-z]*)?/interactions"), INTERACTIONS),
 )  # fmt: skip
 """Path → dialect. OpenAI's clients have `/v1` in their base URL, the others add it: both are understood."""

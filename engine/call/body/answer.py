@@ -32,7 +32,7 @@ class AnswerBody(Body):
         self._pieces.append(data)
         is_due = self.count(len(data))
         if self._is_page:
-            if self.received >= self._attempt.prepared.limits.max_error_bytes:
+            if self.received >= self._attempt.prepared.shared.limits.max_error_bytes:
                 self._attempt.close()
                 self.end()
         elif is_due:
@@ -51,7 +51,7 @@ class AnswerBody(Body):
                 self._read_as_events(body, b"")
                 return
         try:
-            response = prepared.dialect.decode(body, prepared.provider, prepared.make_id, prepared.limits)
+            response = prepared.dialect.decode(body, prepared.provider, prepared.shared.make_id, prepared.shared.limits)
         except ProviderError as error:
             parts = None if self._is_page else leading_json(body)
             if parts is not None:

@@ -167,7 +167,7 @@ class Body(AnswerSize, abc.ABC):
     reads_error: ClassVar[bool] = False
 
     def __init__(self, attempt: BodyOwner) -> None:
-        super().__init__(attempt.prepared.limits.max_response_bytes)
+        super().__init__(attempt.prepared.shared.limits.max_response_bytes)
         self._attempt = attempt
 
     @abc.abstractmethod
@@ -199,7 +199,7 @@ class Body(AnswerSize, abc.ABC):
         prepared = self._attempt.prepared
         grown = self.look()
         if grown is None:
-            limit = prepared.limits.max_response_bytes
+            limit = prepared.shared.limits.max_response_bytes
             self._attempt.give_up(malformed(f"the answer is larger than {limit} bytes (limits.max_response_bytes)"))
             return False
         self._attempt.grown(grown)

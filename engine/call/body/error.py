@@ -40,7 +40,7 @@ class ErrorBody(Body):
     def feed(self, data: bytes) -> None:
         self._pieces.append(data)
         self.count(len(data))
-        if self.received >= self._attempt.prepared.limits.max_error_bytes:
+        if self.received >= self._attempt.prepared.shared.limits.max_error_bytes:
             self._attempt.close()
             self.end()
 
@@ -48,7 +48,7 @@ class ErrorBody(Body):
         attempt, prepared = self._attempt, self._attempt.prepared
         # A body in a coding that was not requested is not read: only the status and the headers are used.
         pieces = [] if content_coding(attempt.headers) else self._pieces
-        body = prepared.secrets.hide_bytes(b"".join(pieces).removeprefix(BOM))[: prepared.limits.max_error_bytes]
+        body = prepared.secrets.hide_bytes(b"".join(pieces).removeprefix(BOM))[: prepared.shared.limits.max_error_bytes]
         error = read_error(prepared, attempt.status, attempt.headers, body)
         if error.request_id is None:
             error.request_id = attempt.request_id
@@ -73,7 +73,7 @@ def read_error(prepared: Prepared, status: int, headers: Mapping[str, str], body
             http_status=status,
             retryable=False,
         )
-    error = prepared.dialect.decode_error(status, headers, body, prepared.wall_clock())
+    error = prepared.dialect.decode_error(status, headers, body, prepared.shared.wall_clock())
     if is_wrong_address(status, body, error.message):
         add_address(error, prepared)
     return error

@@ -32,11 +32,11 @@ class StreamBody(Body):
         super().__init__(attempt)
         prepared = attempt.prepared
         if machine is None:
-            machine = prepared.dialect.machine(prepared.provider, prepared.make_id, prepared.limits)
+            machine = prepared.dialect.machine(prepared.provider, prepared.shared.make_id, prepared.shared.limits)
             machine.unasked, machine.choices = prepared.unasked, prepared.choices
         self._machine: StreamMachine = machine
-        self._sse = SSEParser(prepared.limits.max_event_bytes)
-        self._fast_path = FastPath(self._machine, self, prepared.limits.max_event_bytes)
+        self._sse = SSEParser(prepared.shared.limits.max_event_bytes)
+        self._fast_path = FastPath(self._machine, self, prepared.shared.limits.max_event_bytes)
 
     def feed(self, data: bytes) -> FastPath | None:
         attempt, sse = self._attempt, self._sse

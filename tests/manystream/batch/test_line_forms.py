@@ -90,6 +90,7 @@ OPTIONS: dict[str, object] = {
     "tenant": "acme",
     "session": "s-1",
     "tags": {"agent": "planner", "step": 3, "retry": False},
+    "durable": {"window": "2h"},
 }
 
 
