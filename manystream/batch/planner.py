@@ -1,0 +1,259 @@
+"""The plan of a batch: by which way its lines go so that a deadline is kept at the lowest price.
+
+It is pure: it has no clock and does no I/O. All times are seconds on one clock of the caller's.
+
+    planner = Planner((BATCH, LIVE), deadline=now + 3 * 3600, rate=20.0, tail=30.0)
+    decision = planner.decide(now, unsent=5000, live=0, under_way=())
+    # submit decision.batch lines, start decision.live lines, and decide again at decision.look or after any change
+
+Why deadlines are kept: what is under way is unpaid until it is answered, so a cheap way may always be tried. It is
+given up at the latest moment at which it can still be cancelled and all its unanswered lines be sent live. That moment
+depends on the number of these lines, on the rate of live calls and on how long a cancellation takes, and not on how
+long the provider's queue is expected to be. The expected queue only decides between ways that cost less than live.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+MARGIN = 30.0
+"""Seconds before the deadline at which all answers should be there: reports and results take time to arrive."""
+
+PRIOR_WEIGHT = 2.0
+"""The prior counts as so many submissions that were observed."""
+
+CAUTION = (1.5, 1.15)
+"""A live call is taken to need so many times its time: before its rate was observed, and after."""
+
+LEAST_GAIN = 0.005
+"""A way that is expected to save less, as a part of the list price, is not tried."""
+
+
+@dataclass(slots=True, frozen=True)
+class Way:
+    """One way to an answer.
+
+    name: `"batch"`, `"window"` or `"live"`; several windows have names such as `"window-2h"`.
+    price: what an answer costs, as a part of the list price: 0.5 for half of it.
+    prior: how long an answer takes from its submission: (share of answers, seconds), both rising. No answer is expected
+        before a tenth of the first, and the shares that are not listed need longer than any deadline. Unused for live.
+    stop: seconds from a cancellation until what was answered can be read, at most. Lines wait so long before they
+        can go another way, since a line that the provider still answers would be paid for twice.
+    """
+
+    name: str
+    price: float
+    prior: tuple[tuple[float, float], ...] = ()
+    stop: float = 0.0
+
+
+@dataclass(slots=True, frozen=True)
+class UnderWay:
+    """Lines that were submitted together and are not all answered: a provider's batch, or the calls in a window.
+
+    key: its name in the decision.
+    way: the name of its way.
+    lines: the number of lines without an answer. A provider that reports no progress has all of them here.
+    since: when it was submitted.
+    stopping: whether it is being cancelled. Its lines count as lines that go live soon.
+    """
+
+    key: str
+    way: str
+    lines: int
+    since: float
+    stopping: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class Decision:
+    """What to do now.
+
+    send: way → number of unsent lines that go this way now. The sum may be smaller than the unsent lines.
+    move: key of what is to be cancelled → the way that its unanswered lines go then.
+    look: when to decide again if nothing changes before; infinite for never.
+    in_time: whether all lines could still go live and keep the deadline.
+    """
+
+    send: Mapping[str, int]
+    move: Mapping[str, str]
+    look: float
+    in_time: bool
+
+
+@dataclass(slots=True)
+class _Outlook:
+    """What is known of the time of one way's answers: the prior, corrected by this run's own."""
+
+    way: Way
+    seen: list[float] = field(default_factory=list[float])
+
+    def share(self, seconds: float) -> float:
+        """Return the share of answers that are expected within so many seconds."""
+        within = bisect_right(self.seen, seconds)
+        return (PRIOR_WEIGHT * self._prior(seconds) + within) / (PRIOR_WEIGHT + len(self.seen))
+
+    def share_after(self, elapsed: float, seconds: float) -> float:
+        """Return the share that is expected within so many seconds, of what was not there after `elapsed`."""
+        before = self.share(elapsed)
+        return 0.0 if before >= 1.0 or seconds <= elapsed else (self.share(seconds) - before) / (1.0 - before)
+
+    @property
+    def longest(self) -> float:
+        """Seconds within which nearly all answers are expected."""
+        return max((self.way.prior[-1][1] if self.way.prior else 0.0, *self.seen))
+
+    def _prior(self, seconds: float) -> float:
+        """Interpolate the prior on a logarithmic scale of time."""
+        lower, since = 0.0, self.way.prior[0][1] / 10 if self.way.prior else 0.0
+        for share, until in self.way.prior:
+            if seconds <= since:
+                break
+            if seconds < until:
+                return lower + (share - lower) * math.log(seconds / since) / math.log(until / since)
+            lower, since = share, until
+        return lower
+
+
+class Planner:
+    """Decides by which way lines go.
+
+    ways: the ways that are allowed. With one way, all lines go that way and nothing is moved.
+    deadline: when all answers should be there; None for no deadline, and then the cheapest way is used.
+    rate: live answers per second, as a first guess; `observe_live` corrects it.
+    tail: seconds of the longest live answers, as a first guess.
+    """
+
+    def __init__(self, ways: Iterable[Way], deadline: float | None, *, rate: float, tail: float) -> None:
+        self._outlooks = {way.name: _Outlook(way) for way in sorted(ways, key=lambda way: way.price)}
+        self._ways: list[Way] = [outlook.way for outlook in self._outlooks.values()]
+        self._deadline = deadline if deadline is not None else math.inf
+        self._rate = rate
+        self._tail = tail
+        self._caution = CAUTION[0]
+
+    def observe(self, way: str, seconds: float) -> None:
+        """Note how long something took that has ended with answers."""
+        seen = self._outlooks[way].seen
+        seen.insert(bisect_right(seen, seconds), seconds)
+
+    def observe_live(self, rate: float, tail: float) -> None:
+        """Note the rate of live answers in answers per second, and how many seconds the longest of them took."""
+        self._rate, self._tail, self._caution = rate, tail, CAUTION[1]
+
+    def live_seconds(self, lines: float) -> float:
+        """Return how long so many lines are taken to need if they go live."""
+        return (self._tail + lines / self._rate) * self._caution if lines > 0 else 0.0
+
+    def decide(self, now: float, *, unsent: int, live: int, under_way: Sequence[UnderWay]) -> Decision:
+        """Decide what to send and what to cancel.
+
+        now: the time.
+        unsent: lines that went no way yet.
+        live: lines that run live, or were moved to live and wait.
+        under_way: what was submitted and has not ended.
+        """
+        cheapest, dearest = self._ways[0], self._ways[-1]
+        if len(self._ways) == 1 or math.isinf(self._deadline):
+            return Decision({cheapest.name: unsent}, {}, math.inf, in_time=True)
+        staying = [each for each in under_way if not each.stopping]
+        moving = live + sum(each.lines for each in under_way if each.stopping)
+        move, look = self._moved(now, unsent + moving, staying)
+        moving += sum(each.lines for each in staying if move.get(each.key) == dearest.name)
+        waiting = sum(each.lines for each in staying if move.get(each.key) != dearest.name)
+        way = self._way_of_unsent(now, unsent + moving + waiting)
+        send = {way.name: unsent}
+        in_time = now + self.live_seconds(unsent + moving + waiting) <= self._deadline
+        if way is dearest and not in_time and now < self._deadline:
+            # Live calls alone cannot keep the deadline: what they cannot do by then has a chance in the cheapest way.
+            left = max(0.0, (self._deadline - now) / self._caution - self._tail) * self._rate
+            beyond = min(unsent, max(0, math.ceil(unsent + moving - left)))
+            send = {dearest.name: unsent - beyond, cheapest.name: beyond}
+            look = min(look, now + max(1.0, self._tail))
+        send = {name: lines for name, lines in send.items() if lines}
+        return Decision(send, move, max(look, math.nextafter(now, math.inf)), in_time)
+
+    # --- unsent lines ---
+
+    def _way_of_unsent(self, now: float, lines: int) -> Way:
+        """Return the way with the least expected price; `lines` may have to go live in the end."""
+        dearest = self._ways[-1]
+        prices = [self._expected(place, now, 0.0, lines) for place in range(len(self._ways) - 1)]
+        best = min(range(len(prices)), key=prices.__getitem__)
+        return self._ways[best] if prices[best] < dearest.price - LEAST_GAIN else dearest
+
+    def _expected(self, place: int, now: float, elapsed: float, lines: int, *, after: int | None = None) -> float:
+        """Return the expected price of a line that is on a way and moves up at the best time.
+
+        place: the way's place among the ways, by price.
+        elapsed: how long it has been on its way.
+        after: only ways from this place on are considered for the move.
+        """
+        way, outlook = self._ways[place], self._outlooks[self._ways[place].name]
+        best = self._ways[-1].price
+        for next_place in range(place + 1 if after is None else after, len(self._ways)):
+            until = self._latest(next_place, lines) - way.stop
+            if until <= now:
+                continue
+            share = outlook.share_after(elapsed, elapsed + until - now)
+            then = self._ways[next_place].price
+            if next_place < len(self._ways) - 1:
+                then = self._expected(next_place, until + way.stop, 0.0, lines)
+            best = min(best, share * way.price + (1 - share) * then)
+        return best
+
+    def _latest(self, place: int, lines: int) -> float:
+        """Return the latest time at which so many lines can begin a way: a way before live may still fail."""
+        way = self._ways[place]
+        latest = self._deadline - MARGIN - self.live_seconds(lines)
+        return latest if place == len(self._ways) - 1 else latest - way.stop - self._outlooks[way.name].longest
+
+    # --- what is under way ---
+
+    def _moved(self, now: float, others: int, staying: Sequence[UnderWay]) -> tuple[dict[str, str], float]:
+        """Return what is to be cancelled and where its lines go, and when to look again.
+
+        What has the best outlook is moved last: until then, live calls have the lines of the others to send.
+        """
+        places = {way.name: place for place, way in enumerate(self._ways)}
+        dearest = self._ways[-1].name
+        move: dict[str, str] = {}
+        look = math.inf
+        lines = sum(each.lines for each in staying)
+        ahead = others
+        for each in sorted(staying, key=lambda each: (self._promise(each, now), each.since)):
+            stop = self._outlooks[each.way].way.stop
+            latest = self._deadline - MARGIN - stop - self.live_seconds(lines)
+            idle = self.live_seconds(ahead) <= max(stop, self._deadline - MARGIN - now)
+            if now >= latest and idle:
+                move[each.key] = dearest
+                ahead += each.lines
+            else:
+                look = min(look, latest if latest > now else now + max(1.0, stop))
+                next_way, next_look = self._upgrade(each, places[each.way], now, lines)
+                look = min(look, next_look)
+                if next_way is not None:
+                    move[each.key] = next_way
+            lines -= each.lines
+        return move, look
+
+    def _promise(self, each: UnderWay, now: float) -> float:
+        elapsed = now - each.since
+        return self._outlooks[each.way].share_after(elapsed, max(elapsed, self._deadline - each.since))
+
+    def _upgrade(self, each: UnderWay, place: int, now: float, lines: int) -> tuple[str | None, float]:
+        """Return the way between this one and live that is cheaper than to go on waiting, if any, and the next time at
+        which to ask."""
+        look = math.inf
+        for next_place in range(place + 1, len(self._ways) - 1):
+            time = self._latest(next_place, lines) - self._ways[place].stop
+            if now < time:
+                look = min(look, time)
+            elif now <= time + MARGIN:
+                stay = self._expected(place, now, now - each.since, lines, after=next_place + 1)
+                if self._expected(next_place, now + self._ways[place].stop, 0.0, lines) < stay:
+                    return self._ways[next_place].name, look
+        return None, look

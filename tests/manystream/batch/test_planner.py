@@ -1,0 +1,153 @@
+"""The plan of a batch keeps each deadline that live calls can keep, and its price is near that of perfect knowledge."""
+
+import math
+import random
+
+import pytest
+
+from manystream.batch.planner import MARGIN, Planner, UnderWay, Way
+
+HOUR = 3600.0
+BATCH = Way("batch", 0.5, ((0.5, 420.0), (0.9, HOUR), (0.99, 24 * HOUR)), stop=600.0)
+WINDOW = Way("window", 0.7, ((0.5, HOUR), (0.99, 2 * HOUR)), stop=10.0)
+LIVE = Way("live", 1.0)
+
+
+def planner(*ways: Way, deadline: float | None) -> Planner:
+    return Planner(ways, deadline, rate=10.0, tail=20.0)
+
+
+@pytest.mark.parametrize(
+    ("ways", "deadline", "lines", "expected"),
+    [
+        ((BATCH, LIVE), 6 * HOUR, 1000, {"batch": 1000}),
+        ((BATCH, LIVE), None, 1000, {"batch": 1000}),
+        ((BATCH, LIVE), 500.0, 1000, {"live": 1000}),  # a cancellation may take longer
+        ((BATCH,), 500.0, 1000, {"batch": 1000}),  # the way is fixed
+        ((LIVE,), 6 * HOUR, 1000, {"live": 1000}),
+        ((WINDOW, LIVE), 6 * HOUR, 1000, {"window": 1000}),
+        ((WINDOW, LIVE), 300.0, 1000, {"live": 1000}),
+        ((BATCH, WINDOW, LIVE), 6 * HOUR, 1000, {"batch": 1000}),
+        ((LIVE, WINDOW, BATCH), 6 * HOUR, 1000, {"batch": 1000}),
+        ((BATCH, LIVE), 6 * HOUR, 0, {}),
+    ],
+)
+def test_unsent_lines_go_the_cheapest_way_that_can_keep_the_deadline(
+    ways: tuple[Way, ...], deadline: float | None, lines: int, expected: dict[str, int]
+) -> None:
+    decision = planner(*ways, deadline=deadline).decide(0.0, unsent=lines, live=0, under_way=())
+    assert decision.send == expected
+    assert not decision.move
+
+
+def test_lines_that_live_calls_cannot_do_in_time_go_the_cheapest_way() -> None:
+    decision = planner(BATCH, LIVE, deadline=HOUR).decide(0.0, unsent=100_000, live=0, under_way=())
+    assert not decision.in_time
+    assert sum(decision.send.values()) == 100_000
+    assert 20_000 < decision.send["live"] <= 36_000
+    assert decision.look <= 60.0  # the rate of live calls is known better by then
+
+
+def test_a_batch_is_cancelled_at_the_last_moment_at_which_its_lines_can_go_live() -> None:
+    plan = planner(BATCH, LIVE, deadline=6 * HOUR)
+    batch = UnderWay("b1", "batch", 1000, since=0.0)
+    first = plan.decide(10.0, unsent=0, live=0, under_way=[batch])
+    latest = 6 * HOUR - MARGIN - 600 - plan.live_seconds(1000)
+    assert not first.move
+    assert first.look == latest
+    assert plan.decide(latest - 1, unsent=0, live=0, under_way=[batch]).move == {}
+    assert plan.decide(latest, unsent=0, live=0, under_way=[batch]).move == {"b1": "live"}
+
+
+def test_what_is_answered_by_now_lets_a_batch_wait_longer() -> None:
+    plan = planner(BATCH, LIVE, deadline=6 * HOUR)
+    looks = [
+        plan.decide(10.0, unsent=0, live=0, under_way=[UnderWay("b1", "batch", lines, since=0.0)]).look
+        for lines in (1000, 100, 1)
+    ]
+    assert looks == sorted(set(looks))
+
+
+def test_the_batch_that_waits_longest_is_cancelled_last_and_the_others_one_by_one() -> None:
+    plan = planner(BATCH, LIVE, deadline=6 * HOUR)
+    batches = [UnderWay("late", "batch", 30_000, since=5 * HOUR), UnderWay("early", "batch", 30_000, since=0.0)]
+    now = 6 * HOUR - MARGIN - 600 - plan.live_seconds(60_000)
+    decision = plan.decide(now, unsent=0, live=0, under_way=batches)
+    assert len(decision.move) == 1
+    (moved,) = decision.move
+    left = next(batch for batch in batches if batch.key != moved)
+    moving = next(batch for batch in batches if batch.key == moved)
+    stopping = UnderWay(moving.key, "batch", moving.lines, moving.since, stopping=True)
+    later = plan.decide(now + 1, unsent=0, live=0, under_way=[stopping, left])
+    assert not later.move
+    assert later.look == 6 * HOUR - MARGIN - 600 - plan.live_seconds(30_000)
+
+
+def test_a_slower_live_rate_than_expected_moves_the_last_moment() -> None:
+    plan = planner(BATCH, LIVE, deadline=6 * HOUR)
+    batch = UnderWay("b1", "batch", 10_000, since=0.0)
+    before = plan.decide(0.0, unsent=0, live=0, under_way=[batch]).look
+    plan.observe_live(2.0, 60.0)
+    assert plan.decide(0.0, unsent=0, live=0, under_way=[batch]).look < before
+
+
+def test_a_batch_that_waits_moves_to_a_window_where_that_is_expected_to_be_cheaper() -> None:
+    plan = planner(BATCH, WINDOW, LIVE, deadline=10 * HOUR)
+    for _ in range(20):
+        plan.observe("batch", 30 * HOUR)  # the queue is far longer than the prior
+    batch = UnderWay("b1", "batch", 100, since=0.0)
+    look = plan.decide(0.0, unsent=0, live=0, under_way=[batch]).look
+    assert 7 * HOUR < look < 8 * HOUR
+    assert plan.decide(look, unsent=0, live=0, under_way=[batch]).move == {"b1": "window"}
+
+
+def test_observed_times_correct_the_prior() -> None:
+    slow = planner(BATCH, WINDOW, LIVE, deadline=7500.0)
+    fast = planner(BATCH, WINDOW, LIVE, deadline=7500.0)
+    for _ in range(50):
+        slow.observe("batch", 20 * HOUR)
+        fast.observe("batch", 300.0)
+    assert slow.decide(0.0, unsent=10, live=0, under_way=()).send == {"window": 10}
+    assert fast.decide(0.0, unsent=10, live=0, under_way=()).send == {"batch": 10}
+
+
+def test_after_the_deadline_what_is_left_goes_live() -> None:
+    plan = planner(BATCH, LIVE, deadline=100.0)
+    decision = plan.decide(200.0, unsent=5, live=0, under_way=[UnderWay("b1", "batch", 10, since=0.0)])
+    assert decision.send == {"live": 5}
+    assert decision.move == {"b1": "live"}
+    assert not decision.in_time
+
+
+def test_a_look_is_always_in_the_future() -> None:
+    random.seed(7)
+    for _ in range(300):
+        plan = planner(BATCH, WINDOW, LIVE, deadline=random.uniform(1, 20 * HOUR))
+        now = random.uniform(0, 21 * HOUR)
+        batches = [
+            UnderWay(f"b{n}", random.choice(["batch", "window"]), random.randrange(50_000), random.uniform(0, now))
+            for n in range(random.randrange(4))
+        ]
+        decision = plan.decide(now, unsent=random.randrange(9000), live=random.randrange(900), under_way=batches)
+        assert decision.look > now
+
+
+@pytest.mark.parametrize("median", [30.0, 420.0, 3 * HOUR])
+def test_in_simulated_time_no_deadline_is_missed_and_the_price_is_near_that_of_perfect_knowledge(median: float) -> None:
+    random.seed(median)
+    paid = least = 0.0
+    for _ in range(300):
+        deadline = math.exp(random.uniform(math.log(600), math.log(20 * HOUR)))
+        queue = median * random.lognormvariate(0, 1.2)
+        plan = planner(BATCH, LIVE, deadline=deadline)
+        lines, now, live_from = 100, 0.0, 0.0
+        if plan.decide(0.0, unsent=lines, live=0, under_way=()).send == {"batch": lines}:
+            batch = UnderWay("b", "batch", lines, since=0.0)
+            while not (decision := plan.decide(now, unsent=0, live=0, under_way=[batch])).move and now < queue:
+                now = min(decision.look, queue)
+            live_from = math.inf if now >= queue else now + random.uniform(0, BATCH.stop)
+        paid += 0.5 if math.isinf(live_from) else 1.0
+        least += 0.5 if queue <= deadline else 1.0
+        ended = queue if math.isinf(live_from) else live_from + 20 + lines / 10
+        assert ended <= deadline
+    assert paid <= 1.1 * least
