@@ -3,7 +3,7 @@
 In memory, in this process: no socket, no engine. A request of 10 messages and 5 tools, a complex answer, one message
 to its rows and back; then conversations of up to 1,000 messages, where the time must grow with the size and no
 faster. Every dialect's request holds the whole conversation. Of one that was sent before, only the messages after the
-cached prefix are written (`providers/wire/prefix_cache.py`): the cache compares the earlier messages with its snapshot
+cached prefix are written (`providers/model/prefix_cache.py`): the cache compares the earlier messages with its snapshot
 and copies their bytes. The last rows compare that with two others that make the same body: writing it anew, and
 orjson's own pass over the finished lists and dictionaries, which any library that writes it anew has to do at least.
 """

@@ -14,12 +14,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..providers.catalog.provider import Provider
-from ..providers.errors import ErrorCategory
 from ..providers.model.options import Retry
+from ..providers.model.provider_error import ErrorCategory
 from ..providers.model.request import Request
 from ..providers.model.response import Response
+from ..providers.model.rules import optional, whole
 from ..providers.model.structured import reader_of
-from ..providers.rules.rules import optional, whole
 from ..providers.wire.dialect import WireRequest
 from ..transport.backend import Backend
 from ..transport.dial import dial, dial_options

@@ -21,7 +21,7 @@ STEPS = (
     "..transport.http1",
     "..transport.dial",
     "..providers.wire.dialect",
-    "..providers.rules.field_rules",
+    "..providers.model.request_rules",
     ".call.attempt",
     ".calls",
 )

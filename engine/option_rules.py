@@ -8,7 +8,7 @@ from importlib import import_module
 
 from ..providers.catalog.profiles import is_row
 from ..providers.catalog.provider import PROVIDER, Provider
-from ..providers.rules.rules import Rule, members, optional, text
+from ..providers.model.rules import Rule, members, optional, text
 
 
 class RuleElsewhere:

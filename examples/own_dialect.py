@@ -22,8 +22,8 @@ import trio
 from own_dialect_server import open_server
 
 import manystream as ms
-from manystream.providers.errors import category_of_status, malformed, truncated
-from manystream.providers.rules.checks import validate_request
+from manystream.providers.model.provider_error import category_of_status, malformed, truncated
+from manystream.providers.model.request_rules import validate_request
 from manystream.providers.wire.accumulate import Accumulator, TextInProgress
 from manystream.providers.wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from manystream.providers.wire.dialect import Dialect, Headers, MakeId, StreamMachine, WireRequest

@@ -68,14 +68,8 @@ if TYPE_CHECKING:
     from .providers.catalog.provider import Provider as Provider
     from .providers.catalog.provider import Sign as Sign
     from .providers.catalog.provider import Token as Token
-    from .providers.convert.rows import Row as Row
-    from .providers.convert.rows import RowError as RowError
-    from .providers.convert.rows import message_from_row as message_from_row
-    from .providers.convert.rows import rows_from_message as rows_from_message
-    from .providers.errors import ErrorCategory as ErrorCategory
     from .providers.errors import InvalidRequestError as InvalidRequestError
     from .providers.errors import ManystreamError as ManystreamError
-    from .providers.errors import ProviderError as ProviderError
     from .providers.json.json_types import JSON as JSON
     from .providers.json.json_types import JSONObject as JSONObject
     from .providers.model.conversation import Conversation as Conversation
@@ -107,12 +101,18 @@ if TYPE_CHECKING:
     from .providers.model.options import Priority as Priority
     from .providers.model.options import Retry as Retry
     from .providers.model.options import Timeouts as Timeouts
+    from .providers.model.provider_error import ErrorCategory as ErrorCategory
+    from .providers.model.provider_error import ProviderError as ProviderError
     from .providers.model.request import Request as Request
     from .providers.model.request import RequestOptions as RequestOptions
     from .providers.model.request import ThinkingConfig as ThinkingConfig
     from .providers.model.request import ThinkingLevel as ThinkingLevel
     from .providers.model.request import Tool as Tool
     from .providers.model.response import Response as Response
+    from .providers.model.rows import Row as Row
+    from .providers.model.rows import RowError as RowError
+    from .providers.model.rows import message_from_row as message_from_row
+    from .providers.model.rows import rows_from_message as rows_from_message
     from .providers.model.usage import Usage as Usage
     from .providers.wire.dialect import Dialect as Dialect
     from .providers.wire.dialect import StoredAnswers as StoredAnswers
@@ -168,12 +168,8 @@ HOMES: dict[str, tuple[str, ...]] = {
     ),
     ".providers.model.conversation": ("Conversation",),
     ".providers.wire.dialect": ("Dialect", "StoredAnswers"),
-    ".providers.errors": (
-        "ErrorCategory",
-        "InvalidRequestError",
-        "ManystreamError",
-        "ProviderError",
-    ),
+    ".providers.errors": ("InvalidRequestError", "ManystreamError"),
+    ".providers.model.provider_error": ("ErrorCategory", "ProviderError"),
     ".providers.model.events": (
         "Done",
         "Error",
@@ -240,7 +236,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "Tool",
     ),
     ".providers.model.response": ("Response",),
-    ".providers.convert.rows": (
+    ".providers.model.rows": (
         "Row",
         "RowError",
         "message_from_row",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from .providers.errors import ManystreamError
 from .providers.json.json_values import JSON, JSONObject, mapping
-from .providers.rules.rules import described
+from .providers.model.rules import described
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice, TieredPrices

@@ -28,10 +28,10 @@ from pathlib import Path
 from typing import TypeAlias, TypeGuard, TypeVar
 
 from .engine.observe import private_file
-from .providers.convert.rows import Row, rows_from_message
 from .providers.errors import ManystreamError
 from .providers.model.conversation import Conversation
 from .providers.model.messages import Message
+from .providers.model.rows import Row, rows_from_message
 
 Result = TypeVar("Result")
 Work: TypeAlias = Callable[[sqlite3.Connection], Result]

@@ -38,7 +38,9 @@ HOMES: dict[str, tuple[str, ...]] = {
     "manystream.providers.wire.dialect": (
         "Dialect", "StoredAnswers", "StreamMachine", "WireRequest", "bearer_token",
     ),
-    "manystream.providers.convert.rows": (),
+    "manystream.providers.model.rows": (
+        "Row", "RowError", "message_from_row", "messages_from_rows", "rows_from_message",
+    ),
     "manystream.providers.history": (),
     "manystream.providers.history.converter": ("ChunkView", "HistoryConverter"),
     "manystream.providers.anthropic.converter": ("AnthropicConverter",),

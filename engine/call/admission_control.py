@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from typing import TYPE_CHECKING
 
-from ...providers.errors import ProviderError
+from ...providers.model.provider_error import ProviderError
 from .attempt import Attempt
 from .completion import Completion
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ...providers.errors import ProviderError, malformed
 from ...providers.model.events import Event, Start
+from ...providers.model.provider_error import ProviderError, malformed
 from ...providers.model.response import Response
 from ...providers.wire.request_ids import request_id_in
 from ...transport.errors import Phase, TransportError

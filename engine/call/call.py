@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ...providers.errors import ErrorCategory, ProviderError, malformed
 from ...providers.model.events import Error, Event
 from ...providers.model.options import Retry
+from ...providers.model.provider_error import ErrorCategory, ProviderError, malformed
 from ...providers.model.response import Response
 from ...providers.wire.retry_hints import poll_after_ms
 from ...transport.timers import Deadline

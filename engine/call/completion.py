@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
-from ...providers.errors import ErrorCategory, ProviderError
+from ...providers.model.provider_error import ErrorCategory, ProviderError
 from ...providers.model.request import Tags
 from ...providers.model.response import Response
 from ...providers.model.usage import Usage

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from ...providers.errors import ProviderError
 from ...providers.model.events import Event
+from ...providers.model.provider_error import ProviderError
 from ...providers.model.response import Response
 from ...transport.exchange import Exchange, RawHeaders
 from ..request.prepared import Prepared

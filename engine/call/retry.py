@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...providers.errors import ProviderError
 from ...providers.model.options import Retry
+from ...providers.model.provider_error import ProviderError
 
 HINT_SPREAD = 0.1
 """The maximum jitter that is added to a server's hint, as a part of it. Without it, a thousand calls with the same hint

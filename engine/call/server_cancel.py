@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ...providers.errors import ErrorCategory, ProviderError
 from ...providers.model.events import Event
+from ...providers.model.provider_error import ErrorCategory, ProviderError
 from ...providers.model.response import Response
 from ..request.durable import DurableAnswer
 from ..request.prepared import Prepared

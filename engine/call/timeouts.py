@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
 
-from ...providers.errors import ErrorCategory, ProviderError
 from ...providers.model.options import Timeouts
-from ...providers.rules.rules import LARGEST, described
+from ...providers.model.provider_error import ErrorCategory, ProviderError
+from ...providers.model.rules import LARGEST, described
 
 
 class CallState(enum.StrEnum):

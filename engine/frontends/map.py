@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeAlias, TypeGuard,
 
 import trio
 
-from ...providers.errors import ErrorCategory, InvalidRequestError, ProviderError
+from ...providers.errors import InvalidRequestError
+from ...providers.model.provider_error import ErrorCategory, ProviderError
 from ...providers.model.request import Request
-from ...providers.rules.rules import whole
+from ...providers.model.rules import whole
 from ..call.callbacks import OnCompletion
 from ..call.completion import Completion
 from ..call.handle import Call

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from ...providers.catalog.provider import Provider
 from ...providers.model.events import Event
 from ...providers.model.request import Request
-from ...providers.rules.rules import Rule, instance
+from ...providers.model.rules import Rule, instance
 from ..call.body.base import Receiver
 from ..call.call import CallHooks, RunningCall
 from ..call.callbacks import CallContext, check_callback

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TextIO
 
 from ...providers.json.json_values import JSON, dumps_printable
-from ...providers.rules.rules import flag
+from ...providers.model.rules import flag
 from ...transport.errors import TransportError
 from ...transport.exchange import Exchange, RawHeaders
 from ..request.prepared import Prepared

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NoReturn, cast
 
 import trio
 
-from ...providers.errors import ErrorCategory, ManystreamError, ProviderError
+from ...providers.errors import ManystreamError
+from ...providers.model.provider_error import ErrorCategory, ProviderError
 from ...transport.errors import Phase, TransportError
 
 if TYPE_CHECKING:

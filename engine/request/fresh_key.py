@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 import trio
 
 from ...providers.catalog.provider import Provider, Token
-from ...providers.errors import ErrorCategory, InvalidRequestError, ProviderError
-from ...providers.rules.plain_functions import is_coroutine_function
+from ...providers.errors import InvalidRequestError
+from ...providers.model.plain_functions import is_coroutine_function
+from ...providers.model.provider_error import ErrorCategory, ProviderError
 from ...transport.exchange import WireHead
 from .credentials import why_no_key
 from .errors import ends_engine

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import cast
 from urllib.parse import unquote
 
-from ...providers.errors import ProviderError
+from ...providers.model.provider_error import ProviderError
 from ...transport.exchange import WireHead
 
 REDACTED = "[key]"

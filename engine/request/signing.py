@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from ...providers.catalog.provider import Provider
-from ...providers.errors import ErrorCategory, ProviderError
+from ...providers.model.provider_error import ErrorCategory, ProviderError
 from ...transport.exchange import WireHead
 from ...transport.headers import HeaderError, validate_headers
 from ...transport.url import Origin

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ...providers.rules.rules import Checker, Rule, checked, flag, number, optional, text, whole
+from ...providers.model.rules import Checker, Rule, checked, flag, number, optional, text, whole
 from ...transport.pool import PoolLimits
 from ...transport.tls import ClientCertificate, TLSConfig
 from .limits import Limits

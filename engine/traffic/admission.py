@@ -7,9 +7,9 @@ import math
 from collections.abc import Callable
 from typing import TypeAlias
 
-from ...providers.errors import ProviderError
 from ...providers.limits.quota_report import Refusal
 from ...providers.model.options import Priority
+from ...providers.model.provider_error import ProviderError
 from ...providers.model.request import Request
 from ...providers.model.response import Response
 from ...providers.wire.dialect import WireRequest

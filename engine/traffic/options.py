@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...providers.errors import InvalidRequestError
-from ...providers.rules.rules import Checker, Rule, checked, described, flag, instance, members, number, sequence
+from ...providers.model.rules import Checker, Rule, checked, described, flag, instance, members, number, sequence
 from .budgets.amounts import Budget, BudgetStatistics
 from .budgets.price import Price
 from .limits.rate_limit import LimiterStatistics, RateLimit

@@ -15,11 +15,12 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import is_
 from typing import TYPE_CHECKING, cast
 
-from ...providers.errors import ErrorCategory, InvalidRequestError, ProviderError
+from ...providers.errors import InvalidRequestError
 from ...providers.limits.quota_report import Refusal
 from ...providers.model.options import Priority, Timeouts
+from ...providers.model.provider_error import ErrorCategory, ProviderError
 from ...providers.model.request import Request, prefix_cache_of, with_prefix_cache
-from ...providers.rules.field_rules import REQUEST
+from ...providers.model.request_rules import REQUEST
 from ...transport.timers import Timer
 from ..call.attempt import Attempt
 from ..call.call import RunningCall, TargetRequest

@@ -23,9 +23,10 @@ from ..engine.traffic.admission import OK
 from ..engine.traffic.budgets.budgets import REFUSAL_CODE as BUDGET_SPENT
 from ..engine.traffic.limits.host import AWAY
 from ..engine.traffic.limits.limiter import REFUSAL_CODES
-from ..providers.errors import ErrorCategory, InvalidRequestError, ManystreamError, ProviderError
+from ..providers.errors import InvalidRequestError, ManystreamError
 from ..providers.json.json_values import JSONObject
 from ..providers.limits.quota_report import Refusal
+from ..providers.model.provider_error import ErrorCategory, ProviderError
 from ..providers.model.response import Response
 from ..providers.model.structured import json_of
 from ..providers.model.usage import Usage

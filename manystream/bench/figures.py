@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ..engine.call.completion import Completion
-from ..providers.errors import ErrorCategory
 from ..providers.model.events import Error, Event, TextDelta, ThinkingDelta, ToolCallDelta
+from ..providers.model.provider_error import ErrorCategory
 from .latency import LAST, SHIFT, Counts, new_counts, percentile
 
 CONTENT = frozenset({TextDelta, ThinkingDelta, ToolCallDelta})

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import trio
 
 from ..engine import Call, Completion, Engine
-from ..providers.errors import ErrorCategory, InvalidRequestError
+from ..providers.errors import InvalidRequestError
+from ..providers.model.provider_error import ErrorCategory
 from ..providers.model.request import Request
 from ..transport.loop import LAG_WINDOW
 from .figures import Figures, Result, StreamWatch, percentiles, warnings_of

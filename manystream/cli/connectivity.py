@@ -25,8 +25,9 @@ from ..engine.request.prepared import Prepared
 from ..engine.request.preparer import Preparer
 from ..engine.request.redaction import Redaction, redacted
 from ..providers.catalog.provider import Provider
-from ..providers.errors import InvalidRequestError, ProviderError
+from ..providers.errors import InvalidRequestError
 from ..providers.model.messages import Message
+from ..providers.model.provider_error import ProviderError
 from ..providers.model.request import Request
 from ..transport.dial import dial
 from ..transport.errors import Phase, TransportError, URLError

@@ -24,9 +24,10 @@ from ..engine.request.credentials import find_key
 from ..providers.catalog.profile import Profile
 from ..providers.catalog.profiles import DEFAULT_PROFILES, PROFILES, profile_by_name
 from ..providers.catalog.provider import Provider
-from ..providers.errors import ErrorCategory, InvalidRequestError, ProviderError
+from ..providers.errors import InvalidRequestError
 from ..providers.model.messages import Message
 from ..providers.model.options import Retry
+from ..providers.model.provider_error import ErrorCategory, ProviderError
 from ..providers.model.request import Request, ThinkingLevel
 from .addresses import DIALECT_CLASSES, provider_at, provider_of
 from .answer import AnswerWriter, read_prices

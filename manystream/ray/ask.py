@@ -19,8 +19,8 @@ from ..providers.catalog.provider import Provider, keys_of
 from ..providers.catalog.selection import select
 from ..providers.errors import InvalidRequestError
 from ..providers.model.request import Request, RequestOptions
-from ..providers.rules.checks import validate_request
-from ..providers.rules.rules import whole
+from ..providers.model.request_rules import validate_request
+from ..providers.model.rules import whole
 from .asker import Asker, Journal
 from .divided import divided
 from .ray_answers import compute_strategy, start_journal

@@ -21,8 +21,9 @@ from ..engine.options import EngineOptions
 from ..engine.request.errors import EngineClosedError
 from ..providers.catalog.provider import Provider
 from ..providers.catalog.selection import select
-from ..providers.errors import ErrorCategory, InvalidRequestError, ProviderError
+from ..providers.errors import InvalidRequestError
 from ..providers.json.json_values import JSONObject, loads_object
+from ..providers.model.provider_error import ErrorCategory, ProviderError
 from .exchange import Answer
 from .rows import AskedRow, AskError, unsent_record
 from .shared_rates import SharedRates, open_sharing_thread

@@ -12,8 +12,9 @@ from typing import TypeAlias, cast
 
 from ..batch.intake import RECORDED_TEXT
 from ..batch.lines import LineId
-from ..providers.errors import ErrorCategory, InvalidRequestError, ManystreamError
+from ..providers.errors import InvalidRequestError, ManystreamError
 from ..providers.json.json_values import JSONObject, integer, mapping, string
+from ..providers.model.provider_error import ErrorCategory
 from ..providers.model.request import Request
 
 ID, MESSAGES, PROMPT = "id", "messages", "prompt"

@@ -14,8 +14,8 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from ..http_server import HTTPRequest
-from ..providers.errors import ErrorCategory, ProviderError
 from ..providers.json.json_values import JSONObject, dumps
+from ..providers.model.provider_error import ErrorCategory, ProviderError
 
 SLOT_PATH = re.compile(r"/slots/([A-Za-z0-9._~-]{1,100})(/.*)")
 """A base URL may name a slot: `http://127.0.0.1:8080/slots/task-17`."""

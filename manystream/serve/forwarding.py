@@ -14,10 +14,11 @@ from ..engine.call.handle import Call
 from ..engine.request.errors import EngineClosedError, TooManyCallsError
 from ..engine.request.forwarded import ForwardedBody, forwarded_request
 from ..http_server import LAST_CHUNK, BadRequest, HTTPConnection, HTTPRequest, chunk, http_head
-from ..providers.errors import ErrorCategory, InvalidRequestError, ProviderError
+from ..providers.errors import InvalidRequestError
 from ..providers.json.json_values import JSONObject, MalformedJSONError, loads_object, string
 from ..providers.limits.output_limits import LIMITS, output_limit
 from ..providers.model.events import Error, Event
+from ..providers.model.provider_error import ErrorCategory, ProviderError
 from ..transport.errors import TransportError
 from ..transport.exchange import Exchange, RawHeaders
 from ..transport.timers import Timer

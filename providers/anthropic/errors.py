@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import TypeGuard
 
-from ..errors import RETRYABLE, ErrorCategory, ProviderError, category_of_status
 from ..json.json_values import JSON, JSONObject, integer, mapping, string
+from ..model.provider_error import RETRYABLE, ErrorCategory, ProviderError, category_of_status
 from ..wire.context_overflow import is_context_overflow
 from ..wire.dialect import Headers
 from ..wire.error_bodies import decode_error as decode_any_error

@@ -36,6 +36,7 @@ from ..model.messages import (
     ToolCall,
     ToolResult,
 )
+from ..model.prefix_cache import Segment
 from ..wire.call_ids import TakenIds, unique_id
 from ..wire.omission_warnings import (
     OPENING,
@@ -48,7 +49,6 @@ from ..wire.omission_warnings import (
     unanswered_call,
     unasked_result,
 )
-from ..wire.prefix_cache import Segment
 from ..wire.tool_names import named_call
 from .block_writer import (
     TOOLSET,

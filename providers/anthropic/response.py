@@ -6,15 +6,15 @@ It uses the same accumulator and block reader as the stream, so both give equal 
 from __future__ import annotations
 
 from ..catalog.provider import Provider
-from ..errors import malformed
-from ..json.json_values import JSON, JSONObject, MalformedJSONError, answer_object, items, mapping, shown, string
+from ..json.json_values import JSON, JSONObject, MalformedJSONError, items, mapping, shown, string
 from ..model.events import Event, FinishReason
+from ..model.provider_error import malformed
 from ..model.response import Response
 from ..wire.accumulate import Accumulator, concluded
+from ..wire.answer_body import answer_object, foreign_answer
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..wire.dialect import MakeId
 from ..wire.error_bodies import reported_error
-from ..wire.foreign_answers import foreign_answer
 from .blocks import BlockReader, CallInProgress
 from .errors import error_in
 from .usage import merge_report, read_usage

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..catalog.provider import Provider
-from ..errors import ProviderError, malformed
 from ..json.json_values import (
     JSON,
     JSONObject,
@@ -28,6 +27,7 @@ from ..json.json_values import (
     string,
 )
 from ..model.events import Event
+from ..model.provider_error import ProviderError, malformed
 from ..model.response import Response
 from ..wire.accumulate import CUT_SHORT, Placed, TextInProgress, ThinkingInProgress
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits

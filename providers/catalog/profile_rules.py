@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import get_args
 
-from ..rules.rules import Checker, Rule, checked, flag, optional, sequence, several, text, word
+from ..model.rules import Checker, Rule, checked, flag, optional, sequence, several, text, word
 from ..wire.dialect import Dialect
 from .profile import (
     CacheMarkMember,

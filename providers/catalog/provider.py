@@ -11,8 +11,8 @@ from types import NoneType
 from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast
 
 from ..errors import InvalidRequestError
-from ..rules.plain_functions import is_coroutine_function, why_deferred
-from ..rules.rules import Checker, Rule, described, instance, members, optional, text
+from ..model.plain_functions import is_coroutine_function, why_deferred
+from ..model.rules import Checker, Rule, described, instance, members, optional, text
 from .profile import Profile
 from .profiles import DEFAULT_PROFILES, profile_by_host, profile_by_name
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import InvalidRequestError
-from ..rules.checks import validate_model
+from ..model.request_rules import validate_model
 from .provider import Provider
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from ..errors import ErrorCategory, ProviderError, category_of_status
 from ..json.json_values import JSON, JSONObject, integer, mapping, objects, string
-from ..rules.rules import instance, whole
+from ..model.provider_error import ErrorCategory, ProviderError, category_of_status
+from ..model.rules import instance, whole
 from ..wire.context_overflow import is_context_overflow
 from ..wire.dialect import Headers
 from ..wire.error_bodies import ERROR, error_from_object, is_spent, no_message, object_of, reported_error

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ..json.json_values import JSON
 from ..model.events import FinishReason
-from ..rules.rules import instance, optional
+from ..model.rules import instance, optional
 
 FINISH_REASONS: dict[str, FinishReason] = {
     "STOP": FinishReason.STOP,

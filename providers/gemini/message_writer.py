@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from ..errors import InvalidRequestError
 from ..json.json_values import JSON, JSONObject
 from ..model.messages import ASSISTANT, SYSTEM, Message, Text, ToolCall, ToolResult
+from ..model.prefix_cache import Segment
 from ..wire.omission_warnings import ELSEWHERE, OPENING, opening_added, unanswered_call, unasked_result
-from ..wire.prefix_cache import Segment
 from ..wire.tool_names import named_call
 from .block_writer import BlockWriter
 

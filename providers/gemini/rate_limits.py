@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 
-from ..errors import ErrorCategory, ProviderError
 from ..json.json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, objects, string
 from ..limits.quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit
 from ..limits.rate_headers import amount
 from ..limits.refusals import refusal_of
+from ..model.provider_error import ErrorCategory, ProviderError
 from ..wire.dialect import Headers
 from ..wire.error_bodies import is_spent
 

@@ -8,15 +8,15 @@ body needs no `finishReason`.
 from __future__ import annotations
 
 from ..catalog.provider import FUNCTION, Gemini, Provider
-from ..errors import NO_ANSWER_CODE, ProviderError, malformed
-from ..json.json_values import MalformedJSONError, answer_loads, shown
+from ..json.json_values import MalformedJSONError, shown
+from ..model.provider_error import NO_ANSWER_CODE, ProviderError, malformed
 from ..model.response import Response
-from ..rules.rules import instance, optional
+from ..model.rules import instance, optional
 from ..wire.accumulate import concluded
+from ..wire.answer_body import answer_loads, foreign_answer
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..wire.dialect import MakeId
 from ..wire.error_bodies import reported_error
-from ..wire.foreign_answers import foreign_answer
 from .stream import READ_IN_CHUNK, GeminiStream, first_error
 
 ANSWER_MEMBERS = READ_IN_CHUNK | {"promptFeedback"}

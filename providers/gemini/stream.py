@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence, Set
 from typing import ClassVar
 
 from ..catalog.provider import Provider
-from ..errors import ProviderError, malformed
 from ..json.json_values import (
     JSON,
     JSONObject,
@@ -34,6 +33,7 @@ from ..json.json_values import (
 )
 from ..model.events import Error, Event, Start
 from ..model.messages import File, Image, ProviderBlock, ProviderState
+from ..model.provider_error import ProviderError, malformed
 from ..model.response import Response
 from ..wire.accumulate import CUT_SHORT, TextInProgress, ThinkingInProgress
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits

@@ -14,8 +14,8 @@ from ..gemini.block_writer import BlockWriter
 from ..gemini.message_writer import USER, Call, MessageWriter, Turn, WriterState
 from ..json.json_values import JSON, JSONObject, string
 from ..model.messages import Message, ToolCall
+from ..model.prefix_cache import Segment
 from ..wire.call_ids import TakenIds, unique_id
-from ..wire.prefix_cache import Segment
 from .steps import INPUT, MEDIA, OUTPUT, RESULT
 
 CONTENTS = frozenset({"text", *MEDIA})

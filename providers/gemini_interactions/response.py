@@ -6,16 +6,16 @@ It goes through the stream machine, so a streamed answer and the same answer in 
 from __future__ import annotations
 
 from ..catalog.provider import Provider
-from ..errors import malformed
 from ..gemini.errors import read_error
 from ..gemini.stream import first_error
-from ..json.json_values import MalformedJSONError, answer_loads, shown
+from ..json.json_values import MalformedJSONError, shown
+from ..model.provider_error import malformed
 from ..model.response import Response
 from ..wire.accumulate import concluded
+from ..wire.answer_body import answer_loads, foreign_answer
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..wire.dialect import MakeId
 from ..wire.error_bodies import reported_error
-from ..wire.foreign_answers import foreign_answer
 from .stream import InteractionsStream, is_interaction
 
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..catalog.provider import Provider
-from ..errors import ErrorCategory, ProviderError, malformed
 from ..gemini.errors import read_error
 from ..json.json_values import (
     JSON,
@@ -31,6 +30,7 @@ from ..json.json_values import (
     string,
 )
 from ..model.events import Error, Event, FinishReason
+from ..model.provider_error import ErrorCategory, ProviderError, malformed
 from ..model.response import Response
 from ..wire.accumulate import CUT_SHORT, ThinkingInProgress
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits

@@ -13,13 +13,14 @@ from dataclasses import replace
 from typing import ClassVar, Protocol, TypeAlias
 
 from ..catalog.provider import FUNCTION, Provider
-from ..errors import NO_ANSWER_CODE, InvalidRequestError
+from ..errors import InvalidRequestError
 from ..json.json_values import JSON, JSONObject, escaped_dumps, string
 from ..model.events import Error
+from ..model.message_rules import ROLE_BLOCKS, check_fields
 from ..model.messages import SYSTEM, Message, Role, Text, leading_system
+from ..model.provider_error import NO_ANSWER_CODE
 from ..model.response import Response
-from ..rules.message_checks import ROLE_BLOCKS, check_fields
-from ..rules.rules import check_iterable, flag, instance, items_of, optional
+from ..model.rules import check_iterable, flag, instance, items_of, optional
 from ..wire.call_ids import separate_calls
 from ..wire.dialect import Dialect, MakeId
 from .view import (

@@ -12,11 +12,10 @@ from typing import TypeAlias
 
 from ..errors import InvalidRequestError, ManystreamError
 from ..json.json_values import JSON, JSONObject, MalformedJSONError, arguments_text, exact_loads, mapping, string
+from ..model.message_rules import MAYBE_FLAG, MAYBE_TEXT, NAME, ROLE_BLOCKS, TEXT
 from ..model.messages import BLOCK_TYPES, Block, Message, Role, Text, ToolCall, ToolResult, leading_system
 from ..model.response import Response
-from ..rules.message_checks import ROLE_BLOCKS
-from ..rules.message_rules import MAYBE_FLAG, MAYBE_TEXT, NAME, TEXT
-from ..rules.rules import Rule, check_iterable, instance, items_of, optional, sequence, whole
+from ..model.rules import Rule, check_iterable, instance, items_of, optional, sequence, whole
 from ..wire.omission_warnings import ELSEWHERE
 
 TEXT_OUTPUT = "text"

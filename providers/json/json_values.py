@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, cast
 
 import orjson
 
-from ..errors import ManystreamError, no_answer
+from ..errors import ManystreamError
 from .exact_numbers import (
     NumberWriter,
     UnrepresentableNumber,
@@ -313,26 +313,11 @@ def exactly_object(value: JSONObject, data: bytes) -> JSONObject:
 
 def loads_object(data: bytes | str) -> JSONObject:
     """Parse JSON text that must be an object, with whole numbers of any size. Raises `MalformedJSONError`."""
-    return _object(exact_loads(data), data)
+    return as_object(exact_loads(data), data)
 
 
-def answer_loads(body: bytes) -> JSON:
-    """Parse the body of an unstreamed answer, with whole numbers of any size.
-
-    Raises `MalformedJSONError`, and `ProviderError` (`no_answer`) for a body that is blank or says nothing.
-    """
-    value = exact_loads(body) if body.strip() else None
-    if says_nothing(value):
-        raise no_answer(body)
-    return value
-
-
-def answer_object(body: bytes) -> JSONObject:
-    """Parse the body of an unstreamed answer, which must be an object, as `answer_loads` does."""
-    return _object(answer_loads(body), body)
-
-
-def _object(value: JSON, data: bytes | str) -> JSONObject:
+def as_object(value: JSON, data: bytes | str) -> JSONObject:
+    """Return a parsed value that must be an object. `data`: its text, for the error. Raises `MalformedJSONError`."""
     if type(value) is not dict:
         raise MalformedJSONError(f"expected a JSON object, got {shown(data)}")
     return value

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..errors import ErrorCategory, ProviderError
+from ..model.provider_error import ErrorCategory, ProviderError
 from .quota_report import Refusal
 
 PAUSES = frozenset({Refusal.RATE, Refusal.OVERLOAD})

@@ -1,1 +1,1 @@
-"""The values that programs use: requests, messages, events, responses, usage and errors. No dialect, no I/O."""
+"""The values that programs use, their rules, and views of them: messages, requests, events, responses, rows. No I/O."""

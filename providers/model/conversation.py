@@ -11,9 +11,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Unpack, cast
 
-from ..convert.rows import Row, messages_from_rows, rows_from_message
-from ..rules.rules import Rule, instance, items_of
-from ..wire.prefix_cache import PrefixCache
 from .messages import (
     Block,
     File,
@@ -27,8 +24,11 @@ from .messages import (
     ToolResult,
     checked_result,
 )
+from .prefix_cache import PrefixCache
 from .request import Request, RequestOptions, with_prefix_cache
 from .response import Response
+from .rows import Row, messages_from_rows, rows_from_message
+from .rules import Rule, instance, items_of
 
 MESSAGE = Rule("a Message", (Message,), forms={str: "use Message.user(…)"}, secret=True)
 RESPONSE, CALL = instance(Response), instance(ToolCall)

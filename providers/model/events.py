@@ -10,8 +10,8 @@ import enum
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
 
-from ..errors import ProviderError
 from ..json.json_types import JSONObject
+from .provider_error import ProviderError
 from .usage import Usage
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from ..json.json_types import JSON, JSONObject
 from .messages import Message
 
 if TYPE_CHECKING:
-    from ..wire.snapshot import Snapshot
+    from .snapshot import Snapshot
 
 Sources: TypeAlias = Mapping[str, tuple[str, ...]]
 """Maps a member of the body, or its path with dots, to the fields of `Request` from which it is written."""
@@ -90,7 +90,7 @@ def given_body(
     left_out: Sequence[str] = (),
 ) -> GivenBody:
     """Make the `GivenBody` of a request that was read from `members`."""
-    from ..wire.snapshot import Snapshot
+    from .snapshot import Snapshot
 
     names = {name for row in sources.values() for name in row}
     fields = {name: copy.deepcopy(getattr(request, name)) for name in sorted(names - {MESSAGES})}

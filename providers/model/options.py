@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass, fields
 from typing import Literal, TypeAlias
 
-from ..rules.rules import Checker, Rule, instance, number, optional, text, whole
+from .rules import Checker, Rule, instance, number, optional, text, whole
 
 
 class Priority(enum.StrEnum):

@@ -1,4 +1,4 @@
-"""A request to a model, in the words that all dialects share. Values only: `checks.py` validates them.
+"""A request to a model, in the words that all dialects share. Values only: `request_rules.py` validates them.
 
 Those modules are loaded at their first use.
 """
@@ -17,7 +17,7 @@ from .messages import SYSTEM, CacheControl, Message, Text
 from .options import Durable, Priority, PriorityName, Retry, Timeouts
 
 if TYPE_CHECKING:
-    from ..wire.prefix_cache import PrefixCache
+    from .prefix_cache import PrefixCache
 
 TOOL_CHOICE_MODES = ("auto", "none", "required")
 """Values of `Request.tool_choice` that are not a tool's name."""

@@ -22,7 +22,7 @@ from types import UnionType
 from typing import Final, cast, get_origin
 from weakref import WeakKeyDictionary
 
-from ..errors import ErrorCategory, InvalidRequestError, ManystreamError, ProviderError
+from ..errors import InvalidRequestError, ManystreamError
 from ..json.exact_numbers import find_unrepresentable
 from ..json.json_types import Parsed
 from ..json.json_values import (
@@ -38,6 +38,7 @@ from ..json.json_values import (
     shown,
 )
 from .events import FinishReason
+from .provider_error import ErrorCategory, ProviderError
 from .response import Response
 
 FENCE = "```"

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from ..errors import BODY_LIMIT, NO_ANSWER_CODE, aborted, no_answer
 from ..json.json_values import CONTAINER_ENDS, JSON, JSONObject, same_text, without_repetition
 from ..model.events import (
     STOP,
@@ -28,6 +27,7 @@ from ..model.events import (
     ToolCallStart,
 )
 from ..model.messages import Block, ProviderState, Text, Thinking, ToolCall
+from ..model.provider_error import BODY_LIMIT, NO_ANSWER_CODE, aborted, no_answer
 from ..model.response import Response, arrived
 from ..model.usage import Usage
 from .answer_limits import ANSWER_LIMITS, AnswerCount, AnswerLimits

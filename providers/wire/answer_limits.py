@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..errors import ProviderError, malformed
+from ..model.provider_error import ProviderError, malformed
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ..errors import ErrorCategory
+from ..model.provider_error import ErrorCategory
 
 OVERFLOW_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error", "too_many_prompt_tokens"})
 """Codes and types, in lower case: those of OpenAI, llama.cpp and Databricks."""

@@ -12,12 +12,13 @@ from typing import ClassVar, Protocol, TypeAlias, cast
 from urllib.parse import quote
 
 from ..catalog.provider import Provider
-from ..errors import InvalidRequestError, ProviderError
+from ..errors import InvalidRequestError
 from ..json.json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, string
 from ..model.events import Error, Event, TextDelta, ThinkingDelta, ToolCallDelta
+from ..model.provider_error import ProviderError
 from ..model.request import Request
 from ..model.response import Response
-from ..rules.rules import described
+from ..model.rules import described
 from . import error_bodies
 from .accumulate import Accumulator, Placed
 from .answer_limits import ANSWER_LIMITS, AnswerLimits

@@ -15,8 +15,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from ..errors import ErrorCategory, ProviderError, category_of_status
 from ..json.json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, objects, says_nothing, string
+from ..model.provider_error import ErrorCategory, ProviderError, category_of_status
 from .context_overflow import is_context_overflow
 from .html_page import page_words
 from .request_ids import request_id_in

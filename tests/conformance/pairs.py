@@ -20,8 +20,8 @@ from typing import Any
 
 import manystream as ms
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.errors import ProviderError
 from manystream.providers.json.json_values import JSONObject, MalformedJSONError, loads_object, objects, string
+from manystream.providers.model.provider_error import ProviderError
 from manystream.providers.model.response import Response
 from manystream.providers.openai.responses.items import FINAL_TEXT_WINS
 from manystream.transport.sse import BARE_LINES, SSEParser

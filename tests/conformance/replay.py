@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from manystream.providers.catalog.provider import Provider
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.errors import ProviderError
 from manystream.providers.model.events import Done, Error, Event
+from manystream.providers.model.provider_error import ProviderError
 from manystream.providers.model.response import Response
 from manystream.providers.wire.dialect import Dialect, StreamMachine
 from manystream.providers.wire.event_order import OrderChecker

@@ -13,7 +13,7 @@ from functools import partial
 from multiprocessing import get_context
 
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.errors import ProviderError
+from manystream.providers.model.provider_error import ProviderError
 from manystream.transport.sse import ServerSentEvent, SSEParser
 
 from .corpus import Case

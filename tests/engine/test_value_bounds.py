@@ -16,10 +16,10 @@ from manystream.engine.option_rules import OPTIONS
 from manystream.engine.request.value_rules import CERTIFICATE, LIMITS, POOL_LIMITS, TLS
 from manystream.providers.catalog.profile_rules import PROFILE, QUIRKS
 from manystream.providers.catalog.provider import MADE_OF, PROVIDER
+from manystream.providers.model.message_rules import BLOCKS, IMAGE, MARK, MESSAGE
 from manystream.providers.model.options import RETRY, TIMEOUTS
-from manystream.providers.rules.field_rules import REQUEST, THINKING
-from manystream.providers.rules.message_rules import BLOCKS, IMAGE, MARK, MESSAGE
-from manystream.providers.rules.rules import Checker
+from manystream.providers.model.request_rules import REQUEST, THINKING
+from manystream.providers.model.rules import Checker
 
 SMALL = 1e-9
 

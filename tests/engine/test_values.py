@@ -19,11 +19,10 @@ from manystream.providers.catalog.profile_rules import PROFILE, QUIRKS
 from manystream.providers.catalog.provider import PROVIDER
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.json.json_values import loads_object
+from manystream.providers.model.message_rules import BLOCKS, MARK, MESSAGE, STATE
 from manystream.providers.model.options import RETRY, TIMEOUTS
-from manystream.providers.rules.checks import validate_request
-from manystream.providers.rules.field_rules import REQUEST, THINKING, TOOL
-from manystream.providers.rules.message_rules import BLOCKS, MARK, MESSAGE, STATE
-from manystream.providers.rules.rules import Checker
+from manystream.providers.model.request_rules import REQUEST, THINKING, TOOL, validate_request
+from manystream.providers.model.rules import Checker
 
 KEY = "sk-canary-0123456789"
 PROVIDERS: dict[str, ms.Provider] = {

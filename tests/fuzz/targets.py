@@ -20,11 +20,12 @@ from manystream.providers.catalog.provider import (
     Provider,
 )
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.convert.rows import Row, RowError, message_from_row
-from manystream.providers.errors import InvalidRequestError, ProviderError
+from manystream.providers.errors import InvalidRequestError
 from manystream.providers.model.events import Done, Error, Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart
 from manystream.providers.model.messages import Block, Text, Thinking, ToolCall
+from manystream.providers.model.provider_error import ProviderError
 from manystream.providers.model.response import Response
+from manystream.providers.model.rows import Row, RowError, message_from_row
 from manystream.providers.wire.event_order import OrderChecker
 from manystream.providers.wire.retry_hints import LONGEST_HINT_MS, NO_HINT, retry_after_ms
 from manystream.transport.backend import Backend

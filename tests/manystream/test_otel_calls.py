@@ -16,7 +16,7 @@ from manystream.engine.traffic.budgets.amounts import Amounts, BudgetStatistics
 from manystream.engine.traffic.limits.rate_limit import LimiterStatistics, LimitStatistics
 from manystream.engine.traffic.routing.options import RouteStatistics, TargetStatistics
 from manystream.otel import OpenTelemetryObserver
-from manystream.providers.errors import ErrorCategory, ProviderError
+from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from tests.support.telemetry import Telemetry
 
 CALL = cast("ms.Call", object())

@@ -1,6 +1,6 @@
 """HTTP status → category for a body without further information: RFC 9110, 498 (Groq) and 529 (Anthropic)."""
 
-from manystream.providers.errors import ErrorCategory
+from manystream.providers.model.provider_error import ErrorCategory
 
 STATUSES = {
     400: ErrorCategory.INVALID_ARG, 401: ErrorCategory.AUTH, 403: ErrorCategory.AUTH, 404: ErrorCategory.NOT_FOUND,

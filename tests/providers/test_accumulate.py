@@ -6,7 +6,6 @@ import pytest
 
 import manystream as ms
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.errors import ErrorCategory, ProviderError
 from manystream.providers.model.events import (
     Done,
     Event,
@@ -18,6 +17,7 @@ from manystream.providers.model.events import (
     ToolCallStart,
 )
 from manystream.providers.model.messages import ProviderState
+from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from manystream.providers.wire.accumulate import Accumulator, events_of
 from manystream.providers.wire.answer_limits import AnswerCount, AnswerLimits
 from manystream.providers.wire.call_ids import separate_calls, unique_id

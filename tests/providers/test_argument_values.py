@@ -31,8 +31,8 @@ from manystream.providers.convert.sdk_arguments import (
 )
 from manystream.providers.errors import InvalidRequestError
 from manystream.providers.model.given_body import GivenBody
+from manystream.providers.model.plain_functions import why_deferred
 from manystream.providers.openai.chat.converter import ChatConverter
-from manystream.providers.rules.plain_functions import why_deferred
 from manystream.providers.wire.answer_bytes import kept_bytes
 
 

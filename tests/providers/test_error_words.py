@@ -12,7 +12,7 @@ from openai.types.responses import ResponseError
 from manystream.providers.anthropic import DIALECT as ANTHROPIC
 from manystream.providers.anthropic.errors import SPENT_CODES
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.errors import STATUS_CATEGORY, ErrorCategory, ProviderError
+from manystream.providers.model.provider_error import STATUS_CATEGORY, ErrorCategory, ProviderError
 from manystream.providers.openai.chat import DIALECT as CHAT
 from manystream.providers.openai.responses.dialect import DIALECT as RESPONSES
 from manystream.providers.wire.context_overflow import is_context_overflow

@@ -13,7 +13,7 @@ import pytest
 
 from manystream.partial_json import PartialJSON
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.errors import InvalidRequestError, ProviderError
+from manystream.providers.errors import InvalidRequestError
 from manystream.providers.history import History, HistoryMessage, ToolCallPart, ToolCallResult, ToolResultPart
 from manystream.providers.history.view import messages_of
 from manystream.providers.json import json_values
@@ -29,6 +29,7 @@ from manystream.providers.json.json_values import (
 )
 from manystream.providers.model.conversation import Conversation
 from manystream.providers.model.messages import Message, Text, ToolCall
+from manystream.providers.model.provider_error import ProviderError
 from manystream.providers.model.request import Request, Tool
 from manystream.providers.model.response import Response
 from manystream.providers.model.structured import parse_structured

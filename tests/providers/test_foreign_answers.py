@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.errors import ErrorCategory, ProviderError
 from manystream.providers.model.events import Error, TextDelta
-from manystream.providers.wire.foreign_answers import foreign_answer
+from manystream.providers.model.provider_error import ErrorCategory, ProviderError
+from manystream.providers.wire.answer_body import foreign_answer
 from tests.conformance.exchange import provider_for
 
 MESSAGE = {"type": "message", "id": "i", "role": "assistant", "content": [{"type": "output_text", "text": "Hi"}]}

@@ -6,8 +6,8 @@ import pytest
 
 import manystream as ms
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.errors import ErrorCategory, ProviderError
 from manystream.providers.model.events import Error
+from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from manystream.providers.wire.dialect import BARE_LINES
 
 PROVIDERS: dict[str, ms.Provider] = {

@@ -12,7 +12,6 @@ import pytest
 
 import manystream as ms
 from manystream.providers.anthropic.converter import AnthropicConverter
-from manystream.providers.convert.rows import messages_from_rows
 from manystream.providers.gemini.converter import GeminiConverter
 from manystream.providers.gemini.errors import parse_error
 from manystream.providers.gemini.finish import finish_reason
@@ -38,6 +37,7 @@ from manystream.providers.history import (
 from manystream.providers.history.converter import HistoryConverter
 from manystream.providers.history.view import PART_TYPES, finish_message
 from manystream.providers.json.json_values import JSONObject
+from manystream.providers.model.rows import messages_from_rows
 from manystream.providers.openai import legacy
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.converter import ResponsesConverter

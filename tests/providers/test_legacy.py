@@ -7,7 +7,7 @@ import json
 import pytest
 
 import manystream as ms
-from manystream.providers.convert.rows import RowError
+from manystream.providers.model.rows import RowError
 from manystream.providers.openai.chat import DIALECT
 from manystream.providers.openai.legacy import (
     DEFAULT_TEMPERATURE,

@@ -15,9 +15,9 @@ from manystream.providers.gemini_interactions.converter import InteractionsConve
 from manystream.providers.history import History
 from manystream.providers.history.converter import HistoryConverter
 from manystream.providers.json.json_values import JSON, JSONObject
+from manystream.providers.model import prefix_cache
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.converter import ResponsesConverter
-from manystream.providers.wire import prefix_cache
 
 CLASSES: dict[str, type[ms.Provider]] = {
     "openai-chat": ms.OpenAIChat, "openai-responses": ms.OpenAIResponses, "anthropic": ms.Anthropic,

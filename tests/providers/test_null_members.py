@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.errors import ProviderError
 from manystream.providers.model.messages import File, Image, ProviderBlock, Text, Thinking, ToolCall
+from manystream.providers.model.provider_error import ProviderError
 from manystream.providers.model.response import Response
 from tests.conformance.corpus import Case
 from tests.conformance.exchange import provider_for

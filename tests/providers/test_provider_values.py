@@ -19,8 +19,8 @@ from manystream.providers.catalog.profiles import is_row, profile_by_host, profi
 from manystream.providers.catalog.provider import keys_of, takes_block
 from manystream.providers.catalog.registry import DIALECTS, check_dialect, dialect_of
 from manystream.providers.catalog.selection import configured, named, select
-from manystream.providers.errors import malformed, truncated
-from manystream.providers.rules.checks import validate_model, validate_options, validate_request
+from manystream.providers.model.provider_error import malformed, truncated
+from manystream.providers.model.request_rules import validate_model, validate_options, validate_request
 from manystream.providers.wire.event_order import OrderChecker, OrderError
 
 MINE = ms.Profile(name="mine", dialect="openai-chat", base_url="https://mine.example/v1")

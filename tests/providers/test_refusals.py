@@ -5,10 +5,10 @@ import json
 import pytest
 
 from manystream.providers.anthropic.errors import error_in
-from manystream.providers.errors import ErrorCategory
 from manystream.providers.json.json_values import JSON
 from manystream.providers.limits.limit_reports import reader_of
 from manystream.providers.limits.quota_report import Refusal, ReportedLimit, Unit
+from manystream.providers.model.provider_error import ErrorCategory
 from manystream.providers.wire.error_bodies import error_from_object
 
 from .limit_reports import NOW, report

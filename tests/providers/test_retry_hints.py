@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manystream.providers.errors import ErrorCategory, ProviderError
 from manystream.providers.limits.limit_reports import read_plain_report, reader_of
 from manystream.providers.limits.quota_report import QuotaReport, Refusal, ReportedLimit, Unit
 from manystream.providers.limits.rate_headers import HeaderRow, amount, read_rows, seconds_until
+from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from manystream.providers.wire.retry_hints import (
     LONGEST_HINT_MS,
     duration_ms,

@@ -7,8 +7,8 @@ import json
 import pytest
 
 import manystream as ms
-from manystream.providers.convert.rows import messages_from_rows, rows_from_message
 from manystream.providers.model.messages import Block, CacheControl, ProviderState
+from manystream.providers.model.rows import messages_from_rows, rows_from_message
 
 STATE = ProviderState("anthropic", {"k": 1})
 STATE_JSON = {"provider": "anthropic", "data": {"k": 1}}

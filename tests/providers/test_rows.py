@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 
 import manystream as ms
-from manystream.providers.convert.rows import messages_from_rows
 from manystream.providers.model.messages import Block
+from manystream.providers.model.rows import messages_from_rows
 
 from .strategies import conversations, messages
 

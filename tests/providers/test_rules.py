@@ -13,11 +13,10 @@ import manystream as ms
 from manystream.providers.catalog.profile_rules import PROFILE
 from manystream.providers.catalog.profiles import PROFILES
 from manystream.providers.errors import InvalidRequestError
+from manystream.providers.model.message_rules import BLOCKS, validate_messages
 from manystream.providers.model.messages import CacheControl, ProviderState
-from manystream.providers.rules.field_rules import REQUEST, is_filled
-from manystream.providers.rules.message_checks import validate_messages
-from manystream.providers.rules.message_rules import BLOCKS
-from manystream.providers.rules.rules import (
+from manystream.providers.model.request_rules import REQUEST, is_filled
+from manystream.providers.model.rules import (
     Checker,
     FastCheck,
     Rule,

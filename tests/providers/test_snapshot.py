@@ -7,7 +7,7 @@ import pytest
 import manystream as ms
 from manystream.providers.json.json_values import JSON
 from manystream.providers.model.messages import BLOCK_TYPES, Block
-from manystream.providers.wire.snapshot import MEMBERS, Snapshot
+from manystream.providers.model.snapshot import MEMBERS, Snapshot
 
 
 def state(value: JSON = 1) -> ms.ProviderState:

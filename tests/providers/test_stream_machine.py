@@ -11,9 +11,9 @@ from openai.types.responses import ResponseStreamEvent
 
 import manystream as ms
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.errors import ErrorCategory, ProviderError
 from manystream.providers.json.json_values import JSONObject, dumps
 from manystream.providers.model.events import Error, FinishReason, ToolCallDone
+from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from manystream.providers.model.response import Response
 from manystream.providers.openai.chat import DIALECT
 from manystream.providers.wire.answer_limits import AnswerLimits

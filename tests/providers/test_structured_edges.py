@@ -7,8 +7,9 @@ from typing import ClassVar
 import pytest
 
 import manystream as ms
-from manystream.providers.errors import ErrorCategory, InvalidRequestError, ProviderError
+from manystream.providers.errors import InvalidRequestError
 from manystream.providers.json.json_values import JSON, JSONObject
+from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from manystream.providers.model.structured import (
     SchemaMismatchError,
     add_parsed,

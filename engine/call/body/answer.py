@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from ....providers.errors import ProviderError
 from ....providers.json.json_values import leading_json
+from ....providers.model.provider_error import ProviderError
 from ....providers.model.response import Response
 from ....providers.wire.accumulate import events_of
 from .base import STEP_EVENTS, Body, BodyOwner

@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Protocol
 
-from ....providers.errors import ProviderError, malformed
 from ....providers.model.events import Event
+from ....providers.model.provider_error import ProviderError, malformed
 from ....providers.model.response import Response
 from ....providers.wire.json_stream import DONE_MARK
 from ....transport.errors import TransportError

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....providers.errors import ProviderError, malformed
+from ....providers.model.provider_error import ProviderError, malformed
 
 if TYPE_CHECKING:
     from .base import BodyOwner

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ....providers.errors import ErrorCategory, ProviderError
 from ....providers.json.json_values import leading_json, mapping, shown
+from ....providers.model.provider_error import ErrorCategory, ProviderError
 from ....providers.wire.error_bodies import object_of
 from ....providers.wire.json_stream import DONE_MARK, events_in
 from ....transport.errors import TransportError

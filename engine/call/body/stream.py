@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
-from ....providers.errors import ErrorCategory, ProviderError, malformed, truncated
 from ....providers.model.events import Error, Event
+from ....providers.model.provider_error import ErrorCategory, ProviderError, malformed, truncated
 from ....providers.model.response import Response, arrived
 from ....providers.wire.answer_bytes import kept_bytes
 from ....providers.wire.dialect import StreamMachine

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Literal, NamedTuple, TypeAlias
 
 from ....providers.errors import InvalidRequestError
-from ....providers.rules.rules import described
+from ....providers.model.rules import described
 
 Allowance: TypeAlias = float | Callable[[str | None], float]
 """An amount, or a function that takes a tenant and returns the tenant's amount."""

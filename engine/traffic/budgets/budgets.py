@@ -22,12 +22,13 @@ from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from ....providers.catalog.provider import Provider
-from ....providers.errors import ErrorCategory, InvalidRequestError, ProviderError
+from ....providers.errors import InvalidRequestError
 from ....providers.json.json_types import JSON, JSONObject
 from ....providers.json.json_values import MalformedJSONError, loads_object
 from ....providers.limits.input_limits import Media, media_of, unpriced_member
 from ....providers.limits.output_limits import largest_output, raised_output
 from ....providers.model.options import Priority
+from ....providers.model.provider_error import ErrorCategory, ProviderError
 from ....providers.model.request import Request, given_of
 from ....providers.model.response import Response
 from ....providers.model.usage import Usage

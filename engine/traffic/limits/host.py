@@ -17,7 +17,7 @@ import logging
 import math
 from collections.abc import Callable
 
-from ....providers.errors import ErrorCategory, ProviderError
+from ....providers.model.provider_error import ErrorCategory, ProviderError
 
 LATEST = 20
 """The number of calls whose outcomes count: the last ones that were sent up to the latest one with an outcome."""

@@ -11,10 +11,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from ....providers.errors import ErrorCategory, ProviderError
 from ....providers.limits.charging import Charging
 from ....providers.limits.limit_reports import ReadReport
 from ....providers.limits.quota_report import QuotaReport, Refusal, Unit
+from ....providers.model.provider_error import ErrorCategory, ProviderError
 from ....providers.model.response import Response
 from ...call.runtime import Runtime
 from ...call.timeouts import Clock

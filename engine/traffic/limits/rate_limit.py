@@ -9,7 +9,7 @@ from ....providers.catalog.provider import Provider
 from ....providers.errors import InvalidRequestError
 from ....providers.limits.quota_report import DAY, MINUTE, SECOND, ReportedLimit, Unit
 from ....providers.limits.rate_headers import LARGEST
-from ....providers.rules.rules import Checker, number, optional, whole
+from ....providers.model.rules import Checker, number, optional, whole
 
 _LIMITS: tuple[tuple[str, Unit, float], ...] = (
     ("requests_per_second", Unit.REQUESTS, SECOND),

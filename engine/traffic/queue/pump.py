@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable
 from typing import TypeAlias
 
-from ....providers.errors import ProviderError
+from ....providers.model.provider_error import ProviderError
 from ....transport.timers import Timer
 from ...call.runtime import Runtime
 from .fair_queue import Permit

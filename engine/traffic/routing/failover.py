@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ....providers.errors import ABORTED_CODE, ErrorCategory, ProviderError
 from ....providers.limits.quota_report import Refusal
+from ....providers.model.provider_error import ABORTED_CODE, ErrorCategory, ProviderError
 
 TARGET_FAILURES = frozenset(
     {

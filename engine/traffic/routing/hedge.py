@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ....providers.errors import InvalidRequestError
-from ....providers.rules.rules import LARGEST, described
+from ....providers.model.rules import LARGEST, described
 
 REMEMBERED = 200
 """The number of latest first events from which the percentile is computed."""

@@ -12,8 +12,8 @@ from typing import Literal, TypeAlias, Unpack
 from ....providers.errors import InvalidRequestError
 from ....providers.model.options import Timeouts
 from ....providers.model.request import Request, RequestOptions
-from ....providers.rules.field_rules import REQUEST, is_filled
-from ....providers.rules.rules import Checker, Rule, described, flag, instance, number, optional, sequence, word
+from ....providers.model.request_rules import REQUEST, is_filled
+from ....providers.model.rules import Checker, Rule, described, flag, instance, number, optional, sequence, word
 from .hedge import Hedge
 
 BalanceName: TypeAlias = Literal["order", "weighted", "fastest", "sticky"]

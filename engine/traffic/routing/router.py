@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ....providers.catalog.provider import Provider, keys_of
-from ....providers.errors import ProviderError
 from ....providers.model.options import Priority
+from ....providers.model.provider_error import ProviderError
 from ...call.runtime import Runtime
 from ...request.preparer import Preparer
 from ..limits.host import OPEN_FOR, Breaker, BreakerState, Host

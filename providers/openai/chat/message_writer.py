@@ -40,9 +40,9 @@ from ...model.messages import (
     ToolCall,
     ToolResult,
 )
+from ...model.prefix_cache import Segment
 from ...wire.call_ids import TakenIds, unique_id
 from ...wire.omission_warnings import block_name, foreign_thinking, note_foreign_refusal
-from ...wire.prefix_cache import Segment
 from ...wire.tool_names import named_call
 from ..system_messages import wire_role
 from .block_writer import BlockWriter, PlacedBlock, plain_text

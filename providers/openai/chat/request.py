@@ -20,12 +20,12 @@ from ...errors import InvalidRequestError
 from ...json.json_values import JSON, JSONObject, dumps_text, integer, string
 from ...limits.output_limits import output_limit
 from ...model.messages import Message, Text
+from ...model.prefix_cache import Segment, serialised, write_messages
 from ...model.request import TOOL_CHOICE_MODES, Request, Tool, given_of, prefix_cache_of
+from ...model.request_rules import validate_options
 from ...model.structured import schema_of
-from ...rules.checks import validate_options
 from ...wire.cache_marks import CACHE_CONTROL, written_mark
 from ...wire.dialect import NOTHING_UNASKED, WireRequest
-from ...wire.prefix_cache import Segment, serialised, write_messages
 from ...wire.tool_names import check_tool_names
 from ...wire.wire_head import add_session, path_with_query, request_headers
 from ..schema import strict_schema

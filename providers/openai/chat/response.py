@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from ...catalog.provider import Provider
-from ...errors import malformed
-from ...json.json_values import MalformedJSONError, answer_object, items
+from ...json.json_values import MalformedJSONError, items
 from ...model.events import Error
+from ...model.provider_error import malformed
 from ...model.response import Response
 from ...wire.accumulate import Accumulator, concluded
+from ...wire.answer_body import answer_object, foreign_answer
 from ...wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ...wire.dialect import MakeId
 from ...wire.error_bodies import error_from_object
-from ...wire.foreign_answers import foreign_answer
 from .answer import ChatAnswer
 from .stream import error_in
 

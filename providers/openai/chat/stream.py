@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from ...catalog.provider import Provider
-from ...errors import ProviderError, malformed
 from ...json.json_values import JSON, JSONObject, MalformedJSONError, integer, items, mapping, objects, string
 from ...model.events import Event, Start, ToolCallStart
+from ...model.provider_error import ProviderError, malformed
 from ...model.response import Response
 from ...wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ...wire.delta_template import Path, VolatileMembers

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ...convert.rows.row import Row, is_readable
 from ...errors import InvalidRequestError
 from ...json.json_values import JSONObject, dumps_text
 from ...model.messages import Block, Message, Role, Text, ToolCall, ToolResult
 from ...model.request import Request, ThinkingConfig, ThinkingLevel
-from ...rules.checks import validate_request
-from ...rules.rules import flag, instance, items_of
+from ...model.request_rules import validate_request
+from ...model.rows import Row, is_readable
+from ...model.rules import flag, instance, items_of
 
 DEFAULT_TEMPERATURE = 0.7
 """The temperature of a request that does not set one."""

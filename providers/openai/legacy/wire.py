@@ -6,10 +6,10 @@ Reads the rows back as messages and passes them to the Chat dialect.
 from __future__ import annotations
 
 from ...catalog.provider import OpenAIChat
-from ...convert.rows import message_from_row
 from ...model.messages import Message, Text
 from ...model.request import Request
-from ...rules.rules import Checker, checked, flag, instance, number, optional, sequence, text, whole
+from ...model.rows import message_from_row
+from ...model.rules import Checker, checked, flag, instance, number, optional, sequence, text, whole
 from ..chat import DIALECT
 from ..thinking import takes_sampling
 from .rows import DEFAULT_TEMPERATURE, LegacyConversation, LegacyRequest, LegacyRow

@@ -39,6 +39,7 @@ from ...model.messages import (
     ToolCall,
     ToolResult,
 )
+from ...model.prefix_cache import Segment
 from ...wire.accumulate import REFUSAL
 from ...wire.call_ids import TakenIds, unique_id
 from ...wire.omission_warnings import (
@@ -48,7 +49,6 @@ from ...wire.omission_warnings import (
     unanswered_call,
     unasked_result,
 )
-from ...wire.prefix_cache import Segment
 from ...wire.tool_names import named_call
 from ..system_messages import SYSTEM_ROLES, wire_role
 from .block_writer import MARKS_LEFT_OUT, BlockWriter

@@ -6,17 +6,16 @@ both read the end in the same way.
 
 from __future__ import annotations
 
-from ... import errors
 from ...catalog.provider import Provider
-from ...errors import ErrorCategory, ProviderError
-from ...json.json_values import JSON, JSONObject, MalformedJSONError, answer_object, items, mapping, shown, string
+from ...json.json_values import JSON, JSONObject, MalformedJSONError, items, mapping, shown, string
 from ...model.events import Error, Event, FinishReason
+from ...model.provider_error import ErrorCategory, ProviderError, malformed
 from ...model.response import Response
 from ...wire.accumulate import CUT_SHORT, Accumulator, concluded
+from ...wire.answer_body import answer_object, foreign_answer
 from ...wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ...wire.dialect import MakeId
 from ...wire.error_bodies import error_from_object, reported_error
-from ...wire.foreign_answers import foreign_answer
 from .output import Output
 from .usage import read_usage
 
@@ -69,20 +68,20 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: An
     try:
         response = answer_object(body)
     except MalformedJSONError as error:
-        raise errors.malformed(f"the answer cannot be read: {error}", body) from None
+        raise malformed(f"the answer cannot be read: {error}", body) from None
     if not response.get("error") and all(response.get(member) is None for member in MEMBERS_OF_A_RESPONSE):
         reported = reported_error("", response)
         if reported is not None:
             raise error_from_object(reported, http_status=200, body=body)
         foreign = foreign_answer(response, "openai-responses", body)
-        raise foreign or errors.malformed(f"the answer is no response object: {shown(body)}", body)
+        raise foreign or malformed(f"the answer is no response object: {shown(body)}", body)
     if response.get("output") is None and (foreign := foreign_answer(response, "openai-responses", body)) is not None:
         raise foreign
     answer = Accumulator(limits)
     try:
         end = conclude(Output(answer, provider.maker, make_id), response, None, body)[-1]
     except MalformedJSONError as error:
-        raise errors.malformed(f"{error}: {shown(body)}", body) from None
+        raise malformed(f"{error}: {shown(body)}", body) from None
     return concluded(answer.response(), end, body)
 
 

@@ -17,9 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from ... import errors
 from ...catalog.provider import Provider
-from ...errors import ProviderError
 from ...json.json_values import (
     JSON,
     JSONObject,
@@ -33,6 +31,7 @@ from ...json.json_values import (
     string,
 )
 from ...model.events import Error, Event, FinishReason, Start
+from ...model.provider_error import ProviderError, malformed
 from ...wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ...wire.delta_template import Path, VolatileMembers
 from ...wire.dialect import MakeId
@@ -70,7 +69,7 @@ class ResponsesStream(JSONStream):
         try:
             events = handle(self, value, data)
         except MalformedJSONError as error:
-            return self.fail(errors.malformed(f"{error}: {shown(data)}", data))
+            return self.fail(malformed(f"{error}: {shown(data)}", data))
         if not self.started and events:
             return self._with_start(events)
         if kind in REPEATED and len(events) == 1 and not value.get("logprobs"):

@@ -16,8 +16,9 @@ from manystream.engine.traffic.routing.failover import is_keys_fault, is_targets
 from manystream.engine.traffic.routing.hedge import Hedge, HedgeState
 from manystream.engine.traffic.routing.options import Balance, RouteStatistics, TargetStatistics
 from manystream.engine.traffic.routing.router import MOST_SESSIONS, Choice, RouteState, Score, TargetRecord
-from manystream.providers.errors import ErrorCategory, InvalidRequestError, ProviderError
+from manystream.providers.errors import InvalidRequestError
 from manystream.providers.limits.quota_report import Refusal
+from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 
 ALL = (0, 1, 2)
 

@@ -21,7 +21,7 @@ from manystream.cost import Cost, Unpriced
 from manystream.engine import Engine
 from manystream.engine.call.completion import Completion, Timings
 from manystream.engine.traffic.limits.host import AWAY
-from manystream.providers.errors import ErrorCategory, ProviderError
+from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from tests.support.batches import line, records
 
 USAGE = ms.Usage(10, 20, 5, 4, 3, 35)

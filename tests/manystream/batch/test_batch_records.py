@@ -15,7 +15,7 @@ from manystream.batch.model_choice import ModelChoice, OneModel
 from manystream.batch.run import answer_record, failure_record, target_of
 from manystream.cost import Cost, Unpriced
 from manystream.engine.call.completion import AttemptRecord, Completion, Timings
-from manystream.providers.errors import ErrorCategory, ProviderError
+from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 
 ITEM = Item(7, "q7", ms.Request("sim/m", [ms.Message.user("hello")]), 90)
 USAGE = ms.Usage(10, 20, 5, 4, 3, 35)

@@ -15,8 +15,9 @@ from manystream.bench import load
 from manystream.bench.figures import Percentiles, Result
 from manystream.bench.load import Load, Plan, process_seconds
 from manystream.engine import Completion, Engine, Timings
-from manystream.providers.errors import ErrorCategory, InvalidRequestError, ProviderError
+from manystream.providers.errors import InvalidRequestError
 from manystream.providers.model.events import Event, Start, TextDelta
+from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from manystream.providers.model.request import Request
 from manystream.providers.model.response import Response
 from manystream.providers.model.usage import Usage

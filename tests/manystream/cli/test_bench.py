@@ -20,8 +20,8 @@ from manystream.cli.bench_report import Progress, result_lines
 from manystream.cli.output.terminal import Paint
 from manystream.engine import Completion, Engine, Timings
 from manystream.engine.request.credentials import is_loopback
-from manystream.providers.errors import ErrorCategory, ProviderError
 from manystream.providers.model.events import Error, Start, TextDelta
+from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from manystream.providers.model.request import Request
 from manystream.providers.model.response import Response
 from manystream.providers.model.usage import Usage

@@ -18,10 +18,11 @@ from manystream.cli.output.errors import CommandError
 from manystream.cli.run import describe_error, read_headers
 from manystream.engine import Completion, Timings
 from manystream.providers.catalog.provider import Anthropic, OpenAIChat, Provider
-from manystream.providers.errors import ErrorCategory, InvalidRequestError, ProviderError
+from manystream.providers.errors import InvalidRequestError
 from manystream.providers.model.events import Event, FinishReason, TextDelta, ThinkingDelta
 from manystream.providers.model.messages import Message, Text
 from manystream.providers.model.options import Retry
+from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from manystream.providers.model.request import Request, ThinkingLevel
 from manystream.providers.model.response import Response
 from manystream.providers.model.usage import Usage

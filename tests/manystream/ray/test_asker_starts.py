@@ -10,7 +10,8 @@ import pytest
 import manystream as ms
 from manystream.batch.lines import LineId
 from manystream.engine.request.errors import EngineClosedError
-from manystream.providers.errors import ErrorCategory, InvalidRequestError, ProviderError
+from manystream.providers.errors import InvalidRequestError
+from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from manystream.ray import asker
 from manystream.ray.asker import Asker, is_recorded
 from manystream.ray.exchange import Answer

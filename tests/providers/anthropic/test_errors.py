@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from manystream.providers.anthropic import DIALECT
 from manystream.providers.anthropic.errors import TYPE_STATUS
-from manystream.providers.errors import ErrorCategory, ProviderError
+from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from tests.providers.statuses import CASES
 
 from .wire import START, run, sse

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from manystream.providers.anthropic import DIALECT
 from manystream.providers.anthropic.stream import DELTAS, EVENTS
-from manystream.providers.errors import ErrorCategory, ProviderError
 from manystream.providers.model.events import Done, Error, Event, FinishReason
+from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from manystream.providers.wire.dialect import BARE_LINES
 from manystream.providers.wire.event_order import OrderChecker
 

@@ -34,10 +34,10 @@ from manystream.providers.model.messages import (
     ToolCall,
     ToolResult,
 )
+from manystream.providers.model.prefix_cache import Segment
 from manystream.providers.model.request import Request
 from manystream.providers.wire.dialect import WireRequest
 from manystream.providers.wire.omission_warnings import OPENING
-from manystream.providers.wire.prefix_cache import Segment
 from tests.providers.sdk_bodies import sent_by_us
 
 from .wire import LENIENT, START, STOP, STRICT, block, finish, run, text

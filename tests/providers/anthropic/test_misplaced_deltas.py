@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from manystream.providers.errors import ErrorCategory
 from manystream.providers.model.events import Done, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallDone
 from manystream.providers.model.messages import Text, Thinking, ToolCall
+from manystream.providers.model.provider_error import ErrorCategory
 from tests.providers.anthropic.wire import LENIENT, START, STOP, block, call, finish, run, run_at_every_split, sse, text
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from manystream.providers.errors import ErrorCategory, ProviderError
 from manystream.providers.gemini import DIALECT, parse_error
 from manystream.providers.gemini.errors import REASON_CATEGORY, STATUS_CODES, read_error
+from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 
 NOW = 1_700_000_000.0
 

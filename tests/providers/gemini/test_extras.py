@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from manystream.providers.errors import ErrorCategory, ProviderError
 from manystream.providers.gemini import DIALECT
 from manystream.providers.gemini.errors import read_error
 from manystream.providers.gemini.usage import read_usage
@@ -22,6 +21,7 @@ from manystream.providers.model.events import (
     ToolCallStart,
 )
 from manystream.providers.model.messages import File, Image, ProviderBlock, ProviderState, Text, Thinking, ToolCall
+from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from manystream.providers.model.usage import Usage
 from tests.providers.gemini.wire import (
     PROVIDER,

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from manystream.providers.errors import ErrorCategory, ProviderError
 from manystream.providers.gemini import DIALECT
 from manystream.providers.model.events import Error
+from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from manystream.providers.wire.answer_limits import AnswerLimits
 from tests.providers.gemini.wire import PROVIDER, Ids, decode, part_chunk, run, stream_bytes, text_chunk
 

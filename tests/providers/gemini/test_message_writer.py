@@ -26,8 +26,8 @@ from manystream.providers.model.messages import (
     ToolCall,
     ToolResult,
 )
+from manystream.providers.model.prefix_cache import Segment
 from manystream.providers.wire.omission_warnings import OPENING
-from manystream.providers.wire.prefix_cache import Segment
 from tests.providers.gemini.sent import OLD_MODEL, contents, warnings
 from tests.providers.gemini.wire import PROVIDER, decode, part_chunk, signed
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from manystream.providers.errors import ErrorCategory
 from manystream.providers.gemini import DIALECT
 from manystream.providers.gemini.finish import FINISH_NUMBERS, FINISH_REASONS
 from manystream.providers.json.json_values import JSON
 from manystream.providers.model.events import Done, Error, Event, FinishReason, Start, TextDelta, ThinkingDelta
 from manystream.providers.model.messages import ProviderState, Text, Thinking
+from manystream.providers.model.provider_error import ErrorCategory
 from manystream.providers.model.usage import Usage
 from manystream.providers.wire.dialect import BARE_LINES
 from tests.providers.gemini.wire import (

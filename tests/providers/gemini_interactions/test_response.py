@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from manystream.providers.errors import ErrorCategory, ProviderError
 from manystream.providers.model.events import FinishReason
 from manystream.providers.model.messages import Text
+from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from manystream.providers.wire.answer_limits import AnswerLimits
 
 from .wire import (

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from manystream.providers.errors import ErrorCategory
 from manystream.providers.model.events import (
     Done,
     Error,
@@ -20,6 +19,7 @@ from manystream.providers.model.events import (
     ToolCallStart,
 )
 from manystream.providers.model.messages import File, Image, ProviderBlock, ProviderState, Text, Thinking, ToolCall
+from manystream.providers.model.provider_error import ErrorCategory
 from manystream.providers.model.usage import Usage
 from manystream.providers.wire.delta_template import DeltaTemplate
 

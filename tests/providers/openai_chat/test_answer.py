@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from manystream.providers.errors import ErrorCategory, ProviderError
 from manystream.providers.json.json_values import JSON, JSONObject
 from manystream.providers.model.events import Error, FinishReason, Start, ThinkingDelta
 from manystream.providers.model.messages import (
@@ -19,6 +18,7 @@ from manystream.providers.model.messages import (
     Thinking,
     ToolCall,
 )
+from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from manystream.providers.model.request import Request
 from manystream.providers.openai.chat.images import data_url, image_of_url
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from manystream.providers.errors import ProviderError
+from manystream.providers.model.provider_error import ProviderError
 from manystream.providers.model.response import Response
 from manystream.providers.openai.chat import DIALECT
 from manystream.providers.openai.chat.answer import MESSAGE_METHODS

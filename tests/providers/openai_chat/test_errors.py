@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from manystream.providers.errors import BODY_LIMIT, ErrorCategory, ProviderError
 from manystream.providers.json.json_values import JSONObject
 from manystream.providers.model.events import FinishReason, TextDelta
+from manystream.providers.model.provider_error import BODY_LIMIT, ErrorCategory, ProviderError
 from manystream.providers.model.response import arrived
 from manystream.providers.openai.chat import DIALECT
 from manystream.providers.wire.error_bodies import MESSAGE_LIMIT, error_from_object

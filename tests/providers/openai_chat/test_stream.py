@@ -7,9 +7,9 @@ import pytest
 from openai.types.chat.chat_completion import Choice
 
 from manystream.providers.catalog.provider import OpenAIChat
-from manystream.providers.errors import ErrorCategory
 from manystream.providers.model.events import Done, Error, FinishReason, Start, TextDelta, ThinkingDelta
 from manystream.providers.model.messages import Text, Thinking
+from manystream.providers.model.provider_error import ErrorCategory
 from manystream.providers.model.usage import Usage
 from manystream.providers.openai.chat import DIALECT
 from manystream.providers.openai.chat.usage import FINISH_REASONS

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manystream.providers.errors import ProviderError
 from manystream.providers.json import json_values
 from manystream.providers.json.json_values import JSON, JSONObject
 from manystream.providers.model.events import Error, ToolCallDelta
+from manystream.providers.model.provider_error import ProviderError
 from manystream.providers.openai.responses.dialect import DIALECT
 from manystream.providers.openai.responses.stream import EVENTS
 from manystream.providers.wire.dialect import BARE_LINES

@@ -23,8 +23,8 @@ from typing import Generic, TypeAlias, TypeVar, cast
 from ..errors import InvalidRequestError
 from ..json.exact_numbers import UnwritableNumberError
 from ..json.json_values import JSON, JSONObject, check_numbers, dumps, fragment
-from ..model.messages import Message, Role
-from ..rules.message_checks import validate_messages
+from .message_rules import validate_messages
+from .messages import Message, Role
 from .snapshot import Snapshot
 
 WriterState = TypeVar("WriterState")

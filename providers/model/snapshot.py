@@ -19,7 +19,7 @@ from operator import attrgetter, call, eq, is_
 from typing import TypeAlias, cast
 
 from ..errors import ManystreamError
-from ..model.messages import (
+from .messages import (
     BLOCK_TYPES,
     Block,
     CacheControl,

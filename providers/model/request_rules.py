@@ -1,9 +1,8 @@
-"""The rules for the fields of requests, one row per field. `message_rules.py` has the rules for
-messages, which are imported without requests.
+"""The rules for the fields of requests, one row per field, and the checks of a request that need no dialect.
 
-`checks.py` checks requests against these rules when a call starts. `Timeouts`, `Retry` and `Provider` check themselves
-when they are made, so their rows are beside them. `profile_rules.py` has the rows for profiles, and the engine those
-for the values of `transport`.
+Every dialect makes the checks once, before it writes a request: each field against its row, then fields that depend on
+each other. `Timeouts`, `Retry` and `Provider` check themselves when they are made, so their rows are beside them.
+`catalog/profile_rules.py` has the rows for profiles, and the engine those for the values of `transport`.
 """
 
 from __future__ import annotations
@@ -12,12 +11,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..errors import InvalidRequestError
-from ..model.given_body import GivenBody
-from ..model.messages import Message, Text
-from ..model.options import DURABLE_GIVEN, RETRY_GIVEN, TIMEOUTS_GIVEN, Priority
-from ..model.request import LEVEL_NAMES, Request, ThinkingConfig, ThinkingLevel, Tool
-from ..model.structured import is_schema
-from .message_rules import MAYBE_FLAG, MAYBE_MARK, NAME, TEXT, TEXT_BLOCK
+from .given_body import GivenBody
+from .message_rules import MAYBE_FLAG, MAYBE_MARK, NAME, TEXT, TEXT_BLOCK, validate_messages
+from .messages import Message, Text
+from .options import DURABLE_GIVEN, RETRY_GIVEN, TIMEOUTS_GIVEN, Priority
+from .request import LEVEL_NAMES, TOOL_CHOICE_MODES, Request, ThinkingConfig, ThinkingLevel, Tool
 from .rules import (
     Checker,
     Rule,
@@ -31,6 +29,7 @@ from .rules import (
     text,
     whole,
 )
+from .structured import is_schema
 
 TOOL = Checker(
     Tool,
@@ -156,3 +155,46 @@ REQUEST = Checker(
         "_given": optional(instance(GivenBody)),
     },
 )
+
+
+def validate_request(request: Request) -> None:
+    """Check everything that all dialects require. Raises `InvalidRequestError` naming the field. Changes nothing."""
+    validate_options(request)
+    validate_messages(request.messages)
+
+
+def validate_options(request: Request) -> None:
+    """Check all fields except the messages, which each dialect checks when it writes them. Raises
+    `InvalidRequestError`.
+    """
+    if not REQUEST.passes(request):
+        instance(Request).check(request, "request")
+        REQUEST.check(request)
+    if request.tools or request.tool_choice != "auto":
+        _validate_tools(request)
+
+
+def validate_model(model: str) -> None:
+    """Check that a model's name is text and not blank. Raises `InvalidRequestError`."""
+    if type(model) is not str or not model.strip():
+        MODEL.check(model, "model")
+
+
+def _validate_tools(request: Request) -> None:
+    names = {tool.name for tool in request.tools}
+    if len(names) < len(request.tools):
+        _refuse_repeated(request.tools)
+    choice = request.tool_choice
+    if choice not in TOOL_CHOICE_MODES and choice not in names:
+        raise InvalidRequestError("tool_choice", f"{choice!r} is neither auto, none, required nor a tool's name")
+    if choice == "required" and not names:
+        raise InvalidRequestError("tool_choice", "is 'required', but the request has no tools")
+
+
+def _refuse_repeated(tools: Sequence[Tool]) -> None:
+    """Raise the error for the first tool with the name of an earlier one."""
+    names: set[str] = set()
+    for position, tool in enumerate(tools):
+        if tool.name in names:
+            raise InvalidRequestError(f"tools[{position}].name", f"{tool.name!r} appears twice")
+        names.add(tool.name)

@@ -1,13 +1,30 @@
-"""Answers in the form of another API than the one that was asked for.
+"""The body of an unstreamed answer, and answers in the form of another API than the one that was asked for.
 
-They come from a base URL that belongs to the other API, and from gateways that pass an answer on as it is. Nothing in
+Those come from a base URL that belongs to the other API, and from gateways that pass an answer on as it is. Nothing in
 them is read, and no further attempt brings another form.
 """
 
 from __future__ import annotations
 
-from ..errors import ProviderError, malformed
-from ..json.json_values import JSON, JSONObject, MalformedJSONError, loads, shown
+from ..json.json_values import JSON, JSONObject, MalformedJSONError, as_object, exact_loads, loads, says_nothing, shown
+from ..model.provider_error import ProviderError, malformed, no_answer
+
+
+def answer_loads(body: bytes) -> JSON:
+    """Parse the body of an unstreamed answer, with whole numbers of any size.
+
+    Raises `MalformedJSONError`, and `ProviderError` (`no_answer`) for a body that is blank or says nothing.
+    """
+    value = exact_loads(body) if body.strip() else None
+    if says_nothing(value):
+        raise no_answer(body)
+    return value
+
+
+def answer_object(body: bytes) -> JSONObject:
+    """Parse the body of an unstreamed answer, which must be an object, as `answer_loads` does."""
+    return as_object(answer_loads(body), body)
+
 
 _CHAT, _RESPONSES, _ANTHROPIC, _GEMINI, _OLLAMA = "openai-chat", "openai-responses", "anthropic", "gemini", "ollama"
 _INTERACTIONS = "gemini-interactions"

@@ -1,1 +1,0 @@
-"""The rules for what a program gives: one row per field, and one error that names the field."""
