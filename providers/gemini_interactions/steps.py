@@ -8,6 +8,7 @@ this dialect is one whole step.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -25,7 +26,15 @@ from ..json.json_values import (
 )
 from ..model.events import Event
 from ..model.messages import File, Image, ProviderBlock, ProviderState
-from ..wire.accumulate import Accumulator, Placed, TextInProgress, ThinkingInProgress, ToolCallInProgress
+from ..wire.accumulate import (
+    Accumulator,
+    InProgress,
+    Placed,
+    TextInProgress,
+    ThinkingInProgress,
+    ToolCallInProgress,
+    settle,
+)
 from ..wire.cut_pairs import join_pieces
 from ..wire.dialect import MakeId
 
@@ -176,6 +185,47 @@ class StepReader:
             return opener(self, step, events)
         return None if kind == INPUT else self.open_other(step)
 
+    def take_rest(self, whole: Accumulator, events: list[Event]) -> None:
+        """Read the answer again, which has come whole after a part of its stream. Adds the events for the other part.
+
+        The n-th block of a kind in the one is the n-th in the other. Only the last block of the part may differ from
+        what comes now, because the stream was cut inside it: the others are left as they are.
+        """
+        parts: dict[type, deque[InProgress]] = {}
+        for part in self.answer.blocks:
+            parts.setdefault(_kind(part), deque()).append(part)
+        last = self.answer.blocks[-1]
+        for block in whole.blocks:
+            same = parts.get(_kind(block))
+            part = same.popleft() if same else self._begin_again(block, events)
+            if isinstance(part, Placed) or isinstance(block, Placed):
+                if part is last and type(part.block()) is type(block.block()):
+                    self.answer.blocks[part.index] = Placed(part.index, block.block())
+                continue
+            text, so_far = "".join(block.pieces), "".join(part.pieces)
+            if part is last or text.startswith(so_far):
+                part.state = block.state or part.state
+                if isinstance(part, TextInProgress) and isinstance(block, TextInProgress):
+                    part.citations = block.citations
+                elif isinstance(part, ThinkingInProgress) and isinstance(block, ThinkingInProgress):
+                    part.signature_pieces = block.signature_pieces or part.signature_pieces
+                if not isinstance(part, ToolCallInProgress) or not (part.done or part.repeats(text)):
+                    rest = settle(part.pieces, text, self.answer)
+                    event = part.accept(rest) if rest else None
+                    events.extend(() if event is None else (event,))
+            if isinstance(part, ToolCallInProgress) and block is not whole.blocks[-1]:
+                events.extend(part.finish())
+
+    def _begin_again(self, block: InProgress, events: list[Event]) -> InProgress:
+        """Begin a block that is not in the stream."""
+        if isinstance(block, ToolCallInProgress):
+            call = self.answer.tool_call()
+            events.extend(call.start(block.wire_id, block.name))
+            return call
+        if isinstance(block, Placed):
+            return self.answer.place(block.block())
+        return self.answer.text() if isinstance(block, TextInProgress) else self.answer.thinking()
+
     def open_output(self, step: JSONObject, events: list[Event]) -> Opened:
         """Begin an output of the model."""
         output = OutputInProgress()
@@ -295,6 +345,18 @@ OPENERS: dict[str, Callable[[StepReader, JSONObject, list[Event]], Opened]] = {
     CALL: StepReader.open_call,
 }
 """Type of a step → the method that begins it. Steps of other types are kept as received."""
+
+
+def _kind(block: InProgress) -> type:
+    return Placed if isinstance(block, Placed) else type(block)
+
+
+def own_steps(steps: list[JSONObject]) -> list[JSONObject]:
+    """Return the steps of the answer. A stored interaction repeats its input before them, results of calls included."""
+    kinds = [string(step, "type") for step in steps]
+    if INPUT not in kinds:
+        return steps
+    return steps[max(place for place, kind in enumerate(kinds) if kind in (INPUT, RESULT)) + 1 :]
 
 
 def _arguments_text(value: JSON) -> str:

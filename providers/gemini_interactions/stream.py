@@ -39,7 +39,18 @@ from ..wire.dialect import MakeId
 from ..wire.error_bodies import reported_error
 from ..wire.json_stream import JSONStream
 from .finish import COMPLETED, UNFINISHED, finish_reason
-from .steps import CALL, MEDIA, OUTPUT, THOUGHT, CallInProgress, Opened, OutputInProgress, StepInProgress, StepReader
+from .steps import (
+    CALL,
+    MEDIA,
+    OUTPUT,
+    THOUGHT,
+    CallInProgress,
+    Opened,
+    OutputInProgress,
+    StepInProgress,
+    StepReader,
+    own_steps,
+)
 from .usage import read_usage
 
 READ_OR_ECHOED = frozenset(
@@ -195,7 +206,7 @@ class InteractionsStream(JSONStream):
         events = self._begin()
         if not self.answer.blocks:
             steps = required_objects(interaction.get("steps"), "steps")
-            steps = steps or [_as_step(content) for content in objects(interaction, "outputs")]
+            steps = own_steps(steps or [_as_step(content) for content in objects(interaction, "outputs")])
             self.answer.count.check_items(len(steps))
             try:
                 for index, step in enumerate(steps):
@@ -208,8 +219,16 @@ class InteractionsStream(JSONStream):
         return events
 
     def interaction(self, payload: JSONObject) -> Sequence[Event]:
-        """Read an unstreamed answer in place of events."""
-        return self.whole(payload)
+        """Read an unstreamed answer in place of events, or of the rest of them: the stream was cut."""
+        events: list[Event] = []
+        if self.answer.blocks:
+            whole = InteractionsStream(self.provider, self.make_id, self.answer.limits)
+            whole.whole(payload)
+            try:
+                self.reader.take_rest(whole.answer, events)
+            except ProviderError as error:  # beyond a limit
+                return [*events, *self.fail(error.with_traceback(None))]
+        return [*events, *self.whole(payload)]
 
     def content_start(self, payload: JSONObject) -> Sequence[Event]:
         """Begin a content of the older form as a step. A call has no name yet: its delta has all of it."""

@@ -47,6 +47,11 @@ REPEATED_ARGUMENTS = "the server sent the arguments of a call more than once; th
 NO_CALL_TO_RUN = "the server's finish reason announces tool calls, and the answer has none"
 """The warning for a finish reason that contradicts the content."""
 
+FINAL_TEXT_WINS = (
+    "the server's final text differs from the deltas that were reported; the response holds the final text"
+)
+"""The warning for deltas whose joined text is not that of the response."""
+
 REFUSAL = "refusal"
 """Member of a text's state: the refusal that came with it."""
 
@@ -451,6 +456,23 @@ class Accumulator(AnswerCount):
             warnings=list(self.warnings or ()),
             provider_data=self.provider_data,
         )
+
+
+def settle(pieces: list[str], whole: str, answer: Accumulator) -> str:
+    """Return the part of the whole text that follows the pieces delivered so far, to be delivered now.
+
+    If the text does not begin with the pieces (a stream that was resumed in the middle, or a server that changed the
+    text), nothing can be delivered, because events cannot be taken back. Then the final text replaces the pieces, so
+    the response is the same as unstreamed, with a warning. An empty text has no meaning and changes nothing.
+    """
+    if not whole:
+        return ""  # before the join, because an empty text may come any number of times
+    delivered = "".join(pieces)
+    if whole.startswith(delivered):
+        return whole[len(delivered) :]
+    pieces[:] = [whole]
+    answer.warn(FINAL_TEXT_WINS)
+    return ""
 
 
 def concluded(response: Response, end: Event, body: bytes) -> Response:

@@ -32,46 +32,46 @@ ANSWER_LIMITS = AnswerLimits()
 class AnswerCount:
     """Counts the parts of one answer. Every method raises `ProviderError` if its limit is exceeded."""
 
-    __slots__ = ("_blocks", "_limits", "_tool_calls")
+    __slots__ = ("_blocks", "_tool_calls", "limits")
 
     def __init__(self, limits: AnswerLimits) -> None:
-        self._limits = limits
+        self.limits: AnswerLimits = limits
         self._blocks = 0
         self._tool_calls = 0
 
     def add_block(self) -> None:
         """Count one content block, of any kind. Raises `ProviderError`."""
         self._blocks += 1
-        if self._blocks > self._limits.max_blocks:
+        if self._blocks > self.limits.max_blocks:
             raise self._too_many("content blocks", "max_blocks")
 
     def add_tool_call(self) -> None:
         """Count one tool call, which is also a block. Raises `ProviderError`."""
         self._tool_calls += 1
-        if self._tool_calls > self._limits.max_tool_calls:
+        if self._tool_calls > self.limits.max_tool_calls:
             raise self._too_many("tool calls", "max_tool_calls")
         self.add_block()
 
     def check_choices(self, count: int) -> None:
         """Check the number of choices in the answer or in one event. Raises `ProviderError`."""
-        if count > self._limits.max_choices:
+        if count > self.limits.max_choices:
             raise self._too_many("choices", "max_choices")
 
     def check_parts(self, count: int) -> None:
         """Check the number of parts in one event, each of which may be a block. Raises `ProviderError`."""
-        if count > self._limits.max_blocks:
+        if count > self.limits.max_blocks:
             raise self._too_many("content parts in one event", "max_blocks")
 
     def check_items(self, count: int) -> None:
         """Check the number of output items, each of which may contain blocks. Raises `ProviderError`."""
-        if count > self._limits.max_blocks:
+        if count > self.limits.max_blocks:
             raise self._too_many("output items", "max_blocks")
 
     def check_call_pieces(self, count: int) -> None:
         """Check the number of tool call pieces in one event, each of which may be a call. Raises `ProviderError`."""
-        if count > self._limits.max_tool_calls:
+        if count > self.limits.max_tool_calls:
             raise self._too_many("pieces of tool calls in one event", "max_tool_calls")
 
     def _too_many(self, what: str, option: str) -> ProviderError:
-        most: int = getattr(self._limits, option)
+        most: int = getattr(self.limits, option)
         return malformed(f"the answer has more than {most} {what} (limits.{option})")

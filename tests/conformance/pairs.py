@@ -23,7 +23,7 @@ from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.json.json_values import JSONObject, MalformedJSONError, loads_object, objects, string
 from manystream.providers.model.provider_error import ProviderError
 from manystream.providers.model.response import Response
-from manystream.providers.openai.responses.items import FINAL_TEXT_WINS
+from manystream.providers.wire.accumulate import FINAL_TEXT_WINS
 from manystream.transport.sse import BARE_LINES, SSEParser
 
 from .corpus import Case

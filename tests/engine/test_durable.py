@@ -487,6 +487,57 @@ async def test_an_answer_in_the_background_without_an_id_is_an_error() -> None:
     assert "names no id" in completion.error.message
 
 
+CONVERSATION: dict[str, list[dict[str, object]]] = {
+    "an earlier answer": [{"type": "model_output", "content": [{"type": "text", "text": "Three."}]}],
+    "a call and its result": [
+        {"type": "thought", "signature": "c2ln"},
+        {"type": "function_call", "id": "c0", "name": "f", "arguments": {}},
+        {"type": "function_result", "call_id": "c0", "result": "3"},
+    ],
+}
+"""Steps of an input, between which and the answer the server makes no difference."""
+
+
+@pytest.mark.parametrize("before", CONVERSATION.values(), ids=CONVERSATION)
+async def test_the_conversation_before_an_answer_is_no_part_of_it(before: list[dict[str, object]]) -> None:
+    hello, reply = WHOLE["interactions"]["steps"]  # type: ignore[misc]
+    again = [hello] if before[-1]["type"] == "model_output" else []
+    whole = interaction("completed", steps=[hello, *before, *again, reply])
+    async with keeping("interactions", answer(json.dumps(whole))) as (_, engine):
+        response = await engine.request(durable())
+    assert (response.text, response.tool_calls, len(response.content)) == ("Four.", [], 1)
+
+
+STEPS: list[dict[str, object]] = [
+    {"type": "user_input", "content": [{"type": "text", "text": "Hello."}]},
+    {"type": "thought", "summary": [{"type": "text", "text": "Hm."}], "signature": "c2ln"},
+    {"type": "model_output", "content": [{"type": "text", "text": "".join(TEXTS)}]},
+    {"type": "function_call", "id": "c1", "name": "f", "arguments": {"a": 1}},
+]
+
+
+@pytest.mark.parametrize("name", ["responses", "interactions"])
+@pytest.mark.parametrize("pending", [False, True])
+async def test_the_rest_of_a_stream_may_come_whole(
+    name: str, pending: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    frames = STREAMS[name]
+    whole = {
+        "responses": json.loads(responses_frames()[-1].partition("data: ")[2])["response"],
+        "interactions": interaction("requires_action", steps=STEPS, usage={"total_input_tokens": 3}),
+    }
+    plans = [answer(json.dumps(body)) for body in ([PENDING[name]] if pending else []) + [whole[name]]]
+    async with keeping(name) as (keeper, engine):
+        expected = await read(engine, durable())
+        for received in range(1, len(frames)):
+            keeper.plans = [len("".join(frames[:received]).encode()), *plans]
+            recorder = await read(engine, durable())
+            assert recorder.completion.response == expected.completion.response, received
+            assert recorder.text == expected.text
+            assert recorder.types.count("TOOL_CALL_DONE") == recorder.types.count("DONE") == 1
+    assert keeper.created == len(frames)
+
+
 # --- attach ---
 
 

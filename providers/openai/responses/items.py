@@ -14,7 +14,7 @@ from typing import TypeAlias
 from ...json.json_values import JSON, JSONObject, MalformedJSONError, arguments_text, items, objects, string
 from ...model.events import Event
 from ...model.messages import ProviderBlock, ProviderState
-from ...wire.accumulate import Accumulator, Placed, TextInProgress, ThinkingInProgress, ToolCallInProgress
+from ...wire.accumulate import Accumulator, Placed, TextInProgress, ThinkingInProgress, ToolCallInProgress, settle
 from ...wire.dialect import MakeId
 
 CALL_ARGUMENTS: dict[str, str] = {"function_call": "arguments", "custom_tool_call": "input"}
@@ -29,30 +29,8 @@ SUMMARY, CONTENT = "summary", "content"
 """The two places of an item's visible reasoning. Only one of them is delivered, because both have the same content."""
 
 
-FINAL_TEXT_WINS = (
-    "the server's final text differs from the deltas that were reported; the response holds the final text"
-)
-"""The warning for deltas whose joined text is not that of the response."""
-
 REPEATED_ITEM = "the server repeated a message under another id; it is reported once"
 """The warning for a message that was left out because the message directly before it has the same text."""
-
-
-def settle(pieces: list[str], whole: str, answer: Accumulator) -> str:
-    """Return the part of the whole text that follows the pieces delivered so far, to be delivered now.
-
-    If the text does not begin with the pieces (a stream that was resumed in the middle, or a server that changed the
-    text), nothing can be delivered, because events cannot be taken back. Then the final text replaces the pieces, so
-    the response is the same as unstreamed, with a warning. An empty text has no meaning and changes nothing.
-    """
-    if not whole:
-        return ""  # before the join, because an empty text may come any number of times
-    delivered = "".join(pieces)
-    if whole.startswith(delivered):
-        return whole[len(delivered) :]
-    pieces[:] = [whole]
-    answer.warn(FINAL_TEXT_WINS)
-    return ""
 
 
 WITHOUT_NUMBERS = frozenset({"message", "reasoning"})

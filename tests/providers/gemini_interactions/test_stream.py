@@ -31,6 +31,7 @@ from .wire import (
     PROVIDER,
     TAG,
     USAGE,
+    Outcome,
     arguments,
     completed,
     decode,
@@ -215,6 +216,52 @@ def test_steps_that_were_not_streamed_are_read_from_the_end() -> None:
     assert streamed.response.content == [Text("a")]
 
 
+def sound(data: str) -> dict[str, Any]:
+    return {"type": "audio", "mime_type": "audio/l16", "data": data, "sample_rate": 24000}
+
+
+def whole_after(wire: str, *steps: dict[str, Any], status: str = "completed") -> Outcome:
+    """Return the outcome of a stream that was cut, and of the whole interaction in place of its rest."""
+    return run(CREATED + wire + f"data: {json.dumps(interaction(status, steps=steps))}\n\n")
+
+
+def test_a_whole_interaction_completes_the_steps_of_a_cut_stream() -> None:
+    thought = {"type": "thought", "signature": "s", "summary": [text("why")]}
+    output: dict[str, Any] = {"type": "model_output", "content": [text("ab"), sound("AAECAw==")]}
+    search: dict[str, Any] = {"type": "google_search_call", "id": "g", "arguments": {"queries": ["x"]}}
+    calls: list[dict[str, Any]] = [{"type": "function_call", "name": "f", "arguments": {"n": n}} for n in range(2)]
+    parts = {
+        "nothing": "",
+        "a part of a thought": step(0, "thought", summary("w"), stop=False),
+        "a part of a text": step(0, "thought", summary("why"), signature("s"))
+        + step(1, "model_output", text("a"), stop=False),
+        "a part of a sound": step(0, "thought", summary("why"), signature("s"))
+        + step(1, "model_output", text("ab"), sound("AAE="), stop=False),
+        "a part of the server's call": step(0, "thought", summary("why"), signature("s"))
+        + step(1, "model_output", text("ab"), sound("AAECAw=="))
+        + step(2, "google_search_call", arguments('{"que'), id="g", stop=False),
+    }
+    expected = decode(interaction("requires_action", steps=[thought, output, search, *calls]))
+    for name, part in parts.items():
+        outcome = whole_after(part, thought, output, search, *calls, status="requires_action")
+        assert outcome.response == expected, name
+        assert "".join(event.text for event in outcome.of(TextDelta)) == "ab"
+
+
+def test_arguments_that_have_ended_are_not_read_again() -> None:
+    call: dict[str, Any] = {"type": "function_call", "id": "c", "name": "f", "arguments": {"a": 1}}
+    second: dict[str, Any] = {**call, "id": "d"}
+    outcome = whole_after(step(0, "function_call", arguments('{ "a": 1 }'), id="c", name="f"), call, second)
+    assert [block.arguments for block in outcome.response.tool_calls] == ['{ "a": 1 }', '{"a":1}']
+    assert outcome.response.warnings == []
+
+
+def test_a_text_that_differs_from_its_part_is_a_warning() -> None:
+    outcome = whole_after(step(0, "model_output", text("One")), {"type": "model_output", "content": [text("Two.")]})
+    assert outcome.response.text == "Two."
+    assert "final text differs" in outcome.response.warnings[0]
+
+
 def test_steps_of_the_servers_own_are_kept_with_their_deltas() -> None:
     call: dict[str, Any] = {
         "type": "code_execution_call",
@@ -265,9 +312,7 @@ def test_files_and_unknown_contents_stand_between_texts() -> None:
 
 
 def test_pieces_of_a_sound_are_one_sound() -> None:
-    pieces: list[dict[str, Any]] = [
-        {"type": "audio", "mime_type": "audio/l16", "data": data, "sample_rate": 24000} for data in ("AAE=", "AgM=")
-    ]
+    pieces = [sound("AAE="), sound("AgM=")]
     outcome = run(CREATED + step(0, "model_output", *pieces) + step(1, "model_output", pieces[0]) + completed())
     state = ProviderState(MAKER, {"sample_rate": 24000})
     assert outcome.response.content == [
