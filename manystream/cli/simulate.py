@@ -7,6 +7,7 @@ import inspect
 import signal
 
 from ..simulator import HEADER, KnobError, Knobs, Limit, ReplayError, Settings, Simulator, serve, settings_of
+from ..simulator.batches import BatchTime
 from ..simulator.inference import BatchModel
 from ..simulator.knobs import READERS
 from ..simulator.replica import Replica
@@ -25,7 +26,7 @@ defaults; a request can override them.
   manystream simulate --replica speed=1 --replica "fail=0.3 outage=10-20:hang"
 """
 
-OPTIONS = (("LIMIT", Limit), ("BATCH", BatchModel), ("REPLICA", Replica))
+OPTIONS = (("LIMIT", Limit), ("BATCH", BatchModel), ("TIME", BatchTime), ("REPLICA", Replica))
 """Option that takes NAME=VALUE pairs → the class that describes them."""
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -47,6 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--limit", action="append", default=[], metavar="LIMIT", help="a rate limit; repeatable; see below"
     )
     parser.add_argument("--batch", default="", metavar="BATCH", help="answer as one inference server; see below")
+    parser.add_argument(
+        "--batch-time",
+        default="",
+        metavar="TIME",
+        help="the seconds that a batch of a batch interface takes: a number, or NAME=VALUE pairs; see below",
+    )
     parser.add_argument(
         "--replica",
         action="append",
@@ -117,6 +124,7 @@ def _read_settings(arguments: argparse.Namespace) -> list[Settings]:
             pace=arguments.pace,
             limits=arguments.limit,
             batch=arguments.batch,
+            batch_time=arguments.batch_time,
             replicas=arguments.replica,
         )
     except (KnobError, ReplayError) as error:

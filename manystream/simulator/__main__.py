@@ -27,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--pace", type=float, default=1.0, help="speed relative to the recording; 0 leaves out pauses")
     parser.add_argument("--limit", action="append", default=[], help="a rate limit: requests-per-minute=600")
     parser.add_argument("--batch", default="", help="one inference server: step=0.02 kv=100000 queue=64")
+    parser.add_argument("--batch-time", default="", help="seconds that a batch takes: 420, or median=420 p90=3600")
     parser.add_argument("--replica", action="append", default=[], help="a server of its own: speed=0.1 fail=0.3")
     parser.add_argument("--child", action="store_true", help="print the address as JSON, stop when stdin ends")
     options = parser.parse_args(arguments)
@@ -40,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             pace=options.pace,
             limits=options.limit,
             batch=options.batch,
+            batch_time=options.batch_time,
             replicas=options.replica,
         )
     except (KnobError, ReplayError) as error:

@@ -1,10 +1,11 @@
-"""The simulator's own pages below `/sim/`: requests, statistics, and limits, which they can change."""
+"""The simulator's own pages below `/sim/`: requests, statistics, batches, and limits, which they can change."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from ..http_server import HTTPRequest
+from .batches import JobStore
 from .journal import Journal, Statistics
 from .json_text import dumps, loads
 from .knobs import KnobError
@@ -12,7 +13,7 @@ from .limits.limit import read_limit
 from .limits.limiter import Limiter
 from .program import Program, complete
 
-PAGES = ("/sim/requests", "/sim/statistics", "/sim/limits")
+PAGES = ("/sim/requests", "/sim/statistics", "/sim/batches", "/sim/limits")
 
 
 class ControlPages:
@@ -23,12 +24,14 @@ class ControlPages:
         journal: Journal,
         statistics: Statistics,
         limiter: Limiter,
+        jobs: JobStore,
         clock: Callable[[], float],
         wall: Callable[[], float],
     ) -> None:
         self._journal = journal
         self._statistics = statistics
         self._limiter = limiter
+        self._jobs = jobs
         self._clock = clock
         self._wall = wall
 
@@ -45,6 +48,9 @@ class ControlPages:
             if request.method == "DELETE":
                 self._journal.clear()
             return 200, body
+        if request.path == "/sim/batches":
+            self._jobs.now, self._jobs.wall = self._clock(), self._wall()
+            return 200, self._jobs.page()
         if request.path == "/sim/limits":
             if request.method == "PUT":
                 try:

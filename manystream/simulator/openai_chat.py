@@ -358,3 +358,6 @@ def _usage(scenario: Scenario) -> JSONObject:
             "rejected_prediction_tokens": 0,
         },
     }
+
+
+OPENAI: OpenAIChatWire = OpenAIChatWire()

@@ -23,6 +23,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from .batches import read_batch_time
 from .inference import read_batch
 from .knobs import KnobError, Knobs, combine
 from .limits.limit import Limit, read_limit
@@ -106,6 +107,7 @@ def settings_of(
     pace: float = 1.0,
     limits: Sequence[Limit | str] = (),
     batch: str = "",
+    batch_time: str = "",
     replicas: Sequence[str] = (),
 ) -> list[Settings]:
     """The settings of each replica, from the same arguments as `open_simulator`. Raises `KnobError` and
@@ -116,6 +118,7 @@ def settings_of(
         replay=read_replay(replay, pace) if replay else None,
         limits=tuple(read_limit(limit) if isinstance(limit, str) else limit for limit in limits),
         batch=read_batch(batch) if batch else None,
+        batch_time=read_batch_time(batch_time),
     )
     if not replicas:
         return [Settings(host=host, port=port, service=service)]
@@ -148,6 +151,7 @@ def open_simulator(
     pace: float = 1.0,
     limits: Sequence[Limit | str] = (),
     batch: str = "",
+    batch_time: str = "",
     replicas: Sequence[str] = (),
 ) -> Generator[Simulator, None, None]:
     """Run a simulator in a process of its own for the length of the block.
@@ -159,6 +163,7 @@ def open_simulator(
     pace: speed relative to the recording; 0 leaves out all pauses.
     limits: rate limits, as `Limit` or as text: `"server=openai requests-per-minute=600"`.
     batch: answers share an inference server, as `read_batch` reads it: `"step=0.02 kv=100000 queue=64"`.
+    batch_time: how long batches of the batch interfaces take, as `read_batch_time` reads it: `"median=420 p90=3600"`.
     replicas: several servers, each with a port of its own, as `read_replica` reads them: `"speed=0.1 fail=0.3"`.
 
     Raises `KnobError` and `ReplayError` for these, and `SimulatorError` if the process does not start.
@@ -171,11 +176,12 @@ def open_simulator(
         pace=pace,
         limits=limits,
         batch=batch,
+        batch_time=batch_time,
         replicas=replicas,
     )
     folder = str(Path(__file__).resolve().parent)
     options = ["--host", host, "--port", str(port), "--journal", str(journal), "--default", directive, "--child"]
-    options += ["--replay", replay, "--pace", str(pace), "--batch", batch]
+    options += ["--replay", replay, "--pace", str(pace), "--batch", batch, "--batch-time", batch_time]
     options += [f"--limit={limit if isinstance(limit, str) else limit.text}" for limit in limits]
     options += [f"--replica={replica}" for replica in replicas]
     process = subprocess.Popen(
@@ -201,6 +207,7 @@ def open_simulator_thread(
     pace: float = 1.0,
     limits: Sequence[Limit | str] = (),
     batch: str = "",
+    batch_time: str = "",
     replicas: Sequence[str] = (),
 ) -> Generator[Simulator, None, None]:
     """Run a simulator in a thread of this process for the length of the block.
@@ -216,6 +223,7 @@ def open_simulator_thread(
         pace=pace,
         limits=limits,
         batch=batch,
+        batch_time=batch_time,
         replicas=replicas,
     )
     with _servers(settings) as (servers, simulator):

@@ -130,7 +130,9 @@ def no_response(delay: float) -> Program:
     return Program([b""], delay=delay, ending=Ending.CLOSE)
 
 
-def unstreamed(headers: Headers, body: bytes, knobs: Knobs, *, error_body: bytes = b"", keep: bool = True) -> Program:
+def unstreamed(
+    headers: Headers, body: bytes, knobs: Knobs, *, error_body: bytes = b"", status: int = 200, keep: bool = True
+) -> Program:
     """An unstreamed answer. Positions of faults count bytes of the body. An error replaces the body."""
     if knobs.error is not None:
         body = error_body
@@ -140,12 +142,12 @@ def unstreamed(headers: Headers, body: bytes, knobs: Knobs, *, error_body: bytes
     if ending is Ending.KEEP and not keep:
         ending = Ending.CLOSE
     if knobs.chunk:
-        frames = [http_head(200, [*headers, ("transfer-encoding", "chunked"), *_closing(keep)])]
+        frames = [http_head(status, [*headers, ("transfer-encoding", "chunked"), *_closing(keep)])]
         frames += [chunk(piece) for piece in _cut([sent], knobs.chunk)]
         frames.append(LAST_CHUNK if ended else b"")
     else:
         length = len(sent) if ended else len(body)
-        frames = [http_head(200, [*headers, ("content-length", str(length)), *_closing(keep)]) + sent]
+        frames = [http_head(status, [*headers, ("content-length", str(length)), *_closing(keep)]) + sent]
     return Program(
         frames,
         _templates(frames) if knobs.stamp else {},
@@ -217,6 +219,12 @@ def resumed(program: Program, ready: int, wait: float) -> Program:
         following = replace(program, frames=[first, *frames[1:]], templates=rest, delay=wait)
     begun.following = following
     return begun
+
+
+def content_of(program: Program) -> tuple[int, bytes]:
+    """The status and the body of a response that is neither streamed nor chunked; status 500 for no response."""
+    head, _, body = program.frames[0].partition(b"\r\n\r\n")
+    return int(head.split(b" ")[1]) if head else 500, body
 
 
 def head_of(frame: bytes) -> bytes:

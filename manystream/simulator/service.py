@@ -5,6 +5,7 @@ This module knows no sockets. Every answer, an error too, is a `Program`.
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -12,18 +13,20 @@ from dataclasses import dataclass, field, replace
 
 from ..http_server import BadRequest, HTTPRequest
 from .anthropic import AnthropicWire
+from .batches import Answered, Batches, BatchTime, JobStore
 from .control import ControlPages
 from .gemini import GeminiWire
 from .gemini_interactions import GeminiInteractionsWire
 from .inference import BatchModel, InferenceServer
 from .journal import Journal, Statistics
-from .json_text import EncodeError, dumps
+from .json_text import EncodeError, dumps, is_json, loads_object
 from .knobs import HEADER, KnobError, Knobs, combine, directive_in_model, directive_in_text
 from .limits.limit import Limit
 from .limits.limiter import Limiter, Ticket, Usage
-from .openai_chat import UNKNOWN_URL, OpenAIChatWire
+from .openai_batches import OpenAIBatches, OpenRouterBatches
+from .openai_chat import OPENAI, UNKNOWN_URL
 from .openai_responses import OpenAIResponsesWire
-from .program import Program, complete, no_response, position_of, streamed, unstreamed, with_headers
+from .program import Ending, Program, complete, content_of, no_response, position_of, streamed, unstreamed, with_headers
 from .prompt import APIError, Prompt
 from .replay import Replay
 from .replica import Replica, ReplicaState
@@ -31,7 +34,6 @@ from .scenario import Scenario, write_scenario
 from .store import AnswerStore, StoredAnswer
 from .wire import CREATED, StoringWire, Wire
 
-OPENAI = OpenAIChatWire()
 INTERACTIONS = GeminiInteractionsWire()
 STORING: dict[str, StoringWire] = {
     "/v1/responses": OpenAIResponsesWire(),
@@ -94,6 +96,12 @@ BASE_PATHS = {
 }
 """Dialect → what follows the server's origin in a client's base URL."""
 
+USUAL_PATHS = re.compile(r"/openai/(?:v1/|deployments/[^/]*+/)?+(?=.)|/api/v1/(?!batches)")
+"""How a path at Azure and at OpenRouter begins, instead of with `/v1/`."""
+
+UNCHANGED = "chunk=0,delay=0,stamp=0"
+"""The knobs of an answer that stands in a batch, on top of those of its request."""
+
 CACHED_FRAMES = 100_000
 """The cache of programs holds at most so many frames. Then it is emptied."""
 
@@ -110,6 +118,7 @@ class ServiceSettings:
     replay: a recording; all answers come from it, and no limit holds.
     limits: rate limits.
     batch: answers share an inference server of this speed and size.
+    batch_time: how long batches of the batch interfaces take, and what goes wrong with them.
     replica: speed, failures and outages.
 
     Raises `KnobError` for a negative `journal`.
@@ -120,6 +129,7 @@ class ServiceSettings:
     replay: Replay | None = None
     limits: tuple[Limit, ...] = ()
     batch: BatchModel | None = None
+    batch_time: BatchTime = field(default_factory=BatchTime)
     replica: Replica = field(default_factory=Replica)
 
     def __post_init__(self) -> None:
@@ -149,7 +159,14 @@ class Service:
         batch = settings.batch
         self.inference: InferenceServer[object] | None = InferenceServer(batch) if batch else None
         self._replica = ReplicaState(settings.replica, clock())
-        self._pages = ControlPages(self.journal, self.statistics, self.limiter, clock, wall)
+        self._jobs = JobStore(settings.batch_time, self._answered)
+        openai = OpenAIBatches(self._jobs)
+        self._batches: dict[str, Batches] = {
+            "/v1/files": openai,
+            "/v1/batches": openai,
+            "/api/v1/batches": OpenRouterBatches(self._jobs),
+        }
+        self._pages = ControlPages(self.journal, self.statistics, self.limiter, self._jobs, clock, wall)
         self._store = AnswerStore()
         self._programs: dict[tuple[str, str, bytes, bool], Program] = {}
         self._frames = 0
@@ -161,8 +178,12 @@ class Service:
         if path.startswith("/sim/"):
             return self._pages.answer(request)
         self.journal.add(request)
+        if USUAL_PATHS.match(path):
+            request = _at_usual_path(request)
+            path = request.path
+        batched = next((found for start, found in self._batches.items() if f"{path}/".startswith(start + "/")), None)
         storing = next((wire for start, wire in STORING.items() if path.startswith(start + "/")), None)
-        wire = storing or _wire_of(path)
+        wire = batched.wire if batched else storing or _wire_of(path)
         if self._replay is not None:
             failure = APIError(404, f"the recording holds no exchange for {request.method} {path}")
             return self._replay.answer(request) or self._refused(wire or OPENAI, failure, request)
@@ -175,6 +196,8 @@ class Service:
                 return complete(200, headers, MODEL_LISTS[path], keep=request.keep_alive)
             if wire is None:
                 raise APIError(404, f"Invalid URL ({request.method} {path})", code=UNKNOWN_URL)
+            if batched is not None:
+                return self._batched(batched, request)
             if storing is not None:
                 storing.check_headers(request)
                 return self._stored(storing, request)
@@ -289,6 +312,36 @@ class Service:
         program = answer.shown(answer.status(now), knobs, keep=keep)
         return replace(program, counted=False, cancels=None if last is None else (answer, last))
 
+    def _batched(self, batches: Batches, request: HTTPRequest) -> Program:
+        """The program of a request to a batch interface. Raises `APIError`."""
+        knobs = self._faults(combine(self.knobs, request.headers.get(HEADER, "")), request)
+        failed = self._failed(batches.wire, knobs, request, "")
+        if failed is not None:
+            return failed
+        self._jobs.now, self._jobs.wall = self._clock(), self._wall()
+        reply = batches.reply(request, _key_of(request))
+        headers = [*reply.headers, ("x-request-id", f"req_{self._jobs.new_id()}")]
+        program = unstreamed(
+            headers, reply.body, replace(knobs, error=None), status=reply.status, keep=request.keep_alive
+        )
+        return replace(program, counted=False)
+
+    def _answered(self, request: HTTPRequest) -> Answered:
+        """The answer to a request in a batch: the live one, or an error if that would not come whole."""
+        wire = _wire_of(request.path) or OPENAI
+        try:
+            if (loads_object(request.body) or {}).get("stream") is True:
+                raise APIError(400, '"stream=True" is not supported in a batch')
+            directives = (request.headers.get(HEADER, ""), UNCHANGED)
+            live = replace(request, headers={**request.headers, HEADER: ",".join(filter(None, directives))})
+            program = self._program(wire, live)
+            status, body = content_of(program)
+            if program.ending not in (Ending.KEEP, Ending.CLOSE) or not is_json(body):
+                raise APIError(500, "")
+        except APIError as failure:
+            return Answered(failure.status, wire.error_body(failure))
+        return Answered(status, body, program.usage)
+
     def _read(self, wire: Wire, request: HTTPRequest) -> tuple[Prompt, Knobs]:
         prompt = wire.read(request)
         if prompt.previous:
@@ -331,6 +384,14 @@ def _wire_of(path: str) -> Wire | None:
     if path.startswith(("/v1beta/models/", "/v1/models/")) and path.endswith(GEMINI_METHODS):
         return GEMINI
     return WIRES.get(path)
+
+
+def _at_usual_path(request: HTTPRequest) -> HTTPRequest:
+    """The request at OpenAI's path. Azure's key is in a header of its own."""
+    headers = request.headers
+    if "api-key" in headers:
+        headers = {**headers, "authorization": f"Bearer {headers['api-key']}"}
+    return replace(request, target=USUAL_PATHS.sub("/v1/", request.target, count=1), headers=headers)
 
 
 def _usage(prompt: Prompt, scenario: Scenario) -> Usage:

@@ -32,6 +32,7 @@ from manystream.simulator import (
 )
 from manystream.simulator import __main__ as program
 from manystream.simulator import process as process_module
+from manystream.simulator.batches import BatchTime
 from manystream.simulator.inference import BatchModel
 from manystream.simulator.replica import Outage, Replica
 from manystream.simulator.service import ServiceSettings
@@ -45,6 +46,7 @@ EXCHANGE = (
 OPTIONS = [
     "--host", "localhost", "--port", "81", "--journal", "3", "--default", "events=5",
     "--limit", "requests-per-minute=6", "--limit=concurrent=2", "--batch", "step=0.5",
+    "--batch-time", "7",
 ]  # fmt: skip
 
 
@@ -92,7 +94,7 @@ def test_every_option_reaches_the_settings(started: Started) -> None:
     assert program.main(OPTIONS) == 0
     service = ServiceSettings(
         knobs=Knobs(events=5), journal=3, limits=(Limit(requests_per_minute=6), Limit(concurrent=2)),
-        batch=BatchModel(step=0.5),
+        batch=BatchModel(step=0.5), batch_time=BatchTime(median=7),
     )  # fmt: skip
     assert list(started.settings) == [Settings(host="localhost", port=81, service=service)]
 
@@ -136,7 +138,8 @@ def test_a_user_is_told_the_address(started: Started, capsys: pytest.CaptureFixt
 
 USAGE = (
     "usage: simulator [-h] [--host HOST] [--port PORT] [--journal JOURNAL] [--default KNOBS] [--replay FILE]"
-    " [--pace PACE] [--limit LIMIT] [--batch BATCH] [--replica REPLICA] [--child]"
+    " [--pace PACE] [--limit LIMIT] [--batch BATCH] [--batch-time BATCH_TIME] [--replica REPLICA]"
+    " [--child]"
 )
 
 
@@ -255,6 +258,7 @@ def test_the_child_gets_every_option(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         open_simulator(
             "events=5", host="h", port=81, journal=3, replay=str(recording), pace=2.5,
             limits=[Limit(concurrent=2), "requests-per-minute=6"], batch="step=0.5",
+            batch_time="7",
         ),
     ):  # fmt: skip
         pass
@@ -265,12 +269,12 @@ def test_the_child_gets_every_option(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "start_new_session": True}
     plain = [
         "--host", "127.0.0.1", "--port", "0", "--journal", "256", "--default", "", "--child", "--replay", "",
-        "--pace", "1.0", "--batch", "",
+        "--pace", "1.0", "--batch", "", "--batch-time", "",
     ]  # fmt: skip
     full = [
         "--host", "h", "--port", "81", "--journal", "3", "--default", "events=5", "--child",
-        "--replay", str(recording), "--pace", "2.5", "--batch", "step=0.5", "--limit=concurrent=2",
-        "--limit=requests-per-minute=6",
+        "--replay", str(recording), "--pace", "2.5", "--batch", "step=0.5",
+        "--batch-time", "7", "--limit=concurrent=2", "--limit=requests-per-minute=6",
     ]  # fmt: skip
     assert commands == [
         ([*start, *plain], piped),
@@ -371,14 +375,17 @@ def test_a_thread_gets_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
     with (
         pytest.raises(Stop),
-        open_simulator_thread("events=5", host="h", port=81, journal=3, limits=["concurrent=2"], batch="step=0.5"),
+        open_simulator_thread(
+            "events=5", host="h", port=81, journal=3, limits=["concurrent=2"], batch="step=0.5", batch_time="7"
+        ),
     ):
         pass
     with pytest.raises(Stop), open_simulator_thread(replicas=["speed=2"]):
         pass
     service = ServiceSettings(
-        knobs=Knobs(events=5), journal=3, limits=(Limit(concurrent=2),), batch=BatchModel(step=0.5)
-    )
+        knobs=Knobs(events=5), journal=3, limits=(Limit(concurrent=2),), batch=BatchModel(step=0.5),
+        batch_time=BatchTime(median=7),
+    )  # fmt: skip
     assert seen == [
         [DEFAULTS],
         [Settings(host="h", port=81, service=service)],
