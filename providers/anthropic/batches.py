@@ -1,0 +1,111 @@
+"""Anthropic's batch interface (platform.claude.com/docs/en/api/messages/batches). It keeps no metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from urllib.parse import quote
+
+from ..json.json_values import JSON, JSONObject, dumps, mapping, objects, string
+from ..wire.batches import BatchGroup, BatchInterface, BatchResult, BatchState, BatchTerms, count, later_page
+from ..wire.dialect import WireRequest
+from ..wire.wire_head import request_headers
+from .request import API_VERSION
+
+HOUR = 3600.0
+
+STATUSES: dict[str, int] = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+"""Type of an error → the HTTP status that the live way has with it (platform.claude.com/docs/en/api/errors)."""
+
+
+class Anthropic(BatchInterface):
+    """Anthropic's interface: the lines are in the request, and the results are a file. It reports no progress."""
+
+    terms = BatchTerms(
+        lines=100_000,
+        bytes=256_000_000,
+        prior=((0.25, 300.0), (0.5, 1200.0), (0.9, 2 * HOUR), (0.99, 24 * HOUR)),
+        stop=600.0,
+    )
+
+    def takes(self, group: BatchGroup) -> bool:
+        return group.path == self._path.removesuffix("/batches")
+
+    def line(self, id: str, body: bytes, group: BatchGroup) -> bytes:
+        return b'{"custom_id":%b,"params":%b}' % (dumps(id), body)
+
+    def create(self, key: str, lines: Sequence[bytes], file: str | None, group: BatchGroup) -> WireRequest:
+        return self._post(self._path, b'{"requests":[%b]}' % b",".join(lines), group.headers)
+
+    def read(self, id: str) -> WireRequest:
+        return self._get(f"{self._path}/{quote(id, safe='')}")
+
+    def cancel(self, id: str) -> WireRequest:
+        return self._post(f"{self._path}/{quote(id, safe='')}/cancel", b"")
+
+    def list(self, after: str | None) -> WireRequest:
+        more = "" if after is None else f"&after_id={quote(after, safe='')}"
+        return self._get(f"{self._path}?limit=100{more}")
+
+    def read_list(self, body: JSONObject) -> tuple[Sequence[BatchState], str | None]:
+        return [self.state(batch) for batch in objects(body, "data")], later_page(body)
+
+    def state(self, body: JSONObject) -> BatchState:
+        status, counts = string(body, "processing_status") or "", mapping(body, "request_counts")
+        id = string(body, "id") or ""
+        total = sum(count(number) for number in counts.values())
+        ended = status == "ended"
+        return BatchState(
+            id,
+            status,
+            ended,
+            done=total - count(counts.get("processing")),
+            total=total,
+            created=_time(body.get("created_at")),
+            results=(id,) if ended and string(body, "results_url") else (),
+        )
+
+    def results(self, name: str) -> WireRequest:
+        return self._get(f"{self._path}/{quote(name, safe='')}/results")
+
+    def result(self, value: JSONObject) -> BatchResult | None:
+        id, result = string(value, "custom_id"), mapping(value, "result")
+        kind = string(result, "type") or "unknown"
+        if id is None:
+            return None
+        if kind == "succeeded":
+            return BatchResult(id, 200, dumps(mapping(result, "message")))
+        if kind != "errored":
+            return BatchResult(id, 0, kind.encode())
+        outer = mapping(result, "error")
+        error = mapping(outer, "error") or outer
+        status = STATUSES.get(string(error, "type") or "", 500)
+        return BatchResult(id, status, dumps({"type": "error", "error": error}), string(outer, "request_id"))
+
+    @property
+    def _path(self) -> str:
+        path = self.provider.base_url.partition("?")[0].rstrip("/")
+        return "/messages/batches" if path.endswith("/v1") else "/v1/messages/batches"
+
+    def _headers(self) -> Sequence[tuple[str, str]]:
+        own = {"anthropic-version": API_VERSION}
+        return request_headers(self.provider.profile.quirks, None, stream=False, own=own)
+
+
+def _time(value: JSON) -> float | None:
+    """Return Unix seconds of a time as RFC 3339 has it; None for anything else."""
+    try:
+        return datetime.fromisoformat(value).timestamp() if type(value) is str else None
+    except (ValueError, OverflowError):
+        return None
