@@ -137,6 +137,12 @@ FORMS: dict[str, Form] = {
         rate=CALLS_PER_SECOND,
         declared={"requests_per_minute": CALLS_PER_SECOND * 60},
     ),
+    "gemini-interactions": Form(
+        dialect="gemini-interactions",
+        profile="google-interactions",
+        rate=CALLS_PER_SECOND,
+        declared={"requests_per_minute": CALLS_PER_SECOND * 60},
+    ),
 }
 """The forms that are measured over sockets, too."""
 

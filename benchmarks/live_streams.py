@@ -22,7 +22,7 @@ FINE = 1.05
 TARGET = 2500
 CHAT_FACTORS = {OPENAI: 40.0, AIOHTTP: 3.5, CURL: 1.5}
 CHAT_PEERS = (OPENAI, AIOHTTP, CURL, FLOOR)
-OTHERS = (("chat", True), ("responses", False), ("anthropic", False), ("gemini", False))
+OTHERS = (("chat", True), ("responses", False), ("anthropic", False), ("gemini", False), ("interactions", False))
 """Dialect, and whether over TLS."""
 TLS_SHARE = 0.9
 """Our streams over TLS, as a share of those of the floor over a memory BIO."""

@@ -52,10 +52,10 @@ class Outcome:
     seconds: float
 
     def row(self, form: str, client: str) -> str:
-        return f"{form:16} {client:22} {self.used:7.1%} {self.refused:8.1%} {self.failed:7d} {self.seconds:8.1f}"
+        return f"{form:20} {client:22} {self.used:7.1%} {self.refused:8.1%} {self.failed:7d} {self.seconds:8.1f}"
 
 
-HEADING = f"{'form':16} {'client':22} {'used':>7} {'refused':>8} {'failed':>7} {'seconds':>8}"
+HEADING = f"{'form':20} {'client':22} {'used':>7} {'refused':>8} {'failed':>7} {'seconds':>8}"
 
 Client = Callable[[Simulator, Form, int], int]
 """Make so many calls at once. Returns how many ended without an answer."""
@@ -64,6 +64,7 @@ _PROVIDERS: dict[str, Callable[[str], ms.Provider]] = {
     "openai-chat": lambda url: ms.OpenAIChat("key", url),
     "anthropic": lambda url: ms.Anthropic("key", url),
     "gemini": lambda url: ms.Gemini("key", url),
+    "gemini-interactions": lambda url: ms.GeminiInteractions("key", url),
 }
 
 
@@ -245,7 +246,7 @@ def main() -> None:
             if ONLY.get(client, form.dialect) != form.dialect:
                 continue
             if client in NEEDS and importlib.util.find_spec(NEEDS[client]) is None:
-                print(f"{name:16} {client:22} not installed")
+                print(f"{name:20} {client:22} not installed")
                 continue
             print(measure(form, CLIENTS[client], calls).row(name, client), flush=True)
 

@@ -41,7 +41,7 @@ from ..transport.trio_backend import TrioBackend
 from ..transport.url import Origin
 from .output.terminal import duration, harmless, one_line
 
-MODELS_PATH = re.compile(r"/(?:chat/completions|responses|messages|models/[^/]*)$")
+MODELS_PATH = re.compile(r"/(?:chat/completions|responses|messages|interactions|models/[^/]*)$")
 """The end of a request's path in each dialect. The list of models has the same path with another end."""
 
 MOST_BODY_BYTES = 16 * 1024

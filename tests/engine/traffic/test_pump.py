@@ -588,9 +588,12 @@ def test_a_call_that_ends_when_the_pool_discards_an_old_connection_is_not_sent()
 def test_a_function_that_closes_the_engine_at_a_call_s_end_completes_it_once(
     function: str, ending: str, stream: bool
 ) -> None:
+    asked = trio.Event()
+
     async def serve(line: Line) -> None:
         while await line.request():
             if ending == "cancel":
+                asked.set()
                 await line.closed_by_peer()
                 return
             if ending == "error":
@@ -622,11 +625,10 @@ def test_a_function_that_closes_the_engine_at_a_call_s_end_completes_it_once(
                 call = engine.start_stream(request, None, completions.append)
             else:
                 call = engine.start_request(request, completions.append)
-            await trio.sleep(0.1)
             if ending == "cancel":
+                await asked.wait()
                 call.cancel()
             await call.wait()
-            await trio.sleep(0.1)
         assert [call.completion] == completions
         return completions
 

@@ -80,6 +80,7 @@ PATHS = [
     (ms.OpenAIResponses, "/v1", b"GET /v1/models HTTP/1.1", b"Authorization: Bearer"),
     (ms.Anthropic, "", b"GET /v1/models HTTP/1.1", b"x-api-key:"),
     (ms.Gemini, "", b"GET /v1beta/models HTTP/1.1", b"x-goog-api-key:"),
+    (ms.GeminiInteractions, "", b"GET /v1beta/models HTTP/1.1", b"x-goog-api-key:"),
 ]
 
 
@@ -168,6 +169,7 @@ WRONG = [
     (ms.OpenAIChat, "/v1/v1", "POST {url}/v1/v1/chat/completions: is /v1 one too many in the base URL?"),
     (ms.Anthropic, "/x", "POST {url}/x/v1/messages: is the base URL right?"),
     (ms.Gemini, "/x", "POST {url}/x/v1beta/models/any:generateContent: is the base URL right?"),
+    (ms.GeminiInteractions, "/x", "POST {url}/x/v1beta/interactions: is the base URL right?"),
 ]
 
 
@@ -180,9 +182,7 @@ async def test_a_wrong_base_url_fails_with_the_place_of_calls(kind: type[ms.Prov
     assert words.format(url=url) in findings[-1].text
 
 
-@pytest.mark.parametrize(
-    ("kind", "path"), [(ms.OpenAIChat, "/v1"), (ms.OpenAIResponses, "/v1"), (ms.Anthropic, ""), (ms.Gemini, "")]
-)
+@pytest.mark.parametrize(("kind", "path"), [row[:2] for row in PATHS])
 async def test_the_simulator_lists_its_models(kind: type[ms.Provider], path: str) -> None:
     with open_simulator_thread() as simulator:
         findings = await checked(kind(CANARY, f"http://127.0.0.1:{simulator.port}{path}"))
