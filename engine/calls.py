@@ -45,7 +45,9 @@ from .request.addresses import Addressed
 from .request.durable import read_token
 from .request.errors import TooManyCallsError
 from .request.limits import Limits
+from .request.prepared import Prepared
 from .request.preparer import Preparer
+from .request.redaction import redacted
 
 if TYPE_CHECKING:
     from .observe.observer import GuardedObserver, Observer
@@ -207,6 +209,33 @@ class CallStarter:
         attached = TargetRequest(prepared, self._counters[answer.provider], self._clocks[True], _leave_as_it_is)
         request = Request(f"{answer.provider}/{answer.model}", (), durable=True)
         return self.start(request, on_event, on_completion, stream=True, attached=attached)
+
+    def prepare_wire(self, provider: Provider, wire: WireRequest) -> Prepared:
+        """Prepare a request that is no call. Raises `InvalidRequestError`."""
+        return self._preparer.prepare_wire(provider, wire)
+
+    def encode(self, request: Request) -> tuple[Provider, str, WireRequest]:
+        """Return the provider of a request, the model's name there, and the unstreamed request. Raises
+        `InvalidRequestError`."""
+        prepared, wire = self._preparer.prepare(request, stream=False)
+        return prepared.provider, prepared.model, wire
+
+    def completion_of(self, request: Request, status: int, body: bytes) -> Completion:
+        """Return the completion that an unstreamed call with this status and body has. Nothing is sent: the answer came
+        another way, such as in a provider's batch."""
+        prepared, wire = self._preparer.prepare(request, stream=False)
+        try:
+            if not 200 <= status < 300:
+                raise prepared.dialect.decode_error(status, {}, body, time.time())
+            response = prepared.dialect.decode(body, prepared.provider, prepared.shared.make_id, prepared.shared.limits)
+            for name in prepared.unasked:
+                response.provider_data.pop(name, None)
+            _response_finisher(wire.warnings, request)(response)
+        except ProviderError as error:
+            partial, error.partial = error.partial, None
+            error.provider, error.model, error.host = prepared.provider.name, prepared.model, prepared.origin.host
+            return Completion(False, status, partial, redacted(error, prepared.secrets), attempts=1)
+        return Completion(True, status, response, attempts=1)
 
     def _make_request(self, stream: bool, request: Request, preparer: Preparer) -> tuple[TargetRequest, WireRequest]:
         """Prepare a request for a target of a route. Raises `InvalidRequestError`."""

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeAlias
 
 from ...providers.catalog.profile import SessionField
-from ...providers.catalog.provider import APIKey, Provider, Token
+from ...providers.catalog.provider import APIKey, Provider, Token, keys_of
 from ...providers.catalog.registry import dialect_of
 from ...providers.catalog.selection import select
 from ...providers.errors import InvalidRequestError
@@ -151,6 +151,19 @@ class Preparer:
         prepared = Prepared(shared, token.model, head, b"", secrets, True, fresh_key)
         prepared.durable = durable
         return prepared
+
+    def prepare_wire(self, provider: Provider, wire: WireRequest) -> Prepared:
+        """Prepare a request that is no call, such as one to a batch interface. Of several keys, it has the first.
+
+        Raises `InvalidRequestError`.
+        """
+        keys = keys_of(provider)
+        if keys:
+            preparer, single = self.with_key(provider, keys[0], 0)
+            return preparer.prepare_wire(single, wire)
+        shared = self._shared[provider.name]
+        head, secrets, fresh_key = self._new_head(wire, shared, {})
+        return Prepared(shared, "", head, wire.body, secrets, False, fresh_key)
 
     def _following(self, prepared: Prepared, wire: WireRequest, extra: Mapping[str, str] | None) -> Prepared:
         """Prepare a request without a body that follows another one."""
