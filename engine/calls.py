@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ..providers.catalog.provider import Provider
 from ..providers.model.options import Retry
-from ..providers.model.provider_error import ErrorCategory
+from ..providers.model.provider_error import ErrorCategory, ProviderError
 from ..providers.model.request import Request
 from ..providers.model.response import Response
 from ..providers.model.rules import optional, whole
@@ -233,7 +233,7 @@ class CallStarter:
             _response_finisher(wire.warnings, request)(response)
         except ProviderError as error:
             partial, error.partial = error.partial, None
-            error.provider, error.model, error.host = prepared.provider.name, prepared.model, prepared.origin.host
+            error.provider, error.model, error.host = prepared.provider.name, prepared.model, prepared.origin.host_header
             return Completion(False, status, partial, redacted(error, prepared.secrets), attempts=1)
         return Completion(True, status, response, attempts=1)
 
