@@ -173,7 +173,7 @@ class CallStarter:
         self.runtime.retries.call_started()
         # By position: each start would pay for a dict of the names.
         number, retry = self._started + 1, request.retry or self._retry
-        clocks = self._clocks[stream] if request.timeouts is None else self._clocks_of(request, stream)
+        clocks = self._clocks[stream] if request.timeouts is None else self.clocks_of(request, stream)
         running = RunningCall(
             self.runtime, self._hooks, prepared, counters, number, clocks, retry, on_event, on_completion,
             finish_response, admission,
@@ -237,13 +237,21 @@ class CallStarter:
             return Completion(False, status, partial, redacted(error, prepared.secrets), attempts=1)
         return Completion(True, status, response, attempts=1)
 
+    def first_target(self, model: str) -> tuple[Preparer, str]:
+        """Return what prepares a `PlainRequest` about a model, and the name that the model has for it.
+
+        Of a route that is the first target, and of a provider with several keys the first key.
+        """
+        dispatcher = self._dispatcher
+        return (self._preparer, model) if dispatcher is None else dispatcher.first_target(model, self._preparer)
+
     def _make_request(self, stream: bool, request: Request, preparer: Preparer) -> tuple[TargetRequest, WireRequest]:
         """Prepare a request for a target of a route. Raises `InvalidRequestError`."""
         prepared, wire = preparer.prepare(request, stream=stream)
-        counters, clocks = self._counters[prepared.provider.name], self._clocks_of(request, stream)
+        counters, clocks = self._counters[prepared.provider.name], self.clocks_of(request, stream)
         return TargetRequest(prepared, counters, clocks, _response_finisher(wire.warnings, request)), wire
 
-    def _clocks_of(self, request: Request, stream: bool) -> Clocks:
+    def clocks_of(self, request: Request, stream: bool) -> Clocks:
         """Return the timeouts of a call. Calls without timeouts of their own share one object."""
         if request.timeouts is None:
             return self._clocks[stream]

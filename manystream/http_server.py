@@ -1,8 +1,9 @@
 """An HTTP/1.1 server (RFC 9112): what the simulator and the gateway have in common.
 
 `RequestReader` reads requests incrementally. `HTTPConnection` is one client's socket: it reads one request after the
-other, and sends what the socket takes. A subclass answers the requests. `HTTPServer` accepts connections. Both are
-served by a `Loop`: the simulator's or the engine's.
+other, and sends what the socket takes. A subclass answers the requests: the simulator's with frames that are written
+beforehand, an `AnsweringConnection` with responses. `HTTPServer` accepts connections. Both are served by a `Loop`: the
+simulator's or the engine's.
 
 This module imports nothing of the library: the simulator, which tests the library, shares no other code with it.
 """
@@ -45,7 +46,8 @@ REASONS = {
     200: "OK", 202: "Accepted", 400: "Bad Request", 401: "Unauthorized", 402: "Payment Required", 403: "Forbidden",
     404: "Not Found",
     405: "Method Not Allowed", 408: "Request Timeout", 409: "Conflict", 413: "Content Too Large",
-    422: "Unprocessable Content", 429: "Too Many Requests", 431: "Request Header Fields Too Large",
+    422: "Unprocessable Content", 426: "Upgrade Required", 429: "Too Many Requests",
+    431: "Request Header Fields Too Large",
     500: "Internal Server Error", 501: "Not Implemented", 502: "Bad Gateway", 503: "Service Unavailable",
     504: "Gateway Timeout", 529: "Site Overloaded",
 }  # fmt: skip
@@ -407,6 +409,93 @@ class HTTPConnection(abc.ABC):
         if reset:
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
         self.sock.close()
+
+
+class AnsweringConnection(HTTPConnection):
+    """A connection that answers with whole responses, and with responses whose bodies come in pieces.
+
+    After `finish`, it goes on with the next request, or closes.
+    """
+
+    __slots__ = ("_bodiless", "_chunked", "_closes", "_waits")
+
+    def __init__(self, server: HTTPServer, sock: socket.socket) -> None:
+        HTTPConnection.__init__(self, server, sock)
+        self._bodiless = False  # the response has a head only (HEAD)
+        self._chunked = True  # the client understands chunks (HTTP/1.1)
+        self._closes = False  # after the response
+        self._waits = False  # the response has ended, and the client has not read all of it
+
+    # --- for the subclass to define ---
+
+    @abc.abstractmethod
+    def answer(self, request: HTTPRequest) -> None:
+        """Answer a request, with `respond` or with `head`, `piece` and `finish`."""
+
+    @abc.abstractmethod
+    def answer_wrong(self, error: BadRequest) -> None:
+        """Answer bytes that are no request, with `respond`. The connection closes after it."""
+
+    @abc.abstractmethod
+    def answered(self) -> None:
+        """The response to a request has ended."""
+
+    @abc.abstractmethod
+    def has_room(self) -> None:
+        """The socket has taken all bytes of a response that goes on."""
+
+    # --- for the subclass to call ---
+
+    def respond(self, status: int, headers: Headers, body: bytes) -> None:
+        """Send a whole response."""
+        head = http_head(status, [*headers, ("content-length", str(len(body))), *self._closing()])
+        self.write(head if self._bodiless else head + body)
+        self.finish()
+
+    def head(self, status: int, headers: Headers) -> bytes:
+        """Return the head of a response whose body follows in pieces."""
+        self._closes |= not self._chunked
+        framing = [("transfer-encoding", "chunked")] if self._chunked else []
+        return http_head(status, [*headers, *framing, *self._closing()])
+
+    def piece(self, data: bytes, *, last: bool = False) -> bytes:
+        """Return a piece of such a body in its framing."""
+        if not self._chunked:
+            return data
+        return (chunk(data) if data else b"") + (LAST_CHUNK if last else b"")
+
+    def finish(self, *, cut: bool = False) -> None:
+        """End the response. `cut`: close the connection, so that the client sees that it is not whole."""
+        self.answered()
+        self._closes |= cut
+        if self.unsent:
+            self._waits = True
+        elif self._closes:
+            self._server.drop(self)
+        elif self.is_open:
+            self.next()
+
+    def _closing(self) -> Headers:
+        return [("connection", "close")] if self._closes else []
+
+    # --- as the connection ---
+
+    def begin(self, request: HTTPRequest) -> None:
+        self._bodiless = request.method == "HEAD"
+        self._chunked = request.chunked
+        self._closes = not request.keep_alive
+        self.answer(request)
+
+    def refuse(self, error: BadRequest) -> None:
+        self._closes = True
+        self.answer_wrong(error)
+
+    def drained(self) -> None:
+        if self._waits:
+            self._waits = False
+            self.finish()
+        else:
+            self.has_room()
 
 
 class HTTPServer:

@@ -189,7 +189,7 @@ class RunningCall(Ending):
         if self._attempt is not None:
             self._attempt.abort()
         # In place of the second attempt, which a durable call never has: `_stop` aborts it.
-        self._rival = ServerCancel(self, error, durable, self._prepared, self._runtime).begin()
+        self._rival = ServerCancel(self, error, durable, self._prepared, self._runtime).attempt
 
     def pause(self) -> None:
         self._paused = True

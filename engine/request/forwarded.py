@@ -41,11 +41,15 @@ class ForwardedBody(GivenBody):
     write: takes the model's name as the provider knows it, and returns the body.
     query: names and values of the client's query, which the provider gets.
     forwarder: gets the answer's bytes.
+    method: the HTTP method.
+    place: takes the path of a model call and the model's name; returns the path. None: it is a model call.
     """
 
     write: Callable[[str], bytes]
     query: Sequence[tuple[str, str]]
     forwarder: Forwarder
+    method: str = "POST"
+    place: Callable[[str, str], str] | None = None
 
     def restore(self, dialect: str, body: JSONObject, request: object, sources: Sources, warnings: list[str]) -> None:
         """Do nothing: `replace` replaces the body as a whole."""
@@ -59,7 +63,10 @@ class ForwardedBody(GivenBody):
     def replace(self, wire: WireRequest, model: str) -> None:
         """Put the client's body and query in place of those that the dialect has written from the placeholder."""
         wire.body = self.write(model)
+        wire.method = self.method
         path, _, query = wire.path.partition("?")
+        if self.place is not None:
+            path = self.place(path, model)
         given = {name for name, _ in self.query} | {"alt"}  # the form of Gemini's stream is the client's choice
         kept = [pair for pair in query.split("&") if pair and pair.partition("=")[0] not in given]
         kept += [f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in self.query]

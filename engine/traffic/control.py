@@ -184,6 +184,14 @@ class Dispatcher:
             raise InvalidRequestError("token", f"its answer was made with {made}, and {keys}")
         return accesses[token.key].preparer
 
+    def first_target(self, model: str, own: Preparer) -> tuple[Preparer, str]:
+        """What prepares requests for the first target and key of a model, and its name there. own: the engine's."""
+        route = self._routes.get(model) or self._keyed.get(model.partition("/")[0])
+        if route is None:
+            return own, model
+        target = route.targets[0]
+        return target.accesses[0].preparer, f"{target.provider}/{target.model}" if target.model else model
+
     def end_session(self, session: str) -> None:
         """Forget which targets and keys a session has."""
         for route in (*self._routes.values(), *self._keyed.values()):

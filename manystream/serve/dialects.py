@@ -11,11 +11,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
-from ..http_server import HTTPRequest
+from ..http_server import BadRequest, HTTPRequest
+from ..providers.errors import InvalidRequestError
 from ..providers.json.json_values import JSONObject, dumps
-from ..providers.model.provider_error import ErrorCategory, ProviderError
+from ..providers.model.provider_error import ErrorCategory
 
 SLOT_PATH = re.compile(r"/slots/([A-Za-z0-9._~-]{1,100})(/.*)")
 """A base URL may name a slot: `http://127.0.0.1:8080/slots/task-17`."""
@@ -34,7 +35,7 @@ STATUS: Final[dict[ErrorCategory, int]] = {
     ErrorCategory.BUDGET: 402,
     ErrorCategory.UNKNOWN: 502,
 }
-"""Category of an error of the engine's own → the status of the response."""
+"""Category of an error that no provider's answer explains → the status of the response."""
 
 OPENAI_TYPES: Final[dict[int, str]] = {
     400: "invalid_request_error", 401: "authentication_error", 402: "insufficient_quota", 403: "permission_error",
@@ -96,14 +97,36 @@ ANTHROPIC = WireDialect("anthropic", b'event: ping\ndata: {"type": "ping"}\n\n',
 INTERACTIONS = WireDialect("gemini-interactions", _COMMENT, _google_error, "error")
 GEMINI = WireDialect("gemini", b"\n", _google_error)  # google-genai takes a comment for a part of the answer
 
-ENDPOINTS: Final[tuple[tuple[re.Pattern[str], WireDialect], ...]] = (
-    (re.compile(r"(?:/v1)?/chat/completions"), OPENAI_CHAT),
-    (re.compile(r"(?:/v1)?/responses"), WireDialect("openai-responses", _COMMENT, _responses_error, "error")),
-    (re.compile(r"(?:/v1)?/messages"), ANTHROPIC),
-    (re.compile(r"\A(?:/v1[a-z]*)?/models/(?P<model>.+):(?P<method>generateContent|streamGenerateContent)"), GEMINI),
-    (re.compile(r"(?:/v1[a-z]*)?/interactions"), INTERACTIONS),
-)  # fmt: skip
-"""Path → dialect. OpenAI's clients have `/v1` in their base URL, the others add it: both are understood."""
+RESPONSES = WireDialect("openai-responses", _COMMENT, _responses_error, "error")
+
+ENDPOINTS: Final[tuple[tuple[str, re.Pattern[str], WireDialect | None], ...]] = tuple(
+    (methods, re.compile(pattern), dialect)
+    for methods, pattern, dialect in (
+        ("POST", r"(?:/v1)?/chat/completions", OPENAI_CHAT),
+        ("POST", r"(?:/v1)?/responses", RESPONSES),
+        ("POST", r"(?:/v1)?/messages", ANTHROPIC),
+        ("POST", r"(?:/v1[a-z]*)?/models/(?P<model>.+):(?P<method>generateContent|streamGenerateContent)", GEMINI),
+        ("POST", r"(?:/v1[a-z]*)?/interactions", INTERACTIONS),
+        ("GET", r"/v1[a-z]+(?P<rest>/models(?:/[^/]+)?)", GEMINI),
+        ("GET", r"(?:/v1)?(?P<rest>/models(?:/.+)?)", None),  # the client's dialect
+        ("POST", r"(?:/v1[a-z]*)?/models/(?P<model>.+)(?P<rest>:countTokens)", GEMINI),
+        ("POST", r"(?:/v1)?(?P<rest>/messages/count_tokens)", ANTHROPIC),
+        ("POST", r"(?:/v1)?(?P<rest>/responses/(?:input_tokens|[^/]+/cancel))", RESPONSES),
+        ("GET DELETE", r"(?:/v1)?(?P<rest>/responses/[^/]+(?:/input_items)?)", RESPONSES),
+        ("POST", r"(?:/v1[a-z]*)?(?P<rest>/interactions/[^/]+/cancel)", INTERACTIONS),
+        ("GET DELETE", r"(?:/v1[a-z]*)?(?P<rest>/interactions/[^/]+)", INTERACTIONS),
+    )
+)
+"""Methods and path → dialect. OpenAI's clients have `/v1` in their base URL, the others add it: both are understood.
+
+A path with a `rest` is no model call. It is passed on to the dialect's provider.
+"""
+
+_ROOT = re.compile(r"/(?:chat/completions|responses|messages|interactions|models/[^/]+)\Z")
+"""The end of the path of a model call, in every dialect."""
+
+ALIVE = re.compile(r"(?:/slots/[^/]+)?/?(?:healthz?)?")
+"""Paths at which a client or a supervisor asks whether the gateway runs."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -113,22 +136,50 @@ class Endpoint:
     dialect: the dialect of the path.
     model: the model of the path; None if the body names it.
     stream: whether the path asks for a stream; None if the body says it.
+    rest: for a request that is no model call, the end of its path; else None.
     """
 
     dialect: WireDialect
     model: str | None = None
     stream: bool | None = None
+    rest: str | None = None
+
+    def place(self, path: str, model: str) -> str:
+        """Return the path at a provider of a request that is no model call. path: that of a model call."""
+        rest = quote(self.rest or "", safe="/:@")
+        root = path.rpartition(":")[0] if rest.startswith(":") else _ROOT.sub("", path)
+        if root == path:
+            raise InvalidRequestError("model", f"{model!r}: its provider has no {self.rest}")
+        return root + rest
 
 
-def endpoint_of(path: str) -> Endpoint | None:
-    """Return what a path asks for; None for any other path."""
-    for pattern, dialect in ENDPOINTS:
-        found = pattern.fullmatch(path)
-        if found is not None:
-            parts = found.groupdict()
+class Refusal(BadRequest):
+    """A request that the gateway does not take. dialect: that of its client."""
+
+    def __init__(self, dialect: WireDialect, status: int, message: str) -> None:
+        super().__init__(status, message)
+        self.dialect = dialect
+
+
+def endpoint_of(request: HTTPRequest, path: str) -> Endpoint:
+    """Return what a request asks for. Raises `Refusal` if the gateway has no such path, or not with this method."""
+    refused, takes = dialect_of_client(request), ""
+    leaves_root = not {".", ".."}.isdisjoint(path.split("/"))
+    for methods, pattern, of_path in ENDPOINTS:
+        found = None if leaves_root else pattern.fullmatch(path)
+        if found is None:
+            continue
+        parts, dialect = found.groupdict(), of_path or refused
+        if request.method in methods.split():
             method = parts.get("method")
-            return Endpoint(dialect, parts.get("model"), None if method is None else method.startswith("stream"))
-    return None
+            stream = None if method is None else method.startswith("stream")
+            return Endpoint(dialect, parts.get("model"), stream, parts.get("rest"))
+        refused, takes = dialect, methods.replace(" ", " or ")
+    if "upgrade" in request.headers:  # Codex asks for a WebSocket first
+        raise Refusal(refused, 426, "the gateway has no WebSockets: send the request over HTTP")
+    if takes:
+        raise Refusal(refused, 405, f"{path[:200]} takes {takes}, not {request.method}")
+    raise Refusal(refused, 404, f"the gateway has no {request.method} {path[:200]}")
 
 
 def dialect_of_client(request: HTTPRequest) -> WireDialect:
@@ -153,8 +204,10 @@ def query_of(request: HTTPRequest) -> list[tuple[str, str]]:
     return [(name, value) for name, value in pairs if name != "key"]
 
 
-SENT_HEADERS = frozenset({"accept", "content-type", "idempotency-key", "openai-beta", "user-agent"})
-SENT_PREFIXES = ("anthropic-", "x-session-")
+SENT_HEADERS = frozenset(
+    {"accept", "content-type", "idempotency-key", "openai-beta", "originator", "session-id", "user-agent"}
+)
+SENT_PREFIXES = ("anthropic-", "x-codex-", "x-session-")
 
 
 def headers_to_provider(request: HTTPRequest) -> dict[str, str]:
@@ -193,8 +246,3 @@ def error_response(
     if retry_after_ms > 0:
         headers.append(("retry-after", str(math.ceil(retry_after_ms / 1000))))
     return headers, dumps(dialect.error(status, message, code))
-
-
-def status_of(error: ProviderError) -> int:
-    """Return the status for an error that no provider's answer explains."""
-    return STATUS[error.category]

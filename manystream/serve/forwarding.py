@@ -9,29 +9,32 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
+from ..engine.call.attempt import Attempt
 from ..engine.call.completion import Completion
 from ..engine.call.handle import Call
-from ..engine.request.errors import EngineClosedError, TooManyCallsError
-from ..engine.request.forwarded import ForwardedBody, forwarded_request
-from ..http_server import LAST_CHUNK, BadRequest, HTTPConnection, HTTPRequest, chunk, http_head
+from ..engine.call.plain_request import PlainRequest
+from ..engine.request.forwarded import ForwardedBody, Forwarder, forwarded_request
+from ..http_server import AnsweringConnection, BadRequest, HTTPRequest
 from ..providers.errors import InvalidRequestError
-from ..providers.json.json_values import JSONObject, MalformedJSONError, loads_object, string
+from ..providers.json.json_values import JSONObject, loads_object, string
 from ..providers.limits.output_limits import LIMITS, output_limit
 from ..providers.model.events import Error, Event
 from ..providers.model.provider_error import ErrorCategory, ProviderError
+from ..providers.model.request import Request
 from ..transport.errors import TransportError
 from ..transport.exchange import Exchange, RawHeaders
 from ..transport.timers import Timer
 from .bodies import with_members, with_model
 from .dialects import (
     OPENAI_CHAT,
+    STATUS,
     Endpoint,
+    Refusal,
     WireDialect,
     error_response,
     headers_to_client,
     headers_to_provider,
     query_of,
-    status_of,
 )
 from .trace import TracedCall
 
@@ -52,85 +55,40 @@ MOST_AFTER_END = 64 * 1024
 STREAM_HEADERS = [("content-type", "text/event-stream"), ("cache-control", "no-cache")]
 
 
-class Refusal(BadRequest):
-    """A request that the gateway does not take. dialect: that of its client."""
-
-    def __init__(self, dialect: WireDialect, status: int, message: str) -> None:
-        super().__init__(status, message)
-        self.dialect = dialect
-
-
-class GatewayConnection(HTTPConnection):
+class GatewayConnection(AnsweringConnection):
     """A client's connection to the gateway, and the request that is answered on it.
 
     forwarding: the request that is under way; None if there is none.
     """
 
-    __slots__ = ("_chunked", "_closes", "_gateway", "_waits", "forwarding")
+    __slots__ = ("_gateway", "forwarding")
 
     def __init__(self, gateway: Gateway, sock: socket.socket) -> None:
-        HTTPConnection.__init__(self, gateway.http, sock)
+        AnsweringConnection.__init__(self, gateway.http, sock)
         self._gateway = gateway
-        self._chunked = True  # the client understands chunks (HTTP/1.1)
-        self._closes = False  # after the answer
-        self._waits = False  # the answer has ended, and the client has not read all of it
-        self.forwarding: Forwarding | None = None
+        self.forwarding: Forwarding | Passing | None = None
 
-    def begin(self, request: HTTPRequest) -> None:
-        self._chunked = request.chunked
-        self._closes = not request.keep_alive
+    def answer(self, request: HTTPRequest) -> None:
         try:
             self._gateway.begin(self, request)
         except Refusal as refusal:
-            self._answer(refusal)
+            self._refuse(refusal)
 
     def check(self, request: HTTPRequest) -> None:
         self._gateway.check(request)
 
-    def refuse(self, error: BadRequest) -> None:
-        self._closes = True
-        self._answer(error if isinstance(error, Refusal) else Refusal(OPENAI_CHAT, error.status, error.message))
+    def answer_wrong(self, error: BadRequest) -> None:
+        self._refuse(error if isinstance(error, Refusal) else Refusal(OPENAI_CHAT, error.status, error.message))
 
-    def _answer(self, refusal: Refusal) -> None:
+    def _refuse(self, refusal: Refusal) -> None:
         status, message = refusal.status, refusal.message
         self.respond(status, *error_response(refusal.dialect, status, message, "refused"))
 
-    def respond(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
-        """Send a whole response, and go on with the next request."""
-        self.write(http_head(status, [*headers, ("content-length", str(len(body))), *self._closing()]) + body)
-        self.finish()
-
-    def head(self, status: int, headers: list[tuple[str, str]]) -> bytes:
-        """Return the head of a response whose body follows in pieces."""
-        self._closes |= not self._chunked
-        framing = [("transfer-encoding", "chunked")] if self._chunked else []
-        return http_head(status, [*headers, *framing, *self._closing()])
-
-    def piece(self, data: bytes, *, last: bool = False) -> bytes:
-        """Return a piece of such a body in its framing."""
-        if not self._chunked:
-            return data
-        return (chunk(data) if data else b"") + (LAST_CHUNK if last else b"")
-
-    def _closing(self) -> list[tuple[str, str]]:
-        return [("connection", "close")] if self._closes else []
-
-    def finish(self, *, cut: bool = False) -> None:
-        """End the answer. `cut`: close the connection, so that the client sees that the answer is not whole."""
+    def answered(self) -> None:
         self.forwarding = None
-        self._closes |= cut
-        if self.unsent:
-            self._waits = True
-        elif self._closes:
-            self._gateway.http.drop(self)
-        elif self.is_open:
-            self.next()
 
-    def drained(self) -> None:
-        if self._waits:
-            self._waits = False
-            self.finish()
-        elif self.forwarding is not None:
+    def has_room(self) -> None:
+        if self.forwarding is not None:
             self.forwarding.resume()
 
     def client_left(self) -> None:
@@ -192,27 +150,10 @@ class Forwarding:
     """
 
     __slots__ = (
-        "_after_end",
-        "_body",
-        "_call",
-        "_chosen",
-        "_completion",
-        "_connection",
-        "_dialect",
-        "_gateway",
-        "_has_head",
-        "_is_over",
-        "_members",
-        "_model",
-        "_newest",
-        "_request",
-        "_sent_tail",
-        "_slot",
-        "_started",
-        "_stream",
-        "_timer",
+        "_after_end", "_body", "_call", "_chosen", "_completion", "_connection", "_dialect", "_gateway", "_has_head",
+        "_is_over", "_model", "_newest", "_request", "_sent_tail", "_slot", "_started", "_stream", "_timer",
         "latest",
-    )
+    )  # fmt: skip
 
     def __init__(
         self, gateway: Gateway, connection: GatewayConnection, request: HTTPRequest, slot: Slot, endpoint: Endpoint
@@ -222,7 +163,6 @@ class Forwarding:
         self._request = request
         self._slot = slot
         self._dialect: WireDialect = endpoint.dialect
-        self._members: JSONObject = {}
         self._model = endpoint.model or ""
         self._stream = endpoint.stream
         self._body = request.body
@@ -241,20 +181,9 @@ class Forwarding:
     # --- the request ---
 
     def start(self) -> None:
-        """Start the call, or answer with an error."""
-        try:
-            self._start()
-        except InvalidRequestError as error:
-            status = 500 if error.field.startswith("api_key") else 400
-            self._refuse(status, str(error), "invalid_request")
-        except MalformedJSONError:
-            self._refuse(400, "the request's body is not a JSON object", "invalid_request")
-        except (EngineClosedError, TooManyCallsError) as error:
-            self._refuse(503, str(error), "unavailable")
-
-    def _start(self) -> None:
+        """Start the call. Raises `InvalidRequestError`, `MalformedJSONError` and what `Calls.start` raises."""
         body, slot, gateway = self._body, self._slot, self._gateway
-        self._members = members = loads_object(body)
+        members = loads_object(body)
         in_path = bool(self._model)
         if not in_path:
             self._model = string(members, "model") or ""
@@ -264,26 +193,16 @@ class Forwarding:
         self._stream = stream
         if slot.extra_body:
             body = self._body = with_members(body, members, slot.extra_body)
-            members = self._members = {**members, **slot.extra_body}
-        forwarded = ForwardedBody(
-            self._dialect.name,
-            members,
-            frozenset(),
-            {},
-            None,
-            write=(lambda model: body) if in_path else (lambda model: with_model(body, members, model)),
-            query=query_of(self._request),
-            forwarder=self,
-        )
-        request = forwarded_request(
+            members = {**members, **slot.extra_body}
+        request = _request(
             gateway.model_of(self._dialect.name, self._model),
-            forwarded,
-            extra_headers=headers_to_provider(self._request),
-            max_output_tokens=_output_limit(members),
-            tenant=slot.tenant,
-            session=slot.session,
-            tags=slot.tags,
-            priority=slot.priority,
+            self,
+            Endpoint(self._dialect),
+            self._request,
+            body,
+            members,
+            slot,
+            replaces=not in_path,
         )
         self._connection.forwarding = self
         self._call = call = gateway.calls.start(
@@ -359,7 +278,17 @@ class Forwarding:
         if self._call is not None:
             self._slot.running.pop(self._call, None)
         self._disarm()
-        self._slot.add(self._traced(completion))
+        call = TracedCall(
+            started=self._started,
+            dialect=self._dialect.name,
+            model=self._model,
+            target="" if self._call is None else self._call.target,
+            stream=bool(self._stream),
+            body=self._body,
+            completion=completion,
+            client_left=self._is_over,
+        )
+        self._slot.add(call)
         if self._is_over:
             return
         if completion.error is not None:
@@ -391,7 +320,7 @@ class Forwarding:
             self.flush(tap)
             return
         if not self._has_head:
-            self._refuse(status_of(error), error.message, error.category.value, error.retry_after_ms)
+            self._refuse(STATUS[error.category], error.message, error.category.value, error.retry_after_ms)
             return
         if self._chosen is not None:
             self.flush(self._chosen)  # what has come before the break
@@ -402,7 +331,7 @@ class Forwarding:
         if tap is not None and not is_ours:
             body = b"".join(tap.held)  # the head of a stream was sent, so the error comes as an event of it
         else:
-            _, body = error_response(self._dialect, status_of(error), error.message, error.category.value)
+            _, body = error_response(self._dialect, STATUS[error.category], error.message, error.category.value)
         connection.write(connection.piece(self._dialect.error_event(body), last=True))
         connection.finish()
 
@@ -447,17 +376,138 @@ class Forwarding:
         self._is_over = True
         self._disarm()
 
-    def _traced(self, completion: Completion) -> TracedCall:
-        return TracedCall(
-            started=self._started,
-            dialect=self._dialect.name,
-            model=self._model,
-            target="" if self._call is None else self._call.target,
-            stream=bool(self._stream),
-            body=self._body,
-            completion=completion,
-            client_left=self._is_over,
-        )
+
+class Passing(Exchange):
+    """A request that is no model call, such as one for the list of models, and the exchange of its attempts.
+
+    It takes no place in a limit. The answer's bytes go to the client, and nothing else reads them.
+    """
+
+    __slots__ = ("_connection", "_endpoint", "_exchange", "_gateway", "_head", "_request", "_sent", "_slot", "label")
+
+    def __init__(
+        self, gateway: Gateway, connection: GatewayConnection, request: HTTPRequest, slot: Slot, endpoint: Endpoint
+    ) -> None:
+        self._gateway = gateway
+        self._connection = connection
+        self._request = request
+        self._slot = slot
+        self._endpoint = endpoint
+        self._exchange: Exchange | None = None
+        self._head: tuple[int, list[tuple[str, str]]] | None = None  # until it was sent
+        self._sent: PlainRequest | None = None
+        self.label: str = f"{request.method} {endpoint.rest}"
+
+    def start(self) -> None:
+        """Send it. Raises `InvalidRequestError`, `MalformedJSONError` and `EngineClosedError`."""
+        self._gateway.calls.check_here()
+        starter, request, endpoint = self._gateway.calls.starter, self._request, self._endpoint
+        dialect, body = endpoint.dialect.name, request.body
+        members = loads_object(body) if body else {}
+        name = endpoint.model or string(members, "model")
+        preparer, target = starter.first_target(self._gateway.model_of(dialect, name, endpoint.rest or ""))
+        asked = _request(target, self, endpoint, request, body, members, self._slot, replaces="model" in members)
+        prepared, _ = preparer.prepare(asked, stream=False)
+        self._connection.forwarding = self
+        self._sent = PlainRequest(self, prepared, starter.runtime, starter.clocks_of(asked, stream=False))
+
+    def resume(self) -> None:
+        """Go on: the client has read what its socket had not taken."""
+        if self._sent is not None:
+            self._sent.attempt.resume()
+
+    def client_left(self) -> None:
+        """Close the connection to the provider: nobody waits for the answer."""
+        if self._sent is not None:
+            self._sent.attempt.abort()
+
+    # --- as the forwarder and the exchange of its attempts ---
+
+    def tap(self, exchange: Exchange) -> Exchange:
+        self._exchange = exchange
+        return self
+
+    def on_head(self, status: int, headers: RawHeaders) -> None:
+        assert self._sent is not None
+        self._sent.attempt.status = status
+        self._head = status, headers_to_client(list(headers))
+
+    def on_body(self, data: bytes) -> None:
+        connection = self._connection
+        head, self._head = b"" if self._head is None else connection.head(*self._head), None
+        connection.write(head + connection.piece(data))
+        if connection.unsent and self._sent is not None:
+            self._sent.attempt.pause()
+
+    def on_end(self) -> None:
+        assert self._sent is not None
+        self._sent.attempt.connection = None  # it is in order, and goes back to the pool
+        self._sent.attempt.abort()
+        if self._head is not None:
+            self._connection.respond(*self._head, b"")
+        else:
+            self._connection.write(self._connection.piece(b"", last=True))
+            self._connection.finish()
+
+    def on_failure(self, error: TransportError) -> None:
+        assert self._exchange is not None
+        self._exchange.on_failure(error)
+
+    def on_defect(self, error: Exception) -> None:
+        if self._sent is not None:
+            self._sent.attempt.connection = None  # it is closed, or carries another exchange
+        self._connection.client_left()
+
+    # --- as the owner of the request ---
+
+    def answered(self) -> None:
+        """Do nothing: no attempt reads an answer."""
+
+    def repeated(self, attempt: Attempt) -> None:
+        """Do nothing: `PlainRequest` has the latest attempt."""
+
+    def failed(self, attempt: Attempt, error: ProviderError) -> None:
+        if attempt.status and self._head is None:  # a part of the answer was sent
+            self._connection.finish(cut=True)
+        else:
+            answer = error_response(self._endpoint.dialect, STATUS[error.category], error.message, error.category.value)
+            self._connection.respond(STATUS[error.category], *answer)
+
+
+def _request(
+    model: str,
+    forwarder: Forwarder,
+    endpoint: Endpoint,
+    request: HTTPRequest,
+    body: bytes,
+    members: JSONObject,
+    slot: Slot,
+    *,
+    replaces: bool,
+) -> Request:
+    """Return the engine's request for a client's. model: for the engine. replaces: the body has the model's name."""
+    forwarded = ForwardedBody(
+        endpoint.dialect.name,
+        members,
+        frozenset(),
+        {},
+        None,
+        write=(lambda name: with_model(body, members, name)) if replaces else (lambda name: body),
+        query=query_of(request),
+        forwarder=forwarder,
+        method=request.method,
+        place=None if endpoint.rest is None else endpoint.place,
+    )
+    return forwarded_request(
+        model,
+        forwarded,
+        extra_headers=headers_to_provider(request),
+        max_output_tokens=_output_limit(members),
+        tenant=slot.tenant,
+        session=slot.session,
+        tags=slot.tags,
+        priority=slot.priority,
+    )
 
 
 def _output_limit(members: JSONObject) -> int | None:

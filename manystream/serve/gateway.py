@@ -12,21 +12,30 @@ import secrets
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from ..engine.call.handle import Call
 from ..engine.request.credentials import is_loopback
+from ..engine.request.errors import EngineClosedError, TooManyCallsError
 from ..http_server import HTTPRequest, HTTPServer
 from ..providers.catalog.provider import Provider
-from ..providers.catalog.selection import configured, named, select
+from ..providers.catalog.selection import configured, select
 from ..providers.errors import InvalidRequestError
-from ..providers.json.json_values import JSON
+from ..providers.json.json_values import JSON, MalformedJSONError
 from ..providers.model.options import Priority, PriorityName
 from ..providers.model.request import Tags
 from ..transport.timers import Timer
-from .dialects import SLOT_PATH, dialect_of_client, endpoint_of, key_of
-from .forwarding import Forwarding, GatewayConnection, Refusal
+from .dialects import (
+    ALIVE,
+    INTERACTIONS,
+    RESPONSES,
+    SLOT_PATH,
+    Refusal,
+    dialect_of_client,
+    endpoint_of,
+    key_of,
+)
+from .forwarding import Forwarding, GatewayConnection, Passing
 from .trace import Trace, TracedCall, TraceFile
 
 if TYPE_CHECKING:
@@ -44,6 +53,9 @@ KEEP_ALIVE = 15.0
 SLOT_IDLE = 3600.0
 ACCEPT_PAUSE = 0.1
 """Seconds until connections are accepted again after no file descriptor was left."""
+
+ANSWERS_KEPT = 10_000
+"""The number of latest answers whose provider is known."""
 
 _NAME = re.compile(r"[A-Za-z0-9._~-]{1,100}")
 _NO_TRAFFIC: Final = "needs traffic control: open the engine with traffic=Traffic()"
@@ -66,26 +78,9 @@ class Slot:
     """
 
     __slots__ = (
-        "_gateway",
-        "_has_budget",
-        "_idle",
-        "_is_traced",
-        "_timer",
-        "_trace",
-        "_used_at",
-        "base_url",
-        "calls",
-        "cost",
-        "ended",
-        "extra_body",
-        "key",
-        "name",
-        "priority",
-        "running",
-        "session",
-        "tags",
-        "tenant",
-    )
+        "_gateway", "_has_budget", "_idle", "_is_traced", "_timer", "_trace", "_used_at", "base_url", "calls", "cost",
+        "ended", "extra_body", "key", "name", "priority", "running", "session", "tags", "tenant",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -130,12 +125,7 @@ class Slot:
     def __enter__(self) -> Slot:
         return self
 
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exception: object) -> None:
         self.end()
 
     def trace(self) -> Trace:
@@ -172,6 +162,9 @@ class Slot:
         self.calls += 1
         cost = call.completion.cost
         self.cost = None if cost is None or self.cost is None else self.cost + cost
+        response = call.response
+        if response is not None and response.id and call.dialect in (RESPONSES.name, INTERACTIONS.name):
+            self._gateway.remember(response.id, call.target)
         if self._trace is not None:
             self._trace.add(call)
 
@@ -204,21 +197,9 @@ class Gateway:
     """
 
     __slots__ = (
-        "_default",
-        "_key",
-        "_names",
-        "_slots",
-        "_traces",
-        "base_url",
-        "calls",
-        "host",
-        "http",
-        "keep_alive",
-        "loop",
-        "port",
-        "timers",
-        "traces",
-    )
+        "_answers", "_default", "_key", "_names", "_slots", "_traces", "base_url", "calls", "host", "http",
+        "keep_alive", "loop", "port", "timers", "traces",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -247,6 +228,7 @@ class Gateway:
         self._key = key
         self._slots: dict[str, Slot] = {}
         self._names: dict[str, Slot] = {}
+        self._answers: dict[str, str] = {}  # the id of an answer → the name of its provider
         self.http: HTTPServer = HTTPServer(self.loop, host, port, self._connect, self._pause)
         self.host: str = self.http.host
         self.port: int = self.http.port
@@ -260,12 +242,7 @@ class Gateway:
     async def __aenter__(self) -> Gateway:
         return self
 
-    async def __aexit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_exception: object) -> None:
         self.close()
 
     @property
@@ -325,18 +302,32 @@ class Gateway:
 
     def begin(self, connection: GatewayConnection, request: HTTPRequest) -> None:
         """Answer a request. Raises `Refusal`."""
+        if request.method in ("GET", "HEAD") and ALIVE.fullmatch(request.path):
+            connection.respond(200, [("content-type", "application/json")], b'{"status":"ok"}')
+            return
         slot, path = self._slot_of(request)
-        endpoint = endpoint_of(path)
-        dialect = dialect_of_client(request) if endpoint is None else endpoint.dialect
-        if endpoint is None:
-            raise Refusal(dialect, 404, f"the gateway has no {request.method} {path[:200]}")
-        if request.method != "POST":
-            raise Refusal(dialect, 405, f"{path} takes POST, not {request.method}")
-        Forwarding(self, connection, request, slot, endpoint).start()
+        endpoint = endpoint_of(request, path)
+        try:
+            (Forwarding if endpoint.rest is None else Passing)(self, connection, request, slot, endpoint).start()
+        except InvalidRequestError as error:
+            status = 500 if error.field.startswith("api_key") else 400
+            raise Refusal(endpoint.dialect, status, str(error)) from None
+        except MalformedJSONError:
+            raise Refusal(endpoint.dialect, 400, "the request's body is not a JSON object") from None
+        except (EngineClosedError, TooManyCallsError) as error:
+            raise Refusal(endpoint.dialect, 503, str(error)) from None
 
-    def model_of(self, dialect: str, model: str) -> str:
+    def remember(self, answer: str, target: str) -> None:
+        """Remember which provider has an answer, for the requests that name it."""
+        self._answers[answer] = target.partition("/")[0]
+        if len(self._answers) > ANSWERS_KEPT:
+            del self._answers[next(iter(self._answers))]
+
+    def model_of(self, dialect: str, model: str | None, rest: str = "") -> str:
         """Return the model's name for the engine: that of a route, or with the name of a provider that speaks the
-        dialect. Raises `InvalidRequestError`."""
+        dialect. None: any model of the provider with the answer that `rest` names, or of the first one.
+
+        Raises `InvalidRequestError`."""
         traffic = self.calls.starter.traffic
         if traffic is not None and model in traffic.routes:
             return model
@@ -344,8 +335,10 @@ class Gateway:
         if not providers:
             known = configured(self.calls.starter.providers).partition(":")[0]
             raise InvalidRequestError("model", f"no provider of this gateway speaks {dialect}; {known}")
+        if model is None:
+            owner = next(filter(None, map(self._answers.get, rest.split("/"))), providers[0].name)
+            return f"{owner}/any"
         found: tuple[Provider, str] = select(model, providers)
-        assert named(found[0].name, providers) is not None
         return f"{found[0].name}/{found[1]}"
 
     def forget(self, slot: Slot) -> None:

@@ -56,6 +56,7 @@ READERS: Final[dict[str, Callable[..., Request]]] = {
     "openai-responses": Request.from_openai_responses,
     "anthropic": Request.from_anthropic,
     "gemini": Request.from_gemini,
+    "gemini-interactions": Request.from_gemini_interactions,
 }
 """Dialect → what reads messages of its bodies."""
 
@@ -122,15 +123,9 @@ class TracedCall:
         return {
             "slot": slot,
             "call": self.number,
-            "started": self.started,
-            "dialect": self.dialect,
-            "model": self.model,
-            "target": self.target,
-            "stream": self.stream,
-            "continues": self.continues,
-            "prefix": self.prefix,
+            **{name: getattr(self, name) for name in ("started", "dialect", "model", "target", "stream")},
+            **{name: getattr(self, name) for name in ("continues", "prefix", "fork")},
             "shared_messages": self.shared,
-            "fork": self.fork,
             "request": self.request,
             "answer": None if response is None else _answer(response),
             "tokens": cast("JSON", self.tokens),
@@ -322,14 +317,11 @@ def _canonical(value: JSON) -> JSON:
 
 def _answer_in(dialect: str, messages: Sequence[JSON]) -> list[Block] | None:
     """Return the blocks of the assistant's messages with which a conversation goes on; None if they cannot be read."""
-    read = READERS.get(dialect)
-    if read is None:
-        return None
     arguments: dict[str, object] = {"model": "any", MESSAGES[dialect]: list(messages)}
     if dialect == "anthropic":
         arguments["max_tokens"] = 1
     try:
-        conversation: Sequence[Message] = read(**arguments).messages
+        conversation: Sequence[Message] = READERS[dialect](**arguments).messages
     except (ManystreamError, TypeError, ValueError):
         return None
     said: list[Block] = []

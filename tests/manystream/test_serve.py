@@ -53,6 +53,8 @@ FORMS: dict[str, tuple[str, dict[str, object]]] = {
     "gemini": ("/v1beta/models/sim:generateContent",
         {"contents": [{"role": "user", "parts": [{"text": "hi"}]}],
         "tools": [{"functionDeclarations": [{"name": "weather", "parameters": TOOL}]}]}),
+    "gemini-interactions": ("/v1beta/interactions", {"model": "sim", "input": "hi",
+        "tools": [{"type": "function", "name": "weather", "parameters": TOOL}]}),
 }  # fmt: skip
 """Dialect → path and body of a request."""
 
@@ -67,7 +69,7 @@ def providers(simulator: Simulator) -> list[ms.Provider]:
     urls = simulator.base_urls
     kinds: dict[str, type[ms.Provider]] = {
         "openai-chat": ms.OpenAIChat, "openai-responses": ms.OpenAIResponses, "anthropic": ms.Anthropic,
-        "gemini": ms.Gemini,
+        "gemini": ms.Gemini, "gemini-interactions": ms.GeminiInteractions,
     }  # fmt: skip
     return [kind("secret", urls[name], name=name) for name, kind in kinds.items()]
 
@@ -357,6 +359,129 @@ async def test_a_recording_replayed_behind_it_gives_the_recorded_bytes(simulator
 # --- refusals, retries, routes ---
 
 
+# --- requests that are no model calls ---
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "sent"),
+    [
+        ("GET", "/v1/models?limit=3", None, "GET /v1/models?limit=3"),
+        ("GET", "/models/a/b%20c", None, "GET /v1/models/a/b%20c"),
+        ("POST", "/v1/messages/count_tokens?beta=true", {**HELLO, "model": "best"},
+            "POST /v1/messages/count_tokens?beta=true"),
+        ("POST", "/v1beta/models/best:countTokens", {"contents": []}, "POST /v1beta/models/real:countTokens"),
+        ("GET", "/v1beta/models", None, "GET /v1beta/models"),
+        ("POST", "/v1/responses/input_tokens", {"model": "best"}, "POST /v1/responses/input_tokens"),
+        ("GET", "/v1/responses/r1?stream=true&starting_after=2", None,
+            "GET /v1/responses/r1?stream=true&starting_after=2"),
+        ("GET", "/v1/responses/r1/input_items", None, "GET /v1/responses/r1/input_items"),
+        ("POST", "/v1/responses/r1/cancel", None, "POST /v1/responses/r1/cancel"),
+        ("DELETE", "/v1/responses/r1", None, "DELETE /v1/responses/r1"),
+        ("GET", "/v1beta/interactions/i1", None, "GET /v1beta/interactions/i1"),
+        ("POST", "/v1beta/interactions/i1/cancel", None, "POST /v1beta/interactions/i1/cancel"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("reply", [answer("{}", headers="x-a: b\r\n"), answer("", status="404 Not Found"), STREAM_HEAD])
+async def test_requests_that_are_no_model_calls_are_passed_on(
+    method: str, path: str, body: dict[str, object] | None, sent: str, reply: bytes | str
+) -> None:
+    """They are sent as they came, with the provider's key and its name of a route's model, and are no calls."""
+    seen: list[bytes] = []
+
+    async def script(line: Line) -> None:
+        while data := await line.request():
+            seen.append(data)
+            await line.send(reply)
+            if reply == STREAM_HEAD:
+                await line.send(chunked("data: {}\n\n", "data: {}\n\n"))
+
+    async with open_peer(script) as peer:
+        urls = {"openai-chat": peer.url, "openai-responses": peer.url}
+        kinds = [ms.OpenAIChat, ms.OpenAIResponses, ms.Anthropic, ms.Gemini, ms.GeminiInteractions]
+        names = list(FORMS)
+        known = [
+            kind("sk-real", urls.get(name, peer.origin), name=name) for name, kind in zip(names, kinds, strict=True)
+        ]
+        dialect = "anthropic" if "messages" in path else "gemini" if "beta" in path else "openai-responses"
+        traffic = ms.Traffic(routes=[ms.Route("best", [f"{dialect}/real"])])
+        async with ms.open_engine(known, traffic=traffic) as engine, open_gateway(engine) as gateway:
+            slot = gateway.slot("a")
+            request = posted(path, b"" if body is None else body, key=slot.key).replace(b"POST", method.encode(), 1)
+            got = await ask(gateway.port, request)
+            assert (slot.calls, engine.statistics().completed) == (0, 0)
+            assert gateway.http.connections == set()
+    [data] = seen
+    head, _, content = data.decode().partition("\r\n\r\n")
+    assert head.startswith(f"{sent} HTTP/1.1\r\n")
+    assert "sk-real" in head
+    assert slot.key not in head
+    assert content == ("" if body is None else json.dumps(body).replace('"best"', '"real"'))
+    whole = Answer(reply if isinstance(reply, bytes) else reply.encode() + chunked("data: {}\n\n" * 2))
+    assert got.whole
+    assert got.essence == whole.essence
+    assert got.headers.get("x-a") == whole.headers.get("x-a")
+
+
+async def test_a_kept_answer_is_asked_for_at_the_provider_that_made_it(simulator: Simulator) -> None:
+    urls = simulator.base_urls
+    kinds = [("one", "openai-responses"), ("two", "openai-responses")]
+    known = [ms.OpenAIResponses(f"key-{name}", urls[dialect], name=name) for name, dialect in kinds]
+    async with ms.open_engine(known) as engine, open_gateway(engine) as gateway:
+        for name in ("two", "one"):
+            body = {"model": f"{name}/sim", "input": "hi", "background": True}
+            made = json.loads((await ask(gateway.port, posted("/v1/responses", body))).body)
+            path = f"/v1/responses/{made['id']}"
+            got = await ask(gateway.port, posted(path, b"").replace(b"POST", b"GET", 1))
+            assert (got.status, json.loads(got.body)["id"]) == (200, made["id"])
+            assert (await ask(gateway.port, posted(f"{path}/cancel", b""))).status == 200
+
+
+@pytest.mark.parametrize(("bytes_", "status", "whole"), [(b"", 502, True), (STREAM_HEAD + "5\r\nab", 200, False)])
+async def test_a_provider_that_dies_on_a_request_that_is_passed_on(
+    bytes_: bytes | str, status: int, whole: bool
+) -> None:
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send(bytes_)
+
+    async with open_peer(script) as peer, gateway_to(peer) as gateway:
+        got = await ask(gateway.port, posted("/v1/models", b"").replace(b"POST", b"GET", 1))
+        assert len(peer.lines) == (1 if bytes_ else 2)  # it is sent once more, as the connection may have been closed
+    assert (got.status, got.whole) == (status, whole)
+    assert got.body == (b"ab" if bytes_ else got.body)
+
+
+async def test_a_client_that_leaves_ends_a_request_that_is_passed_on() -> None:
+    begun, closed = trio.Event(), trio.Event()
+
+    async def script(line: Line) -> None:
+        await line.request()
+        begun.set()
+        await line.closed_by_peer()
+        closed.set()
+
+    async with open_peer(script) as peer, gateway_to(peer) as gateway:
+        async with await connect(gateway.port) as stream:
+            await stream.send_all(posted("/v1/models", b"").replace(b"POST", b"GET", 1))
+            await begun.wait()
+        await closed.wait()
+
+
+@pytest.mark.parametrize("path", ["/", "/health", "/healthz", "/slots/a", "/slots/a/", "/slots/a/health"])
+async def test_a_probe_is_answered_by_the_gateway(path: str) -> None:
+    async with open_peer(answer_all) as peer, gateway_to(peer, key="right") as gateway:
+        stream = await connect(gateway.port)
+        async with stream:
+            for method in ("HEAD", "GET"):
+                await stream.send_all(f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+                received = b""
+                while not received.endswith(b"\r\n\r\n" if method == "HEAD" else b"}"):
+                    received += await stream.receive_some(65536)
+                assert received.startswith(b"HTTP/1.1 200 OK\r\n")
+                assert received.endswith(b'{"status":"ok"}') == (method == "GET")
+        assert gateway.slots == {}
+
+
 async def refuse_once(line: Line) -> None:
     """Refuse the first request of the server, and answer the others."""
     await line.request()
@@ -457,6 +582,7 @@ async def test_a_route_fails_over_and_the_client_gets_the_second_answer_alone() 
         ("openai-responses", "type", "server_error"),
         ("anthropic", "type", "api_error"),
         ("gemini", "status", "UNAVAILABLE"),
+        ("gemini-interactions", "status", "UNAVAILABLE"),
     ],
 )
 async def test_errors_of_its_own_are_in_the_clients_dialect(
@@ -483,6 +609,11 @@ async def test_errors_of_its_own_are_in_the_clients_dialect(
     [
         (posted("/v1/embeddings", HELLO), 404, "/v1/embeddings"),
         (posted(CHAT, HELLO).replace(b"POST", b"GET", 1), 405, "takes POST"),
+        (posted("/v1/responses", {}, "Upgrade: websocket").replace(b"POST", b"GET", 1), 426, "no WebSockets"),
+        (posted("/v1/models/a/../b", b"").replace(b"POST", b"GET", 1), 404, "/v1/models/a/../b"),
+        (posted("/v1/responses/%2e%2e", b"").replace(b"POST", b"DELETE", 1), 404, "/v1/responses/.."),
+        (posted("/v1/responses/x/input_items", b""), 405, "takes GET or DELETE"),
+        (posted("/v1/messages/count_tokens", HELLO), 400, "no provider of this gateway speaks anthropic"),
         (posted(CHAT, b"{"), 400, "not a JSON object"),
         (posted(CHAT, b"[]"), 400, "not a JSON object"),
         (posted(CHAT, {"messages": []}), 400, "model"),
@@ -554,7 +685,7 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
     async with open_peer(script) as peer, gateway_to(peer) as gateway:
         requests = [posted(CHAT, {**HELLO, "user": str(number)}) for number in range(3)]
         pipelined = b"".join(request.replace(b"Connection: close\r\n", b"") for request in requests[:2]) + requests[2]
-        wrong = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+        wrong = b"GET /nothing HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
         stream = await connect(gateway.port)
         async with stream:
             await stream.send_all(pipelined)
@@ -595,7 +726,14 @@ async def test_a_client_that_leaves_cancels_its_call_at_the_provider(stream: boo
         assert not gateway.http.connections
 
 
-async def test_a_client_that_does_not_read_stops_the_provider() -> None:
+@pytest.mark.parametrize(
+    "request_",
+    [
+        posted(CHAT, {**HELLO, "stream": True}),
+        posted("/v1/models", b"").replace(b"POST", b"GET", 1),
+    ],
+)
+async def test_a_client_that_does_not_read_stops_the_provider(request_: bytes) -> None:
     """The bytes in between are bounded, and none is lost."""
     sent = 0
     event = chat_chunk("x" * 50_000)
@@ -618,7 +756,7 @@ async def test_a_client_that_does_not_read_stops_the_provider() -> None:
     ):
         client = await connect(gateway.port)
         async with client:
-            await client.send_all(posted(CHAT, {**HELLO, "stream": True}))
+            await client.send_all(request_)
             await trio.testing.wait_all_tasks_blocked(0.2)
             assert 0 < sent < count  # what the kernel's buffers hold
             [connection] = gateway.http.connections
@@ -919,7 +1057,7 @@ async def test_a_conversation_that_goes_on_twice_forks() -> None:
     assert trace.calls[1].prefix == trace.calls[2].prefix
 
 
-@pytest.mark.parametrize("dialect", ["openai-chat", "openai-responses", "anthropic", "gemini"])
+@pytest.mark.parametrize("dialect", FORMS)
 async def test_an_agents_turns_are_joined_in_every_dialect(simulator: Simulator, dialect: str) -> None:
     """Each turn of an official SDK's program sends back the answer, tool calls included."""
     async with ms.open_engine(providers(simulator)) as engine, open_gateway(engine) as gateway:
@@ -939,10 +1077,20 @@ def three_turns(dialect: str, gateway: Gateway, slot: Slot) -> None:
         closing(genai.Client(api_key=key, http_options={"base_url": url})) as gemini,
     ):
         history = gemini.chats.create(model="sim")
-        for text in ("simulate: kind=mixed,events=30" if dialect == "openai-responses" else "one", "two", "three"):
-            messages.append({"role": "user", "content": text})
+        knobs = "simulate: kind=mixed,events=30"
+        for text in (knobs if dialect in ("openai-responses", "gemini-interactions") else "one", "two", "three"):
+            if dialect != "gemini-interactions":
+                messages.append({"role": "user", "content": text})
             if dialect == "gemini":
                 history.send_message(text)
+            elif dialect == "gemini-interactions":
+                messages.append({"type": "user_input", "content": [{"type": "text", "text": text}]})
+                steps = gemini.interactions.create(model="sim", input=messages).steps  # type: ignore[arg-type]
+                messages += [step.model_dump(exclude_none=True) for step in steps]
+                for step in steps:
+                    if step.type == "function_call":
+                        output = {"type": "function_result", "call_id": step.id, "name": step.name, "result": "sunny"}
+                        messages.append(output)
             elif dialect == "openai-responses":
                 items = chat.responses.create(model="sim", input=messages).output  # type: ignore[arg-type]
                 messages += [item.model_dump(exclude_none=True) for item in items]
