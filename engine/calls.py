@@ -233,7 +233,8 @@ class CallStarter:
             _response_finisher(wire.warnings, request)(response)
         except ProviderError as error:
             partial, error.partial = error.partial, None
-            error.provider, error.model, error.host = prepared.provider.name, prepared.model, prepared.origin.host_header
+            error.provider, error.model = prepared.provider.name, prepared.model
+            error.host = prepared.origin.host_header
             return Completion(False, status, partial, redacted(error, prepared.secrets), attempts=1)
         return Completion(True, status, response, attempts=1)
 
