@@ -169,21 +169,22 @@ class DurableAnswer:
 
     # --- what a body says ---
 
-    def is_unfinished(self, body: bytes) -> bool:
-        """Read the state of the answer from a whole body. Returns whether the server is still making it."""
+    def has_ended(self, body: bytes) -> bool | None:
+        """Read the state of the answer from a whole body. Returns whether it has ended; None if this is no answer."""
         try:
             value = loads(body)
         except MalformedJSONError:
-            return False
+            return None
         if type(value) is not dict:
-            return False
+            return None
         if self.answer_id is None:
             self.events.answer_id = self._stored.answer_id(value)
-        self.ended = self.ended or self._stored.has_ended(value)
-        unfinished = self._stored.is_unfinished(value)
-        if unfinished and self.machine is None:
+        ended = self._stored.has_ended(value)
+        if ended:
+            self.ended = True
+        elif ended is False and self.machine is None:
             self.stream = False  # the server makes no stream of it
-        return unfinished
+        return ended
 
     # --- when to read again ---
 

@@ -422,14 +422,10 @@ class StoredAnswers:
         """Return whether an event reports the state of the whole answer. Reading it twice changes nothing."""
         return bool(self.answer(event)) or f"{self.member}_id" in event
 
-    def has_ended(self, body: JSONObject) -> bool:
-        """Return whether an answer has a status, and it is that of an ended one."""
+    def has_ended(self, body: JSONObject) -> bool | None:
+        """Return whether the server has ended an answer; None if the body has no answer with a status."""
         status = string(self.answer(body), "status")
-        return status is not None and status not in self.unfinished
-
-    def is_unfinished(self, body: JSONObject) -> bool:
-        """Return whether the server is still making the answer."""
-        return string(self.answer(body), "status") in self.unfinished
+        return None if status is None else status not in self.unfinished
 
     def read(
         self,

@@ -8,6 +8,9 @@ from ..json.json_values import JSON, JSONObject, MalformedJSONError, loads
 from .dialect import BARE_LINES, StoredAnswers
 from .error_bodies import ERROR
 
+ENTRY_BYTES, ID_BYTES = 40, 160
+"""The memory of one event that is remembered: a number and its place in a list; and of its id, if it has one."""
+
 
 class ReadEvents:
     """The events of one answer that were read, over all of its connections.
@@ -22,9 +25,12 @@ class ReadEvents:
     after: the position of the last event that has one; None before the first.
     advanced: a new event was read since this was set to False.
     is_report: the latest event is an error report of the server, which says nothing of the state of the answer.
+    size: the bytes of the events that were read.
     """
 
-    __slots__ = ("_entries", "_expected", "_index", "_next", "_stored", "advanced", "after", "answer_id", "is_report")
+    __slots__ = (
+        "_entries", "_expected", "_index", "_next", "_stored", "advanced", "after", "answer_id", "is_report", "size"
+    )  # fmt: skip
 
     def __init__(self, stored: StoredAnswers, answer_id: str | None = None) -> None:
         self._stored = stored
@@ -36,6 +42,12 @@ class ReadEvents:
         self.after: int | str | None = None
         self.advanced: bool = False
         self.is_report: bool = False
+        self.size: int = 0
+
+    @property
+    def kept_bytes(self) -> int:
+        """The bytes of memory that it takes to remember the events."""
+        return ENTRY_BYTES * len(self._entries) + ID_BYTES * len(self._index)
 
     def connected_again(self) -> None:
         """Expect what follows the last event with a position, from a new connection."""
@@ -57,6 +69,7 @@ class ReadEvents:
             if not described and (value.get("error") or ERROR in (value.get("type"), value.get("event_type"))):
                 self.is_report = True
             if self._is_new(value, data, described=described):
+                self.size += len(data)
                 yield name, data
 
     def _is_new(self, value: JSONObject, data: bytes, *, described: bool) -> bool:

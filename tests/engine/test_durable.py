@@ -469,6 +469,75 @@ async def test_an_unstreamed_answer_is_asked_for_until_it_is_there(
     assert again.types == ["START", "TEXT_DELTA", "DONE"]
 
 
+NO_ANSWERS: dict[str, bytes | dict[str, object]] = {
+    "a page of a gateway": answer("<html><p>Please log in.</p></html>", headers="Content-Type: text/html\r\n"),
+    "a page with an error": answer("<html>Bad gateway</html>", status="502 Bad Gateway"),
+    "nothing": answer(""),
+    "a part of a body": answer('{"id": "resp/1", "obj'),
+    "no object": answer("[]"),
+    "no status": {"status": None},
+}
+"""Responses to a read, or the members of an answer that makes the answer none."""
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("reply", NO_ANSWERS.values(), ids=NO_ANSWERS)
+async def test_what_is_no_answer_is_not_taken_for_it(
+    reply: bytes | dict[str, object], name: str, stream: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    reply = reply if isinstance(reply, bytes) else answer(json.dumps({**WHOLE[name], **reply}))
+    first = 500 if stream else answer(json.dumps(PENDING[name]))
+    async with keeping(name, first, reply, answer(json.dumps(WHOLE[name]))) as (keeper, engine):
+
+        async def completed(**options: object) -> ms.Completion:
+            request = durable(**options)
+            return await (engine.start_stream(request) if stream else engine.start_request(request)).wait()
+
+        completion = await completed()
+        assert completion.success
+        assert completion.response is not None
+        assert completion.response.text == "Four."
+        assert (len(keeper.heads), keeper.created) == (3, 1)
+        keeper.plans += [first, *[reply] * 100]
+        completion = await completed(timeouts=ms.Timeouts(idle=20))
+    assert "1' again" in completion.error_message
+
+
+@pytest.mark.parametrize("name", ["responses", "interactions, no ids"])
+async def test_the_size_of_an_answer_is_that_of_all_its_connections(name: str) -> None:
+    size = len("".join(STREAMS[name]).encode())
+    for limit, success in ((size, True), (size // 3, False)):
+        limits = ms.Limits(max_response_bytes=limit)
+        async with keeping(name, *[size * n // 10 for n in (2, 4, 6)], limits=limits) as (_, engine):
+            completion = (await read(engine, durable())).completion
+        assert completion.success is success
+        assert success or f"larger than {limit} bytes" in completion.error_message
+
+
+@pytest.mark.parametrize("identified", [True, False])
+async def test_what_is_remembered_of_events_is_kept_memory(identified: bool) -> None:
+    """An event that brings nothing is remembered, too: it may come again."""
+    begin, *_, end, mark = interactions_frames(lambda n: identified)
+    empty: dict[str, object] = {"index": 0, "delta": {"type": "text", "text": ""}}
+    frames = [
+        begin,
+        *[
+            frame("step.delta", {**empty, **({"event_id": f"e{n}"} if identified else {"n": n})}, "event_type")
+            for n in range(6000)
+        ],
+        end,
+        mark,
+    ]
+    keeper = Keeper(frames)
+    for limit, success in ((1_000_000, True), (100_000, False)):
+        async with open_peer(keeper.script) as peer:
+            provider = provider_of("interactions", peer.origin)
+            async with ms.open_engine([provider], limits=ms.Limits(max_buffered_bytes=limit), proxy="") as engine:
+                completion = await engine.start_stream(durable()).wait()
+        assert completion.success is success
+
+
 async def test_a_failed_unstreamed_answer_is_not_asked_for_again(autojump_clock: trio.testing.MockClock) -> None:
     failed = resource("failed", error={"code": "server_error", "message": "No model."})
     plans = (answer(json.dumps(PENDING["responses"])), answer(json.dumps(failed)))

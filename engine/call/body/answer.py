@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from ....providers.json.json_values import leading_json
-from ....providers.model.provider_error import ProviderError
+from ....providers.model.provider_error import ErrorCategory, ProviderError, truncated
 from ....providers.model.response import Response
 from ....providers.wire.accumulate import events_of
 from .base import STEP_EVENTS, Body, BodyOwner
@@ -43,13 +43,14 @@ class AnswerBody(Body):
         body = b"".join(self._pieces)
         self._pieces.clear()
         durable = prepared.durable
-        if durable is not None and not self._is_page:
-            if durable.is_unfinished(body):
-                attempt.unfinished()
-                return
-            if durable.machine is not None:
-                self._read_as_events(body, b"")
-                return
+        ended = None if durable is None else durable.has_ended(body)
+        if ended is False:
+            attempt.unfinished()
+            return
+        if ended and durable is not None and durable.machine is not None:
+            self._read_as_events(body, b"")
+            return
+        is_lost = durable is not None and durable.reads and not ended  # a gateway has answered in place of the server
         try:
             response = prepared.dialect.decode(body, prepared.provider, prepared.shared.make_id, prepared.shared.limits)
         except ProviderError as error:
@@ -63,8 +64,12 @@ class AnswerBody(Body):
                 error.message = f"{error.message} (the body ended with the connection, perhaps early)"
             if body.startswith(b"<"):
                 add_address(error, prepared)  # a page for people
+            error.retryable = error.retryable or (is_lost and error.category is ErrorCategory.SERVER)
             self._partial, error.partial = error.partial, None
             attempt.failed(error)
+            return
+        if is_lost:
+            attempt.failed(truncated("the body has no status of the answer"))
             return
         for name in prepared.unasked:
             response.provider_data.pop(name, None)

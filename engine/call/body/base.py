@@ -194,11 +194,15 @@ class Body(AnswerSize, abc.ABC):
         """Return the part of the answer that has arrived, if it can be read; else None."""
         return None
 
+    def _fits(self) -> bool:
+        """Return whether the answer is small enough, apart from the bytes of this body."""
+        return True
+
     def _may_grow(self) -> bool:
         """Check the size. Returns False if the answer is too large."""
         prepared = self._attempt.prepared
         grown = self.look()
-        if grown is None:
+        if grown is None or not self._fits():
             limit = prepared.shared.limits.max_response_bytes
             self._attempt.give_up(malformed(f"the answer is larger than {limit} bytes (limits.max_response_bytes)"))
             return False

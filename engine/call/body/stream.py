@@ -170,9 +170,10 @@ class DurableStreamBody(StreamBody):
         super().__init__(attempt, durable.machine)
         durable.machine = self._machine
         self._durable = durable
+        self._looked_at -= durable.events.size  # the first report is about the earlier connections, too
 
     def feed(self, data: bytes) -> FastPath | None:
-        if self.count(len(data)) and not self._may_grow():
+        if (self.count(len(data)) or not self._fits()) and not self._may_grow():
             return None
         try:
             wire_events = self._sse.feed(data)
@@ -181,6 +182,12 @@ class DurableStreamBody(StreamBody):
             return None
         self._take(self._unread(wire_events))
         return None
+
+    def _fits(self) -> bool:
+        return self._durable.events.size <= self._attempt.prepared.shared.limits.max_response_bytes
+
+    def kept_bytes(self) -> int:
+        return super().kept_bytes() + self._durable.events.kept_bytes
 
     def _unread(self, wire_events: Iterable[ServerSentEvent]) -> Iterator[ServerSentEvent]:
         return self._durable.events.new(wire_events)
