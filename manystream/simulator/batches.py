@@ -6,6 +6,7 @@ the same request gets live. The modules `…_batches` read requests and write ob
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import math
 import random
@@ -185,6 +186,10 @@ class Job:
         """Whether it has reached its last phase."""
         return self.phase(now) == self.end[1]
 
+    def left(self) -> list[Line]:
+        """The lines that have no answer."""
+        return [line for line in self.lines if line.answered is None]
+
     def work(self, now: float, answer: Answer) -> list[Line]:
         """Answer the lines whose answer was due. Returns all that are answered, in the order of their answers."""
         end, last = self.end
@@ -235,6 +240,11 @@ class Batches(Protocol):
     def reply(self, request: HTTPRequest, key: str) -> Reply:
         """The response to a request. key: the API key. Raises `APIError`."""
         ...
+
+
+def time_text(seconds: float) -> str:
+    """A Unix time as RFC 3339 writes it."""
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat().replace("+00:00", "Z")
 
 
 def json_reply(value: object, status: int = 200) -> Reply:
@@ -339,7 +349,7 @@ class JobStore:
         return {"id": job.id, "interface": job.service, "phase": job.phase(self.now), "lines": lines, **job.members}
 
 
-def page_of(items: Sequence[Kept], after: str, limit: str, *, usual: int, most: int) -> tuple[list[Kept], bool]:
+def page_of(items: Sequence[Kept], after: str, limit: str, *, usual: int = 20, most: int) -> tuple[list[Kept], bool]:
     """The items of one page, and whether more follow. after: the id of the last item of the page before. limit: the
     request's. Raises `APIError`."""
     size = int(limit) if limit.isdecimal() and len(limit) < 6 else 0

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from ..http_server import HTTPRequest
 from .batches import Job, JobStore, Line, Lines, Reply, StoredFile, json_reply, page_of
 from .json_text import JSON, JSONObject, dumps, loads_object, mapping, objects, raw_json, string
-from .openai_chat import OPENAI, UNKNOWN_URL
+from .openai_chat import UNKNOWN_URL, OpenAIChatWire
 from .prompt import APIError
 from .wire import Wire, body_object
 
@@ -53,7 +53,7 @@ _FILE_NAME = re.compile(rb'filename="([^"]*)"')
 class OpenAIBatches:
     """Answers the requests of `/v1/files` and `/v1/batches`."""
 
-    wire: Wire = OPENAI
+    wire: Wire = OpenAIChatWire()
 
     def __init__(self, store: JobStore) -> None:
         self._store = store
@@ -200,7 +200,7 @@ class OpenAIBatches:
 class OpenRouterBatches:
     """Answers the requests of `/api/v1/batches`. A batch has its results inline, and only once it is complete."""
 
-    wire: Wire = OPENAI
+    wire: Wire = OpenAIChatWire()
 
     def __init__(self, store: JobStore) -> None:
         self._store = store

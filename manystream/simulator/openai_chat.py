@@ -358,6 +358,3 @@ def _usage(scenario: Scenario) -> JSONObject:
             "rejected_prediction_tokens": 0,
         },
     }
-
-
-OPENAI: OpenAIChatWire = OpenAIChatWire()

@@ -13,9 +13,11 @@ from dataclasses import dataclass, field, replace
 
 from ..http_server import BadRequest, HTTPRequest
 from .anthropic import AnthropicWire
+from .anthropic_batches import AnthropicBatches
 from .batches import Answered, Batches, BatchTime, JobStore
 from .control import ControlPages
 from .gemini import GeminiWire
+from .gemini_batches import GeminiBatches
 from .gemini_interactions import GeminiInteractionsWire
 from .inference import BatchModel, InferenceServer
 from .journal import Journal, Statistics
@@ -24,7 +26,7 @@ from .knobs import HEADER, KnobError, Knobs, combine, directive_in_model, direct
 from .limits.limit import Limit
 from .limits.limiter import Limiter, Ticket, Usage
 from .openai_batches import OpenAIBatches, OpenRouterBatches
-from .openai_chat import OPENAI, UNKNOWN_URL
+from .openai_chat import UNKNOWN_URL, OpenAIChatWire
 from .openai_responses import OpenAIResponsesWire
 from .program import Ending, Program, complete, content_of, no_response, position_of, streamed, unstreamed, with_headers
 from .prompt import APIError, Prompt
@@ -34,6 +36,7 @@ from .scenario import Scenario, write_scenario
 from .store import AnswerStore, StoredAnswer
 from .wire import CREATED, StoringWire, Wire
 
+OPENAI = OpenAIChatWire()
 INTERACTIONS = GeminiInteractionsWire()
 STORING: dict[str, StoringWire] = {
     "/v1/responses": OpenAIResponsesWire(),
@@ -51,6 +54,8 @@ WIRES: dict[str, Wire] = {
 
 GEMINI = GeminiWire()
 GEMINI_METHODS = (":generateContent", ":streamGenerateContent")
+
+GEMINI_BATCHES = ("/v1beta/batches", "/v1beta/files", "/upload/v1beta/files", "/download/v1beta/files")
 
 MODEL = "simulated"
 MODEL_LISTS: dict[str, bytes] = {
@@ -165,6 +170,8 @@ class Service:
             "/v1/files": openai,
             "/v1/batches": openai,
             "/api/v1/batches": OpenRouterBatches(self._jobs),
+            "/v1/messages/batches": AnthropicBatches(self._jobs),
+            **dict.fromkeys(GEMINI_BATCHES, GeminiBatches(self._jobs)),
         }
         self._pages = ControlPages(self.journal, self.statistics, self.limiter, self._jobs, clock, wall)
         self._store = AnswerStore()
@@ -181,7 +188,7 @@ class Service:
         if USUAL_PATHS.match(path):
             request = _at_usual_path(request)
             path = request.path
-        batched = next((found for start, found in self._batches.items() if f"{path}/".startswith(start + "/")), None)
+        batched = self._batches_of(request)
         storing = next((wire for start, wire in STORING.items() if path.startswith(start + "/")), None)
         wire = batched.wire if batched else storing or _wire_of(path)
         if self._replay is not None:
@@ -311,6 +318,17 @@ class Service:
         last = answer.cancel(now) if action else None
         program = answer.shown(answer.status(now), knobs, keep=keep)
         return replace(program, counted=False, cancels=None if last is None else (answer, last))
+
+    def _batches_of(self, request: HTTPRequest) -> Batches | None:
+        """The batch interface of a request. Google's paths may begin with `/v1/`, too."""
+        path = request.path
+        if path.endswith(":batchGenerateContent"):
+            path = GEMINI_BATCHES[0]
+        elif path.startswith(("/upload/", "/download/")) or (
+            "x-goog-api-key" in request.headers and "authorization" not in request.headers
+        ):
+            path = path.replace("/v1/", "/v1beta/", 1)
+        return next((found for start, found in self._batches.items() if f"{path}/".startswith(start + "/")), None)
 
     def _batched(self, batches: Batches, request: HTTPRequest) -> Program:
         """The program of a request to a batch interface. Raises `APIError`."""

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import datetime
+import io
 import json
+from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
+import anthropic
 import httpx2
 import openai
 import pytest
+from google import genai
+from google.genai import types
 
 from manystream.http_server import HTTPRequest
 from manystream.simulator import KnobError
@@ -364,3 +371,230 @@ def test_a_batch_may_fail_for_no_reason_of_its_own_or_never_end() -> None:
     assert client.batches.retrieve(batch.id).status == "in_progress"
     sim.now = 86_401
     assert client.batches.retrieve(batch.id).status == "expired"
+
+
+def anthropic_client(world: World) -> anthropic.Anthropic:
+    http = httpx2.Client(transport=Wire(world))
+    return anthropic.Anthropic(api_key="k", base_url="http://sim", max_retries=0, http_client=http)
+
+
+def messages(count: int, **more: Any) -> list[Any]:
+    return [
+        {"custom_id": f"line-{n}", "params": {"max_tokens": 50, **chat(f"question {n}"), **more}} for n in range(count)
+    ]
+
+
+def test_anthropics_batch_goes_through_its_states_and_answers_as_live() -> None:
+    sim = world("100")
+    client = anthropic_client(sim)
+    batch = client.messages.batches.create(requests=messages(4))
+    assert (batch.processing_status, batch.results_url, batch.request_counts.processing) == ("in_progress", None, 4)
+    sim.now = 90
+    batch = client.messages.batches.retrieve(batch.id)
+    assert (batch.processing_status, batch.request_counts.processing) == ("in_progress", 4)
+    with pytest.raises(anthropic.BadRequestError):
+        client.messages.batches.delete(batch.id)
+    with pytest.raises(anthropic.NotFoundError):
+        client.get(f"/v1/messages/batches/{batch.id}/results", cast_to=object)
+    sim.now = 101
+    batch = client.messages.batches.retrieve(batch.id)
+    assert (batch.processing_status, batch.request_counts.succeeded, batch.ended_at) == (
+        "ended", 4, batch.created_at + datetime.timedelta(seconds=100),
+    )  # fmt: skip
+    got = {line.custom_id: line.result for line in client.messages.batches.results(batch.id)}
+    for n, one in enumerate(messages(4)):
+        result = got[f"line-{n}"]
+        assert result.type == "succeeded"
+        assert result.message.to_dict() == client.messages.create(**one["params"]).to_dict()
+    assert client.messages.batches.delete(batch.id).type == "message_batch_deleted"
+    with pytest.raises(anthropic.NotFoundError):
+        client.messages.batches.retrieve(batch.id)
+
+
+@pytest.mark.parametrize(
+    ("time", "cancel", "kinds"),
+    [
+        ("100", True, {"succeeded": 33, "canceled": 67}),
+        ("100 expires=65", False, {"succeeded": 33, "expired": 67}),
+        ("100 errors=1", False, {"errored": 100}),
+        ("100 fails=1", False, {"errored": 100}),
+    ],
+)
+def test_each_line_of_anthropics_batch_has_a_result(time: str, cancel: bool, kinds: dict[str, int]) -> None:
+    sim = world(time)
+    client = anthropic_client(sim)
+    batch = client.messages.batches.create(requests=messages(100))
+    sim.now = 60
+    if cancel:
+        batch = client.messages.batches.cancel(batch.id)
+        assert (batch.processing_status, batch.cancel_initiated_at) == (
+            "canceling", batch.created_at + datetime.timedelta(seconds=60),
+        )  # fmt: skip
+    sim.now = 101
+    batch = client.messages.batches.retrieve(batch.id)
+    got = {line.custom_id: line.result.type for line in client.messages.batches.results(batch.id)}
+    assert Counter(got.values()) == kinds
+    assert {kind: count for kind, count in batch.request_counts.to_dict().items() if count} == kinds
+    with pytest.raises(anthropic.BadRequestError):
+        client.messages.batches.cancel(batch.id)
+
+
+def test_anthropics_lists_go_both_ways_and_requests_are_checked() -> None:
+    sim = world("10 queue=9")
+    client = anthropic_client(sim)
+    ids = [client.messages.batches.create(requests=messages(1)).id for _ in range(5)]
+    assert [one.id for one in client.messages.batches.list(limit=2)] == ids[::-1]
+    assert [one.id for one in client.messages.batches.list(limit=2, before_id=ids[0]).data] == [ids[2], ids[1]]
+    with pytest.raises(anthropic.RateLimitError):
+        client.messages.batches.create(requests=messages(5))
+    for wrong in ([], messages(1) * 2, [{**messages(1)[0], "custom_id": "a b"}]):
+        with pytest.raises(anthropic.BadRequestError, match="requests"):
+            client.messages.batches.create(requests=wrong)
+    batch = client.messages.batches.create(requests=messages(1, stream=True) + messages(2, max_tokens=0)[1:])
+    sim.now = 11
+    got = [line.result for line in client.messages.batches.results(batch.id)]
+    for result in got:
+        assert result.type == "errored"
+        assert result.error.error.type == "invalid_request_error"
+
+
+async def test_anthropics_async_client_takes_a_batch_from_end_to_end() -> None:
+    sim = world("0")
+    http = httpx2.AsyncClient(transport=Wire(sim))
+    async with anthropic.AsyncAnthropic(api_key="k", base_url="http://sim", max_retries=0, http_client=http) as client:
+        batch = await client.messages.batches.create(requests=messages(3))
+        sim.now = 1
+        assert [one.id async for one in client.messages.batches.list()] == [batch.id]
+        results = [line async for line in await client.messages.batches.results(batch.id)]
+        assert len(results) == 3
+        await client.messages.batches.delete(batch.id)
+
+
+def gemini_client(world: World) -> genai.Client:
+    options = types.HttpOptions(
+        base_url="http://sim",
+        httpx_client=httpx2.Client(transport=Wire(world)),
+        httpx_async_client=httpx2.AsyncClient(transport=Wire(world)),
+    )
+    return genai.Client(api_key="k", http_options=options)
+
+
+def inlined(count: int) -> list[Any]:
+    return [
+        {"contents": [{"role": "user", "parts": [{"text": f"question {n}"}]}], "metadata": {"custom_id": f"line-{n}"}}
+        for n in range(count)
+    ]
+
+
+def test_geminis_inline_batch_goes_through_its_states_and_answers_as_live() -> None:
+    sim = world("100")
+    client = gemini_client(sim)
+    batch = client.batches.create(model="sim-text", src=inlined(4), config={"display_name": "run 1"})
+    assert (batch.state, batch.display_name, batch.dest) == (types.JobState.JOB_STATE_PENDING, "run 1", None)
+    assert batch.name is not None
+    sim.now = 90
+    assert client.batches.get(name=batch.name).state == types.JobState.JOB_STATE_RUNNING
+    sim.now = 101
+    batch = client.batches.get(name=batch.name)
+    assert (batch.state, batch.model) == (types.JobState.JOB_STATE_SUCCEEDED, "models/sim-text")
+    assert batch.dest is not None
+    assert batch.dest.inlined_responses is not None
+    for n, one in enumerate(batch.dest.inlined_responses):
+        assert one.metadata == {"custom_id": f"line-{n}"}
+        assert one.response is not None
+        live = client.models.generate_content(model="sim-text", contents=f"question {n}")
+        assert one.response.text == live.text
+        shared = {name: value for name, value in live.to_json_dict().items() if name in one.response.to_json_dict()}
+        assert one.response.to_json_dict() == shared
+    assert batch.name is not None
+    client.batches.delete(name=batch.name)
+    with pytest.raises(genai.errors.ClientError, match="404"):
+        client.batches.get(name=batch.name)
+
+
+def gemini_file(client: genai.Client, count: int) -> types.File:
+    lines = [
+        {"key": f"line-{n}", "request": {"contents": [{"parts": [{"text": f"question {n}"}]}]}} for n in range(count)
+    ]
+    data = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    return client.files.upload(file=io.BytesIO(data), config={"display_name": "in", "mime_type": "application/jsonl"})
+
+
+@pytest.mark.parametrize("cancel", [False, True])
+def test_geminis_batch_of_a_file_has_its_answers_in_a_file(cancel: bool) -> None:
+    sim = world("100")
+    client = gemini_client(sim)
+    file = gemini_file(client, 10)
+    assert file.name is not None
+    batch = client.batches.create(model="sim-text", src=file.name, config={"display_name": "run 1"})
+    assert batch.name is not None
+    sim.now = 70
+    if cancel:
+        client.batches.cancel(name=batch.name)
+    sim.now = 101
+    batch = client.batches.get(name=batch.name)
+    assert batch.state == (types.JobState.JOB_STATE_CANCELLED if cancel else types.JobState.JOB_STATE_SUCCEEDED)
+    assert batch.dest is not None
+    assert batch.dest.file_name is not None
+    lines = [json.loads(line) for line in client.files.download(file=batch.dest.file_name).splitlines()]
+    assert sorted(line["key"] for line in lines) == sorted(f"line-{n}" for n in range(10))
+    assert sum("response" in line for line in lines) == (5 if cancel else 10)
+    assert all(line["error"]["code"] == 1 for line in lines if "error" in line)
+
+
+@pytest.mark.parametrize(("time", "state"), [("9 fails=1", "FAILED"), ("9 expires=8", "EXPIRED")])
+def test_geminis_batch_may_fail_and_expire(time: str, state: str) -> None:
+    sim = world(time)
+    client = gemini_client(sim)
+    batch = client.batches.create(model="sim-text", src=inlined(2))
+    sim.now = 10
+    assert batch.name is not None
+    batch = client.batches.get(name=batch.name)
+    assert batch.state == types.JobState(f"JOB_STATE_{state}")
+    assert batch.dest is None
+
+
+def test_geminis_lists_files_and_wrong_requests() -> None:
+    sim = world("10 queue=9 errors=1")
+    client = gemini_client(sim)
+    names = [client.batches.create(model="m", src=inlined(1)).name for _ in range(5)]
+    assert [one.name for one in client.batches.list(config={"page_size": 2})] == names[::-1]
+    with pytest.raises(genai.errors.ClientError, match="429"):
+        client.batches.create(model="m", src=inlined(5))
+    big = client.files.upload(file=io.BytesIO(b"x" * 20_000_000), config={"mime_type": "text/plain"})
+    assert (big.size_bytes, big.mime_type, big.state) == (20_000_000, "text/plain", types.FileState.ACTIVE)
+    files = [big.name, gemini_file(client, 1).name]
+    assert [one.name for one in client.files.list(config={"page_size": 1})] == files
+    assert big.name is not None
+    assert client.files.get(name=big.name).sha256_hash == big.sha256_hash
+    client.files.delete(name=big.name)
+    with pytest.raises(genai.errors.ClientError, match="404"):
+        client.files.get(name=big.name)
+    with pytest.raises(genai.errors.ClientError, match="404"):
+        client.batches.create(model="m", src=big.name)
+    sim.now = 11
+    assert names[0] is not None
+    batch = client.batches.get(name=names[0])
+    assert batch.dest is not None
+    assert batch.dest.inlined_responses is not None
+    assert batch.dest.inlined_responses[0].error is not None
+    assert batch.dest.inlined_responses[0].error.code == 13
+
+
+async def test_geminis_async_client_takes_a_batch_from_end_to_end() -> None:
+    sim = world("0")
+    client = gemini_client(sim)
+    file = await client.aio.files.upload(
+        file=io.BytesIO(b'{"key":"a","request":{"contents":[]}}'), config={"mime_type": "a/b"}
+    )
+    batch = await client.aio.batches.create(model="sim-text", src=file.name)
+    sim.now = 1
+    assert batch.name is not None
+    batch = await client.aio.batches.get(name=batch.name)
+    assert batch.dest is not None
+    assert batch.dest.file_name is not None
+    [line] = (await client.aio.files.download(file=batch.dest.file_name)).splitlines()
+    assert json.loads(line)["error"]["code"] == 3
+    await client.aio.batches.delete(name=batch.name)
+    assert file.name is not None
+    await client.aio.files.delete(name=file.name)
