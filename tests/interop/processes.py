@@ -32,6 +32,9 @@ CONTROL_SECONDS = 10
 LLMOCK = "llmock==0.2.2"
 AIMOCK = "@copilotkit/aimock@1.43.0"
 ROUTER = "@musistudio/claude-code-router@2.0.0"
+CLAUDE_CODE = "@anthropic-ai/claude-code@2.1.197"
+CODEX = "@openai/codex@0.169.0"
+OPENCODE = "opencode-ai@1.18.33"
 LITELLM = "litellm[proxy]==1.106.2"
 LITELLM_LIBRARY = "litellm==1.106.2"
 
@@ -128,7 +131,7 @@ def router(upstream: Running, scratch: Path) -> Generator[Running, None, None]:
     folder = home / ".claude-code-router"
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(settings), "utf-8")
-    with _started([*command, "start"], port, "/", _clean_environment(home), key) as running:
+    with _started([*command, "start"], port, "/", clean_environment(home), key) as running:
         yield running
 
 
@@ -159,13 +162,13 @@ def litellm(upstream: Running, scratch: Path) -> Generator[Running, None, None]:
     home.mkdir()
     (home / "settings.yaml").write_text(json.dumps(settings), "utf-8")  # JSON is YAML
     port, key = _free_port(), "sk-" + secrets.token_hex(16)
-    environment = _clean_environment(home) | {"LITELLM_MASTER_KEY": key, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    environment = clean_environment(home) | {"LITELLM_MASTER_KEY": key, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
     command = [str(program), "--config", str(home / "settings.yaml"), "--host", "127.0.0.1", "--port", str(port)]
     with _started(command, port, "/health/liveliness", environment, key) as running:
         yield running
 
 
-def _clean_environment(home: Path) -> dict[str, str]:
+def clean_environment(home: Path) -> dict[str, str]:
     """Return an environment without proxy and keys and with another home folder: the user's files are not used."""
     return {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(home)}
 
@@ -198,16 +201,24 @@ def _python_program(package: str, name: str, more: Sequence[str] = ()) -> Path:
 
 def _node_program(package: str, script: str) -> list[str]:
     """Return the command that runs a script of this package."""
+    return [shutil.which("node") or "node", str(node_modules(package) / package.rpartition("@")[0] / script)]
+
+
+def node_modules(package: str) -> Path:
+    """Return the folder `node_modules` with a package of the JavaScript registry, whose commands are in `.bin`.
+
+    Raises `MissingServerError`.
+    """
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         raise MissingServerError("node and npm are not installed")
     name, _, version = package.rpartition("@")
     place = INSTALLED / f"{name.rpartition('/')[2]}-{version}"
-    program = place / "node_modules" / name / script
-    if not program.exists():
+    if not (place / INSTALLED_MARK).exists():
         with _fresh(place) as new:
             _run([npm, "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(new), package])
-    return [node, str(program)]
+            (new / INSTALLED_MARK).touch()
+    return place / "node_modules"
 
 
 @contextmanager
