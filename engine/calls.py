@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ..providers.catalog.dialect import WireRequest
 from ..providers.catalog.provider import Provider
 from ..providers.model.options import Retry
 from ..providers.model.provider_error import ErrorCategory, ProviderError
@@ -20,7 +21,6 @@ from ..providers.model.request import Request
 from ..providers.model.response import Response
 from ..providers.model.rules import optional, whole
 from ..providers.model.structured import reader_of
-from ..providers.wire.dialect import WireRequest
 from ..transport.backend import Backend
 from ..transport.dial import dial, dial_options
 from ..transport.errors import Phase

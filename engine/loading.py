@@ -20,7 +20,7 @@ STEPS = (
     "..providers.model.response",
     "..transport.http1",
     "..transport.dial",
-    "..providers.wire.dialect",
+    "..providers.catalog.dialect",
     "..providers.model.request_rules",
     ".call.attempt",
     ".calls",

@@ -22,11 +22,11 @@ import trio
 from own_dialect_server import open_server
 
 import manystream as ms
+from manystream.providers.catalog.dialect import Dialect, Headers, MakeId, StreamMachine, WireRequest
 from manystream.providers.model.provider_error import category_of_status, malformed, truncated
 from manystream.providers.model.request_rules import validate_request
 from manystream.providers.wire.accumulate import Accumulator, TextInProgress
 from manystream.providers.wire.answer_limits import ANSWER_LIMITS, AnswerLimits
-from manystream.providers.wire.dialect import Dialect, Headers, MakeId, StreamMachine, WireRequest
 
 BY = {ms.Role.USER: "me", ms.Role.ASSISTANT: "you"}
 REASONS = {"finished": ms.FinishReason.STOP, "too long": ms.FinishReason.LENGTH}

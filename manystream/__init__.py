@@ -56,9 +56,9 @@ if TYPE_CHECKING:
     from .engine.traffic.routing.options import TargetStatistics as TargetStatistics
     from .partial_json import LiveCalls as LiveCalls
     from .partial_json import PartialJSON as PartialJSON
+    from .providers.catalog.dialect import Dialect as Dialect
+    from .providers.catalog.dialect import StoredAnswers as StoredAnswers
     from .providers.catalog.profile import Profile as Profile
-    from .providers.catalog.profile import Quirks as Quirks
-    from .providers.catalog.profile import SessionField as SessionField
     from .providers.catalog.provider import Anthropic as Anthropic
     from .providers.catalog.provider import APIKey as APIKey
     from .providers.catalog.provider import Gemini as Gemini
@@ -114,8 +114,8 @@ if TYPE_CHECKING:
     from .providers.model.rows import message_from_row as message_from_row
     from .providers.model.rows import rows_from_message as rows_from_message
     from .providers.model.usage import Usage as Usage
-    from .providers.wire.dialect import Dialect as Dialect
-    from .providers.wire.dialect import StoredAnswers as StoredAnswers
+    from .providers.wire.quirks import Quirks as Quirks
+    from .providers.wire.quirks import SessionField as SessionField
     from .store import ConversationStore as ConversationStore
     from .store import StoreError as StoreError
     from .transport.pool import PoolLimits as PoolLimits
@@ -167,7 +167,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "TargetStatistics",
     ),
     ".providers.model.conversation": ("Conversation",),
-    ".providers.wire.dialect": ("Dialect", "StoredAnswers"),
+    ".providers.catalog.dialect": ("Dialect", "StoredAnswers"),
     ".providers.errors": ("InvalidRequestError", "ManystreamError"),
     ".providers.model.provider_error": ("ErrorCategory", "ProviderError"),
     ".providers.model.events": (
@@ -212,11 +212,8 @@ HOMES: dict[str, tuple[str, ...]] = {
         "LiveCalls",
         "PartialJSON",
     ),
-    ".providers.catalog.profile": (
-        "Profile",
-        "Quirks",
-        "SessionField",
-    ),
+    ".providers.catalog.profile": ("Profile",),
+    ".providers.wire.quirks": ("Quirks", "SessionField"),
     ".providers.catalog.provider": (
         "APIKey",
         "Anthropic",

@@ -35,7 +35,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "manystream.httpx2": ("Transport",),
     "manystream.otel": ("OpenTelemetryObserver",),
     "manystream.portal": ("Portal", "PortalCall", "PortalMap", "PortalRecording", "PortalStream", "open_portal"),
-    "manystream.providers.wire.dialect": (
+    "manystream.providers.catalog.dialect": (
         "Dialect", "StoredAnswers", "StreamMachine", "WireRequest", "bearer_token",
     ),
     "manystream.providers.model.rows": (
@@ -68,7 +68,7 @@ HANDED_OUT = {
 """Classes that programs get objects of, and make none of: how they are made is not public."""
 
 OFFERED: dict[str, tuple[str, ...]] = {
-    "manystream.providers.wire.dialect.StreamMachine": (
+    "manystream.providers.catalog.dialect.StreamMachine": (
         "answer", "end", "ended", "fail", "feed", "provider", "response", "take_end", "take_event",
     ),
     "manystream.serve.Gateway": ("base_url", "close", "host", "port", "slot", "slots"),

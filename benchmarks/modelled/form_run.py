@@ -14,8 +14,8 @@ from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.limits.charging import charging_of
 from manystream.providers.limits.limit_reports import reader_of
 from manystream.providers.limits.quota_report import QuotaReport
-from manystream.simulator.limits import limiter
-from manystream.simulator.limits.limit import read_limit
+from manystream.simulator import limiter
+from manystream.simulator.limit import read_limit
 from manystream.simulator.prompt import APIError
 from manystream.simulator.service import GEMINI, WIRES
 

@@ -14,7 +14,7 @@ from typing import TypeAlias, TypeVar, TypeVarTuple, cast
 
 from ...providers.errors import InvalidRequestError
 from ...providers.model.events import Error, Event
-from ...providers.model.plain_functions import ANY_DEFERRED, why_deferred
+from ...providers.model.rules import ANY_DEFERRED, why_deferred
 from .completion import Completion
 
 Arguments = TypeVarTuple("Arguments")

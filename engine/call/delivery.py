@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from ...providers.catalog.dialect import DeltaTarget
 from ...providers.model.events import Event
 from ...providers.model.provider_error import ErrorCategory
 from ...providers.wire.delta_template import Match
-from ...providers.wire.dialect import DeltaTarget
 from .callbacks import OnEvent
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from ...providers.catalog.dialect import StoredAnswers, StreamMachine, WireRequest
+from ...providers.catalog.read_events import ReadEvents
 from ...providers.errors import InvalidRequestError
 from ...providers.json.json_values import MalformedJSONError, dumps, loads
 from ...providers.model.provider_error import ProviderError
 from ...providers.model.response import Response, arrived
 from ...providers.model.rules import text
-from ...providers.wire.dialect import StoredAnswers, StreamMachine, WireRequest
-from ...providers.wire.read_events import ReadEvents
 
 if TYPE_CHECKING:
     from ...providers.catalog.provider import Provider

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote
 
+from ...providers.catalog.dialect import NOTHING_UNASKED, WireRequest
 from ...providers.errors import InvalidRequestError
 from ...providers.json.json_types import JSONObject
 from ...providers.model.given_body import GivenBody, Sources
 from ...providers.model.messages import Message
 from ...providers.model.request import Request, RequestOptions, given_of
-from ...providers.wire.dialect import NOTHING_UNASKED, WireRequest
 from ...transport.exchange import Exchange
 
 if TYPE_CHECKING:

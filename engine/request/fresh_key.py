@@ -16,8 +16,8 @@ import trio
 
 from ...providers.catalog.provider import Provider, Token
 from ...providers.errors import InvalidRequestError
-from ...providers.model.plain_functions import is_coroutine_function
 from ...providers.model.provider_error import ErrorCategory, ProviderError
+from ...providers.model.rules import is_coroutine_function
 from ...transport.exchange import WireHead
 from .credentials import why_no_key
 from .errors import ends_engine

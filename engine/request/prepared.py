@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ...providers.catalog.dialect import NOTHING_UNASKED, Dialect, MakeId
 from ...providers.catalog.provider import Provider
 from ...providers.model.request import Tags
-from ...providers.wire.dialect import NOTHING_UNASKED, Dialect, MakeId
 from ...transport.exchange import WireHead
 from ...transport.url import Origin
 from .durable import DurableAnswer

@@ -9,13 +9,13 @@ import copy
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeAlias
 
-from ...providers.catalog.profile import SessionField
+from ...providers.catalog.dialect import DURABLE_DIALECTS, MakeId, StoredAnswers, WireRequest
 from ...providers.catalog.provider import APIKey, Provider, Token, keys_of
 from ...providers.catalog.registry import dialect_of
 from ...providers.catalog.selection import select
 from ...providers.errors import InvalidRequestError
 from ...providers.model.request import Request, given_of
-from ...providers.wire.dialect import DURABLE_DIALECTS, MakeId, StoredAnswers, WireRequest
+from ...providers.wire.quirks import SessionField
 from ...providers.wire.wire_head import bearer, sent_session
 from ...transport.backend import Backend
 from ...transport.errors import URLError

@@ -7,12 +7,12 @@ import math
 from collections.abc import Callable
 from typing import TypeAlias
 
+from ...providers.catalog.dialect import WireRequest
 from ...providers.limits.quota_report import Refusal
 from ...providers.model.options import Priority
 from ...providers.model.provider_error import ProviderError
 from ...providers.model.request import Request
 from ...providers.model.response import Response
-from ...providers.wire.dialect import WireRequest
 from ..call.admission_control import AdmissionControl
 from ..call.attempt import Attempt
 from ..call.call import RunningCall, TargetRequest

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from ...providers.catalog.dialect import WireRequest
 from ...providers.catalog.provider import Provider
 from ...providers.catalog.selection import configured, named, select
 from ...providers.errors import InvalidRequestError
@@ -13,7 +14,6 @@ from ...providers.limits.charging import charging_of
 from ...providers.limits.limit_reports import reader_of
 from ...providers.limits.model_families import family_of
 from ...providers.model.request import Request
-from ...providers.wire.dialect import WireRequest
 from ...transport.url import Origin
 from ..call.runtime import Runtime
 from ..request.durable import ResumeToken

@@ -8,8 +8,8 @@ dialects write it in their wire format. `server` sends it at the right time.
 from __future__ import annotations
 
 from .knobs import HEADER, KnobError, Knobs, combine
-from .limits.limit import Limit
-from .limits.limiter import LimitCounts
+from .limit import Limit
+from .limiter import LimitCounts
 from .process import (
     Simulator,
     SimulatorError,

@@ -19,7 +19,7 @@ from typing import Protocol, TypeAlias, TypeVar
 from ..http_server import HTTPRequest
 from .json_text import JSON, JSONObject, dumps, raw_json
 from .knobs import HEADER, KnobError
-from .limits.limiter import Usage
+from .limiter import Usage
 from .prompt import APIError
 from .wire import Wire
 

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ..http_server import BadRequest, HTTPConnection, HTTPRequest
-from .limits.limiter import Ticket
+from .limiter import Ticket
 from .program import Program
 
 if TYPE_CHECKING:

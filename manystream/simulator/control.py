@@ -9,8 +9,8 @@ from .batches import JobStore
 from .journal import Journal, Statistics
 from .json_text import dumps, loads
 from .knobs import KnobError
-from .limits.limit import read_limit
-from .limits.limiter import Limiter
+from .limit import read_limit
+from .limiter import Limiter
 from .program import Program, complete
 
 PAGES = ("/sim/requests", "/sim/statistics", "/sim/batches", "/sim/limits")

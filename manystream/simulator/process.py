@@ -26,8 +26,8 @@ from pathlib import Path
 from .batches import read_batch_time
 from .inference import read_batch
 from .knobs import KnobError, Knobs, combine
-from .limits.limit import Limit, read_limit
-from .limits.limiter import LimitCounts
+from .limit import Limit, read_limit
+from .limiter import LimitCounts
 from .replay import read_replay
 from .replica import read_replica
 from .server import Server, Settings

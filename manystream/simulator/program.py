@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ..http_server import LAST_CHUNK, Headers, chunk, http_head
 from .knobs import Knobs
-from .limits.limiter import Ticket, Usage
+from .limiter import Ticket, Usage
 from .scenario import STAMP_MARK, STAMP_WIDTH
 
 if TYPE_CHECKING:

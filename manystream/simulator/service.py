@@ -23,8 +23,8 @@ from .inference import BatchModel, InferenceServer
 from .journal import Journal, Statistics
 from .json_text import EncodeError, dumps, is_json, loads_object
 from .knobs import HEADER, KnobError, Knobs, combine, directive_in_model, directive_in_text
-from .limits.limit import Limit
-from .limits.limiter import Limiter, Ticket, Usage
+from .limit import Limit
+from .limiter import Limiter, Ticket, Usage
 from .openai_batches import OpenAIBatches, OpenRouterBatches
 from .openai_chat import UNKNOWN_URL, OpenAIChatWire
 from .openai_responses import OpenAIResponsesWire

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from urllib.parse import quote
 
+from ..catalog.batches import BatchGroup, BatchInterface, BatchResult, BatchState, BatchTerms, count, later_page
+from ..catalog.dialect import WireRequest
 from ..json.json_values import JSON, JSONObject, dumps, mapping, objects, string
-from ..wire.batches import BatchGroup, BatchInterface, BatchResult, BatchState, BatchTerms, count, later_page
-from ..wire.dialect import WireRequest
 from ..wire.wire_head import request_headers
 from .request import API_VERSION
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+from ..catalog.dialect import MakeId
 from ..json.json_values import (
     JSON,
     JSONObject,
@@ -23,7 +24,6 @@ from ..model.events import Event
 from ..model.messages import ProviderBlock, ProviderState, RedactedThinking
 from ..wire.accumulate import Accumulator, Placed, TextInProgress, ThinkingInProgress, ToolCallInProgress
 from ..wire.cut_pairs import join_pieces
-from ..wire.dialect import MakeId
 from .block_writer import FIRST_PARTY
 
 TOOL_CALL_MEMBERS = frozenset({"type", "id", "name", "input", "cache_control"})

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from ..catalog.dialect import Dialect
 from ..catalog.provider import Anthropic, Provider, takes_block
 from ..history.converter import HistoryConverter
 from ..history.view import HistoryError
@@ -32,7 +33,6 @@ from ..model.messages import (
 )
 from ..wire.accumulate import Accumulator
 from ..wire.cache_marks import read_mark
-from ..wire.dialect import Dialect
 from ..wire.omission_warnings import BLANK_TEXT, note_foreign_refusal
 from .block_writer import (
     DOCUMENT_OPTIONS,

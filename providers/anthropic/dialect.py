@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..catalog.dialect import Dialect
 from ..catalog.provider import Provider
-from ..wire.dialect import Dialect
 from ..wire.wire_head import key_headers
 from .errors import decode_error
 from .request import encode_request

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from typing import TypeGuard
 
+from ..catalog.dialect import Headers
 from ..json.json_values import JSON, JSONObject, integer, mapping, string
 from ..model.provider_error import RETRYABLE, ErrorCategory, ProviderError, category_of_status
 from ..wire.context_overflow import is_context_overflow
-from ..wire.dialect import Headers
 from ..wire.error_bodies import decode_error as decode_any_error
 from ..wire.error_bodies import error_from_object, is_nil, no_message, object_of, reported_error
 from ..wire.request_ids import request_id_in

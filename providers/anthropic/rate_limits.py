@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 
+from ..catalog.dialect import Headers
 from ..limits.quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit
 from ..limits.rate_headers import HeaderRow, amount, read_rows
 from ..limits.refusals import refusal_of
 from ..model.provider_error import ProviderError
-from ..wire.dialect import Headers
 from .errors import SPENT_CODES, SPENT_PHRASE
 
 _UNITS: dict[str, Unit] = {

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from urllib.parse import quote
 
+from ..catalog.dialect import WireRequest
 from ..catalog.provider import Provider
 from ..errors import InvalidRequestError
 from ..json.json_values import JSON, JSONObject
@@ -19,7 +20,6 @@ from ..model.prefix_cache import Segment, serialised, write_messages
 from ..model.request import Request, Tool, given_of, prefix_cache_of
 from ..model.request_rules import validate_options
 from ..model.structured import schema_of
-from ..wire.dialect import WireRequest
 from ..wire.tool_names import check_tool_names
 from ..wire.wire_head import add_session, path_with_query, request_headers
 from .block_writer import marked

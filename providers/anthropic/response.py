@@ -5,6 +5,7 @@ It uses the same accumulator and block reader as the stream, so both give equal 
 
 from __future__ import annotations
 
+from ..catalog.dialect import MakeId
 from ..catalog.provider import Provider
 from ..json.json_values import JSON, JSONObject, MalformedJSONError, items, mapping, shown, string
 from ..model.events import Event, FinishReason
@@ -13,7 +14,6 @@ from ..model.response import Response
 from ..wire.accumulate import Accumulator, concluded
 from ..wire.answer_body import answer_object, foreign_answer
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
-from ..wire.dialect import MakeId
 from ..wire.error_bodies import reported_error
 from .blocks import BlockReader, CallInProgress
 from .errors import error_in

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ..catalog.dialect import MakeId
+from ..catalog.json_stream import JSONStream
 from ..catalog.provider import Provider
 from ..json.json_values import (
     JSON,
@@ -32,9 +34,7 @@ from ..model.response import Response
 from ..wire.accumulate import CUT_SHORT, Placed, TextInProgress, ThinkingInProgress
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..wire.delta_template import Path
-from ..wire.dialect import MakeId
 from ..wire.error_bodies import reported_error
-from ..wire.json_stream import JSONStream
 from .blocks import BlockReader, CallInProgress, Opened, ProviderBlockInProgress
 from .errors import error_in
 from .response import MESSAGE_MEMBERS, add_provider_data, add_usage, finish_reason

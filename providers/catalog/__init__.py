@@ -1,1 +1,1 @@
-"""The known providers as rows of data, providers as configured, and which one a request goes to."""
+"""The dialect, the profile and the provider as values; the known ones; and which provider a request goes to."""

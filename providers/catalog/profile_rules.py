@@ -10,11 +10,9 @@ import re
 from typing import get_args
 
 from ..model.rules import Checker, Rule, checked, flag, optional, sequence, several, text, word
-from ..wire.dialect import Dialect
-from .profile import (
+from ..wire.quirks import (
     CacheMarkMember,
     MaxTokensMember,
-    Profile,
     Quirks,
     ReasoningReturn,
     SessionField,
@@ -22,6 +20,8 @@ from .profile import (
     ToolCallIdForm,
     ToolNameForm,
 )
+from .dialect import Dialect
+from .profile import Profile
 
 TEXT = text()
 NAME = text("text that is not empty", empty=False)

@@ -11,7 +11,8 @@ from fnmatch import fnmatchcase
 from itertools import chain
 from urllib.parse import urlsplit
 
-from .profile import CacheMarkMember, Profile, Quirks, ReasoningReturn, SessionField, ThinkingMember
+from ..wire.quirks import CacheMarkMember, Quirks, ReasoningReturn, SessionField, ThinkingMember
+from .profile import Profile
 
 _STRICT = Quirks(strict_end=True)
 _CACHE_KEY = SessionField(member="prompt_cache_key")

@@ -11,8 +11,17 @@ from types import NoneType
 from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast
 
 from ..errors import InvalidRequestError
-from ..model.plain_functions import is_coroutine_function, why_deferred
-from ..model.rules import Checker, Rule, described, instance, members, optional, text
+from ..model.rules import (
+    Checker,
+    Rule,
+    described,
+    instance,
+    is_coroutine_function,
+    members,
+    optional,
+    text,
+    why_deferred,
+)
 from .profile import Profile
 from .profiles import DEFAULT_PROFILES, profile_by_host, profile_by_name
 

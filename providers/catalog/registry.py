@@ -10,7 +10,7 @@ from ..errors import InvalidRequestError
 from .profile import Profile
 
 if TYPE_CHECKING:
-    from ..wire.dialect import Dialect
+    from .dialect import Dialect
 
 DIALECT_MODULES: dict[str, str] = {
     "openai-chat": "..openai.chat",

@@ -1,1 +1,1 @@
-"""Other forms of requests and messages: arguments of the official SDKs, plain dicts, and database rows."""
+"""Other forms of requests: arguments of the official SDKs, and plain dicts."""

@@ -1,7 +1,7 @@
-"""Converts plain forms of messages and tools for `Request(messages=…, tools=…)`: text, and dicts in OpenAI's chat form.
+"""Converts dicts to the tools of `Request(tools=…)`, and says what to do instead of an option of another library.
 
-`request.py` loads this module at the first use. Other values are returned unchanged; the checks of the request then
-report what is wrong with them.
+`request.py` loads this module at the first use. Tools that are no dicts are returned unchanged; the checks of the
+request then report what is wrong with them.
 """
 
 from __future__ import annotations
@@ -9,20 +9,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
-from typing import TypeAlias, cast
+from typing import cast
 
 from ..errors import InvalidRequestError
 from ..json.json_values import JSONObject, mapping
 from ..json.object_reader import Members
-from ..model.messages import Message, Text, leading_system
 from ..model.request import Tool
-from ..openai.chat.converter import ChatConverter
 from ..wire.cache_marks import MARKS, read_mark
-from .sdk_arguments import plain, read_turns, split_system
-
-System: TypeAlias = str | Sequence[Text] | None
-
+from .sdk_arguments import plain
 
 OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "use max_output_tokens": (
@@ -73,56 +67,6 @@ def hint_for_option(name: str, known: Iterable[str]) -> str:
     if close:
         return f"did you mean {close[0]!r}?"
     return "what only the server knows goes into extra_body"
-
-
-def read_messages(given: object, system: System, warnings: list[str] | None = None) -> tuple[Sequence[Message], System]:
-    """Convert messages to `Message` values. Return them and the system prompt.
-
-    System messages at the beginning become the system prompt. Raises `InvalidRequestError`.
-
-    warnings: gets a warning for each kind of member that is left out.
-    """
-    if isinstance(given, str):
-        return [Message.user(given)], system
-    items = cast("Sequence[object]", [given] if isinstance(given, Message) else given)
-    if not isinstance(items, (list, tuple)):
-        return cast("Sequence[Message]", given), system
-    for place, item in enumerate(items):
-        if not isinstance(item, (Message, Mapping)):
-            if not any(map(is_mapping, items)):
-                return cast("Sequence[Message]", given), system  # the checks of the request name it
-            hint = "; use Message.user(…)" if isinstance(item, str) else ""
-            raise InvalidRequestError(
-                f"messages[{place}]",
-                f"must be a Message or a dict in OpenAI's chat form, not {type(item).__name__}{hint}",
-            )
-    if all(isinstance(item, Message) for item in items) and not leading_system(cast("Sequence[Message]", items)):
-        return cast("Sequence[Message]", items), system
-    messages: list[Message] = []
-    place = 0
-    for are_ready, run in groupby(items, lambda item: isinstance(item, Message)):
-        group = list(run)
-        messages += cast("list[Message]", group) if are_ready else _read_run(group, place, warnings)
-        place += len(group)
-    turns, lead = split_system(messages)
-    if lead is not None and system is not None:
-        raise InvalidRequestError(
-            "messages[0]", "is a system prompt, which stands first, or in system=…: give one of the two"
-        )
-    return turns, lead if lead is not None else system
-
-
-def _read_run(group: Sequence[object], place: int, warnings: list[str] | None) -> list[Message]:
-    """Convert a run of adjacent dicts. `place`: the index of the first one, for error messages."""
-    wire = [cast("JSONObject", plain(item, f"messages[{place + number}]")) for number, item in enumerate(group)]
-    try:
-        return read_turns(ChatConverter, wire, warnings=warnings)
-    except InvalidRequestError as error:
-        if not place:
-            raise
-        number, _, rest = error.field.removeprefix("messages[").partition("]")
-        field = f"messages[{int(number) + place}]{rest}" if number.isdigit() else error.field
-        raise InvalidRequestError(field, str(error).removeprefix(f"{error.field}: ")) from None
 
 
 def read_tools(given: object) -> Sequence[Tool]:

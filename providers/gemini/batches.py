@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 
+from ..catalog.batches import BatchGroup, BatchInterface, BatchResult, BatchState, BatchTerms, count
+from ..catalog.dialect import WireRequest
 from ..json.json_values import JSON, JSONObject, dumps, integer, mapping, objects, string
-from ..wire.batches import BatchGroup, BatchInterface, BatchResult, BatchState, BatchTerms, count
-from ..wire.dialect import WireRequest
 from .path import METHODS, VERSION
 
 HOUR = 3600.0

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import copy
 
+from ..catalog.dialect import MakeId
 from ..json.json_values import JSON, JSONObject, arguments_text, mapping, objects, same_text, same_value, string
 from ..model.events import Event
 from ..model.messages import ProviderState
 from ..wire.accumulate import Accumulator, ToolCallInProgress
-from ..wire.dialect import MakeId
 from .partial_arguments import PartialArguments
 
 

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from ..catalog.dialect import Dialect
 from ..catalog.provider import Gemini, Provider
 from ..history.converter import HistoryConverter
 from ..history.view import UNKNOWN_TOOL, HistoryError
@@ -28,7 +29,6 @@ from ..json.json_values import (
     without_nulls,
 )
 from ..model.messages import Block, File, Image, Message, Role, Text, ToolCall, ToolResult
-from ..wire.dialect import Dialect
 from .annotations import ANNOTATIONS
 from .block_writer import BlockWriter
 from .dialect import DIALECT

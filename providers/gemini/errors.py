@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
+from ..catalog.dialect import Headers
 from ..json.json_values import JSON, JSONObject, integer, mapping, objects, string
 from ..model.provider_error import ErrorCategory, ProviderError, category_of_status
 from ..model.rules import instance, whole
 from ..wire.context_overflow import is_context_overflow
-from ..wire.dialect import Headers
 from ..wire.error_bodies import ERROR, error_from_object, is_spent, no_message, object_of, reported_error
 from ..wire.error_bodies import decode_error as decode_any_error
 from ..wire.request_ids import request_id_in

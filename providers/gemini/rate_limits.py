@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 
+from ..catalog.dialect import Headers
 from ..json.json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, objects, string
 from ..limits.quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit
 from ..limits.rate_headers import amount
 from ..limits.refusals import refusal_of
 from ..model.provider_error import ErrorCategory, ProviderError
-from ..wire.dialect import Headers
 from ..wire.error_bodies import is_spent
 
 STATUS_REFUSAL: dict[int, Refusal] = {402: Refusal.SPENT, 429: Refusal.RATE, 503: Refusal.OVERLOAD}

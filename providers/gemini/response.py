@@ -7,6 +7,7 @@ body needs no `finishReason`.
 
 from __future__ import annotations
 
+from ..catalog.dialect import MakeId
 from ..catalog.provider import FUNCTION, Gemini, Provider
 from ..json.json_values import MalformedJSONError, shown
 from ..model.provider_error import NO_ANSWER_CODE, ProviderError, malformed
@@ -15,7 +16,6 @@ from ..model.rules import instance, optional
 from ..wire.accumulate import concluded
 from ..wire.answer_body import answer_loads, foreign_answer
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
-from ..wire.dialect import MakeId
 from ..wire.error_bodies import reported_error
 from .stream import READ_IN_CHUNK, GeminiStream, first_error
 

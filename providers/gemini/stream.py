@@ -15,6 +15,8 @@ import binascii
 from collections.abc import Callable, Sequence, Set
 from typing import ClassVar
 
+from ..catalog.dialect import MakeId, TakeValue
+from ..catalog.json_stream import PINGS, JSONStream
 from ..catalog.provider import Provider
 from ..json.json_values import (
     JSON,
@@ -38,9 +40,7 @@ from ..model.response import Response
 from ..wire.accumulate import CUT_SHORT, TextInProgress, ThinkingInProgress
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..wire.delta_template import Path, VolatileMembers
-from ..wire.dialect import MakeId, TakeValue
 from ..wire.error_bodies import ERROR, reported_error
-from ..wire.json_stream import PINGS, JSONStream
 from .annotations import ANNOTATIONS, TEXT_ANNOTATIONS
 from .calls import FunctionCalls
 from .errors import blocked, read_error

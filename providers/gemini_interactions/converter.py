@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from ..catalog.dialect import Dialect
 from ..catalog.provider import GeminiInteractions, Provider
 from ..history.converter import Chunk, ChunkView, HistoryConverter, as_object
 from ..history.view import UNKNOWN_TOOL, HistoryError
@@ -27,7 +28,6 @@ from ..json.json_values import (
 )
 from ..model.messages import Block, File, Image, Message, ProviderBlock, Role, Text, ToolCall, ToolResult
 from ..wire.accumulate import Accumulator
-from ..wire.dialect import Dialect
 from .block_writer import BlockWriter
 from .dialect import DIALECT
 from .message_writer import CONTENTS

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ..catalog.dialect import Dialect, StoredAnswers
 from ..gemini.dialect import auth_headers
 from ..gemini.errors import decode_error
-from ..wire.dialect import Dialect, StoredAnswers
 from .finish import UNFINISHED
 from .request import NAME, REVISION, encode_request, interactions_path
 from .response import decode_response

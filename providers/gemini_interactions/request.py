@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
+from ..catalog.dialect import WireRequest
 from ..catalog.provider import Provider
 from ..errors import InvalidRequestError
 from ..gemini.message_writer import WriterState
@@ -26,7 +27,6 @@ from ..model.prefix_cache import Segment, serialised, write_messages
 from ..model.request import TOOL_CHOICE_MODES, Request, Tool, given_of, prefix_cache_of
 from ..model.request_rules import validate_options
 from ..model.structured import schema_of
-from ..wire.dialect import WireRequest
 from ..wire.tool_names import check_tool_names
 from ..wire.wire_head import JSON_TYPE, add_session, path_with_query, request_headers
 from .block_writer import BlockWriter

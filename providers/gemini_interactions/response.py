@@ -5,6 +5,7 @@ It goes through the stream machine, so a streamed answer and the same answer in 
 
 from __future__ import annotations
 
+from ..catalog.dialect import MakeId
 from ..catalog.provider import Provider
 from ..gemini.errors import read_error
 from ..gemini.stream import first_error
@@ -14,7 +15,6 @@ from ..model.response import Response
 from ..wire.accumulate import concluded
 from ..wire.answer_body import answer_loads, foreign_answer
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
-from ..wire.dialect import MakeId
 from ..wire.error_bodies import reported_error
 from .stream import InteractionsStream, is_interaction
 

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeAlias
 
+from ..catalog.dialect import MakeId
 from ..gemini.stream import decoded_bytes
 from ..json.json_values import (
     JSON,
@@ -36,7 +37,6 @@ from ..wire.accumulate import (
     settle,
 )
 from ..wire.cut_pairs import join_pieces
-from ..wire.dialect import MakeId
 
 OUTPUT, THOUGHT, CALL, RESULT, INPUT = "model_output", "thought", "function_call", "function_result", "user_input"
 """Types of steps that this library reads and writes."""

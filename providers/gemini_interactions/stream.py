@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ..catalog.dialect import MakeId
+from ..catalog.json_stream import JSONStream
 from ..catalog.provider import Provider
 from ..gemini.errors import read_error
 from ..json.json_values import (
@@ -35,9 +37,7 @@ from ..model.response import Response
 from ..wire.accumulate import CUT_SHORT, ThinkingInProgress
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..wire.delta_template import Path
-from ..wire.dialect import MakeId
 from ..wire.error_bodies import reported_error
-from ..wire.json_stream import JSONStream
 from .finish import COMPLETED, UNFINISHED, finish_reason
 from .steps import (
     CALL,

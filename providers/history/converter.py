@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Protocol, TypeAlias
 
+from ..catalog.dialect import Dialect, MakeId
 from ..catalog.provider import FUNCTION, Provider
 from ..errors import InvalidRequestError
 from ..json.json_values import JSON, JSONObject, escaped_dumps, string
@@ -22,7 +23,6 @@ from ..model.provider_error import NO_ANSWER_CODE
 from ..model.response import Response
 from ..model.rules import check_iterable, flag, instance, items_of, optional
 from ..wire.call_ids import separate_calls
-from ..wire.dialect import Dialect, MakeId
 from .view import (
     LATE_SYSTEM,
     History,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Protocol, cast
 
+from ..catalog.dialect import Headers
 from ..model.provider_error import ErrorCategory, ProviderError
-from ..wire.dialect import Headers
 from .quota_report import QuotaReport, Refusal
 
 

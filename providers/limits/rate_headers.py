@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..wire.dialect import Headers
+from ..catalog.dialect import Headers
 from ..wire.retry_hints import LARGEST_SKEW_MS, LONGEST_HINT_MS, UNIX_MS_FROM, is_moment, unrepeated, until_ms
 from .quota_report import DAY, MINUTE, SECOND, ReportedLimit, Unit
 

@@ -9,6 +9,7 @@ import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, Unpack, cast
 
 from ..json.json_types import JSON, AnswerType, JSONObject
@@ -359,8 +360,8 @@ def _read_messages(
 
     Raises `InvalidRequestError`.
     """
-    read: Callable[[object, object, list[str]], tuple[Sequence[Message], str | Sequence[Text] | None]] = import_module(
-        "..convert.plain_forms", __package__
+    read: Callable[[object, object, list[str]], tuple[Sequence[Message], str | Sequence[Text] | None]] = _reader(
+        "..openai.chat.arguments"
     ).read_messages
     return read(given, system, warnings)
 
@@ -369,18 +370,27 @@ def _read_tools(given: Tools) -> Sequence[Tool]:
     """Tools, those in another form as `Tool` values. Raises `InvalidRequestError`."""
     if type(given) in (list, tuple) and all(type(tool) is Tool for tool in given):
         return cast("Sequence[Tool]", given)
-    read: Callable[[object], Sequence[Tool]] = import_module("..convert.plain_forms", __package__).read_tools
+    read: Callable[[object], Sequence[Tool]] = _reader("..convert.plain_forms").read_tools
     return read(given)
 
 
 def _unknown_option(name: str) -> TypeError:
     """Return the error for an option that there is not. It names ours for the names of other libraries."""
-    hint: Callable[[str, Iterable[str]], str] = import_module("..convert.plain_forms", __package__).hint_for_option
+    hint: Callable[[str, Iterable[str]], str] = _reader("..convert.plain_forms").hint_for_option
     return TypeError(
         f"Request() got an unexpected keyword argument {name!r}; {hint(name, ('model', 'messages', *_DEFAULTS))}"
     )
 
 
 def _from_arguments(module: str, arguments: Mapping[str, object]) -> Request:
-    read: Callable[[Mapping[str, object]], Request] = import_module(module, __package__).read_arguments
+    read: Callable[[Mapping[str, object]], Request] = _reader(module).read_arguments
     return read(arguments)
+
+
+def _reader(module: str) -> ModuleType:
+    """Return a module that reads another form of a request.
+
+    Dialects have these modules, and dialects are built on this one. So they are loaded by name at the first use, as the
+    registry loads dialects.
+    """
+    return import_module(module, __package__)

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar
 from urllib.parse import quote
 
-from ..json.json_values import JSON, JSONObject, dumps, integer, mapping, objects, string
-from ..wire.batches import (
+from ..catalog.batches import (
     UPLOADED,
     BatchGroup,
     BatchInterface,
@@ -23,7 +22,8 @@ from ..wire.batches import (
     later_page,
     status_of,
 )
-from ..wire.dialect import WireRequest
+from ..catalog.dialect import WireRequest
+from ..json.json_values import JSON, JSONObject, dumps, integer, mapping, objects, string
 
 HOUR = 3600.0
 

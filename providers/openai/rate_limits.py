@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 
+from ..catalog.dialect import Headers
 from ..json.json_values import JSON, JSONObject, MalformedJSONError, loads, string
 from ..limits.quota_report import DAY, MINUTE, MONTH, SECOND, QuotaReport, Refusal, ReportedLimit, Unit
 from ..limits.rate_headers import HeaderRow, amount, read_rows
 from ..limits.refusals import refusal_of
 from ..model.provider_error import ProviderError
-from ..wire.dialect import Headers
 from ..wire.error_bodies import SPENT_QUOTA, passed_on_headers
 
 LONGEST_PAUSE = 60.0

@@ -1,1 +1,1 @@
-"""What the dialects share: the dialect as a value, the answer under construction, and rules that several wires have."""
+"""What the dialects share: the answer under construction, templates of deltas, and rules that several wires have."""

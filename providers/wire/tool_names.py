@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from ..catalog.profile import ToolNameForm
 from ..errors import InvalidRequestError
 from ..model.messages import ToolCall
 from ..model.request import Tool
+from .quirks import ToolNameForm
 
 NAMES_REMEMBERED = 1024
 """Names whose wire form is cached."""

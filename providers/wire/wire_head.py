@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from hashlib import sha256
 
-from ..catalog.profile import Quirks, SessionField
 from ..json.json_values import JSON
+from .quirks import Quirks, SessionField
 
 AUTHORIZATION = "authorization"
 

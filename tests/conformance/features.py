@@ -14,10 +14,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import manystream as ms
-from manystream.providers.catalog.profile import Quirks
 from manystream.providers.catalog.profiles import DEFAULT_PROFILES, PROFILES
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.model.request import ThinkingLevel
+from manystream.providers.wire.quirks import Quirks
 
 from .exchange import PROVIDERS
 from .feature_requests import CONTENT_ROWS, LEFT_OUT, OPTION_ROWS, RequestRow, cell, encoded_members

@@ -4,12 +4,12 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from manystream.providers.catalog.dialect import Dialect, StreamMachine
 from manystream.providers.catalog.provider import Provider
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.model.events import Done, Error, Event
 from manystream.providers.model.provider_error import ProviderError
 from manystream.providers.model.response import Response
-from manystream.providers.wire.dialect import Dialect, StreamMachine
 from manystream.providers.wire.event_order import OrderChecker
 from manystream.transport.sse import ServerSentEvent, SSEParser
 

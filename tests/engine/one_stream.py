@@ -22,8 +22,8 @@ from manystream.engine.call.timeouts import effective
 from manystream.engine.request.limits import Limits
 from manystream.engine.request.prepared import Prepared, Shared
 from manystream.engine.request.redaction import Redaction
+from manystream.providers.catalog.dialect import Dialect, StreamMachine
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.wire.dialect import Dialect, StreamMachine
 from manystream.transport.exchange import WireHead
 from manystream.transport.http1 import Connection
 from manystream.transport.loop import Poller, PollerLoop

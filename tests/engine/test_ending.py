@@ -9,7 +9,7 @@ import pytest
 
 import manystream as ms
 from manystream.engine.call.ending import Ending, Step
-from manystream.providers.wire.dialect import StreamMachine
+from manystream.providers.catalog.dialect import StreamMachine
 from tests.support.peers import CHAT_DONE, STREAM_HEAD, Line, chat_chunk, chunked, hello, open_peer
 
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from manystream.engine.call.body.base import AnswerSize
 from manystream.engine.call.body.fast_path import FastPath
 from manystream.engine.request.limits import Limits
+from manystream.providers.catalog.dialect import DeltaTarget
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.wire.delta_template import Match
-from manystream.providers.wire.dialect import DeltaTarget
 from tests.engine.one_stream import CASES, END, HEAD, Case, Stream, both, cases, chunk, cuts, delta, wire
 
 CLOSING_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"

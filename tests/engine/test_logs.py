@@ -9,7 +9,7 @@ import trio
 
 import manystream as ms
 from manystream.engine import monitor
-from manystream.providers.wire.dialect import StreamMachine
+from manystream.providers.catalog.dialect import StreamMachine
 from tests.engine.traffic.targets import Server, ask, open_targets
 from tests.support.peers import (
     STREAM_HEAD,

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 import manystream as ms
+from manystream.providers.catalog.dialect import Dialect, MakeId, StreamMachine, WireRequest, bearer_token
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.wire.dialect import Dialect, MakeId, StreamMachine, WireRequest, bearer_token
 
 
 def encode(request: ms.Request, model: str, provider: ms.Provider, *, stream: bool) -> WireRequest:

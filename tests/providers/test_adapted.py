@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import manystream as ms
+from manystream.providers.catalog.dialect import WireRequest
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.errors import InvalidRequestError
-from manystream.providers.wire.dialect import WireRequest
 
 ANTHROPIC, GEMINI = (ms.Anthropic(), "claude-sonnet-4-5"), (ms.Gemini(), "gemini-3-pro-preview")
 CHAT, RESPONSES = (ms.OpenAIChat(), "gpt-4.1"), (ms.OpenAIResponses(), "gpt-5.1")

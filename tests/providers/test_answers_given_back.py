@@ -10,6 +10,7 @@ from openai.types.responses import ResponseOutputItem
 
 import manystream as ms
 from manystream.providers import anthropic, gemini
+from manystream.providers.catalog.dialect import Dialect, StreamMachine
 from manystream.providers.catalog.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
 from manystream.providers.catalog.registry import dialect_of
 from manystream.providers.history import History
@@ -18,7 +19,6 @@ from manystream.providers.json.json_values import JSON, JSONObject
 from manystream.providers.openai import chat, responses
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.converter import ResponsesConverter
-from manystream.providers.wire.dialect import Dialect, StreamMachine
 from tests.providers.sdk_bodies import sent_by_us
 
 QUESTION: JSONObject = {"role": "user", "content": "Which river?"}

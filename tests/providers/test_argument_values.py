@@ -15,7 +15,7 @@ import pydantic
 import pytest
 
 import manystream as ms
-from manystream.providers.convert.plain_forms import function_tool, is_mapping, read_messages, read_tools
+from manystream.providers.convert.plain_forms import function_tool, is_mapping, read_tools
 from manystream.providers.convert.sdk_arguments import (
     CallOptions,
     check_names,
@@ -31,7 +31,8 @@ from manystream.providers.convert.sdk_arguments import (
 )
 from manystream.providers.errors import InvalidRequestError
 from manystream.providers.model.given_body import GivenBody
-from manystream.providers.model.plain_functions import why_deferred
+from manystream.providers.model.rules import why_deferred
+from manystream.providers.openai.chat.arguments import read_messages
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.wire.answer_bytes import kept_bytes
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 import manystream as ms
+from manystream.providers.catalog.batches import KINDS, BatchInterface, BatchResult, interface_of
 from manystream.providers.catalog.profiles import PROFILES
 from manystream.providers.catalog.registry import dialect_of
 from manystream.providers.json.json_values import loads_object
 from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from manystream.providers.model.request import Request
-from manystream.providers.wire.batches import KINDS, BatchInterface, BatchResult, interface_of
 
 RECORDED = Path(os.environ.get("MANYSTREAM_SHARED", "/nowhere")) / "corpus" / "batches"
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 import manystream as ms
 from manystream.engine.call.body.base import AnswerSize
 from manystream.engine.call.body.fast_path import FastPath
+from manystream.providers.catalog.dialect import MAX_SHARED_TEMPLATES, DeltaTarget, StreamMachine
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.wire import delta_template
 from manystream.providers.wire.answer_bytes import kept_bytes
 from manystream.providers.wire.delta_template import LARGEST_DELTA, Match
-from manystream.providers.wire.dialect import MAX_SHARED_TEMPLATES, DeltaTarget, StreamMachine
 
 Frame = Callable[[str], bytes]
 """Encoded text, quotes included → one delta's JSON."""

@@ -6,11 +6,11 @@ import pytest
 
 from manystream import Error, OpenAIChat
 from manystream.providers.anthropic import DIALECT as ANTHROPIC
+from manystream.providers.catalog.dialect import BARE_LINES, Dialect
 from manystream.providers.gemini import DIALECT as GEMINI
 from manystream.providers.json.json_values import JSON, JSONObject
 from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from manystream.providers.openai.chat import DIALECT as OPENAI
-from manystream.providers.wire.dialect import BARE_LINES, Dialect
 from manystream.providers.wire.error_bodies import decode_error, error_from_object, object_of, reported_error
 from manystream.providers.wire.html_page import page_words
 

@@ -5,10 +5,10 @@ import json
 import pytest
 
 import manystream as ms
+from manystream.providers.catalog.dialect import BARE_LINES
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.model.events import Error
 from manystream.providers.model.provider_error import ErrorCategory, ProviderError
-from manystream.providers.wire.dialect import BARE_LINES
 
 PROVIDERS: dict[str, ms.Provider] = {
     "openai-chat": ms.OpenAIChat(), "openai-responses": ms.OpenAIResponses(), "anthropic": ms.Anthropic(),

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Callable, Generator
 
 import pytest
 
-from manystream.providers.model.plain_functions import why_deferred
+from manystream.providers.model.rules import why_deferred
 
 
 async def fetch() -> str:

@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import manystream as ms
+from manystream.providers.catalog.dialect import WireRequest
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.json.json_values import JSON, JSONObject
 from manystream.providers.model import prefix_cache
 from manystream.providers.model.messages import Block
 from manystream.providers.model.request import prefix_cache_of
 from manystream.providers.model.snapshot import MEMBERS
-from manystream.providers.wire.dialect import WireRequest
 
 PROVIDERS: dict[str, tuple[ms.Provider, str]] = {
     "anthropic": (ms.Anthropic(), "claude-sonnet-4-5"),

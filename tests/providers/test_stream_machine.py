@@ -10,6 +10,7 @@ from openai.types.chat import chat_completion_chunk
 from openai.types.responses import ResponseStreamEvent
 
 import manystream as ms
+from manystream.providers.catalog.dialect import NO_TARGET, StreamMachine, ValuesTarget, WireRequest, bearer_token
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.json.json_values import JSONObject, dumps
 from manystream.providers.model.events import Error, FinishReason, ToolCallDone
@@ -18,7 +19,6 @@ from manystream.providers.model.response import Response
 from manystream.providers.openai.chat import DIALECT
 from manystream.providers.wire.answer_limits import AnswerLimits
 from manystream.providers.wire.delta_template import DeltaTemplate, ValuesTemplate, VolatileMembers, learn, shared_bytes
-from manystream.providers.wire.dialect import NO_TARGET, StreamMachine, ValuesTarget, WireRequest, bearer_token
 from tests.conformance.exchange import provider_for
 from tests.conformance.official import union_members
 

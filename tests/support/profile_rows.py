@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from manystream.providers.catalog.profile import SessionField
+from manystream.providers.wire.quirks import SessionField
 
 CACHE_KEY = SessionField(member="prompt_cache_key")
 AFFINITY = SessionField(header="x-session-affinity")

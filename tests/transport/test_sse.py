@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manystream.providers.wire import dialect
+from manystream.providers.catalog import dialect
 from manystream.transport import sse
 from manystream.transport.sse import BARE_BYTES, BARE_LINES, ServerSentEvent, SSEOverflowError, SSEParser
 

@@ -9,10 +9,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Protocol
 
+from ....providers.catalog.json_stream import DONE_MARK
 from ....providers.model.events import Event
 from ....providers.model.provider_error import ProviderError, malformed
 from ....providers.model.response import Response
-from ....providers.wire.json_stream import DONE_MARK
 from ....transport.errors import TransportError
 from ...request.errors import transport_error
 from ...request.prepared import Prepared

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from ....providers.catalog.json_stream import DONE_MARK, events_in
 from ....providers.json.json_values import leading_json, mapping, shown
 from ....providers.model.provider_error import ErrorCategory, ProviderError
 from ....providers.wire.error_bodies import object_of
-from ....providers.wire.json_stream import DONE_MARK, events_in
 from ....transport.errors import TransportError
 from ....transport.sse import BARE_LINES, ServerSentEvent, SSEParser
 from ...request.prepared import Prepared

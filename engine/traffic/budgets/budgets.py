@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
+from ....providers.catalog.dialect import WireRequest
 from ....providers.catalog.provider import Provider
 from ....providers.errors import InvalidRequestError
 from ....providers.json.json_types import JSON, JSONObject
@@ -33,7 +34,6 @@ from ....providers.model.request import Request, given_of
 from ....providers.model.response import Response
 from ....providers.model.usage import Usage
 from ....providers.openai.thinking import takes_breakpoints
-from ....providers.wire.dialect import WireRequest
 from ...call.completion import NO_PRICE_FUNCTION
 from ...call.runtime import Runtime
 from ...request.forwarded import forwarded_of

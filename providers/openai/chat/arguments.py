@@ -1,13 +1,16 @@
-"""Reads the arguments of `client.chat.completions.create` (openai) into a `Request`.
+"""Reads the arguments of `client.chat.completions.create` (openai) into a `Request`, and the messages of
+`Request(messages=…)`: text, and dicts in the form of these arguments.
 
 The converter reads the messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import TypeAlias, cast
 
-from ...convert.plain_forms import function_tool
+from ...convert.plain_forms import function_tool, is_mapping
 from ...convert.sdk_arguments import (
     CALL_OPTIONS,
     CallOptions,
@@ -16,15 +19,20 @@ from ...convert.sdk_arguments import (
     plain,
     present,
     read_conversation,
+    read_turns,
     schema_class,
+    split_system,
     take_call_options,
 )
 from ...errors import InvalidRequestError
 from ...json.json_values import JSON, JSONObject, mapping, string
 from ...json.object_reader import Members
+from ...model.messages import Message, Text, leading_system
 from ...model.request import Request, ThinkingConfig, Tool, with_given
 from .converter import ChatConverter
 from .request import NAME, SOURCES
+
+System: TypeAlias = str | Sequence[Text] | None
 
 METHOD = "openai's client.chat.completions.create"
 
@@ -142,3 +150,53 @@ def _schema(form: JSON, extra: JSONObject) -> JSONObject | None:
     if form is not None:
         extra["response_format"] = form
     return None
+
+
+def read_messages(given: object, system: System, warnings: list[str] | None = None) -> tuple[Sequence[Message], System]:
+    """Convert the messages of a `Request` to `Message` values. Return them and the system prompt.
+
+    System messages at the beginning become the system prompt. Raises `InvalidRequestError`.
+
+    warnings: gets a warning for each kind of member that is left out.
+    """
+    if isinstance(given, str):
+        return [Message.user(given)], system
+    items = cast("Sequence[object]", [given] if isinstance(given, Message) else given)
+    if not isinstance(items, (list, tuple)):
+        return cast("Sequence[Message]", given), system
+    for place, item in enumerate(items):
+        if not isinstance(item, (Message, Mapping)):
+            if not any(map(is_mapping, items)):
+                return cast("Sequence[Message]", given), system  # the checks of the request name it
+            hint = "; use Message.user(…)" if isinstance(item, str) else ""
+            raise InvalidRequestError(
+                f"messages[{place}]",
+                f"must be a Message or a dict in OpenAI's chat form, not {type(item).__name__}{hint}",
+            )
+    if all(isinstance(item, Message) for item in items) and not leading_system(cast("Sequence[Message]", items)):
+        return cast("Sequence[Message]", items), system
+    messages: list[Message] = []
+    place = 0
+    for are_ready, run in groupby(items, lambda item: isinstance(item, Message)):
+        group = list(run)
+        messages += cast("list[Message]", group) if are_ready else _read_run(group, place, warnings)
+        place += len(group)
+    turns, lead = split_system(messages)
+    if lead is not None and system is not None:
+        raise InvalidRequestError(
+            "messages[0]", "is a system prompt, which stands first, or in system=…: give one of the two"
+        )
+    return turns, lead if lead is not None else system
+
+
+def _read_run(group: Sequence[object], place: int, warnings: list[str] | None) -> list[Message]:
+    """Convert a run of adjacent dicts. `place`: the index of the first one, for error messages."""
+    wire = [cast("JSONObject", plain(item, f"messages[{place + number}]")) for number, item in enumerate(group)]
+    try:
+        return read_turns(ChatConverter, wire, warnings=warnings)
+    except InvalidRequestError as error:
+        if not place:
+            raise
+        number, _, rest = error.field.removeprefix("messages[").partition("]")
+        field = f"messages[{int(number) + place}]{rest}" if number.isdigit() else error.field
+        raise InvalidRequestError(field, str(error).removeprefix(f"{error.field}: ")) from None

@@ -6,12 +6,12 @@ import base64
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from ...catalog.profile import CacheMarkMember, Quirks
 from ...errors import InvalidRequestError
 from ...json.json_values import JSON, JSONObject
 from ...model.messages import Block, CacheControl, File, Image, Text
 from ...wire.cache_marks import BREAKPOINT, written_mark
 from ...wire.omission_warnings import given_left_out
+from ...wire.quirks import CacheMarkMember, Quirks
 from ..thinking import takes_breakpoints
 from .images import data_url
 

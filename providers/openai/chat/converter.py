@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from ...catalog.dialect import Dialect
 from ...catalog.provider import OpenAIChat, Provider
 from ...history.converter import HistoryConverter
 from ...history.view import HistoryError
@@ -31,7 +32,6 @@ from ...model.messages import (
 )
 from ...wire.accumulate import REFUSAL, Accumulator
 from ...wire.cache_marks import MARKS, read_mark
-from ...wire.dialect import Dialect
 from ..file_data import detail_of, file_source, film_type, url_source
 from ..system_messages import SYSTEM_ROLES, system_message, wire_role
 from .answer import MESSAGE_METHODS, ChatAnswer

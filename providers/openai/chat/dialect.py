@@ -5,7 +5,7 @@ It uses `Dialect`'s defaults: the key is a bearer token, and `error_bodies` read
 
 from __future__ import annotations
 
-from ...wire.dialect import Dialect
+from ...catalog.dialect import Dialect
 from .request import encode_request
 from .response import decode_response
 from .stream import ChatStream

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TypeAlias
 
-from ...catalog.profile import ToolCallIdForm
 from ...catalog.provider import Provider
 from ...json.json_values import JSON, JSONObject
 from ...model.messages import (
@@ -43,6 +42,7 @@ from ...model.messages import (
 from ...model.prefix_cache import Segment
 from ...wire.call_ids import TakenIds, unique_id
 from ...wire.omission_warnings import block_name, foreign_thinking, note_foreign_refusal
+from ...wire.quirks import ToolCallIdForm
 from ...wire.tool_names import named_call
 from ..system_messages import wire_role
 from .block_writer import BlockWriter, PlacedBlock, plain_text

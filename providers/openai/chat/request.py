@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from ...catalog.profile import Quirks
+from ...catalog.dialect import NOTHING_UNASKED, WireRequest
 from ...catalog.provider import Provider
 from ...errors import InvalidRequestError
 from ...json.json_values import JSON, JSONObject, dumps_text, integer, string
@@ -25,7 +25,7 @@ from ...model.request import TOOL_CHOICE_MODES, Request, Tool, given_of, prefix_
 from ...model.request_rules import validate_options
 from ...model.structured import schema_of
 from ...wire.cache_marks import CACHE_CONTROL, written_mark
-from ...wire.dialect import NOTHING_UNASKED, WireRequest
+from ...wire.quirks import Quirks
 from ...wire.tool_names import check_tool_names
 from ...wire.wire_head import add_session, path_with_query, request_headers
 from ..schema import strict_schema

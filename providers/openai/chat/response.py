@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...catalog.dialect import MakeId
 from ...catalog.provider import Provider
 from ...json.json_values import MalformedJSONError, items
 from ...model.events import Error
@@ -10,7 +11,6 @@ from ...model.response import Response
 from ...wire.accumulate import Accumulator, concluded
 from ...wire.answer_body import answer_object, foreign_answer
 from ...wire.answer_limits import ANSWER_LIMITS, AnswerLimits
-from ...wire.dialect import MakeId
 from ...wire.error_bodies import error_from_object
 from .answer import ChatAnswer
 from .stream import error_in

@@ -10,6 +10,8 @@ import contextlib
 from collections.abc import Sequence
 from typing import ClassVar
 
+from ...catalog.dialect import MakeId, TakeValue
+from ...catalog.json_stream import PINGS, JSONStream
 from ...catalog.provider import Provider
 from ...json.json_values import JSON, JSONObject, MalformedJSONError, integer, items, mapping, objects, string
 from ...model.events import Event, Start, ToolCallStart
@@ -17,9 +19,7 @@ from ...model.provider_error import ProviderError, malformed
 from ...model.response import Response
 from ...wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ...wire.delta_template import Path, VolatileMembers
-from ...wire.dialect import MakeId, TakeValue
 from ...wire.error_bodies import ERROR, error_from_object, reported_error
-from ...wire.json_stream import PINGS, JSONStream
 from .answer import ChatAnswer
 from .message_members import PADDING
 from .values import LOGPROBS, USAGE

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...catalog.profile import Quirks, ThinkingMember
 from ...errors import InvalidRequestError
 from ...json.json_values import JSONObject
 from ...model.request import ThinkingConfig, ThinkingLevel
+from ...wire.quirks import Quirks, ThinkingMember
 from ..thinking import effort_for, is_reasoning_model
 
 BUDGETS: dict[ThinkingLevel, int] = {

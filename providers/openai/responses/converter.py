@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from ...catalog.dialect import Dialect
 from ...catalog.provider import OpenAIResponses, Provider, takes_block
 from ...history.converter import HistoryConverter
 from ...history.view import HistoryError
@@ -31,7 +32,6 @@ from ...model.messages import (
 from ...model.messages import ToolResult as Result
 from ...wire.accumulate import REFUSAL, Accumulator
 from ...wire.cache_marks import read_mark
-from ...wire.dialect import Dialect
 from ...wire.omission_warnings import note_foreign_refusal
 from ..file_data import Source, detail_of, file_source, url_source
 from ..system_messages import SYSTEM_ROLES, system_message, wire_role

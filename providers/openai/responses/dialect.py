@@ -5,7 +5,7 @@ It uses `Dialect`'s defaults: the key is a bearer token, and `error_bodies` read
 
 from __future__ import annotations
 
-from ...wire.dialect import Dialect, StoredAnswers
+from ...catalog.dialect import Dialect, StoredAnswers
 from .request import PATH, encode_request
 from .response import UNFINISHED, decode_response
 from .stream import ResponsesStream

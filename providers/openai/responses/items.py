@@ -11,11 +11,11 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
+from ...catalog.dialect import MakeId
 from ...json.json_values import JSON, JSONObject, MalformedJSONError, arguments_text, items, objects, string
 from ...model.events import Event
 from ...model.messages import ProviderBlock, ProviderState
 from ...wire.accumulate import Accumulator, Placed, TextInProgress, ThinkingInProgress, ToolCallInProgress, settle
-from ...wire.dialect import MakeId
 
 CALL_ARGUMENTS: dict[str, str] = {"function_call": "arguments", "custom_tool_call": "input"}
 """Type of a call that the caller executes → the member with its arguments."""

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+from ...catalog.dialect import MakeId
 from ...json.json_values import JSON, JSONObject, MalformedJSONError, integer, objects, string
 from ...model.events import Event
 from ...wire.accumulate import Accumulator
-from ...wire.dialect import MakeId
 from .items import (
     CALL_ARGUMENTS,
     CallItem,

@@ -16,7 +16,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ...catalog.profile import Quirks
+from ...catalog.dialect import WireRequest
 from ...catalog.provider import Provider
 from ...errors import InvalidRequestError
 from ...json.json_values import JSON, JSONObject, string
@@ -26,7 +26,7 @@ from ...model.prefix_cache import Segment, serialised, write_messages
 from ...model.request import TOOL_CHOICE_MODES, Request, ThinkingConfig, ThinkingLevel, Tool, given_of, prefix_cache_of
 from ...model.request_rules import validate_options
 from ...model.structured import schema_of
-from ...wire.dialect import WireRequest
+from ...wire.quirks import Quirks
 from ...wire.tool_names import check_tool_names
 from ...wire.wire_head import add_session, path_with_query, request_headers
 from ..schema import is_strict, strict_schema

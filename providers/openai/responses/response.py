@@ -6,6 +6,7 @@ both read the end in the same way.
 
 from __future__ import annotations
 
+from ...catalog.dialect import MakeId
 from ...catalog.provider import Provider
 from ...json.json_values import JSON, JSONObject, MalformedJSONError, items, mapping, shown, string
 from ...model.events import Error, Event, FinishReason
@@ -14,7 +15,6 @@ from ...model.response import Response
 from ...wire.accumulate import CUT_SHORT, Accumulator, concluded
 from ...wire.answer_body import answer_object, foreign_answer
 from ...wire.answer_limits import ANSWER_LIMITS, AnswerLimits
-from ...wire.dialect import MakeId
 from ...wire.error_bodies import error_from_object, reported_error
 from .output import Output
 from .usage import read_usage

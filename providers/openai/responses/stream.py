@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
+from ...catalog.dialect import MakeId
+from ...catalog.json_stream import JSONStream
 from ...catalog.provider import Provider
 from ...json.json_values import (
     JSON,
@@ -34,9 +36,7 @@ from ...model.events import Error, Event, FinishReason, Start
 from ...model.provider_error import ProviderError, malformed
 from ...wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ...wire.delta_template import Path, VolatileMembers
-from ...wire.dialect import MakeId
 from ...wire.error_bodies import error_from_object, reported_error
-from ...wire.json_stream import JSONStream
 from .items import CONTENT, SUMMARY, may_hold_numbers
 from .output import Output
 from .response import UNFINISHED, conclude, describe, keep

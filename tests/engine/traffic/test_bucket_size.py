@@ -14,8 +14,8 @@ from manystream.engine.traffic.queue.fair_queue import Permit
 from manystream.providers.limits.charging import charging_of
 from manystream.providers.limits.limit_reports import reader_of
 from manystream.providers.limits.quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit
-from manystream.simulator.limits.limit import read_limit
-from manystream.simulator.limits.limiter import Limiter, Usage
+from manystream.simulator.limit import read_limit
+from manystream.simulator.limiter import Limiter, Usage
 from manystream.simulator.prompt import APIError
 
 TRIP = 0.005

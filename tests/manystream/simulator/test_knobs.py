@@ -8,7 +8,7 @@ import pytest
 from manystream.simulator import KnobError, Knobs, combine
 from manystream.simulator.inference import BatchModel, read_batch
 from manystream.simulator.knobs import READERS, directive_in_model, directive_in_text, read_directive
-from manystream.simulator.limits.limit import Limit, read_limit
+from manystream.simulator.limit import Limit, read_limit
 from manystream.simulator.program import Ending, Program
 from manystream.simulator.prompt import APIError
 from manystream.simulator.replica import Outage, Replica, ReplicaState, read_replica

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from manystream.simulator import Limit, LimitCounts
-from manystream.simulator.limits import limiter as limiter_module
-from manystream.simulator.limits.bucket import Bucket
-from manystream.simulator.limits.limiter import PACIFIC_MIDNIGHT, SCOPES_LIMIT, Limiter, Ticket, Usage
-from manystream.simulator.limits.refusals import SHORT_DELAY
-from manystream.simulator.limits.reports import Report
+from manystream.simulator import limiter as limiter_module
+from manystream.simulator.bucket import Bucket
+from manystream.simulator.limit_reports import Report
+from manystream.simulator.limiter import PACIFIC_MIDNIGHT, SCOPES_LIMIT, Limiter, Ticket, Usage
 from manystream.simulator.prompt import APIError
+from manystream.simulator.refusals import SHORT_DELAY
 
 USAGE = Usage(model="m", input_tokens=100, cached_tokens=30, output_tokens=50, max_tokens=400)
 DAY = 86_400.0

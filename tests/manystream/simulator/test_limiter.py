@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from manystream.simulator import KnobError, Limit
-from manystream.simulator.limits.bucket import Bucket
-from manystream.simulator.limits.limit import read_limit
-from manystream.simulator.limits.limiter import SCOPES_LIMIT, Limiter, Ticket, Usage
-from manystream.simulator.limits.refusals import REFUSALS
-from manystream.simulator.limits.reports import FORMS
-from manystream.simulator.limits.servers import DIALECT_SERVERS, SERVERS
+from manystream.simulator.bucket import Bucket
+from manystream.simulator.limit import read_limit
+from manystream.simulator.limit_reports import FORMS
+from manystream.simulator.limiter import SCOPES_LIMIT, Limiter, Ticket, Usage
 from manystream.simulator.prompt import APIError
+from manystream.simulator.refusals import REFUSALS
+from manystream.simulator.server_rules import DIALECT_SERVERS, SERVERS
 
 WALL = 1_700_000_000.0
 USAGE = Usage(model="m", input_tokens=100, cached_tokens=0, output_tokens=50, max_tokens=400)

@@ -13,7 +13,7 @@ import pytest
 from manystream.simulator import Knobs, Replay, Settings, combine
 from manystream.simulator import server as server_module
 from manystream.simulator.inference import read_batch
-from manystream.simulator.limits.limit import read_limit
+from manystream.simulator.limit import read_limit
 from manystream.simulator.program import Ending
 from manystream.simulator.replay import Exchange
 from manystream.simulator.service import ServiceSettings

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from manystream.simulator import Limit
-from manystream.simulator.limits.limit import read_limit
+from manystream.simulator.limit import read_limit
 from manystream.simulator.service import ServiceSettings
 
 from .in_process import World, head_and_body

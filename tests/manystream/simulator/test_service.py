@@ -11,7 +11,7 @@ from manystream.http_server import BadRequest
 from manystream.simulator import Knobs, Limit, Replay
 from manystream.simulator import service as service_module
 from manystream.simulator.inference import BatchModel
-from manystream.simulator.limits.limiter import Usage
+from manystream.simulator.limiter import Usage
 from manystream.simulator.program import Ending, Program
 from manystream.simulator.replica import Outage, Replica
 from manystream.simulator.service import Service, ServiceSettings

@@ -17,6 +17,7 @@ import manystream as ms
 from manystream.providers.anthropic import DIALECT
 from manystream.providers.anthropic.converter import AnthropicConverter
 from manystream.providers.anthropic.message_writer import MessageWriter, WriterState
+from manystream.providers.catalog.dialect import WireRequest
 from manystream.providers.catalog.provider import Provider
 from manystream.providers.errors import InvalidRequestError
 from manystream.providers.json.json_values import JSON, JSONObject
@@ -36,7 +37,6 @@ from manystream.providers.model.messages import (
 )
 from manystream.providers.model.prefix_cache import Segment
 from manystream.providers.model.request import Request
-from manystream.providers.wire.dialect import WireRequest
 from manystream.providers.wire.omission_warnings import OPENING
 from tests.providers.sdk_bodies import sent_by_us
 

@@ -10,7 +10,7 @@ import pytest
 
 import manystream as ms
 from manystream.providers.anthropic import DIALECT
-from manystream.providers.wire.dialect import WireRequest
+from manystream.providers.catalog.dialect import WireRequest
 from tests.providers.whole_history import MARK, whole_history
 
 from .wire import STRICT

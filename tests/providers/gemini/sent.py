@@ -5,11 +5,11 @@ from typing import Any
 
 from google.genai import types
 
+from manystream.providers.catalog.dialect import WireRequest
 from manystream.providers.catalog.provider import Gemini
 from manystream.providers.gemini import DIALECT
 from manystream.providers.model.messages import Message
 from manystream.providers.model.request import Request
-from manystream.providers.wire.dialect import WireRequest
 
 MODEL = "gemini-3.8-flash"
 OLD_MODEL = "gemini-2.5-flash"

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import manystream as ms
+from manystream.providers.catalog.dialect import WireRequest
 from manystream.providers.gemini import DIALECT
 from manystream.providers.gemini.path import request_path
-from manystream.providers.wire.dialect import WireRequest
 from tests.providers.gemini.sent import OLD_MODEL, body_of, sent, warnings, wire
 from tests.providers.whole_history import MARK, whole_history
 

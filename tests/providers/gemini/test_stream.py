@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from manystream.providers.catalog.dialect import BARE_LINES
 from manystream.providers.gemini import DIALECT
 from manystream.providers.gemini.finish import FINISH_NUMBERS, FINISH_REASONS
 from manystream.providers.json.json_values import JSON
@@ -13,7 +14,6 @@ from manystream.providers.model.events import Done, Error, Event, FinishReason, 
 from manystream.providers.model.messages import ProviderState, Text, Thinking
 from manystream.providers.model.provider_error import ErrorCategory
 from manystream.providers.model.usage import Usage
-from manystream.providers.wire.dialect import BARE_LINES
 from tests.providers.gemini.wire import (
     PROVIDER,
     START,

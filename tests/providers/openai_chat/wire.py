@@ -13,8 +13,8 @@ from openai.types.chat.completion_create_params import (
 from pydantic import TypeAdapter
 
 import manystream as ms
+from manystream.providers.catalog.dialect import BARE_LINES
 from manystream.providers.openai.chat import DIALECT
-from manystream.providers.wire.dialect import BARE_LINES
 from manystream.providers.wire.event_order import OrderChecker
 
 OPENAI = ms.OpenAIChat("key")

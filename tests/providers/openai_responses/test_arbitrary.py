@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from manystream.providers.catalog.dialect import BARE_LINES
 from manystream.providers.json import json_values
 from manystream.providers.json.json_values import JSON, JSONObject
 from manystream.providers.model.events import Error, ToolCallDelta
 from manystream.providers.model.provider_error import ProviderError
 from manystream.providers.openai.responses.dialect import DIALECT
 from manystream.providers.openai.responses.stream import EVENTS
-from manystream.providers.wire.dialect import BARE_LINES
 from manystream.providers.wire.event_order import OrderChecker
 from tests.providers.openai_responses.wire import LENIENT, PROVIDER, make_id
 

@@ -10,7 +10,7 @@ import pytest
 from openai.types.shared.all_models import AllModels
 from openai.types.shared.reasoning_effort import ReasoningEffort
 
-from manystream.providers.catalog.profile import Profile, Quirks
+from manystream.providers.catalog.profile import Profile
 from manystream.providers.catalog.provider import OpenAIResponses
 from manystream.providers.errors import InvalidRequestError
 from manystream.providers.json.json_values import JSON, JSONObject
@@ -41,6 +41,7 @@ from manystream.providers.openai.thinking import (
     may_reason,
     takes_sampling,
 )
+from manystream.providers.wire.quirks import Quirks
 from tests.providers.openai_responses.wire import PROVIDER, body_of, warnings_of
 
 ASK = Request("gpt-4.1", [Message.user("Hi")])

@@ -13,8 +13,8 @@ from openai.types.responses.response_create_params import (
 from pydantic import TypeAdapter
 
 import manystream as ms
+from manystream.providers.catalog.dialect import BARE_LINES
 from manystream.providers.openai.responses.dialect import DIALECT
-from manystream.providers.wire.dialect import BARE_LINES
 from manystream.providers.wire.event_order import OrderChecker
 
 PROVIDER = ms.OpenAIResponses(api_key="key")

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import ClassVar
 
-from ..catalog.provider import Provider
 from ..json.json_values import JSON, JSONObject, MalformedJSONError, integer, loads_object, string
+from ..wire.wire_head import path_with_query, request_headers
 from .dialect import WireRequest
-from .wire_head import path_with_query, request_headers
+from .provider import Provider
 
 UPLOADED = "manystream-{}.jsonl"
 """The name of an uploaded file, with the key of its batch."""

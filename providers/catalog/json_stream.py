@@ -10,15 +10,15 @@ import abc
 import re
 from collections.abc import Sequence
 
-from ..catalog.provider import Provider
 from ..json.json_values import JSON, JSONObject, MalformedJSONError, json_at, loads, shown
 from ..model.events import Error, Event
 from ..model.provider_error import NO_ANSWER_CODE, ProviderError, malformed, no_answer, truncated
 from ..model.response import arrived
-from .answer_body import foreign_answer
-from .answer_limits import ANSWER_LIMITS, AnswerLimits
+from ..wire.answer_body import foreign_answer
+from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
+from ..wire.error_bodies import ERROR, reported_error
 from .dialect import BARE_LINES, MakeId, StreamMachine
-from .error_bodies import ERROR, reported_error
+from .provider import Provider
 
 DONE_MARK = b"[DONE]"
 """The end marker of Chat Completions. Gateways send it in streams of other dialects as well."""

@@ -1,5 +1,8 @@
 """The decision whether a request is accepted, and the account of what it used. It is given the time.
 
+`limit` is the configuration, `server_rules` has the rules of each server as data, `bucket` the accounting,
+`limit_reports` the headers, and `refusals` the errors. None of them reads a clock or a socket.
+
 A limit has one set of buckets per key (per model, where the server's rules say so). A request must have room in all
 buckets of all limits that cover it, and is charged to all of them at once.
 """
@@ -9,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ..prompt import APIError
 from .bucket import Bucket, Production
 from .limit import DAY, WINDOWS, Limit
+from .limit_reports import FORMS, Headers, limit_headers, retry_headers
+from .prompt import APIError
 from .refusals import REFUSALS, Excess
-from .reports import FORMS, Headers, limit_headers, retry_headers
-from .servers import DIALECT_SERVERS, SERVERS, ServerRules
+from .server_rules import DIALECT_SERVERS, SERVERS, ServerRules
 
 PACIFIC_MIDNIGHT = 8 * 3600.0
 """Seconds from midnight UTC to midnight in Pacific standard time."""

@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..json_text import JSON, JSONObject
-from ..prompt import APIError
 from .bucket import Bucket
+from .json_text import JSON, JSONObject
 from .limit import DAY
-from .servers import ServerRules
+from .prompt import APIError
+from .server_rules import ServerRules
 
 SHORT_DELAY = 20.0
 """Gemini's `retryDelay` for a spent day, in seconds: far too short."""

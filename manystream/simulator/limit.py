@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 
-from ..knobs import KnobError
-from .servers import SERVERS
+from .knobs import KnobError
+from .server_rules import SERVERS
 
 DEFAULT_BUCKET = 60.0
 DAY = 86_400.0

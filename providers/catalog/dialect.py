@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, TypeAlias, cast
 from urllib.parse import quote
 
-from ..catalog.provider import Provider
 from ..errors import InvalidRequestError
 from ..json.json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, string
 from ..model.events import Error, Event, TextDelta, ThinkingDelta, ToolCallDelta
@@ -19,11 +18,11 @@ from ..model.provider_error import ProviderError
 from ..model.request import Request
 from ..model.response import Response
 from ..model.rules import described
-from . import error_bodies
-from .accumulate import Accumulator, Placed
-from .answer_limits import ANSWER_LIMITS, AnswerLimits
-from .cut_pairs import CutPairs
-from .delta_template import (
+from ..wire import error_bodies
+from ..wire.accumulate import Accumulator, Placed
+from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
+from ..wire.cut_pairs import CutPairs
+from ..wire.delta_template import (
     LARGEST_DELTA,
     NOTHING_VOLATILE,
     Delta,
@@ -34,7 +33,8 @@ from .delta_template import (
     VolatileMembers,
     learn,
 )
-from .wire_head import AUTHORIZATION, key_headers, path_with_query, request_headers
+from ..wire.wire_head import AUTHORIZATION, key_headers, path_with_query, request_headers
+from .provider import Provider
 
 MakeId: TypeAlias = Callable[[], str]
 """Returns a new id of 22 base64url characters, from a cryptographic source, at each call."""

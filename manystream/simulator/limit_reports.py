@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from ..wire import seconds_text
 from .bucket import Bucket
+from .wire import seconds_text
 
 Headers = list[tuple[str, str]]
 DAY = 86_400.0

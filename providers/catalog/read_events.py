@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ..json.json_values import JSON, JSONObject, MalformedJSONError, loads
+from ..wire.error_bodies import ERROR
 from .dialect import BARE_LINES, StoredAnswers
-from .error_bodies import ERROR
 
 ENTRY_BYTES, ID_BYTES = 40, 160
 """The memory of one event that is remembered: a number and its place in a list; and of its id, if it has one."""
