@@ -34,7 +34,7 @@ from ..transport.tls_socket import TLSSocket
 from ..transport.url import Origin
 from .call.admission_control import AdmissionControl
 from .call.call import CallHooks, RunningCall, TargetRequest
-from .call.callbacks import EventsAfter, OnCompletion, OnEvent, check_callback, context_of_the_caller
+from .call.callbacks import OnCompletion, OnEvent, check_callback, context_of_the_caller, without_first
 from .call.completion import Completion
 from .call.delivery import Counters
 from .call.handle import Call
@@ -203,7 +203,7 @@ class CallStarter:
         optional(whole(0)).check(after, "after")
         if on_event is not None and after:
             check_callback("on_event", on_event)
-            on_event = EventsAfter(after, on_event).take
+            on_event = without_first(after, on_event)
         preparer = self._preparer if self._dispatcher is None else self._dispatcher.preparer(answer, self._preparer)
         prepared = preparer.attach(answer)
         attached = TargetRequest(prepared, self._counters[answer.provider], self._clocks[True], _leave_as_it_is)

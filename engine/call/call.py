@@ -585,9 +585,7 @@ class RunningCall(Ending):
         now, idle = self._runtime.loop.clock(), self._clocks.idle
         failed = durable.lost(now, lasted=attempt.answered_for(now))
         pause = None if durable.ended else read_again_delay(error, failed, self._retry, self._runtime.random)
-        if pause is not None and error.retry_after_ms >= 0:
-            durable.wait_until(now + pause)
-        left = durable.time_left(now, idle)
+        left = durable.time_left(now, idle, pause if pause is not None and error.retry_after_ms >= 0 else -math.inf)
         if pause is not None and left > 0:
             durable.resumed += 1
             self._pause(min(pause, left))

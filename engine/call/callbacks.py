@@ -92,18 +92,12 @@ def context_of_the_caller(own: Context) -> CallContext | None:
     return CallContext(here)
 
 
-class EventsAfter:
-    """Leaves out the first events of a stream, which the program has. An error is never left out."""
+def without_first(count: int, on_event: OnEvent) -> OnEvent:
+    """Return a callback that leaves out the first events of a stream, but never an error."""
+    first = iter(range(count))
 
-    __slots__ = ("_left", "_on_event")
+    def take(event: Event) -> None:
+        if isinstance(event, Error) or next(first, None) is None:
+            on_event(event)
 
-    def __init__(self, count: int, on_event: OnEvent) -> None:
-        self._left = count
-        self._on_event = on_event
-
-    def take(self, event: Event) -> None:
-        """Pass on an event that is not one of the first."""
-        if self._left and not isinstance(event, Error):
-            self._left -= 1
-        else:
-            self._on_event(event)
+    return take

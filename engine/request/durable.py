@@ -206,12 +206,12 @@ class DurableAnswer:
         self._failures += 1
         return self._failures - 1
 
-    def wait_until(self, when: float) -> None:
-        """Count no time before `when` as lost: the server has asked for this wait."""
-        self._lost_at = max(self._lost_at, when)
+    def time_left(self, now: float, idle: float, asked: float) -> float:
+        """Return the seconds until the answer counts as out of reach.
 
-    def time_left(self, now: float, idle: float) -> float:
-        """Return the seconds until the answer counts as out of reach. idle: the idle timeout."""
+        idle: the idle timeout. asked: the seconds for which the server has asked to wait, which do not count.
+        """
+        self._lost_at = max(self._lost_at, now + asked)
         return self._lost_at + idle - now
 
     def explain(self, error: ProviderError) -> None:
@@ -222,15 +222,3 @@ class DurableAnswer:
         if error.http_status in NOT_THERE:
             why = ": the server has forgotten it, or another key made it"
         error.message = f"{error.message} (reading the answer {self.answer_id!r} again{why})"
-
-
-def find_provider(token: ResumeToken, providers: Mapping[str, Provider]) -> Provider:
-    """Return the provider that a token names. Raises `InvalidRequestError`."""
-    provider = providers.get(token.provider)
-    if provider is None:
-        raise InvalidRequestError(
-            "token",
-            f"its answer was made by the provider {token.provider!r}, which this engine does not have;"
-            f" it has {', '.join(providers) or 'none'}",
-        )
-    return provider

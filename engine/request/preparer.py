@@ -25,7 +25,7 @@ from ...transport.proxy import ProxyConfig, choose_proxy
 from ...transport.url import BaseURL, Origin, target
 from .addresses import OWN_HEADERS, Addressed
 from .credentials import find_key
-from .durable import DurableAnswer, ResumeToken, find_provider
+from .durable import DurableAnswer, ResumeToken
 from .forwarded import forwarded_of
 from .fresh_key import FreshKey, Key, KeySource, text_of
 from .limits import Limits
@@ -138,18 +138,18 @@ class Preparer:
 
     def attach(self, token: ResumeToken) -> Prepared:
         """Prepare the request that reads an answer which another call has created. Raises `InvalidRequestError`."""
-        provider = find_provider(token, {provider.name: provider for provider in self._providers})
-        shared = self._shared[provider.name]
+        shared = self._shared.get(token.provider)
+        if shared is None:
+            made = f"its answer was made by the provider {token.provider!r}, which this engine does not have"
+            raise InvalidRequestError("token", f"{made}; it has {', '.join(self._shared) or 'none'}")
         if shared.dialect.name != token.dialect:
             dialect = shared.dialect.name
-            raise InvalidRequestError("token", f"{provider.name!r} has the dialect {dialect}, not {token.dialect}")
+            raise InvalidRequestError("token", f"{token.provider!r} has the dialect {dialect}, not {token.dialect}")
         durable = DurableAnswer(
             _stored(shared), self._following, stream=token.stream, key=self._position, answer_id=token.answer_id
         )
-        wire = durable.read_request(provider)
-        head, secrets, fresh_key = self._new_head(wire, shared, {})
-        prepared = Prepared(shared, token.model, head, b"", secrets, True, fresh_key)
-        prepared.durable = durable
+        prepared = self.prepare_wire(shared.provider, durable.read_request(shared.provider))
+        prepared.model, prepared.stream, prepared.durable = token.model, True, durable
         return prepared
 
     def prepare_wire(self, provider: Provider, wire: WireRequest) -> Prepared:
