@@ -576,22 +576,22 @@ class RunningCall(Ending):
             self._fail(malformed("the server makes the answer in the background, and names no id for it"))
             self.finish()
             return
-        own = poll_delay(durable.polled(), self._retry, self._runtime.random)
-        hint = poll_after_ms(attempt.headers, attempt.prepared.shared.wall_clock())
-        self._pause(own if hint < 0 else hint / 1000)
+        hint_ms = poll_after_ms(attempt.headers, attempt.prepared.shared.wall_clock())
+        self._pause(poll_delay(hint_ms, durable.polled(), self._retry, self._runtime.random))
 
     def _read_failed(self, durable: DurableAnswer, attempt: Attempt, error: ProviderError) -> None:
         """Read on later, or fail: an attempt failed whose answer the server keeps."""
-        now, idle = self._runtime.loop.clock(), self._clocks.idle
-        failed = durable.lost(now, lasted=attempt.answered_for(now))
-        pause = None if durable.ended else read_again_delay(error, failed, self._retry, self._runtime.random)
-        left = durable.time_left(now, idle, pause if pause is not None and error.retry_after_ms >= 0 else -math.inf)
-        if pause is not None and left > 0:
-            durable.resumed += 1
-            self._pause(min(pause, left))
-            return
-        if pause is not None and error.category in UNANSWERED:
-            error = timeout_error(Clock.IDLE, idle, error.message)
+        if error.retryable and not durable.ended:
+            now, idle, hint_ms = self._runtime.loop.clock(), self._clocks.idle, error.retry_after_ms
+            failed = durable.lost(now, lasted=attempt.answered_for(now))
+            pause = read_again_delay(hint_ms, failed, self._retry, self._runtime.random)
+            left = durable.time_left(now, idle, pause if hint_ms >= 0 else -math.inf)
+            if left > 0:
+                durable.resumed += 1
+                self._pause(min(pause, left))
+                return
+            if error.category in UNANSWERED:
+                error = timeout_error(Clock.IDLE, idle, error.message)
         durable.explain(error)
         self._fail(error)
         self.finish()
@@ -636,7 +636,7 @@ class RunningCall(Ending):
         durable = attempt.prepared.durable
         if durable is not None and durable.answer_id is not None:
             self._unanswered = False
-            if unread or attempt.asks_for_another_key(error):
+            if unread or attempt.asks_for_another_key(error) or durable.has_no_events(error):
                 self._read_on(durable, fresh=unread)
             else:
                 self._read_failed(durable, attempt, error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from ...providers.model.options import Retry
@@ -49,11 +50,16 @@ def retry_delay(error: ProviderError, attempts: int, options: Retry, random: Cal
         return None
     if error.retry_after_ms >= 0:
         hint = error.retry_after_ms / 1000
-        if hint > options.max_hint:
-            return None
-        pause = hinted_pause(hint, attempts - 1, options.max_hint)
-        return pause + random() * min(options.jitter, pause * HINT_SPREAD)
+        return None if hint > options.max_hint else _obeyed(hint, attempts - 1, options, random, options.max_hint)
     return backoff(attempts, options, random)
+
+
+def _obeyed(
+    hint: float, refusals: int, options: Retry, random: Callable[[], float], at_most: float = math.inf
+) -> float:
+    """Return `hinted_pause`, with the jitter."""
+    pause = hinted_pause(hint, refusals, at_most)
+    return pause + random() * min(options.jitter, pause * HINT_SPREAD)
 
 
 def backoff(attempts: int, options: Retry, random: Callable[[], float]) -> float:
@@ -61,24 +67,25 @@ def backoff(attempts: int, options: Retry, random: Callable[[], float]) -> float
     return min(options.cap, options.base * 2.0 ** min(attempts - 1, 60)) + random() * options.jitter
 
 
-def read_again_delay(error: ProviderError, failed: int, options: Retry, random: Callable[[], float]) -> float | None:
-    """Return the seconds to wait before an answer is read on that the server keeps; None if it cannot be read.
+def read_again_delay(hint_ms: int, failed: int, options: Retry, random: Callable[[], float]) -> float:
+    """Return the seconds to wait before an answer is read on that the server keeps, after an attempt in vain.
 
+    hint_ms: after how many milliseconds the server wants that; -1: it does not say.
     failed: the attempts in vain before this one, in a row.
     """
-    if not error.retryable:
-        return None
-    if error.retry_after_ms >= 0:
-        hint = error.retry_after_ms / 1000
-        return None if hint > options.max_hint else hinted_pause(hint, failed, options.max_hint)
+    if hint_ms >= 0:
+        return _obeyed(hint_ms / 1000, failed, options, random)
     return backoff(failed, options, random) if failed else random() * min(options.jitter, FIRST_PAUSE)
 
 
-def poll_delay(polled: int, options: Retry, random: Callable[[], float]) -> float:
+def poll_delay(hint_ms: int, polled: int, options: Retry, random: Callable[[], float]) -> float:
     """Return the seconds to wait before a server is asked again for an answer that it is making.
 
+    hint_ms: as for `read_again_delay`.
     polled: how often it was asked in vain before.
     """
+    if hint_ms >= 0:
+        return _obeyed(hint_ms / 1000, polled, options, random)
     return min(LONGEST_POLL, backoff(polled + 1, options, random))
 
 

@@ -31,6 +31,9 @@ LASTED = 10.0
 """Seconds. A read that the server kept open for so long is no failed one, although it brought nothing: the answer waits
 at the server, or the model thinks."""
 
+BAD_REQUEST = 400
+"""The status with which a server refuses to stream an answer that it has."""
+
 NOT_THERE = (401, 403, 404, 410)
 """Statuses with which a server says that it has no such answer for this key."""
 
@@ -213,6 +216,12 @@ class DurableAnswer:
         """
         self._lost_at = max(self._lost_at, now + asked)
         return self._lost_at + idle - now
+
+    def has_no_events(self, error: ProviderError) -> bool:
+        """Return whether an error may mean that the server has no events of the answer, which is then read whole."""
+        may_mean_that = self.reads and self.stream and error.http_status == BAD_REQUEST
+        self.stream = self.stream and not may_mean_that
+        return may_mean_that
 
     def explain(self, error: ProviderError) -> None:
         """Write into the final error of a read which answer it is about."""

@@ -359,7 +359,7 @@ async def test_only_the_creation_follows_the_rules_of_retries(autojump_clock: tr
     ],
 )
 async def test_an_answer_that_the_server_has_not_is_named(status: str, category: ms.ErrorCategory, why: str) -> None:
-    async with keeping("responses", 1700, answer(error_body("no"), status=status)) as (_, engine):
+    async with keeping("responses", 1700, *[answer(error_body("no"), status=status)] * 2) as (_, engine):
         recorder = await read(engine, durable())
     error = recorder.completion.error
     assert error is not None
@@ -416,12 +416,13 @@ async def test_a_connection_that_brings_nothing_is_replaced(autojump_clock: trio
     assert keeper.created == 1
 
 
-async def test_a_hint_of_the_server_is_obeyed(autojump_clock: trio.testing.MockClock) -> None:
-    full = answer(error_body("full"), status="429 Too Many Requests", headers="Retry-After: 50\r\n")
+@pytest.mark.parametrize("hint", [50, 500])
+async def test_a_hint_of_the_server_is_obeyed(hint: int, autojump_clock: trio.testing.MockClock) -> None:
+    full = answer(error_body("full"), status="429 Too Many Requests", headers=f"Retry-After: {hint}\r\n")
     async with keeping("responses", 1700, full, timeouts=ms.Timeouts(idle=20)) as (_, engine):
         started = trio.current_time()
         assert (await read(engine, durable())).completion.success
-        assert trio.current_time() - started == pytest.approx(50, abs=0.5)
+        assert trio.current_time() - started == pytest.approx(hint, abs=0.5)
 
 
 # --- unstreamed ---
@@ -538,6 +539,17 @@ async def test_what_is_remembered_of_events_is_kept_memory(identified: bool) -> 
         assert completion.success is success
 
 
+@pytest.mark.parametrize("header", ["Retry-After: 0", "Retry-After: Wed, 21 Oct 2015 07:28:00 GMT"])
+async def test_a_server_that_names_no_time_to_wait_is_not_asked_all_the_time(
+    header: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    pending = answer(json.dumps(PENDING["responses"]), headers=f"{header}\r\n")
+    async with keeping("responses", *[pending] * 10, answer(json.dumps(WHOLE["responses"]))) as (_, engine):
+        started = trio.current_time()
+        await engine.request(durable())
+        assert trio.current_time() - started == pytest.approx(0.1 + 0.2 + 0.4 + 0.8 + 1.6 + 5 * 2, abs=0.5)
+
+
 async def test_a_failed_unstreamed_answer_is_not_asked_for_again(autojump_clock: trio.testing.MockClock) -> None:
     failed = resource("failed", error={"code": "server_error", "message": "No model."})
     plans = (answer(json.dumps(PENDING["responses"])), answer(json.dumps(failed)))
@@ -586,16 +598,20 @@ STEPS: list[dict[str, object]] = [
 
 
 @pytest.mark.parametrize("name", ["responses", "interactions"])
-@pytest.mark.parametrize("pending", [False, True])
+@pytest.mark.parametrize("before", ["", "pending", "refused"])
 async def test_the_rest_of_a_stream_may_come_whole(
-    name: str, pending: bool, autojump_clock: trio.testing.MockClock
+    name: str, before: str, autojump_clock: trio.testing.MockClock
 ) -> None:
     frames = STREAMS[name]
     whole = {
         "responses": json.loads(responses_frames()[-1].partition("data: ")[2])["response"],
         "interactions": interaction("requires_action", steps=STEPS, usage={"total_input_tokens": 3}),
     }
-    plans = [answer(json.dumps(body)) for body in ([PENDING[name]] if pending else []) + [whole[name]]]
+    first = {
+        "pending": [answer(json.dumps(PENDING[name]))],
+        "refused": [answer(error_body("There is no stream of this answer."), status="400 Bad Request")],
+    }
+    plans = [*first.get(before, []), answer(json.dumps(whole[name]))]
     async with keeping(name) as (keeper, engine):
         expected = await read(engine, durable())
         for received in range(1, len(frames)):
@@ -605,6 +621,7 @@ async def test_the_rest_of_a_stream_may_come_whole(
             assert recorder.text == expected.text
             assert recorder.types.count("TOOL_CALL_DONE") == recorder.types.count("DONE") == 1
     assert keeper.created == len(frames)
+    assert any(line[:3] == "GET" and "stream" not in line for line in keeper.asked) is (before == "refused")
 
 
 # --- attach ---
