@@ -214,11 +214,9 @@ class CallStarter:
         """Prepare a request that is no call. Raises `InvalidRequestError`."""
         return self._preparer.prepare_wire(provider, wire)
 
-    def encode(self, request: Request) -> tuple[Provider, str, WireRequest]:
-        """Return the provider of a request, the model's name there, and the unstreamed request. Raises
-        `InvalidRequestError`."""
-        prepared, wire = self._preparer.prepare(request, stream=False)
-        return prepared.provider, prepared.model, wire
+    def prepare_unstreamed(self, request: Request) -> tuple[Prepared, WireRequest]:
+        """Prepare a request without starting a call. Raises `InvalidRequestError`."""
+        return self._preparer.prepare(request, stream=False)
 
     def completion_of(self, request: Request, status: int, body: bytes) -> Completion:
         """Return the completion that an unstreamed call with this status and body has. Nothing is sent: the answer came

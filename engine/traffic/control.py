@@ -136,6 +136,11 @@ class Dispatcher:
         """
         return None if self._budgets is None else self._budgets.need(request, prepared, wire)
 
+    @property
+    def budgets(self) -> Budgets | None:
+        """The budgets; None in an engine without budgets and prices."""
+        return self._budgets
+
     def add_budget(self, tenant: str, budget: Budget) -> None:
         """Add a budget for the calls of one tenant, until `remove_budget`. Raises `InvalidRequestError`."""
         if self._budgets is None:

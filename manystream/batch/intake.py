@@ -18,6 +18,29 @@ RECORDED_TEXT = 2000
 
 
 @dataclass(slots=True)
+class WayFigures:
+    """What went one way. The prices are those of the extra `cost`, in US dollars; without it they are 0.
+
+    lines: lines with an answer.
+    input_tokens: input tokens that the provider reported.
+    output_tokens: output tokens that the provider reported, thinking included.
+    list_price: what the answers cost at the list price.
+    paid: what they cost this way.
+    """
+
+    lines: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    list_price: float = 0.0
+    paid: float = 0.0
+
+    @property
+    def saved(self) -> float:
+        """The difference to the list price."""
+        return self.list_price - self.paid
+
+
+@dataclass(slots=True)
 class Counters:
     """The figures of a run.
 
@@ -46,6 +69,11 @@ class Counters:
     lost_usd: US dollars of `spent` that these workers may have spent, and that no record has.
     asked_again: lines that were taken from such a worker and sent by another.
     late: answers that were dropped because their line had an answer of another worker.
+    ways: way → what went that way, in all runs with a deadline or a fixed way on these files; empty without these.
+    submitted: lines that are in a provider's batches now.
+    submissions: the number of these batches.
+    missed: seconds between the deadline and the last answer, if that came later; 0 if the deadline is kept.
+    notes: what the user should know, such as why lines went live.
     """
 
     lines: int = 0
@@ -72,6 +100,11 @@ class Counters:
     lost_usd: float = 0.0
     asked_again: int = 0
     late: int = 0
+    ways: dict[str, WayFigures] = field(default_factory=dict[str, WayFigures])
+    submitted: int = 0
+    submissions: int = 0
+    missed: float = 0.0
+    notes: list[str] = field(default_factory=list[str])
 
     @property
     def recorded(self) -> int:

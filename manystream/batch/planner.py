@@ -15,7 +15,7 @@ long the provider's queue is expected to be. The expected queue only decides bet
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -27,6 +27,9 @@ PRIOR_WEIGHT = 2.0
 
 CAUTION = (1.5, 1.15)
 """A live call is taken to need so many times its time: before its rate was observed, and after."""
+
+SURE = 0.98
+"""A way that cannot be left is used if this share of its answers is expected before the deadline."""
 
 LEAST_GAIN = 0.005
 """A way that is expected to save less, as a part of the list price, is not tried."""
@@ -41,7 +44,8 @@ class Way:
     prior: how long an answer takes from its submission: (share of answers, seconds), both rising. No answer is expected
         before a tenth of the first, and the shares that are not listed need longer than any deadline. Unused for live.
     stop: seconds from a cancellation until what was answered can be read, at most. Lines wait so long before they
-        can go another way, since a line that the provider still answers would be paid for twice.
+        can go another way, since a line that the provider still answers would be paid for twice. Infinite if nothing
+        can be cancelled: then lines go this way only if nearly all answers are expected before the deadline.
     """
 
     name: str
@@ -137,8 +141,8 @@ class Planner:
 
     def observe(self, way: str, seconds: float) -> None:
         """Note how long something took that has ended with answers."""
-        seen = self._outlooks[way].seen
-        seen.insert(bisect_right(seen, seconds), seconds)
+        if way in self._outlooks:  # a batch of an earlier run may end in one with another fixed way
+            insort(self._outlooks[way].seen, seconds)
 
     def observe_live(self, rate: float, tail: float) -> None:
         """Note the rate of live answers in answers per second, and how many seconds the longest of them took."""
@@ -159,7 +163,7 @@ class Planner:
         cheapest, dearest = self._ways[0], self._ways[-1]
         if len(self._ways) == 1 or math.isinf(self._deadline):
             return Decision({cheapest.name: unsent}, {}, math.inf, in_time=True)
-        staying = [each for each in under_way if not each.stopping]
+        staying = [each for each in under_way if not each.stopping and math.isfinite(self._outlooks[each.way].way.stop)]
         moving = live + sum(each.lines for each in under_way if each.stopping)
         move, look = self._moved(now, unsent + moving, staying)
         moving += sum(each.lines for each in staying if move.get(each.key) == dearest.name)
@@ -194,6 +198,8 @@ class Planner:
         """
         way, outlook = self._ways[place], self._outlooks[self._ways[place].name]
         best = self._ways[-1].price
+        if math.isinf(way.stop):
+            return way.price if outlook.share(self._deadline - MARGIN - now) >= SURE else best
         for next_place in range(place + 1 if after is None else after, len(self._ways)):
             until = self._latest(next_place, lines) - way.stop
             if until <= now:

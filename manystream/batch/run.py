@@ -5,15 +5,18 @@ A program that shows progress reads `Batch.counters`.
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import trio
 
-from ..cost import Cost, Unpriced
+from ..cost import CURRENCY, Cost, Unpriced
 from ..engine.call.callbacks import check_callback
 from ..engine.call.completion import Completion
 from ..engine.call.handle import Call
@@ -31,12 +34,19 @@ from ..providers.model.response import Response
 from ..providers.model.structured import json_of
 from ..providers.model.usage import Usage
 from .budget import SPENT, BatchBudget
-from .intake import RECORDED_TEXT, Counters, Intake
-from .journal import INVALID_LINE, Records
+from .intake import RECORDED_TEXT, Counters, Intake, WayFigures
+from .journal import INVALID_LINE, Journal, Records
 from .line_file import JournalError
-from .lines import ChooseModel, CommonOptions, Item, Line, LineError, LineId, read_item
+from .lines import ChooseModel, CommonOptions, Item, Line, LineError, LineId, read_item, read_line
 from .prices import Price
 from .shard import Shard
+
+if TYPE_CHECKING:
+    from .ways import WaysRun
+
+WayName: TypeAlias = Literal["batch", "window", "live"]
+LIVE = "live"
+"""The way of lines that are sent at once."""
 
 HOPELESS_IN_A_ROW = 10
 """The number of lines, without an answer between them, that end the batch because the quota is exhausted or the server
@@ -70,6 +80,10 @@ class Batch:
     options: options of every line's request, whatever the line says, such as `{"temperature": 0.0}`.
     budget: counts what the lines cost. The engine has `budget.for_engine()` among its budgets, and refuses a line that
         does not fit. Such a line is not recorded, so a later run sends it.
+    by: the time at which all answers should be there: a `datetime`, which is local time without a zone, or Unix
+        seconds. Each line goes the cheapest way that can be expected to keep it: the provider's batch interface, a
+        window of OpenAI's, or live. None: all lines go live, unless there is `via`.
+    via: the only way: `"batch"`, `"window"` or `"live"`. It needs a `Journal`, as `by` does.
 
     counters: the run's figures (`Counters`).
     """
@@ -89,7 +103,11 @@ class Batch:
         shard: Shard | None = None,
         budget: BatchBudget | None = None,
         options: CommonOptions | None = None,
+        by: datetime | float | None = None,
+        via: WayName | None = None,
     ) -> None:
+        if via not in (None, "batch", "window", "live"):
+            raise InvalidRequestError("via", f"must be 'batch', 'window' or 'live', not {via!r}")
         check_callback("choose_model", choose_model)
         check_callback("price", price)
         self.counters: Counters = Counters()
@@ -113,6 +131,12 @@ class Batch:
         self._budget = budget
         self._hopeless_lines = 0
         self._budget_refusals = 0
+        self._by = by.timestamp() if isinstance(by, datetime) else by
+        self._via = via
+        self._ways: WaysRun | None = None
+        self._part = 1.0  # of the list price, for the line that is recorded now
+        self._paid = 0.0  # US dollars of all answers so far
+        self._windows: dict[LineId, str] = {}  # line in a window → the window's way
         self._stopped = False
         self._failure: BatchError | None = None
 
@@ -127,12 +151,11 @@ class Batch:
         """
         try:
             with self._scope:
-                async with aclosing(lines):
-                    async for some in lines:
-                        for number, data in some:
-                            item = self._read(number, data)
-                            if item is not None:
-                                await self._start(item)
+                if self._by is not None or self._via is not None:
+                    await self._run_ways(lines)
+                else:
+                    self._check_submissions()
+                    await self._run_live(lines)
         except BaseException as error:
             if not isinstance(error, Exception):
                 self.stop()
@@ -141,6 +164,69 @@ class Batch:
             await self._last_call_ended()
         if self._failure is not None:
             raise self._failure
+
+    async def _run_live(self, lines: AsyncGenerator[list[tuple[int, bytes]], None]) -> None:
+        async with aclosing(lines):
+            async for some in lines:
+                for number, data in some:
+                    item = self._read(number, data)
+                    if item is not None:
+                        await self._start(item)
+
+    async def _run_ways(self, lines: AsyncGenerator[list[tuple[int, bytes]], None]) -> None:
+        from .submissions import Submissions, add_figures, submissions_path
+        from .ways import LiveWay, WaysRun
+
+        if not isinstance(self._journal, Journal):
+            raise BatchError(
+                "a deadline or a fixed way needs a journal, from which a later run takes what is under way"
+            )
+        left = None if self._by is None else self._by - time.time()
+        live = LiveWay(
+            self._read,
+            lambda number, data: read_item(read_line(data, number), self._choose_model, self._options),
+            self._start,
+            self._cancel_window,
+            lambda: self.counters.running - len(self._windows),
+            self._record_on_way,
+            lambda item: None if self._budget is None else self._leave_unpaid(item, self._budget),
+            lambda reason: self._fail(BatchError(reason)),
+        )
+        submissions = Submissions(submissions_path(self._journal.answers_path))
+        try:
+            self._ways = WaysRun(
+                self._engine,
+                submissions,
+                live,
+                self.counters,
+                deadline=None if left is None else trio.current_time() + left,
+                via=self._via,
+                concurrency=self._concurrency,
+            )
+            await self._ways.run(lines)
+        finally:
+            with suppress(OSError):
+                submissions.note_figures(self.counters.ways)
+            for way, figures in submissions.ways.items():
+                add_figures(self.counters.ways, way, figures)
+            submissions.close()
+
+    def _check_submissions(self) -> None:
+        """Raise `BatchError` if lines are in a provider's batches: they would be sent and paid for twice."""
+        path = self._journal.answers_path
+        path = path.with_name(f"{path.stem}.batches{path.suffix or '.jsonl'}")
+        if not isinstance(self._journal, Journal) or not path.exists():
+            return
+        from .submissions import Submissions
+
+        submissions = Submissions(path)
+        under_way = sum(submission.lines for submission in submissions.open.values())
+        submissions.close()
+        if under_way:
+            raise BatchError(
+                f"{under_way:,} lines are in batches of a provider ({path}): give the deadline or the way of the run"
+                " before (--by or --via), which takes their answers"
+            )
 
     async def _last_call_ended(self) -> None:
         try:
@@ -188,10 +274,13 @@ class Batch:
     def _refuse(self, number: int, id: LineId | None, message: str) -> None:
         self._keep_failure(self._intake.refusal(number, id, message), INVALID_LINE)
 
-    async def _start(self, item: Item) -> None:
-        await self._slots.acquire()
+    async def _start(self, item: Item, way: str = LIVE) -> None:
+        if way == LIVE:
+            await self._slots.acquire()
+        else:
+            self._windows[item.id] = way
         if self._stopped:  # the call that freed the slot has ended the batch
-            self._slots.release()
+            self._free_slot(item)
             return
 
         def on_completion(completion: Completion) -> None:
@@ -232,11 +321,15 @@ class Batch:
     # --- the end of a call ---
 
     def _end(self, item: Item, completion: Completion) -> None:
+        way = self._windows.get(item.id, LIVE)
         self._forget(item)
         self.counters.retries += max(0, completion.attempts - 1)
         try:
-            self._record(item, completion)
-            self._count_tokens(completion)
+            if self._ways is None:
+                self._record(item, completion)
+                self._count_tokens(completion)
+            elif self._stopped or self._ways.ended(item, completion, way):
+                self._record_on_way(item, completion, way, self._ways.price_of(way))
         except Exception as error:
             # End the batch: the engine would only log the exception, and the answer would be lost without a trace.
             self._fail(BatchError(f"line {item.number} has ended, but could not be recorded: {error!r}"))
@@ -244,9 +337,41 @@ class Batch:
     def _forget(self, item: Item) -> None:
         del self._calls[item.id]
         self.counters.running -= 1
-        self._slots.release()
+        self._free_slot(item)
         if not self._calls:
             self._idle.set()
+
+    def _free_slot(self, item: Item) -> None:
+        if self._windows.pop(item.id, None) is None:
+            self._slots.release()
+
+    def _cancel_window(self, way: str) -> None:
+        for id in [id for id, name in self._windows.items() if name == way]:
+            call = self._calls.get(id)
+            if call is not None:
+                call.cancel()
+
+    def _record_on_way(self, item: Item, completion: Completion, way: str, price: float) -> None:
+        """Record the end of a line, and count what its way cost.
+
+        price: that of the way, as a part of the list price.
+        """
+        before, paid_before = self.counters.answered, self._paid
+        self._part = price
+        try:
+            self._record(item, completion)
+        finally:
+            self._part = 1.0
+        self._count_tokens(completion)
+        if self.counters.answered > before and completion.response is not None:
+            figures = self.counters.ways.setdefault(way, WayFigures())
+            usage = completion.response.usage
+            figures.lines += 1
+            figures.input_tokens += usage.input_tokens or 0
+            figures.output_tokens += (usage.output_tokens or 0) + (usage.thinking_tokens or 0)
+            paid = self._paid - paid_before
+            figures.paid += paid
+            figures.list_price += paid / price
 
     def _record(self, item: Item, completion: Completion) -> None:
         before = self.counters.recorded
@@ -327,6 +452,9 @@ class Batch:
         except Exception as error:  # the answer must be recorded even if the price list fails
             cost = Unpriced(f"the price list raised {error!r}")
         if isinstance(cost, Cost):
+            if self._part != 1.0:
+                cost = _part_of(cost, Decimal(str(self._part)))
+            self._paid += float(cost.total) if cost.currency == CURRENCY else 0.0
             counters.cost[cost.currency] = counters.cost.get(cost.currency, Decimal(0)) + cost.total
         else:
             counters.unpriced += 1
@@ -362,6 +490,14 @@ class Batch:
         if self._failure is None:
             self._failure = failure
         self.stop()
+
+
+def _part_of(cost: Cost, part: Decimal) -> Cost:
+    """Return a part of a cost, in all its amounts."""
+    amounts = {
+        name: getattr(cost, name) * part for name in ("input", "cached", "cache_write", "output", "other", "total")
+    }
+    return replace(cost, **amounts)
 
 
 def target_of(completion: Completion) -> str:

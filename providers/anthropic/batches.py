@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import ClassVar
 from urllib.parse import quote
 
 from ..catalog.batches import BatchGroup, BatchInterface, BatchResult, BatchState, BatchTerms, count, later_page
@@ -32,7 +33,7 @@ STATUSES: dict[str, int] = {
 class Anthropic(BatchInterface):
     """Anthropic's interface: the lines are in the request, and the results are a file. It reports no progress."""
 
-    terms = BatchTerms(
+    terms: ClassVar[BatchTerms] = BatchTerms(
         lines=100_000,
         bytes=256_000_000,
         prior=((0.25, 300.0), (0.5, 1200.0), (0.9, 2 * HOUR), (0.99, 24 * HOUR)),

@@ -109,10 +109,12 @@ class BatchInterface(abc.ABC):
 
     terms: its limits, price and times.
     has_files: whether the lines are uploaded as a file before the batch is created.
+    keeps_key: whether the list of batches has their keys. Without it, only the results show whose a batch is.
     """
 
     terms: ClassVar[BatchTerms]
     has_files: ClassVar[bool] = False
+    keeps_key: ClassVar[bool] = False
 
     def __init__(self, provider: Provider) -> None:
         self.provider: Provider = provider

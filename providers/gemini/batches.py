@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 from urllib.parse import quote
 
 from ..catalog.batches import BatchGroup, BatchInterface, BatchResult, BatchState, BatchTerms, count
@@ -39,7 +40,8 @@ FULL = 8
 class Gemini(BatchInterface):
     """Gemini's interface: the lines are in the request, and the results in the state of the batch, or in a file."""
 
-    terms = BatchTerms(
+    keeps_key: ClassVar[bool] = True
+    terms: ClassVar[BatchTerms] = BatchTerms(
         lines=50_000,
         bytes=19_000_000,
         prior=((0.25, 600.0), (0.5, 1800.0), (0.9, 6 * HOUR), (0.99, 24 * HOUR)),

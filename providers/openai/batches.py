@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 from urllib.parse import quote
 
@@ -28,6 +29,24 @@ from ..json.json_values import JSON, JSONObject, dumps, integer, mapping, object
 HOUR = 3600.0
 
 ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
+
+
+@dataclass(slots=True, frozen=True)
+class Window:
+    """A window of OpenAI's Responses: an answer that may take so long costs less.
+
+    name: the provider's word.
+    seconds: its length.
+    price: a part of the list price.
+    """
+
+    name: str
+    seconds: float
+    price: float
+
+
+WINDOWS = (Window("8h", 8 * HOUR, 0.6), Window("2h", 2 * HOUR, 0.7))
+
 METADATA = "manystream_batch"
 """The name of the key in a batch's metadata."""
 
@@ -63,13 +82,14 @@ class _Lines(BatchInterface):
 class OpenAI(_Lines):
     """OpenAI's interface: a file of lines is uploaded, and the results are files."""
 
-    terms = BatchTerms(
+    terms: ClassVar[BatchTerms] = BatchTerms(
         lines=50_000,
         bytes=200_000_000,
         prior=((0.25, 900.0), (0.5, HOUR), (0.9, 8 * HOUR), (0.99, 24 * HOUR)),
         stop=600.0,
     )
-    has_files = True
+    has_files: ClassVar[bool] = True
+    keeps_key: ClassVar[bool] = True
     paths: ClassVar[dict[str, str]] = {"/chat/completions": "/v1/chat/completions", "/responses": "/v1/responses"}
     """The end of a live request's path → the endpoint in a batch."""
 
@@ -151,7 +171,9 @@ class OpenAI(_Lines):
 class Azure(OpenAI):
     """Azure's: OpenAI's, with other names of the endpoints."""
 
-    terms = BatchTerms(lines=100_000, bytes=200_000_000, prior=OpenAI.terms.prior, stop=OpenAI.terms.stop)
+    terms: ClassVar[BatchTerms] = BatchTerms(
+        lines=100_000, bytes=200_000_000, prior=OpenAI.terms.prior, stop=OpenAI.terms.stop
+    )
     paths: ClassVar[dict[str, str]] = {"/chat/completions": "/chat/completions", "/responses": "/v1/responses"}
 
 
@@ -161,7 +183,7 @@ class OpenRouter(_Lines):
     It keeps no metadata, and a batch cannot be cancelled.
     """
 
-    terms = BatchTerms(
+    terms: ClassVar[BatchTerms] = BatchTerms(
         lines=50_000,
         bytes=20_000_000,
         prior=((0.5, 420.0), (0.9, HOUR), (0.99, 8 * HOUR), (1.0, 24 * HOUR)),

@@ -115,7 +115,8 @@ def test_the_figures_of_a_run_begin_with_nothing() -> None:
         "answered_before": 0, "failed_before": 0,
         "retries": 0, "input_tokens": 0, "output_tokens": 0, "failures": {}, "cost": {}, "unpriced": 0,
         "unpriced_reason": "", "waiting": 0, "away": 0.0, "budget": None, "spent": 0.0, "unpaid": 0, "lost": 0,
-        "lost_usd": 0.0, "asked_again": 0, "late": 0,
+        "lost_usd": 0.0, "asked_again": 0, "late": 0, "ways": {}, "submitted": 0, "submissions": 0, "missed": 0.0,
+        "notes": [],
     }  # fmt: skip
     assert counters.ended == 0
     assert Counters(answered=1, failed=10, invalid=100, answered_before=1000, failed_before=10000).ended == 11111

@@ -11,6 +11,7 @@ HOUR = 3600.0
 BATCH = Way("batch", 0.5, ((0.5, 420.0), (0.9, HOUR), (0.99, 24 * HOUR)), stop=600.0)
 WINDOW = Way("window", 0.7, ((0.5, HOUR), (0.99, 2 * HOUR)), stop=10.0)
 LIVE = Way("live", 1.0)
+UNSTOPPABLE = Way("batch", 0.5, ((0.5, 420.0), (0.9, HOUR), (0.99, 8 * HOUR), (1.0, 24 * HOUR)), stop=math.inf)
 
 
 def planner(*ways: Way, deadline: float | None) -> Planner:
@@ -30,6 +31,8 @@ def planner(*ways: Way, deadline: float | None) -> Planner:
         ((BATCH, WINDOW, LIVE), 6 * HOUR, 1000, {"batch": 1000}),
         ((LIVE, WINDOW, BATCH), 6 * HOUR, 1000, {"batch": 1000}),
         ((BATCH, LIVE), 6 * HOUR, 0, {}),
+        ((UNSTOPPABLE, LIVE), 2 * HOUR, 1000, {"live": 1000}),  # one in twelve would miss the deadline
+        ((UNSTOPPABLE, LIVE), 9 * HOUR, 1000, {"batch": 1000}),
     ],
 )
 def test_unsent_lines_go_the_cheapest_way_that_can_keep_the_deadline(
@@ -81,6 +84,13 @@ def test_the_batch_that_waits_longest_is_cancelled_last_and_the_others_one_by_on
     later = plan.decide(now + 1, unsent=0, live=0, under_way=[stopping, left])
     assert not later.move
     assert later.look == 6 * HOUR - MARGIN - 600 - plan.live_seconds(30_000)
+
+
+def test_what_cannot_be_cancelled_is_not_moved() -> None:
+    plan = planner(UNSTOPPABLE, LIVE, deadline=9 * HOUR)
+    batch = UnderWay("b1", "batch", 1000, since=0.0)
+    for now in (1.0, 8.9 * HOUR, 10 * HOUR):
+        assert not plan.decide(now, unsent=0, live=0, under_way=[batch]).move
 
 
 def test_a_slower_live_rate_than_expected_moves_the_last_moment() -> None:

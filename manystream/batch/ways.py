@@ -1,0 +1,793 @@
+"""The run of a batch with a deadline, or with a fixed way: lines go into a provider's batches, into windows, or live.
+
+`WaysRun` reads all lines into a temporary file, asks the planner by which way they go, and hands them over. One task
+follows each `ProviderBatch` to its last result. A line goes one way at a time: it leaves a batch only when the provider
+reports that this has ended.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+import tempfile
+import time
+from array import array
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from types import TracebackType
+
+import trio
+
+from ..engine.call.completion import AttemptRecord, Completion, Timings
+from ..engine.frontends.engine import Engine
+from ..engine.request.prepared import Prepared
+from ..engine.traffic.admission import OK
+from ..engine.traffic.budgets.amounts import NOTHING, Amounts
+from ..engine.traffic.budgets.budgets import Holding
+from ..engine.traffic.budgets.price import ask_price
+from ..providers.catalog.batches import BatchGroup, BatchResult, BatchState, interface_of
+from ..providers.catalog.dialect import WireRequest
+from ..providers.catalog.provider import Provider
+from ..providers.errors import InvalidRequestError
+from ..providers.json.json_values import JSONObject
+from ..providers.model.options import Durable
+from ..providers.model.provider_error import ErrorCategory, ProviderError
+from ..providers.openai.batches import WINDOWS
+from .client import BatchClient
+from .intake import Counters
+from .line_ids import LineIds
+from .lines import Item, LineId
+from .planner import Planner, UnderWay, Way
+from .provider_batch import LONGEST_LOOK, SETTLED, ProviderBatch, Target
+from .submissions import Submissions
+
+BATCH, WINDOW, LIVE = "batch", "window", "live"
+WAYS = (BATCH, WINDOW, LIVE)
+
+MOST_BYTES = 32 * 1024 * 1024
+"""The most bytes of one batch, whatever the provider allows: they are in memory while they are sent."""
+
+ANSWER_SECONDS, TAIL_SECONDS = 10.0, 60.0
+"""The time of a usual and of a long live answer, before any was observed."""
+MEASURED_SECONDS, MEASURED_LINES = 5.0, 20
+"""The rate of live answers is known after so many seconds and lines."""
+
+FIRST_BLOCK, LONGEST_BLOCK = 30.0, 900.0
+"""Seconds for which nothing is submitted after the provider has refused a batch because its queue is full."""
+MOST_GENERATIONS = 3
+"""The most batches that a line is in, one after the other."""
+DELETION_SECONDS = 30.0
+"""At the end, uploaded files are deleted for so long. The next run deletes the rest."""
+STEP = 100
+"""After so many lines, other tasks run."""
+
+NO_INTERFACE = (401, 403, 404, 405, 501)
+"""Statuses with which a server says that it has no batch interface for this key or model."""
+LINE_NAMED = re.compile(r"requests[.\[](\d+)")
+"""The place of a line in the message that refuses a batch."""
+
+Lines = AsyncGenerator[list[tuple[int, bytes]], None]
+
+
+@dataclass(slots=True, frozen=True)
+class LiveWay:
+    """What a batch does for its ways.
+
+    read: checks a line for the first time; None if it is skipped or refused.
+    parse: makes the request of a line that was read before.
+    start: starts a live call, once there is a place for it. The name is that of the way: a window needs no place.
+    cancel: cancels the calls of a window.
+    running: the number of calls that run live.
+    record: records the end of a line on a way, at a part of the list price.
+    unpaid: notes that the budget does not allow a line.
+    fail: ends the batch with a reason.
+    """
+
+    read: Callable[[int, bytes], Item | None]
+    parse: Callable[[int, bytes], Item]
+    start: Callable[[Item, str], Awaitable[None]]
+    cancel: Callable[[str], None]
+    running: Callable[[], int]
+    record: Callable[[Item, Completion, str, float], None]
+    unpaid: Callable[[Item], None]
+    fail: Callable[[str], None]
+
+
+class Spool:
+    """All lines that are to be answered, in a temporary file that nothing else can open."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115  # closed by __exit__
+        self._size = 0
+
+    def __enter__(self) -> Spool:
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    def add(self, number: int, data: bytes) -> int:
+        """Add a line, and return its position."""
+        position = self._size
+        self._size += self._file.write(struct.pack("<QQ", number, len(data))) + self._file.write(data)
+        return position
+
+    def line(self, position: int) -> tuple[int, bytes]:
+        """Return the number and the text of a line."""
+        self._file.seek(position)
+        number, size = struct.unpack("<QQ", self._file.read(16))
+        data = self._file.read(size)
+        self._file.seek(0, 2)
+        return number, data
+
+
+class Pool:
+    """The positions of lines that go no way yet, in their order."""
+
+    def __init__(self) -> None:
+        self._lines = array("q")
+        self._head = 0
+        self._returned: deque[int] = deque()
+
+    def __len__(self) -> int:
+        return len(self._returned) + len(self._lines) - self._head
+
+    def add(self, position: int) -> None:
+        """Add a line."""
+        self._lines.append(position)
+
+    def give_back(self, positions: Iterable[int]) -> None:
+        """Put lines before all others."""
+        self._returned.extend(positions)
+
+    def take(self) -> int:
+        """Take the next line."""
+        if self._returned:
+            return self._returned.popleft()
+        self._head += 1
+        return self._lines[self._head - 1]
+
+
+@dataclass(slots=True, eq=False)
+class _Draft:
+    """Lines that become one batch.
+
+    positions, ids, lines: of its lines: where they are in the spool, their ids, and their form in the batch.
+    """
+
+    key: str
+    target: Target
+    group: BatchGroup
+    generation: int
+    positions: list[int] = field(default_factory=list[int])
+    ids: list[LineId] = field(default_factory=list[LineId])
+    lines: list[bytes] = field(default_factory=list[bytes])
+    size: int = 0
+    holdings: dict[int, Holding] = field(default_factory=dict[int, Holding])
+
+
+class WaysRun:
+    """One run of a batch by several ways.
+
+    deadline: seconds on trio's clock, or None.
+    via: the only way, or None.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        submissions: Submissions,
+        live: LiveWay,
+        counters: Counters,
+        *,
+        deadline: float | None,
+        via: str | None,
+        concurrency: int,
+    ) -> None:
+        self._engine = engine
+        self._starter = engine._calls.starter  # pyright: ignore[reportPrivateUsage]
+        self._submissions = submissions
+        self._live = live
+        self._counters = counters
+        self._deadline = deadline
+        self._via = via
+        self._concurrency = concurrency
+        self._positions = LineIds()
+        self._pool = Pool()
+        self._moved: deque[tuple[int, str]] = deque()  # lines that go live, or into a window, next
+        self._generations: dict[int, int] = {}
+        self._targets: dict[str, Target] = {}
+        self._target_of_model: dict[str, Target | None] = {}
+        self._jobs: dict[str, ProviderBatch] = {}
+        self._wanted = {BATCH: 0, LIVE: 0}
+        self._building = 0
+        self._block = FIRST_BLOCK
+        self._blocked_until = -math.inf
+        self._changed = trio.Event()
+        self._fed = trio.Event()
+        self._submitted = trio.Event()
+        self._deleting = 0
+        self._measured_since = 0.0
+        self._measured = 0
+        self._windows: dict[str, tuple[str, float]] = {}  # way → window and price
+        self._in_window: dict[str, dict[LineId, float]] = {}  # way → id → since when
+        self._longest = 0.0
+
+    async def run(self, lines: Lines) -> None:
+        """Send all lines, and return when each has its record."""
+        with Spool() as self._spool:
+            async with aclosing(lines):
+                async for some in lines:
+                    for number, data in some:
+                        self._take(number, data)
+                    await trio.lowlevel.checkpoint()
+            self._planner = self._make_planner()
+            async with trio.open_nursery() as self._nursery:
+                for key, (provider, file) in list(self._submissions.leftover.items()):
+                    self._delete_soon(key, provider, file)
+                self._resume()
+                self._nursery.start_soon(self._feed)
+                self._nursery.start_soon(self._submit)
+                await self._direct()
+                with trio.move_on_after(DELETION_SECONDS):
+                    while self._deleting:
+                        self._changed = trio.Event()
+                        await self._changed.wait()
+                self._nursery.cancel_scope.cancel()
+        if self._deadline is not None:
+            self._counters.missed = max(0.0, trio.current_time() - self._deadline)
+
+    # --- the lines ---
+
+    def _take(self, number: int, data: bytes) -> None:
+        item = self._live.read(number, data)
+        if item is None:
+            return
+        position = self._spool.add(number, data)
+        self._positions[item.id] = position
+        target = self._target_of(item)
+        if item.id in self._submissions.submitted:
+            return
+        if self._via == LIVE or target is None:
+            self._moved.append((position, LIVE))
+        else:
+            self._pool.add(position)
+
+    def _target_of(self, item: Item) -> Target | None:
+        """Return the provider whose batches can have the line; None if it can only go live."""
+        model = item.request.model
+        if model not in self._target_of_model:
+            try:
+                provider = self._starter.prepare_unstreamed(item.request)[0].provider
+            except InvalidRequestError:
+                return None  # the start of its call reports the reason
+            self._target_of_model[model] = self._target(provider)
+        target = self._target_of_model[model]
+        return None if target is None or target.closed else target
+
+    def _target(self, provider: Provider) -> Target | None:
+        if provider.name not in self._targets:
+            interface = interface_of(provider)
+            if interface is None:
+                self._refuse_way(f"{provider.name!r} has no batch interface that is known here")
+                return None
+            terms = interface.terms
+            client = BatchClient(self._engine, provider)
+            self._targets[provider.name] = Target(
+                provider, interface, client, terms.lines, min(terms.bytes, MOST_BYTES)
+            )
+        return self._targets[provider.name]
+
+    def _refuse_way(self, reason: str) -> None:
+        """Note that lines go live because a way is closed; with a fixed way, this ends the batch."""
+        if self._via in (BATCH, WINDOW):
+            self._live.fail(reason)
+        elif self._via is None:
+            self._note(f"{reason}: its lines go live")
+
+    def _note(self, text: str) -> None:
+        if text not in self._counters.notes:
+            self._counters.notes.append(text)
+
+    def _item(self, position: int) -> Item:
+        return self._live.parse(*self._spool.line(position))
+
+    # --- the plan ---
+
+    def _make_planner(self) -> Planner:
+        terms = [target.interface.terms for target in self._targets.values()]
+        ways: list[Way] = []
+        if terms and self._via != LIVE:
+            slowest = max(terms, key=lambda term: term.prior[-1][1] * 10 + term.prior[0][1])
+            price, stop = max(term.price for term in terms), max(term.stop for term in terms)
+            ways.append(Way(BATCH, price, slowest.prior, stop))
+            if all(target.provider.profile.name == "openai-responses" for target in self._targets.values()):
+                for window in WINDOWS:
+                    name = f"{WINDOW}-{window.name}"
+                    self._windows[name] = window.name, window.price
+                    ways.append(Way(name, window.price, ((0.5, window.seconds / 2), (0.99, window.seconds)), 10.0))
+        if self._via == WINDOW:
+            ways = self._fitting_window([way for way in ways if way.name in self._windows])
+        elif self._via == BATCH:
+            ways = [way for way in ways if way.name == BATCH]
+        if self._via is None or not ways:
+            ways.append(Way(LIVE, 1.0))
+        return Planner(ways, self._deadline, rate=self._concurrency / ANSWER_SECONDS, tail=TAIL_SECONDS)
+
+    def _fitting_window(self, windows: list[Way]) -> list[Way]:
+        """Return the cheapest window that ends before the deadline, else the shortest."""
+        if not windows:
+            self._live.fail("only OpenAI's Responses have windows (--via window)")
+            return []
+        left = math.inf if self._deadline is None else self._deadline - trio.current_time()
+        fitting = [way for way in windows if way.prior[-1][1] <= left]
+        return [min(fitting, key=lambda way: way.price) if fitting else max(windows, key=lambda way: way.price)]
+
+    async def _direct(self) -> None:
+        """Decide what goes which way, whenever something has changed, until all is done."""
+        while not self._is_done():
+            self._changed = trio.Event()
+            self._measure()
+            now = trio.current_time()
+            decision = self._planner.decide(
+                now,
+                unsent=len(self._pool) + self._building,
+                live=self._live.running() + len(self._moved),
+                under_way=self._under_way(),
+            )
+            for key, way in decision.move.items():
+                self._move(key, way)
+            self._wanted[BATCH] = max(0, decision.send.get(BATCH, 0) - self._building)
+            self._wanted[LIVE] = decision.send.get(LIVE, 0)
+            for way in self._windows:
+                for _ in range(min(decision.send.get(way, 0), len(self._pool))):
+                    self._moved.append((self._pool.take(), way))
+            self._counters.submissions = len(self._jobs)
+            self._counters.submitted = sum(job.left for job in self._jobs.values())
+            self._notify_tasks()
+            with trio.move_on_at(min(decision.look, now + LONGEST_LOOK)):
+                await self._changed.wait()
+
+    def _is_done(self) -> bool:
+        waiting = len(self._pool) or self._building or self._moved or self._jobs or self._live.running()
+        return not waiting and not any(self._in_window.values())
+
+    def changed(self) -> None:
+        """Decide again soon."""
+        self._changed.set()
+
+    def ended(self, item: Item, completion: Completion, way: str) -> bool:
+        """Take the end of a call. Returns False if its line goes another way, so that it has no record."""
+        self.changed()
+        lines = self._in_window.get(way)
+        if lines is not None:
+            since = lines.pop(item.id)
+            if completion.error is not None and completion.error.category is ErrorCategory.CANCELLED:
+                self._moved.append((self._positions[item.id], LIVE))
+                return False
+            self._planner.observe(way, trio.current_time() - since)
+            return True
+        self._measured += 1
+        self._longest = max(self._longest, completion.timings.finished or 0.0)
+        return True
+
+    def _measure(self) -> None:
+        """Correct the planner's rate of live answers, while all places are taken."""
+        now = trio.current_time()
+        if self._live.running() < self._concurrency and not self._moved and not self._wanted[LIVE]:
+            self._measured_since, self._measured = now, 0
+        elif now - self._measured_since >= MEASURED_SECONDS and self._measured >= MEASURED_LINES:
+            self._planner.observe_live(self._measured / (now - self._measured_since), self._longest)
+
+    def _under_way(self) -> list[UnderWay]:
+        jobs = [
+            UnderWay(job.submission.key, BATCH, job.left, job.since, stopping=bool(job.to))
+            for job in self._jobs.values()
+            if job.is_known and self._via in (None, BATCH)
+        ]
+        windows = [
+            UnderWay(way, way, len(lines), min(lines.values())) for way, lines in self._in_window.items() if lines
+        ]
+        return jobs + windows
+
+    def _move(self, key: str, way: str) -> None:
+        job = self._jobs.get(key)
+        if job is None:
+            self._live.cancel(key)  # a window
+        else:
+            job.move(way)
+
+    def _notify_tasks(self) -> None:
+        self._fed.set()
+        self._submitted.set()
+
+    # --- live calls ---
+
+    async def _feed(self) -> None:
+        """Start the lines that go live, one after the other, as there are places for them."""
+        while True:
+            if self._moved:
+                position, way = self._moved.popleft()
+            elif self._wanted[LIVE] > 0 and len(self._pool):
+                self._wanted[LIVE] -= 1
+                position, way = self._pool.take(), LIVE
+            else:
+                self._fed = trio.Event()
+                await self._fed.wait()
+                continue
+            item = self._item(position)
+            if way in self._windows:
+                item.request = replace(item.request, durable=Durable(self._windows[way][0]))
+                self._in_window.setdefault(way, {})[item.id] = trio.current_time()
+            await self._live.start(item, way)
+
+    def price_of(self, way: str) -> float:
+        """Return the price of a way, as a part of the list price."""
+        return self._windows[way][1] if way in self._windows else 1.0
+
+    # --- new batches ---
+
+    async def _submit(self) -> None:
+        """Make batches of the lines that are to go this way."""
+        while True:
+            now = trio.current_time()
+            if self._wanted[BATCH] > 0 and len(self._pool) and now >= self._blocked_until:
+                await self._submit_some()
+                self.changed()
+                continue
+            self._submitted = trio.Event()
+            with trio.move_on_at(self._blocked_until if self._blocked_until > now else math.inf):
+                await self._submitted.wait()
+
+    async def _submit_some(self) -> None:
+        drafts: dict[tuple[str, BatchGroup, int], _Draft] = {}
+        count = 0
+        while self._wanted[BATCH] > 0 and len(self._pool) and trio.current_time() >= self._blocked_until:
+            position = self._pool.take()
+            self._wanted[BATCH] -= 1
+            self._building += 1
+            draft = self._draft(position, drafts)
+            if draft is not None and self._is_full(draft):
+                del drafts[draft.target.provider.name, draft.group, draft.generation]
+                await self._create(draft)
+            count += 1
+            if count % STEP == 0:
+                await trio.lowlevel.checkpoint()
+        for draft in drafts.values():
+            await self._create(draft)
+
+    def _is_full(self, draft: _Draft) -> bool:
+        return len(draft.lines) >= draft.target.most_lines or draft.size >= draft.target.most_bytes * 0.9
+
+    def _draft(self, position: int, drafts: dict[tuple[str, BatchGroup, int], _Draft]) -> _Draft | None:
+        """Add a line to the draft that fits it. Returns None if it goes live, is not paid, or waits for the budget."""
+        item = self._item(position)
+        target = self._target_of(item)
+        found = self._grouped(item, target) if target is not None else None
+        if target is None or found is None:
+            self._building -= 1
+            self._moved.append((position, LIVE))
+            return None
+        prepared, wire, group = found
+        generation = self._generations.get(position, 0)
+        holding = self._reserve(item, prepared, wire, target)
+        if holding is False:
+            self._building -= 1
+            self._pool.give_back([position])
+            self._blocked_until = trio.current_time() + (FIRST_BLOCK if self._jobs or drafts else 0.0)
+            return None
+        if holding is True:
+            self._building -= 1
+            self._live.unpaid(item)
+            return None
+        name = target.provider.name, group, generation
+        draft = drafts.get(name)
+        if draft is None:
+            draft = drafts[name] = _Draft(self._submissions.new_key(), target, group, generation)
+        line = target.interface.line(f"{draft.key}-{len(draft.ids)}", wire.body, group)
+        if holding is not None:
+            draft.holdings[len(draft.ids)] = holding
+        draft.positions.append(position)
+        draft.ids.append(item.id)
+        draft.lines.append(line)
+        draft.size += len(line) + 1
+        return draft
+
+    def _grouped(self, item: Item, target: Target) -> tuple[Prepared, WireRequest, BatchGroup] | None:
+        """Return a line's live request and its group; None for a line that no batch takes."""
+        try:
+            prepared, wire = self._starter.prepare_unstreamed(item.request)
+        except InvalidRequestError:
+            return None  # the start of its call reports the reason
+        group = target.interface.group(prepared.model, wire)
+        return None if group is None or len(wire.body) > target.most_bytes // 2 else (prepared, wire, group)
+
+    def _reserve(self, item: Item, prepared: Prepared, wire: WireRequest, target: Target) -> Holding | bool | None:
+        """Reserve the most that a line may cost. Returns None without a budget; False if it does not fit now, and True
+        if it never does."""
+        traffic = self._starter.traffic
+        if traffic is None or traffic.budgets is None:
+            return None
+        now = self._starter.runtime.loop.clock()
+        try:
+            need = traffic.budgets.need(item.request, prepared, wire)
+        except InvalidRequestError:
+            return None  # the live way reports it
+        amounts = need.amounts._replace(usd=need.amounts.usd * target.interface.terms.price)
+        found = traffic.budgets.reserve(need, amounts, now)
+        return True if isinstance(found, ProviderError) else found if isinstance(found, Holding) else False
+
+    def _settle(self, job: ProviderBatch, index: int, dollars: float) -> None:
+        holding = job.holdings.pop(index, None)
+        traffic = self._starter.traffic
+        if holding is not None and traffic is not None and traffic.budgets is not None:
+            used = NOTHING if not dollars else Amounts(dollars, 0.0, 0.0, 1.0)
+            traffic.budgets.settle(holding, used, self._starter.runtime.loop.clock())
+
+    async def _create(self, draft: _Draft) -> None:
+        """Create the batch of a draft, unless its lines are to go another way by now."""
+        now = trio.current_time()
+        self._building -= len(draft.ids)
+        if now < self._blocked_until:
+            self._pool.give_back(draft.positions)
+            return
+        name = draft.target.provider.name
+        submission = self._submissions.intend(draft.key, name, draft.group, draft.ids, draft.generation)
+        handled = bytearray(len(draft.ids))
+        job = ProviderBatch(submission, self._submissions, draft.target, draft.ids, now, handled)
+        job.holdings = draft.holdings
+        self._jobs[draft.key] = job
+        try:
+            created = await job.create(draft.lines)
+        except ProviderError as error:
+            self._not_created(job, draft, error)
+            return
+        if not created:  # its lines go another way before it was created
+            self._drop(job)
+            self._moved.extend((position, job.to) for position in draft.positions)
+            return
+        self._block, self._blocked_until = FIRST_BLOCK, -math.inf
+        self._nursery.start_soon(self._tend, job)
+
+    def _not_created(self, job: ProviderBatch, draft: _Draft, error: ProviderError) -> None:
+        """Send the lines of a batch that the provider has refused another way, or later."""
+        self._drop(job)
+        target, status, positions = draft.target, error.http_status, draft.positions
+        named = LINE_NAMED.search(error.message)
+        if status in NO_INTERFACE:
+            target.closed = True
+            self._refuse_way(f"{target.provider.name!r} takes no batch of {draft.group.model!r} ({error.message})")
+            self._moved.extend((position, LIVE) for position in positions)
+        elif error.category is ErrorCategory.RATE_LIMIT or status == 413:
+            self._wait_for_room(draft.target, len(positions), too_large=status == 413)
+            self._pool.give_back(positions)
+        elif status >= 500 or not status:
+            self._wait_for_room(draft.target, 0)
+            self._note(f"{target.provider.name!r} takes no batch now ({error.message})")
+            self._pool.give_back(positions)
+        elif named is not None and int(named[1]) < len(positions):
+            self._moved.append((positions.pop(int(named[1])), LIVE))
+            self._pool.give_back(positions)
+        else:
+            self._note(f"{target.provider.name!r} refused a batch ({error.message}): its lines go live")
+            self._moved.extend((position, LIVE) for position in positions)
+        self.changed()
+
+    def _wait_for_room(self, target: Target, lines: int, *, too_large: bool = False) -> None:
+        """Submit nothing for a while, or until a batch has ended.
+
+        A batch that is refused again and again, although no other is under way, is made smaller.
+        """
+        if lines > 1 and (too_large or (self._block > 2 * FIRST_BLOCK and not self._jobs)):
+            target.most_lines = lines // 2
+        if not too_large:
+            self._blocked_until = trio.current_time() + self._block
+            self._block = min(2 * self._block, LONGEST_BLOCK)
+
+    def _drop(self, job: ProviderBatch) -> None:
+        """End a batch that was not created."""
+        self._submissions.end(job.submission, job.ids, taken=False)
+        self._close(job)
+
+    def _close(self, job: ProviderBatch) -> None:
+        for index in list(job.holdings):
+            self._settle(job, index, 0.0)
+        del self._jobs[job.submission.key]
+        if job.submission.file is not None:
+            self._delete_soon(job.submission.key, job.submission.provider, job.submission.file)
+        self.changed()
+
+    # --- batches of earlier runs ---
+
+    def _resume(self) -> None:
+        for submission in list(self._submissions.open.values()):
+            target = self._targets.get(submission.provider) or self._target_named(submission.provider)
+            if target is None:
+                self._live.fail(
+                    f"{submission.lines:,} lines are in a batch of {submission.provider!r}, which this run does not"
+                    " use: give the options of the run before"
+                )
+                return
+            ids = self._submissions.ids(submission)
+            since = trio.current_time() - max(0.0, time.time() - submission.at)
+            job = ProviderBatch(submission, self._submissions, target, ids, since, bytearray(len(ids)))
+            job.to = LIVE if submission.cancelled else ""
+            job.is_known = submission.batch is not None
+            self._jobs[job.submission.key] = job
+            self._nursery.start_soon(self._tend if job.is_known else self._recover, job)
+
+    def _target_named(self, name: str) -> Target | None:
+        provider = next((each for each in self._starter.providers if each.name == name), None)
+        return None if provider is None else self._target(provider)
+
+    async def _recover(self, job: ProviderBatch) -> None:
+        """Find out whether a batch was created before its run was killed."""
+        submission, interface, client = job.submission, job.target.interface, job.target.client
+        found: BatchState | None = None
+        try:
+            if submission.sent:
+                await trio.sleep(max(0.0, submission.at + SETTLED - time.time()))
+                found = await job.find({each.submission.batch for each in self._jobs.values()})
+            elif interface.has_files and submission.file is None:
+                submission.file = interface.file_of(await client.ask(interface.list_files()), job.submission.key)
+        except ProviderError as error:
+            self._live.fail(f"the batches of {submission.provider!r} cannot be listed: {error.message}")
+            return
+        if found is None:
+            self._drop(job)
+            self._give_back(job, range(len(job.ids)))
+            return
+        self._submissions.created(submission, found.id)
+        job.is_known = True
+        await self._tend(job)
+
+    # --- the end of a batch ---
+
+    async def _tend(self, job: ProviderBatch) -> None:
+        """Follow a batch to its end, and take its results home."""
+        submission = job.submission
+        try:
+            state, body = await job.follow(self.changed)
+            await self._take_home(job, state, body)
+        except ProviderError as error:
+            self._live.fail(
+                f"the batch {submission.batch!r} of {submission.provider!r} cannot be read: {error.message}"
+            )
+        except OSError as error:
+            self._live.fail(f"cannot write {self._submissions.path}: {error.strerror}")
+
+    async def _take_home(self, job: ProviderBatch, state: BatchState, body: JSONObject) -> None:
+        """Record the results of a batch that has ended, and send what has none another way."""
+        take = partial(self._record, job)
+        for count, result in enumerate(job.target.interface.inline_results(body)):
+            take(result)
+            if count % STEP == 0:
+                await trio.lowlevel.checkpoint()
+        unreadable = ""
+        for name in state.results:
+            unreadable = await job.read_results(name, take) or unreadable
+        self._submissions.end(job.submission, job.ids, taken=True)
+        left = [index for index, handled in enumerate(job.handled) if not handled]
+        if len(left) < len(job.ids) and not job.to:
+            self._planner.observe(BATCH, trio.current_time() - job.since)
+        self._blocked_until = -math.inf
+        self._close(job)
+        if unreadable:
+            self._fail_lines(job, left, f"the results of the batch cannot be read: {unreadable}")
+        elif state.problem:
+            self._after_failure(job, state, left)
+        else:
+            self._give_back(job, left)
+
+    def _record(self, job: ProviderBatch, result: BatchResult) -> None:
+        """Record a result. Its line goes live instead if it was refused for a reason that passes."""
+        key, _, number = result.id.rpartition("-")
+        index = int(number) if number.isdecimal() and len(number) < 9 else -1
+        if key != job.submission.key or not 0 <= index < len(job.ids) or job.handled[index] or not result.status:
+            return
+        position = self._positions.get(job.ids[index])
+        if position is None:  # the input does not have the line any more
+            job.handled[index] = 1
+            return
+        item = self._item(position)
+        completion = self._starter.completion_of(item.request, result.status, result.body)
+        if completion.error is not None and completion.error.retryable:
+            return
+        job.handled[index] = 1
+        seconds = trio.current_time() - job.since
+        completion.timings = Timings(finished=seconds)
+        completion.request_id = completion.request_id or result.request_id
+        target = f"{job.submission.provider}/{job.submission.group.model}"
+        completion.attempt_records = (AttemptRecord(target, 0.0, seconds, OK if completion.success else "error"),)
+        completion.cost = self._cost(job, completion)
+        self._live.record(item, completion, BATCH, job.target.interface.terms.price)
+        self._settle(job, index, completion.cost or 0.0)
+
+    def _cost(self, job: ProviderBatch, completion: Completion) -> float | None:
+        """Return the US dollars of an answer of a batch; None without prices."""
+        traffic, response = self._starter.traffic, completion.response
+        if traffic is None or traffic.budgets is None or traffic.budgets.price is None or response is None:
+            return None
+        model = job.submission.group.model
+        dollars = ask_price(traffic.budgets.price, job.target.provider, model, response.usage)
+        return None if dollars is None else dollars * job.target.interface.terms.price
+
+    # --- lines that a batch did not answer ---
+
+    def _after_failure(self, job: ProviderBatch, state: BatchState, left: Sequence[int]) -> None:
+        """Send the lines of a batch that failed as a whole again: in another batch, or live."""
+        if state.is_full:
+            self._wait_for_room(job.target, len(job.ids))
+            self._pool.give_back(self._positions_of(job, left))
+            return
+        self._note(f"a batch of {job.submission.provider!r} failed: {state.problem}")
+        bad = {line - 1 for line in state.bad_lines}
+        named = [index for index in left if index in bad]
+        others = [index for index in left if index not in bad]
+        if self._via == BATCH:
+            self._fail_lines(job, named, f"the batch refused the line: {state.problem}")
+        else:
+            self._moved.extend((position, LIVE) for position in self._positions_of(job, named))
+        again = job.submission.generation < (MOST_GENERATIONS if named else 1)
+        if again and not job.to:
+            self._next_generation(job, others)
+        elif self._via == BATCH:
+            self._fail_lines(job, others, f"the batch failed: {state.problem}")
+        else:
+            self._moved.extend((position, job.to or LIVE) for position in self._positions_of(job, others))
+
+    def _give_back(self, job: ProviderBatch, left: Sequence[int]) -> None:
+        """Send lines that a batch did not answer on their next way."""
+        if not job.submission.batch:
+            self._pool.give_back(self._positions_of(job, left))  # it was never created
+        elif job.to or self._via != BATCH:
+            self._moved.extend((position, job.to or LIVE) for position in self._positions_of(job, left))
+        elif job.submission.generation + 1 < MOST_GENERATIONS:
+            self._next_generation(job, left)
+        else:
+            self._fail_lines(job, left, f"{MOST_GENERATIONS} batches, one after the other, did not answer the line")
+        self.changed()
+
+    def _next_generation(self, job: ProviderBatch, indexes: Iterable[int]) -> None:
+        for position in self._positions_of(job, indexes):
+            self._generations[position] = job.submission.generation + 1
+            self._pool.give_back([position])
+
+    def _positions_of(self, job: ProviderBatch, indexes: Iterable[int]) -> list[int]:
+        found = (self._positions.get(job.ids[index]) for index in indexes)
+        return [position for position in found if position is not None]
+
+    def _fail_lines(self, job: ProviderBatch, indexes: Iterable[int], reason: str) -> None:
+        for position in self._positions_of(job, indexes):
+            error = ProviderError(reason, category=ErrorCategory.SERVER)
+            self._live.record(self._item(position), Completion(False, error=error, attempts=1), BATCH, 1.0)
+
+    # --- files ---
+
+    def _delete_soon(self, key: str, provider: str, file: str) -> None:
+        target = self._targets.get(provider) or self._target_named(provider)
+        if target is not None:
+            self._deleting += 1
+            self._nursery.start_soon(self._delete, key, target, file)
+
+    async def _delete(self, key: str, target: Target, file: str) -> None:
+        """Delete an uploaded file. One that is gone already is no error."""
+        try:
+            await target.client.send_patiently(target.interface.delete_file(file))
+            self._submissions.deleted(key)
+        except ProviderError as error:
+            if error.category is ErrorCategory.NOT_FOUND:
+                self._submissions.deleted(key)
+            else:
+                self._note(f"the file {file!r} could not be deleted at {target.provider.name!r}: {error.message}")
+        self._deleting -= 1
+        self.changed()

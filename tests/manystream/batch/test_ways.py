@@ -1,0 +1,434 @@
+"""Batches with a deadline or a fixed way, against a server with OpenAI's batch interface, in simulated time."""
+
+import json
+import math
+import re
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+import manystream as ms
+from manystream.batch import Batch, BatchError, Journal, read_lines
+from manystream.batch.submissions import Submissions, submissions_path
+from tests.support.batches import line, records, write
+from tests.support.peers import Line, answer, open_peer
+
+HOUR = 3600.0
+
+Clock = trio.testing.MockClock
+
+
+def chat(text: str) -> dict[str, Any]:
+    message = {"role": "assistant", "content": text}
+    usage = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    return {"id": "c", "object": "chat.completion", "model": "m-1", "choices": [choice], "usage": usage}
+
+
+def asked(body: dict[str, Any]) -> str:
+    return str(body["messages"][-1]["content"])
+
+
+@dataclass
+class Server:
+    """OpenAI's files, batches and chat, with the faults of a test.
+
+    queue: seconds that a batch takes. progress: whether its lines are answered one by one until then.
+    stop: seconds that a cancellation takes.
+    refuse: called with method, path and body before each request; its (status, body) is the answer.
+    result: called with a line of a batch; returns the line of the result, or None for one without.
+    """
+
+    queue: float = 600.0
+    progress: bool = False
+    stop: float = 60.0
+    refuse: Callable[[str, str, bytes], tuple[int, bytes] | None] = lambda *_: None
+    result: Callable[[dict[str, Any]], dict[str, Any] | None] | None = None
+    files: dict[str, bytes] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    batches: dict[str, dict[str, Any]] = field(default_factory=dict)
+    live: list[str] = field(default_factory=list)
+    paid: list[str] = field(default_factory=list)
+    requests: list[tuple[str, str]] = field(default_factory=list)
+
+    async def script(self, line: Line) -> None:
+        while request := await line.request():
+            head, _, body = request.partition(b"\r\n\r\n")
+            method, path, _ = head.split(b"\r\n")[0].decode().split(" ")
+            path = path.removeprefix("/v1")
+            self.requests.append((method, path))
+            refused = self.refuse(method, path, body)
+            if refused is not None and refused[0] == 0:
+                self.respond(method, path, body)  # it is done, and the answer is lost
+                line.reset()
+                return
+            status, reply = refused or (200, self.respond(method, path, body))
+            await line.send(answer(reply, status=f"{status} X"))
+
+    def respond(self, method: str, path: str, body: bytes) -> bytes:
+        if path == "/chat/completions":
+            text = asked(json.loads(body))
+            self.live.append(text)
+            self.paid.append(text)
+            return json.dumps(chat(text.upper())).encode()
+        if (method, path) == ("POST", "/files"):
+            name = re.search(rb'filename="([^"]+)"', body)
+            content = body.split(b"application/jsonl\r\n\r\n")[1].split(b"\r\n--")[0]
+            id = f"file-{len(self.names)}"
+            assert name is not None
+            self.files[id], self.names[id] = content, name[1].decode()
+            return json.dumps({"id": id}).encode()
+        if path.startswith("/files?"):
+            return json.dumps({"data": [{"id": id, "filename": self.names[id]} for id in self.files]}).encode()
+        if path.endswith("/content"):
+            return self.files[path.split("/")[2]]
+        if method == "DELETE":
+            del self.files[path.split("/")[2]]
+            return b"{}"
+        if (method, path) == ("POST", "/batches"):
+            given = json.loads(body)
+            id = f"batch-{len(self.batches)}"
+            lines = [json.loads(text) for text in self.files[given["input_file_id"]].splitlines() if text.strip()]
+            self.batches[id] = {**given, "id": id, "since": trio.current_time(), "lines": lines, "end": math.inf}
+            return json.dumps(self.shown(id)).encode()
+        if path.startswith("/batches?"):
+            after = re.search("after=([^&]+)", path)
+            ids = list(reversed(self.batches))
+            ids = ids[ids.index(after[1]) + 1 :] if after else ids
+            shown = [self.shown(id) for id in ids[:2]]  # short pages
+            return json.dumps(
+                {"data": shown, "has_more": len(ids) > 2, "last_id": shown[-1]["id"] if shown else None}
+            ).encode()
+        id = path.split("/")[2]
+        if path.endswith("/cancel"):
+            self.batches[id]["cancelled"] = min(self.batches[id].get("cancelled", math.inf), trio.current_time())
+        return json.dumps(self.shown(id)).encode()
+
+    def shown(self, id: str) -> dict[str, Any]:
+        batch, now = self.batches[id], trio.current_time()
+        cancelled = batch.get("cancelled", math.inf)
+        until = min(now, cancelled) - batch["since"]
+        total = len(batch["lines"])
+        done = total if until >= self.queue else int(total * until / self.queue) if self.progress else 0
+        status = "completed" if done == total else "in_progress"
+        if cancelled < batch["since"] + self.queue:
+            status = "cancelled" if now >= cancelled + self.stop else "cancelling"
+        if status in ("completed", "cancelled") and "output_file_id" not in batch:
+            results = [self.result_of(line) for line in batch["lines"][:done]]
+            text = [json.dumps(result) for result in results if result is not None]
+            batch["output_file_id"] = None
+            if text:
+                batch["output_file_id"] = f"file-out-{id}"
+                self.files[f"file-out-{id}"] = "\n".join(reversed(text)).encode()
+        return {
+            "id": id, "status": batch.get("status", status), "metadata": batch["metadata"],
+            "errors": batch.get("errors"), "output_file_id": batch.get("output_file_id"), "error_file_id": None,
+            "request_counts": {"total": total, "completed": done, "failed": 0},
+        }  # fmt: skip
+
+    def result_of(self, line: dict[str, Any]) -> dict[str, Any] | None:
+        found = self.result(line) if self.result is not None else None
+        if found is not None:
+            return found or None
+        text = asked(line["body"])
+        self.paid.append(text)
+        response = {"status_code": 200, "request_id": "r", "body": chat(text.upper())}
+        return {"custom_id": line["custom_id"], "response": response, "error": None}
+
+
+@asynccontextmanager
+async def engine_of(server: Server) -> AsyncGenerator[ms.Engine, None]:
+    async with open_peer(server.script) as peer:
+        provider = ms.OpenAIChat("sk-canary-secret", peer.url, name="sim")
+        async with ms.open_engine([provider], retry=ms.Retry(max_attempts=3)) as engine:
+            yield engine
+
+
+async def run(server: Server, tmp_path: Path, count: int = 5, by: float | None = 6 * HOUR, **options: Any) -> Batch:
+    """Run a batch of so many lines with a deadline, in seconds from now."""
+    prompts = write(tmp_path / "p.jsonl", [line(f"q{n}", f"text {n}") for n in range(count)])
+    async with engine_of(server) as engine:
+        with Journal(tmp_path / "a.jsonl") as journal:
+            batch = Batch(
+                engine,
+                journal,
+                lambda named: "sim/m",
+                provider="sim",
+                by=None if by is None else time.time() + by,
+                **options,
+            )
+            await batch.run(read_lines(prompts))
+    return batch
+
+
+def texts(tmp_path: Path) -> dict[object, object]:
+    found = records(tmp_path / "a.jsonl")
+    assert len({record["id"] for record in found}) == len(found)
+    return {record["id"]: record["text"] for record in found}
+
+
+def expected(count: int = 5) -> dict[str, str]:
+    return {f"q{n}": f"TEXT {n}" for n in range(count)}
+
+
+async def test_lines_go_into_a_batch_and_their_answers_are_those_of_the_live_way(
+    tmp_path: Path, autojump_clock: Clock
+) -> None:
+    server = Server()
+    batch = await run(server, tmp_path)
+    assert texts(tmp_path) == expected()
+    assert not server.live
+    assert batch.counters.missed == 0
+    assert batch.counters.ways["batch"].lines == 5
+    assert batch.counters.ways["batch"].output_tokens == 10
+    assert not [id for id in server.files if "out" not in id]  # the uploaded file is deleted
+    taken = records(tmp_path / "a.jsonl")
+    (tmp_path / "a.jsonl").unlink()
+    await run(server, tmp_path, via="live")
+    live = {record["id"]: record for record in records(tmp_path / "a.jsonl")}
+    for record in taken:
+        for name in ("seconds", "request_id"):
+            del record[name], live[record["id"]][name]
+        assert record == live[record["id"]]
+
+
+async def test_what_is_unanswered_goes_live_before_the_deadline(tmp_path: Path, autojump_clock: Clock) -> None:
+    server = Server(queue=10 * HOUR, progress=True)
+    batch = await run(server, tmp_path, 10, by=5 * HOUR)
+    assert texts(tmp_path) == expected(10)
+    assert 3 <= batch.counters.ways["batch"].lines <= 5  # the partial results are taken
+    assert batch.counters.ways["live"].lines == 10 - batch.counters.ways["batch"].lines
+    assert sorted(server.paid) == sorted(f"text {n}" for n in range(10))
+    assert batch.counters.missed == 0
+
+
+async def test_lines_go_live_at_once_where_a_batch_could_not_be_left_in_time(
+    tmp_path: Path, autojump_clock: Clock
+) -> None:
+    server = Server()
+    await run(server, tmp_path, by=300.0)
+    assert len(server.live) == 5
+    assert not server.batches
+
+
+async def test_a_deadline_that_is_missed_is_reported(tmp_path: Path, autojump_clock: Clock) -> None:
+    batch = await run(Server(queue=2 * HOUR), tmp_path, by=HOUR, via="batch")
+    assert texts(tmp_path) == expected()
+    assert HOUR <= batch.counters.missed < HOUR + 120
+
+
+FAULTS: dict[str, Callable[[], Server]] = {
+    "a server without a batch interface": lambda: Server(
+        refuse=lambda method, path, body: (404, b"{}") if path in ("/files", "/batches") else None
+    ),
+    "a key that may not make batches": lambda: Server(
+        refuse=lambda method, path, body: (403, b'{"error":{"message":"no"}}') if path == "/batches" else None
+    ),
+    "a batch that is refused for all its lines": lambda: Server(
+        refuse=lambda method, path, body: (400, b'{"error":{"message":"no"}}') if path == "/batches" else None
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_lines_that_no_batch_takes_go_live(fault: str, tmp_path: Path, autojump_clock: Clock) -> None:
+    server = FAULTS[fault]()
+    batch = await run(server, tmp_path)
+    assert texts(tmp_path) == expected()
+    assert len(server.live) == 5
+    assert batch.counters.notes
+    assert "canary" not in str(batch.counters.notes)
+
+
+def first_times(
+    count: int, status: int, path: str, method: str = "POST"
+) -> Callable[[str, str, bytes], tuple[int, bytes] | None]:
+    """Refuse the first requests of a path."""
+    left = [count]
+
+    def refuse(seen: str, where: str, body: bytes) -> tuple[int, bytes] | None:
+        if where.startswith(path) and seen == method and left[0]:
+            left[0] -= 1
+            return status, b'{"error":{"message":"later"}}'
+        return None
+
+    return refuse
+
+
+@pytest.mark.parametrize(
+    ("status", "path", "method"),
+    [
+        (500, "/files", "POST"),
+        (429, "/batches", "POST"),
+        (503, "/batches", "POST"),
+        (0, "/batches", "POST"),  # it was created, and the answer was lost
+        (0, "/files", "POST"),
+        (500, "/batches/", "GET"),
+        (502, "/files/", "GET"),
+        (0, "/files/", "GET"),
+        (404, "/files/", "GET"),
+        (500, "/files/", "DELETE"),
+    ],
+)
+async def test_a_fault_that_passes_costs_nothing(
+    status: int, path: str, method: str, tmp_path: Path, autojump_clock: Clock
+) -> None:
+    server = Server(refuse=first_times(2, status, path, method))
+    await run(server, tmp_path)
+    assert texts(tmp_path) == expected()
+    assert len(server.batches) == 1
+    assert sorted(server.paid) == sorted(f"text {n}" for n in range(5))
+
+
+RESULTS: dict[str, tuple[dict[str, Any], int, int]] = {
+    "expired": ({"response": None, "error": {"code": "batch_expired"}}, 1, 0),
+    "a server error": ({"response": {"status_code": 500, "body": {"error": {}}}}, 1, 0),
+    "an answer without content": ({"response": {"status_code": 200, "body": {}}}, 1, 0),
+    "no line": ({}, 1, 0),
+    "a bad request": ({"response": {"status_code": 400, "body": {"error": {"message": "bad"}}}}, 0, 1),
+}
+"""Result of one line → how many lines go live, and how many fail."""
+
+
+@pytest.mark.parametrize("kind", RESULTS)
+async def test_a_line_that_the_batch_did_not_answer_goes_live_or_has_its_reason(
+    kind: str, tmp_path: Path, autojump_clock: Clock
+) -> None:
+    result, live, failed = RESULTS[kind]
+
+    def result_of(line: dict[str, Any]) -> dict[str, Any] | None:
+        if asked(line["body"]) != "text 1":
+            return None
+        return {"custom_id": line["custom_id"], **result} if result else {}
+
+    server = Server(result=result_of)
+    await run(server, tmp_path)
+    assert (len(server.live), len(texts(tmp_path))) == (live, 5 - failed)
+    errors = tmp_path / "a.errors.jsonl"
+    assert [record["id"] for record in (records(errors) if errors.exists() else [])] == ["q1"] * failed
+
+
+async def test_a_batch_that_fails_for_one_line_is_made_again_without_it(tmp_path: Path, autojump_clock: Clock) -> None:
+    server = Server()
+
+    def fail_first(method: str, path: str, body: bytes) -> None:
+        if path == "/batches/batch-0" and "errors" not in server.batches["batch-0"]:
+            errors = {"data": [{"code": "invalid", "message": "bad line", "line": 2}]}
+            server.batches["batch-0"] |= {"status": "failed", "errors": errors, "output_file_id": None}
+
+    server.refuse = fail_first
+    batch = await run(server, tmp_path)
+    assert texts(tmp_path) == expected()
+    assert server.live == ["text 1"]
+    assert len(server.batches) == 2
+    assert len(server.batches["batch-1"]["lines"]) == 4
+    assert "bad line" in batch.counters.notes[0]
+
+
+async def test_more_lines_than_a_batch_takes_become_several(
+    tmp_path: Path, autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("manystream.batch.ways.MOST_BYTES", 600)
+    server = Server()
+    await run(server, tmp_path, 20)
+    assert texts(tmp_path) == expected(20)
+    assert len(server.batches) > 3
+    assert not server.live
+
+
+async def test_as_many_batches_are_under_way_as_the_queue_allows(
+    tmp_path: Path, autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("manystream.batch.ways.MOST_BYTES", 600)
+    server, most = Server(), [0]
+
+    def refuse(method: str, path: str, body: bytes) -> tuple[int, bytes] | None:
+        waiting = sum(server.shown(id)["status"] == "in_progress" for id in server.batches)
+        most[0] = max(most[0], waiting)
+        return (
+            (429, b'{"error":{"code":"rate_limit_exceeded"}}')
+            if (method, path) == ("POST", "/batches") and waiting >= 2
+            else None
+        )
+
+    server.refuse = refuse
+    await run(server, tmp_path, 20)
+    assert texts(tmp_path) == expected(20)
+    assert not server.live
+    assert most == [2]
+
+
+async def killed(server: Server, tmp_path: Path, when: Callable[[], bool], **options: Any) -> None:
+    """Run a batch until a condition holds, then stop it as Ctrl-C does."""
+    prompts = write(tmp_path / "p.jsonl", [line(f"q{n}", f"text {n}") for n in range(5)])
+    async with engine_of(server) as engine, trio.open_nursery() as nursery:
+        with Journal(tmp_path / "a.jsonl") as journal:
+            batch = Batch(engine, journal, lambda named: "sim/m", provider="sim", by=time.time() + 6 * HOUR, **options)
+
+            async def stop() -> None:
+                while not when():
+                    await trio.sleep(0.5)
+                batch.stop()
+
+            nursery.start_soon(stop)
+            await batch.run(read_lines(prompts))
+            nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("state", ["created", "halfway"])
+async def test_the_next_run_takes_the_answers_of_a_batch_that_goes_on(
+    state: str, tmp_path: Path, autojump_clock: Clock
+) -> None:
+    server = Server()
+    await killed(server, tmp_path, lambda: bool(server.batches) and (state == "created" or trio.current_time() > 300))
+    assert "POST /batches/batch-0/cancel" not in [f"{method} {path}" for method, path in server.requests]
+    submissions = Submissions(submissions_path(tmp_path / "a.jsonl"))
+    submissions.close()
+    assert [submission.lines for submission in submissions.open.values()] == [5]
+    await run(server, tmp_path)
+    assert texts(tmp_path) == expected()
+    assert len(server.batches) == 1
+    assert not server.live
+
+
+async def test_a_run_without_a_way_does_not_send_what_is_in_a_batch(tmp_path: Path, autojump_clock: Clock) -> None:
+    server = Server()
+    await killed(server, tmp_path, lambda: bool(server.batches))
+    with pytest.RaisesGroup(pytest.RaisesExc(BatchError, match="5 lines are in batches"), flatten_subgroups=True):
+        await run(server, tmp_path, by=None)
+    assert not server.live
+
+
+STEPS = {
+    "intended": (0, 0, 0),
+    "uploaded": (1, 0, 0),
+    "sent, not arrived": (1, 1, 0),
+    "sent, arrived": (1, 1, 1),
+}
+"""How far a run came before it was killed → uploaded, noted as sent, created."""
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_nothing_is_submitted_twice_wherever_a_run_was_killed(
+    step: str, tmp_path: Path, autojump_clock: Clock
+) -> None:
+    uploaded, sent, created = STEPS[step]
+    server = Server()
+    await killed(server, tmp_path, lambda: bool(server.batches))
+    path = submissions_path(tmp_path / "a.jsonl")
+    kept = 1 + uploaded + sent
+    path.write_text("".join(f"{text}\n" for text in path.read_text().splitlines()[:kept]))
+    if not created:
+        server.batches.clear()
+    await run(server, tmp_path)
+    assert texts(tmp_path) == expected()
+    assert len(server.batches) == 1
+    assert sorted(server.paid) == sorted(f"text {n}" for n in range(5))
+    assert not [id for id in server.files if "out" not in id]
