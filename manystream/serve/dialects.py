@@ -21,35 +21,24 @@ from ..providers.model.provider_error import ErrorCategory
 SLOT_PATH = re.compile(r"/slots/([A-Za-z0-9._~-]{1,100})(/.*)")
 """A base URL may name a slot: `http://127.0.0.1:8080/slots/task-17`."""
 
-STATUS: Final[dict[ErrorCategory, int]] = {
-    ErrorCategory.AUTH: 500,  # the gateway's own key, not the client's
-    ErrorCategory.RATE_LIMIT: 429,
-    ErrorCategory.INVALID_ARG: 400,
-    ErrorCategory.NOT_FOUND: 404,
-    ErrorCategory.SERVER: 502,
+STATUS: Final[dict[ErrorCategory, int]] = dict.fromkeys(ErrorCategory, 502) | {
+    ErrorCategory.AUTH: 500, ErrorCategory.CALLBACK: 500,  # the gateway's own key and program, not the client's
+    ErrorCategory.INVALID_ARG: 400, ErrorCategory.CONTENT_FILTER: 400, ErrorCategory.BUDGET: 402,
+    ErrorCategory.NOT_FOUND: 404, ErrorCategory.RATE_LIMIT: 429, ErrorCategory.CANCELLED: 503,
     ErrorCategory.TIMEOUT: 504,
-    ErrorCategory.CONTENT_FILTER: 400,
-    ErrorCategory.NETWORK: 502,
-    ErrorCategory.CANCELLED: 503,
-    ErrorCategory.CALLBACK: 500,
-    ErrorCategory.BUDGET: 402,
-    ErrorCategory.UNKNOWN: 502,
-}
+}  # fmt: skip
 """Category of an error that no provider's answer explains → the status of the response."""
 
 OPENAI_TYPES: Final[dict[int, str]] = {
-    400: "invalid_request_error", 401: "authentication_error", 402: "insufficient_quota", 403: "permission_error",
-    404: "invalid_request_error", 405: "invalid_request_error", 413: "invalid_request_error", 429: "rate_limit_error",
+    401: "authentication_error", 402: "insufficient_quota", 403: "permission_error", 429: "rate_limit_error",
 }  # fmt: skip
 ANTHROPIC_TYPES: Final[dict[int, str]] = {
-    400: "invalid_request_error", 401: "authentication_error", 402: "billing_error", 403: "permission_error",
-    404: "not_found_error", 405: "invalid_request_error", 413: "request_too_large", 429: "rate_limit_error",
-    503: "overloaded_error", 504: "timeout_error",
+    401: "authentication_error", 402: "billing_error", 403: "permission_error", 404: "not_found_error",
+    413: "request_too_large", 429: "rate_limit_error", 503: "overloaded_error", 504: "timeout_error",
 }  # fmt: skip
 GOOGLE_STATUSES: Final[dict[int, str]] = {
-    400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 402: "RESOURCE_EXHAUSTED", 403: "PERMISSION_DENIED",
-    404: "NOT_FOUND", 405: "INVALID_ARGUMENT", 413: "INVALID_ARGUMENT", 429: "RESOURCE_EXHAUSTED", 500: "INTERNAL",
-    502: "UNAVAILABLE", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED",
+    401: "UNAUTHENTICATED", 402: "RESOURCE_EXHAUSTED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND",
+    429: "RESOURCE_EXHAUSTED", 500: "INTERNAL", 504: "DEADLINE_EXCEEDED",
 }  # fmt: skip
 
 
@@ -75,7 +64,7 @@ class WireDialect:
 
 
 def _openai_error(status: int, message: str, code: str) -> JSONObject:
-    kind = OPENAI_TYPES.get(status, "server_error")
+    kind = OPENAI_TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
@@ -84,11 +73,13 @@ def _responses_error(status: int, message: str, code: str) -> JSONObject:
 
 
 def _anthropic_error(status: int, message: str, code: str) -> JSONObject:
-    return {"type": "error", "error": {"type": ANTHROPIC_TYPES.get(status, "api_error"), "message": message}}
+    kind = ANTHROPIC_TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
+    return {"type": "error", "error": {"type": kind, "message": message}}
 
 
 def _google_error(status: int, message: str, code: str) -> JSONObject:
-    return {"error": {"code": status, "message": message, "status": GOOGLE_STATUSES.get(status, "UNKNOWN")}}
+    kind = GOOGLE_STATUSES.get(status, "INVALID_ARGUMENT" if status < 500 else "UNAVAILABLE")
+    return {"error": {"code": status, "message": message, "status": kind}}
 
 
 _COMMENT = b": keep-alive\n\n"
@@ -189,6 +180,14 @@ def dialect_of_client(request: HTTPRequest) -> WireDialect:
     return GEMINI if "x-goog-api-key" in request.headers else OPENAI_CHAT
 
 
+def takes_interim(request: HTTPRequest) -> bool:
+    """Return whether a client is known to take any number of interim responses (RFC 9110, 15.2): httpx does.
+
+    The library requests takes the first one for the answer. Any other keep-alive fixes the status of the answer.
+    """
+    return request.chunked and _HTTPX.search(request.headers.get("user-agent", "")) is not None
+
+
 def key_of(request: HTTPRequest) -> str:
     """Return the key of a client, wherever its dialect puts it; empty if there is none."""
     headers = request.headers
@@ -203,6 +202,9 @@ def query_of(request: HTTPRequest) -> list[tuple[str, str]]:
     pairs = parse_qsl(request.target.partition("?")[2], keep_blank_values=True)
     return [(name, value) for name, value in pairs if name != "key"]
 
+
+_HTTPX = re.compile(r"(?:OpenAI|Anthropic)/Python|google-genai-sdk/\S+ gl-python|python-httpx")
+PROCESSING = b"HTTP/1.1 102 Processing\r\n\r\n"
 
 SENT_HEADERS = frozenset(
     {"accept", "content-type", "idempotency-key", "openai-beta", "originator", "session-id", "user-agent"}

@@ -27,6 +27,7 @@ from ..transport.timers import Timer
 from .bodies import with_members, with_model
 from .dialects import (
     OPENAI_CHAT,
+    PROCESSING,
     STATUS,
     Endpoint,
     Refusal,
@@ -35,6 +36,7 @@ from .dialects import (
     headers_to_client,
     headers_to_provider,
     query_of,
+    takes_interim,
 )
 from .trace import TracedCall
 
@@ -81,8 +83,7 @@ class GatewayConnection(AnsweringConnection):
         self._refuse(error if isinstance(error, Refusal) else Refusal(OPENAI_CHAT, error.status, error.message))
 
     def _refuse(self, refusal: Refusal) -> None:
-        status, message = refusal.status, refusal.message
-        self.respond(status, *error_response(refusal.dialect, status, message, "refused"))
+        self.respond(refusal.status, *error_response(refusal.dialect, refusal.status, refusal.message, "refused"))
 
     def answered(self) -> None:
         self.forwarding = None
@@ -151,7 +152,7 @@ class Forwarding:
 
     __slots__ = (
         "_after_end", "_body", "_call", "_chosen", "_completion", "_connection", "_dialect", "_gateway", "_has_head",
-        "_is_over", "_model", "_newest", "_request", "_sent_tail", "_slot", "_started", "_stream", "_timer",
+        "_interim", "_is_over", "_model", "_newest", "_request", "_sent_tail", "_slot", "_started", "_stream", "_timer",
         "latest",
     )  # fmt: skip
 
@@ -170,6 +171,7 @@ class Forwarding:
         self._completion: Completion | None = None
         self._chosen: AnswerTap | None = None  # the attempt whose bytes the client gets
         self._has_head = False  # the head of a response in chunks was sent
+        self._interim = takes_interim(request)  # its keep-alives are interim responses
         self._is_over = False  # the client has its answer, or has left
         self._sent_tail = b"\n\n"  # the last bytes that the client got
         self._after_end = 0  # bytes after the end of the answer
@@ -209,7 +211,7 @@ class Forwarding:
             request, self._on_event if stream else None, self._on_completion, stream=stream
         )
         slot.running[call] = None
-        if stream and not self._is_over:
+        if not self._is_over and (stream or self._interim):
             self._arm(gateway.keep_alive)
 
     def _refuse(self, status: int, message: str, code: str, retry_after_ms: int = -1) -> None:
@@ -347,16 +349,17 @@ class Forwarding:
 
     def _keep_alive(self) -> None:
         """Send a keep-alive: nothing has come that the client could get."""
-        if self._chosen is not None or self._is_over:
+        connection, data = self._connection, PROCESSING
+        is_array = self._dialect.name == "gemini" and ("alt", "sse") not in query_of(self._request)
+        if self._chosen is not None or self._is_over or (not self._interim and (is_array or not self._stream)):
             return
-        if self._dialect.name == "gemini" and ("alt", "sse") not in query_of(self._request):
-            return  # the stream is one JSON array
-        connection, head = self._connection, b""
-        if not self._has_head:
-            self._has_head = True
-            head = connection.head(200, STREAM_HEADERS)
+        if not self._interim:
+            data = connection.piece(self._dialect.keep_alive)
+            if not self._has_head:
+                self._has_head = True
+                data = connection.head(200, STREAM_HEADERS) + data
         if not connection.unsent:
-            connection.write(head + connection.piece(self._dialect.keep_alive))
+            connection.write(data)
         if not self._is_over:
             self._arm(self._gateway.keep_alive)
 

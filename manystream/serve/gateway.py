@@ -9,8 +9,8 @@ import hmac
 import os
 import re
 import secrets
-import socket
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -229,7 +229,7 @@ class Gateway:
         self._slots: dict[str, Slot] = {}
         self._names: dict[str, Slot] = {}
         self._answers: dict[str, str] = {}  # the id of an answer → the name of its provider
-        self.http: HTTPServer = HTTPServer(self.loop, host, port, self._connect, self._pause)
+        self.http: HTTPServer = HTTPServer(self.loop, host, port, partial(GatewayConnection, self), self._pause)
         self.host: str = self.http.host
         self.port: int = self.http.port
         shown = f"[{self.host}]" if ":" in self.host else self.host
@@ -357,7 +357,7 @@ class Gateway:
         """Return the slot of a request, and its path without the slot's. Raises `Refusal`."""
         dialect = dialect_of_client(request)
         path, key = request.path, key_of(request)
-        if _is_of_a_page(request):
+        if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):  # a browser's
             raise Refusal(dialect, 403, "a page of another site may not use the gateway")
         slot = self._slots.get(key)
         if slot is not None:
@@ -375,9 +375,6 @@ class Gateway:
         if name == "default":
             return self._default, path
         return self._names.get(name) or self.slot(name, trace=False), path
-
-    def _connect(self, accepted: socket.socket) -> GatewayConnection:
-        return GatewayConnection(self, accepted)
 
     def _pause(self) -> None:
         """Accept no connections for a while: no file descriptor is left."""
@@ -413,11 +410,6 @@ def open_gateway(
     Raises `InvalidRequestError` for a wrong value, `EngineClosedError`, and `OSError` if it cannot listen there.
     """
     return Gateway(engine, host, port, key, keep_alive, trace)
-
-
-def _is_of_a_page(request: HTTPRequest) -> bool:
-    """Return whether a browser sent the request for a page of another site."""
-    return request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
 
 
 def _names_this_machine(host: str) -> bool:

@@ -1,16 +1,21 @@
-"""Claude Code, Codex and opencode, as their registry has them, against the gateway with the simulator behind."""
+"""Claude Code, Codex, opencode and the official SDKs with their timeouts, against the gateway with the simulator."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
+import anthropic
+import openai
 import pytest
 import trio
+from google import genai
 
 import manystream as ms
+from manystream.providers.catalog.provider import Provider
 from manystream.serve import Slot, open_gateway
 from manystream.simulator import Simulator, open_simulator
 
@@ -30,6 +35,10 @@ AGENT = "kind=tools,calls=1,steps=2,events=20"
 def simulator() -> Iterator[Simulator]:
     with open_simulator() as running:
         yield running
+
+
+def to_simulator(simulator: Simulator) -> list[Provider]:
+    return [DIALECTS[name]("key", url, name=name) for name, url in simulator.base_urls.items()]
 
 
 def command(harness: str, slot: Slot, home: Path) -> tuple[list[str], dict[str, str]]:
@@ -65,10 +74,9 @@ async def test_a_harness_works_as_at_its_provider(
     harness: str, knobs: str, simulator: Simulator, tmp_path: Path
 ) -> None:
     """It calls a tool twice and gives an answer. It sees no refusal, and keep-alives do not disturb it."""
-    providers = [DIALECTS[name]("key", url, name=name) for name, url in simulator.base_urls.items()]
-    simulated = {"x-simulate": knobs}
+    providers = to_simulator(simulator)
     for provider in providers:
-        provider.headers = simulated
+        provider.headers = {"x-simulate": knobs}
     async with (
         ms.open_engine(providers, traffic=ms.Traffic()) as engine,
         open_gateway(engine, keep_alive=0.5) as gateway,
@@ -86,3 +94,52 @@ async def test_a_harness_works_as_at_its_provider(
     turns = max(trace.conversations(), key=len)
     assert len(turns) == 3, [call.fork for call in trace.calls]
     assert [len(call.response.tool_calls) for call in turns if call.response is not None] == [1, 1, 0]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("dialect", ["openai-chat", "openai-responses", "anthropic", "gemini"])
+async def test_the_timeouts_of_official_sdks_do_not_end_a_call_that_waits(dialect: str, stream: bool) -> None:
+    """Their own timeout is a part of the time that the call waits in the queue."""
+    with open_simulator("events=5,delay=1.5") as slow:
+        traffic = ms.Traffic(rates={"*": ms.RateLimit(concurrent=1)})
+        async with (
+            ms.open_engine(to_simulator(slow), traffic=traffic) as engine,
+            open_gateway(engine, keep_alive=0.2) as gateway,
+            trio.open_nursery() as nursery,
+        ):
+            for _ in range(3):
+                nursery.start_soon(trio.to_thread.run_sync, wait_shortly, dialect, gateway.base_url, stream)
+
+
+def wait_shortly(dialect: str, url: str, stream: bool) -> None:
+    """Make a call with a timeout of 2 seconds, and no retry."""
+    if dialect == "gemini":
+        options = {"base_url": url, "timeout": 2000}
+        with closing(genai.Client(api_key="any", http_options=options)) as gemini:  # type: ignore[arg-type]
+            said = (
+                "".join(each.text or "" for each in gemini.models.generate_content_stream(model="sim", contents="hi"))
+                if stream
+                else gemini.models.generate_content(model="sim", contents="hi").text
+            )
+    elif dialect == "anthropic":
+        with closing(anthropic.Anthropic(api_key="any", base_url=url, timeout=2, max_retries=0)) as claude:
+            asked = {"model": "sim", "max_tokens": 99, "messages": [{"role": "user", "content": "hi"}]}
+            if stream:
+                with claude.messages.stream(**asked) as events:  # type: ignore[arg-type]
+                    said = events.get_final_text()
+            else:
+                said = claude.messages.create(**asked).content[0].text  # type: ignore[call-overload]
+    else:
+        with closing(openai.OpenAI(api_key="any", base_url=f"{url}/v1", timeout=2, max_retries=0)) as chat:
+            given = [{"role": "user", "content": "hi"}]
+            if dialect == "openai-chat" and stream:
+                chunks = chat.chat.completions.create(model="sim", messages=given, stream=True)  # type: ignore[call-overload]
+                said = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+            elif dialect == "openai-chat":
+                said = chat.chat.completions.create(model="sim", messages=given).choices[0].message.content  # type: ignore[arg-type]
+            elif stream:
+                chunks = chat.responses.create(model="sim", input="hi", stream=True)
+                said = "".join(event.delta for event in chunks if event.type == "response.output_text.delta")
+            else:
+                said = chat.responses.create(model="sim", input="hi").output_text
+    assert said

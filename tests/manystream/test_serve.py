@@ -810,15 +810,38 @@ async def test_keep_alives_come_while_nothing_else_does(
         assert json.loads(data) == json.loads(error)
 
 
-async def test_an_unstreamed_request_gets_no_keep_alive(autojump_clock: trio.testing.MockClock) -> None:
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("agent", "interim"),
+    [
+        ("OpenAI/Python 2.1", 6),
+        ("AsyncAnthropic/Python 1.0", 6),
+        ("google-genai-sdk/1.9 gl-python/3.12", 6),
+        ("python-httpx/0.28", 6),
+        ("OpenAI/JS 6.1", 0),
+        ("python-requests/2.32", 0),
+    ],
+)
+async def test_clients_of_httpx_get_interim_responses(
+    autojump_clock: trio.testing.MockClock, stream: bool, agent: str, interim: int
+) -> None:
+    """They keep the status of the answer open. Any other client that does not stream gets no keep-alive."""
+
     async def script(line: Line) -> None:
         await line.request()
         await trio.sleep(100)
-        await line.send(answer(chat_answer("late")))
+        await line.send(answer(error_body("no"), status="503 Busy"))
 
-    async with open_peer(script) as peer, gateway_to(peer) as gateway:
-        got = await ask(gateway.port, posted(CHAT, HELLO))
-    assert (got.status, got.body.decode()) == (200, chat_answer("late"))
+    async with open_peer(script) as peer, gateway_to(peer) as gateway, await connect(gateway.port) as client:
+        await client.send_all(posted(CHAT, {**HELLO, "stream": stream}, f"User-Agent: {agent}"))
+        received = b""
+        while data := await client.receive_some(65536):
+            received += data
+    assert received.startswith(b"HTTP/1.1 102 Processing\r\n\r\n" * interim)
+    got = Answer(received)
+    assert received.count(b"HTTP/1.1 102") == interim
+    assert got.status == (200 if stream and not interim else 503)
+    assert error_body("no").encode() in got.body.replace(b"data: ", b"")
 
 
 # --- slots ---
