@@ -23,13 +23,10 @@ import time
 from collections import Counter
 from dataclasses import fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..providers.errors import ManystreamError
 from ..providers.json.json_values import dumps_printable
-from .call.call import RunningCall
-from .call.timeouts import CallState
-from .gate import Calls
-from .observe.statistics import Statistics
 from .private_socket import (
     LocalStream,
     PrivateSocketError,
@@ -44,6 +41,12 @@ from .private_socket import (
     serve,
 )
 from .traffic.budgets.amounts import MEMBERS, BudgetStatistics
+
+if TYPE_CHECKING:
+    from .call.call import RunningCall
+    from .call.timeouts import CallState
+    from .gate import Calls
+    from .observe.statistics import Statistics
 
 logger: logging.Logger = logging.getLogger("manystream.monitor")
 

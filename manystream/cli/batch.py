@@ -63,7 +63,6 @@ from .batch_budget import budget_notice, budget_report, check_prices, open_budge
 from .batch_files import check_files, read_path
 from .batch_help import DESCRIPTION as DESCRIPTION
 from .batch_help import EPILOG
-from .batch_help import HELP as HELP
 from .batch_options import add_request_arguments, read_request_options
 from .batch_progress import LOOK_SECONDS, Progress, summary
 from .batch_ray import add_ray_arguments, check_ray, open_cluster_batch, with_key

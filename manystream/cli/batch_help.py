@@ -1,6 +1,5 @@
 """The help text of `manystream batch`. Each line has at most 80 columns."""
 
-HELP = "send every line of a file of prompts, and write a file of answers; resumable"
 DESCRIPTION = """\
 Send every line of a JSONL file to a model, many at a time, and write each
 answer when it is complete. To resume an interrupted batch, give the same

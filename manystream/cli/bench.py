@@ -32,7 +32,6 @@ from .output.errors import CommandError
 from .output.terminal import Paint, duration, harmless, one_line
 from .run import RunOptions, choose_provider, read_headers
 
-HELP = "measure an endpoint, a proxy, or this machine: latency, gaps, rates, the most streams"
 DESCRIPTION = """\
 Keep a number of calls to an endpoint running, and report: calls by outcome, time to the first content, events and
 tokens per second, gaps between the events of a stream, and the processor time of this client.

@@ -1,22 +1,21 @@
 """The command line of `manystream`: its list of commands, and its exit status.
 
-Each command is a module of this package with `HELP`, `DESCRIPTION`, `add_arguments` and `run`. An error of a command is
-one line on standard error and an exit status: 1 failed, 2 wrong command line, 130 interrupted.
+Each command is a module of this package with `DESCRIPTION`, `add_arguments` and `run`. It is imported when the command
+is given: the list of commands and the version need none. An error of a command is one line on standard error and an
+exit status: 1 failed, 2 wrong command line, 130 interrupted.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
+from importlib import import_module
 from typing import Protocol, cast
 
-from ..engine.monitor import MonitorError
-from . import batch, bench, completion, demo, doctor, run, serve, simulate
 from .output.errors import CommandError
 from .output.standard_streams import drop_output, is_output_error, prepare_streams
-from .top import command as top
 
 DESCRIPTION = """\
 Thousands of live language-model streams on one core.
@@ -51,11 +50,6 @@ class Command(Protocol):
     """The members of a command's module."""
 
     @property
-    def HELP(self) -> str:
-        """What the command does, in one line."""
-        ...
-
-    @property
     def DESCRIPTION(self) -> str:
         """What the command does, with examples, for its own help."""
         ...
@@ -69,17 +63,18 @@ class Command(Protocol):
         ...
 
 
-COMMANDS: dict[str, Command] = {
-    "demo": demo,
-    "run": run,
-    "batch": batch,
-    "doctor": doctor,
-    "top": top,
-    "bench": bench,
-    "serve": serve,
-    "simulate": simulate,
-    "completion": completion,
+COMMANDS: dict[str, str] = {
+    "demo": "run a thousand live streams over five dialects from the built-in simulator, and check them all",
+    "run": "send one prompt to a provider or a base URL, and stream the answer",
+    "batch": "send every line of a file of prompts, and write a file of answers; resumable",
+    "doctor": "check key, proxy, DNS, TLS and server of each configured provider",
+    "top": "show a running engine, live, from another terminal",
+    "bench": "measure an endpoint, a proxy, or this machine: latency, gaps, rates, the most streams",
+    "serve": "serve your providers on this machine, with quotas, routes, budgets and traces",
+    "simulate": "run the simulator of the five dialects in the foreground",
+    "completion": "print a completion script for bash, zsh or fish",
 }
+"""Name of a command → what it does, in one line. The module of a command has its name."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -88,23 +83,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv: the arguments; None for those of the process.
     """
     prepare_streams()
-    parser = command_parser()
+    words = sys.argv[1:] if argv is None else argv
+    name = next((word for word in words if not word.startswith("-")), "")
     try:
-        arguments = parser.parse_args(argv, argparse.Namespace(parser=parser))  # `completion` reads the parser
-    except SystemExit as end:  # argparse has written the help or an error
-        return end.code if isinstance(end.code, int) else 2
-    name: str | None = arguments.command
-    if name is None:
-        parser.print_help()
-        return 0
-    try:
-        status = COMMANDS[name].run(arguments)
+        parser = command_parser(COMMANDS if name == "completion" else {name} & COMMANDS.keys())
+        try:
+            arguments = parser.parse_args(words, argparse.Namespace(parser=parser))  # `completion` reads the parser
+        except SystemExit as end:  # argparse has written the help or an error
+            return end.code if isinstance(end.code, int) else 2
+        if not arguments.command:
+            parser.print_help()
+            return 0
+        status = _module(name).run(arguments)
         sys.stdout.flush()  # at exit, Python would report an error in words of its own
         return status
-    except (CommandError, MonitorError) as error:
+    except CommandError as error:
         print(f"manystream {name}: {error}", file=sys.stderr)
-        return error.status if isinstance(error, CommandError) else 1
-    except (KeyboardInterrupt, OSError, BaseExceptionGroup) as error:
+        return error.status
+    except (KeyboardInterrupt, OSError, RuntimeError, BaseExceptionGroup) as error:
         failed = _status_of(error, name)
         if failed is None:
             raise
@@ -112,13 +108,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _status_of(error: BaseException, name: str) -> int | None:
-    """Return the exit status for Ctrl-C and for output that cannot be written; None for other errors.
+    """Return the exit status for Ctrl-C, for an engine without a monitor, and for output that cannot be written; None
+    for other errors.
 
     130: Ctrl-C. 141: the process that read the output has ended. 1: another reason, which is reported. The errors may
     be in a nursery's exception group.
 
     name: the command's name.
     """
+    if isinstance(error, RuntimeError):
+        from ..engine.monitor import MonitorError
+
+        if isinstance(error, MonitorError):
+            print(f"manystream {name}: {error}", file=sys.stderr)
+        return 1 if isinstance(error, MonitorError) else None
     ends = _leaves(error)
     if all(isinstance(end, KeyboardInterrupt) for end in ends):
         return 130
@@ -142,8 +145,16 @@ def _leaves(error: BaseException) -> list[BaseException]:
     return [leaf for part in parts for leaf in _leaves(part)]
 
 
-def command_parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole command line."""
+def _module(name: str) -> Command:
+    """Import the module of a command."""
+    return cast("Command", import_module(".top.command" if name == "top" else f".{name}", __package__))
+
+
+def command_parser(detailed: Collection[str] = COMMANDS.keys()) -> argparse.ArgumentParser:
+    """Return the parser of a command line.
+
+    detailed: the commands whose options it knows. Of the others it knows the names and the lines of help.
+    """
     parser = argparse.ArgumentParser(
         prog="manystream",
         description=DESCRIPTION,
@@ -153,15 +164,14 @@ def command_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"manystream {_version()}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for name, command in COMMANDS.items():
+    for name, help_line in COMMANDS.items():
         subparser = commands.add_parser(
-            name,
-            help=command.HELP,
-            description=command.DESCRIPTION,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
+            name, help=help_line, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
         )
-        command.add_arguments(subparser)
+        if name in detailed:
+            command = _module(name)
+            subparser.description = command.DESCRIPTION
+            command.add_arguments(subparser)
     return parser
 
 

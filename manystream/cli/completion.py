@@ -14,7 +14,6 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # p
 
 SHELLS = ("bash", "zsh", "fish")
 
-HELP = "print a completion script for bash, zsh or fish"
 DESCRIPTION = """\
 Print a script that lets a shell complete commands, options and their values when Tab is pressed. The script is made
 from the options of the installed version: print it again after an upgrade. It needs the library shtab

@@ -24,7 +24,6 @@ from .demo_streams import DemoStream, plan_streams
 from .output.errors import CommandError
 from .output.terminal import Paint, can_redraw, duration
 
-HELP = "run a thousand live streams over five dialects from the built-in simulator, and check them all"
 DESCRIPTION = """\
 Start the simulator in another process and open many concurrent streams over the five dialects, with text, thinking and
 tool calls. Show the open streams, the events per second, and the latency from the simulator's send to the callback. At

@@ -21,7 +21,6 @@ from .output.errors import CommandError
 from .output.terminal import Paint
 from .run import provider_names, rows_with_key
 
-HELP = "check key, proxy, DNS, TLS and server of each configured provider"
 DESCRIPTION = """\
 Check every provider that has a key or an address on this machine, or the named ones: the key, the proxy, DNS, the
 connection, TLS, and whether the server answers and accepts the key. No prompt is sent. The request asks for the list of

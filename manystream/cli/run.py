@@ -35,7 +35,6 @@ from .output.errors import CommandError
 from .output.standard_streams import is_closed
 from .output.terminal import duration, one_line
 
-HELP = "send one prompt to a provider or a base URL, and stream the answer"
 DESCRIPTION = """\
 Send one prompt and stream the answer. The answer's text is written to standard output. Thinking, tool calls, usage and
 timings are written to standard error.

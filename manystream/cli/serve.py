@@ -26,7 +26,6 @@ from .addresses import provider_at, provider_of
 from .output.errors import CommandError
 from .run import provider_names, rows_with_key
 
-HELP = "serve your providers on this machine, with quotas, routes, budgets and traces"
 DESCRIPTION = """\
 Serve the providers that have a key, for programs that speak their dialects: Claude Code, Codex, an evaluation in
 another language. Nothing is translated: a request goes on as it came, and waits for the provider's limits.

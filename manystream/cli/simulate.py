@@ -14,7 +14,6 @@ from ..simulator.replica import Replica
 from ..simulator.service import BASE_PATHS
 from .output.errors import CommandError
 
-HELP = "run the simulator of the five dialects in the foreground"
 DESCRIPTION = """\
 Serve the five dialects on this machine until Ctrl-C. Knobs control the answers. The knobs of the command line are the
 defaults; a request can override them.

@@ -22,7 +22,6 @@ from ..output.errors import CommandError
 from ..output.terminal import Display, can_redraw
 from .view import SORTS, View, rates_between, summary_line
 
-HELP = "show a running engine, live, from another terminal"
 DESCRIPTION = """\
 Show a running engine: calls by state, events per second and failures of each provider, connections of each origin, the
 loop's lag, and the calls that have received nothing, or have run, for the longest time. The engine must be opened with

@@ -3,6 +3,7 @@
 import argparse
 import builtins
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 import manystream
 from manystream.__main__ import main as enter
-from manystream.cli import command_line, main
+from manystream.cli import doctor, main
 from manystream.cli.output.errors import CommandError
 from manystream.engine.monitor import MonitorError
 
@@ -48,7 +49,7 @@ def ending(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException | int], A
                 raise result
             return result
 
-        monkeypatch.setattr(command_line.COMMANDS["doctor"], "run", run)
+        monkeypatch.setattr(doctor, "run", run)
         return main(["doctor"])
 
     return end
@@ -74,6 +75,16 @@ def test_the_arguments_of_the_process_are_the_default(
     monkeypatch.setattr(sys, "argv", ["/x/anything", "--version"])
     assert (main(), enter()) == (0, 0)
     assert capsys.readouterr().out == f"manystream {manystream.__version__}\n" * 2
+
+
+def test_what_needs_no_command_imports_none() -> None:
+    code = (
+        "import sys\nfrom manystream.cli import main\nmain(['--version']), main(['--help']), main([])\n"
+        "print(*{'trio', 'manystream.engine', 'manystream.providers'} & {*sys.modules}, end='', file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert not done.stderr
+    assert done.stdout.startswith(f"manystream {manystream.__version__}\n")
 
 
 @pytest.mark.parametrize(

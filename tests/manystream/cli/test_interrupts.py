@@ -156,7 +156,7 @@ def test_ctrl_c_during_the_import_shows_no_traceback() -> None:
     code = (
         "import builtins, sys\nreal = builtins.__import__\ndef loaded(name, *rest):\n"
         "    if name == 'trio': raise KeyboardInterrupt\n    return real(name, *rest)\nbuiltins.__import__ = loaded\n"
-        "from manystream.__main__ import main\nsys.exit(main())\n"
+        "from manystream.__main__ import main\nsys.argv.append('demo')\nsys.exit(main())\n"
     )  # fmt: skip
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT, check=False)
     assert done.returncode == 130
