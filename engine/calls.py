@@ -21,6 +21,7 @@ from ..providers.model.request import Request
 from ..providers.model.response import Response
 from ..providers.model.rules import optional, whole
 from ..providers.model.structured import reader_of
+from ..providers.wire.answer_tokens import check_tokens, drop_unasked
 from ..transport.backend import Backend
 from ..transport.dial import dial, dial_options
 from ..transport.errors import Phase
@@ -164,7 +165,7 @@ class CallStarter:
         else:
             prepared, wire = self._preparer.prepare(request, stream=stream)
             counters = self._counters[prepared.provider.name]
-            finish_response = _response_finisher(wire.warnings, request)
+            finish_response = _response_finisher(wire.warnings, request, wire.asked)
             if dispatcher is not None:
                 admission = dispatcher.admission(request, prepared, wire)
         context = context_of_the_caller(self.runtime.home.context)
@@ -226,9 +227,8 @@ class CallStarter:
             if not 200 <= status < 300:
                 raise prepared.dialect.decode_error(status, {}, body, time.time())
             response = prepared.dialect.decode(body, prepared.provider, prepared.shared.make_id, prepared.shared.limits)
-            for name in prepared.unasked:
-                response.provider_data.pop(name, None)
-            _response_finisher(wire.warnings, request)(response)
+            drop_unasked(response, prepared.asked, prepared.unasked)
+            _response_finisher(wire.warnings, request, wire.asked)(response)
         except ProviderError as error:
             partial, error.partial = error.partial, None
             error.provider, error.model = prepared.provider.name, prepared.model
@@ -248,7 +248,7 @@ class CallStarter:
         """Prepare a request for a target of a route. Raises `InvalidRequestError`."""
         prepared, wire = preparer.prepare(request, stream=stream)
         counters, clocks = self._counters[prepared.provider.name], self.clocks_of(request, stream)
-        return TargetRequest(prepared, counters, clocks, _response_finisher(wire.warnings, request)), wire
+        return TargetRequest(prepared, counters, clocks, _response_finisher(wire.warnings, request, wire.asked)), wire
 
     def clocks_of(self, request: Request, stream: bool) -> Clocks:
         """Return the timeouts of a call. Calls without timeouts of their own share one object."""
@@ -359,18 +359,20 @@ def _guard(observer: Observer, on_callback_raised: Callable[[BaseException], Non
     return GuardedObserver(observer, on_callback_raised)
 
 
-def _response_finisher(warnings: Sequence[str], request: Request) -> Callable[[Response], None]:
+def _response_finisher(warnings: Sequence[str], request: Request, asked: frozenset[str]) -> Callable[[Response], None]:
     """Return a function that completes a response before it is delivered.
 
     The function adds the request's warnings and, if the request has a schema, the parsed object. It raises
-    `ProviderError` if the response does not match the schema.
+    `ProviderError` if the response does not match the schema, or does not have the tokens that were asked for.
     """
-    if not warnings and request.response_schema is None:
+    if not warnings and not asked and request.response_schema is None:
         return _leave_as_it_is
     read = None if request.response_schema is None else reader_of(request.response_schema)
 
     def finish(response: Response) -> None:
         response.warnings.extend(warnings)
+        if asked:
+            check_tokens(response, asked)
         if read is not None:
             read(response)
 

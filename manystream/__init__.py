@@ -113,6 +113,8 @@ if TYPE_CHECKING:
     from .providers.model.rows import RowError as RowError
     from .providers.model.rows import message_from_row as message_from_row
     from .providers.model.rows import rows_from_message as rows_from_message
+    from .providers.model.tokens import Tokens as Tokens
+    from .providers.model.tokens import WeightSpan as WeightSpan
     from .providers.model.usage import Usage as Usage
     from .providers.wire.quirks import Quirks as Quirks
     from .providers.wire.quirks import SessionField as SessionField
@@ -239,6 +241,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "message_from_row",
         "rows_from_message",
     ),
+    ".providers.model.tokens": ("Tokens", "WeightSpan"),
     ".providers.model.usage": ("Usage",),
     ".store": (
         "ConversationStore",
@@ -360,6 +363,7 @@ __all__ = [
     "Timeouts",
     "Timings",
     "Token",
+    "Tokens",
     "TooManyCallsError",
     "Tool",
     "ToolCall",
@@ -370,6 +374,7 @@ __all__ = [
     "Traffic",
     "TrafficStatistics",
     "Usage",
+    "WeightSpan",
     "__version__",
     "message_from_row",
     "open_engine",

@@ -43,12 +43,14 @@ class Prepared:
     fresh_key: asked before each attempt if the provider's key is a function. Until then `head` has no key.
     unasked: names of members of `Response.provider_data` that the request did not ask for; they are not kept.
     choices: the number of choices that the request asked for; 0 if that is not known.
+    asked: what the request asks for of the answer's tokens.
     tags: the request's, for recordings and the completion; None if it has none.
     durable: the answer that the server keeps; None for every request that is not durable.
     forwarder: gets the bytes of the answers; None if nobody does.
     """
 
     __slots__ = (
+        "asked",
         "body",
         "choices",
         "dialect",
@@ -78,6 +80,7 @@ class Prepared:
         unasked: frozenset[str] = NOTHING_UNASKED,
         choices: int = 0,
         tags: Tags | None = None,
+        asked: frozenset[str] = NOTHING_UNASKED,
     ) -> None:
         self.origin: Origin = shared.origin
         self.head: WireHead = head
@@ -91,6 +94,7 @@ class Prepared:
         self.fresh_key: FreshKey | None = fresh_key
         self.unasked: frozenset[str] = unasked
         self.choices: int = choices
+        self.asked: frozenset[str] = asked
         self.tags: Tags | None = tags
         self.durable: DurableAnswer | None = None
         self.forwarder: Forwarder | None = None

@@ -117,6 +117,8 @@ class Preparer:
         forwarded = None if given_of(request) is None else forwarded_of(request)
         if forwarded is not None:
             forwarded.check(shared.dialect.name, request.model)
+        if request.return_tokens or request.logprobs is not None:
+            _check_options(request, shared)
         wire = shared.dialect.encode(request, model, provider, stream=stream)
         if forwarded is not None:
             forwarded.replace(wire, model)
@@ -128,7 +130,7 @@ class Preparer:
         body = b"".join((wire.body, b"")) if len(wire.body) < COPIED_BELOW else wire.body
         # By position: each start would pay for the names.
         unasked, choices, tags = wire.unasked, wire.choices, request.tags
-        prepared = Prepared(shared, model, head, body, secrets, stream, fresh_key, unasked, choices, tags)
+        prepared = Prepared(shared, model, head, body, secrets, stream, fresh_key, unasked, choices, tags, wire.asked)
         if forwarded is not None:
             prepared.forwarder = forwarded.forwarder
         if stored is not None:
@@ -299,6 +301,15 @@ def _stored(shared: Shared) -> StoredAnswers:
             "durable", f"{name!r} speaks {dialect}, which cannot read an answer again; {DURABLE_DIALECTS} can"
         )
     return stored
+
+
+def _check_options(request: Request, shared: Shared) -> None:
+    """Raise `InvalidRequestError` for an option of the request that only other dialects have."""
+    for name, value in (("return_tokens", request.return_tokens), ("logprobs", request.logprobs is not None)):
+        if value and name not in shared.dialect.options:
+            raise InvalidRequestError(
+                name, f"{shared.provider.name!r} speaks {shared.dialect.name}, which has no such option"
+            )
 
 
 def _checked_headers(

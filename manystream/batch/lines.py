@@ -242,6 +242,8 @@ def _read_ours(members: Members, choose_model: ChooseModel) -> Request:
         session=members.text("session"),
         tags=cast("Tags | None", members.object("tags")),
         durable=_durable(members.take("durable")),
+        return_tokens=members.flag("return_tokens") or False,
+        logprobs=members.whole("logprobs"),
     )
 
 
@@ -342,7 +344,8 @@ FORM_MEMBERS = ("messages", "prompt", "body", "params")
 
 ANSWER_MEMBERS = frozenset(
     {"id", "line", "provider", "model", "text", "thinking", "tool_calls", "finish_reason", "usage", "error", "attempts"}
-    | {"seconds", "request_id", "cost", "spent_usd", "parsed", "refusal", "warnings", "provider_data", "cached"}
+    | {"seconds", "request_id", "cost", "spent_usd", "parsed", "refusal", "warnings", "provider_data", "tokens"}
+    | {"cached"}
 )
 """The members that a record of a batch may have of its own (`run.py`)."""
 

@@ -595,12 +595,17 @@ def failure_record(item: Item, completion: Completion, error: ProviderError, spe
 
 
 def _asked_for(item: Item, response: Response | None) -> JSONObject:
-    """Return the member `provider_data`: log probabilities, token ids, other choices, and what else an answer has.
+    """Return the member `tokens`, and the member `provider_data`: other choices, and what else an answer has.
 
-    It is left out for a line that asks for nothing of the provider's own: it holds members of every answer, too.
+    The latter is left out for a line that asks for nothing of the provider's own: it holds members of every answer,
+    too.
     """
-    kept = response.provider_data if response is not None and item.request.extra_body else None
-    return {"provider_data": kept} if kept else {}
+    asked: JSONObject = {}
+    if response is not None and response.tokens is not None:
+        asked["tokens"] = response.tokens.to_json()
+    if response is not None and response.provider_data and (item.request.extra_body or item.request.logprobs):
+        asked["provider_data"] = response.provider_data
+    return asked
 
 
 def _usage(usage: Usage) -> JSONObject:

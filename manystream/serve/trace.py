@@ -33,6 +33,7 @@ from ..providers.json.json_values import (
 from ..providers.model.messages import Block, Message, Role, Text, Thinking, ToolCall
 from ..providers.model.request import Request
 from ..providers.model.response import Response
+from ..providers.model.tokens import Tokens
 
 logger: logging.Logger = logging.getLogger("manystream.serve")
 
@@ -112,9 +113,9 @@ class TracedCall:
         return self.completion.response
 
     @property
-    def tokens(self) -> object:
+    def tokens(self) -> Tokens | None:
         """The tokens of the answer with their ids, as the server reported them; None if it did not."""
-        return getattr(self.completion.response, "tokens", None)
+        return None if self.completion.response is None else self.completion.response.tokens
 
     def to_json(self, slot: str = "") -> JSONObject:
         """Return the call as JSON: a line of the files that `open_gateway(trace=…)` writes."""
@@ -128,7 +129,7 @@ class TracedCall:
             "shared_messages": self.shared,
             "request": self.request,
             "answer": None if response is None else _answer(response),
-            "tokens": cast("JSON", self.tokens),
+            "tokens": None if self.tokens is None else self.tokens.to_json(),
             "usage": None if response is None else cast("JSON", dataclasses.asdict(response.usage)),
             "cost": completion.cost,
             "http_status": completion.http_status,

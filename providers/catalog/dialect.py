@@ -21,6 +21,7 @@ from ..model.rules import described
 from ..wire import error_bodies
 from ..wire.accumulate import Accumulator, Placed
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
+from ..wire.answer_tokens import AnswerTokens, drop_unasked
 from ..wire.cut_pairs import CutPairs
 from ..wire.delta_template import (
     LARGEST_DELTA,
@@ -59,6 +60,7 @@ class WireRequest:
     unasked: names of members of `Response.provider_data` that the body does not ask for. If a server sends them
         nevertheless, they are not kept.
     choices: the number of choices that the body asks for; 0 if that is not known.
+    asked: what the request asks for of the answer's tokens: `ids`, `logprobs`. A call that does not get it fails.
     """
 
     path: str
@@ -69,6 +71,7 @@ class WireRequest:
     max_output_tokens: int | None = None
     unasked: frozenset[str] = frozenset()
     choices: int = 0
+    asked: frozenset[str] = frozenset()
 
 
 BARE_LINES = "\n"
@@ -119,6 +122,7 @@ class StreamMachine(abc.ABC):
     unasked: names of members of `Response.provider_data` that the request did not ask for. The machine need not keep
         them.
     choices: the number of choices that the request asked for; 0 if that is not known.
+    asked: what the request asks for of the answer's tokens; if anything, deltas have their tokens.
     volatile: the dialect's members whose values differ from delta to delta.
     """
 
@@ -128,6 +132,7 @@ class StreamMachine(abc.ABC):
         "_shared_left",
         "_templates_left",
         "answer",
+        "asked",
         "choices",
         "ended",
         "make_id",
@@ -148,6 +153,7 @@ class StreamMachine(abc.ABC):
         self.target: DeltaTarget = NO_TARGET
         self.unasked: frozenset[str] = NOTHING_UNASKED
         self.choices: int = 0
+        self.asked: frozenset[str] = NOTHING_UNASKED
         self._learned_at = 0  # the number of the target's pieces when the template was made
         self._templates_left = MAX_UNMATCHED_TEMPLATES
         self._shared_left = MAX_SHARED_TEMPLATES
@@ -228,7 +234,10 @@ class StreamMachine(abc.ABC):
         target = cast("DeltaTarget", block)
         if isinstance(template, ValuesTemplate):
             assert reader_of_values is not None, "a dialect with volatile values reads them"
-            target = cast("DeltaTarget", ValuesTarget(target, reader_of_values(), template.read))
+            values = ValuesTarget(target, reader_of_values(), template.read)
+            if self.asked:
+                values = TokensTarget(target, reader_of_values(), template.read, self.answer.its_tokens())
+            target = cast("DeltaTarget", values)
         self.target, self._learned_at = target, len(block.pieces)
 
     def end(self) -> Sequence[Event]:
@@ -284,7 +293,10 @@ class StreamMachine(abc.ABC):
 
     def response(self) -> Response:
         """Return the answer so far."""
-        return self.answer.response()
+        response = self.answer.response()
+        if response.tokens is not None:
+            drop_unasked(response, self.asked, self.unasked)
+        return response
 
 
 class ValuesTarget:
@@ -309,6 +321,26 @@ class ValuesTarget:
         for position, member in self._read:
             take_value(member, values[position], raw[position])
         return self._block.accept(text)
+
+
+class TokensTarget(ValuesTarget):
+    """Gets deltas with values, and gives each event the tokens that came with it."""
+
+    __slots__ = ("_tokens",)
+
+    def __init__(
+        self, block: DeltaTarget, take_value: TakeValue, read: Sequence[tuple[int, str]], tokens: AnswerTokens
+    ) -> None:
+        """Create it. `tokens`: the answer's."""
+        super().__init__(block, take_value, read)
+        self._tokens = tokens
+
+    def accept(self, delta: Delta, /) -> Event | None:
+        """Record the values and the text. Returns the event with its tokens."""
+        event = super().accept(delta)
+        if event is not None:
+            self._tokens.attach(event)
+        return event
 
 
 class _NoTarget:
@@ -472,6 +504,8 @@ class Dialect:
     decode_error: converts an error response to an error. Default: reads every known form of error, of any dialect.
     stored: how an answer is read again that the server keeps, for `Request(durable=True)`; None: it keeps none.
         `encode` then writes a durable request so that the server makes the answer in the background.
+    options: names of options of a `Request` that only some dialects have, and this one: `return_tokens`, `logprobs`. A
+        request with another one of them is refused before `encode` gets it.
 
     The functions do no I/O, and use no clock and no randomness except what they are given.
 
@@ -485,6 +519,7 @@ class Dialect:
     auth_headers: AuthHeaders = field(default=bearer_token, repr=False)
     decode_error: DecodeError = field(default=error_bodies.decode_error, repr=False)
     stored: StoredAnswers | None = field(default=None, repr=False)
+    options: frozenset[str] = field(default=frozenset(), repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():  # pyright: ignore[reportUnnecessaryIsInstance]

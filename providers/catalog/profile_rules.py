@@ -17,6 +17,7 @@ from ..wire.quirks import (
     ReasoningReturn,
     SessionField,
     ThinkingMember,
+    TokenIdsForm,
     ToolCallIdForm,
     ToolNameForm,
 )
@@ -67,6 +68,7 @@ QUIRKS = Checker(
         "file_parts": flag(),
         "file_urls": flag(),
         "video_parts": flag(),
+        "token_ids": word(*get_args(TokenIdsForm)),
         "reasoning_return": word(*get_args(ReasoningReturn)),
         "reasoning_required": flag(),
         "signed_thinking_only": flag(),

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from itertools import chain
 from urllib.parse import urlsplit
 
-from ..wire.quirks import CacheMarkMember, Quirks, ReasoningReturn, SessionField, ThinkingMember
+from ..wire.quirks import CacheMarkMember, Quirks, ReasoningReturn, SessionField, ThinkingMember, TokenIdsForm
 from .profile import Profile
 
 _STRICT = Quirks(strict_end=True)
@@ -46,6 +46,7 @@ def _compatible(
     json_schema: bool = True,
     video_parts: bool = False,
     session: SessionField | None = None,
+    token_ids: TokenIdsForm = "return_token_ids",
 ) -> Quirks:
     """Return the quirks that most compatible servers share.
 
@@ -65,6 +66,7 @@ def _compatible(
         structured_output="json_schema" if json_schema else "json_object",
         video_parts=video_parts,
         session=session,
+        token_ids=token_ids,
     )
 
 
@@ -104,6 +106,7 @@ _AZURE = Quirks(
     reasoning_refuses_sampling=True,
     cache_mark="prompt_cache_breakpoint",
     session=_CACHE_KEY,
+    token_ids="none",
 )
 
 OPENAI_ROWS: tuple[Profile, ...] = (
@@ -121,6 +124,7 @@ OPENAI_ROWS: tuple[Profile, ...] = (
             tool_call_id="at_most_40",
             reasoning_refuses_sampling=True,
             cache_mark="prompt_cache_breakpoint",
+            token_ids="none",
         ),
     ),
     Profile(
@@ -445,11 +449,11 @@ LOCAL_ROWS: tuple[Profile, ...] = (
     _chat("vllm", "http://localhost:8000/v1", "VLLM_API_KEY", needs_key=False,
           quirks=_compatible("chat_template_kwargs", video_parts=True, session=_own_router("x-session-id"))),
     _chat("sglang", "http://localhost:30000/v1", "SGLANG_API_KEY", needs_key=False,
-          quirks=_compatible("chat_template_kwargs", session=_own_router("x-smg-routing-key"))),
+          quirks=_compatible("chat_template_kwargs", session=_own_router("x-smg-routing-key"), token_ids="sglang")),
     _chat("dynamo", "http://localhost:8000/v1", "DYNAMO_API_KEY", needs_key=False,
           quirks=_compatible("chat_template_kwargs", session=_own_router("x-dynamo-session-id"))),
     _chat("llama-cpp", "http://localhost:8080/v1", "LLAMA_API_KEY", needs_key=False, aliases=("llama.cpp",),
-          quirks=_compatible("chat_template_kwargs", "reasoning_content")),
+          quirks=_compatible("chat_template_kwargs", "reasoning_content", token_ids="logprobs")),
     _chat("litellm", "http://localhost:4000/v1", "LITELLM_API_KEY", needs_key=False,
           quirks=Quirks(max_tokens_member="by_model", reasoning_return="as_received", cache_mark="cache_control",
                         session=_own_router("x-litellm-session-id"))),

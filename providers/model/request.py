@@ -156,6 +156,8 @@ class RequestOptions(TypedDict, total=False):
     session: str | None
     tags: Tags | None
     durable: bool | Durable
+    return_tokens: bool
+    logprobs: int | None
 
 
 class _CachedForm:
@@ -201,6 +203,10 @@ class Request(_CachedForm):
         completion, its span of OpenTelemetry and recordings have them.
     durable: True or a `Durable`: the answer survives the loss of its connection, and of the process
         (`Call.resume_token`). Only for dialects whose servers keep answers: OpenAI Responses and Gemini Interactions.
+    return_tokens: the ids of the answer's tokens and of the prompt's are on `Response.tokens`, and new ones on each
+        delta. Only from servers that send ids, such as vLLM, SGLang and llama.cpp. A call that gets none fails.
+    logprobs: the log probability of each token is on `Response.tokens`; of the answer's tokens alone (0), or with so
+        many others at each position, which are in `Response.provider_data["logprobs"]` as the server sends them.
 
     `priority`, `tenant` and `tags` are never sent. The first two have no effect in an engine without `traffic`.
     """
@@ -228,6 +234,8 @@ class Request(_CachedForm):
     session: str | None = field(default=None, kw_only=True)
     tags: Tags | None = field(default=None, kw_only=True)
     durable: bool | Durable = field(default=False, kw_only=True)
+    return_tokens: bool = field(default=False, kw_only=True)
+    logprobs: int | None = field(default=None, kw_only=True)
     # The body as an SDK's arguments wrote it. A field, so that `dataclasses.replace` keeps it.
     _given: GivenBody | None = field(default=None, kw_only=True, repr=False, compare=False)
 

@@ -21,6 +21,7 @@ from .rules import (
     Rule,
     checked,
     either,
+    flag,
     instance,
     members,
     number,
@@ -152,6 +153,8 @@ REQUEST = Checker(
         "session": optional(NAME),
         "tags": optional(members(TAG, "a dict of texts, numbers and flags")),
         "durable": DURABLE_GIVEN,
+        "return_tokens": flag(),
+        "logprobs": optional(whole(0)),
         "_given": optional(instance(GivenBody)),
     },
 )

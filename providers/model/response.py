@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from ..json.json_types import JSONObject, Parsed
 from .events import FinishReason
 from .messages import Block, Message, Role, Text, Thinking, ToolCall
+from .tokens import Tokens
 from .usage import Usage
 
 
@@ -28,6 +29,8 @@ class Response:
     provider_data: everything else in the answer, raw, under the wire's own names.
     parse_error: why a complete answer is no instance of the type that was the `response_schema`, or None. These are the
         words of pydantic and of the type's validators; a program can send them to the model.
+    tokens: the answer's tokens: ids, log probabilities. None unless the request asked for them (`return_tokens`,
+        `logprobs`).
     """
 
     content: list[Block] = field(default_factory=lambda: [])
@@ -41,6 +44,7 @@ class Response:
     warnings: list[str] = field(default_factory=lambda: [])
     provider_data: JSONObject = field(default_factory=lambda: {})
     parse_error: str | None = None
+    tokens: Tokens | None = None
 
     @property
     def text(self) -> str:

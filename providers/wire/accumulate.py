@@ -29,8 +29,10 @@ from ..model.events import (
 from ..model.messages import Block, ProviderState, Text, Thinking, ToolCall
 from ..model.provider_error import BODY_LIMIT, NO_ANSWER_CODE, aborted, no_answer
 from ..model.response import Response, arrived
+from ..model.tokens import Tokens
 from ..model.usage import Usage
 from .answer_limits import ANSWER_LIMITS, AnswerCount, AnswerLimits
+from .answer_tokens import AnswerTokens
 from .call_ids import TakenIds, unique_id
 
 CUT_SHORT = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER, FinishReason.ERROR, FinishReason.ABORTED})
@@ -280,6 +282,7 @@ class Accumulator(AnswerCount):
 
     call_ids: the ids of its tool calls; None before the first, and if they need not be unique.
     usage: the token counts; None before the first report.
+    tokens: the tokens with their ids and log probabilities; None before the first.
     refusal_pieces: the texts of a refusal; None before the first.
     refused_by: the provider that the refusal is sent back to.
     warnings: as keys, in order; None before the first.
@@ -297,6 +300,7 @@ class Accumulator(AnswerCount):
         "raw_finish_reason",
         "refusal_pieces",
         "refused_by",
+        "tokens",
         "usage",
         "warnings",
     )
@@ -320,6 +324,7 @@ class Accumulator(AnswerCount):
         self.finish_reason: FinishReason = UNKNOWN
         self.raw_finish_reason: str | None = None
         self.usage: Usage | None = None
+        self.tokens: AnswerTokens | None = None
         self.refusal_pieces: list[str] | None = None
         self.refused_by: str = ""
         self.warnings: dict[str, None] | None = None
@@ -445,7 +450,7 @@ class Accumulator(AnswerCount):
             state = texts[-1].state
             members = {} if state is None else state.data
             texts[-1].state = ProviderState(self.refused_by, {**members, REFUSAL: refusal})
-        return Response(
+        response = Response(
             content=content,
             finish_reason=self.finish_reason,
             raw_finish_reason=self.raw_finish_reason,
@@ -456,6 +461,15 @@ class Accumulator(AnswerCount):
             warnings=list(self.warnings or ()),
             provider_data=self.provider_data,
         )
+        if self.tokens is not None:
+            response.tokens = self.tokens.whole(response)
+        return response
+
+    def its_tokens(self) -> AnswerTokens:
+        """Return the answer's tokens. The first call makes the object: most answers have none."""
+        if self.tokens is None:
+            self.tokens = AnswerTokens()
+        return self.tokens
 
 
 def settle(pieces: list[str], whole: str, answer: Accumulator) -> str:
@@ -500,5 +514,9 @@ def events_of(response: Response) -> list[Event]:
             if block.arguments:
                 events.append(ToolCallDelta(index, block.arguments))
             events.append(ToolCallDone(index, block.complete))
+    tokens = response.tokens
+    delta = next((event for event in events if isinstance(event, (TextDelta, ThinkingDelta))), None)
+    if tokens is not None and delta is not None:
+        delta.tokens = Tokens(tokens.ids, tokens.logprobs)
     events.append(Done(response.finish_reason, response.raw_finish_reason, response.usage, response.provider_data))
     return events

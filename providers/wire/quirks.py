@@ -22,6 +22,7 @@ ReasoningReturn: TypeAlias = Literal[
 ]
 ToolNameForm: TypeAlias = Literal["any", "word_64", "word_128", "gemini"]
 CacheMarkMember: TypeAlias = Literal["", "cache_control", "prompt_cache_breakpoint"]
+TokenIdsForm: TypeAlias = Literal["none", "return_token_ids", "sglang", "logprobs"]
 ToolCallIdForm: TypeAlias = Literal["any", "at_most_40", "nine_alphanumerics"]
 
 
@@ -104,6 +105,11 @@ class Quirks:
     file_parts: whether documents and sound may be sent as content parts.
     file_urls: whether they may be sent by URL.
     video_parts: whether films may be sent as content parts.
+    token_ids: how the server is asked for the ids of tokens, for `Request(return_tokens=True)`.
+        `return_token_ids`: by the member of this name (vLLM).
+        `sglang`: by this member, and by others in a stream, where the ids come at the end.
+        `logprobs`: they come with log probabilities (llama.cpp).
+        `none`: it sends none.
 
     What is sent back with the history:
 
@@ -141,6 +147,7 @@ class Quirks:
     file_parts: bool = True
     file_urls: bool = False
     video_parts: bool = False
+    token_ids: TokenIdsForm = "return_token_ids"
 
     reasoning_return: ReasoningReturn = "none"
     reasoning_required: bool = False

@@ -47,6 +47,7 @@ DIALECTS_OWN_WAY: dict[str, object] = {
     "file_parts": True,
     "file_urls": False,
     "video_parts": False,
+    "token_ids": "return_token_ids",
     "reasoning_return": "none",
     "reasoning_required": False,
     "signed_thinking_only": False,

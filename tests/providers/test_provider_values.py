@@ -281,7 +281,7 @@ def test_a_request_has_these_defaults() -> None:
         "temperature": None, "top_p": None, "stop": (), "seed": None, "response_schema": None,
         "parallel_tool_calls": None, "metadata": None, "timeouts": None, "retry": None, "extra_body": None,
         "extra_headers": None, "priority": ms.Priority.NORMAL, "tenant": None, "session": None, "tags": None,
-        "durable": False, "_given": None,
+        "durable": False, "return_tokens": False, "logprobs": None, "_given": None,
     }  # fmt: skip
     assert (request.system_blocks, request.thinking_config) == ([], None)
     assert "extra_headers" not in repr(ms.Request("m", USER, extra_headers={"a": "secret"}))

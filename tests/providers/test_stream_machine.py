@@ -274,9 +274,10 @@ VLLM = [
 
 def test_every_choice_keeps_its_token_ids_and_logprobs() -> None:
     response = read("openai-chat", *VLLM)
-    data = response.provider_data
-    assert data["token_ids"] == [11, 12, 13, 14]
-    assert data["prompt_token_ids"] == [1, 2]
+    data, tokens = response.provider_data, response.tokens
+    assert tokens is not None
+    assert tokens.prompt_ids is not None
+    assert ([*tokens.ids], [*tokens.prompt_ids]) == ([11, 12, 13, 14], [1, 2])
     assert data["stop_reason"] == 7
     assert data["logprobs"] == {"content": [{"token": "Hel"}, {"token": "lo"}]}
     (other,) = data["choices"]  # type: ignore[misc,union-attr]
@@ -334,7 +335,8 @@ def test_an_aborted_answer_is_an_error_that_keeps_the_answer(word: Any) -> None:
     raw = word["type"] if isinstance(word, dict) else word
     assert (response.text, response.finish_reason, response.raw_finish_reason) == ("Hel", FinishReason.ABORTED, raw)
     assert [call.complete for call in response.tool_calls] == [False]
-    assert (response.usage.output_tokens, response.provider_data["token_ids"]) == (2, [11, 12])
+    assert response.tokens is not None
+    assert (response.usage.output_tokens, [*response.tokens.ids]) == (2, [11, 12])
     message = {"content": "Hel", "tool_calls": [call]}
     with pytest.raises(ProviderError, match="stopped the answer before its end") as failed:
         decode("openai-chat", {"id": "c", "choices": [{"message": message, **members}], "usage": usage})

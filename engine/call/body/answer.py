@@ -8,6 +8,7 @@ from ....providers.json.json_values import leading_json
 from ....providers.model.provider_error import ErrorCategory, ProviderError, truncated
 from ....providers.model.response import Response
 from ....providers.wire.accumulate import events_of
+from ....providers.wire.answer_tokens import drop_unasked
 from .base import STEP_EVENTS, Body, BodyOwner
 from .error import add_address
 from .stream import stream_body
@@ -71,8 +72,8 @@ class AnswerBody(Body):
         if is_lost:
             attempt.failed(truncated("the body has no status of the answer"))
             return
-        for name in prepared.unasked:
-            response.provider_data.pop(name, None)
+        if prepared.unasked:
+            drop_unasked(response, prepared.asked, prepared.unasked)
         if not prepared.stream:
             attempt.answered(response, None)
             return

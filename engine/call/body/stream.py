@@ -33,7 +33,7 @@ class StreamBody(Body):
         prepared = attempt.prepared
         if machine is None:
             machine = prepared.dialect.machine(prepared.provider, prepared.shared.make_id, prepared.shared.limits)
-            machine.unasked, machine.choices = prepared.unasked, prepared.choices
+            machine.unasked, machine.choices, machine.asked = prepared.unasked, prepared.choices, prepared.asked
         self._machine: StreamMachine = machine
         self._sse = SSEParser(prepared.shared.limits.max_event_bytes)
         self._fast_path = FastPath(self._machine, self, prepared.shared.limits.max_event_bytes)

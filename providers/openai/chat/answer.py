@@ -17,14 +17,16 @@ from ...json.json_values import (
     MalformedJSONError,
     exactly_object,
     integer,
+    items,
     mapping,
     objects,
     required_objects,
     string,
 )
-from ...model.events import Event
+from ...model.events import Event, TextDelta, ThinkingDelta
 from ...model.messages import ProviderBlock, ProviderState
 from ...wire.accumulate import Accumulator, Placed, TextInProgress, ThinkingInProgress
+from ...wire.answer_tokens import AnswerTokens
 from ...wire.tool_calls import LEGACY_INDEX, ToolCallMatcher
 from .audio import AudioInProgress
 from .images import image_of_url
@@ -33,13 +35,21 @@ from .other_choices import wire_choice
 from .reasoning import DETAILS, STATE_MEMBER, ReasoningDetails, details_text, plain_text
 from .stream_messages import next_message
 from .usage import finish_reason_of, read_usage
-from .values import LOGPROBS, TOP_LOGPROBS, ChunkValues, is_probability, usage_report
+from .values import LOGPROBS, PROMPT_IDS, TOKEN_IDS, TOP_LOGPROBS, ChunkValues, is_probability, usage_report
 
-CHUNK_MEMBERS = frozenset({"id", "object", "model", "choices", "usage", "error", "obfuscation", "p"})
+CHUNK_MEMBERS = frozenset(
+    {"id", "object", "model", "choices", "usage", "error", "obfuscation", "p", PROMPT_IDS, "sglext"}
+)
 """Members of a chunk that are read or are padding. All others are kept in `provider_data`."""
 
-CHOICE_MEMBERS = frozenset({"index", "delta", "message", "finish_reason", "logprobs", "usage", "error", "text"})
+TOKEN_MEMBERS = frozenset({TOKEN_IDS, "response_token_ids", PROMPT_IDS})
+"""Members of a choice with ids of tokens: vLLM's, and SGLang's of whole answers."""
+
+CHOICE_MEMBERS = TOKEN_MEMBERS | {"index", "delta", "message", "finish_reason", "logprobs", "usage", "error", "text"}
 """Members of a choice that are read or ignored. `text` repeats the content for clients of an older API."""
+
+STOPS = ("stop_reason", "matched_stop")
+"""Members of a choice that say what stopped it, in vLLM and SGLang: an id, a text, or null for the model's own end."""
 
 NO_CHOICE_0 = "the server sent other choices, but no choice 0"
 """The warning for an answer of several choices whose first never came."""
@@ -52,7 +62,8 @@ class ChatAnswer:
     """The answer to one request, and the state that its parts are built from.
 
     whole: whether the chunk is an unstreamed body; its tool calls are then a list of whole calls.
-    keeps_logprobs: whether log probabilities are kept.
+    keeps_logprobs: whether log probabilities are kept as the server sends them.
+    asked: what the request asks for of the answer's tokens (`WireRequest.asked`).
     choices: the number of choices that the request asked for; 0 if that is not known.
     choice_index: the index of the choice that is the answer: 0, or that of an only choice; None before it has come.
     """
@@ -71,6 +82,7 @@ class ChatAnswer:
         "_values",
         "_whole",
         "answer",
+        "asked",
         "choice_index",
         "choices",
         "finish",
@@ -87,6 +99,7 @@ class ChatAnswer:
         self.provider: str = provider
         self.started: bool = False
         self.keeps_logprobs: bool = True
+        self.asked: frozenset[str] = frozenset()
         self.choices: int = 0
         self._values: ChunkValues | None = None  # until the first log probabilities, or template with values
         self.choice_index: int | None = None
@@ -122,11 +135,27 @@ class ChatAnswer:
         for name, value in chunk.items():
             if name not in CHUNK_MEMBERS and value:
                 answer.provider_data[name] = value
+        if chunk.get(PROMPT_IDS):
+            answer.its_tokens().add_prompt(chunk[PROMPT_IDS])
         try:
             if chunk.get("choices") is not None:
                 self._take_choices(required_objects(chunk["choices"], "choices"), events)
+            if type(chunk.get("sglext")) is dict or type(chunk.get("metadata")) is dict:
+                self._take_sglang(mapping(chunk, "sglext"), mapping(chunk, "metadata"))
         finally:
             self._begin(events)
+
+    def _take_sglang(self, tokens: JSONObject, metadata: JSONObject) -> None:
+        """Read what SGLang sends beside the choices: the ids of a stream, for all choices, and the weights' version."""
+        versions = (metadata.get("weight_versions"), metadata.get("weight_version"))
+        answers = {0: self, **(self._others or {})}
+        for index, ids in enumerate(items(tokens, "output_ids")):
+            if index in answers:
+                answers[index].answer.its_tokens().add_named(ids)
+        if tokens.get("input_ids"):
+            self.answer.its_tokens().add_prompt(tokens["input_ids"])
+        if any(versions) and self.answer.tokens is not None:
+            self.answer.tokens.add_versions(*versions)
 
     def take_usage(self, chunk: JSONObject) -> None:
         """Read a chunk's token report, if it has one. Reports are totals, so the last one counts."""
@@ -139,7 +168,8 @@ class ChatAnswer:
     def values(self) -> ChunkValues:
         """Return the values that are kept as text. The first call makes the object: most answers have none."""
         if self._values is None:
-            self._values = ChunkValues(self.answer, keeps_logprobs=self.keeps_logprobs)
+            keeps, reads = self.keeps_logprobs, self.keeps_logprobs or bool(self.asked)
+            self._values = ChunkValues(self.answer, keeps_logprobs=keeps, reads_logprobs=reads)
         return self._values
 
     def done(self) -> list[Event]:
@@ -234,13 +264,46 @@ class ChatAnswer:
                     self.values().add_logprobs({name: [value]})
                 elif name not in CHOICE_MEMBERS and value:
                     self._keep(name, value)
-        if self.keeps_logprobs and is_probability(choice.get(LOGPROBS)):
+        if not choice.keys().isdisjoint(TOKEN_MEMBERS):
+            tokens = self.answer.its_tokens()
+            tokens.add_prompt(choice.get(PROMPT_IDS))
+            for name in (TOKEN_IDS, "response_token_ids"):
+                if choice.get(name) is not None:
+                    tokens.add_named(choice[name])
+        if (self.keeps_logprobs or self.asked) and is_probability(choice.get(LOGPROBS)):
             self.values().add_logprobs(choice[LOGPROBS])
-        message = self._message_of(choice)
+        message, before = self._message_of(choice), len(events)
         if message:
             if self._whole and message.get("content") == {}:
                 message = {**message, "content": "{}"}  # JSON mode: the answer is the empty object
             self._message(message, events)
+        if self.answer.tokens is not None:
+            if finish:
+                self.answer.tokens.stopped(choice, STOPS)
+            if self.asked:
+                self._attach_tokens(self.answer.tokens, message, events, before)
+
+    def _attach_tokens(self, tokens: AnswerTokens, message: JSONObject, events: list[Event], before: int) -> None:
+        """Give the tokens of a choice to the first delta that came with them; else to one with an empty text.
+
+        Tokens without a text wait for the next delta if it is not clear yet to which kind of block they belong, such as
+        the one that opens the thinking. Those of tool calls are in the response alone.
+
+        before: the number of the events that came before those of the choice.
+        """
+        new = events[before:]
+        delta = next((event for event in new if isinstance(event, (TextDelta, ThinkingDelta))), None)
+        if delta is None and tokens.waiting and not new:
+            latest = self.answer.blocks[-1] if self.answer.blocks else None
+            if message.get("content") == "" or (latest is not None and latest is self.text):
+                delta = TextDelta(len(self.answer.blocks) if self.text is None else self.text.index, "")
+            elif latest is not None and latest is self.thinking:
+                delta = ThinkingDelta(latest.index, "")
+            elif latest is None:
+                return
+            if delta is not None:
+                events.append(delta)
+        tokens.attach(delta)
 
     def _indexes_of(self, choices: Sequence[JSONObject]) -> Sequence[int]:
         """Return the index of each choice of a chunk.
@@ -273,7 +336,7 @@ class ChatAnswer:
             count.check_choices(len(self._others) + 2)  # with the answer's own
             part = Accumulator(count=count)
             other = self._others[index] = ChatAnswer(part, self.provider, self._make_id, whole=self._whole)
-            other.keeps_logprobs = self.keeps_logprobs
+            other.keeps_logprobs, other.asked = self.keeps_logprobs, self.asked
         return other
 
     def _message_of(self, choice: JSONObject) -> JSONObject:
@@ -307,7 +370,9 @@ class ChatAnswer:
             method(self, message[name], events)
 
     def _keep(self, name: str, value: JSON) -> None:
-        """Keep an unknown member. Each chunk has only the new elements of a list (vLLM's `token_ids`), so it grows."""
+        """Keep an unknown member. Each chunk has only the new elements of a list (vLLM's `routed_experts`), so it
+        grows.
+        """
         kept = self.answer.provider_data.get(name)
         if type(kept) is list and type(value) is list:
             kept.extend(value)

@@ -10,4 +10,10 @@ from .request import encode_request
 from .response import decode_response
 from .stream import ChatStream
 
-DIALECT = Dialect(name="openai-chat", encode=encode_request, decode=decode_response, machine=ChatStream)
+DIALECT = Dialect(
+    name="openai-chat",
+    encode=encode_request,
+    decode=decode_response,
+    machine=ChatStream,
+    options=frozenset({"return_tokens", "logprobs"}),
+)

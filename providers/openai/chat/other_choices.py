@@ -36,7 +36,10 @@ def wire_choice(index: int, response: Response, finish: str | None, reasoning_me
             _list(message, "images").append({"type": "image_url", "image_url": {"url": _url(block)}})
         elif type(block) is File:
             message["audio"] = _audio(block)
-    return {"index": index, "message": message, "finish_reason": finish, **response.provider_data}
+    choice: JSONObject = {"index": index, "message": message, "finish_reason": finish, **response.provider_data}
+    if response.tokens is not None and response.tokens.ids:
+        choice["token_ids"] = [*response.tokens.ids]
+    return choice
 
 
 def _content(response: Response) -> JSON:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from ...catalog.dialect import NOTHING_UNASKED, WireRequest
+from ...catalog.dialect import WireRequest
 from ...catalog.provider import Provider
 from ...errors import InvalidRequestError
 from ...json.json_values import JSON, JSONObject, dumps_text, integer, string
@@ -24,6 +24,7 @@ from ...model.prefix_cache import Segment, serialised, write_messages
 from ...model.request import TOOL_CHOICE_MODES, Request, Tool, given_of, prefix_cache_of
 from ...model.request_rules import validate_options
 from ...model.structured import schema_of
+from ...wire.answer_tokens import asked_tokens
 from ...wire.cache_marks import CACHE_CONTROL, written_mark
 from ...wire.quirks import Quirks
 from ...wire.tool_names import check_tool_names
@@ -91,6 +92,8 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     _add_limits(body, request, model, quirks, warnings)
     if request.seed is not None or request.metadata is not None:
         _add_metadata(body, request, quirks, warnings)
+    if request.return_tokens or request.logprobs is not None:
+        _add_tokens(body, request, provider, stream=stream)
     if request.session is not None:
         add_session(body, request.session, quirks)
     if stream:
@@ -110,7 +113,10 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     wire.max_output_tokens = output_limit(body, _LIMITS, "n")
     choices = integer(body, "n") if "n" in body else None
     wire.choices = choices or (0 if extra else 1)  # 0: another member of the program's own may ask for several
-    wire.unasked = NOTHING_UNASKED if extra and asks_for_probabilities(extra) else UNASKED
+    if (request.logprobs is None or not request.logprobs) and not (extra and asks_for_probabilities(extra)):
+        wire.unasked = UNASKED
+    if request.return_tokens or request.logprobs is not None:
+        wire.asked = asked_tokens(request)
     if warnings:
         wire.warnings = list(dict.fromkeys(warnings))
     return wire
@@ -233,6 +239,22 @@ def _add_limits(body: JSONObject, request: Request, model: str, quirks: Quirks, 
                 body[name] = value
     if request.stop:
         body["stop"] = list(request.stop)
+
+
+def _add_tokens(body: JSONObject, request: Request, provider: Provider, *, stream: bool) -> None:
+    form = provider.profile.quirks.token_ids
+    if request.return_tokens and form == "none":
+        raise InvalidRequestError(
+            "return_tokens", f"{provider.name!r} sends no ids of tokens; logprobs=0 returns their log probabilities"
+        )
+    if request.return_tokens and form == "sglang" and stream:
+        body["return_input_ids_in_sglext"] = body["return_output_ids_in_sglext"] = True
+    elif request.return_tokens and form != "logprobs":
+        body["return_token_ids"] = True
+    if request.logprobs is not None or (request.return_tokens and form == "logprobs"):
+        body["logprobs"] = True
+    if request.logprobs:
+        body["top_logprobs"] = request.logprobs
 
 
 def _add_metadata(body: JSONObject, request: Request, quirks: Quirks, warnings: list[str]) -> None:

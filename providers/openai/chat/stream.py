@@ -22,7 +22,7 @@ from ...wire.delta_template import Path, VolatileMembers
 from ...wire.error_bodies import ERROR, error_from_object, reported_error
 from .answer import ChatAnswer
 from .message_members import PADDING
-from .values import LOGPROBS, USAGE
+from .values import LOGPROBS, TOKEN_IDS, USAGE
 
 STREAM_STATUS = 200
 """The HTTP status of an error inside a stream."""
@@ -46,7 +46,7 @@ QUIET_CHUNK = frozenset(
 )
 """Members that a chunk may have to become a template: constants, padding, volatile values. All others must be empty."""
 
-QUIET_CHOICE = frozenset({"index", "delta", "text", LOGPROBS})
+QUIET_CHOICE = frozenset({"index", "delta", "text", LOGPROBS, TOKEN_IDS})
 """Members that a choice may have to become a template. All others must be empty."""
 
 DELTA: Path = ("choices", 0, "delta")
@@ -76,7 +76,7 @@ class ChatStream(JSONStream):
     __slots__ = ("_content",)
 
     volatile: ClassVar[VolatileMembers] = VolatileMembers(
-        padding=PADDING_MEMBERS, values=((USAGE,), ("choices", 0, LOGPROBS))
+        padding=PADDING_MEMBERS, values=((USAGE,), ("choices", 0, LOGPROBS), ("choices", 0, TOKEN_IDS))
     )
 
     def __init__(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> None:
@@ -120,7 +120,9 @@ class ChatStream(JSONStream):
             return self._failed(error, value, data)
         events: list[Event] = []
         self._content.keeps_logprobs = LOGPROBS not in self.unasked
-        self._content.choices = self.choices
+        self._content.choices, self._content.asked = self.choices, self.asked
+        if self.asked:
+            self.answer.its_tokens().ids_only = LOGPROBS in self.unasked and LOGPROBS not in self.asked
         try:
             self._content.take(value, events, data)
         except MalformedJSONError as shape:

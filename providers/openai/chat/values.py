@@ -10,7 +10,7 @@ from ...json.json_values import JSON, JSONObject, loads, mapping, objects
 from ...wire.accumulate import Accumulator
 from .usage import read_usage
 
-USAGE, LOGPROBS = "usage", "logprobs"
+USAGE, LOGPROBS, TOKEN_IDS, PROMPT_IDS = "usage", "logprobs", "token_ids", "prompt_token_ids"
 """Members whose values differ from chunk to chunk. Without their values, two deltas differ in their text only."""
 
 
@@ -35,14 +35,16 @@ def usage_report(chunk: JSONObject) -> JSONObject:
 class ChunkValues:
     """The values of one choice that are kept as text: the latest token report, and log probabilities.
 
-    keeps_logprobs: whether log probabilities are kept.
+    keeps_logprobs: whether log probabilities are kept as the server sends them.
+    reads_logprobs: whether those of the answer's tokens are read.
     """
 
-    __slots__ = ("_answer", "_report", "_tokens", "_unread", "keeps_logprobs")
+    __slots__ = ("_answer", "_report", "_tokens", "_unread", "keeps_logprobs", "reads_logprobs")
 
-    def __init__(self, answer: Accumulator, *, keeps_logprobs: bool) -> None:
+    def __init__(self, answer: Accumulator, *, keeps_logprobs: bool, reads_logprobs: bool) -> None:
         self._answer = answer
         self.keeps_logprobs: bool = keeps_logprobs
+        self.reads_logprobs: bool = reads_logprobs
         self._report = b""  # JSON text of the latest token report, if no other report came after it
         self._tokens: dict[str, list[JSON]] | None = None
         self._unread: list[bytes] | None = None  # JSON text of log probabilities that come after `_tokens`
@@ -52,10 +54,15 @@ class ChunkValues:
         if member == USAGE:
             if type(value) is dict and value:
                 self._report = text
-        elif self.keeps_logprobs and (value if type(value) is dict else is_probability(value)):
-            if self._unread is None:
-                self._unread = []
-            self._unread.append(text)
+        elif member == TOKEN_IDS:
+            self._answer.its_tokens().add_named(value)
+        elif value if type(value) is dict else is_probability(value):
+            if self.reads_logprobs:
+                self._answer.its_tokens().add_logprobs(value)
+            if self.keeps_logprobs:
+                if self._unread is None:
+                    self._unread = []
+                self._unread.append(text)
 
     def forget_report(self) -> None:
         """Drop the token report that was kept as text: a later one was read."""
@@ -70,6 +77,8 @@ class ChunkValues:
 
     def add_logprobs(self, value: JSON) -> None:
         """Append log probabilities: each chunk has those of its own tokens."""
+        if self.reads_logprobs:
+            self._answer.its_tokens().add_logprobs(value)
         if self.keeps_logprobs:
             self._read()
             self._add(value)

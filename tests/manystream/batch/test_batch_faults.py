@@ -368,7 +368,8 @@ async def test_an_answer_keeps_what_its_line_asked_for(tmp_path: Path, stop: str
     assert [(record["id"], record["text"]) for record in found] == [(id, "hello") for id in ("ours", "openai", "plain")]
     for record in found[:2]:
         kept: Any = record["provider_data"]
-        assert (kept["token_ids"], kept["prompt_token_ids"]) == ([11, 12], [1, 2])
+        tokens: Any = record["tokens"]
+        assert (tokens["ids"], tokens["prompt_ids"]) == ([11, 12], [1, 2])
         (token,) = kept["logprobs"]["content"]
         assert (token["logprob"], token["top_logprobs"]) == (-0.25, [{"token": "", "logprob": None}])
         (other,) = kept["choices"]

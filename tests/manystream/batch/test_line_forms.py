@@ -91,6 +91,8 @@ OPTIONS: dict[str, object] = {
     "session": "s-1",
     "tags": {"agent": "planner", "step": 3, "retry": False},
     "durable": {"window": "2h"},
+    "return_tokens": True,
+    "logprobs": 0,
 }
 
 

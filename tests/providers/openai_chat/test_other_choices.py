@@ -122,7 +122,8 @@ def test_an_only_choice_is_the_answer_with_any_index(asked: int) -> None:
     assert [(call.id, call.name, call.arguments, call.complete) for call in response.tool_calls] == [
         ("c", "f", "{}", True)
     ]
-    assert response.provider_data == {"token_ids": [1, 2]}
+    assert response.tokens is not None
+    assert ([*response.tokens.ids], response.provider_data) == ([1, 2], {})
 
 
 @pytest.mark.parametrize("indexes", [(1, 0), (0, 0), (None, None), (None, 0), (3, 1)])

@@ -1,0 +1,87 @@
+"""The tokens of an answer, as the server sampled them: for programs that train on them. Values only."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
+
+from ..json.json_types import JSONObject
+
+if TYPE_CHECKING:
+    TokenIds: TypeAlias = array[int]
+    Logprobs: TypeAlias = array[float]
+else:
+    TokenIds = Logprobs = array  # before Python 3.12 it takes no type of its elements
+
+
+class WeightSpan(NamedTuple):
+    """The part of an answer that one version of the model's weights has made.
+
+    version: the version, as the server names it.
+    start: the position of its first token among the answer's.
+    end: the position after its last token.
+    """
+
+    version: str
+    start: int
+    end: int
+
+
+def new_ids() -> TokenIds:
+    """Return an empty array of token ids."""
+    return array("q")
+
+
+@dataclass(slots=True, eq=False)
+class Tokens:
+    """The tokens of an answer, or of one delta of it, exactly as the server reports them. Nothing is tokenised here.
+
+    The arrays have the buffer protocol: `numpy.asarray(tokens.ids)` and `torch.frombuffer(tokens.ids,
+    dtype=torch.int64)` copy nothing.
+
+    ids: the sampled tokens, in order, as 64-bit integers: thinking, calls, their markers and the stop token included.
+        Empty if the server reports log probabilities only, as OpenAI does.
+    logprobs: the natural logarithm of each token's probability, as 64-bit floats; NaN where the server sent null. None
+        if they were not asked for. Servers may leave out those of stop tokens: the list may be shorter than `ids`.
+    prompt_ids: the tokens of the prompt; None if the server does not report them, and in a delta.
+    weight_versions: the versions of the weights that made the answer, in order; empty if the server does not report
+        them, and in a delta.
+    cached: the number of prompt tokens that the server read from its cache; None if it does not report it.
+    text_count: the number of `ids`, from the first, whose text is in the answer. The others are the stop token, and the
+        tokens whose text a stop string cut away. None if the server does not say which those are: for a stop string
+        without log probabilities.
+    """
+
+    ids: TokenIds = field(default_factory=new_ids)
+    logprobs: Logprobs | None = None
+    prompt_ids: TokenIds | None = None
+    weight_versions: tuple[WeightSpan, ...] = ()
+    cached: int | None = None
+    text_count: int | None = None
+
+    @property
+    def text_ids(self) -> TokenIds | None:
+        """The ids whose text is in the answer; None where `text_count` is."""
+        return None if self.text_count is None else self.ids[: self.text_count]
+
+    def __eq__(self, other: object) -> bool:
+        return self._compared() == other._compared() if isinstance(other, Tokens) else NotImplemented
+
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
+
+    def _compared(self) -> tuple[object, ...]:
+        logprobs = None if self.logprobs is None else self.logprobs.tobytes()  # NaN equals NaN
+        return self.ids, logprobs, self.prompt_ids, self.weight_versions, self.cached, self.text_count
+
+    def to_json(self) -> JSONObject:
+        """Return the tokens as JSON: arrays as lists, with null for a log probability that is no number."""
+        logprobs, prompt = self.logprobs, self.prompt_ids
+        return {
+            "ids": [*self.ids],
+            "logprobs": None if logprobs is None else [value if value == value else None for value in logprobs],
+            "prompt_ids": None if prompt is None else [*prompt],
+            "weight_versions": [{**span._asdict()} for span in self.weight_versions],
+            "cached": self.cached,
+            "text_count": self.text_count,
+        }

@@ -1,0 +1,418 @@
+"""Tokens of answers: ids and log probabilities as the server sends them, streamed and whole, and what it leaves out."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import pickle
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+import manystream as ms
+from tests.support.peers import NO_RETRY, STREAM_HEAD, Line, Recorder, answer, chunked, open_peer
+
+USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7, "prompt_tokens_details": {"cached_tokens": 2}}
+
+
+def logprob(token: str, value: float | None, **members: object) -> dict[str, Any]:
+    return {"token": token, "logprob": value, "bytes": list(token.encode()), "top_logprobs": [], **members}
+
+
+def logprobs(*entries: dict[str, Any]) -> dict[str, Any]:
+    return {"content": list(entries)}
+
+
+def piece(
+    delta: dict[str, Any], ids: object = None, entries: Sequence[dict[str, Any]] | None = None, **members: Any
+) -> dict[str, Any]:
+    """Return a chunk of vLLM's."""
+    choice = {
+        "index": 0, "delta": delta, "logprobs": None if entries is None else logprobs(*entries), "finish_reason": None,
+        **members,
+    }  # fmt: skip
+    if ids is not None:
+        choice["token_ids"] = ids
+    return {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+
+
+def first(*prompt: int) -> dict[str, Any]:
+    return piece({"role": "assistant", "content": ""}) | {"prompt_token_ids": [*prompt], "prompt_text": None}
+
+
+def whole(message: dict[str, Any], **members: Any) -> dict[str, Any]:
+    top = {"prompt_token_ids": members.pop("prompt", [1, 2, 3])}
+    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": "stop", **members}
+    return {"id": "c", "created": 1, "model": "m", "choices": [choice], "usage": USAGE, **top}
+
+
+END = {"id": "c", "created": 1, "model": "m", "choices": [], "usage": USAGE}
+
+
+@dataclass
+class Asked:
+    """What a call sent and delivered."""
+
+    body: dict[str, Any] = field(default_factory=dict[str, Any])
+    recorder: Recorder = field(default_factory=Recorder)
+
+    @property
+    def completion(self) -> ms.Completion:
+        return self.recorder.completion
+
+    @property
+    def response(self) -> ms.Response:
+        assert self.completion.success, self.completion.error
+        assert self.completion.response is not None
+        return self.completion.response
+
+    @property
+    def tokens(self) -> ms.Tokens:
+        assert self.response.tokens is not None
+        return self.response.tokens
+
+    @property
+    def deltas(self) -> list[tuple[str, str, list[int], list[float] | None]]:
+        """Type, text, ids and log probabilities of each delta that has tokens."""
+        return [
+            (event.type, event.text, [*event.tokens.ids], event.tokens.logprobs and [*event.tokens.logprobs])
+            for event in self.recorder.events
+            if isinstance(event, (ms.TextDelta, ms.ThinkingDelta)) and event.tokens is not None
+        ]
+
+
+def sse(chunks: Sequence[object]) -> bytes:
+    return b"".join(b"data: " + json.dumps(chunk, separators=(",", ":")).encode() + b"\n\n" for chunk in chunks)
+
+
+async def ask(body: bytes | Sequence[object] | dict[str, Any], cut: int = 0, **options: Any) -> Asked:
+    """Send a request to a server that answers with this body, or with a stream of these chunks.
+
+    cut: the stream arrives in pieces of so many bytes; 0: as one chunk an event.
+    """
+    asked = Asked()
+    profile = options.pop("profile", "vllm")
+    stream = not isinstance(body, dict)
+    options = {"return_tokens": True, **options}
+
+    async def serve(line: Line) -> None:
+        _, _, sent = (await line.request()).partition(b"\r\n\r\n")
+        asked.body = json.loads(sent)
+        if isinstance(body, dict):
+            await line.send(answer(json.dumps(body)))
+            return
+        data = body if isinstance(body, bytes) else sse(body) + b"data: [DONE]\n\n"
+        pieces = [data[at : at + cut] for at in range(0, len(data), cut)] if cut else data.splitlines(keepends=True)
+        await line.send(STREAM_HEAD)
+        for part in pieces:
+            await line.send(chunked(part, end=False))
+        await line.send("0\r\n\r\n")
+
+    async with open_peer(serve) as peer:
+        provider = ms.OpenAIChat("key", peer.url, profile=profile)
+        async with ms.open_engine([provider], retry=NO_RETRY) as engine:
+            start = engine.start_stream if stream else engine.start_request
+            recorder = asked.recorder
+            request = ms.Request("m", "hello", **options)
+            call = (
+                start(request, recorder.on_event, recorder.on_completion)
+                if stream
+                else engine.start_request(request, recorder.on_completion)
+            )
+            await call.wait()
+    return asked
+
+
+STREAM = [
+    first(1, 2, 3),
+    piece({"content": "Hel"}, [11, 12], [logprob("He", -0.5), logprob("l", -0.25)]),
+    *(piece({"content": text}, [id], [logprob(text, -id / 8)]) for text, id in (("lo", 13), (" w", 14), ("or", 15))),
+    piece({"content": ""}, [16], [logprob("", -9999.0, bytes=[])]),
+    piece({"content": "ld"}, [17], [logprob("ld", None)]),
+    piece({"content": ""}, [2], [logprob("<end>", -0.125)], finish_reason="stop", stop_reason=None),
+    END,
+]
+IDS = [11, 12, 13, 14, 15, 16, 17, 2]
+LOGPROBS = [-0.5, -0.25, -13 / 8, -14 / 8, -15 / 8, -9999.0, math.nan, -0.125]
+
+
+@pytest.mark.parametrize("cut", [0, 1, 7, 100, 1000])
+async def test_a_stream_has_its_tokens_on_the_deltas_and_on_the_response(cut: int) -> None:
+    asked = await ask(STREAM, cut, logprobs=0)
+    assert (asked.body["return_token_ids"], asked.body["logprobs"], "top_logprobs" in asked.body) == (True, True, False)
+    tokens = asked.tokens
+    assert tokens.ids == array("q", IDS)
+    assert tokens == ms.Tokens(
+        array("q", IDS), array("d", LOGPROBS), array("q", [1, 2, 3]), cached=2, text_count=len(IDS) - 1
+    )
+    assert tokens.text_ids is not None
+    assert [*tokens.text_ids] == IDS[:-1]
+    assert [id for _, _, ids, _ in asked.deltas for id in ids] == IDS
+    assert [(text, ids) for _, text, ids, _ in asked.deltas][:2] == [("Hel", [11, 12]), ("lo", [13])]
+    assert ("text_delta", "", [16], [-9999.0]) in asked.deltas
+    assert asked.response.text == "Hello world"
+    assert "logprobs" not in asked.response.provider_data
+    assert "token_ids" not in asked.response.provider_data
+
+
+async def test_a_whole_answer_equals_the_streamed_one() -> None:
+    entries = [
+        logprob("He", -0.5), logprob("l", -0.25), logprob("lo", -13 / 8), logprob(" w", -14 / 8),
+        logprob("or", -15 / 8), logprob("", -9999.0, bytes=[]), logprob("ld", None), logprob("<end>", -0.125),
+    ]  # fmt: skip
+    body = whole({"content": "Hello world"}, token_ids=IDS, logprobs=logprobs(*entries), stop_reason=None)
+    asked = await ask(body, logprobs=0)
+    assert asked.response == (await ask(STREAM, logprobs=0)).response
+
+
+async def test_nothing_is_there_that_was_not_asked_for() -> None:
+    plain = [piece({"content": "a"}), piece({"content": "b"}), piece({"content": ""}, finish_reason="stop"), END]
+    asked = await ask(plain, return_tokens=False)
+    assert asked.response.tokens is None
+    assert all(event.tokens is None for event in asked.recorder.events if isinstance(event, ms.TextDelta))
+    assert not {"return_token_ids", "logprobs"} & asked.body.keys()
+    sent = [piece({"content": "a"}, entries=[logprob("a", -1.0)], finish_reason="stop"), END]
+    assert (await ask(sent, return_tokens=False)).response.tokens is None
+    unstreamed = whole({"content": "a"}, logprobs=logprobs(logprob("a", -1.0)), prompt=None)
+    assert (await ask(unstreamed, return_tokens=False)).response.tokens is None
+
+
+async def test_ids_alone_have_no_log_probabilities() -> None:
+    asked = await ask([first(1), piece({"content": "a"}, [2**31 + 5]), piece({}, [2**62], finish_reason="length"), END])
+    assert asked.tokens == ms.Tokens(array("q", [2**31 + 5, 2**62]), None, array("q", [1]), cached=2, text_count=2)
+    assert [ids for _, _, ids, _ in asked.deltas] == [[2**31 + 5], [2**62]]
+
+
+async def test_thinking_has_tokens_and_hidden_ones_go_to_the_block_that_is_open() -> None:
+    chunks = [
+        first(1),
+        piece({}, [20]),  # opens the thinking: it is not clear yet to which block it belongs
+        piece({"reasoning": "hm"}, [21]),
+        piece({}, [22]),
+        piece({"content": "x"}, [23]),
+        piece({}, [2], finish_reason="stop", stop_reason=None),
+        END,
+    ]
+    asked = await ask(chunks)
+    assert [(kind, text, ids) for kind, text, ids, _ in asked.deltas] == [
+        ("thinking_delta", "hm", [20, 21]), ("thinking_delta", "", [22]), ("text_delta", "x", [23]),
+        ("text_delta", "", [2]),
+    ]  # fmt: skip
+    assert (asked.response.thinking, asked.response.text) == ("hm", "x")
+    message = {"reasoning": "hm", "content": "x"}
+    body = whole(message, token_ids=[20, 21, 22, 23, 2], prompt=[1], stop_reason=None)
+    assert (await ask(body)).response == asked.response
+
+
+async def test_ids_of_tool_calls_are_on_the_response_alone() -> None:
+    function = {"name": "f", "arguments": ""}
+    call = [{"index": 0, "id": "x", "type": "function", "function": function}]
+    rest = [{"index": 0, "function": {"arguments": '{"a":1}'}}]
+    chunks = [
+        first(1),
+        piece({"content": "a"}, [10]),
+        piece({"tool_calls": call}, [11, 12]),
+        piece({"tool_calls": rest}, [13]),
+        piece({}, [2], finish_reason="tool_calls", stop_reason=None),
+        END,
+    ]
+    asked = await ask(chunks)
+    assert [ids for _, _, ids, _ in asked.deltas] == [[10]]
+    assert [*asked.tokens.ids] == [10, 11, 12, 13, 2]
+    assert asked.tokens.text_count == 4
+    assert asked.response.tool_calls == [ms.ToolCall("x", "f", '{"a":1}')]
+
+
+STOPS: dict[str, tuple[dict[str, Any], int | None]] = {
+    "the model's end": ({"finish_reason": "stop", "stop_reason": None}, 3),
+    "a token": ({"finish_reason": "stop", "stop_reason": 14}, 3),
+    "another token": ({"finish_reason": "stop", "stop_reason": 99}, 4),
+    "the limit": ({"finish_reason": "length", "stop_reason": None}, 4),
+    "a text": ({"finish_reason": "stop", "stop_reason": "cd"}, 2),
+    "a matched text": ({"finish_reason": "stop", "matched_stop": "cd"}, 2),
+}
+
+
+@pytest.mark.parametrize("how", STOPS)
+async def test_the_ids_of_the_text_end_where_the_server_stopped(how: str) -> None:
+    members, count = STOPS[how]
+    entries = [logprob("a", -1.0), logprob("bc", -1.0), logprob("d", -1.0), logprob("e", -1.0)]
+    text = "ab" if count == 2 else "abcde"
+    body = whole({"content": text}, token_ids=[11, 12, 13, 14], logprobs=logprobs(*entries), **members)
+    tokens = (await ask(body, logprobs=0)).tokens
+    assert (tokens.text_count, [*(tokens.text_ids or ())]) == (count, [11, 12, 13, 14][:count])
+    chunks = [first(1, 2, 3), piece({"content": text}, [11, 12, 13, 14], entries, **members), END]
+    assert (await ask(chunks, logprobs=0)).tokens == tokens
+    if count == 2:
+        assert (await ask({**body, "choices": [{**body["choices"][0], "logprobs": None}]})).tokens.text_ids is None
+
+
+SGLANG = {"output_ids": [[5, 6]], "input_ids": [1, 2]}
+
+
+async def test_the_forms_of_sglang() -> None:
+    entries = [logprob("a", -1.0), logprob("b", -2.0)]
+    chunks = [
+        piece({"role": "assistant", "content": ""}),
+        piece({"content": "a"}, entries=entries[:1]),
+        piece({"content": "b"}, entries=entries[1:]),
+        piece({}, finish_reason="stop", matched_stop=6),
+        {"id": "c", "model": "m", "choices": [], "sglext": SGLANG, "metadata": {"weight_version": "v7"}},
+        END,
+    ]
+    asked = await ask(chunks, profile="sglang", logprobs=2)
+    sent = {name: value for name, value in asked.body.items() if "return" in name or "logprobs" in name}
+    assert sent == {
+        "return_input_ids_in_sglext": True, "return_output_ids_in_sglext": True, "logprobs": True, "top_logprobs": 2,
+    }  # fmt: skip
+    expected = ms.Tokens(
+        array("q", [5, 6]), array("d", [-1.0, -2.0]), array("q", [1, 2]), (ms.WeightSpan("v7", 0, 2),), 2, 1
+    )
+    assert asked.tokens == expected
+    assert [(text, values) for _, text, _, values in asked.deltas] == [("a", [-1.0]), ("b", [-2.0])]
+    assert asked.response.provider_data["logprobs"] == logprobs(*entries)
+    choice = {
+        "index": 0, "message": {"content": "ab"}, "logprobs": logprobs(*entries), "finish_reason": "stop",
+        "matched_stop": 6, "prompt_token_ids": [1, 2], "response_token_ids": [5, 6],
+    }  # fmt: skip
+    spans = [{"version": "v6", "start": 0, "end": 1}, {"version": "v7", "start": 1, "end": 2}]
+    body = {"id": "c", "model": "m", "choices": [choice], "usage": USAGE, "metadata": {"weight_versions": spans}}
+    asked = await ask(body, profile="sglang", logprobs=2)
+    assert asked.body["return_token_ids"] is True
+    assert asked.tokens.weight_versions == (ms.WeightSpan("v6", 0, 1), ms.WeightSpan("v7", 1, 2))
+    assert (asked.tokens.ids, asked.tokens.prompt_ids) == (expected.ids, expected.prompt_ids)
+
+
+@pytest.mark.parametrize("with_logprobs", [False, True])
+async def test_llama_cpp_has_ids_among_its_log_probabilities(with_logprobs: bool) -> None:
+    options = {"profile": "llama-cpp", "logprobs": 0 if with_logprobs else None}
+    entries = [logprob("a", -1.0, id=5), logprob("b", -2.0, id=6)]
+    chunks = [
+        *(piece({"content": entry["token"]}, entries=[entry]) for entry in entries),
+        piece({}, finish_reason="length"),
+        END,
+    ]
+    asked = await ask(chunks, **options)
+    assert (asked.body["logprobs"], "return_token_ids" in asked.body) == (True, False)
+    assert asked.tokens == ms.Tokens(
+        array("q", [5, 6]), array("d", [-1.0, -2.0]) if with_logprobs else None, cached=2, text_count=2
+    )
+    assert [values for *_, values in asked.deltas] == ([[-1.0], [-2.0]] if with_logprobs else [None, None])
+    body = whole({"content": "ab"}, logprobs=logprobs(*entries), prompt=None, finish_reason="length")
+    assert (await ask(body, **options)).tokens == asked.tokens
+
+
+async def test_a_token_may_be_written_as_its_id() -> None:
+    entries = [logprob("token_id:5", -1.0), logprob("token_id:6", -2.0)]
+    body = whole({"content": "ab"}, logprobs=logprobs(*entries))
+    assert [*(await ask(body, logprobs=0)).tokens.ids] == [5, 6]
+    body = whole({"content": "ab"}, logprobs=logprobs(*entries), token_ids=[5, 6])
+    assert [*(await ask(body, logprobs=0)).tokens.ids] == [5, 6]
+    chunks = [piece({"content": "ab"}, [5, 6], entries), piece({}, [], [], finish_reason="length"), END]
+    assert [*(await ask(chunks, logprobs=0)).tokens.ids] == [5, 6]
+
+
+async def test_log_probabilities_without_ids() -> None:
+    chunks = [
+        *(piece({"content": text}, entries=[logprob(text, -1.0), logprob(text, math.nan)]) for text in "abc"),
+        piece({}, finish_reason="stop"),
+        END,
+    ]
+    for profile in ("openai-chat", "vllm"):
+        asked = await ask(chunks, profile=profile, return_tokens=False, logprobs=0)
+        assert asked.tokens.ids == array("q")
+        assert asked.tokens == ms.Tokens(logprobs=array("d", [-1.0, math.nan] * 3), cached=2, text_count=None)
+    body = json.dumps(whole({"content": "a"}, logprobs=logprobs(logprob("a", -math.inf)), prompt=None))
+    assert "-Infinity" in body
+    tokens = (await ask(json.loads(body), return_tokens=False, logprobs=0)).tokens
+    assert tokens.logprobs == array("d", [-math.inf])
+
+
+MISSING: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "ids": ([piece({"content": "a"}), piece({}, finish_reason="stop"), END], {}, "no token ids that can be read"),
+    "whole ids": (whole({"content": "a"}), {}, "no token ids that can be read"),
+    "log probabilities": (
+        whole({"content": "a"}, token_ids=[5]), {"logprobs": 0}, r"no log probabilities .*\(logprobs\)",
+    ),
+    "both": (whole({"content": "a"}, prompt=None), {"logprobs": 1}, "no token ids and log probabilities"),
+    "ids that are text": (whole({"content": "a"}, token_ids=["5"]), {}, "no token ids that can be read"),
+    "ids that are too large": (
+        [piece({"content": "a"}, [5]), piece({"content": "b"}, [2**64]), piece({}, [6], finish_reason="stop"), END], {},
+        "no token ids that can be read",
+    ),
+    "ids that become text": (
+        [*(piece({"content": "a"}, [5]) for _ in range(4)), piece({"content": "b"}, ["x"]),
+        piece({}, [6], finish_reason="stop"), END], {}, "no token ids that can be read",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", MISSING)
+async def test_a_server_that_does_not_send_them_is_an_error_that_says_so(what: str) -> None:
+    body, options, message = MISSING[what]
+    asked = await ask(body, **options)
+    error = asked.completion.error
+    assert error is not None
+    with pytest.raises(ms.ProviderError, match=message):
+        raise error
+    assert not error.retryable
+    assert asked.completion.response is not None
+    assert asked.completion.response.text[:1] == "a"
+
+
+async def test_an_option_that_a_server_does_not_have_is_refused_before_anything_is_sent() -> None:
+    providers = [ms.Anthropic("key", "http://127.0.0.1:9"), ms.OpenAIChat("key"), ms.OpenAIResponses("key", name="r")]
+    async with ms.open_engine(providers) as engine:
+        for model, option, value in (
+            ("anthropic/m", "return_tokens", True), ("anthropic/m", "logprobs", 0),
+            ("openai-chat/m", "return_tokens", True), ("r/m", "logprobs", 0),
+        ):  # fmt: skip
+            with pytest.raises(ms.InvalidRequestError, match=option):
+                engine.start_request(ms.Request(model, "hi", **{option: value}))  # type: ignore[arg-type]
+        for wrong in (-1, True, "1"):
+            with pytest.raises(ms.InvalidRequestError, match="logprobs"):
+                engine.start_request(ms.Request("openai-chat/m", "hi", logprobs=wrong))  # type: ignore[arg-type]
+
+
+async def test_a_cut_stream_keeps_the_tokens_that_came() -> None:
+    asked = await ask(sse(STREAM[:4]), logprobs=0)
+    response = asked.completion.response
+    assert asked.completion.error is not None
+    assert asked.completion.error.category is ms.ErrorCategory.NETWORK
+    assert response is not None
+    assert response.tokens is not None
+    assert [*response.tokens.ids] == IDS[:4]
+
+
+async def test_an_aborted_answer_keeps_its_tokens() -> None:
+    abort: dict[str, Any] = {"finish_reason": "abort", "stop_reason": None}
+    for body in (
+        [first(1), piece({"content": "a"}, [5]), piece({}, [], **abort), END],
+        [first(1), piece({}, [5], **abort), END],
+        whole({"content": "a"}, token_ids=[5], prompt=[1], **abort),
+    ):
+        asked = await ask(body)
+        error, response = asked.completion.error, asked.completion.response
+        assert error is not None
+        assert error.provider_code == "aborted"
+        assert response is not None
+        assert response.tokens is not None
+        assert ([*response.tokens.ids], response.tokens.text_count) == ([5], 1)
+
+
+def test_tokens_are_plain_values() -> None:
+    tokens = ms.Tokens(array("q", [1, 2]), array("d", [-1.0, math.nan]), text_count=1)
+    assert tokens == copy.deepcopy(tokens) == pickle.loads(pickle.dumps(tokens))
+    assert tokens != ms.Tokens(array("q", [1, 2]), array("d", [-1.0, -2.0]), text_count=1)
+    assert tokens.to_json()["logprobs"] == [-1.0, None]
+    delta = ms.TextDelta(0, "a")
+    other = copy.copy(delta)
+    assert delta == other
+    other.tokens = tokens
+    assert delta != other
+    assert (delta.tokens, pickle.loads(pickle.dumps(other)).tokens) == (None, tokens)
+    assert delta != ms.ThinkingDelta(0, "a")
