@@ -96,6 +96,7 @@ def uses() -> dict[str, set[str]]:
 
 USED_AS = {
     "_GOOGLE": {"fullmatch"},  # as the form of a section's entries
+    "ENDPOINTS": {"fullmatch"},  # in a loop over the rows
     "_BUCKET_HEADERS": {"fullmatch"},
     "_DURATION_PART": {"match"},  # it searches only text that `_DURATION` has matched: each search ends at once
 }
