@@ -124,7 +124,7 @@ $(VENV)/.created: constraints.txt
 	@$(PIP) install --constraint constraints.txt pip setuptools
 	@touch $@
 
-EXTRAS := cli,cost,otel,httpx2,httpx,tables
+EXTRAS := cli,cost,otel,httpx2,httpx,tables,plots
 
 # The package with the extras in the first argument, and the dependency group that the second argument names.
 define install

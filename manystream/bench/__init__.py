@@ -1,12 +1,25 @@
-"""The load generator of `manystream bench`.
+"""The load generator of `manystream bench`, and the check of what it measures.
 
-`load` makes calls to a server. `figures` and `latency` measure them. `report` makes a JSON object of the result.
+| module | role |
+|---|---|
+| `arrivals` | when the calls of an open loop are due |
+| `work` | what the calls ask: prompts, lengths, sessions |
+| `load` | makes the calls of one run in one process |
+| `moments` | sockets that note when bytes were sent and received; the record of one call |
+| `figures`, `histogram` | the spans of all calls as mergeable histograms, by windows; percentiles with intervals |
+| `validity` | what the client itself added, and the verdict on a run |
+| `runs` | a whole run: calibration, several processes, the verdict |
+| `search` | the highest rate that keeps an objective |
+| `report`, `pages`, `compare` | a result as JSON and as one HTML file; the difference of two results |
+
+A time is what the kernel noted, or the moment at which a socket was read; never that of a callback. What an end cuts,
+or what could not start in time, is counted. A result whose client was the bottleneck is marked as invalid.
 """
 
 from __future__ import annotations
 
-from .figures import Figures, Percentiles, Result
-from .load import Load, Plan
-from .report import result_object
+from .arrivals import Arrivals
+from .figures import Figures, Summary
+from .load import Load, Plan, Result
 
-__all__ = ["Figures", "Load", "Percentiles", "Plan", "Result", "result_object"]
+__all__ = ["Arrivals", "Figures", "Load", "Plan", "Result", "Summary"]

@@ -1,329 +1,285 @@
-"""The figures of a load test: counts, time spans, and values derived from them.
+"""The figures of a load test, under the names of the field.
 
-`StreamWatch.on_event` runs for each event on the core that is measured, so it does only a few simple operations.
+| name | meaning |
+|---|---|
+| `ttfb` | time to first byte: to the first byte of the response |
+| `ttft` | time to first token: to the first content, thinking included |
+| `ttfo` | time to first output: to the first content after thinking; only for calls that thought |
+| `tpot` | time per output token: from the first content to the last one, for each token after the first |
+| `itl` | inter-token latency: the gaps between the contents of a stream |
+| `e2el` | end-to-end latency: to the end of the answer |
+| `late` | from the time at which a call was due to its start; only in an open loop |
 
-Must not read a clock: the caller passes one that returns nanoseconds.
+The spans of a call begin when its request was given to the kernel; in an open loop, when the call was due.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..engine.call.completion import Completion
-from ..providers.model.events import Error, Event, TextDelta, ThinkingDelta, ToolCallDelta
-from ..providers.model.provider_error import ErrorCategory
-from .latency import LAST, SHIFT, Counts, new_counts, percentile
+from ..providers.model.provider_error import ErrorCategory, ProviderError
+from .histogram import SHARES, Counts, Interval, Windows, bucket_of, mean, merge, merged, new_counts
+from .histogram import percentile as percentile_of
 
-CONTENT = frozenset({TextDelta, ThinkingDelta, ToolCallDelta})
-"""The events between which gaps are measured: those with content that a reader waits for."""
+NAMES = ("ttfb", "ttft", "ttfo", "tpot", "itl", "e2el", "late")
+SLO_NAMES = ("ttfb", "ttft", "ttfo", "tpot", "itl", "e2el")
+"""The figures that a service level objective may bound; `itl` bounds the longest gap of a call."""
 
-FULL_CORE = 0.9
-"""A process that uses at least this share of one core counts as the bottleneck."""
-SHORTEST_WINDOW = 0.5
-"""The shortest window, in seconds, that shows which process is the bottleneck."""
-HELD_UP_SECONDS = 0.1
-"""A longer iteration of the loop, in a process that is not busy, means that other processes used the core."""
+Slo = Mapping[str, float]
+"""A service level objective: name of a figure → the longest time in seconds that keeps it. Empty: there is none."""
+
+
+class Window:
+    """A part of a run.
+
+    spans: name of a figure → its histogram.
+    ok: calls that succeeded.
+    good: those of them that kept the objective.
+    ended: calls that succeeded or failed.
+    """
+
+    __slots__ = ("ended", "good", "ok", "spans")
+
+    def __init__(self) -> None:
+        self.spans: dict[str, Counts] = {name: new_counts() for name in NAMES}
+        self.ok: int = 0
+        self.good: int = 0
+        self.ended: int = 0
+
+    def add(self, other: Window) -> None:
+        """Add the figures of another process's window."""
+        for name, counts in other.spans.items():
+            merge(self.spans[name], counts)
+        self.ok += other.ok
+        self.good += other.good
+        self.ended += other.ended
 
 
 class Figures:
-    """The figures of one run.
+    """The figures of one run, or of several that were merged.
 
-    Calls, and the time to their first content, are counted from the start. Events, gaps and processor time are counted
-    after `open_window`, when all streams have been started.
+    Calls and their spans are counted from the start. Gaps, events and rates are counted in the measured time: after
+    `open_windows`, when the first calls of a closed loop were started, until `close_windows`.
 
-    A server reports a call's tokens when the call ends, and few calls begin and end within the window. So the tokens of
-    the window are estimated: its events, multiplied by the tokens per event of the calls that have ended.
+    A server reports a call's tokens when the call ends, and few calls begin and end within the measured time. So the
+    tokens are estimated: events, multiplied by the tokens per event of the calls that have ended.
 
-    ok: calls that succeeded.
-    ok_before_window: those of them that ended before the window.
+    slo: the objective.
+
+    before: what happened before the measured time.
+    windows: the measured time.
+    after: what happened after it.
+    window: the current one.
+    itl: the histogram of gaps in the current window.
     failures: error category → number of failed calls.
     first_failure: the message of the first failure, or empty.
-    first_contents: each stream's time to its first content, in seconds.
-    call_seconds: each successful call's duration, in seconds.
-    loop_lag: the longest iteration of the engine's loop, in seconds.
-    events: events in the window.
+    events: events in the measured time.
     ended_tokens: output tokens of the calls that have ended.
-    ended_events: events of the calls that have ended and reported tokens.
-    gaps: counts of gaps by bucket (`latency.py`).
-    long_gaps: gaps beyond the last bucket, in seconds.
-    longest_gap: the longest gap, in nanoseconds.
+    ended_events: their events.
+    unreported: calls that succeeded without a report of tokens.
+    due: calls that were due.
+    started: calls that were started.
     """
 
-    def __init__(self) -> None:
-        self.ok: int = 0
-        self.ok_before_window: int = 0
+    def __init__(self, slo: Slo | None = None) -> None:
+        self._slo: Slo = slo or {}
+        self.before: Window = Window()
+        self.windows: list[Window] = []
+        self.after: Window = Window()
         self.failures: Counter[str] = Counter()
         self.first_failure: str = ""
-        self.first_contents: list[float] = []
-        self.call_seconds: list[float] = []
-        self.loop_lag: float = 0.0
         self.events: int = 0
         self.ended_tokens: int = 0
         self.ended_events: int = 0
-        self.gaps: Counts = new_counts()
-        self.long_gaps: list[float] = []
-        self.longest_gap: int = 0
+        self.unreported: int = 0
+        self.due: int = 0
+        self.started: int = 0
+        self.window: Window = self.before
+        self.itl: Counts = self.before.spans["itl"]
+        self._events_measured: int | None = None
 
-    def open_window(self) -> None:
-        """Begin the window: reset the events and gaps that were counted while streams were being started."""
-        self.ok_before_window = self.ok
-        self.events = self.longest_gap = 0
-        self.gaps = new_counts()
-        self.long_gaps = []
+    # --- while calls run ---
+
+    def open_windows(self, *, from_start: bool) -> None:
+        """Begin the measured time. from_start: it includes what happened before."""
+        if from_start:
+            self.windows.append(self.before)
+            self.before = Window()
+        else:
+            self.events = 0
+            self.next_window()
+
+    def next_window(self) -> None:
+        """Begin the next window of the measured time."""
+        self.windows.append(Window())
+        self._enter(self.windows[-1])
+
+    def close_windows(self) -> None:
+        """End the measured time."""
+        self._events_measured = self.events
+        self._enter(self.after)
+
+    def _enter(self, window: Window) -> None:
+        self.window, self.itl = window, window.spans["itl"]
+
+    def count(self, name: str, span: int) -> None:
+        """Count a span in nanoseconds."""
+        self.window.spans[name][bucket_of(max(0, span) // 1000)] += 1
+
+    def failed(self, error: ProviderError) -> None:
+        """Count a call that failed. A cancelled call is no failure: the end of the run cut it."""
+        if error.category is ErrorCategory.CANCELLED:
+            return
+        self.failures[error.category.value] += 1
+        self.first_failure = self.first_failure or error.message
+        self.window.ended += 1
+
+    def succeeded(self, spans: Mapping[str, int], events: int, tokens: int | None, pieces: int) -> None:
+        """Count a call that succeeded.
+
+        spans: name of a figure → nanoseconds; those that were not counted before are counted here.
+        events: its events; an unstreamed call counts as one.
+        tokens: the output tokens that the server reported, or None.
+        pieces: its events with content.
+        """
+        window = self.window
+        window.ok += 1
+        window.ended += 1
+        for name in ("e2el", "ttfb", "tpot"):
+            if name in spans:
+                self.count(name, spans[name])
+        window.good += all(spans.get(name, 0) <= limit * 1e9 for name, limit in self._slo.items())
+        self.unreported += tokens is None
+        if tokens is not None or pieces:
+            self.ended_tokens += pieces if tokens is None else tokens
+            self.ended_events += events
+
+    def count_cut(self, waits: Iterable[tuple[str, int]]) -> None:
+        """Count the waits that the end of the run cuts, in nanoseconds.
+
+        A cut wait would have become longer. It is counted as it is, if it is longer than the 99th percentile of the
+        waits that have ended: without it, a server that has stalled would look fast.
+
+        waits: names of figures and spans.
+        """
+        usual = {name: percentile_of(self.all_of(name), 0.99) for name in ("ttft", "itl", "e2el")}
+        for name, span in waits:
+            limit = usual[name]
+            if limit is not None and span / 1e9 > limit:
+                self.count(name, span)
+
+    # --- results ---
 
     @property
-    def failed(self) -> int:
+    def ok(self) -> int:
+        """The number of calls that succeeded."""
+        return sum(window.ok for window in self._all)
+
+    @property
+    def good(self) -> int:
+        """The number of calls that succeeded and kept the objective."""
+        return sum(window.good for window in self._all)
+
+    @property
+    def heard(self) -> bool:
+        """Whether any stream has received content."""
+        return any(window.spans["ttft"] for window in self._all)
+
+    @property
+    def failures_total(self) -> int:
         """The number of calls that failed."""
         return self.failures.total()
 
     @property
+    def measured_ok(self) -> int:
+        """The number of calls that succeeded in the measured time."""
+        return sum(window.ok for window in self.windows)
+
+    @property
+    def measured_good(self) -> int:
+        """The number of those that kept the objective."""
+        return sum(window.good for window in self.windows)
+
+    @property
+    def measured_events(self) -> int:
+        """The number of events in the measured time."""
+        return self.events if self._events_measured is None else self._events_measured
+
+    @property
     def tokens(self) -> int | None:
-        """Estimated output tokens in the window; None if no call that ended has reported any."""
-        if not self.ended_tokens:
-            return None
-        return round(self.events * self.ended_tokens / self.ended_events)
+        """Estimated output tokens in the measured time; None if no call has ended to estimate them from.
 
-    def gap(self, share: float) -> float | None:
-        """Return a percentile of the gaps in seconds, or None if there are none.
-
-        share: the percentile's share, above 0 and at most 1.
+        Of an answer without a report of tokens, each event with content counts as one.
         """
-        long = sorted(self.long_gaps)
-        short = sum(self.gaps.values())
-        rank = max(1, math.ceil(share * (short + len(long))))
-        if rank > short:
-            return long[rank - short - 1] if long else None
-        return percentile(self.gaps, rank / short)
+        if self.ended_tokens:
+            return round(self.measured_events * self.ended_tokens / self.ended_events)
+        return None
 
-    def end_window(self, running: Iterable[StreamWatch], opened: int, now: int) -> int:
-        """Count the waits that the end of the window cuts. Return the number of streams without content in the window.
+    @property
+    def _all(self) -> list[Window]:
+        return [self.before, *self.windows, self.after]
 
-        Such a wait would have become longer. It is counted as it is, if it is longer than the 99th percentile of the
-        waits that have ended: without it, a server that has stalled would look fast.
+    def all_of(self, name: str) -> Counts:
+        """Return the whole histogram of a figure. Gaps before the measured time are not in it."""
+        windows = self._all[1:] if name == "itl" else self._all
+        return merged(window.spans[name] for window in windows)
 
-        running: the streams that still run.
-        opened: when the window was opened, in nanoseconds of the streams' clock.
-        now: the time, likewise.
-        """
-        usual_gap, usual_first = self.gap(0.99), percentiles(self.first_contents).p99
-        silent = 0
-        for watch in running:
-            since = watch.last or watch.started
-            wait = (now - since) / 1e9
-            silent += since <= opened
-            if watch.last and usual_gap is not None and wait > usual_gap:
-                self._count_gap(now - since)
-            elif not watch.last and usual_first is not None and wait > usual_first:
-                self.first_contents.append(wait)
-        return silent
+    def histograms(self, name: str) -> list[Counts]:
+        """Return the histograms of a figure, one for each window; the ends of the run are in the nearest one."""
+        found = [window.spans[name] for window in self.windows]
+        before = [] if name == "itl" else [self.before.spans[name]]
+        if not found:
+            return [merged([*before, self.after.spans[name]])]
+        found[0] = merged([*before, found[0]])
+        found[-1] = merged([found[-1], self.after.spans[name]])
+        return found
 
-    def _count_gap(self, gap: int) -> None:
-        """Count a gap in nanoseconds, as `StreamWatch.on_event` does inline."""
-        if gap >> SHIFT < LAST:
-            self.gaps[gap >> SHIFT] += 1
-        else:
-            self.long_gaps.append(gap / 1e9)
-        self.longest_gap = max(self.longest_gap, gap)
+    def summary(self, name: str, *, with_intervals: bool = True) -> Summary:
+        """Return what is reported of a figure."""
+        return summary_of(self.histograms(name), with_intervals=with_intervals)
 
-    def on_completion(self, completion: Completion, events: int = 1) -> None:
-        """Count a call that has ended. A cancelled call is neither a success nor a failure: the end of the run cut it.
+    # --- several processes ---
 
-        completion: the call's completion.
-        events: the number of its events; an unstreamed call counts as one.
-        """
-        if completion.error is not None:
-            if completion.error.category is ErrorCategory.CANCELLED:
-                return
-            self.failures[completion.error.category.value] += 1
-            self.first_failure = self.first_failure or completion.error.message
-            return
-        self.ok += 1
-        self.call_seconds.append(completion.timings.finished or 0.0)
-        if completion.response is not None:
-            usage = completion.response.usage
-            if usage.output_tokens is not None:
-                self.ended_tokens += usage.output_tokens + (usage.thinking_tokens or 0)
-                self.ended_events += events
-
-
-class StreamWatch:
-    """A counter of one stream's events. It adds them to the figures of all streams.
-
-    figures: the figures of all streams.
-    clock: returns the time in nanoseconds.
-
-    started: when this object was made, in nanoseconds.
-    last: when the last content arrived, in nanoseconds; 0 before the first.
-    events: the number of this stream's events so far.
-    """
-
-    __slots__ = ("_clock", "_figures", "events", "last", "started")
-
-    def __init__(self, figures: Figures, clock: Callable[[], int]) -> None:
-        self._figures = figures
-        self._clock = clock
-        self.started: int = clock()
-        self.last: int = 0
-        self.events: int = 0
-
-    def on_event(self, event: Event) -> None:
-        """Count an event, and measure its gap to the event before it."""
-        figures = self._figures
-        self.events += 1
-        if type(event) not in CONTENT:
-            figures.events += type(event) is not Error
-            return
-        figures.events += 1
-        now = self._clock()
-        if self.last:
-            gap = now - self.last
-            bucket = gap >> SHIFT
-            if bucket < LAST:
-                figures.gaps[bucket] += 1
-            else:
-                figures.long_gaps.append(gap / 1e9)
-            if gap > figures.longest_gap:
-                figures.longest_gap = gap
-        else:
-            figures.first_contents.append((now - self.started) / 1e9)
-        self.last = now
+    def add(self, other: Figures) -> None:
+        """Add the figures of another process of the same run."""
+        self.before.add(other.before)
+        self.after.add(other.after)
+        while len(self.windows) < len(other.windows):
+            self.windows.append(Window())
+        for mine, its in zip(self.windows, other.windows, strict=False):
+            mine.add(its)
+        self.failures += other.failures
+        self.first_failure = self.first_failure or other.first_failure
+        self._events_measured = self.measured_events + other.measured_events
+        for name in ("ended_tokens", "ended_events", "unreported", "due", "started"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 @dataclass(slots=True, frozen=True)
-class Percentiles:
-    """Three percentiles of a set of time spans, in seconds. They are None if the set is empty.
+class Summary:
+    """What is reported of one figure. Times are in seconds; None if there are none.
 
-    p50: the 50th percentile.
-    p90: the 90th percentile.
-    p99: the 99th percentile.
+    count: the number of spans.
+    mean, p50, p90, p99, longest: their mean, percentiles and maximum.
+    intervals: the confidence intervals of the percentiles; None for each with too few windows.
     """
 
+    count: int = 0
+    mean: float | None = None
     p50: float | None = None
     p90: float | None = None
     p99: float | None = None
+    longest: float | None = None
+    intervals: Sequence[Interval | None] = field(default=(None, None, None))
 
 
-def percentiles(spans: Sequence[float]) -> Percentiles:
-    """Return the percentiles of time spans in seconds, by the nearest-rank method."""
-    if not spans:
-        return Percentiles()
-    ordered = sorted(spans)
-    return Percentiles(*(ordered[max(1, math.ceil(share * len(ordered))) - 1] for share in (0.5, 0.9, 0.99)))
-
-
-@dataclass(slots=True, frozen=True)
-class Result:
-    """The result of one run. All times are in seconds.
-
-    concurrency: calls at a time.
-    seconds: the length of the window in which events, gaps, tokens and processor time were counted.
-    stream: whether the calls were streamed.
-    ok: calls that succeeded.
-    calls_per_second: successful calls per second of the window.
-    unfinished: calls that the end of the run cut off.
-    failures: error category → number of failed calls.
-    first_failure: the message of the first failure, or empty.
-    first_content: time from a call's start to its first content.
-    call: duration of the successful calls.
-    events: events of streams in the window; the number of answers, if the calls were not streamed.
-    tokens: output tokens of these events; None if no server reported any.
-    gap_p50: the 50th percentile of the gaps between two events with content; None if there were none.
-    gap_p99: the 99th percentile of these gaps.
-    gap_longest: the longest of these gaps.
-    client_seconds: processor time of this process in the window.
-    simulator_seconds: processor time of the simulator in the window; None if it is unknown.
-    loop_lag: the longest iteration of the engine's loop.
-    connections_opened: connections that were opened.
-    connections_reused: how often a connection was used again.
-    interrupted: whether Ctrl-C ended the run.
-    silent: streams that received no content in the window.
-    warnings: reasons why the figures may not show the server's performance.
-    """
-
-    concurrency: int
-    seconds: float
-    stream: bool
-    ok: int
-    calls_per_second: float
-    unfinished: int
-    failures: dict[str, int]
-    first_failure: str
-    first_content: Percentiles
-    call: Percentiles
-    events: int
-    tokens: int | None
-    gap_p50: float | None
-    gap_p99: float | None
-    gap_longest: float | None
-    client_seconds: float
-    simulator_seconds: float | None
-    loop_lag: float
-    connections_opened: int
-    connections_reused: int
-    interrupted: bool = False
-    silent: int = 0
-    warnings: list[str] = field(default_factory=list[str])
-
-    @property
-    def failed(self) -> int:
-        return sum(self.failures.values())
-
-    @property
-    def events_per_second(self) -> float:
-        return self.events / self.seconds
-
-    @property
-    def tokens_per_second(self) -> float | None:
-        return self.tokens / self.seconds if self.tokens else None
-
-    @property
-    def client_share(self) -> float:
-        return self.client_seconds / self.seconds
-
-    @property
-    def simulator_share(self) -> float | None:
-        return self.simulator_seconds / self.seconds if self.simulator_seconds is not None else None
-
-    @property
-    def client_per_event(self) -> float | None:
-        return self.client_seconds / self.events if self.events else None
-
-
-def warnings_of(
-    *, seconds: float, client_share: float, simulator_share: float | None, loop_lag: float, silent: int = 0
-) -> list[str]:
-    """Return the reasons why the figures may not show the server's performance, as sentences.
-
-    seconds: the length of the window.
-    client_share: processor time of this process, as a share of one core.
-    simulator_share: processor time of the simulator, as a share of one core; None if it is unknown.
-    loop_lag: the longest iteration of the engine's loop, in seconds.
-    silent: streams that received no content in the window.
-    """
-    found: list[str] = []
-    if seconds < SHORTEST_WINDOW:
-        return found
-    if silent:
-        found.append(
-            f"{silent:,} of the streams received nothing in the measured time: the server has stalled, or lets them"
-            " wait"
-        )
-    if client_share >= FULL_CORE:
-        found.append(
-            f"this process used {client_share:.0%} of a core: the client was the bottleneck, not the server; use a"
-            " lower --concurrency, or several processes"
-        )
-    if simulator_share is not None and simulator_share >= FULL_CORE:
-        found.append(
-            f"the simulator, one Python process, used {simulator_share:.0%} of a core: it was the bottleneck; use a"
-            " lower --concurrency or rate, or another server"
-        )
-    if client_share < FULL_CORE and loop_lag > HELD_UP_SECONDS:
-        found.append(
-            f"this process was delayed for {loop_lag * 1000:.0f} ms although it was not busy: other processes used the"
-            " machine, which makes the gaps longer"
-        )
-    return found
+def summary_of(histograms: Sequence[Mapping[int, int]], *, with_intervals: bool = True) -> Summary:
+    """Return what is reported of a figure. histograms: one for each window."""
+    whole = merged(histograms)
+    if not whole:
+        return Summary()
+    p50, p90, p99 = (percentile_of(whole, share) for share in SHARES)
+    intervals = Windows(histograms).intervals() if with_intervals else [None] * len(SHARES)
+    return Summary(sum(whole.values()), mean(whole), p50, p90, p99, percentile_of(whole, 1.0), intervals)

@@ -1,29 +1,42 @@
-"""A load test: it keeps a number of calls running until the time is over or all calls were made.
+"""A load test: it makes calls until the time is over or all calls were made.
 
-Callbacks drive it: when a call ends, the next one starts. After a failed call there is a delay, so that a dead server
-does not receive requests without a pause.
+In a closed loop a number of calls runs at a time, and each that ends starts the next one. After a failed call there is
+a delay, so that a dead server does not receive requests without a pause. In an open loop calls start when they are due
+(`arrivals.py`), whether or not others have ended.
 """
 
 from __future__ import annotations
 
+import gc
 import math
-import os
 import signal
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 
 import trio
 
 from ..engine import Call, Completion, Engine
 from ..providers.errors import InvalidRequestError
 from ..providers.model.provider_error import ErrorCategory
-from ..providers.model.request import Request
+from ..providers.model.response import Response
+from ..transport.kernel_timer import KernelTimer, make_kernel_timer
 from ..transport.loop import LAG_WINDOW
-from .figures import Figures, Result, StreamWatch, percentiles, warnings_of
+from .arrivals import Arrival, Arrivals
+from .figures import Figures, Slo
+from .histogram import bucket_of, new_counts
+from .moments import CallRecord, Wire
+from .validity import ClientFigures, Meter, process_seconds
+from .work import Session, Work, WorkPlan
 
 LOOK_SECONDS = 0.25
 """The interval of progress updates, in seconds."""
+WINDOWS = 20
+"""The number of windows of a run, from which confidence intervals are computed. None is shorter than `LOOK_SECONDS`."""
 RAMP_STEP = 0.01
 """The interval at which calls are started during the ramp, in seconds."""
 LAG_MEMORY = 2 * LAG_WINDOW
@@ -32,28 +45,110 @@ FIRST_DELAY, LONGEST_DELAY = 0.05, 2.0
 """The first and the longest delay after a failed call, in seconds. Repeated failures double the delay."""
 HOPELESS = frozenset({ErrorCategory.AUTH, ErrorCategory.INVALID_ARG, ErrorCategory.NOT_FOUND})
 """Categories of errors that every further call would have, too."""
-PATIENCE = 5
-"""The run ends after so many failures without a success, or after one for each concurrent call if these are more."""
+PATIENCE, OPEN_PATIENCE = 5, 100
+"""The run ends after so many failures without a success. In a closed loop it allows one for each call at a time."""
+LONGEST_DRAIN = 60.0
+"""How long calls of an open loop may run after the measured time, in seconds, if that time was not longer."""
 
 
 @dataclass(slots=True, frozen=True)
 class Plan:
     """The settings of a run.
 
-    request: the request that every call sends.
+    work: what the calls ask.
     stream: whether the calls are streamed.
-    concurrency: calls at a time.
+    concurrency: calls at a time; in an open loop the most calls at a time, None for no bound.
     seconds: how long to measure after the ramp.
     requests: the number of calls; None for as many as the time allows.
-    ramp: the time over which the first calls are started, in seconds.
+    ramp: the time over which the first calls of a closed loop are started, in seconds.
+    arrivals: when the calls of an open loop are due; None for a closed loop.
+    slo: the service level objective; empty for none.
+    share: this process's number and the number of processes. It makes every n-th call of an open loop.
     """
 
-    request: Request
+    work: WorkPlan
     stream: bool
-    concurrency: int
+    concurrency: int | None
     seconds: float
-    requests: int | None
-    ramp: float
+    requests: int | None = None
+    ramp: float = 0.0
+    arrivals: Arrivals | None = None
+    slo: Slo = field(default_factory=dict[str, float])
+    share: tuple[int, int] = (0, 1)
+
+
+@dataclass(slots=True)
+class Result:
+    """The result of one run. All times are in seconds.
+
+    plan: the settings.
+    figures: the figures of all processes.
+    clients: what each process of the client used.
+    seconds: the length of the measured time.
+    unfinished: calls that the end of the run cut off, or that never started.
+    silent: streams that received no content in the measured time.
+    simulator_seconds: processor time of the simulator in the measured time; None if it is unknown.
+    connections_opened: connections that were opened.
+    connections_reused: how often a connection was used again.
+    interrupted: whether Ctrl-C ended the run.
+    """
+
+    plan: Plan
+    figures: Figures
+    clients: list[ClientFigures]
+    seconds: float
+    unfinished: int = 0
+    silent: int = 0
+    simulator_seconds: float | None = None
+    connections_opened: int = 0
+    connections_reused: int = 0
+    interrupted: bool = False
+
+    @property
+    def calls_per_second(self) -> float:
+        """Successful calls per second of the measured time."""
+        return self.figures.measured_ok / self.seconds
+
+    @property
+    def goodput(self) -> float | None:
+        """Calls per second that kept the objective; None without one."""
+        return self.figures.measured_good / self.seconds if self.plan.slo else None
+
+    @property
+    def events_per_second(self) -> float:
+        """Events per second of the measured time. An unstreamed answer is one event."""
+        return self.figures.measured_events / self.seconds
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Output tokens per second of the measured time."""
+        tokens = self.figures.tokens
+        return tokens / self.seconds if tokens else None
+
+    @property
+    def load(self) -> float:
+        """The load that was reached: calls at a time of a closed loop, calls started per second of an open one."""
+        if self.plan.arrivals is None:
+            return float(self.plan.concurrency or 1)
+        return self.figures.started / self.seconds
+
+
+@dataclass(slots=True, frozen=True)
+class Look:
+    """The progress of a run at one moment.
+
+    elapsed: seconds since its start.
+    running: calls that run.
+    ok: calls that succeeded.
+    failed: calls that failed.
+    events: events in the measured time.
+    """
+
+    elapsed: float
+    running: int
+    ok: int
+    failed: int
+    events: int
 
 
 class Load:
@@ -61,8 +156,10 @@ class Load:
 
     engine: makes the calls.
     plan: the settings.
-    on_look: called with this object a few times per second, to show progress.
+    wire: notes the moments at which the engine's sockets send and receive.
+    on_look: called a few times per second, to show progress.
     simulator: the process id of the simulator that answers, or None.
+    make_record: makes the record of a call.
 
     figures: the figures so far.
     began: when the run was made, in seconds of `time.perf_counter`.
@@ -71,21 +168,34 @@ class Load:
     """
 
     def __init__(
-        self, engine: Engine, plan: Plan, on_look: Callable[[Load], None], simulator: int | None = None
+        self,
+        engine: Engine,
+        plan: Plan,
+        wire: Wire,
+        on_look: Callable[[Look], None],
+        simulator: int | None = None,
+        make_record: Callable[[Figures, Wire, int, int | None], CallRecord] = CallRecord,
     ) -> None:
         self._engine = engine
         self._plan = plan
+        self._wire = wire
         self._on_look = on_look
         self._simulator = simulator
-        self.figures: Figures = Figures()
+        self._make_record = make_record
+        self._work = Work(plan.work)
+        self.figures: Figures = Figures(plan.slo)
         self.began: float = time.perf_counter()
         self.running: dict[int, Call] = {}
         self.interrupted: bool = False
-        self._watches: dict[int, StreamWatch] = {}
+        self._records: dict[int, CallRecord] = {}
         self._started = 0
         self._failures_in_a_row = 0
+        self._held: deque[tuple[Session, int]] = deque()  # due, with no place free: a session and when it was due
+        self._arriving = plan.arrivals is not None
+        self._resting = 0  # sessions between two calls, and places after a failed call
+        self._draining = False  # the measured time of an open loop is over, and calls that still run may end
         self._window = self.began
-        self._client_before = time.process_time()
+        self._meter = Meter()
         self._simulator_before = self._simulator_seconds()
         self._over = trio.Event()
         self._nursery: trio.Nursery | None = None
@@ -98,91 +208,199 @@ class Load:
     async def run(self) -> Result:
         """Make the calls and return the result. Ctrl-C ends the run early. Raises `InvalidRequestError`."""
         failure: InvalidRequestError | None = None
+        result: Result | None = None
         async with trio.open_nursery() as self._nursery:
             nursery = self._nursery
             nursery.start_soon(self._end_on_signal)
             nursery.start_soon(self._look)
-            try:
-                await self._ramp()
-            except InvalidRequestError as error:
-                failure = error
-                self._over.set()
-            self._open_window()
-            with trio.move_on_after(self._plan.seconds):
-                await self._over.wait()
-            result = self._result()
+            with rare_collections():
+                try:
+                    result = await (self._measure_closed() if self._plan.arrivals is None else self._measure_open())
+                except InvalidRequestError as error:
+                    failure = error
             self._over.set()
             for call in list(self.running.values()):
                 call.cancel()
             while self.running:
                 await trio.sleep(0)
             nursery.cancel_scope.cancel()
-        if failure is not None:  # raised here, since the nursery would wrap it
+        if result is None:  # raised here, since the nursery would wrap it
+            assert failure is not None
             raise failure
         return result
 
-    # --- calls ---
+    # --- a closed loop ---
+
+    async def _measure_closed(self) -> Result:
+        await self._ramp()
+        self._open_windows()
+        with trio.move_on_after(self._plan.seconds):
+            await self._over.wait()
+        return self._close_windows()
 
     async def _ramp(self) -> None:
         plan = self._plan
-        places = plan.concurrency if plan.requests is None else min(plan.concurrency, plan.requests)
+        places = plan.concurrency or 1
+        if plan.requests is not None:
+            places = min(places, plan.requests)
         opened = 0
         while opened < places and not self._over.is_set():
             share = 1.0 if plan.ramp <= 0 else min(1.0, (self.elapsed + RAMP_STEP) / plan.ramp)
             due = max(1, math.floor(places * share))
             for _ in range(opened, due):
-                self._start()
+                self._next_session()
             opened = due
             if opened < places:
                 await trio.sleep(RAMP_STEP)
 
-    def _start(self) -> None:
-        plan = self._plan
-        if self._over.is_set() or (plan.requests is not None and self._started >= plan.requests):
-            if not self.running and not self._over.is_set():
-                self._over.set()
-            return
-        self._started += 1
-        number = self._started
+    def _next_session(self, ready: int | None = None) -> None:
+        """Start a session in a free place. ready: when the place became free, if the loop measures its delay."""
+        if self._may_start():
+            self.figures.due += 1
+            self._start(self._work.session(), ready=ready)
 
-        watch = StreamWatch(self.figures, time.perf_counter_ns)
-        if plan.stream:
-            self._watches[number] = watch
+    def _may_start(self) -> bool:
+        plan = self._plan
+        if self._over.is_set() or self._draining or (plan.requests is not None and self._started >= plan.requests):
+            if not self.running and not self._resting and not self._over.is_set():
+                self._over.set()
+            return False
+        return True
+
+    # --- an open loop ---
+
+    async def _measure_open(self) -> Result:
+        plan, arrivals = self._plan, self._plan.arrivals
+        assert arrivals is not None
+        number, processes = plan.share
+        self._open_windows()
+        with trio.move_on_after(plan.seconds):
+            await self._arrive(islice(arrivals.calls(plan.seconds, plan.work.seed), number, None, processes))
+            self._arriving = False
+            await self._idle()
+        self._arriving = False
+        result = self._close_windows()
+        self._draining = True
+        with trio.move_on_after(min(max(plan.seconds, 1.0), LONGEST_DRAIN)):
+            await self._idle()
+        return self._with_ends(result)
+
+    async def _idle(self) -> None:
+        """Wait until no call runs or waits, or the run is over."""
+        if not self._is_idle:
+            await self._over.wait()
+
+    @property
+    def _is_idle(self) -> bool:
+        return not (self.running or self._held or (self._resting and not self._draining))
+
+    async def _arrive(self, calls: Iterator[Arrival]) -> None:
+        """Start the calls when they are due."""
+        plan, began = self._plan, time.perf_counter_ns()
+        with open_alarm() as alarm:
+            for arrival in calls:
+                if self._over.is_set() or (plan.requests is not None and self.figures.due >= plan.requests):
+                    return
+                due = began + int(arrival.due * 1e9)
+                await alarm(due)
+                if self._over.is_set():
+                    return
+                self.figures.due += 1
+                session = self._work.session(arrival)
+                if plan.concurrency is not None and len(self.running) >= plan.concurrency:
+                    self._held.append((session, due))
+                else:
+                    self._start(session, due=due, ready=due)
+
+    # --- calls ---
+
+    def _start(self, session: Session, *, due: int | None = None, ready: int | None = None) -> None:
+        """Start the next call of a session.
+
+        due: when the call was due, in an open loop.
+        ready: when it could start, for the measure of this client's own delay; None: it is not measured.
+        """
+        self._started += 1
+        self.figures.started += 1
+        number = self._started
+        begun = time.perf_counter_ns()
+        if due is not None:
+            self.figures.count("late", begun - due)
+        if ready is not None:
+            self._meter.starts[bucket_of(max(0, begun - ready) // 1000)] += 1
+        record = self._make_record(self.figures, self._wire, begun, due)
 
         def on_completion(completion: Completion) -> None:
             del self.running[number]
-            self._watches.pop(number, None)
-            self._ended(completion, watch.events if plan.stream else 1)
+            self._records.pop(number, None)
+            record.on_completion(completion)
+            self._ended(completion, session)
 
-        if plan.stream:
-            call = self._engine.start_stream(plan.request, watch.on_event, on_completion)
+        if self._plan.stream:
+            self._records[number] = record
+            call = self._engine.start_stream(session.request, record.on_event, on_completion)
         else:
-            call = self._engine.start_request(plan.request, on_completion)
+            call = self._engine.start_request(session.request, on_completion)
         self.running[number] = call
 
-    def _ended(self, completion: Completion, events: int) -> None:
-        self.figures.on_completion(completion, events)
+    def _ended(self, completion: Completion, session: Session) -> None:
         if self._over.is_set():
             return
-        if completion.error is None:
+        if completion.error is not None:
+            self._failed(completion.error.category)
+        else:
             self._failures_in_a_row = 0
             if not self._plan.stream:
                 self.figures.events += 1
-            self._start()
-            return
+            self._succeeded(completion.response, session)
+        if self._plan.arrivals is not None and not self._arriving and self._is_idle:
+            self._over.set()
+
+    def _succeeded(self, response: Response | None, session: Session) -> None:
+        arrived = self._wire.arrived or None
+        if session.advance(response):
+            due = time.perf_counter_ns() + int(self._plan.work.think * 1e9)
+            self._rest(self._plan.work.think, partial(self._next_turn, session, due))
+        elif self._plan.arrivals is None:
+            self._next_session(ready=arrived)
+        self._start_held(arrived)
+
+    def _next_turn(self, session: Session, due: int) -> None:
+        """Start the next call of a session, after the time that its user thinks. due: when it is due."""
+        if self._may_start():
+            self.figures.due += 1
+            self._start(session, due=None if self._plan.arrivals is None else due)
+
+    def _start_held(self, ready: int | None) -> None:
+        while self._held and len(self.running) < (self._plan.concurrency or 1):
+            session, due = self._held.popleft()
+            self._start(session, due=due, ready=max(due, ready) if ready is not None else None)
+
+    def _failed(self, category: ErrorCategory) -> None:
+        plan = self._plan
         self._failures_in_a_row += 1
-        without_success = not self.figures.ok and not self.figures.first_contents
-        enough = completion.error.category in HOPELESS or self.figures.failed >= max(PATIENCE, self._plan.concurrency)
-        if without_success and enough:
+        figures = self.figures
+        patience = max(PATIENCE, plan.concurrency or 1) if plan.arrivals is None else OPEN_PATIENCE
+        enough = category in HOPELESS or figures.failures_total >= patience
+        if not figures.ok and not figures.heard and enough:
             self._over.set()
             return
-        delay = min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(self._failures_in_a_row // self._plan.concurrency, 10))
-        assert self._nursery is not None, "calls end only while the run lasts"
-        self._nursery.start_soon(self._start_after, delay)
+        if plan.arrivals is not None:
+            self._start_held(None)
+            return
+        rounds = self._failures_in_a_row // (plan.concurrency or 1)
+        self._rest(min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(rounds, 10)), self._next_session)
 
-    async def _start_after(self, seconds: float) -> None:
+    def _rest(self, seconds: float, then: Callable[[], None]) -> None:
+        """Call a function later."""
+        assert self._nursery is not None, "calls end only while the run lasts"
+        self._resting += 1
+        self._nursery.start_soon(self._later, seconds, then)
+
+    async def _later(self, seconds: float, then: Callable[[], None]) -> None:
         await trio.sleep(seconds)
-        self._start()
+        self._resting -= 1
+        then()
 
     async def _end_on_signal(self) -> None:
         with trio.open_signal_receiver(signal.SIGINT) as signals:
@@ -192,79 +410,115 @@ class Load:
 
     # --- figures ---
 
-    def _open_window(self) -> None:
-        """Begin the window in which events, gaps and processor time are measured. Call this after the ramp.
+    def _open_windows(self) -> None:
+        """Begin the measured time.
 
-        If the ramp has started all calls of the run, the window begins with the ramp: after it there may be nothing
-        left to measure.
+        If the ramp has started all calls of the run, or the run is over, it is measured from its start: after the ramp
+        there may be nothing left to measure.
         """
-        if self._over.is_set() or self._started == self._plan.requests:
+        ramp_is_all = self._over.is_set() or self._started == self._plan.requests
+        self.figures.open_windows(from_start=ramp_is_all)
+        if ramp_is_all:
             return
-        self.figures.open_window()
         self._window = time.perf_counter()
-        self._client_before = time.process_time()
+        self._meter.restart()
+        self._wire.delays = new_counts()
         self._simulator_before = self._simulator_seconds()
 
+    def _close_windows(self) -> Result:
+        """End the measured time, and return its result."""
+        self.figures.close_windows()
+        client = self._meter.figures(self._wire.delays, self._wire.all_retransmits())
+        statistics = self._engine.statistics()
+        client.loop_lag = client.loop_lag or statistics.loop_lag
+        before, after = self._simulator_before, self._simulator_seconds()
+        return self._with_ends(
+            Result(
+                plan=self._plan,
+                figures=self.figures,
+                clients=[client],
+                seconds=client.seconds,
+                silent=self._silent_streams(),
+                simulator_seconds=after - before if after is not None and before is not None else None,
+                connections_opened=statistics.opened,
+                connections_reused=statistics.reused,
+            ),
+            last=self._plan.arrivals is None,
+        )
+
+    def _with_ends(self, result: Result, *, last: bool = True) -> Result:
+        """Add what is known when no call is waited for any more. last: whether that is now."""
+        if last:
+            self._count_cut()
+            result.unfinished = len(self.running) + len(self._held)
+            result.interrupted = self.interrupted
+        return result
+
+    def _silent_streams(self) -> int:
+        """Return the number of streams without content in the measured time."""
+        opened = round(self._window * 1e9)
+        return sum((record.last or record.begun) <= opened for record in self._records.values())
+
+    def _count_cut(self) -> None:
+        """Count the waits that the end cuts."""
+        now = time.perf_counter_ns()
+        waits = [
+            ("itl", now - record.last) if record.last else ("ttft", now - record.origin)
+            for record in self._records.values()
+        ]
+        self.figures.count_cut([*waits, *(("ttft", now - due) for _, due in self._held)])
+
     async def _look(self) -> None:
+        length = max(LOOK_SECONDS, self._plan.seconds / WINDOWS)
         while True:
             await trio.sleep(LOOK_SECONDS)
-            if time.perf_counter() - self._window > LAG_MEMORY:
-                self.figures.loop_lag = max(self.figures.loop_lag, self._engine.statistics().loop_lag)
-            self._on_look(self)
+            since = time.perf_counter() - self._window
+            if since > LAG_MEMORY:
+                self._meter.loop_lag = max(self._meter.loop_lag, self._engine.statistics().loop_lag)
+            self._meter.look()
+            windows = self.figures.windows
+            if windows and self.figures.window is windows[-1] and since >= length * len(windows):
+                self.figures.next_window()
+            figures = self.figures
+            self._on_look(Look(self.elapsed, len(self.running), figures.ok, figures.failures_total, figures.events))
 
     def _simulator_seconds(self) -> float | None:
         return process_seconds(self._simulator) if self._simulator is not None else None
 
-    def _result(self) -> Result:
-        figures = self.figures
-        seconds = max(time.perf_counter() - self._window, 1e-6)
-        client = time.process_time() - self._client_before
-        after = self._simulator_seconds()
-        simulator = after - self._simulator_before if after is not None and self._simulator_before is not None else None
-        statistics = self._engine.statistics()
-        lag = figures.loop_lag or statistics.loop_lag
-        silent = figures.end_window(self._watches.values(), round(self._window * 1e9), time.perf_counter_ns())
-        return Result(
-            concurrency=self._plan.concurrency,
-            seconds=seconds,
-            stream=self._plan.stream,
-            ok=figures.ok,
-            calls_per_second=(figures.ok - figures.ok_before_window) / seconds,
-            unfinished=len(self.running),
-            failures=dict(figures.failures),
-            first_failure=figures.first_failure,
-            first_content=percentiles(figures.first_contents),
-            call=percentiles(figures.call_seconds),
-            events=figures.events,
-            tokens=figures.tokens,
-            gap_p50=figures.gap(0.5),
-            gap_p99=figures.gap(0.99),
-            gap_longest=figures.longest_gap / 1e9 if figures.longest_gap else None,
-            client_seconds=client,
-            simulator_seconds=simulator,
-            loop_lag=lag,
-            connections_opened=statistics.opened,
-            connections_reused=statistics.reused,
-            interrupted=self.interrupted,
-            silent=silent,
-            warnings=warnings_of(
-                seconds=seconds,
-                client_share=client / seconds,
-                simulator_share=simulator / seconds if simulator is not None else None,
-                loop_lag=lag,
-                silent=silent,
-            ),
-        )
 
-
-def process_seconds(process: int) -> float | None:
-    """Return the processor time of a process in seconds, or None if it cannot be read from /proc (see proc(5)).
-
-    process: the process id.
-    """
+@contextmanager
+def rare_collections() -> Generator[None, None, None]:
+    """Let the garbage collector run rarely, and leave out all that exists: a full collection would delay streams."""
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 50, 50)
     try:
-        with open(f"/proc/{process}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError):
-        return None
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
+
+
+@contextmanager
+def open_alarm() -> Generator[Callable[[int], Awaitable[None]], None, None]:
+    """Return an async function that waits until a time in nanoseconds of `time.perf_counter_ns`.
+
+    The event loop rounds its own timeouts up to a millisecond on Linux.
+    """
+    timer = make_kernel_timer()
+    try:
+        yield partial(_wait_until, timer)
+    finally:
+        if timer is not None:
+            timer.close()
+
+
+async def _wait_until(timer: KernelTimer | None, due: int) -> None:
+    await trio.lowlevel.checkpoint_if_cancelled()
+    while (left := due - time.perf_counter_ns()) > 0:
+        if timer is None:
+            await trio.sleep(left / 1e9)
+        else:
+            timer.start(min(left / 1e9, 0.9))
+            await trio.lowlevel.wait_readable(timer.fileno())

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import trio
 
-from ..bench.latency import percentile
+from ..bench.histogram import percentile
 from ..engine import Call, Engine, open_engine
 from ..providers.catalog.provider import Anthropic, Gemini, GeminiInteractions, OpenAIChat, OpenAIResponses, Provider
 from ..simulator import Simulator, SimulatorError, open_simulator

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from ..bench.latency import Counts, merge, new_counts, percentile
+from ..bench.histogram import Counts, merge, new_counts, percentile
 from .demo_streams import Counters
 from .output.terminal import Column, Table, bar, duration, print_table
 from .output.terminal import Display as TerminalDisplay

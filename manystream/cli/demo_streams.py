@@ -20,7 +20,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..bench.latency import LAST, SHIFT, Counts, new_counts
+from ..bench.histogram import Counts, bucket_of, new_counts
 from ..engine.call.completion import Completion
 from ..providers.model.events import (
     Done,
@@ -176,8 +176,7 @@ class DemoStream:
         counters.events += 1
         if type(event) is TextDelta:
             text = event.text
-            bucket = (time.monotonic_ns() - int(text)) >> SHIFT
-            counters.window[bucket if bucket < LAST else LAST] += 1
+            counters.window[bucket_of(max(0, time.monotonic_ns() - int(text)) // 1000)] += 1
             self.text.append(text)
         elif type(event) is ThinkingDelta:
             self.thinking.append(event.text)

@@ -1,51 +1,85 @@
-"""Results of load tests with known figures, and the report on one of them."""
+"""Results of load tests with known figures."""
 
-from manystream.bench.figures import Percentiles, Result
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-RESULT = Result(
-    concurrency=2000, seconds=10.0, stream=True, ok=12345, calls_per_second=1234.56, unfinished=2000,
-    failures={"server": 1000, "network": 3}, first_failure="the server\x1b failed",
-    first_content=Percentiles(0.1, 0.2, 0.3), call=Percentiles(1.5, 2.5, 3.5), events=1_000_000, tokens=2_000_000,
-    gap_p50=0.02, gap_p99=0.05, gap_longest=1.25, client_seconds=5.0, simulator_seconds=7.5, loop_lag=0.0125,
-    connections_opened=2001, connections_reused=10344, warnings=["one", "two"],
-)  # fmt: skip
-UNSTREAMED = Result(
-    concurrency=1, seconds=4.0, stream=False, ok=2, calls_per_second=0.5, unfinished=0, failures={}, first_failure="",
-    first_content=Percentiles(), call=Percentiles(1.0, 1.0, 1.0), events=2, tokens=None, gap_p50=None, gap_p99=None,
-    gap_longest=None, client_seconds=0.2, simulator_seconds=None, loop_lag=0.0, connections_opened=1,
-    connections_reused=1,
-)  # fmt: skip
-REPORT = """\
-calls             12,345 ok (1,234.6/s), 1,003 failed (network 3, server 1,000), 2,000 cancelled at the end
-first failure     the server\ufffd failed
-first content     p50 100.0 ms, p90 200.0 ms, p99 300.0 ms
-gaps in a stream  p50 20.0 ms, p99 50.0 ms, longest 1.25 s
-events            100,000/s, 1,000,000 in 10.0 s
-whole call        p50 1.50 s, p90 2.50 s, p99 3.50 s
-output tokens     200,000/s
-this client       5 µs of processor time per event, 50% of one core, loop lag 12.5 ms
-connections       2,001 opened, 10,344 reuses
-note: one
-note: two"""
-RESULT_OBJECT = {
-    "concurrency": 2000,
-    "stream": True,
-    "seconds": 10.0,
-    "calls": {"ok": 12345, "failed": 1003, "unfinished": 2000},
-    "calls_per_second": 1234.56,
-    "failures": {"server": 1000, "network": 3},
-    "first_failure": "the server\x1b failed",
-    "first_content": {"p50": 0.1, "p90": 0.2, "p99": 0.3},
-    "call": {"p50": 1.5, "p90": 2.5, "p99": 3.5},
-    "events": 1_000_000,
-    "events_per_second": 100_000.0,
-    "output_tokens": 2_000_000,
-    "output_tokens_per_second": 200_000.0,
-    "gap": {"p50": 0.02, "p99": 0.05, "longest": 1.25},
-    "client": {"cpu_per_event": 5e-6, "cpu_share": 0.5, "loop_lag": 0.0125},
-    "simulator": {"cpu_share": 0.75},
-    "connections": {"opened": 2001, "reused": 10344},
-    "interrupted": False,
-    "silent": 0,
-    "warnings": ["one", "two"],
-}
+from manystream.bench.figures import Figures
+from manystream.bench.histogram import bucket_of, new_counts
+from manystream.bench.load import Plan, Result
+from manystream.bench.runs import Run
+from manystream.bench.validity import Calibration, ClientFigures, Verdict, judge
+from manystream.bench.work import WorkPlan
+
+MICROSECONDS = 1e6
+
+
+def figures(
+    spans: Mapping[str, Sequence[float]],
+    *,
+    ok: int = 0,
+    good: int = 0,
+    failures: Mapping[str, int] | None = None,
+    windows: int = 1,
+    slo: Mapping[str, float] | None = None,
+) -> Figures:
+    """Return figures whose spans, in seconds, are spread over the windows in turn."""
+    found = Figures(slo)
+    found.open_windows(from_start=False)
+    for _ in range(windows - 1):
+        found.next_window()
+    for name, values in spans.items():
+        for number, value in enumerate(values):
+            found.windows[number % windows].spans[name][bucket_of(round(value * MICROSECONDS))] += 1
+    found.windows[0].ok, found.windows[0].good = ok, good
+    found.failures.update(failures or {})
+    found.due = found.started = ok + found.failures_total
+    return found
+
+
+def client(
+    seconds: float = 10.0, cpu: float = 1.0, *, reads: float = 0.0001, starts: float = 0.0001, **more: Any
+) -> ClientFigures:
+    """Return the figures of a process. reads, starts: how late it always was."""
+    read_counts, start_counts = new_counts(), new_counts()
+    read_counts[bucket_of(round(reads * MICROSECONDS))] = start_counts[bucket_of(round(starts * MICROSECONDS))] = 100
+    return ClientFigures(seconds, cpu, reads=read_counts, starts=start_counts, **more)
+
+
+def result(found: Figures, *, seconds: float = 10.0, **more: Any) -> Result:
+    """Return a result. more: attributes of the result, the plan or the only process."""
+    plan_names, client_names = set(Plan.__slots__), {*ClientFigures.__slots__, "cpu"} - {"seconds"}
+    plan: dict[str, Any] = {"work": WorkPlan("m"), "stream": True, "concurrency": 2000, "seconds": seconds}
+    plan |= {name: value for name, value in more.items() if name in plan_names}
+    used = {name: value for name, value in more.items() if name in client_names}
+    rest = {name: value for name, value in more.items() if name not in plan_names | client_names}
+    clients = rest.pop("clients", [client(seconds, **used)])
+    return Result(Plan(**plan), found, clients, seconds, **rest)
+
+
+def run(found: Result, calibration: Calibration | None = None) -> Run:
+    """Return a result with its verdict."""
+    heard = found.figures.ok or sum(found.figures.all_of("ttft").values())
+    return Run(found, judge(found.clients, calibration, load=found.load, ok=heard), calibration)
+
+
+def whole_run() -> Run:
+    """Return a run that has every figure."""
+    spans = {
+        "ttfb": [0.05] * 20,
+        "ttft": [0.1] * 10 + [0.2] * 10,
+        "tpot": [0.02] * 20,
+        "itl": [0.02] * 98 + [0.05] * 2,
+        "e2el": [1.5] * 20,
+    }
+    found = figures(spans, ok=12345, good=12000, failures={"server": 1000, "network": 3}, windows=10, slo={"ttft": 0.2})
+    found.first_failure = "the server\x1b failed"
+    found.events = 1_000_000
+    found.ended_tokens, found.ended_events = 20, 10
+    found.close_windows()
+    done = result(
+        found, slo={"ttft": 0.2}, unfinished=2000, connections_opened=2001, connections_reused=10344, loop_lag=0.0125
+    )
+    return run(done, Calibration(0.00003, 0.0002, 0.4, 0.3))
+
+
+NOT_JUDGED = Verdict(None, ("no call succeeded",))

@@ -26,6 +26,7 @@ CODES = {
     "red": "\x1b[31m",
     "green": "\x1b[32m",
     "yellow": "\x1b[33m",
+    "strike": "\x1b[9m",
 }
 """Style → the codes that begin it."""
 

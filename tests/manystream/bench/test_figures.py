@@ -1,236 +1,272 @@
-"""The figures of a load test: buckets, ranks, tokens, shares of a core, and the notes on the result."""
+"""The figures of calls: what each moment of a call becomes, windows, tokens, objectives, and sums of processes."""
 
-from collections.abc import Sequence
+import pickle
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 import manystream as ms
-from manystream.bench.figures import Figures, Percentiles, Result, StreamWatch, percentiles, warnings_of
-from manystream.bench.latency import percentile
+from manystream.bench.figures import Figures, Summary, summary_of
+from manystream.bench.histogram import bucket_of, seconds_of
+from manystream.bench.moments import CallRecord, NotingSocket, Wire
 
-BUCKET = 16384
-"""The width of a bucket, in nanoseconds."""
-BEYOND = 262144 * BUCKET
-"""The least gap that has no bucket, in nanoseconds."""
+MS = 1_000_000
+"""Nanoseconds of a millisecond."""
+OK = ms.Completion(success=True, response=ms.Response(usage=ms.Usage(output_tokens=5)))
 
 
-def after(figures: Figures, *times: int, event: ms.Event | None = None) -> Figures:
-    """Let a stream that began at 1000 ns receive content at these times."""
-    left = iter([1000, *times])
-    watch = StreamWatch(figures, lambda: next(left))
-    for _ in times:
-        watch.on_event(event or ms.TextDelta(0, "a"))
-    assert watch.events == len(times)
+class Call:
+    """A call whose request is sent at 1000 ms, and whose bytes arrive when the test says.
+
+    due: when it was due, in milliseconds; None in a closed loop.
+    begun: when it was started.
+    """
+
+    def __init__(self, figures: Figures, *, due: int | None = None, begun: int = 998) -> None:
+        self.wire = Wire()
+        self.sock = SimpleNamespace(sent=1000 * MS, first=0, arrived=0)
+        self.record = CallRecord(figures, self.wire, begun * MS, None if due is None else due * MS)
+
+    def receive(self, at: float, *events: ms.Event) -> None:
+        """Receive events with one read, whose bytes arrived at a time in milliseconds."""
+        arrived = int(at * MS)
+        self.sock.first = self.sock.first or arrived
+        self.sock.arrived = self.wire.arrived = arrived
+        self.wire.socket = cast("NotingSocket", self.sock)
+        for event in events:
+            self.record.on_event(event)
+
+    def end(self, at: float, completion: ms.Completion = OK) -> None:
+        self.receive(at)
+        self.record.on_completion(completion)
+
+
+def text(count: int = 1) -> list[ms.Event]:
+    return [ms.TextDelta(0, "a")] * count
+
+
+def milliseconds(figures: Figures, name: str) -> dict[float, int]:
+    """Return the spans of a figure in milliseconds → their number."""
+    return {round(seconds_of(bucket) * 1000, 1): count for bucket, count in figures.all_of(name).items()}
+
+
+def measured(**options: Any) -> Figures:
+    figures = Figures(**options)
+    figures.open_windows(from_start=False)
     return figures
 
 
-def test_new_figures_are_zero() -> None:
-    figures = Figures()
-    assert (figures.ok, figures.ok_before_window, figures.failed, figures.first_failure) == (0, 0, 0, "")
-    assert (figures.first_contents, figures.call_seconds, figures.loop_lag, figures.events) == ([], [], 0.0, 0)
-    assert (figures.ended_tokens, figures.ended_events, figures.longest_gap) == (0, 0, 0)
-    assert (dict(figures.gaps), figures.long_gaps) == ({}, [])
+def test_each_figure_of_a_stream_has_its_moments() -> None:
+    figures = measured()
+    call = Call(figures)
+    call.receive(1010, ms.Start("m", "id"))
+    call.receive(1020, *text())
+    call.receive(1050, *text(2))
+    call.receive(1090, *text(), ms.Done(ms.FinishReason.STOP, "stop", ms.Usage()))
+    call.end(1100)
+    found = {name: milliseconds(figures, name) for name in ("ttfb", "ttft", "ttfo", "tpot", "itl", "e2el", "late")}
+    assert found == {
+        "ttfb": {10.0: 1}, "ttft": {20.0: 1}, "ttfo": {}, "tpot": {17.5: 1},
+        "itl": {0.0: 1, 30.0: 1, 40.0: 1}, "e2el": {100.0: 1}, "late": {},
+    }  # fmt: skip
+    assert (figures.events, figures.ok, figures.unreported) == (6, 1, 0)
 
 
-def test_a_gap_is_counted_in_its_bucket() -> None:
-    figures = after(Figures(), 2000, 2000 + BUCKET - 1, 2000 + 2 * BUCKET - 1, 2000 + 4 * BUCKET - 1)
-    assert dict(figures.gaps) == {0: 1, 1: 1, 2: 1}
-    assert figures.first_contents == [1e-6]
-    assert (figures.longest_gap, figures.events) == (2 * BUCKET, 4)
+def test_an_open_loop_counts_from_the_moment_at_which_a_call_was_due() -> None:
+    figures = measured()
+    call = Call(figures, due=960, begun=990)
+    call.receive(1020, *text())
+    call.receive(1040, *text())
+    call.end(1040)
+    assert milliseconds(figures, "ttft") == {60.0: 1}
+    assert milliseconds(figures, "ttfb") == {60.0: 1}
+    assert milliseconds(figures, "e2el") == {80.0: 1}
+    assert milliseconds(figures, "tpot") == {5.0: 1}, "it begins with the first content"
 
 
-def test_a_gap_beyond_the_last_bucket_is_kept_exactly() -> None:
-    figures = after(Figures(), 1, BEYOND, BEYOND * 2)
-    assert dict(figures.gaps) == {262143: 1}
-    assert figures.long_gaps == [4.294967296]
-    assert figures.gap(0.5) == pytest.approx(262143.5 * 16384e-9, abs=1e-12)
-    assert figures.gap(0.51) == 4.294967296
-    assert figures.longest_gap == BEYOND
+def test_thinking_is_content_and_the_output_after_it_is_another_figure() -> None:
+    figures = measured()
+    call = Call(figures)
+    call.receive(1020, ms.ThinkingDelta(0, "a"))
+    call.receive(1030, ms.ThinkingDelta(0, "a"))
+    call.receive(1070, *text())
+    call.receive(1080, *text())
+    call.end(1080)
+    assert (milliseconds(figures, "ttft"), milliseconds(figures, "ttfo")) == ({20.0: 1}, {70.0: 1})
+    assert milliseconds(figures, "itl") == {10.0: 2, 40.0: 1}
 
 
-def test_the_longest_gap_is_kept_when_shorter_ones_follow() -> None:
-    figures = after(Figures(), 1, 1 + 5 * BUCKET, 1 + 6 * BUCKET)
-    assert figures.longest_gap == 5 * BUCKET
+@pytest.mark.parametrize("event", [ms.Start("m", "id"), ms.ToolCallStart(0, "id", "name"), ms.ToolCallDone(0)])
+def test_other_events_are_no_content(event: ms.Event) -> None:
+    figures = measured()
+    call = Call(figures)
+    call.receive(1010, event, event)
+    assert (figures.events, milliseconds(figures, "ttft"), milliseconds(figures, "itl")) == (2, {}, {})
 
 
-@pytest.mark.parametrize(
-    ("event", "gaps"),
-    [
-        (ms.TextDelta(0, "a"), 1),
-        (ms.ThinkingDelta(0, "a"), 1),
-        (ms.ToolCallDelta(0, "a"), 1),
-        (ms.Start("m", "id"), 0),
-        (ms.ToolCallStart(0, "id", "name"), 0),
-        (ms.ToolCallDone(0), 0),
-        (ms.Done(ms.FinishReason.STOP, "stop", ms.Usage()), 0),
-    ],
-    ids=lambda value: type(value).__name__,
-)
-def test_gaps_are_between_content_and_every_event_counts(event: ms.Event, gaps: int) -> None:
-    figures = after(Figures(), 5000, 6000, event=event)
-    assert (sum(figures.gaps.values()), len(figures.first_contents), figures.events) == (gaps, gaps, 2)
-
-
-def test_an_error_is_an_event_of_the_stream_only() -> None:
-    figures = after(Figures(), 5000, event=ms.Error(ms.ProviderError("cut", category=ms.ErrorCategory.NETWORK)))
+def test_the_error_that_ends_a_stream_is_no_event() -> None:
+    figures = measured()
+    Call(figures).receive(1010, ms.Error(ms.ProviderError("cut", category=ms.ErrorCategory.NETWORK)))
     assert figures.events == 0
 
 
-def test_the_window_begins_without_gaps() -> None:
-    figures = after(Figures(), 1, 2 * BUCKET, 2 * BEYOND)
-    figures.open_window()
-    assert (dict(figures.gaps), figures.long_gaps, figures.longest_gap, figures.events) == ({}, [], 0, 0)
-    after(figures, 1, 2)
-    assert dict(figures.gaps) == {0: 1}
+def test_a_stream_of_one_event_has_no_time_per_token() -> None:
+    figures = measured()
+    call = Call(figures)
+    call.receive(1020, *text())
+    call.end(1020, ms.Completion(success=True, response=ms.Response(usage=ms.Usage(output_tokens=1))))
+    assert (milliseconds(figures, "ttft"), milliseconds(figures, "tpot")) == ({20.0: 1}, {})
+
+
+def test_an_unstreamed_call_has_a_first_byte_and_an_end() -> None:
+    figures = measured()
+    call = Call(figures)
+    call.receive(1020)
+    call.end(1050)
+    found = {name: milliseconds(figures, name) for name in ("ttfb", "ttft", "tpot", "e2el")}
+    assert found == {"ttfb": {20.0: 1}, "ttft": {}, "tpot": {}, "e2el": {50.0: 1}}
+
+
+def test_failures_are_counted_by_category_and_a_cancelled_call_is_none() -> None:
+    figures = measured()
+    for message, category in (("one", "server"), ("two", "network"), ("three", "server"), ("four", "cancelled")):
+        error = ms.ProviderError(message, category=ms.ErrorCategory(category))
+        Call(figures).end(1050, ms.Completion(success=False, error=error))
+    assert (dict(figures.failures), figures.first_failure) == ({"server": 2, "network": 1}, "one")
+    assert (figures.failures_total, figures.ok, milliseconds(figures, "e2el")) == (3, 0, {})
+
+
+# Tokens.
+
+
+def ended(figures: Figures, *, pieces: int, usage: ms.Usage) -> None:
+    call = Call(figures)
+    call.receive(1020, *text(pieces))
+    call.end(1040, ms.Completion(success=True, response=ms.Response(usage=usage)))
+
+
+def test_tokens_are_those_of_the_events_in_the_measured_time() -> None:
+    figures = measured()
+    ended(figures, pieces=4, usage=ms.Usage(output_tokens=6, thinking_tokens=2))
+    Call(figures).receive(1020, *text(3))
+    assert (figures.tokens, figures.unreported) == (14, 0)
+
+
+def test_answers_without_a_count_are_estimated_by_their_contents() -> None:
+    figures = measured()
+    ended(figures, pieces=4, usage=ms.Usage())
+    assert (figures.tokens, figures.unreported) == (4, 1)
+    assert Figures().tokens is None
+
+
+# Objectives.
 
 
 @pytest.mark.parametrize(
-    ("share", "rank"), [(0.01, 1), (0.25, 1), (0.26, 2), (0.5, 2), (0.51, 3), (0.75, 3), (0.76, 4), (1.0, 4)]
-)
-def test_a_percentile_of_gaps_is_the_nearest_rank(share: float, rank: int) -> None:
-    figures = Figures()
-    figures.gaps[10] += 1
-    figures.gaps[5] += 1
-    figures.long_gaps += [9.0, 6.0]
-    expected = {1: 5.5 * 16384e-9, 2: 10.5 * 16384e-9, 3: 6.0, 4: 9.0}[rank]
-    assert figures.gap(share) == pytest.approx(expected, abs=1e-12)
-
-
-def test_gaps_are_long_ones_only_if_there_are_no_others() -> None:
-    figures = Figures()
-    figures.long_gaps += [9.0, 6.0]
-    assert (figures.gap(0.5), figures.gap(0.99)) == (6.0, 9.0)
-
-
-def test_a_histogram_is_read_at_the_middle_of_a_bucket() -> None:
-    counts = {7: 1, 2: 2, 100: 1}
-    found = [percentile(counts, share) for share in (0.0, 0.5, 0.51, 0.75, 0.76, 1.0)]
-    assert found == [pytest.approx(bucket * 16384e-9) for bucket in (2.5, 2.5, 7.5, 7.5, 100.5, 100.5)]
-
-
-def completion(usage: ms.Usage | None, finished: float | None = 1.5) -> ms.Completion:
-    response = ms.Response(usage=usage) if usage is not None else None
-    return ms.Completion(success=True, response=response, timings=ms.Timings(finished=finished))
-
-
-def failure(message: str, category: ms.ErrorCategory = ms.ErrorCategory.SERVER) -> ms.Completion:
-    return ms.Completion(success=False, error=ms.ProviderError(message, category=category))
-
-
-def test_completions_are_counted_by_outcome() -> None:
-    figures = Figures()
-    figures.on_completion(completion(ms.Usage(output_tokens=6)), 3)
-    figures.on_completion(completion(ms.Usage(output_tokens=5, thinking_tokens=4)), 7)
-    figures.on_completion(completion(ms.Usage(thinking_tokens=9)), 100)
-    figures.on_completion(completion(None, None), 100)
-    for each in (failure("one"), failure("two", ms.ErrorCategory.NETWORK), failure("three")):
-        figures.on_completion(each)
-    figures.on_completion(failure("stopped", ms.ErrorCategory.CANCELLED))
-    assert (figures.ok, figures.failed, dict(figures.failures)) == (4, 3, {"server": 2, "network": 1})
-    assert figures.first_failure == "one"
-    assert figures.call_seconds == [1.5, 1.5, 1.5, 0.0]
-    assert (figures.ended_tokens, figures.ended_events) == (15, 10)
-    figures.events = 9
-    assert figures.tokens == 14, "9 events with 1.5 tokens each, rounded to an even number"
-
-
-def test_an_unstreamed_call_is_one_event() -> None:
-    figures = Figures()
-    figures.on_completion(completion(ms.Usage(output_tokens=6)))
-    figures.events = 2
-    assert (figures.ended_events, figures.tokens) == (1, 12)
-
-
-def test_percentiles_of_a_few_spans() -> None:
-    assert percentiles([3.0, 1.0, 2.0]) == Percentiles(2.0, 3.0, 3.0)
-    assert percentiles([1.0]) == Percentiles(1.0, 1.0, 1.0)
-    assert percentiles([float(number) for number in range(1, 11)]) == Percentiles(5.0, 9.0, 10.0)
-
-
-def test_a_result_derives_rates_and_shares() -> None:
-    figures = (2, 4.0, True, 5, 1.25, 1, {"server": 2, "auth": 1}, "no", Percentiles(), Percentiles())
-    result = Result(*figures, 80, 40, 0.1, 0.2, 0.3, 2.0, 3.0, 0.4, 6, 7)
-    assert (result.failed, result.events_per_second, result.tokens_per_second) == (3, 20.0, 10.0)
-    assert (result.client_share, result.simulator_share, result.client_per_event) == (0.5, 0.75, 0.025)
-    assert (result.interrupted, result.warnings) == (False, [])
-    nothing = Result(*figures, 0, 0, None, None, None, 2.0, None, 0.4, 6, 7)
-    assert (nothing.tokens_per_second, nothing.simulator_share, nothing.client_per_event) == (None, None, None)
-
-
-CLIENT = (
-    "this process used 90% of a core: the client was the bottleneck, not the server; use a lower --concurrency, or"
-    " several processes"
-)
-SIMULATOR = (
-    "the simulator, one Python process, used 90% of a core: it was the bottleneck; use a lower --concurrency or rate,"
-    " or another server"
-)
-DELAYED = (
-    "this process was delayed for 101 ms although it was not busy: other processes used the machine, which makes the"
-    " gaps longer"
-)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "client", "simulator", "lag", "found"),
+    ("slo", "good"),
     [
-        (0.5, 0.9, 0.9, 0.101, [CLIENT, SIMULATOR]),
-        (0.5, 0.899, 0.899, 0.1, []),
-        (0.5, 0.899, 0.9, 0.101, [SIMULATOR, DELAYED]),
-        (0.5, 0.0, None, 0.101, [DELAYED]),
-        (0.499, 0.9, 0.9, 0.101, []),
+        ({"ttft": 0.02, "e2el": 0.1}, 1),
+        ({"ttft": 0.0199}, 0),
+        ({"itl": 0.04}, 1),
+        ({"itl": 0.039}, 0),
+        ({"tpot": 0.015}, 1),
+        ({"tpot": 0.0149}, 0),
+        ({"ttfo": 0.001}, 1),
+        ({}, 1),
     ],
 )
-def test_the_notes_on_a_result(
-    seconds: float, client: float, simulator: float | None, lag: float, found: Sequence[str]
-) -> None:
-    assert warnings_of(seconds=seconds, client_share=client, simulator_share=simulator, loop_lag=lag) == found
+def test_a_call_is_good_if_it_keeps_every_bound(slo: dict[str, float], good: int) -> None:
+    figures = measured(slo=slo)
+    call = Call(figures)
+    call.receive(1020, *text(2))
+    call.receive(1060, *text())
+    call.receive(1080, *text(2))
+    call.end(1100)
+    assert (figures.good, figures.measured_good) == (good, good)
 
 
-def test_a_stalled_server_is_noted_in_a_window_that_is_not_short() -> None:
-    note = "3 of the streams received nothing in the measured time: the server has stalled, or lets them wait"
-    for seconds, found in ((0.5, [note]), (0.499, [])):
-        notes = warnings_of(seconds=seconds, client_share=0.0, simulator_share=None, loop_lag=0.0, silent=3)
-        assert notes == found
+# Windows.
 
 
-def running(figures: Figures, *times: int) -> StreamWatch:
-    """Return a stream that began at the first time and received content at the others, in milliseconds."""
-    left = iter(time * 1_000_000 for time in times)
-    watch = StreamWatch(figures, lambda: next(left))
-    for _ in times[1:]:
-        watch.on_event(ms.TextDelta(0, "a"))
-    return watch
-
-
-def test_a_gap_that_the_end_cuts_counts_if_it_is_a_long_one() -> None:
+def test_only_the_measured_time_has_rates_gaps_and_events() -> None:
     figures = Figures()
-    stalled, steady = running(figures, 0, 10, 20, 40), running(figures, 0, 10, 20, 1990)
-    assert figures.end_window([stalled, steady], opened=0, now=2000 * 1_000_000) == 0
-    assert (sum(figures.gaps.values()), figures.longest_gap) == (4, 1_970_000_000)
-    stuck = running(figures, 0, 10, 20)
-    assert figures.end_window([stuck], opened=0, now=9000 * 1_000_000) == 0
-    assert (figures.long_gaps, figures.longest_gap) == ([8.98], 8_980_000_000)
-    assert figures.gap(0.99) == 8.98
+    for span in range(5):
+        if span == 1:
+            figures.open_windows(from_start=False)
+        elif span == 2:
+            figures.next_window()
+        elif span == 3:
+            figures.close_windows()
+        call = Call(figures)
+        call.receive(1001 + span, *text())
+        call.receive(1011 + span, *text())
+        call.end(1020)
+    assert (figures.ok, figures.measured_ok, figures.measured_events) == (5, 2, 4)
+    assert milliseconds(figures, "ttft") == {1.0: 1, 2.0: 1, 3.0: 1, 4.0: 1, 5.0: 1}
+    assert milliseconds(figures, "itl") == {10.0: 4}, "those after the measured time are of calls that were due in it"
+    assert [sum(window.values()) for window in figures.histograms("ttft")] == [2, 3]
+    assert [sum(window.values()) for window in figures.histograms("itl")] == [1, 3]
 
 
-def test_a_cut_gap_of_less_than_two_seconds_is_in_a_bucket() -> None:
+def test_a_ramp_that_started_all_calls_is_measured() -> None:
     figures = Figures()
-    cut = running(figures, 0, 10, 20)
-    assert figures.end_window([cut], opened=0, now=500 * 1_000_000) == 0
-    assert (sum(figures.gaps.values()), figures.long_gaps, figures.longest_gap) == (2, [], 480_000_000)
+    Call(figures).receive(1001, *text())
+    figures.open_windows(from_start=True)
+    Call(figures).receive(1002, *text())
+    assert (figures.measured_events, len(figures.windows)) == (2, 1)
+    assert milliseconds(figures, "ttft") == {1.0: 1, 2.0: 1}
 
 
-def test_a_long_wait_that_the_end_cuts_is_counted() -> None:
-    figures = Figures()
-    served = running(figures, 0, 500, 1000)
-    late, later = running(figures, 900), running(figures, 100)
-    assert figures.end_window([served, late, later], opened=100 * 1_000_000, now=1200 * 1_000_000) == 1
-    assert figures.first_contents == [0.5, 1.1]
+def test_waits_that_the_end_cuts_count_if_they_are_longer_than_the_others() -> None:
+    figures = measured()
+    for _ in range(3):
+        call = Call(figures)
+        call.receive(1010, *text())
+        call.receive(1030, *text())
+    figures.count_cut([("ttft", 5 * MS), ("ttft", 50 * MS), ("itl", 5 * MS), ("itl", 900 * MS)])
+    assert (milliseconds(figures, "ttft"), milliseconds(figures, "itl")) == ({10.0: 3, 50.0: 1}, {20.0: 3, 899.8: 1})
+    silent = measured()
+    silent.count_cut([("ttft", 50 * MS)])
+    assert milliseconds(silent, "ttft") == {}, "without any content there is nothing to compare with"
 
 
-def test_streams_without_any_content_are_silent_and_no_figure() -> None:
-    figures = Figures()
-    waiting = [running(figures, 0), running(figures, 5)]
-    assert figures.end_window(waiting, opened=5 * 1_000_000, now=2000 * 1_000_000) == 2
-    assert (figures.first_contents, figures.longest_gap) == ([], 0)
+def test_the_summary_of_a_figure() -> None:
+    windows = [{bucket_of(span * 1000): 1 for span in range(10 * window + 1, 10 * window + 11)} for window in range(10)]
+    found = summary_of(windows)
+    assert (found.count, found.p50, found.p90, found.p99, found.longest) == (
+        100, *(pytest.approx(value, rel=0.001) for value in (0.05, 0.09, 0.099, 0.1)),
+    )  # fmt: skip
+    p50 = found.intervals[0]
+    assert p50 is not None
+    assert p50.low < 0.05 < p50.high
+    assert summary_of([]) == summary_of([{}]) == Summary()
+    assert summary_of(windows, with_intervals=False).intervals == [None] * 3
+
+
+# Several processes.
+
+
+def test_the_figures_of_processes_add_up() -> None:
+    parts: list[Figures] = []
+    for number in (1, 2):
+        figures = Figures({"ttft": 0.001})
+        figures.due = figures.started = number
+        Call(figures).receive(1001, *text())
+        figures.open_windows(from_start=False)
+        for _ in range(number):
+            call = Call(figures)
+            call.receive(1000 + number, *text(3))
+            call.end(1010)
+            figures.next_window()
+        Call(figures).end(
+            1001, ms.Completion(success=False, error=ms.ProviderError(str(number), category=ms.ErrorCategory.SERVER))
+        )
+        figures.close_windows()
+        parts.append(pickle.loads(pickle.dumps(figures)))
+    total = Figures()
+    for part in parts:
+        total.add(part)
+    assert (total.ok, total.good, total.failures_total, total.first_failure) == (3, 1, 2, "1")
+    assert (total.due, total.started, total.measured_events, len(total.windows)) == (3, 3, 9, 3)
+    assert milliseconds(total, "ttft") == {1.0: 3, 2.0: 2}

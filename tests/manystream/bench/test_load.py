@@ -11,9 +11,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from manystream.bench import load
-from manystream.bench.figures import Percentiles, Result
-from manystream.bench.load import Load, Plan, process_seconds
+from manystream.bench import load, validity
+from manystream.bench.arrivals import Arrival, Arrivals
+from manystream.bench.load import Load, Look, Plan, Result
+from manystream.bench.moments import Wire
+from manystream.bench.validity import process_seconds
+from manystream.bench.work import WorkPlan
 from manystream.engine import Completion, Engine, Timings
 from manystream.providers.errors import InvalidRequestError
 from manystream.providers.model.events import Event, Start, TextDelta
@@ -22,7 +25,7 @@ from manystream.providers.model.request import Request
 from manystream.providers.model.response import Response
 from manystream.providers.model.usage import Usage
 
-REQUEST = Request("m", "Hi")
+WORK = WorkPlan("m", "Hi")
 OK = Completion(success=True, response=Response(usage=Usage(output_tokens=4)), timings=Timings(finished=0.5))
 
 
@@ -45,6 +48,7 @@ class ScriptedEngine:
     seconds: how long a call takes.
 
     starts: the time at which each call was started, in seconds.
+    requests: their requests.
     cancelled: the number of calls that were cancelled.
     late: a clock that advances by a second before the second of these calls has ended.
     """
@@ -54,6 +58,7 @@ class ScriptedEngine:
         self.seconds = seconds
         self.lag = lag
         self.starts: list[float] = []
+        self.requests: list[Request] = []
         self.cancelled = 0
         self.late: MockClock | None = None
 
@@ -63,7 +68,8 @@ class ScriptedEngine:
     def start_stream(
         self, request: Request, on_event: Callable[[Event], None], on_completion: Callable[[Completion], None]
     ) -> Any:
-        assert request is REQUEST
+        assert request.model == "m"
+        self.requests.append(request)
         self.starts.append(round(trio.current_time(), 6))
         end = self.ends.pop(0) if len(self.ends) > 1 else self.ends[0]
         scope = trio.CancelScope()
@@ -101,17 +107,40 @@ def clock(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> MockClo
         perf_counter_ns=lambda: int((50.0 + trio.current_time()) * 1e9),
         process_time=lambda: 7.0 + trio.current_time() / 10,
     )
-    monkeypatch.setattr(load, "time", clock)
+    for module in (load, validity):
+        monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(load, "make_kernel_timer", lambda: None)
     return autojump_clock
 
 
+class ClockWire(Wire):
+    """Sockets whose bytes arrive when they are read."""
+
+    @property
+    def arrived(self) -> int:
+        return load.time.perf_counter_ns()
+
+    @arrived.setter
+    def arrived(self, _: int) -> None:
+        pass
+
+
 def a_plan(**changes: Any) -> Plan:
-    settings: dict[str, Any] = {"stream": True, "concurrency": 1, "seconds": 10.0, "requests": None, "ramp": 0.0}
-    return Plan(REQUEST, **settings | changes)
+    settings: dict[str, Any] = {"work": WORK, "stream": True, "concurrency": 1, "seconds": 10.0}
+    return Plan(**settings | changes)
 
 
-def a_load(engine: ScriptedEngine, plan: Plan, on_look: Callable[[Load], None] = lambda _: None, **more: Any) -> Load:
-    return Load(cast("Engine", engine), plan, on_look, **more)
+def a_load(engine: ScriptedEngine, plan: Plan, on_look: Callable[[Look], None] = lambda _: None, **more: Any) -> Load:
+    return Load(cast("Engine", engine), plan, ClockWire(), on_look, **more)
+
+
+def failures(result: Result) -> dict[str, int]:
+    return dict(result.figures.failures)
+
+
+def percentiles(result: Result, name: str) -> list[float | None]:
+    found = result.figures.summary(name)
+    return [found.p50, found.p99, found.longest]
 
 
 async def run(engine: ScriptedEngine, plan: Plan) -> Result:
@@ -146,21 +175,21 @@ async def test_a_ramp_that_is_over_starts_nothing_more(clock: MockClock) -> None
     engine = ScriptedEngine(failed(ErrorCategory.AUTH), seconds=0.015)
     result = await run(engine, a_plan(concurrency=10, ramp=10.0))
     assert engine.starts == [0.0]
-    assert (result.failures, result.seconds) == ({"auth": 1}, pytest.approx(0.02))
+    assert (failures(result), result.seconds) == ({"auth": 1}, pytest.approx(0.02))
 
 
 async def test_each_call_that_ends_starts_the_next(clock: MockClock) -> None:
     engine = ScriptedEngine(OK, seconds=1.0)
     result = await run(engine, a_plan(concurrency=2, seconds=3.5))
     assert engine.starts == [0.0, 0.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0]
-    assert (result.ok, result.unfinished) == (6, 2)
+    assert (result.figures.ok, result.unfinished) == (6, 2)
 
 
 async def test_a_run_ends_with_its_last_request(clock: MockClock) -> None:
     engine = ScriptedEngine(OK, seconds=1.0)
     result = await run(engine, a_plan(concurrency=2, requests=5, seconds=1000.0))
     assert engine.starts == [0.0, 0.0, 1.0, 1.0, 2.0]
-    assert (result.ok, result.unfinished, result.seconds) == (5, 0, pytest.approx(3.0))
+    assert (result.figures.ok, result.unfinished, result.seconds) == (5, 0, pytest.approx(3.0))
     assert trio.current_time() == pytest.approx(3.0)
 
 
@@ -168,21 +197,23 @@ async def test_fewer_requests_than_places_start_no_more_calls(clock: MockClock) 
     engine = ScriptedEngine(OK, seconds=1.0)
     result = await run(engine, a_plan(concurrency=5, requests=3, ramp=0.035))
     assert engine.starts == [0.0, 0.02, 0.03]
-    assert (result.ok, result.events) == (3, 9), "the measured time begins with the ramp"
+    assert (result.figures.ok, result.figures.measured_events) == (3, 9), "the measured time begins with the ramp"
     assert result.seconds == pytest.approx(1.03)
 
 
 async def test_a_ramp_that_leaves_requests_is_not_measured(clock: MockClock) -> None:
     engine = ScriptedEngine(OK, seconds=1.0)
     result = await run(engine, a_plan(concurrency=3, requests=4, ramp=0.035))
-    assert (result.ok, result.events) == (4, 8), "the events of two calls before the window are not counted"
+    assert (result.figures.ok, result.figures.measured_events) == (4, 8), (
+        "the events of two calls before the window are not counted"
+    )
     assert result.seconds == pytest.approx(1.97)
 
 
 async def test_a_failed_call_of_the_last_requests_ends_the_run(clock: MockClock) -> None:
     engine = ScriptedEngine(OK, failed(ErrorCategory.SERVER), seconds=1.0)
     result = await run(engine, a_plan(requests=2, seconds=1000.0))
-    assert (result.ok, result.failures, engine.starts) == (1, {"server": 1}, [0.0, 1.0])
+    assert (result.figures.ok, failures(result), engine.starts) == (1, {"server": 1}, [0.0, 1.0])
     assert trio.current_time() < 3.0
 
 
@@ -227,14 +258,14 @@ async def test_many_failures_in_a_row_keep_the_longest_delay(clock: MockClock, m
     monkeypatch.setattr(load, "LONGEST_DELAY", 0.01)
     engine = ScriptedEngine(OK, failed(ErrorCategory.SERVER), seconds=0.005)
     result = await run(engine, a_plan(seconds=18.0))
-    assert result.failures["server"] > 1100
+    assert failures(result)["server"] > 1100
 
 
 @pytest.mark.parametrize(("concurrency", "calls"), [(1, 5), (5, 5), (6, 6)])
 async def test_so_many_failures_without_a_success_end_a_run(clock: MockClock, concurrency: int, calls: int) -> None:
     engine = ScriptedEngine(failed(ErrorCategory.SERVER), seconds=0.5)
     result = await run(engine, a_plan(concurrency=concurrency, seconds=1000.0))
-    assert result.failures == {"server": calls}
+    assert failures(result) == {"server": calls}
     assert trio.current_time() < 60.0
 
 
@@ -242,16 +273,16 @@ async def test_so_many_failures_without_a_success_end_a_run(clock: MockClock, co
 async def test_one_hopeless_failure_ends_a_run(clock: MockClock, category: ErrorCategory) -> None:
     engine = ScriptedEngine(failed(category), seconds=0.5)
     result = await run(engine, a_plan(seconds=1000.0))
-    assert (result.failures, result.first_failure) == ({category.value: 1}, f"{category.value} it is")
+    assert (failures(result), result.figures.first_failure) == ({category.value: 1}, f"{category.value} it is")
     assert trio.current_time() == result.seconds == pytest.approx(0.5)
-    assert result.loop_lag == 0.25
+    assert result.clients[0].loop_lag == 0.25
 
 
 @pytest.mark.parametrize("first", [OK, failed(ErrorCategory.AUTH, Response())])
 async def test_after_a_success_or_content_a_run_goes_on(clock: MockClock, first: Completion) -> None:
     engine = ScriptedEngine(first, failed(ErrorCategory.AUTH), seconds=0.5)
     result = await run(engine, a_plan(seconds=60.0))
-    assert result.failures["auth"] > 10
+    assert failures(result)["auth"] > 10
     assert result.seconds == pytest.approx(60.0)
 
 
@@ -273,43 +304,21 @@ async def test_the_whole_result_of_a_run(clock: MockClock, monkeypatch: pytest.M
     monkeypatch.setattr(load, "process_seconds", lambda process: {4711: used}[process].__next__())
     engine = ScriptedEngine(OK, OK, failed(ErrorCategory.SERVER), OK, seconds=1.0)
     result = await a_load(engine, a_plan(seconds=4.5, ramp=0.2), simulator=4711).run()
-    assert result.seconds == pytest.approx(4.5)
-    assert result.client_seconds == pytest.approx(0.45)
-    spans = Percentiles(0.5, 0.5, 0.5)
-    assert result == Result(
-        concurrency=1,
-        seconds=result.seconds,
-        stream=True,
-        ok=3,
-        calls_per_second=pytest.approx(3 / 4.5),  # type: ignore[arg-type]
-        unfinished=1,
-        failures={"server": 1},
-        first_failure="server it is",
-        first_content=Percentiles(0.0, 0.0, 0.0),
-        call=spans,
-        events=11,
-        tokens=15,
-        gap_p50=pytest.approx(1.0, abs=1e-5),  # type: ignore[arg-type]
-        gap_p99=pytest.approx(1.0, abs=1e-5),  # type: ignore[arg-type]
-        gap_longest=1.0,
-        client_seconds=result.client_seconds,
-        simulator_seconds=3.0,
-        loop_lag=0.25,
-        connections_opened=3,
-        connections_reused=4,
-        interrupted=False,
-        warnings=[
-            "this process was delayed for 250 ms although it was not busy: other processes used the machine, which"
-            " makes the gaps longer"
-        ],
-    )
+    figures, client = result.figures, result.clients[0]
+    assert (result.seconds, client.seconds, client.cpu) == (pytest.approx(4.5), result.seconds, pytest.approx(0.45))
+    assert (figures.ok, figures.due, figures.started, failures(result)) == (3, 5, 5, {"server": 1})
+    assert (figures.measured_events, figures.tokens, figures.first_failure) == (11, 15, "server it is")
+    assert (result.calls_per_second, result.events_per_second) == (pytest.approx(3 / 4.5), pytest.approx(11 / 4.5))
+    assert (result.tokens_per_second, result.goodput, result.load) == (pytest.approx(15 / 4.5), None, 1.0)
+    assert percentiles(result, "itl") == percentiles(result, "e2el") == [pytest.approx(1.0, rel=0.001)] * 3
+    assert percentiles(result, "ttft") == [pytest.approx(0.0, abs=1e-6)] * 3
+    assert (result.unfinished, result.simulator_seconds, client.loop_lag) == (1, 3.0, 0.25)
+    assert (result.connections_opened, result.connections_reused, result.interrupted) == (3, 4, False)
 
 
-async def test_streams_that_stall_are_silent_and_noted(clock: MockClock) -> None:
+async def test_streams_that_stall_are_silent(clock: MockClock) -> None:
     result = await run(ScriptedEngine(OK, seconds=1000.0), a_plan(concurrency=3, seconds=5.0))
-    assert (result.silent, result.unfinished, result.failed) == (3, 3, 0)
-    note = "3 of the streams received nothing in the measured time: the server has stalled, or lets them wait"
-    assert note in result.warnings
+    assert (result.silent, result.unfinished, result.figures.failures_total) == (3, 3, 0)
 
 
 async def test_a_stream_that_stalls_in_the_window_has_a_long_gap(clock: MockClock) -> None:
@@ -321,8 +330,8 @@ async def test_a_stream_that_stalls_in_the_window_has_a_long_gap(clock: MockCloc
             return super().start_stream(request, on_event, on_completion)
 
     result = await run(StallingEngine(OK), a_plan(seconds=5.0))
-    assert (result.ok, result.silent) == (1, 0)
-    assert [result.gap_longest, result.gap_p99] == pytest.approx([4.0, 4.0], abs=0.001)
+    assert (result.figures.ok, result.silent) == (1, 0)
+    assert percentiles(result, "itl") == [pytest.approx(1.0, abs=0.001), *[pytest.approx(4.0, abs=0.003)] * 2]
 
 
 async def test_unstreamed_calls_are_never_silent(clock: MockClock) -> None:
@@ -332,7 +341,7 @@ async def test_unstreamed_calls_are_never_silent(clock: MockClock) -> None:
 
 async def test_calls_that_end_in_the_ramp_are_not_in_the_rate(clock: MockClock) -> None:
     result = await run(ScriptedEngine(OK, seconds=1.0), a_plan(concurrency=2, seconds=1.95, ramp=2.405))
-    assert (result.ok, result.calls_per_second) == (5, pytest.approx(3 / 1.95)), "two of them ended in the ramp"
+    assert (result.figures.ok, result.calls_per_second) == (5, pytest.approx(3 / 1.95)), "two of them ended in the ramp"
 
 
 async def test_a_simulator_is_measured_from_the_ramp_if_that_is_all(
@@ -341,14 +350,14 @@ async def test_a_simulator_is_measured_from_the_ramp_if_that_is_all(
     used = iter([1.0, 5.0])
     monkeypatch.setattr(load, "process_seconds", lambda _: next(used))
     result = await a_load(ScriptedEngine(OK), a_plan(requests=1), simulator=1).run()
-    assert (result.simulator_seconds, result.client_seconds) == (4.0, pytest.approx(0.1))
+    assert (result.simulator_seconds, result.clients[0].cpu) == (4.0, pytest.approx(0.1))
 
 
 async def test_unstreamed_calls_are_events_when_they_end(clock: MockClock) -> None:
     engine = ScriptedEngine(OK, OK, failed(ErrorCategory.SERVER), seconds=1.0)
     result = await run(engine, a_plan(stream=False, seconds=4.0))
-    assert (result.ok, result.events, result.tokens) == (2, 2, 8)
-    assert (result.stream, result.gap_longest, result.simulator_seconds) == (False, None, None)
+    assert (result.figures.ok, result.figures.measured_events, result.figures.tokens) == (2, 2, 8)
+    assert (percentiles(result, "itl"), result.simulator_seconds) == ([None] * 3, None)
 
 
 @pytest.mark.parametrize(("before", "after"), [(None, 2.0), (1.0, None)])
@@ -364,7 +373,7 @@ async def test_a_simulator_that_cannot_be_read_has_no_figure(
 async def test_the_run_is_shown_four_times_a_second(clock: MockClock) -> None:
     looks: list[tuple[float, int]] = []
     run = a_load(
-        ScriptedEngine(OK, seconds=0.6), a_plan(seconds=1.1), lambda run: looks.append((run.elapsed, len(run.running)))
+        ScriptedEngine(OK, seconds=0.6), a_plan(seconds=1.1), lambda look: looks.append((look.elapsed, look.running))
     )
     await run.run()
     assert looks == [(pytest.approx(0.25 * number), 1) for number in (1, 2, 3, 4)]
@@ -373,24 +382,22 @@ async def test_the_run_is_shown_four_times_a_second(clock: MockClock) -> None:
 
 async def test_a_busy_loop_counts_two_windows_after_the_ramp(clock: MockClock) -> None:
     engine = ScriptedEngine(OK, seconds=1000.0)
-    lags: list[float] = []
 
-    def look(run: Load) -> None:
-        lags.append(run.figures.loop_lag)
-        engine.lag = 0.125
+    def look(look: Look) -> None:
+        engine.lag = 0.25 if look.elapsed < 1.9 else 0.125
 
-    await a_load(engine, a_plan(seconds=2.6), look).run()
-    assert lags == [0.0] * 8 + [0.125, 0.125]
+    result = await a_load(engine, a_plan(seconds=2.6), look).run()
+    assert result.clients[0].loop_lag == 0.125
 
 
 async def test_ctrl_c_ends_a_run_and_keeps_its_figures(clock: MockClock) -> None:
-    def look(run: Load) -> None:
-        if run.elapsed > 2.4:
+    def look(look: Look) -> None:
+        if look.elapsed > 2.4:
             signal.raise_signal(signal.SIGINT)
 
     engine = ScriptedEngine(OK, seconds=1.0)
     result = await a_load(engine, a_plan(seconds=1000.0), look).run()
-    assert (result.interrupted, result.ok, result.unfinished) == (True, 2, 1)
+    assert (result.interrupted, result.figures.ok, result.unfinished) == (True, 2, 1)
     assert trio.current_time() < 4.0
 
 
@@ -399,7 +406,7 @@ async def test_ctrl_c_ends_a_run_and_keeps_its_figures(clock: MockClock) -> None
 
 def test_processor_time_is_that_of_user_and_system(monkeypatch: pytest.MonkeyPatch) -> None:
     files = {"/proc/7/stat": b"7 (a) b) R 1 2 3 4 5 6 7 8 9 10 250 50 99 99\n", "/proc/8/stat": b"8 (x) R 1\n"}
-    monkeypatch.setattr(load, "open", lambda path, mode: {"rb": io.BytesIO}[mode](files[path]), raising=False)
+    monkeypatch.setattr(validity, "open", lambda path, mode: {"rb": io.BytesIO}[mode](files[path]), raising=False)
     monkeypatch.setattr(os, "sysconf", {"SC_CLK_TCK": 100}.__getitem__)
     assert process_seconds(7) == 3.0
     assert process_seconds(8) is None
@@ -407,3 +414,134 @@ def test_processor_time_is_that_of_user_and_system(monkeypatch: pytest.MonkeyPat
 
 def test_a_process_that_does_not_exist_has_no_processor_time() -> None:
     assert process_seconds(-1) is None
+
+
+# Open loops.
+
+
+def at_rate(first: float, last: float | None = None, **changes: Any) -> Plan:
+    arrivals = Arrivals(first, first if last is None else last)
+    return a_plan(**{"concurrency": None, "arrivals": arrivals, "seconds": 2.0} | changes)
+
+
+async def test_calls_start_when_they_are_due_whether_or_not_others_ended(clock: MockClock) -> None:
+    engine = ScriptedEngine(OK, seconds=1.4)
+    result = await run(engine, at_rate(4.0))
+    assert engine.starts == [pytest.approx(number / 4, abs=1e-5) for number in range(8)]
+    assert (result.seconds, result.figures.ok, result.unfinished) == (pytest.approx(2.0), 8, 0)
+    assert (result.figures.measured_ok, result.load) == (3, pytest.approx(4.0)), "five ended after the measured time"
+
+
+async def test_a_rate_may_rise(clock: MockClock) -> None:
+    engine = ScriptedEngine(OK, seconds=0.1)
+    await run(engine, at_rate(1.0, 3.0))
+    assert engine.starts == [pytest.approx(due, abs=1e-5) for due in (0.0, 0.732051, 1.236068, 1.645751)]
+
+
+async def test_what_has_no_place_starts_late_and_is_counted(clock: MockClock) -> None:
+    engine = ScriptedEngine(OK, seconds=0.8)
+    result = await run(engine, at_rate(4.0, concurrency=1, seconds=1.0))
+    assert engine.starts == [pytest.approx(due, abs=1e-5) for due in (0.0, 0.8, 1.6)]
+    assert (result.figures.due, result.figures.started, result.figures.ok, result.unfinished) == (4, 3, 2, 2)
+    late, first = percentiles(result, "late"), percentiles(result, "ttft")
+    assert late == [pytest.approx(0.55, rel=0.001), *[pytest.approx(1.1, rel=0.001)] * 2]
+    assert first[1:] == [pytest.approx(1.25, rel=0.001)] * 2, "a call that never started has waited since it was due"
+    assert max(result.clients[0].starts) == 0, "that was not this client's fault"
+
+
+async def test_calls_that_never_end_are_cut_after_the_drain(clock: MockClock) -> None:
+    engine = ScriptedEngine(OK, seconds=1000.0)
+    result = await run(engine, at_rate(2.0, seconds=3.0))
+    assert (result.unfinished, engine.cancelled, result.figures.ok) == (6, 6, 0)
+    assert trio.current_time() == pytest.approx(6.0, abs=0.1)
+
+
+async def test_an_open_loop_ends_with_its_last_request(clock: MockClock) -> None:
+    engine = ScriptedEngine(OK, seconds=0.3)
+    result = await run(engine, at_rate(10.0, requests=3, seconds=60.0))
+    assert (result.figures.due, result.figures.ok, result.seconds) == (3, 3, pytest.approx(0.5, abs=0.01))
+
+
+async def test_a_trace_is_followed(clock: MockClock) -> None:
+    engine = ScriptedEngine(OK, seconds=0.1)
+    calls = (Arrival(0.0), Arrival(0.5, 20, 7), Arrival(0.5, 3), Arrival(9.0))
+    result = await run(engine, a_plan(concurrency=None, arrivals=Arrivals(trace=calls), seconds=5.0))
+    assert engine.starts == [pytest.approx(due, abs=1e-5) for due in (0.0, 0.5, 0.5)]
+    assert result.seconds == pytest.approx(0.6)
+    assert [request.max_output_tokens for request in engine.requests] == [None, 7, None]
+    texts = [
+        message.text for request in engine.requests for message in request.messages if not isinstance(message, dict)
+    ]
+    assert [len(text.split()) for text in texts] == [1, 20, 3]
+
+
+async def test_processes_share_the_calls_of_an_open_loop(clock: MockClock) -> None:
+    starts: list[float] = []
+    for number in (0, 1, 2):
+        engine = ScriptedEngine(OK, seconds=0.1)
+        began = trio.current_time()
+        await run(engine, at_rate(4.0, share=(number, 3)))
+        starts += [start - began for start in engine.starts]
+    assert sorted(starts) == [pytest.approx(number / 4, abs=1e-4) for number in range(8)]
+
+
+async def test_failures_do_not_slow_an_open_loop_and_a_dead_server_ends_it(clock: MockClock) -> None:
+    engine = ScriptedEngine(OK, failed(ErrorCategory.SERVER), seconds=0.01)
+    result = await run(engine, at_rate(50.0))
+    assert (failures(result), result.figures.due) == ({"server": 99}, 100)
+    dead = await run(ScriptedEngine(failed(ErrorCategory.SERVER), seconds=0.01), at_rate(50.0, seconds=60.0))
+    assert failures(dead) == {"server": load.OPEN_PATIENCE}
+    refused = await run(ScriptedEngine(failed(ErrorCategory.AUTH), seconds=0.01), at_rate(50.0, seconds=60.0))
+    assert failures(refused) == {"auth": 1}
+
+
+async def test_a_rate_at_which_no_call_is_due(clock: MockClock) -> None:
+    result = await run(ScriptedEngine(OK), at_rate(0.0, 0.1))
+    assert (result.figures.due, result.figures.started) == (1, 1)
+    nothing = await run(
+        ScriptedEngine(OK), a_plan(concurrency=None, arrivals=Arrivals(trace=(Arrival(50.0),)), seconds=1.0)
+    )
+    assert (nothing.figures.due, nothing.calls_per_second, nothing.load) == (0, 0.0, 0.0)
+
+
+async def test_ctrl_c_ends_an_open_loop_and_its_drain(clock: MockClock) -> None:
+    for after in (1.4, 3.0):
+
+        def look(look: Look, after: float = after) -> None:
+            if look.elapsed > after:
+                signal.raise_signal(signal.SIGINT)
+
+        began = trio.current_time()
+        result = await a_load(ScriptedEngine(OK, seconds=1000.0), at_rate(4.0, seconds=2.0), look).run()
+        assert (result.interrupted, result.unfinished) == (True, 7 if after == 1.4 else 8)
+        assert trio.current_time() - began < after + 0.5
+
+
+# Sessions.
+
+
+async def test_each_turn_has_the_conversation_so_far(clock: MockClock) -> None:
+    work = WorkPlan("m", "Hi", turns=3, think=2.0)
+    engine = ScriptedEngine(OK, seconds=1.0)
+    result = await run(engine, a_plan(work=work, seconds=8.5))
+    assert engine.starts == [0.0, 3.0, 6.0, 7.0], "a session that is over frees its place at once"
+    assert [len(request.messages) for request in engine.requests] == [1, 3, 5, 1]
+    assert (result.figures.ok, result.unfinished) == (4, 0)
+
+
+async def test_a_user_who_thinks_is_waited_for(clock: MockClock) -> None:
+    work = WorkPlan("m", "Hi", turns=2, think=3.0)
+    engine = ScriptedEngine(OK, seconds=0.5)
+    result = await run(engine, at_rate(1.0, work=work, requests=4, seconds=2.0))
+    assert engine.starts == [pytest.approx(start, abs=0.01) for start in (0.0, 1.0)]
+    assert result.figures.ok == 2
+    engine = ScriptedEngine(OK, seconds=0.5)
+    result = await run(engine, a_plan(work=work, concurrency=2, requests=4, seconds=100.0))
+    assert (len(engine.starts), result.figures.ok, result.seconds) == (4, 4, pytest.approx(4.0))
+
+
+async def test_a_session_ends_with_a_call_that_fails(clock: MockClock) -> None:
+    work = WorkPlan("m", "Hi", turns=3)
+    engine = ScriptedEngine(OK, failed(ErrorCategory.SERVER), OK, seconds=1.0)
+    await run(engine, a_plan(work=work, seconds=4.0))
+    assert [len(request.messages) for request in engine.requests] == [1, 3, 1, 3]

@@ -2,12 +2,12 @@
 
 import contextlib
 import json
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Callable, Generator, Sequence
 
 import pytest
 
+from manystream.bench.load import Plan
+from manystream.bench.runs import Run, Server
 from manystream.cli import batch as batch_command
 from manystream.cli import bench as bench_command
 from manystream.cli import main
@@ -21,13 +21,14 @@ from manystream.providers.catalog.provider import (
 )
 from manystream.providers.errors import InvalidRequestError
 from manystream.simulator import KnobError, Simulator, SimulatorError
-from tests.support.bench_results import UNSTREAMED
+from tests.support.bench_results import figures, result, run
 
+UNSTREAMED = run(result(figures({"e2el": [1.0]}, ok=1), stream=False))
 URL = "http://127.0.0.1:1/v1"
 
 
 class Measured:
-    """Stands in for the simulator, the engine and the load test; keeps what they were given.
+    """Stands in for the simulator and the runs; keeps what they were given.
 
     error: what the start of the simulator raises, or the run.
     """
@@ -47,20 +48,11 @@ class Measured:
         self.simulators.append((knobs, journal))
         yield Simulator("127.0.0.1", 8001, 77)
 
-    @contextlib.asynccontextmanager
-    async def open_engine(self, providers: Sequence[Provider], **_: object) -> AsyncGenerator[None, None]:
-        self.providers = providers
-        yield
-
-    def load(self, engine: object, plan: Any, on_look: object, simulator: int | None) -> Any:
-        self.process, self.model = simulator, plan.request.model
-
-        async def run() -> Any:
-            if self.error is not None:
-                raise self.error
-            return UNSTREAMED
-
-        return SimpleNamespace(run=run)
+    def run_plan(self, server: Server, plan: Plan, on_look: object, **_: object) -> Run:
+        self.process, self.model, self.providers = server.simulator, plan.work.model, [server.provider]
+        if self.error is not None:
+            raise self.error
+        return UNSTREAMED
 
     def allow_many_sockets(self) -> None:
         self.sockets += 1
@@ -70,8 +62,8 @@ class Measured:
 def measured(monkeypatch: pytest.MonkeyPatch) -> Measured:
     measured = Measured()
     monkeypatch.setattr(bench_command, "open_simulator", measured.open_simulator)
-    monkeypatch.setattr(bench_command, "open_engine", measured.open_engine)
-    monkeypatch.setattr(bench_command, "Load", measured.load)
+    monkeypatch.setattr(bench_command, "run_plan", measured.run_plan)
+    monkeypatch.setattr(bench_command, "calibrate", lambda *_: None)
     monkeypatch.setattr(bench_command, "allow_many_sockets", measured.allow_many_sockets)
     for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "MANYSTREAM_CREDENTIALS"):
         monkeypatch.delenv(name, raising=False)

@@ -32,7 +32,7 @@ commands:
     batch     send every line of a file of prompts, and write a file of answers; resumable
     doctor    check key, proxy, DNS, TLS and server of each configured provider
     top       show a running engine, live, from another terminal
-    bench     measure an endpoint, a proxy, or this machine: latency, gaps, rates, the most streams
+    bench     measure an endpoint, a proxy, or this machine, and whether the figures can be trusted
     serve     serve your providers on this machine, with quotas, routes, budgets and traces
     simulate  run the simulator of the five dialects in the foreground
     completion

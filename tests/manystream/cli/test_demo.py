@@ -12,6 +12,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from manystream.bench.histogram import bucket_of
 from manystream.cli import demo, demo_display, main
 from manystream.cli.demo import DemoOptions
 from manystream.cli.demo_display import Display
@@ -22,7 +23,7 @@ from manystream.providers.model.response import Response
 from manystream.providers.model.usage import Usage
 from manystream.simulator import Simulator, SimulatorError
 
-MILLISECOND = 61
+MILLISECOND = bucket_of(1000)
 """The bucket of 1.0 ms."""
 
 

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
+from manystream.bench.histogram import bucket_of
 from manystream.cli import demo, demo_display, main
 from manystream.cli.demo_display import Display
 from manystream.cli.demo_streams import Counters
 
-MILLISECOND = 61
-"""The bucket of 1.0 ms. Buckets are 16.384 µs wide."""
+MILLISECOND = bucket_of(1000)
+"""The bucket of 1 ms."""
 
 
 class Clock:
@@ -35,7 +36,7 @@ def all_counters() -> tuple[Counters, Counters]:
     first = Counters("anthropic", started=5, completed=2, errors=1, events=300)
     second = Counters("gemini", started=4, completed=4, events=100)
     first.window[MILLISECOND] += 300
-    second.window[10 * MILLISECOND] += 100
+    second.window[bucket_of(10_000)] += 100
     return first, second
 
 
@@ -161,7 +162,7 @@ def test_the_final_table_counts_every_event_once(clock: Clock, capsys: pytest.Ca
     first.window[2 * MILLISECOND] += 10
     capsys.readouterr()
     everything = display.print_summary(4.0, plain=True)
-    assert dict(everything) == {MILLISECOND: 300, 2 * MILLISECOND: 10, 10 * MILLISECOND: 100}
+    assert dict(everything) == {MILLISECOND: 300, 2 * MILLISECOND: 10, bucket_of(10_000): 100}
     lines = [line for line in capsys.readouterr().out.splitlines() if line.strip()]
     assert lines[-2].startswith("gemini           4     4       0     100")
     rows = [line.split() for line in lines]

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 import manystream as ms
-from manystream.bench.latency import SHIFT
+from manystream.bench.histogram import bucket_of, seconds_of
 from manystream.cli import demo_streams
 from manystream.cli.demo_streams import (
     MIXTURE,
@@ -110,7 +110,7 @@ def test_the_latency_is_the_time_since_the_stamp() -> None:
     stream.on_stamped_event(ms.TextDelta(0, f"{time.monotonic_ns() - 50_000_000:020d} "))
     ((bucket, count),) = stream.counters.window.items()
     assert count == 1
-    assert 0.05 <= (bucket + 1) * (1 << SHIFT) / 1e9 < 5
+    assert 0.0499 <= seconds_of(bucket) < 5
 
 
 @pytest.mark.parametrize(
@@ -181,13 +181,12 @@ def test_counters_begin_at_zero() -> None:
     assert counters.open == 3
 
 
-@pytest.mark.parametrize("age", [0, 16383, 16384, 4294950912, 4294967295, 4294967296, 4294967296 * 2])
+@pytest.mark.parametrize("age", [0, 999, 1000, 5_000_000, 9_000_000_000])
 def test_a_latency_is_counted_in_its_bucket(age: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo_streams, "time", SimpleNamespace(monotonic_ns=lambda: 10**12 + age))
     stream = stream_of(Recipe("text", stamped=True))
     stream.on_stamped_event(ms.TextDelta(0, f"{10**12:020d} "))
-    expected = {0: 0, 16383: 0, 16384: 1, 4294950912: 262143, 4294967295: 262143}
-    assert dict(stream.counters.window) == {expected.get(age, 262144): 1}
+    assert dict(stream.counters.window) == {bucket_of(age // 1000): 1}
     assert (stream.counters.events, stream.text) == (1, [f"{10**12:020d} "])
 
 

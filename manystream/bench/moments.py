@@ -1,0 +1,242 @@
+"""When the bytes of a call were sent and received: sockets that note it, and the record of one call.
+
+Linux stamps each received segment, so the arrival of an event is known even if this process read it later. Elsewhere an
+arrival is the time at which the socket was read. A callback's own time is never used: other calls may have run first.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import sys
+import time
+import weakref
+from typing import cast
+
+from ..engine.call.completion import Completion
+from ..engine.request.credentials import is_loopback
+from ..providers.model.events import Error, Event, TextDelta, ThinkingDelta, ToolCallDelta
+from ..transport.dial import dial
+from ..transport.errors import TransportError
+from ..transport.proxy import choose_proxy
+from ..transport.url import Origin
+from .figures import Figures
+from .histogram import Counts, new_counts
+
+CONTENT = frozenset({TextDelta, ThinkingDelta, ToolCallDelta})
+"""The events between which gaps are measured: those with content that a reader waits for."""
+
+STAMPS: int | None = getattr(socket, "SO_TIMESTAMPNS", 35) if sys.platform == "linux" else None
+"""The socket option with which the kernel reports the time at which it received the bytes (socket(7)); None: there is
+none for TCP."""
+_STAMP = struct.Struct("@ll")
+_STAMP_SPACE = socket.CMSG_SPACE(_STAMP.size) if hasattr(socket, "CMSG_SPACE") else 0
+
+_TCP_INFO_BYTES, _TOTAL_RETRANSMITS = 104, 100
+"""The part of `struct tcp_info` that is read, and the place of `tcpi_total_retrans` in it (linux/tcp.h)."""
+
+
+class Wire:
+    """What the sockets of one engine have in common.
+
+    scheme: the scheme of the server's URL.
+
+    socket: the socket that was read last; None before the first.
+    arrived: when the latest bytes arrived, in nanoseconds of `time.perf_counter_ns`.
+    delays: histogram of the time between the arrival of bytes and their reading; empty without the kernel's stamps.
+    """
+
+    def __init__(self, scheme: str = "http") -> None:
+        self._scheme = scheme
+        self.socket: NotingSocket | None = None
+        self.arrived: int = 0
+        self.delays: Counts = new_counts()
+        self._open: weakref.WeakSet[NotingSocket] = weakref.WeakSet()
+        self._closed_retransmits = 0
+
+    async def connect(self, host: str, port: int) -> socket.socket:
+        """Open a socket that notes its times. The engine calls this as its `dial`."""
+        origin = Origin(self._scheme, host, port)
+        proxy = None if is_loopback(str(origin)) else choose_proxy(origin, os.environ)
+        try:
+            plain = await dial(Origin("http", host, port), proxy=proxy)
+        except TransportError as error:
+            # The engine puts the origin before the reason, so the reason alone is raised.
+            raise _reason(error) from None
+        assert isinstance(plain, socket.socket), "without TLS a dial returns the standard library's socket"
+        noting = NotingSocket(plain.family, plain.type, plain.proto, plain.detach())
+        noting.wire = self
+        self._open.add(noting)
+        if STAMPS is not None:
+            noting.setsockopt(socket.SOL_SOCKET, STAMPS, 1)
+        return noting
+
+    def all_retransmits(self) -> int:
+        """Return the number of segments that the kernel had to send again, on all sockets."""
+        return self._closed_retransmits + sum(sock.retransmits() for sock in self._open)
+
+    def closes(self, sock: NotingSocket) -> None:
+        """Count the retransmits of a socket, which is being closed."""
+        self._open.discard(sock)
+        self._closed_retransmits += sock.retransmits()
+
+
+def _reason(error: TransportError) -> OSError:
+    """Return the error of the first address, or the whole error of another step."""
+    cause: BaseException | None = error.__cause__
+    first = cast("ExceptionGroup[Exception]", cause).exceptions[0] if isinstance(cause, ExceptionGroup) else cause
+    return first if isinstance(first, OSError) else OSError(str(error))
+
+
+class NotingSocket(socket.socket):
+    """A socket that notes when it sent a request and when bytes of the response arrived, in nanoseconds of
+    `time.perf_counter_ns`.
+
+    wire: what it has in common with the other sockets.
+    sent: when the latest bytes of the request were given to the kernel.
+    first: when the response's first byte arrived; 0 before.
+    arrived: when the latest bytes arrived.
+    """
+
+    __slots__ = ("arrived", "first", "sent", "wire")
+
+    wire: Wire
+
+    def __init__(self, family: int, type: int, proto: int, fileno: int) -> None:
+        super().__init__(family, type, proto, fileno)
+        self.sent: int = 0
+        self.first: int = 0
+        self.arrived: int = 0
+
+    def send(self, data: bytes | memoryview, flags: int = 0) -> int:  # type: ignore[override]
+        """Send bytes, and note the time."""
+        self.sent = time.perf_counter_ns()
+        self.first = 0
+        return super().send(data, flags)
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        """Receive bytes, and note when they arrived."""
+        if STAMPS is None:
+            data = super().recv(size, flags)
+            stamps: list[tuple[int, int, bytes]] = []
+        else:
+            data, stamps, _, _ = self.recvmsg(size, _STAMP_SPACE, flags)
+        arrived = time.perf_counter_ns()
+        wire = self.wire
+        if stamps:
+            # The stamp is of another clock, which may be set. So its age is used, if it can be one.
+            seconds, rest = _STAMP.unpack(stamps[0][2])
+            age = time.time_ns() - seconds * 1_000_000_000 - rest
+            if 0 <= age < 60_000_000_000:
+                arrived -= age
+                delay = age // 1000
+                shift = delay.bit_length() - 11
+                wire.delays[delay if shift <= 0 else (shift << 10) + (delay >> shift)] += 1
+        if not self.first:
+            self.first = arrived
+        self.arrived = wire.arrived = arrived
+        wire.socket = self
+        return data
+
+    def retransmits(self) -> int:
+        """Return the number of segments that the kernel had to send again; 0 where it does not report it."""
+        if sys.platform != "linux":
+            return 0
+        try:
+            info = self.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+        except OSError:
+            return 0
+        return int.from_bytes(info[_TOTAL_RETRANSMITS:_TCP_INFO_BYTES], sys.byteorder)
+
+    def close(self) -> None:
+        """Close the socket, and count its retransmits."""
+        if self.fileno() >= 0:
+            self.wire.closes(self)
+        super().close()
+
+
+class CallRecord:
+    """The moments of one call, which are added to the figures of all calls.
+
+    Times are nanoseconds of `time.perf_counter_ns`. In an open loop the spans of a call begin when it was due, else
+    when its request was given to the kernel.
+
+    figures: the figures of all calls.
+    wire: where the arrival of the latest bytes is noted.
+    begun: when the call was started.
+    due: when it was to begin; None in a closed loop.
+
+    last: when the latest content arrived; 0 before.
+    events: the number of events so far.
+    """
+
+    __slots__ = ("_due", "_figures", "_first", "_longest_gap", "_pieces", "_socket", "_thinking", "_wire", "begun",
+        "events", "last")  # fmt: skip
+
+    def __init__(self, figures: Figures, wire: Wire, begun: int, due: int | None = None) -> None:
+        self._figures = figures
+        self._wire = wire
+        self._due = due
+        self._socket: NotingSocket | None = None
+        self._first = 0
+        self._pieces = 0
+        self._longest_gap = 0
+        self._thinking = False
+        self.begun: int = begun
+        self.last: int = 0
+        self.events: int = 0
+
+    @property
+    def origin(self) -> int:
+        """When the spans of this call begin."""
+        if self._due is not None:
+            return self._due
+        return self.begun if self._socket is None else self._socket.sent
+
+    def on_event(self, event: Event) -> None:
+        """Count an event, and measure its gap to the content before it."""
+        figures = self._figures
+        self.events += 1
+        kind = type(event)
+        if kind not in CONTENT:
+            figures.events += kind is not Error
+            return
+        figures.events += 1
+        self._pieces += 1
+        now = self._wire.arrived
+        if self.last:
+            gap = (now - self.last) // 1000
+            shift = gap.bit_length() - 11
+            figures.itl[gap if shift <= 0 else (shift << 10) + (gap >> shift)] += 1
+            if gap > self._longest_gap:
+                self._longest_gap = gap
+            if self._thinking and kind is not ThinkingDelta:
+                self._thinking = False
+                figures.count("ttfo", now - self.origin)
+        else:
+            self._first, self._socket = now, self._wire.socket
+            self._thinking = kind is ThinkingDelta
+            figures.count("ttft", now - self.origin)
+        self.last = now
+
+    def on_completion(self, completion: Completion) -> None:
+        """Count the call, which has ended."""
+        if completion.error is not None:
+            self._figures.failed(completion.error)
+            return
+        sock = self._socket = self._socket or self._wire.socket
+        origin, arrived = self.origin, self._wire.arrived if sock is None else sock.arrived
+        spans = {"e2el": arrived - origin}
+        if sock is not None:
+            spans["ttfb"] = sock.first - origin
+        tokens, reported = self._pieces, None
+        if completion.response is not None:
+            usage = completion.response.usage
+            if usage.output_tokens is not None:
+                tokens = reported = usage.output_tokens + (usage.thinking_tokens or 0)
+        if self.last:
+            spans["ttft"], spans["itl"] = self._first - origin, self._longest_gap * 1000
+            if tokens > 1:
+                spans["tpot"] = (self.last - self._first) // (tokens - 1)
+        self._figures.succeeded(spans, self.events or 1, reported, self._pieces)

@@ -1,0 +1,267 @@
+"""Whether the figures of a run show the server: what this client itself added, and what it had left.
+
+A client that has no time left reads late and sends late, and reports its own delays as the server's. So each run
+measures its client, and each rule of `RULES` may make the result invalid.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from .histogram import Counts, merge, new_counts, percentile
+
+FULL_CORE = 0.9
+"""A client that uses at least this share of the time in which it has the core is the bottleneck."""
+SAFE_CORE = 0.75
+"""The share of a core up to which a load is expected to be valid."""
+READ_BOUND = 0.010
+"""The longest time from the arrival of bytes to their reading, at the 99th percentile, in seconds. The kernel's stamps
+make the figures independent of it, but the next call of a place starts that much later, and events merge."""
+START_BOUND = 0.005
+"""The longest time by which calls may start late, at the 99th percentile, in seconds. Times count from the due moment,
+so this is an error of the figures."""
+UNSTAMPED_BOUND = 0.020
+"""The longest iteration of the loop where the kernel does not stamp arrivals, in seconds."""
+ADDED_BOUNDS = (0.0005, 0.005)
+"""What a client may add to a time at the 50th and the 99th percentile, in seconds: measured by the calibration."""
+DESCRIPTOR_SHARE = 0.95
+SHORTEST = 0.5
+"""The shortest measured time, in seconds, that can be judged."""
+
+
+@dataclass(slots=True)
+class ClientFigures:
+    """What one process of the client used and did in the measured time. Times are in seconds.
+
+    seconds: the length of the measured time.
+    cpu: processor time.
+    waited: time in which the process was ready to run and had no core; None where the system does not report it.
+    loop_lag: the longest iteration of the engine's loop.
+    reads: histogram of the time from the arrival of bytes to their reading; empty where the kernel does not stamp them.
+    starts: histogram of the time from the moment at which a call could start to its start.
+    retransmits: segments that were sent again; None where the system does not report it.
+    descriptors: the most open descriptors; None where the system does not list them.
+    descriptor_limit: how many this process may open; None where there is no limit.
+    """
+
+    seconds: float = 0.0
+    cpu: float = 0.0
+    waited: float | None = None
+    loop_lag: float = 0.0
+    reads: Counts = field(default_factory=new_counts)
+    starts: Counts = field(default_factory=new_counts)
+    retransmits: int | None = None
+    descriptors: int | None = None
+    descriptor_limit: int | None = None
+
+    @property
+    def share(self) -> float:
+        """The share of a core that the process used."""
+        return self.cpu / self.seconds if self.seconds else 0.0
+
+    @property
+    def busy(self) -> float:
+        """The share of the time in which it could have a core that the process used."""
+        available = self.seconds - (self.waited or 0.0)
+        return self.cpu / max(available, self.cpu, 1e-9)
+
+
+@dataclass(slots=True, frozen=True)
+class Calibration:
+    """What the client added against the built-in simulator at the same load. Times are in seconds.
+
+    p50, p99: from the moment at which the simulator sent an event to the moment that the client noted for it.
+    client_busy: the busy share of the client.
+    simulator_share: the simulator's share of a core; None if it is unknown.
+    """
+
+    p50: float
+    p99: float
+    client_busy: float
+    simulator_share: float | None = None
+
+    @property
+    def is_imprecise(self) -> bool:
+        """Whether the client adds too much. If the simulator itself had no core left, it is not known."""
+        if (self.simulator_share or 0.0) >= FULL_CORE:
+            return False
+        return self.p50 > ADDED_BOUNDS[0] or self.p99 > ADDED_BOUNDS[1]
+
+
+@dataclass(slots=True, frozen=True)
+class Verdict:
+    """Whether the figures of a run show the server.
+
+    valid: None if the run was too short, or too few calls succeeded, to judge it.
+    reasons: why it is not valid, or was not judged.
+    largest: the largest load that is expected to be valid on this client; None if it is unknown.
+    """
+
+    valid: bool | None
+    reasons: tuple[str, ...] = ()
+    largest: float | None = None
+
+    @property
+    def word(self) -> str:
+        """The stamp."""
+        return "NOT JUDGED" if self.valid is None else "VALID" if self.valid else "INVALID"
+
+
+def _busy(client: ClientFigures) -> str:
+    if client.busy < FULL_CORE:
+        return ""
+    return f"the client used {client.busy:.0%} of its core: it was the bottleneck"
+
+
+def _reads(client: ClientFigures) -> str:
+    p99 = percentile(client.reads, 0.99)
+    if p99 is None:
+        lag = client.loop_lag
+        return "" if lag <= UNSTAMPED_BOUND else f"the client's loop took {lag * 1000:.0f} ms at once"
+    return "" if p99 <= READ_BOUND else f"the client read bytes {p99 * 1000:.1f} ms after their arrival (p99)"
+
+
+def _starts(client: ClientFigures) -> str:
+    p99 = percentile(client.starts, 0.99)
+    if p99 is None or p99 <= START_BOUND:
+        return ""
+    return f"the client started calls {p99 * 1000:.1f} ms late (p99)"
+
+
+def _descriptors(client: ClientFigures) -> str:
+    used, limit = client.descriptors, client.descriptor_limit
+    if used is None or limit is None or used < DESCRIPTOR_SHARE * limit:
+        return ""
+    return f"the client had {used:,} of {limit:,} descriptors open"
+
+
+RULES: tuple[Callable[[ClientFigures], str], ...] = (_busy, _reads, _starts, _descriptors)
+"""Functions that return why a client makes the result invalid, or an empty text."""
+
+
+def judge(clients: Sequence[ClientFigures], calibration: Calibration | None, *, load: float, ok: int) -> Verdict:
+    """Return the verdict on a run.
+
+    clients: the figures of each process.
+    calibration: what was measured before the run; None if nothing was.
+    load: the load that was reached: calls at a time, or calls per second.
+    ok: calls that succeeded, or streams that received content.
+    """
+    if not ok:
+        return Verdict(None, ("no call succeeded",))
+    if min(client.seconds for client in clients) < SHORTEST:
+        return Verdict(None, (f"the measured time was shorter than {SHORTEST:g} s",))
+    reasons = list(dict.fromkeys(reason for client in clients for rule in RULES if (reason := rule(client))))
+    if calibration is not None and calibration.is_imprecise:
+        reasons.append(
+            f"against the simulator the client added {calibration.p50 * 1000:.2f} ms (p50) and"
+            f" {calibration.p99 * 1000:.2f} ms (p99)"
+        )
+    busiest = max(client.busy for client in clients)
+    waited = max((client.waited or 0.0) / client.seconds for client in clients)
+    if reasons and waited > 1 - FULL_CORE:
+        reasons.append(f"other processes kept the client from its core for {waited:.0%} of the time")
+    if not busiest or (reasons and busiest < SAFE_CORE / 2):
+        return Verdict(not reasons, tuple(reasons))  # the load is not the cause
+    largest = load * SAFE_CORE / busiest
+    return Verdict(not reasons, tuple(reasons), min(largest, load * SAFE_CORE) if reasons else largest)
+
+
+def combined(clients: Sequence[ClientFigures]) -> ClientFigures:
+    """Return the figures of several processes as those of one: sums of what was used, the worst of what was late."""
+    total = ClientFigures(max(client.seconds for client in clients))
+    for client in clients:
+        total.cpu += client.cpu
+        total.loop_lag = max(total.loop_lag, client.loop_lag)
+        merge(total.reads, client.reads)
+        merge(total.starts, client.starts)
+        for name in ("waited", "retransmits", "descriptors", "descriptor_limit"):
+            value, sum_so_far = getattr(client, name), getattr(total, name)
+            if value is not None:
+                setattr(total, name, value + (sum_so_far or 0))
+    return total
+
+
+# --- what the system reports of a process ---
+
+
+def process_seconds(process: int) -> float | None:
+    """Return the processor time of a process in seconds, or None if it cannot be read from /proc (see proc(5)).
+
+    process: the process id.
+    """
+    try:
+        with open(f"/proc/{process}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def waited_seconds() -> float | None:
+    """Return the time in which this thread was ready to run and had no core, in seconds (Linux); None elsewhere."""
+    try:
+        with open("/proc/thread-self/schedstat", "rb") as file:
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def open_descriptors() -> int | None:
+    """Return the number of open descriptors of this process; None where the system does not list them."""
+    try:
+        return len(os.listdir("/proc/self/fd"))
+    except OSError:
+        return None
+
+
+def descriptor_limit() -> int | None:
+    """Return how many descriptors this process may open; None where there is no limit."""
+    with suppress(ImportError, OSError):
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return None if limit == resource.RLIM_INFINITY else limit
+    return None
+
+
+class Meter:
+    """Measures this process. `restart` begins the measured time; `figures` returns what was used since."""
+
+    def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin the measured time."""
+        self.began: float = time.perf_counter()
+        self._cpu = time.process_time()
+        self._waited = waited_seconds()
+        self.loop_lag: float = 0.0
+        self.descriptors: int | None = open_descriptors()
+        self.starts: Counts = new_counts()
+
+    def look(self) -> None:
+        """Note the number of open descriptors."""
+        found = open_descriptors()
+        if found is not None:
+            self.descriptors = max(found, self.descriptors or 0)
+
+    def figures(self, reads: Counts, retransmits: int | None) -> ClientFigures:
+        """Return what was used since `restart`."""
+        waited = waited_seconds()
+        return ClientFigures(
+            seconds=max(time.perf_counter() - self.began, 1e-6),
+            cpu=time.process_time() - self._cpu,
+            waited=waited - self._waited if waited is not None and self._waited is not None else None,
+            loop_lag=self.loop_lag,
+            reads=reads,
+            starts=self.starts,
+            retransmits=retransmits if sys.platform == "linux" else None,
+            descriptors=self.descriptors,
+            descriptor_limit=descriptor_limit(),
+        )

@@ -1,0 +1,296 @@
+"""What the calls of a load test ask: prompts of a file or of given lengths, in sessions of one or several turns.
+
+Prompts that are made consist of short common words, each of which is about one token of most models. A server counts
+the tokens exactly; its report of input tokens shows the difference.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ..batch.lines import Line, LineError, read_item
+from ..batch.model_choice import OneModel
+from ..providers.json.json_values import JSON, JSONObject, MalformedJSONError, loads, objects, string
+from ..providers.model.messages import Message, Role, Text
+from ..providers.model.options import Retry
+from ..providers.model.request import Request
+from ..providers.model.response import Response
+from .arrivals import Arrival
+
+_WORDS = (
+    "the of and to in is you that it he was for on are as with his they at be this have from or one had by word but not"
+    " what all were we when your can said there use each which she do how their if will up other about out many then"
+    " them these so some her would make like him into time has look two more write go see number no way could people my"
+    " than first water been call who oil its now find long down day did get come made may part"
+)
+WORDS = _WORDS.split(" ")
+"""Words that most tokenizers encode as one token each, with the space before it."""
+POOL_WORDS = 1 << 16
+BLOCK_TOKENS = 512
+"""The tokens of one block of a trace with `hash_ids` (Mooncake)."""
+LARGEST_LENGTH = 10_000_000
+
+PROMPT = "Describe the rivers of Europe in about 300 words."
+
+
+class PromptsError(ValueError):
+    """A file of prompts that cannot be used. The message names the file and the line."""
+
+
+@dataclass(slots=True, frozen=True)
+class Length:
+    """A distribution of lengths in tokens.
+
+    kind: a key of `DISTRIBUTIONS`.
+    parameters: its parameters.
+    """
+
+    kind: str
+    parameters: tuple[float, ...]
+
+    def draw(self, numbers: random.Random) -> int:
+        """Return a length of at least 1."""
+        return max(1, min(LARGEST_LENGTH, round(DISTRIBUTIONS[self.kind][1](numbers, *self.parameters))))
+
+
+def _fixed(_: random.Random, value: float) -> float:
+    return value
+
+
+DISTRIBUTIONS: Mapping[str, tuple[int, Callable[..., float]]] = {
+    "fixed": (1, _fixed),
+    "normal": (2, random.Random.gauss),  # mean, standard deviation
+    "uniform": (2, random.Random.uniform),
+}
+"""Name → the number of its parameters, and the function that draws a length. A number alone is `fixed`."""
+
+
+def read_length(text: str) -> Length:
+    """Parse a distribution, such as `128`, `normal:512,128` or `uniform:100,500`. Raises `ValueError`."""
+    kind, colon, rest = text.partition(":")
+    if not colon:
+        kind, rest = "fixed", text
+    parameters = tuple(float(number) for number in rest.split(","))
+    if kind not in DISTRIBUTIONS or len(parameters) != DISTRIBUTIONS[kind][0]:
+        raise ValueError("a length has other parameters")
+    if not all(0 <= number <= LARGEST_LENGTH for number in parameters) or not parameters[0]:
+        raise ValueError("a length is above 0")
+    return Length(kind, parameters)
+
+
+@dataclass(slots=True, frozen=True)
+class WorkPlan:
+    """What the calls ask.
+
+    model: the request's model.
+    prompt: the prompt of every call, if neither a file nor a length is given.
+    prompts: the conversations of a file, one for each session: the first request, and the users' further messages.
+    input: the length of a prompt that is made, without the prefix; None for none.
+    output: the most tokens of an answer; None for the server's own limit.
+    prefix: the tokens that all prompts begin with.
+    turns: the calls of a session.
+    think: seconds from an answer to the next call of its session.
+    seed: prompts and lengths are the same for the same seed.
+    headers: additional request headers.
+    """
+
+    model: str
+    prompt: str = PROMPT
+    prompts: tuple[Conversation, ...] = ()
+    input: Length | None = None
+    output: Length | None = None
+    prefix: int = 0
+    turns: int = 1
+    think: float = 0.0
+    seed: int = 0
+    headers: Mapping[str, str] | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class Conversation:
+    """A conversation of a file of prompts.
+
+    request: its first request.
+    further: the user's further messages, for sessions of several turns.
+    """
+
+    request: Request
+    further: tuple[str, ...] = ()
+
+
+class Work:
+    """Makes the sessions of a run, one after the other."""
+
+    def __init__(self, plan: WorkPlan) -> None:
+        self.plan: WorkPlan = plan
+        self._random = random.Random(plan.seed)
+        self._pool = random.Random(plan.seed + 1).choices(WORDS, k=POOL_WORDS) if self._makes_texts else []
+        self._prefix = self._text(plan.prefix, 0) + " " if plan.prefix else ""
+        self._taken = 0
+
+    @property
+    def _makes_texts(self) -> bool:
+        plan = self.plan
+        return bool(plan.input or plan.prefix or not plan.prompts)
+
+    def session(self, arrival: Arrival | None = None) -> Session:
+        """Return the next session. arrival: the call of a trace that begins it; it may have lengths."""
+        plan = self.plan
+        base = Request(
+            plan.model, self._prefix + self._prompt(arrival), max_output_tokens=self._output(arrival),
+            extra_headers=plan.headers or None, retry=Retry(max_attempts=1),
+        )  # fmt: skip
+        if not plan.prompts or (arrival is not None and arrival.input is not None):
+            return Session(self, base)
+        conversation = plan.prompts[self._taken % len(plan.prompts)]
+        self._taken += 1
+        given = conversation.request
+        request = replace(
+            given,
+            messages=_after_prefix(self._prefix, given.messages),
+            max_output_tokens=base.max_output_tokens or given.max_output_tokens,
+            extra_headers={**(given.extra_headers or {}), **(plan.headers or {})} or None,
+            retry=base.retry,
+        )
+        return Session(self, request, list(conversation.further))
+
+    def further(self, told: list[str]) -> str:
+        """Return the user's next message in a session. told: the messages that its file has for it."""
+        if told:
+            return told.pop(0)
+        if self.plan.input is not None or not self.plan.prompts:
+            return self._prompt(None)
+        conversation = self.plan.prompts[self._taken % len(self.plan.prompts)]
+        self._taken += 1
+        return next((message.text for message in conversation.request.messages if message.role is Role.USER), PROMPT)
+
+    def _prompt(self, arrival: Arrival | None) -> str:
+        if arrival is not None and arrival.input is not None:
+            return self._traced(arrival.input, arrival.blocks)
+        if self.plan.input is None:
+            return self.plan.prompt
+        return self._text(self.plan.input.draw(self._random), self._random.randrange(POOL_WORDS))
+
+    def _traced(self, tokens: int, blocks: Sequence[int]) -> str:
+        """Return a prompt whose blocks of a trace are the same text for the same id."""
+        shared = [self._text(BLOCK_TOKENS, hash((self.plan.seed, block)) % POOL_WORDS) for block in blocks]
+        shared = shared[: tokens // BLOCK_TOKENS]
+        rest = max(1, tokens - BLOCK_TOKENS * len(shared))
+        return " ".join([*shared, self._text(rest, self._random.randrange(POOL_WORDS))])
+
+    def _output(self, arrival: Arrival | None) -> int | None:
+        if arrival is not None and arrival.output:
+            return arrival.output
+        return self.plan.output.draw(self._random) if self.plan.output is not None else None
+
+    def next_output(self) -> int | None:
+        """Return the most tokens of the next answer in a session."""
+        return self._output(None)
+
+    def _text(self, words: int, start: int) -> str:
+        pool = self._pool
+        found = pool[start : start + words]
+        while len(found) < words:
+            found += pool[: words - len(found)]
+        return " ".join(found)
+
+
+@dataclass(slots=True)
+class Session:
+    """One user's calls, of which each has the whole conversation so far.
+
+    request: the next request.
+    """
+
+    _work: Work
+    request: Request
+    _further: list[str] = field(default_factory=list[str])
+    _turn: int = 1
+
+    def advance(self, response: Response | None) -> bool:
+        """Take the answer of a call, and make the next request. Returns False if the session is over."""
+        if response is None or self._turn >= self._work.plan.turns:
+            return False
+        self._turn += 1
+        request = self.request
+        messages = [*request.messages, response.to_message(), Message.user(self._work.further(self._further))]
+        tokens = self._work.next_output() or request.max_output_tokens
+        self.request = replace(request, messages=messages, max_output_tokens=tokens)
+        return True
+
+
+def _after_prefix(prefix: str, messages: Sequence[Message]) -> Sequence[Message]:
+    """Return messages of which the first one by the user begins with the prefix."""
+    if not prefix:
+        return messages
+    place = next((place for place, message in enumerate(messages) if message.role is Role.USER), None)
+    if place is None:
+        return [Message.user(prefix), *messages]
+    first = messages[place]
+    return [*messages[:place], Message.user([Text(prefix), *first.content]), *messages[place + 1 :]]
+
+
+# --- files of prompts ---
+
+
+def read_prompts(path: Path, model: str) -> tuple[Conversation, ...]:
+    """Read a file of prompts: lines of a batch, which need no id here, or conversations of ShareGPT.
+
+    model: the model of every request, whatever a line names. Raises `PromptsError`.
+    """
+    try:
+        data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    except OSError as error:
+        raise PromptsError(f"{path}: {error.strerror}") from None
+    if data.lstrip()[:1] == b"[":
+        try:
+            whole = loads(data)
+        except MalformedJSONError as error:
+            raise PromptsError(f"{path}: {error}") from None
+        entries: list[tuple[str, JSON]] = [
+            (f"{path}: entry {number}", entry)
+            for number, entry in enumerate(whole if isinstance(whole, list) else [], 1)
+        ]
+    else:
+        entries = []
+        for number, line in enumerate(data.splitlines(), 1):
+            if not line.strip():
+                continue
+            try:
+                line.decode()
+                entries.append((f"{path}:{number}", loads(line)))
+            except (MalformedJSONError, UnicodeDecodeError) as error:
+                raise PromptsError(f"{path}:{number}: {error}") from None
+    found: list[Conversation] = []
+    for place, entry in entries:
+        try:
+            conversation = _conversation(entry, model)
+        except LineError as error:
+            raise PromptsError(f"{place}: {error}") from None
+        if conversation is not None:
+            found.append(conversation)
+    if not found:
+        raise PromptsError(f"{path}: has no prompt")
+    return tuple(found)
+
+
+def _conversation(entry: JSON, model: str) -> Conversation | None:
+    """Return the conversation of an entry; None for one of ShareGPT in which no user speaks. Raises `LineError`."""
+    if not isinstance(entry, dict):
+        raise LineError("is no JSON object")
+    if "conversations" in entry:
+        return _sharegpt(entry, model)
+    return Conversation(read_item(Line(1, 1, entry, 0), OneModel(model)).request)
+
+
+SHAREGPT_USERS = frozenset({"human", "user"})
+
+
+def _sharegpt(entry: JSONObject, model: str) -> Conversation | None:
+    turns = objects(entry, "conversations")
+    told = [string(turn, "value") or "" for turn in turns if string(turn, "from") in SHAREGPT_USERS]
+    said = [text for text in told if text.strip()]
+    return Conversation(Request(model, said[0]), tuple(said[1:])) if said else None

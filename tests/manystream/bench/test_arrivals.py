@@ -1,0 +1,159 @@
+"""When calls are due: rates, random times by a seed, and the three forms of a trace."""
+
+import json
+import statistics
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from manystream.bench.arrivals import Arrival, Arrivals, TraceError, read_rate, read_trace
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write(text: str) -> Path:
+        path = tmp_path / "trace"
+        path.write_text(text, "utf-8")
+        return path
+
+    return write
+
+
+def due(arrivals: Arrivals, seconds: float, seed: int = 0) -> list[float]:
+    return [arrival.due for arrival in arrivals.calls(seconds, seed)]
+
+
+def test_a_constant_rate_has_equal_times_between_calls() -> None:
+    assert due(Arrivals(4.0, 4.0), 1.5) == pytest.approx([0.0, 0.25, 0.5, 0.75, 1.0, 1.25])
+
+
+@given(st.floats(0, 500), st.floats(0, 500), st.floats(0.1, 20), st.sampled_from(["constant", "poisson", "gamma"]))
+def test_calls_are_due_in_order_and_in_time(first: float, last: float, seconds: float, kind: str) -> None:
+    times = due(Arrivals(first, last, kind, burstiness=0.5), seconds)
+    assert times == sorted(times)
+    assert all(0 <= time <= seconds * 1.000001 for time in times)
+    if kind == "constant":
+        assert abs(len(times) - (first + last) / 2 * seconds) <= 1.001
+
+
+@pytest.mark.parametrize(("first", "last"), [(0.0, 100.0), (100.0, 0.0), (20.0, 80.0)])
+def test_a_ramp_has_its_rate_at_each_moment(first: float, last: float) -> None:
+    times = due(Arrivals(first, last), 10.0)
+    for second in range(10):
+        expected = first + (last - first) * (second + 0.5) / 10
+        assert sum(second <= time < second + 1 for time in times) == pytest.approx(expected, abs=1.01)
+
+
+@pytest.mark.parametrize(
+    ("kind", "burstiness", "variation"), [("poisson", 1.0, 1.0), ("gamma", 0.25, 2.0), ("gamma", 4.0, 0.5)]
+)
+def test_random_times_have_the_rate_and_the_variation(kind: str, burstiness: float, variation: float) -> None:
+    """The coefficient of variation of a gamma distribution is 1 / sqrt(shape)."""
+    times = due(Arrivals(100.0, 100.0, kind, burstiness), 200.0, seed=5)
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    assert statistics.mean(gaps) == pytest.approx(0.01, rel=0.05)
+    assert statistics.stdev(gaps) / statistics.mean(gaps) == pytest.approx(variation, rel=0.06)
+
+
+def test_a_seed_gives_the_same_times() -> None:
+    arrivals = Arrivals(10.0, 20.0, "poisson")
+    assert due(arrivals, 5.0, 1) == due(arrivals, 5.0, 1) != due(arrivals, 5.0, 2)
+
+
+def test_rates_are_numbers_or_a_ramp() -> None:
+    assert [read_rate(text) for text in ("50", "0.5", "1..200", "200..0")] == [
+        (50.0, 50.0), (0.5, 0.5), (1.0, 200.0), (200.0, 0.0),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "x", "1..", "..5", "nan", "inf", "0..0", "1,2"])
+def test_other_rates_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"rate|float"):
+        read_rate(text)
+
+
+# Traces.
+
+MOONCAKE = (
+    '{"timestamp": 1000, "input_length": 6758, "output_length": 500, "hash_ids": [0, 1, 2]}\n'
+    '{"timestamp": 1500, "input_length": 7319, "output_length": 490, "hash_ids": [0, 3]}\n\n'
+)
+AZURE = (
+    "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+    "2023-11-16 18:17:03.9799600,374,44\n"
+    "2023-11-16 18:17:04.0319500,396,109\n"
+    "2023-11-16 18:17:05+00:00,5,0\n"
+)
+
+
+def recorded(started: float, body: str, *chunks: object) -> str:
+    line = {"version": 1, "started": started, "request": {"body": body}, "chunks": [[0.1, chunk] for chunk in chunks]}
+    return json.dumps(line) + "\n"
+
+
+def test_a_trace_of_mooncake(write: Write) -> None:
+    assert read_trace(write(MOONCAKE)) == (
+        (Arrival(0.0, 6758, 500, (0, 1, 2)), Arrival(0.5, 7319, 490, (0, 3))), 0,
+    )  # fmt: skip
+
+
+def test_a_trace_of_azure(write: Write) -> None:
+    calls, unordered = read_trace(write("\ufeff" + AZURE))
+    assert [call.due for call in calls] == [0.0, pytest.approx(0.05199, abs=1e-6), pytest.approx(1.02004, abs=1e-6)]
+    assert [(call.input, call.output) for call in calls] == [(374, 44), (396, 109), (5, 0)]
+    assert not unordered
+
+
+def test_a_trace_of_our_own_recordings(write: Write) -> None:
+    text = recorded(2.0, "x" * 40, "data: a\n\ndata: b\n\n", {"base64": "AA=="}) + recorded(1.5, "x", "{}")
+    assert read_trace(write(text)) == ((Arrival(0.0, 1, None), Arrival(0.5, 10, 2)), 1)
+
+
+def test_lines_out_of_order_are_sorted_and_counted(write: Write) -> None:
+    lines = [f'{{"timestamp": {time}, "input_length": {time}}}' for time in (3000, 1000, 2000, 2000)]
+    calls, unordered = read_trace(write("\n".join(lines)))
+    assert [(call.due, call.input) for call in calls] == [(0.0, 1000), (1.0, 2000), (1.0, 2000), (2.0, 3000)]
+    assert unordered == 1
+
+
+def test_a_trace_may_be_longer_than_the_run() -> None:
+    arrivals = Arrivals(trace=(Arrival(0.0), Arrival(1.0), Arrival(2.0)))
+    assert due(arrivals, 2.0) == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", ": is empty"),
+        ("\n \n", ": is empty"),
+        ("a,b\n1,2\n", ":1: is neither JSON nor a heading with TIMESTAMP"),
+        ("TIMESTAMP,ContextTokens\n", ": has no call"),
+        ("TIMESTAMP,ContextTokens\nnever,5\n", ":2: "),
+        ("TIMESTAMP,ContextTokens\n1,many\n", ":2: ContextTokens: must be a number of tokens, not 'many'"),
+        ('{"timestamp": 1}\n{"timestamp": "soon"}\n', ":2: "),
+        ('{"timestamp": 1}\n{"input_length": 5}\n', ":2: timestamp: is missing; the line has input_length"),
+        ('{"timestamp": true}\n', ":1: timestamp: must be a number of milliseconds, not True"),
+        ('{"timestamp": 1, "input_length": -5}\n', ":1: input_length: must be a number of tokens, not -5"),
+        ('{"timestamp": 1, "output_length": 1.5}\n', ":1: output_length: must be a number of tokens, not 1.5"),
+        ('{"timestamp": 1}\n{"timestamp"\n', ":2: "),
+        ('{"started": "x", "request": {}}\n', ":1: is no line of a recording"),
+        ("\udcff", ": is not UTF-8 text"),
+    ],
+)
+def test_each_wrong_trace_names_the_line(tmp_path: Path, text: str, complaint: str) -> None:
+    path = tmp_path / "trace"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(TraceError) as raised:
+        read_trace(path)
+    assert str(raised.value).startswith(f"{path}{complaint}")
+
+
+def test_a_trace_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="No such file"):
+        read_trace(tmp_path / "missing")

@@ -1,0 +1,195 @@
+"""The verdict on a run: each rule, the largest valid load, and what the system reports of a process."""
+
+import os
+import socket
+import sys
+import time
+
+import pytest
+import trio
+
+from manystream.bench import moments
+from manystream.bench.histogram import new_counts, percentile
+from manystream.bench.moments import NotingSocket, Wire
+from manystream.bench.validity import (
+    Calibration,
+    ClientFigures,
+    Meter,
+    combined,
+    descriptor_limit,
+    judge,
+    open_descriptors,
+    waited_seconds,
+)
+from tests.support.bench_results import client
+
+QUIET = Calibration(0.00003, 0.0002, 0.3)
+
+
+@pytest.mark.parametrize(
+    ("found", "calibration", "reasons"),
+    [
+        (client(cpu=8.9), QUIET, ()),
+        (client(cpu=9.0), QUIET, ("the client used 90% of its core: it was the bottleneck",)),
+        (client(cpu=4.6, waited=5.0), QUIET,
+         ("the client used 92% of its core: it was the bottleneck",
+          "other processes kept the client from its core for 50% of the time")),
+        (client(cpu=4.4, waited=5.0), QUIET, ()),
+        (client(reads=0.0099), QUIET, ()),
+        (client(reads=0.012), QUIET, ("the client read bytes 12.0 ms after their arrival (p99)",)),
+        (client(starts=0.0049), QUIET, ()),
+        (client(starts=0.006, waited=2.0), QUIET,
+         ("the client started calls 6.0 ms late (p99)",
+          "other processes kept the client from its core for 20% of the time")),
+        (client(descriptors=949, descriptor_limit=1000), QUIET, ()),
+        (client(descriptors=950, descriptor_limit=1000), QUIET, ("the client had 950 of 1,000 descriptors open",)),
+        (client(descriptors=None, descriptor_limit=None), None, ()),
+        (ClientFigures(10.0, 1.0, loop_lag=0.02), QUIET, ()),
+        (ClientFigures(10.0, 1.0, loop_lag=0.025), QUIET, ("the client's loop took 25 ms at once",)),
+        (client(), Calibration(0.0006, 0.001, 0.5),
+         ("against the simulator the client added 0.60 ms (p50) and 1.00 ms (p99)",)),
+        (client(), Calibration(0.0001, 0.006, 0.5),
+         ("against the simulator the client added 0.10 ms (p50) and 6.00 ms (p99)",)),
+        (client(), Calibration(0.0006, 0.006, 0.5, simulator_share=0.95), ()),
+    ],
+)  # fmt: skip
+def test_each_rule_of_the_verdict(
+    found: ClientFigures, calibration: Calibration | None, reasons: tuple[str, ...]
+) -> None:
+    verdict = judge([found], calibration, load=100.0, ok=5)
+    assert (verdict.reasons, verdict.valid, verdict.word) == (reasons, not reasons, "INVALID" if reasons else "VALID")
+
+
+def test_one_process_of_several_is_enough_to_be_invalid() -> None:
+    verdict = judge([client(), client(cpu=9.5), client(cpu=9.5)], None, load=100.0, ok=5)
+    assert verdict.reasons == ("the client used 95% of its core: it was the bottleneck",)
+
+
+@pytest.mark.parametrize(
+    ("found", "largest"),
+    [
+        (client(cpu=2.5), 300.0),
+        (client(cpu=7.5), 100.0),
+        (client(cpu=10.0), 75.0),
+        (client(cpu=5.0, reads=0.05), 75.0),
+        (client(cpu=1.0, reads=0.05), None),
+        (client(cpu=0.0), None),
+    ],
+)
+def test_the_largest_valid_load(found: ClientFigures, largest: float | None) -> None:
+    """A busy client could do less; one that is late without being busy is not late because of its load."""
+    verdict = judge([found], None, load=100.0, ok=5)
+    assert verdict.largest == (None if largest is None else pytest.approx(largest))
+
+
+def test_a_short_run_and_one_without_success_are_not_judged() -> None:
+    short = judge([client(0.49, 0.49)], None, load=1.0, ok=5)
+    assert (short.valid, short.word, short.reasons) == (
+        None,
+        "NOT JUDGED",
+        ("the measured time was shorter than 0.5 s",),
+    )
+    assert judge([client(cpu=10.0)], None, load=1.0, ok=0).reasons == ("no call succeeded",)
+
+
+def test_processes_are_combined() -> None:
+    total = combined([client(9.0, 4.0, waited=1.0, descriptors=5), client(10.0, 5.0, loop_lag=0.2, retransmits=3)])
+    assert (total.seconds, total.cpu, total.waited, total.loop_lag) == (10.0, 9.0, 1.0, 0.2)
+    assert (total.descriptors, total.descriptor_limit, total.retransmits) == (5, None, 3)
+    assert sum(total.reads.values()) == sum(total.starts.values()) == 200
+
+
+# What the system reports.
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+def test_linux_reports_waits_and_descriptors() -> None:
+    assert (waited_seconds() or 0.0) >= 0.0
+    before = open_descriptors()
+    with open(os.devnull) as _:
+        assert before is not None
+        assert (open_descriptors() or 0) > 2
+    limit = descriptor_limit()
+    assert limit is None or limit > 10
+
+
+def test_a_meter_measures_since_its_restart() -> None:
+    meter = Meter()
+    meter.loop_lag = 5.0
+    time.thread_time()
+    meter.restart()
+    found = meter.figures(new_counts(), 3)
+    assert (found.loop_lag, found.starts) == (0.0, {})
+    assert found.cpu >= 0
+    assert found.retransmits == (3 if sys.platform == "linux" else None)
+
+
+# Sockets that note their moments.
+
+
+async def connected(wire: Wire) -> tuple[NotingSocket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        sock = await wire.connect("127.0.0.1", server.getsockname()[1])
+        assert isinstance(sock, NotingSocket)
+        sock.setblocking(False)
+        return sock, server.accept()[0]
+
+
+async def test_a_socket_notes_when_it_sent_and_when_bytes_arrived() -> None:
+    wire = Wire()
+    sock, peer = await connected(wire)
+    with sock, peer:
+        before = time.perf_counter_ns()
+        sock.send(b"question")
+        peer.send(b"answer")
+        await trio.lowlevel.wait_readable(sock)
+        assert sock.recv(100) == b"answer"
+        first = sock.first
+        assert before <= sock.sent <= first == sock.arrived == wire.arrived <= time.perf_counter_ns()
+        assert wire.socket is sock
+        peer.send(b"more")
+        await trio.lowlevel.wait_readable(sock)
+        assert sock.recv(100) == b"more"
+        assert sock.first == first < sock.arrived
+        sock.send(b"again")
+        assert sock.first == 0
+    assert wire.all_retransmits() == 0
+
+
+@pytest.mark.skipif(moments.STAMPS is None, reason="the kernel stamps no arrivals")
+async def test_bytes_that_are_read_late_have_the_moment_of_their_arrival() -> None:
+    wire = Wire()
+    sock, peer = await connected(wire)
+    with sock, peer:
+        for _ in range(2000):  # the kernel begins to stamp a while after a first socket has asked for it
+            peer.send(b"answer")
+            await trio.lowlevel.wait_readable(sock)
+            read = time.perf_counter_ns()
+            sock.recv(100)
+            if wire.delays:
+                break
+        assert sock.arrived < read
+        assert percentile(wire.delays, 0.5) is not None
+
+
+async def test_without_stamps_the_moment_of_reading_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moments, "STAMPS", None)
+    wire = Wire()
+    sock, peer = await connected(wire)
+    with sock, peer:
+        peer.send(b"answer")
+        await trio.lowlevel.wait_readable(sock)
+        before = time.perf_counter_ns()
+        assert sock.recv(100) == b"answer"
+        assert before <= sock.arrived <= time.perf_counter_ns()
+        peer.close()
+        await trio.lowlevel.wait_readable(sock)
+        assert sock.recv(100) == b""
+    assert not wire.delays
+
+
+async def test_a_port_that_refuses_is_an_error_of_the_system() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with pytest.raises(ConnectionRefusedError):
+        await Wire().connect("127.0.0.1", port)
