@@ -464,7 +464,7 @@ class _Keeper:
             now = self._backend.clock()
             reply: JSONObject = {"left": True}
             if "leave" in message:
-                prompted = self._state.leave(name, message)
+                prompted = self._state.leave(name, message, now)
                 if self._peers.get(name) is peer:
                     del self._peers[name]
             else:

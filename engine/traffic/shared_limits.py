@@ -217,7 +217,7 @@ class EngineShare:
         now, asks_again = self._clock(), len(self._changed) >= AT_ONCE
         by_entry: dict[RateKey, list[Lease]] = {}
         for row in _rows(reply, "rates"):
-            key, account, _, *values = _row(row, 10)
+            key, account, _, *values = _row(row, 11)
             by_entry.setdefault((str(key), str(account)), []).append(_lease(values))
         for rate, leases in by_entry.items():
             entry = self._rates.get(rate)
@@ -407,12 +407,12 @@ class KeeperState:
             )
         return {"rates": rates, "amounts": amounts}, prompted - {name}
 
-    def leave(self, name: str, message: JSONObject) -> set[str]:
+    def leave(self, name: str, message: JSONObject, now: float) -> set[str]:
         """Note the last message of an engine, and return the engines that should ask at once. Raises `MessageError`."""
         prompted: set[str] = set()
         self._asked_at.pop(name, None)
         for keeper in self._keepers.values():
-            keeper.release(name)
+            keeper.release(name, now)
             prompted |= keeper.hungry.keys()
         for row in _rows(message, "amounts"):
             position, tenant, reports = _row(row, 3)
@@ -560,11 +560,12 @@ def _request(name: str, row: list[JSON]) -> LeaseRequest:
 def _lease_row(lease: Lease) -> list[JSON]:
     renews: JSON = None if lease.renews is None else [lease.renews.epoch, lease.renews.count]
     goal = None if math.isinf(lease.goal) else lease.goal
-    return [lease.number.epoch, lease.number.count, lease.asked_at, lease.rate, renews, goal, lease.is_first]
+    number, first = lease.number, lease.is_first
+    return [number.epoch, number.count, lease.asked_at, lease.rate, renews, goal, first, lease.lowered]
 
 
 def _lease(row: list[JSON]) -> Lease:
-    epoch, count, asked_at, rate, renews, goal, is_first = _row(row, 7)
+    epoch, count, asked_at, rate, renews, goal, is_first, lowered = _row(row, 8)
     return Lease(
         LeaseNumber(_whole(epoch), _whole(count)),
         _number(asked_at),
@@ -572,6 +573,7 @@ def _lease(row: list[JSON]) -> Lease:
         None if renews is None else LeaseNumber(*map(_whole, _row(renews, 2))),
         math.inf if goal is None else _number(goal),
         is_first is True,
+        _whole(lowered),
     )
 
 

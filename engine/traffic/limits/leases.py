@@ -84,6 +84,8 @@ class Lease:
     renews: the number of the lease that a new keeper renews; None for a lease that does not depend on another.
     goal: what the holder takes up to from now on, where more than that is in use; `math.inf` for all of `rate`.
     is_first: whether no other lease on the limit was given, so that the holder need not begin with nothing saved up.
+    lowered: the holders whose rates were lowered within the limit's last window, and whose calls of before may still
+        count in it.
     """
 
     number: LeaseNumber
@@ -92,6 +94,7 @@ class Lease:
     renews: LeaseNumber | None = None
     goal: float = math.inf
     is_first: bool = False
+    lowered: int = 0
 
 
 @dataclass(slots=True)
@@ -141,7 +144,8 @@ class Keeper:
 
     def __init__(self, limit: float, now: float, *, epoch: int = 1, recovers: bool = False, step: float = 0.0) -> None:
         self._step = max(1, round(step * PARTS))
-        self._turn = max(LEASE_SECONDS, 2 / step) if step else LEASE_SECONDS
+        self._window = 1 / step if step else 0.0
+        self._turn = max(LEASE_SECONDS, 2 * self._window)
         self._line: dict[str, None] = {}
         """holders that wait for their turn, the first one first"""
         self.hungry: dict[str, None] = {}
@@ -149,6 +153,12 @@ class Keeper:
         self._epoch = epoch
         self._is_fresh = not recovers
         self._grants_from = now + LEASE_SECONDS if recovers else now
+        self._counts_lowered = 0 < self._window <= LEASE_SECONDS
+        """In a longer window, a call less for each rise would cost more than a call too many does."""
+        self._knows_from = self._grants_from + self._window if recovers and self._counts_lowered else now
+        """From then on, no call counts that a holder sent which has asked only an earlier keeper."""
+        self._lowered: dict[str, float] = {}
+        """when the rate of each holder was last lowered, the earliest first"""
         self._count = 0
         self._accounts: dict[str, _Account] = {}
         self._granted = 0
@@ -185,11 +195,11 @@ class Keeper:
         """Return a new lease for a holder. Its rate is 0 while others use the whole limit."""
         self._end_leases(now)
         account = self._accounts.setdefault(request.holder, _Account())
-        before = account.parts
         if request.held.epoch == self._epoch:
+            before = account.parts
             while account.open and account.open[0].count < request.held.count:
                 account.open.popleft()
-        self._granted += account.parts - before
+            self._lower(request.holder, before - account.parts, now)
         wanted = math.ceil(max(0.0, min(request.wanted, self._limit / PARTS)) * PARTS)
         wanted = min(self._limit, -(-wanted // self._step) * self._step)
         self._wanted += wanted - account.wanted
@@ -208,13 +218,13 @@ class Keeper:
         parts = max(goal, min(math.ceil(request.in_use * PARTS), account.parts))
         return self._lease(request, account, parts, goal, now, None)
 
-    def release(self, holder: str) -> None:
+    def release(self, holder: str, now: float) -> None:
         """Take back everything from a holder that has ended, and accepts no more leases."""
         self._line.pop(holder, None)
         self.hungry.pop(holder, None)
         account = self._accounts.pop(holder, None)
         if account is not None:
-            self._granted -= account.parts
+            self._lower(holder, account.parts, now)
             self._wanted -= account.wanted
 
     def _share(self, holder: str, account: _Account, now: float) -> int:
@@ -266,7 +276,8 @@ class Keeper:
         self._ends.append((now + LEASE_SECONDS, request.holder, self._count))
         is_first, self._is_fresh = self._is_fresh and self._step > 1, False
         number, most = LeaseNumber(self._epoch, self._count), goal / PARTS if goal < parts else math.inf
-        return Lease(number, request.asked_at, parts / PARTS, renews, most, is_first)
+        lowered = self._count_lowered(now)
+        return Lease(number, request.asked_at, parts / PARTS, renews, most, is_first, lowered)
 
     def _end_leases(self, now: float) -> None:
         """Free what holders cannot use any more, and forget holders whose last lease has ended."""
@@ -278,9 +289,22 @@ class Keeper:
             before = account.parts
             while account.open and account.open[0].ends_at <= now:
                 account.open.popleft()
-            self._granted += account.parts - before
+            self._lower(holder, before - account.parts, now)
             if account.last == count:
-                self.release(holder)
+                self.release(holder, now)
+
+    def _lower(self, holder: str, parts: int, now: float) -> None:
+        """Note that a holder can use so much less than before."""
+        self._granted -= parts
+        if parts > 0 and self._counts_lowered:
+            self._lowered.pop(holder, None)
+            self._lowered[holder] = now
+
+    def _count_lowered(self, now: float) -> int:
+        """Return how many holders may have sent calls within the last window at a higher rate than now."""
+        while self._lowered and self._lowered[holder := next(iter(self._lowered))] <= now - self._window:
+            del self._lowered[holder]
+        return len(self._lowered) if now >= self._knows_from else self._limit // self._step
 
 
 class Holder:
@@ -326,7 +350,8 @@ class Holder:
         if lease.renews is not None and lease.renews != self._lease.number:
             return False  # what it renews was replaced after the request was sent
         used_now = now if gauge_now is None else gauge_now
-        self.gauge.lease(min(lease.rate, lease.goal), used_now + left, used_now, full=lease.is_first)
+        rate = min(lease.rate, lease.goal)
+        self.gauge.lease(rate, used_now + left, used_now, full=lease.is_first, lowered=lease.lowered)
         if self.gauge.in_use > lease.rate:
             return False  # more calls have begun meanwhile. The lease before this one still covers them
         self._lease = lease
@@ -358,7 +383,7 @@ class LeasedBucket(Bucket):
     taken: the units that were taken so far, without those that were given back.
     """
 
-    __slots__ = ("_burst", "_cost", "_exact", "_is_full", "ends_at", "taken")
+    __slots__ = ("_burst", "_cost", "_counts_calls", "_exact", "_is_full", "_window", "ends_at", "taken")
 
     in_use: ClassVar[float] = 0.0
 
@@ -367,22 +392,39 @@ class LeasedBucket(Bucket):
         self.ends_at: float = -math.inf
         self.taken: float = 0.0
         self._exact = exact
+        self._window = window
         self._burst = (EXACT_BURST if exact else BURST) * window
+        self._counts_calls = exact and cost > 0
         self._cost = cost
         self._is_full = False
 
-    def lease(self, rate: float, ends_at: float, now: float, *, full: bool = False) -> None:
+    def lease(self, rate: float, ends_at: float, now: float, *, full: bool = False, lowered: int = 0) -> None:
         """Use this rate from now on, until `ends_at`.
 
         The level stays, up to the new capacity: a change neither gives units nor cancels debts. So a bucket whose rate
         was 0 begins empty.
 
         full: begin with a full bucket nevertheless, whatever the first cost is.
+        lowered: the holders whose rates were lowered within the last window.
         """
         self.fill(now)
         self.ends_at = ends_at
         self._is_full = self._is_full or full
+        if self._counts_calls and not full:
+            self._pay(rate - self.rate / EXACT_RATE, rate, lowered)
         self._change(rate * EXACT_RATE if self._exact else rate)
+
+    def _pay(self, rise: float, rate: float, lowered: int) -> None:
+        """Lower the level where calls of a higher rate may follow calls that another holder sent at that rate.
+
+        Each holder sends at most one call more in a window than flows in. For a rate that stays, that is less than one
+        call above it. Where rates move to this holder, each holder that gave one may have had such a call, and so may
+        this one if its rate was not 0. A call less for each of them is enough. So is a call less for each call of the
+        rise, or no call for a window.
+        """
+        calls = min(round(rise * self._window), lowered) - (self.rate <= 0)
+        if calls > 0:
+            self.level = min(self.level, max(self.level - calls, 1.0 - EXACT_RATE * rate * self._window))
 
     def fill(self, now: float) -> float:
         """Update the level to the time `now`, or to the end of the lease, and return it."""
@@ -445,7 +487,7 @@ class LeasedSlots:
         """The number of calls that run."""
         return float(self.count_running())
 
-    def lease(self, rate: float, ends_at: float, now: float, *, full: bool = False) -> None:
+    def lease(self, rate: float, ends_at: float, now: float, *, full: bool = False, lowered: int = 0) -> None:
         """Let so many calls run at a time, until `ends_at`."""
         self.rate, self.ends_at = rate, ends_at
 

@@ -330,7 +330,7 @@ def test_a_forged_message_is_refused_or_harmless() -> None:
             with contextlib.suppress(MessageError):
                 keeper.ask("one", message, 1.0)
             with contextlib.suppress(MessageError):
-                keeper.leave("one", message)
+                keeper.leave("one", message, 1.0)
             dumps(keeper.ask("two", sent(Spender(TRAFFIC, "two", lambda: 0.0).share.ask()), 2.0)[0])
     for path in places(reply):
         for value in VALUES:
