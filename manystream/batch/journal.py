@@ -46,6 +46,11 @@ def default_errors_path(answers: Path) -> Path:
     return answers.with_name(f"{answers.stem}.errors{answers.suffix or '.jsonl'}")
 
 
+def submissions_path(answers: Path) -> Path:
+    """Return the path of the file of what is in a provider's batches: `answers.batches.jsonl` for `answers.jsonl`."""
+    return answers.with_name(f"{answers.stem}.batches{answers.suffix or '.jsonl'}")
+
+
 class Records(Protocol):
     """What a batch needs of a journal. A batch whose records go elsewhere has another implementation than `Journal`.
 

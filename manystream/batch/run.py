@@ -35,7 +35,7 @@ from ..providers.model.structured import json_of
 from ..providers.model.usage import Usage
 from .budget import SPENT, BatchBudget
 from .intake import RECORDED_TEXT, Counters, Intake, WayFigures
-from .journal import INVALID_LINE, Journal, Records
+from .journal import INVALID_LINE, Journal, Records, submissions_path
 from .line_file import JournalError
 from .lines import ChooseModel, CommonOptions, Item, Line, LineError, LineId, read_item, read_line
 from .prices import Price
@@ -174,7 +174,7 @@ class Batch:
                         await self._start(item)
 
     async def _run_ways(self, lines: AsyncGenerator[list[tuple[int, bytes]], None]) -> None:
-        from .submissions import Submissions, add_figures, submissions_path
+        from .submissions import Submissions, add_figures
         from .ways import LiveWay, WaysRun
 
         if not isinstance(self._journal, Journal):
@@ -213,15 +213,12 @@ class Batch:
 
     def _check_submissions(self) -> None:
         """Raise `BatchError` if lines are in a provider's batches: they would be sent and paid for twice."""
-        path = self._journal.answers_path
-        path = path.with_name(f"{path.stem}.batches{path.suffix or '.jsonl'}")
+        path = submissions_path(self._journal.answers_path)
         if not isinstance(self._journal, Journal) or not path.exists():
             return
         from .submissions import Submissions
 
-        submissions = Submissions(path)
-        under_way = sum(submission.lines for submission in submissions.open.values())
-        submissions.close()
+        under_way = sum(submission.lines for submission in Submissions.peek(path).open.values())
         if under_way:
             raise BatchError(
                 f"{under_way:,} lines are in batches of a provider ({path}): give the deadline or the way of the run"

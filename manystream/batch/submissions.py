@@ -18,20 +18,25 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..providers.catalog.batches import BatchGroup
-from ..providers.json.json_values import JSON, JSONObject, integer, items, loads_object, mapping, string
+from ..providers.json.json_values import (
+    JSON,
+    JSONObject,
+    MalformedJSONError,
+    integer,
+    items,
+    loads_object,
+    mapping,
+    string,
+)
 from .intake import WayFigures
 from .line_file import LineFile
 from .line_ids import LineIds
 from .lines import LineId
-
-
-def submissions_path(answers: Path) -> Path:
-    """Return the path of the file: `answers.batches.jsonl` for `answers.jsonl`."""
-    return answers.with_name(f"{answers.stem}.batches{answers.suffix or '.jsonl'}")
 
 
 @dataclass(slots=True)
@@ -75,15 +80,29 @@ class Submissions:
 
     def __init__(self, path: Path) -> None:
         """Open or create the file. Raises `JournalError`."""
+        self._begin(path)
+        self._file = LineFile(path, self._read)
+        for submission in self.open.values():
+            self.submitted.update((id, 0) for id in self.ids(submission))
+
+    def _begin(self, path: Path) -> None:
         self.path: Path = path
         self.open: dict[str, Submission] = {}
         self.submitted: LineIds = LineIds()
         self.leftover: dict[str, tuple[str, str]] = {}
         self.ways: dict[str, WayFigures] = {}
         self._figures: list[int] = []
-        self._file = LineFile(path, self._read)
-        for submission in self.open.values():
-            self.submitted.update((id, 0) for id in self.ids(submission))
+
+    @classmethod
+    def peek(cls, path: Path) -> Submissions:
+        """Read the file as it is now, also while a run has it open. Raises `OSError`."""
+        found = cls.__new__(cls)
+        found._begin(path)
+        with path.open("rb") as file:
+            for line in file:
+                with suppress(MalformedJSONError):  # a run writes this line now, or was killed
+                    found._read(0, loads_object(line))
+        return found
 
     def close(self) -> None:
         """Close the file. If nothing is under way any more, only the figures remain in it."""

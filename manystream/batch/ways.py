@@ -351,11 +351,14 @@ class WaysRun:
             for way in self._windows:
                 for _ in range(min(decision.send.get(way, 0), len(self._pool))):
                     self._moved.append((self._pool.take(), way))
-            self._counters.submissions = len(self._jobs)
-            self._counters.submitted = sum(job.left for job in self._jobs.values())
+            self._count()
             self._notify_tasks()
             with trio.move_on_at(min(decision.look, now + LONGEST_LOOK)):
                 await self._changed.wait()
+
+    def _count(self) -> None:
+        self._counters.submissions = len(self._jobs)
+        self._counters.submitted = sum(job.left for job in self._jobs.values())
 
     def _is_done(self) -> bool:
         waiting = len(self._pool) or self._building or self._moved or self._jobs or self._live.running()
@@ -602,6 +605,7 @@ class WaysRun:
         for index in list(job.holdings):
             self._settle(job, index, 0.0)
         del self._jobs[job.submission.key]
+        self._count()
         if job.submission.file is not None:
             self._delete_soon(job.submission.key, job.submission.provider, job.submission.file)
         self.changed()

@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
@@ -31,6 +32,7 @@ from ..batch.journal import default_errors_path
 from ..batch.lines import CommonOptions, named_model
 from ..batch.prices import price_list
 from ..batch.printed import PrintedRecords
+from ..batch.run import WayName
 from ..batch.source import some_lines
 from ..batch.tables import (
     TableError,
@@ -74,6 +76,7 @@ from .batch_targets import (
     open_destination,
     read_target_options,
 )
+from .batch_ways import add_way_arguments, check_ways, deadline_line, read_deadline, receipt, under_way_line, way_lines
 from .output.errors import CommandError
 from .output.terminal import Paint, can_redraw, one_line
 
@@ -114,6 +117,9 @@ class BatchOptions:
     outage: seconds for which lines wait for a server that refuses or drops every connection.
     stream: whether to request streams.
     retry_failed: whether to send lines again that failed in earlier runs.
+    by: the time at which all answers should be there, or None.
+    via: the only way of the lines, or None.
+    json: whether to print the summary as JSON.
     ray: the address of a Ray cluster, or None for an engine in this process.
     actors: the number of workers on the cluster, or None for one for each CPU.
     cache: the file of answers that were paid for, or None.
@@ -139,6 +145,9 @@ class BatchOptions:
     outage: float
     stream: bool
     retry_failed: bool
+    by: datetime | None
+    via: WayName | None
+    json: bool
     ray: str | None
     actors: int | None
     cache: Path | None
@@ -245,6 +254,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cache", metavar="DIR", help="keep answers in this folder, and send no line whose answer is there"
     )
+    add_way_arguments(parser)
     add_ray_arguments(parser)
     parser.add_argument("--monitor", action="store_true", help="allow `manystream top` to show this process")
     parser.add_argument("--plain", action="store_true", help="show progress as plain lines, also on a terminal")
@@ -329,12 +339,21 @@ def _read_options(arguments: argparse.Namespace) -> BatchOptions:
         outage=arguments.outage,
         stream=arguments.stream,
         retry_failed=arguments.retry_failed,
+        by=read_deadline(arguments.by, datetime.now().astimezone()),
+        via=arguments.via,
+        json=arguments.json,
         ray=arguments.ray,
         actors=arguments.actors,
         cache=Path(arguments.cache) if arguments.cache is not None else None,
         monitor=arguments.monitor,
         plain=arguments.plain or not can_redraw(sys.stderr),
     )
+    _check_options(options)
+    return options
+
+
+def _check_options(options: BatchOptions) -> None:
+    """Raise `CommandError` for values that cannot be, and for options that do not go together."""
     given = {"--concurrency": options.concurrency, "--attempts": options.attempts, "--actors": options.actors}
     for name, value in (given | options.shared_limits).items():
         if value is not None and not (math.isfinite(value) and value > 0):
@@ -347,12 +366,14 @@ def _read_options(arguments: argparse.Namespace) -> BatchOptions:
         check_prices("--prices" if options.budget is None else "--budget", simulated=options.targets.simulated)
     if options.cache is not None and options.ray is not None:
         raise CommandError("--cache is a file of this machine, which workers with --ray cannot use", status=2)
+    ray, cache = options.ray is not None, options.cache is not None
+    by, to_file = options.by is not None, options.output is not None
+    check_ways(options.via, options.targets, by=by, to_file=to_file, ray=ray, cache=cache)
     if options.output is None and options.retry_failed:
         raise CommandError("--retry-failed reads the files of an earlier run, which -o - does not write", status=2)
     if options.output is None and options.ray is not None and options.budget is not None:
         raise CommandError("--budget with --ray is written down beside the answers: name a file with -o", status=2)
     check_files(options.prompts, options.output, options.errors)
-    return options
 
 
 def _read_shard(given: str | None) -> Shard | None:
@@ -434,7 +455,15 @@ async def _batch(options: BatchOptions, destination: Destination, input: Lines) 
         failure = error
     if run.started:
         report = sys.stdout if options.output is not None else sys.stderr
-        print(summary(run.counters, run.elapsed, journal.answers_path, journal.errors_path, Paint(report)), file=report)
+        if options.json:
+            text = receipt(run.counters, options.by, run.elapsed)
+        else:
+            text = summary(run.counters, run.elapsed, journal.answers_path, journal.errors_path, Paint(report))
+            parts = [text, *way_lines(run.counters.ways), *map(one_line, run.counters.notes)]
+            if failure is None and not run.interrupted:
+                parts.append(deadline_line(run.counters, options.by, datetime.now().astimezone()))
+            text = "\n".join(filter(None, parts))
+        print(text, file=report)
     if isinstance(failure, BatchError):
         raise CommandError(f"{one_line(str(failure))}{'' if options.output is None else RESUMABLE}")
     if failure is not None:
@@ -442,12 +471,13 @@ async def _batch(options: BatchOptions, destination: Destination, input: Lines) 
     if run.interrupted:
         more = "" if options.table is None else f", and --finish writes {options.table} with the answers so far"
         resume = "" if options.output is None else f" The same command resumes the batch{more}."
-        print(f"Interrupted.{resume}", file=sys.stderr)
+        print(f"Interrupted. {under_way_line(run.counters)}{resume.lstrip()}".rstrip(), file=sys.stderr)
         return INTERRUPTED
     counters = run.counters
     if counters.unpaid:
         print(budget_report(counters, run.total), file=sys.stderr)
-    return 1 if counters.failed + counters.failed_before + counters.invalid + counters.unpaid else 0
+    failed = counters.failed + counters.failed_before + counters.invalid + counters.unpaid
+    return 1 if failed or counters.missed else 0
 
 
 async def _ask(
@@ -570,6 +600,8 @@ def _new_batch(
         shard=options.shard,
         budget=budget,
         options=options.requests,
+        by=options.by,
+        via=options.via,
     )
 
 

@@ -96,6 +96,7 @@ class Progress:
             f"{compact(counters.input_tokens + counters.output_tokens)} tokens ({compact(self._token_rate * 60)}/min)",
             *([cost] if (cost := spent_text(counters) or cost_text(counters)) else []),
             f"{counters.running - counters.waiting:,} running",
+            *([f"{counters.submitted:,} in batches"] if counters.submitted else []),
             *([f"{counters.waiting:,} waiting"] if counters.waiting else []),
             f"{failed:,} failed",
         ]

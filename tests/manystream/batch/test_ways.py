@@ -16,7 +16,9 @@ import trio.testing
 
 import manystream as ms
 from manystream.batch import Batch, BatchError, Journal, read_lines
-from manystream.batch.submissions import Submissions, submissions_path
+from manystream.batch.journal import submissions_path
+from manystream.batch.submissions import Submissions
+from manystream.simulator import open_simulator_thread
 from tests.support.batches import line, records, write
 from tests.support.peers import Line, answer, open_peer
 
@@ -389,8 +391,7 @@ async def test_the_next_run_takes_the_answers_of_a_batch_that_goes_on(
     server = Server()
     await killed(server, tmp_path, lambda: bool(server.batches) and (state == "created" or trio.current_time() > 300))
     assert "POST /batches/batch-0/cancel" not in [f"{method} {path}" for method, path in server.requests]
-    submissions = Submissions(submissions_path(tmp_path / "a.jsonl"))
-    submissions.close()
+    submissions = Submissions.peek(submissions_path(tmp_path / "a.jsonl"))
     assert [submission.lines for submission in submissions.open.values()] == [5]
     await run(server, tmp_path)
     assert texts(tmp_path) == expected()
@@ -432,3 +433,33 @@ async def test_nothing_is_submitted_twice_wherever_a_run_was_killed(
     assert len(server.batches) == 1
     assert sorted(server.paid) == sorted(f"text {n}" for n in range(5))
     assert not [id for id in server.files if "out" not in id]
+
+
+INTERFACES: dict[str, Callable[[str], ms.Provider]] = {
+    "openai": lambda origin: ms.OpenAIChat("sk-a", f"{origin}/v1", name="sim", profile="openai"),
+    "responses": lambda origin: ms.OpenAIResponses("sk-a", f"{origin}/v1", name="sim", profile="openai"),
+    "azure": lambda origin: ms.OpenAIChat("sk-a", f"{origin}/openai/v1", name="sim", profile="azure"),
+    "openrouter": lambda origin: ms.OpenAIChat("sk-a", f"{origin}/api/v1", name="sim", profile="openrouter"),
+    "anthropic": lambda origin: ms.Anthropic("sk-a", origin, name="sim"),
+    "gemini": lambda origin: ms.Gemini("sk-a", origin, name="sim"),
+}
+
+
+@pytest.mark.parametrize("interface", INTERFACES)
+async def test_every_interface_answers_as_the_live_way(interface: str, tmp_path: Path) -> None:
+    found: dict[str, dict[object, dict[str, object]]] = {}
+    with open_simulator_thread("kind=text,events=8", batch_time="0.2") as simulator:
+        origin = simulator.base_urls["openai-chat"].removesuffix("/v1")
+        for via in ("batch", "live"):
+            answers = tmp_path / f"{via}.jsonl"
+            prompts = write(tmp_path / "p.jsonl", [line(f"q{n}", f"text {n}") for n in range(7)])
+            async with ms.open_engine([INTERFACES[interface](origin)]) as engine:
+                with Journal(answers) as journal:
+                    batch = Batch(engine, journal, lambda named: "sim/sim-text", provider="sim", via=via)  # type: ignore[arg-type]
+                    await batch.run(read_lines(prompts))
+            assert batch.counters.ways[via].lines == 7, batch.counters
+            found[via] = {record["id"]: record for record in records(answers)}
+    for id, record in found["batch"].items():
+        for name in ("seconds", "request_id"):
+            del record[name], found["live"][id][name]
+        assert record == found["live"][id]

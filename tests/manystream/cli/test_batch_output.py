@@ -123,7 +123,7 @@ def test_answered_lines_are_summed_up(run: Run, batches: Batches) -> None:
     assert batches.options == {
         "model": "openai-compatible/m", "concurrency": 100, "stream": False, "retry_failed": False,
         "source": "p.jsonl", "provider": "openai-compatible", "price": ("prices", provider), "shard": None,
-        "budget": None, "options": {},
+        "budget": None, "options": {}, "by": None, "via": None,
     }  # fmt: skip
 
 
@@ -300,7 +300,8 @@ def test_the_options_that_are_left_out(batches: Batches) -> None:
         prompts=Path("p.jsonl"), output=Path("x/a.jsonl"), table=None, finish=False, errors=Path("x/a.errors.jsonl"),
         shard=None, targets=TargetOptions(model=None, route=(), provider=None, base_urls=()), requests={},
         concurrency=100, max_rps=None, max_tpm=None, budget=None, prices=None, adaptive=True, attempts=6,
-        outage=1800.0, stream=False, retry_failed=False, ray=None, actors=None, cache=None, monitor=False, plain=True,
+        outage=1800.0, stream=False, retry_failed=False, by=None, via=None, json=False, ray=None, actors=None,
+        cache=None, monitor=False, plain=True,
     )  # fmt: skip
 
 
@@ -310,7 +311,7 @@ def test_every_option_is_read(batches: Batches, monkeypatch: pytest.MonkeyPatch)
         "p.jsonl", "-o", "a.jsonl", "--errors", "e.jsonl", "--shard", "2/8", "--route", "a, b", "--provider", "p",
         "--base-url", URL, "--concurrency", "1", "--max-rps", "0.5", "--max-tpm", "0.5", "--budget", "0.5",
         "--no-adaptive", "--attempts", "1", "--stream", "--retry-failed", "--ray", "local", "--actors", "1",
-        "--monitor", "--outage", "inf", "--system", "Be brief.", "--max-tokens", "9", "--temperature", "0",
+        "--monitor", "--json", "--outage", "inf", "--system", "Be brief.", "--max-tokens", "9", "--temperature", "0",
     ]  # fmt: skip
     expected = BatchOptions(
         prompts=Path("p.jsonl"),
@@ -331,6 +332,9 @@ def test_every_option_is_read(batches: Batches, monkeypatch: pytest.MonkeyPatch)
         outage=math.inf,
         stream=True,
         retry_failed=True,
+        by=None,
+        via=None,
+        json=True,
         ray="local",
         actors=1,
         cache=None,

@@ -1,0 +1,154 @@
+"""`manystream batch --by`, `--via`, `--status` and `--json`."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from manystream.cli import main
+from manystream.cli.batch_ways import read_deadline
+from manystream.cli.output.errors import CommandError
+from manystream.simulator import Simulator, open_simulator_thread
+from tests.manystream.cli.test_batch import ENVIRONMENT
+from tests.support.batches import line, records, write
+from tests.support.waiting import until
+
+NOW = datetime(2026, 11, 26, 22, 30).astimezone()
+FILES = ("p.jsonl", "-o", "a.jsonl", "--plain")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", "/nonexistent")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary")
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "p.jsonl", [line(f"q{n}", f"text {n}") for n in range(12)])
+    return tmp_path
+
+
+@pytest.fixture
+def slow() -> Iterator[Simulator]:
+    """A simulator whose batches never end."""
+    with open_simulator_thread("events=4", batch_time="inf") as simulator:
+        yield simulator
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("3h", NOW + timedelta(hours=3)),
+        ("1h30m", NOW + timedelta(minutes=90)),
+        ("0.5d", NOW + timedelta(hours=12)),
+        ("45s", NOW + timedelta(seconds=45)),
+        ("23:00", NOW + timedelta(minutes=30)),
+        ("06:00", NOW + timedelta(hours=7, minutes=30)),
+        ("2026-11-27T06:00", NOW + timedelta(hours=7, minutes=30)),
+        (None, None),
+    ],
+)
+def test_a_deadline_is_a_span_a_time_of_day_or_a_date(given: str | None, expected: datetime | None) -> None:
+    assert read_deadline(given, NOW) == expected
+
+
+@pytest.mark.parametrize("given", ["", "soon", "3", "25:00", "12:60", "3h foo", "2026-11-25T06:00", "-3h", "1e999d"])
+def test_a_deadline_that_is_none_is_refused(given: str) -> None:
+    with pytest.raises(CommandError, match="--by"):
+        read_deadline(given, NOW)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("p.jsonl", "-o", "-", "--by", "3h"), "--by needs a file with -o"),
+        ((*FILES, "--via", "batch", "--cache", "x"), "--via is not for --cache"),
+        ((*FILES, "--via", "batch", "--route", "a,b"), "--via batch needs one server"),
+    ],
+)
+def test_options_that_do_not_go_together(
+    words: tuple[str, ...], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["batch", *words]) == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_the_receipt_names_the_ways_and_the_deadline(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["batch", *FILES, "--simulate", "--by", "3h"]) == 0
+    out = capsys.readouterr().out
+    assert "batch: 12 lines" in out
+    assert "was kept, with 2:59" in out or "was kept, with 3:00" in out
+    assert len(records(Path("a.jsonl"))) == 12
+
+
+def test_the_receipt_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["batch", *FILES, "--simulate", "--via", "live", "--by", "3h", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["answered"], found["kept"], found["missed_seconds"]) == (12, True, 0)
+    assert found["ways"]["live"]["lines"] == 12
+
+
+def test_a_missed_deadline_is_an_exit_status(capsys: pytest.CaptureFixture[str]) -> None:
+    with open_simulator_thread("events=4", batch_time="3") as simulator:
+        url = simulator.base_urls["openai-chat"]
+        assert main(["batch", *FILES, "--base-url", url, "--model", "m", "--via", "batch", "--by", "1s"]) == 1
+    out = capsys.readouterr().out
+    assert "was missed by 0:0" in out
+    assert len(records(Path("a.jsonl"))) == 12
+
+
+def test_ctrl_c_leaves_the_batches_running_and_status_shows_them(
+    slow: Simulator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = slow.base_urls["openai-chat"]
+    words = [sys.executable, "-m", "manystream", "batch", *FILES, "--base-url", url, "--model", "m", "--via", "batch"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, env=ENVIRONMENT, stderr=pipe, stdout=pipe, text=True) as process:
+        until(lambda: Path("a.batches.jsonl").exists() and '"submitted"' in Path("a.batches.jsonl").read_text())
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+    assert process.returncode == 130, out + err
+    assert "12 lines are in 1 batch of the provider, which go on" in err
+    assert main(["batch", "--status", "a.jsonl"]) == 0
+    shown = capsys.readouterr().out
+    assert "12 lines for m" in shown
+    assert "12 lines are under way in 1 batch." in shown
+    assert main(["batch", *FILES, "--base-url", url, "--model", "m"]) == 1
+    assert "12 lines are in batches of a provider" in capsys.readouterr().err
+    with urlopen(f"{url.removesuffix('/v1')}/sim/batches") as page:
+        assert len(json.load(page)["batches"]) == 1
+
+
+def test_the_status_of_a_file_without_batches(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["batch", "--status", "none.jsonl"]) == 0
+    assert capsys.readouterr().out.startswith("Nothing is under way")
+
+
+@pytest.mark.parametrize("interface", ["openai-chat", "anthropic"])
+def test_kill_9_at_any_moment_submits_and_pays_nothing_twice(interface: str) -> None:
+    """The command is killed after each step that it writes down. The server counts what it was given."""
+    submissions = Path("a.batches.jsonl")
+
+    def steps() -> int:
+        return submissions.read_bytes().count(b"\n") if submissions.exists() else 0
+
+    with open_simulator_thread("events=2", batch_time="0.4") as simulator:
+        origin = simulator.base_urls["openai-chat"].removesuffix("/v1")
+        words = [sys.executable, "-m", "manystream", "batch", *FILES, "--model", "m", "--via", "batch"]
+        words += ["--base-url", simulator.base_urls[interface]]
+        words += ["--provider", "anthropic"] if interface == "anthropic" else []
+        environment = {**ENVIRONMENT, "ANTHROPIC_API_KEY": "sk-canary"}
+        for step in range(1, 6):
+            with subprocess.Popen(words, env=environment, stderr=subprocess.DEVNULL) as process:
+                until(lambda: steps() >= step or process.poll() is not None)  # noqa: B023
+                process.kill()
+        ended = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+        with urlopen(f"{origin}/sim/batches") as page:
+            found = json.load(page)["batches"]
+    assert ended.returncode == 0, ended.stderr
+    assert sorted(str(record["id"]) for record in records(Path("a.jsonl"))) == sorted(f"q{n}" for n in range(12))
+    assert len(found) == 1
