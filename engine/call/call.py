@@ -1,4 +1,7 @@
-"""One call inside the engine. After each attempt it decides: complete, retry or fail."""
+"""One call inside the engine. After each attempt it decides: complete, retry or fail.
+
+One file because each report of an attempt is judged by all of this state.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +31,9 @@ from .completion import CallFigures, Completion, Timings
 from .delivery import Counters, Delivery
 from .ending import OPEN, SETTLED, STOPPED, Ending
 from .listener import AnswerStore
-from .retry import poll_delay, read_again_delay, retry_delay
+from .plain_request import PlainRequest
+from .retry import read_again_delay, retry_delay
 from .runtime import Runtime
-from .server_cancel import ServerCancel
 from .timeouts import BACKOFF, ENDED, LEAST_WAIT, LENGTH, QUEUED, CallState, Clock, Clocks, timeout_error
 
 logger: logging.Logger = logging.getLogger("manystream.engine")
@@ -39,6 +42,9 @@ COST_OF_ANOTHER = "another call has created the answer"
 """Why the cost of a call is not known that has only read a durable answer."""
 
 NO_ID_YET = "; the server had not named the answer, and may go on with it"
+
+CANCEL_CLOCKS = Clocks(connect=math.inf, first_byte=math.inf, idle=math.inf, total=2.0, queue=math.inf)
+"""The timeouts of the request that cancels a durable answer at its server: the completion waits for it."""
 
 UNANSWERED = (ErrorCategory.NETWORK, ErrorCategory.TIMEOUT)
 """The errors of an attempt to which the server gave no whole answer."""
@@ -182,14 +188,15 @@ class RunningCall(Ending):
 
     def _cancel_at_server(self, durable: DurableAnswer) -> None:
         """Fail as cancelled, and complete when the server knows that, or does not answer in time."""
-        error = cancelled()
-        self._fail(error)
+        unreached = f"; the server was not reached, and may go on with the answer {durable.answer_id!r}"
+        self._fail(cancelled(f"{cancelled().message}{unreached}"))
         self._disarm()
         self._state = ENDED
         if self._attempt is not None:
             self._attempt.abort()
+        request = durable.cancel_request(self._prepared)
         # In place of the second attempt, which a durable call never has: `_stop` aborts it.
-        self._rival = ServerCancel(self, error, durable, self._prepared, self._runtime).attempt
+        self._rival = PlainRequest(self, request, self._runtime, CANCEL_CLOCKS).attempt
 
     def pause(self) -> None:
         self._paused = True
@@ -544,9 +551,24 @@ class RunningCall(Ending):
         """Whether the call was cancelled, and waits until its server knows that."""
         return self._step is SETTLED and self._rival is not None
 
-    def cancel_again(self, attempt: Attempt) -> None:
-        """Take another attempt of the request that cancels the answer at the server."""
+    def repeated(self, attempt: Attempt) -> None:
+        """Take the second attempt of the request that cancels the answer at the server."""
         self._rival = attempt
+
+    def answered(self) -> None:
+        """Complete: the server knows that the call was cancelled."""
+        assert self._outcome is not None and self._outcome.error is not None, "the call was cancelled"
+        self._outcome.error.message = cancelled().message
+        self.finish()
+
+    def failed(self, attempt: Attempt, error: ProviderError) -> None:
+        """Complete: the server does not answer the request that cancels the answer, or refuses it."""
+        assert self._outcome is not None and self._outcome.error is not None, "the call was cancelled"
+        if 200 <= attempt.status < 300:
+            self.answered()
+            return
+        self._outcome.error.message += f": {error.message}"
+        self.finish()
 
     def _read_on(self, durable: DurableAnswer, *, fresh: bool = False) -> None:
         """Begin an attempt that reads on in the answer. It needs no permit: the one that created the answer is held."""
@@ -577,14 +599,14 @@ class RunningCall(Ending):
             self.finish()
             return
         hint_ms = poll_after_ms(attempt.headers, attempt.prepared.shared.wall_clock())
-        self._pause(poll_delay(hint_ms, durable.polled(), self._retry, self._runtime.random))
+        self._pause(read_again_delay(hint_ms, durable.polled(), self._retry, self._runtime.random, failed=False))
 
     def _read_failed(self, durable: DurableAnswer, attempt: Attempt, error: ProviderError) -> None:
         """Read on later, or fail: an attempt failed whose answer the server keeps."""
         if error.retryable and not durable.ended:
             now, idle, hint_ms = self._runtime.loop.clock(), self._clocks.idle, error.retry_after_ms
             failed = durable.lost(now, lasted=attempt.answered_for(now))
-            pause = read_again_delay(hint_ms, failed, self._retry, self._runtime.random)
+            pause = read_again_delay(hint_ms, failed, self._retry, self._runtime.random, failed=True)
             left = durable.time_left(now, idle, pause if hint_ms >= 0 else -math.inf)
             if left > 0:
                 durable.resumed += 1

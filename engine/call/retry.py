@@ -67,26 +67,18 @@ def backoff(attempts: int, options: Retry, random: Callable[[], float]) -> float
     return min(options.cap, options.base * 2.0 ** min(attempts - 1, 60)) + random() * options.jitter
 
 
-def read_again_delay(hint_ms: int, failed: int, options: Retry, random: Callable[[], float]) -> float:
-    """Return the seconds to wait before an answer is read on that the server keeps, after an attempt in vain.
+def read_again_delay(hint_ms: int, before: int, options: Retry, random: Callable[[], float], *, failed: bool) -> float:
+    """Return the seconds to wait before an answer is read again that the server keeps.
 
     hint_ms: after how many milliseconds the server wants that; -1: it does not say.
-    failed: the attempts in vain before this one, in a row.
+    before: the attempts in vain before this one, in a row.
+    failed: the attempt has failed. Else the server is still making the answer.
     """
     if hint_ms >= 0:
-        return _obeyed(hint_ms / 1000, failed, options, random)
-    return backoff(failed, options, random) if failed else random() * min(options.jitter, FIRST_PAUSE)
-
-
-def poll_delay(hint_ms: int, polled: int, options: Retry, random: Callable[[], float]) -> float:
-    """Return the seconds to wait before a server is asked again for an answer that it is making.
-
-    hint_ms: as for `read_again_delay`.
-    polled: how often it was asked in vain before.
-    """
-    if hint_ms >= 0:
-        return _obeyed(hint_ms / 1000, polled, options, random)
-    return min(LONGEST_POLL, backoff(polled + 1, options, random))
+        return _obeyed(hint_ms / 1000, before, options, random)
+    if not failed:
+        return min(LONGEST_POLL, backoff(before + 1, options, random))
+    return backoff(before, options, random) if before else random() * min(options.jitter, FIRST_PAUSE)
 
 
 class RetryReserve:
