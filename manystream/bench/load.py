@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
+from typing import TypeAlias
 
 import trio
 
@@ -49,6 +50,10 @@ PATIENCE, OPEN_PATIENCE = 5, 100
 """The run ends after so many failures without a success. In a closed loop it allows one for each call at a time."""
 LONGEST_DRAIN = 60.0
 """How long calls of an open loop may run after the measured time, in seconds, if that time was not longer."""
+
+
+Alarm: TypeAlias = "Callable[[int], Awaitable[None]]"
+"""An async function that waits until a time in nanoseconds of `time.perf_counter_ns`."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -253,11 +258,11 @@ class Load:
             if opened < places:
                 await trio.sleep(RAMP_STEP)
 
-    def _next_session(self, ready: int | None = None) -> None:
-        """Start a session in a free place. ready: when the place became free, if the loop measures its delay."""
+    def _next_session(self) -> None:
+        """Start a session in a free place."""
         if self._may_start():
             self.figures.due += 1
-            self._start(self._work.session(), ready=ready)
+            self._start(self._work.session())
 
     def _may_start(self) -> bool:
         plan = self._plan
@@ -273,11 +278,12 @@ class Load:
         plan, arrivals = self._plan, self._plan.arrivals
         assert arrivals is not None
         number, processes = plan.share
-        self._open_windows()
-        with trio.move_on_after(plan.seconds):
-            await self._arrive(islice(arrivals.calls(plan.seconds, plan.work.seed), number, None, processes))
-            self._arriving = False
-            await self._idle()
+        with open_alarm() as alarm:
+            self._open_windows()
+            with trio.move_on_after(plan.seconds):
+                await self._arrive(islice(arrivals.calls(plan.seconds, plan.work.seed), number, None, processes), alarm)
+                self._arriving = False
+                await self._idle()
         self._arriving = False
         result = self._close_windows()
         self._draining = True
@@ -294,23 +300,22 @@ class Load:
     def _is_idle(self) -> bool:
         return not (self.running or self._held or (self._resting and not self._draining))
 
-    async def _arrive(self, calls: Iterator[Arrival]) -> None:
+    async def _arrive(self, calls: Iterator[Arrival], alarm: Alarm) -> None:
         """Start the calls when they are due."""
         plan, began = self._plan, time.perf_counter_ns()
-        with open_alarm() as alarm:
-            for arrival in calls:
-                if self._over.is_set() or (plan.requests is not None and self.figures.due >= plan.requests):
-                    return
-                due = began + int(arrival.due * 1e9)
-                await alarm(due)
-                if self._over.is_set():
-                    return
-                self.figures.due += 1
-                session = self._work.session(arrival)
-                if plan.concurrency is not None and len(self.running) >= plan.concurrency:
-                    self._held.append((session, due))
-                else:
-                    self._start(session, due=due, ready=due)
+        for arrival in calls:
+            if self._over.is_set() or (plan.requests is not None and self.figures.due >= plan.requests):
+                return
+            due = began + int(arrival.due * 1e9)
+            session = self._work.session(arrival)
+            await alarm(due)
+            if self._over.is_set():
+                return
+            self.figures.due += 1
+            if plan.concurrency is not None and len(self.running) >= plan.concurrency:
+                self._held.append((session, due))
+            else:
+                self._start(session, due=due, ready=due)
 
     # --- calls ---
 
@@ -357,13 +362,12 @@ class Load:
             self._over.set()
 
     def _succeeded(self, response: Response | None, session: Session) -> None:
-        arrived = self._wire.arrived or None
         if session.advance(response):
             due = time.perf_counter_ns() + int(self._plan.work.think * 1e9)
             self._rest(self._plan.work.think, partial(self._next_turn, session, due))
         elif self._plan.arrivals is None:
-            self._next_session(ready=arrived)
-        self._start_held(arrived)
+            self._next_session()
+        self._start_held(self._wire.arrived)
 
     def _next_turn(self, session: Session, due: int) -> None:
         """Start the next call of a session, after the time that its user thinks. due: when it is due."""
@@ -492,7 +496,7 @@ def rare_collections() -> Generator[None, None, None]:
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 50, 50)
+    gc.set_threshold(700, 3, 200)  # small steps: each call leaves some 40 objects, which are freed a few at a time
     try:
         yield
     finally:
@@ -501,11 +505,8 @@ def rare_collections() -> Generator[None, None, None]:
 
 
 @contextmanager
-def open_alarm() -> Generator[Callable[[int], Awaitable[None]], None, None]:
-    """Return an async function that waits until a time in nanoseconds of `time.perf_counter_ns`.
-
-    The event loop rounds its own timeouts up to a millisecond on Linux.
-    """
+def open_alarm() -> Generator[Alarm, None, None]:
+    """Return an alarm. The event loop rounds its own timeouts up to a millisecond on Linux; an alarm does not."""
     timer = make_kernel_timer()
     try:
         yield partial(_wait_until, timer)

@@ -12,6 +12,8 @@ import struct
 import sys
 import time
 import weakref
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import cast
 
 from ..engine.call.completion import Completion
@@ -68,8 +70,7 @@ class Wire:
         noting = NotingSocket(plain.family, plain.type, plain.proto, plain.detach())
         noting.wire = self
         self._open.add(noting)
-        if STAMPS is not None:
-            noting.setsockopt(socket.SOL_SOCKET, STAMPS, 1)
+        _let_stamp(noting)
         return noting
 
     def all_retransmits(self) -> int:
@@ -80,6 +81,19 @@ class Wire:
         """Count the retransmits of a socket, which is being closed."""
         self._open.discard(sock)
         self._closed_retransmits += sock.retransmits()
+
+
+@contextmanager
+def stamping() -> Generator[None, None, None]:
+    """Let the kernel stamp for the length of the block: to begin delays this process by milliseconds."""
+    with socket.socket() as sock:
+        _let_stamp(sock)
+        yield
+
+
+def _let_stamp(sock: socket.socket) -> None:
+    if STAMPS is not None:
+        sock.setsockopt(socket.SOL_SOCKET, STAMPS, 1)
 
 
 def _reason(error: TransportError) -> OSError:

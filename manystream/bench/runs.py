@@ -16,18 +16,21 @@ from urllib.parse import urlsplit
 
 import trio
 
-from ..engine import open_engine
+from ..engine import Engine, open_engine
 from ..engine.request.credentials import is_loopback
 from ..providers.catalog.provider import Provider
 from ..providers.errors import InvalidRequestError, ManystreamError
 from ..providers.model.events import Event, TextDelta
+from ..providers.model.options import Retry
+from ..providers.model.request import Request
 from ..simulator import open_simulator
 from ..simulator.process import allow_many_sockets
 from .figures import Figures
 from .histogram import Counts, bucket_of, new_counts, percentile
 from .load import Load, Look, Plan, Result
-from .moments import CallRecord, Wire
+from .moments import CallRecord, Wire, stamping
 from .validity import Calibration, Verdict, combined, judge
+from .work import PROMPT
 
 Pipe: TypeAlias = "Connection[Any, Any]"
 
@@ -95,7 +98,8 @@ def run_plan(
         result = _in_processes(server, plan, on_look, workers)
     figures = result.figures
     heard = figures.ok or sum(figures.all_of("ttft").values())
-    return Run(result, judge(result.clients, calibration, load=result.load, ok=heard), calibration)
+    gap = figures.summary("itl", with_intervals=False).p50 or 0.0
+    return Run(result, judge(result.clients, calibration, load=result.load, ok=heard, gap=gap), calibration)
 
 
 async def measure(
@@ -107,10 +111,20 @@ async def measure(
 ) -> Result:
     """Measure in this process, with an engine of its own. Raises `InvalidRequestError`."""
     url = server.provider.base_url or ""
-    wire = Wire(urlsplit(url).scheme or "https")
     proxy = "" if is_loopback(url) else None
-    async with open_engine([server.provider], proxy=proxy, dial=wire.connect, monitor=monitor) as engine:
-        return await Load(engine, plan, wire, on_look, server.simulator, make_record).run()
+    wire = Wire(urlsplit(url).scheme or "https")
+    with stamping():
+        async with open_engine([server.provider], proxy=proxy, dial=wire.connect, monitor=monitor) as engine:
+            await _prepare(engine, Request(plan.work.model, PROMPT, retry=Retry(max_attempts=1)))
+            return await Load(engine, plan, wire, on_look, server.simulator, make_record).run()
+
+
+async def _prepare(engine: Engine, request: Request) -> None:
+    """Let the engine import what calls and statistics need, which takes tens of milliseconds. Nothing is sent."""
+    engine.statistics()
+    call = engine.start_stream(request)
+    call.cancel()
+    await call.wait()
 
 
 # --- calibration ---

@@ -19,12 +19,13 @@ FULL_CORE = 0.9
 """A client that uses at least this share of the time in which it has the core is the bottleneck."""
 SAFE_CORE = 0.75
 """The share of a core up to which a load is expected to be valid."""
-READ_BOUND = 0.010
-"""The longest time from the arrival of bytes to their reading, at the 99th percentile, in seconds. The kernel's stamps
-make the figures independent of it, but the next call of a place starts that much later, and events merge."""
+READ_BOUNDS = (0.010, 0.050)
+"""The longest time from the arrival of bytes to their reading, at the 99th percentile, in seconds: the median gap of
+the streams, but not less than the first number nor more than the second. The kernel's stamps make the figures
+independent of a shorter one; in a longer one, events merge and have the stamp of the last."""
 START_BOUND = 0.005
-"""The longest time by which calls may start late, at the 99th percentile, in seconds. Times count from the due moment,
-so this is an error of the figures."""
+"""The longest time by which calls of an open loop may start late, at the 99th percentile, in seconds. Times count from
+the due moment, so this is an error of the figures. In a closed loop times count from the request itself."""
 UNSTAMPED_BOUND = 0.020
 """The longest iteration of the loop where the kernel does not stamp arrivals, in seconds."""
 ADDED_BOUNDS = (0.0005, 0.005)
@@ -43,7 +44,7 @@ class ClientFigures:
     waited: time in which the process was ready to run and had no core; None where the system does not report it.
     loop_lag: the longest iteration of the engine's loop.
     reads: histogram of the time from the arrival of bytes to their reading; empty where the kernel does not stamp them.
-    starts: histogram of the time from the moment at which a call could start to its start.
+    starts: histogram of the time from the moment at which a call of an open loop could start to its start.
     retransmits: segments that were sent again; None where the system does not report it.
     descriptors: the most open descriptors; None where the system does not list them.
     descriptor_limit: how many this process may open; None where there is no limit.
@@ -112,51 +113,55 @@ class Verdict:
         return "NOT JUDGED" if self.valid is None else "VALID" if self.valid else "INVALID"
 
 
-def _busy(client: ClientFigures) -> str:
+def _busy(client: ClientFigures, _: float) -> str:
     if client.busy < FULL_CORE:
         return ""
     return f"the client used {client.busy:.0%} of its core: it was the bottleneck"
 
 
-def _reads(client: ClientFigures) -> str:
+def _reads(client: ClientFigures, gap: float) -> str:
     p99 = percentile(client.reads, 0.99)
     if p99 is None:
         lag = client.loop_lag
         return "" if lag <= UNSTAMPED_BOUND else f"the client's loop took {lag * 1000:.0f} ms at once"
-    return "" if p99 <= READ_BOUND else f"the client read bytes {p99 * 1000:.1f} ms after their arrival (p99)"
+    bound = max(READ_BOUNDS[0], min(READ_BOUNDS[1], gap))
+    return "" if p99 <= bound else f"the client read bytes {p99 * 1000:.1f} ms after their arrival (p99)"
 
 
-def _starts(client: ClientFigures) -> str:
+def _starts(client: ClientFigures, _: float) -> str:
     p99 = percentile(client.starts, 0.99)
     if p99 is None or p99 <= START_BOUND:
         return ""
     return f"the client started calls {p99 * 1000:.1f} ms late (p99)"
 
 
-def _descriptors(client: ClientFigures) -> str:
+def _descriptors(client: ClientFigures, _: float) -> str:
     used, limit = client.descriptors, client.descriptor_limit
     if used is None or limit is None or used < DESCRIPTOR_SHARE * limit:
         return ""
     return f"the client had {used:,} of {limit:,} descriptors open"
 
 
-RULES: tuple[Callable[[ClientFigures], str], ...] = (_busy, _reads, _starts, _descriptors)
-"""Functions that return why a client makes the result invalid, or an empty text."""
+RULES: tuple[Callable[[ClientFigures, float], str], ...] = (_busy, _reads, _starts, _descriptors)
+"""Functions of a client and the median gap of its streams that return why the result is invalid, or an empty text."""
 
 
-def judge(clients: Sequence[ClientFigures], calibration: Calibration | None, *, load: float, ok: int) -> Verdict:
+def judge(
+    clients: Sequence[ClientFigures], calibration: Calibration | None, *, load: float, ok: int, gap: float = 0.0
+) -> Verdict:
     """Return the verdict on a run.
 
     clients: the figures of each process.
     calibration: what was measured before the run; None if nothing was.
     load: the load that was reached: calls at a time, or calls per second.
     ok: calls that succeeded, or streams that received content.
+    gap: the median gap of the streams, in seconds; 0 if there is none.
     """
     if not ok:
         return Verdict(None, ("no call succeeded",))
     if min(client.seconds for client in clients) < SHORTEST:
         return Verdict(None, (f"the measured time was shorter than {SHORTEST:g} s",))
-    reasons = list(dict.fromkeys(reason for client in clients for rule in RULES if (reason := rule(client))))
+    reasons = list(dict.fromkeys(reason for client in clients for rule in RULES if (reason := rule(client, gap))))
     if calibration is not None and calibration.is_imprecise:
         reasons.append(
             f"against the simulator the client added {calibration.p50 * 1000:.2f} ms (p50) and"

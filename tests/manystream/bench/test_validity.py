@@ -60,6 +60,14 @@ def test_each_rule_of_the_verdict(
     assert (verdict.reasons, verdict.valid, verdict.word) == (reasons, not reasons, "INVALID" if reasons else "VALID")
 
 
+@pytest.mark.parametrize(
+    ("delay", "gap", "valid"),
+    [(0.012, 0.02, True), (0.019, 0.02, True), (0.021, 0.02, False), (0.009, 0.001, True), (0.06, 1.0, False)],
+)
+def test_bytes_may_be_read_until_the_next_event_arrives(delay: float, gap: float, *, valid: bool) -> None:
+    assert judge([client(reads=delay)], None, load=100.0, ok=5, gap=gap).valid is valid
+
+
 def test_one_process_of_several_is_enough_to_be_invalid() -> None:
     verdict = judge([client(), client(cpu=9.5), client(cpu=9.5)], None, load=100.0, ok=5)
     assert verdict.reasons == ("the client used 95% of its core: it was the bottleneck",)
