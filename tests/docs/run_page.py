@@ -2,6 +2,9 @@
 
 Prints nothing where all went as the page says; otherwise what went wrong, and ends with status 1. Must not import
 anything of the tests: a reader's program has none of it.
+
+`python run_page.py` reads a folder from each line of standard input, and runs its page in a fork, which need not import
+the library again. It prints the fork's process id, then its exit status; FOLDER/said.txt gets what the page prints.
 """
 
 from __future__ import annotations
@@ -198,5 +201,37 @@ def main(folder: Path) -> int:
     return 0
 
 
+def run_each() -> int:
+    """Run the page of each folder that standard input names, in a fork; the exit status of a page, or 0 at the end."""
+
+    import trio  # noqa: F401
+
+    import manystream
+
+    for name in manystream.__all__:
+        getattr(manystream, name)
+    for line in sys.stdin:
+        folder = Path(line.rstrip("\n"))
+        process = os.fork()
+        if not process:
+            return become(folder)
+        print(process, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
+    return 0
+
+
+def become(folder: Path) -> int:
+    """Run a page in a fork, as in a process that was started for it; its exit status."""
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    said = os.open(folder / "said.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for source, target in ((nothing, 0), (said, 1), (said, 2)):
+        os.dup2(source, target)
+    os.close(nothing)
+    os.close(said)
+    os.environ["HOME"] = str(folder)
+    return main(folder)
+
+
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(sys.argv[1])) if len(sys.argv) > 1 else run_each())

@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -51,13 +52,30 @@ def address() -> Iterator[str]:
         yield f"{simulator.host}:{simulator.port}"
 
 
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
+    """The process whose forks run the pages."""
+    process = subprocess.Popen(
+        [sys.executable, "-W", "error", str(RUNNER)], env=environment(tmp_path_factory.mktemp("home")),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8",
+    )  # fmt: skip
+    with process:
+        yield process
+        process.communicate()
+    assert not process.returncode
+
+
 @pytest.mark.parametrize("page", [name for name, blocks in BLOCKS.items() if blocks])
-def test_the_blocks_of_a_page_run_and_print_what_it_says(page: str, address: str, tmp_path: Path) -> None:
-    run_page(page, address, tmp_path, setting(), [block for block in BLOCKS[page] if block.reason is None])
+def test_the_blocks_of_a_page_run_and_print_what_it_says(
+    page: str, address: str, runner: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    run_page(runner, page, address, tmp_path, setting(), [block for block in BLOCKS[page] if block.reason is None])
 
 
 @pytest.mark.parametrize("page", [name for name, blocks in BLOCKS.items() if any(map(asyncio_form, blocks))])
-def test_the_form_for_asyncio_of_a_page_prints_the_same(page: str, address: str, tmp_path: Path) -> None:
+def test_the_form_for_asyncio_of_a_page_prints_the_same(
+    page: str, address: str, runner: subprocess.Popen[str], tmp_path: Path
+) -> None:
     """Blocks that only trio can run are left out."""
     blocks = [asyncio_form(block) or block for block in BLOCKS[page] if block.reason is None]
     alike = [block for block in blocks if block.language != "python" or not asyncio_tabs.ALIKE.search(block.code)]
@@ -65,25 +83,25 @@ def test_the_form_for_asyncio_of_a_page_prints_the_same(page: str, address: str,
     fresh = [replace(block, code=block.code.replace(",key=", ",key=asyncio-")) for block in alike]
     form = asyncio_tabs.to_asyncio(setting())
     assert form is not None
-    run_page(page, address, tmp_path, form, fresh)
+    run_page(runner, page, address, tmp_path, form, fresh)
 
 
-def run_page(page: str, address: str, tmp_path: Path, setting: str, blocks: list[Block]) -> None:
+def run_page(
+    runner: subprocess.Popen[str], page: str, address: str, folder: Path, setting: str, blocks: list[Block]
+) -> None:
     """Run blocks in a process of their own."""
     description = {"name": page, "address": address, "setting": setting, "blocks": [asdict(block) for block in blocks]}
-    (tmp_path / "page.json").write_text(json.dumps(description), "utf-8")
-    process = subprocess.Popen(
-        [sys.executable, "-W", "error", str(RUNNER), str(tmp_path)], cwd=tmp_path, env=environment(tmp_path),
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8",
-        start_new_session=True,
-    )  # fmt: skip
-    try:
-        said, _ = process.communicate(timeout=SECONDS)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)  # what a page has started, too
-        process.communicate()
-        raise
-    assert process.returncode == 0, said
+    (folder / "page.json").write_text(json.dumps(description), "utf-8")
+    assert runner.stdin is not None
+    assert runner.stdout is not None
+    print(folder, file=runner.stdin, flush=True)
+    process = int(runner.stdout.readline())
+    deadline = threading.Timer(SECONDS, os.killpg, (process, signal.SIGKILL))  # what a page has started, too
+    deadline.start()
+    status = runner.stdout.readline()
+    deadline.cancel()
+    said = (folder / "said.txt").read_text("utf-8")
+    assert status == "0\n", said
     assert not said
 
 
