@@ -61,13 +61,16 @@ if TYPE_CHECKING:
     from .providers.catalog.profile import Profile as Profile
     from .providers.catalog.provider import Anthropic as Anthropic
     from .providers.catalog.provider import APIKey as APIKey
+    from .providers.catalog.provider import Completions as Completions
     from .providers.catalog.provider import Gemini as Gemini
     from .providers.catalog.provider import GeminiInteractions as GeminiInteractions
     from .providers.catalog.provider import OpenAIChat as OpenAIChat
     from .providers.catalog.provider import OpenAIResponses as OpenAIResponses
     from .providers.catalog.provider import Provider as Provider
+    from .providers.catalog.provider import SGLangGenerate as SGLangGenerate
     from .providers.catalog.provider import Sign as Sign
     from .providers.catalog.provider import Token as Token
+    from .providers.catalog.provider import VLLMGenerate as VLLMGenerate
     from .providers.errors import InvalidRequestError as InvalidRequestError
     from .providers.errors import ManystreamError as ManystreamError
     from .providers.json.json_types import JSON as JSON
@@ -220,7 +223,10 @@ HOMES: dict[str, tuple[str, ...]] = {
         "APIKey",
         "Anthropic",
         "Gemini",
+        "Completions",
         "GeminiInteractions",
+        "SGLangGenerate",
+        "VLLMGenerate",
         "OpenAIChat",
         "OpenAIResponses",
         "Provider",
@@ -288,6 +294,7 @@ __all__ = [
     "CallState",
     "ClientCertificate",
     "Completion",
+    "Completions",
     "Conversation",
     "ConversationStore",
     "Dialect",
@@ -345,6 +352,7 @@ __all__ = [
     "RouteStatistics",
     "Row",
     "RowError",
+    "SGLangGenerate",
     "SessionField",
     "Sign",
     "Start",
@@ -374,6 +382,7 @@ __all__ = [
     "Traffic",
     "TrafficStatistics",
     "Usage",
+    "VLLMGenerate",
     "WeightSpan",
     "__version__",
     "message_from_row",

@@ -49,7 +49,7 @@ EVENT_FIELDS = {
 REQUEST_OPTIONS = (
     "system tools tool_choice thinking max_output_tokens temperature top_p stop seed response_schema"
     " parallel_tool_calls metadata timeouts retry extra_body extra_headers priority tenant session tags durable"
-    " return_tokens logprobs"
+    " return_tokens logprobs prompt_token_ids continue_aborted"
 )
 
 ATTRIBUTES = {

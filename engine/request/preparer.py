@@ -117,7 +117,12 @@ class Preparer:
         forwarded = None if given_of(request) is None else forwarded_of(request)
         if forwarded is not None:
             forwarded.check(shared.dialect.name, request.model)
-        if request.return_tokens or request.logprobs is not None:
+        if (
+            request.return_tokens
+            or request.logprobs is not None
+            or request.prompt_token_ids is not None
+            or request.continue_aborted
+        ):
             _check_options(request, shared)
         wire = shared.dialect.encode(request, model, provider, stream=stream)
         if forwarded is not None:
@@ -305,7 +310,12 @@ def _stored(shared: Shared) -> StoredAnswers:
 
 def _check_options(request: Request, shared: Shared) -> None:
     """Raise `InvalidRequestError` for an option of the request that only other dialects have."""
-    for name, value in (("return_tokens", request.return_tokens), ("logprobs", request.logprobs is not None)):
+    for name, value in (
+        ("prompt_token_ids", request.prompt_token_ids is not None),
+        ("return_tokens", request.return_tokens),
+        ("logprobs", request.logprobs is not None),
+        ("continue_aborted", request.continue_aborted),
+    ):
         if value and name not in shared.dialect.options:
             raise InvalidRequestError(
                 name, f"{shared.provider.name!r} speaks {shared.dialect.name}, which has no such option"

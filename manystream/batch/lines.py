@@ -244,6 +244,8 @@ def _read_ours(members: Members, choose_model: ChooseModel) -> Request:
         durable=_durable(members.take("durable")),
         return_tokens=members.flag("return_tokens") or False,
         logprobs=members.whole("logprobs"),
+        prompt_token_ids=cast("list[int] | None", members.take("prompt_token_ids")),
+        continue_aborted=members.flag("continue_aborted") or False,
     )
 
 

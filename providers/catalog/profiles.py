@@ -514,7 +514,22 @@ FIRST_PARTY_ROWS: tuple[Profile, ...] = (
 )
 """Anthropic and Google with their own dialects, and servers compatible with Anthropic's."""
 
-PROFILES: tuple[Profile, ...] = (*OPENAI_ROWS, *FIRST_PARTY_ROWS, *HOSTED_ROWS, *GATEWAY_ROWS, *LOCAL_ROWS)
+PROMPT_ROWS: tuple[Profile, ...] = (
+    Profile(name="vllm-generate", dialect="vllm-generate", base_url="http://localhost:8000", aliases=("vllm",),
+            key_variables=("VLLM_API_KEY",), needs_key=False, quirks=_STRICT),
+    Profile(name="sglang-generate", dialect="sglang-generate", base_url="http://localhost:30000", aliases=("sglang",),
+            key_variables=("SGLANG_API_KEY",), needs_key=False, quirks=_STRICT),
+    Profile(name="openai-completions", dialect="openai-completions", base_url="https://api.openai.com/v1",
+            aliases=("openai",), key_variables=("OPENAI_API_KEY",), url_variables=("OPENAI_BASE_URL",),
+            addresses=("*.api.openai.com",), quirks=replace(_STRICT, token_ids="none")),
+    Profile(name="completions-compatible", dialect="openai-completions", base_url="", aliases=("vllm", "sglang"),
+            key_variables=("OPENAI_API_KEY",), url_variables=("OPENAI_BASE_URL",), needs_key=False, generic=True),
+)  # fmt: skip
+"""Servers of the dialects that take a prompt."""
+
+PROFILES: tuple[Profile, ...] = (
+    *OPENAI_ROWS, *FIRST_PARTY_ROWS, *HOSTED_ROWS, *GATEWAY_ROWS, *LOCAL_ROWS, *PROMPT_ROWS,
+)  # fmt: skip
 """Every known provider. If two rows match a name or an address, the first one is used."""
 
 _ONE_OF_SEVERAL = re.compile(r"(.+)[-_][0-9]+")
@@ -604,6 +619,12 @@ DEFAULT_PROFILES: dict[str, tuple[Profile, Profile]] = {
     "gemini-interactions": (
         _row("google-interactions", "gemini-interactions"),
         replace(_row("google-interactions", "gemini-interactions"), generic=True),
+    ),
+    "vllm-generate": (_row("vllm-generate", "vllm-generate"), _row("vllm-generate", "vllm-generate")),
+    "sglang-generate": (_row("sglang-generate", "sglang-generate"), _row("sglang-generate", "sglang-generate")),
+    "openai-completions": (
+        _row("openai-completions", "openai-completions"),
+        _row("completions-compatible", "openai-completions"),
     ),
 }
 """Dialect → the row for a provider without a base URL, and the row for a base URL that matches no row."""

@@ -213,6 +213,9 @@ ENDPOINTS: dict[str, re.Pattern[str]] = {
     "anthropic": re.compile(r"/v1/messages/*$|/publishers/anthropic(?:/models(?:/[^/]*:\w+)?)?/*$"),
     "gemini": re.compile(r"/models(?:/[^/]*:[^/]*)?/*$"),
     "gemini-interactions": re.compile(r"/interactions/*$"),
+    "vllm-generate": re.compile(r"(?:/inference)?/v1(?:/generate|/completions|/chat/completions)?/*$"),
+    "sglang-generate": re.compile(r"/(?:generate|v1)/*$"),
+    "openai-completions": re.compile(r"/(?:chat/)?completions/*$"),
 }
 """Dialect → what a URL of its endpoint has behind the base URL's path."""
 
@@ -381,3 +384,28 @@ class GeminiInteractions(Provider):
 
     __slots__ = ()
     dialect = "gemini-interactions"
+
+
+class VLLMGenerate(Provider):
+    """vLLM's own endpoint with ids in and ids out (`/inference/v1/generate`), for a server that was started with
+    `--enable-scale-out`. `base_url` ends before `/v1`; with `/v1` it works as well.
+    """
+
+    __slots__ = ()
+    dialect = "vllm-generate"
+
+
+class SGLangGenerate(Provider):
+    """SGLang's own endpoint with ids or a text in and ids out (`/generate`). `base_url` ends before `/generate`."""
+
+    __slots__ = ()
+    dialect = "sglang-generate"
+
+
+class Completions(Provider):
+    """OpenAI's older Completions with a text or ids in, as vLLM, SGLang and others have it. `base_url` includes the
+    `/v1`.
+    """
+
+    __slots__ = ()
+    dialect = "openai-completions"

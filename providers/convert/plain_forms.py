@@ -48,10 +48,10 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "it belongs to engine.start_stream": ("on_event", "on_completion", "callback", "callbacks"),
     "it belongs to open_engine": ("proxy", "limits", "traffic", "observer"),
     "it is the server's: put it into extra_body": (
-        "n", "user", "top_k", "min_p", "logprobs", "top_logprobs", "logit_bias", "presence_penalty",
+        "n", "user", "top_k", "min_p", "top_logprobs", "logit_bias", "presence_penalty",
         "frequency_penalty", "repetition_penalty", "service_tier", "store", "verbosity", "truncation",
         "previous_response_id", "safety_settings", "candidate_count", "modalities", "betas", "max_tool_calls",
-        "response_logprobs", "speed", "image",
+        "response_logprobs", "speed", "image", "prompt_cache_options", "container",
     ),
     "use ms.CacheControl() on a text, or extra_body": ("cache_control", "cache"),
 }  # fmt: skip

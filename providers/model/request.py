@@ -158,6 +158,8 @@ class RequestOptions(TypedDict, total=False):
     durable: bool | Durable
     return_tokens: bool
     logprobs: int | None
+    prompt_token_ids: Sequence[int] | None
+    continue_aborted: bool
 
 
 class _CachedForm:
@@ -171,7 +173,8 @@ class _CachedForm:
 
 @dataclass(slots=True, frozen=True)
 class Request(_CachedForm):
-    """One request. Only `model` and `messages` are required. None leaves a setting to the server.
+    """One request. Only `model` and `messages` (or `prompt_token_ids`) are required. None leaves a setting to the
+    server.
 
     model: the model's name, with or without the provider's (`"anthropic/claude-sonnet-4-5"`).
     messages: the conversation so far, as `Message` values. A text is one user's message. A dict is a message in
@@ -207,6 +210,11 @@ class Request(_CachedForm):
         delta. Only from servers that send ids, such as vLLM, SGLang and llama.cpp. A call that gets none fails.
     logprobs: the log probability of each token is on `Response.tokens`; of the answer's tokens alone (0), or with so
         many others at each position, which are in `Response.provider_data["logprobs"]` as the server sends them.
+    prompt_token_ids: the prompt as ids, in place of messages: for `ms.VLLMGenerate`, `ms.SGLangGenerate` and
+        `ms.Completions`.
+    continue_aborted: an answer that the server stopped before its end, for new weights or because it was killed, goes
+        on with the prompt and the ids so far as the new prompt, and is joined to one. For `ms.VLLMGenerate` and
+        `ms.SGLangGenerate`, with ids.
 
     `priority`, `tenant` and `tags` are never sent. The first two have no effect in an engine without `traffic`.
     """
@@ -236,11 +244,13 @@ class Request(_CachedForm):
     durable: bool | Durable = field(default=False, kw_only=True)
     return_tokens: bool = field(default=False, kw_only=True)
     logprobs: int | None = field(default=None, kw_only=True)
+    prompt_token_ids: Sequence[int] | None = field(default=None, kw_only=True)
+    continue_aborted: bool = field(default=False, kw_only=True)
     # The body as an SDK's arguments wrote it. A field, so that `dataclasses.replace` keeps it.
     _given: GivenBody | None = field(default=None, kw_only=True, repr=False, compare=False)
 
     def __init__(
-        self, model: str, messages: Messages, *, _given: GivenBody | None = None, **options: Unpack[RequestOptions]
+        self, model: str, messages: Messages = (), *, _given: GivenBody | None = None, **options: Unpack[RequestOptions]
     ) -> None:
         """Take the options by name. Written by hand, because `messages` and `tools` take more types than the fields."""
         values: dict[str, object] = {**_DEFAULTS, **options}

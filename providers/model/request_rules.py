@@ -8,6 +8,7 @@ each other. `Timeouts`, `Retry` and `Provider` check themselves when they are ma
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..errors import InvalidRequestError
@@ -70,9 +71,8 @@ MODEL = Rule("a model's name, such as 'gpt-5' or 'anthropic/claude-sonnet-4-5'",
 SYSTEM = sequence(checked(TEXT_BLOCK, "a Text block", forms={str: "use Text(…)"}), "a list")
 
 
-def _check_some(messages: Sequence[object], where: str) -> None:
-    if not messages:
-        raise InvalidRequestError(where, "must hold at least one message")
+def _are_ids(ids: Sequence[object]) -> bool:
+    return bool(ids) and all(type(id) is int and 0 <= id < 2**63 for id in ids)
 
 
 PRIORITY = Rule(
@@ -96,8 +96,6 @@ REQUEST = Checker(
         "messages": Rule(
             "a list of Message",
             (Sequence,),
-            bool,
-            inside=_check_some,
             forms={Iterable: "use list(…)"},
             secret=True,
         ),
@@ -155,6 +153,15 @@ REQUEST = Checker(
         "durable": DURABLE_GIVEN,
         "return_tokens": flag(),
         "logprobs": optional(whole(0)),
+        "prompt_token_ids": optional(
+            Rule(
+                "ids of tokens: a list of whole numbers",
+                (list, tuple, array),
+                _are_ids,
+                forms={Iterable: "use list(…)"},
+            )
+        ),
+        "continue_aborted": flag(),
         "_given": optional(instance(GivenBody)),
     },
 )
@@ -173,6 +180,8 @@ def validate_options(request: Request) -> None:
     if not REQUEST.passes(request):
         instance(Request).check(request, "request")
         REQUEST.check(request)
+    if not request.messages and request.prompt_token_ids is None:
+        raise InvalidRequestError("messages", "must hold at least one message")
     if request.tools or request.tool_choice != "auto":
         _validate_tools(request)
 

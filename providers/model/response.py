@@ -31,6 +31,8 @@ class Response:
         words of pydantic and of the type's validators; a program can send them to the model.
     tokens: the answer's tokens: ids, log probabilities. None unless the request asked for them (`return_tokens`,
         `logprobs`).
+    others: the other choices of an answer to a request for several (`n` in `extra_body`), without the counts of tokens,
+        which are the whole answer's. `choices` has all of them.
     """
 
     content: list[Block] = field(default_factory=lambda: [])
@@ -45,6 +47,12 @@ class Response:
     provider_data: JSONObject = field(default_factory=lambda: {})
     parse_error: str | None = None
     tokens: Tokens | None = None
+    others: list[Response] = field(default_factory=lambda: [])
+
+    @property
+    def choices(self) -> list[Response]:
+        """All choices in the order of their indexes: this one, and the others if the request asked for several."""
+        return [self, *self.others]
 
     @property
     def text(self) -> str:

@@ -281,6 +281,7 @@ class Accumulator(AnswerCount):
     None before the first, and an answer counts its own parts (`AnswerCount`).
 
     call_ids: the ids of its tool calls; None before the first, and if they need not be unique.
+    choices: the other choices of the answer, by index; None before the second one.
     usage: the token counts; None before the first report.
     tokens: the tokens with their ids and log probabilities; None before the first.
     refusal_pieces: the texts of a refusal; None before the first.
@@ -292,6 +293,7 @@ class Accumulator(AnswerCount):
         "_counted_in",
         "blocks",
         "call_ids",
+        "choices",
         "finish_reason",
         "id",
         "keep_ids",
@@ -325,6 +327,7 @@ class Accumulator(AnswerCount):
         self.raw_finish_reason: str | None = None
         self.usage: Usage | None = None
         self.tokens: AnswerTokens | None = None
+        self.choices: dict[int, Accumulator] | None = None
         self.refusal_pieces: list[str] | None = None
         self.refused_by: str = ""
         self.warnings: dict[str, None] | None = None
@@ -463,7 +466,15 @@ class Accumulator(AnswerCount):
         )
         if self.tokens is not None:
             response.tokens = self.tokens.whole(response)
+        if self.choices:
+            response.others = [choice.response() for _, choice in sorted(self.choices.items())]
         return response
+
+    def add_choice(self, index: int, choice: Accumulator) -> None:
+        """Add another choice of the answer."""
+        if self.choices is None:
+            self.choices = {}
+        self.choices[index] = choice
 
     def its_tokens(self) -> AnswerTokens:
         """Return the answer's tokens. The first call makes the object: most answers have none."""

@@ -54,7 +54,8 @@ async def test_an_unknown_dialect_error_lists_the_known_ones() -> None:
     assert caught.value.field == "profile.dialect"
     assert str(caught.value) == (
         "profile.dialect: no dialect is named 'telepathy'; known are openai-chat, openai-responses, anthropic, gemini,"
-        " gemini-interactions; for another wire format give the Dialect itself: Profile(dialect=my_dialect)"
+        " gemini-interactions, vllm-generate, sglang-generate, openai-completions; for another wire format give the"
+        " Dialect itself: Profile(dialect=my_dialect)"
     )
 
 

@@ -10,14 +10,18 @@ import pytest
 import manystream as ms
 from manystream.providers.catalog.profile_rules import PROFILE
 from manystream.providers.catalog.profiles import DEFAULT_PROFILES, PROFILES, profile_by_host, profile_by_name
-from manystream.providers.catalog.registry import DIALECTS
+from manystream.providers.catalog.registry import DIALECTS, PROMPT_DIALECTS
 from manystream.providers.catalog.selection import select
 from manystream.transport.url import parse_base_url, target
 from tests.support.profile_rows import ROWS, Row
 
 CLASSES: dict[str, type[ms.Provider]] = {
-    kind.dialect: kind for kind in (ms.OpenAIChat, ms.OpenAIResponses, ms.Anthropic, ms.Gemini, ms.GeminiInteractions)
-}
+    kind.dialect: kind
+    for kind in (
+        ms.OpenAIChat, ms.OpenAIResponses, ms.Anthropic, ms.Gemini, ms.GeminiInteractions, ms.VLLMGenerate,
+        ms.SGLangGenerate, ms.Completions,
+    )
+}  # fmt: skip
 HTTPS = [row for row in PROFILES if row.base_url.startswith("https://")]
 
 
@@ -142,6 +146,8 @@ def test_rows_are_found_by_their_own_address(row: ms.Profile) -> None:
 def test_every_row_encodes(row: ms.Profile) -> None:
     provider = CLASSES[row.dialect_name]("key", base_url=row.base_url or "https://mine.example/v1", profile=row)
     request = ms.Request("m", [ms.Message.user("hello")], max_output_tokens=5)
+    if row.dialect_name == "vllm-generate":
+        request = ms.Request("m", prompt_token_ids=[1, 2], extra_body={"hello": 1})
     wire = DIALECTS[row.dialect_name].encode(request, "m", provider, stream=True)
     assert b"hello" in wire.body
     assert b"key" not in wire.body
@@ -210,6 +216,9 @@ def test_the_rows_of_a_dialect_without_and_with_another_address() -> None:
         "anthropic": [("anthropic", False), ("anthropic-compatible", True)],
         "gemini": [("google", False), ("google", True)],
         "gemini-interactions": [("google-interactions", False), ("google-interactions", True)],
+        "vllm-generate": [("vllm-generate", False)] * 2,
+        "sglang-generate": [("sglang-generate", False)] * 2,
+        "openai-completions": [("openai-completions", False), ("completions-compatible", True)],
     }
 
 
@@ -307,7 +316,7 @@ def test_an_unknown_model_is_an_error_listing_the_providers(
 
 def test_dialects() -> None:
     assert sorted(DIALECTS) == ["anthropic", "gemini", "gemini-interactions", "openai-chat", "openai-responses"]
-    assert sorted(CLASSES) == sorted(DIALECTS)
+    assert sorted(CLASSES) == sorted([*DIALECTS, *PROMPT_DIALECTS])
 
 
 ENDPOINTS = [

@@ -136,8 +136,9 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         "idempotency_header: must be a header's name, not 1",
     ),
     (lambda: check_dialect(ms.Profile(name="p", dialect="d", base_url="")), "profile.dialect: no dialect is named 'd';"
-     " known are openai-chat, openai-responses, anthropic, gemini, gemini-interactions; for another wire format give"
-     " the Dialect itself: Profile(dialect=my_dialect)"),
+     " known are openai-chat, openai-responses, anthropic, gemini, gemini-interactions, vllm-generate,"
+     " sglang-generate, openai-completions; for another wire format give the Dialect itself:"
+     " Profile(dialect=my_dialect)"),
 ]  # fmt: skip
 
 
@@ -281,7 +282,8 @@ def test_a_request_has_these_defaults() -> None:
         "temperature": None, "top_p": None, "stop": (), "seed": None, "response_schema": None,
         "parallel_tool_calls": None, "metadata": None, "timeouts": None, "retry": None, "extra_body": None,
         "extra_headers": None, "priority": ms.Priority.NORMAL, "tenant": None, "session": None, "tags": None,
-        "durable": False, "return_tokens": False, "logprobs": None, "_given": None,
+        "durable": False, "return_tokens": False, "logprobs": None, "prompt_token_ids": None,
+        "continue_aborted": False, "_given": None,
     }  # fmt: skip
     assert (request.system_blocks, request.thinking_config) == ([], None)
     assert "extra_headers" not in repr(ms.Request("m", USER, extra_headers={"a": "secret"}))

@@ -280,6 +280,10 @@ def test_every_choice_keeps_its_token_ids_and_logprobs() -> None:
     assert ([*tokens.ids], [*tokens.prompt_ids]) == ([11, 12, 13, 14], [1, 2])
     assert data["stop_reason"] == 7
     assert data["logprobs"] == {"content": [{"token": "Hel"}, {"token": "lo"}]}
+    (choice,) = response.others
+    assert choice.tokens is not None
+    assert (choice.text, choice.finish_reason, [*choice.tokens.ids]) == ("Salut", FinishReason.STOP, [21, 22, 23, 24])
+    assert [each.text for each in response.choices] == ["Hello", "Salut"]
     (other,) = data["choices"]  # type: ignore[misc,union-attr]
     assert other == {
         "index": 1, "message": {"role": "assistant", "content": "Salut"}, "finish_reason": "stop",

@@ -272,4 +272,13 @@ ROWS: dict[str, Row] = {
     "litellm": Row("openai-chat", "http://localhost:4000/v1", ("LITELLM_API_KEY",),
         {"max_tokens_member": "by_model", "cache_mark": "cache_control", "reasoning_return": "as_received",
         "session": SessionField(header="x-litellm-session-id", hashed=False)}, needs_key=False),
+    "vllm-generate": Row("vllm-generate", "http://localhost:8000", ("VLLM_API_KEY",), {"strict_end": True},
+        aliases=("vllm",), needs_key=False),
+    "sglang-generate": Row("sglang-generate", "http://localhost:30000", ("SGLANG_API_KEY",), {"strict_end": True},
+        aliases=("sglang",), needs_key=False),
+    "openai-completions": Row("openai-completions", "https://api.openai.com/v1", ("OPENAI_API_KEY",),
+        {"strict_end": True, "token_ids": "none"}, aliases=("openai",), addresses=("*.api.openai.com",),
+        urls=("OPENAI_BASE_URL",)),
+    "completions-compatible": Row("openai-completions", "", ("OPENAI_API_KEY",), {}, aliases=("vllm", "sglang"),
+        needs_key=False, generic=True, urls=("OPENAI_BASE_URL",)),
 }  # fmt: skip

@@ -180,6 +180,8 @@ class ChatAnswer:
         if self.choice_index is None and self._others:
             self._without_choice_0(events)
         elsewhere = self.choice_index is None and bool(self._others)
+        for other in (self._others or {}).values():
+            other.done()
         reason = finish_reason_of(self.finish)
         events += [*self.release(), *self.answer.done(reason, self.finish, elsewhere=elsewhere)]
         self._begin(events)
@@ -326,6 +328,8 @@ class ChatAnswer:
             return
         self.choice_index = first = min(others)
         self._whole = True
+        assert self.answer.choices is not None
+        del self.answer.choices[first]
         self._choice(others.pop(first).as_choice(first), first, events)
 
     def _other(self, index: int) -> ChatAnswer:
@@ -337,6 +341,7 @@ class ChatAnswer:
             part = Accumulator(count=count)
             other = self._others[index] = ChatAnswer(part, self.provider, self._make_id, whole=self._whole)
             other.keeps_logprobs, other.asked = self.keeps_logprobs, self.asked
+            self.answer.add_choice(index, part)
         return other
 
     def _message_of(self, choice: JSONObject) -> JSONObject:

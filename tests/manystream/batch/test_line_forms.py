@@ -93,6 +93,8 @@ OPTIONS: dict[str, object] = {
     "durable": {"window": "2h"},
     "return_tokens": True,
     "logprobs": 0,
+    "prompt_token_ids": [1, 2],
+    "continue_aborted": True,
 }
 
 

@@ -1,0 +1,88 @@
+"""The stream machine of the three dialects: converts server-sent events to the library's eight events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..catalog.dialect import MakeId
+from ..catalog.json_stream import JSONStream
+from ..catalog.provider import Provider
+from ..json.json_values import JSON, JSONObject, MalformedJSONError, mapping
+from ..model.events import Event
+from ..model.provider_error import ProviderError, malformed
+from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
+from ..wire.error_bodies import error_from_object, reported_error
+from .answer import GenerateAnswer
+from .wires import META, SGLangWire
+
+STREAM_STATUS = 200
+"""The HTTP status of an error inside a stream."""
+
+
+class CompletionsStream(JSONStream):
+    """Converts one stream of chunks with choices: of Completions, and of vLLM's generate endpoint."""
+
+    __slots__ = ("_content",)
+
+    def __init__(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> None:
+        super().__init__(provider, make_id, limits)
+        self._content = GenerateAnswer(self.answer)
+
+    def chunk(self, value: JSON) -> JSONObject:
+        """Return the data of an event, or a whole answer, as a chunk with choices. Raises `MalformedJSONError`."""
+        if type(value) is not dict:
+            raise MalformedJSONError("an answer must be an object")
+        return value
+
+    def take_object(self, event: str, value: JSONObject, data: bytes) -> Sequence[Event]:
+        error = reported_error(event, value)
+        if error is not None:
+            return self.fail(self.error_of(error, data))
+        return self.take_value(value, data)
+
+    def take_value(self, value: JSON, data: bytes) -> Sequence[Event]:
+        """Take the data of an event that is no error. Returns its events."""
+        content = self._content
+        content.asked, content.unasked = self.asked, self.unasked
+        events: list[Event] = []
+        try:
+            content.take(self.chunk(value), events)
+        except MalformedJSONError as shape:
+            return [*events, *self.fail(malformed(f"malformed event: {shape}", data))]
+        except ProviderError as failure:
+            return [*events, *self.fail(failure.with_traceback(None))]
+        return events
+
+    def take_mark(self) -> Sequence[Event]:
+        self.ended = True
+        return self._content.done()
+
+    def take_end(self) -> Sequence[Event]:
+        whole = self._content.finished and not self.provider.profile.quirks.strict_end
+        return self.take_mark() if whole else self.truncated("truncated stream")
+
+    def error_of(self, reported: JSON, data: bytes) -> ProviderError:
+        return error_from_object(reported, http_status=STREAM_STATUS, body=data)
+
+
+class SGLangStream(CompletionsStream):
+    """Converts one stream of SGLang's generate endpoint: its events may repeat the whole answer."""
+
+    __slots__ = ("_wire",)
+
+    def __init__(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> None:
+        super().__init__(provider, make_id, limits)
+        self._wire = SGLangWire()
+
+    def chunk(self, value: JSON) -> JSONObject:
+        self.answer.count.check_choices(len(value) if type(value) is list else 1)
+        return self._wire.chunk(value)
+
+    def take_other(self, value: JSON, data: bytes) -> Sequence[Event]:
+        return self.take_value(value, data)
+
+
+def is_answer(value: JSON) -> bool:
+    """Return whether a body has the form of an answer of one of the three dialects."""
+    first = value[0] if type(value) is list and value else value
+    return type(first) is dict and ("choices" in first or bool(mapping(first, META)))

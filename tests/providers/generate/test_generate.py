@@ -1,0 +1,292 @@
+"""The dialects with a prompt in and ids out: vLLM's generate endpoint, SGLang's, and OpenAI's Completions."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+import manystream as ms
+from manystream.providers.catalog.registry import DIALECTS
+from manystream.providers.model.provider_error import ProviderError
+from manystream.providers.wire.event_order import OrderChecker
+from manystream.transport.sse import SSEParser
+
+ASKED = frozenset({"ids", "logprobs"})
+PROVIDERS: dict[str, ms.Provider] = {
+    "vllm-generate": ms.VLLMGenerate(),
+    "sglang-generate": ms.SGLangGenerate(),
+    "openai-completions": ms.Completions(base_url="http://h/v1"),
+}
+USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7, "prompt_tokens_details": {"cached_tokens": 1}}
+
+
+def sse(values: Iterable[object]) -> bytes:
+    return b"".join(b"data: " + json.dumps(value).encode() + b"\n\n" for value in values) + b"data: [DONE]\n\n"
+
+
+def read(dialect: str, body: bytes, cut: int = 0) -> tuple[list[ms.Event], ms.Response]:
+    machine = DIALECTS[dialect].machine(PROVIDERS[dialect], lambda: "made")
+    machine.asked = ASKED
+    parser, events, order = SSEParser(2**20), list[ms.Event](), OrderChecker()
+    for at in range(0, len(body), cut or len(body)):
+        for name, data in parser.feed(body[at : at + (cut or len(body))]):
+            events.extend(machine.feed(name, data))
+    events.extend(machine.end())
+    for event in events:
+        order.check(event)
+    return events, machine.response()
+
+
+def decode(dialect: str, body: object) -> ms.Response:
+    return DIALECTS[dialect].decode(json.dumps(body).encode(), PROVIDERS[dialect], lambda: "made")
+
+
+def vllm(index: int, ids: list[int], finish: str | None = None, **members: Any) -> dict[str, Any]:
+    """A choice of vLLM's generate endpoint. The log probability of an id is its negative."""
+    content = [{"token_id": id, "logprob": -float(id), "rank": 1, "top_logprobs": []} for id in ids]
+    return {
+        "index": index, "finish_reason": finish, "stop_reason": None, "token_ids": ids, "routed_experts": None,
+        "weight_versions": None, "logprobs": {"content": content}, **members,
+    }  # fmt: skip
+
+
+SPANS = [{"version": "v1", "start": 0, "end": 1}, {"version": "v2", "start": 1, "end": 4}]
+
+VLLM_CHUNKS = [
+    {"request_id": "r", "usage": None, "choices": [choice], **first}
+    for choice, first in (
+        (vllm(0, [5]), {"prompt_token_ids": [1, 2]}), (vllm(1, [6]), {}), (vllm(2, []), {}), (vllm(0, [7, 8]), {}),
+        (vllm(2, [9], "abort"), {}), (vllm(0, [2], "stop", stop_reason=2, weight_versions=SPANS), {}),
+        (vllm(1, [4], "length"), {}),
+    )
+]  # fmt: skip
+VLLM_WHOLE = {
+    "request_id": "r", "usage": USAGE, "prompt_token_ids": [1, 2], "choices": [
+        vllm(0, [5, 7, 8, 2], "stop", stop_reason=2, weight_versions=SPANS), vllm(1, [6, 4], "length"),
+        vllm(2, [9], "abort"),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cut", [0, 1, 13])
+def test_vllm_streams_its_choices_interleaved(cut: int) -> None:
+    end = {"request_id": "r", "choices": [], "usage": USAGE}
+    events, response = read("vllm-generate", sse([*VLLM_CHUNKS, end]), cut)
+    assert response == decode("vllm-generate", VLLM_WHOLE)
+    assert response.tokens == ms.Tokens(
+        array("q", [5, 7, 8, 2]), array("d", [-5.0, -7.0, -8.0, -2.0]), array("q", [1, 2]),
+        (ms.WeightSpan("v1", 0, 1), ms.WeightSpan("v2", 1, 4)), 1, 3,
+    )  # fmt: skip
+    assert [[*choice.tokens.ids] for choice in response.choices if choice.tokens is not None] == [
+        [5, 7, 8, 2], [6, 4], [9],
+    ]  # fmt: skip
+    assert [choice.finish_reason for choice in response.choices] == [
+        ms.FinishReason.STOP, ms.FinishReason.LENGTH, ms.FinishReason.ABORTED,
+    ]  # fmt: skip
+    deltas = [event for event in events if isinstance(event, ms.TextDelta)]
+    assert [(delta.text, [*(delta.tokens or ms.Tokens()).ids]) for delta in deltas] == [
+        ("", [5]), ("", [7, 8]), ("", [2]),
+    ]  # fmt: skip
+    assert isinstance(events[-1], ms.Done)
+
+
+def test_a_stream_without_its_end_is_cut_and_keeps_its_tokens() -> None:
+    body = sse(VLLM_CHUNKS[:4]).removesuffix(b"data: [DONE]\n\n")
+    events, response = read("vllm-generate", body)
+    assert isinstance(events[-1], ms.Error)
+    assert events[-1].error.category is ms.ErrorCategory.NETWORK
+    assert response.tokens is not None
+    assert [*response.tokens.ids] == [5, 7, 8]
+
+
+def test_an_answer_aborted_in_its_first_chunk() -> None:
+    for choice in (vllm(0, [], "abort"), vllm(0, [5], "abort")):
+        chunk = {"request_id": "r", "choices": [choice], "usage": USAGE, "prompt_token_ids": [1, 2]}
+        events, response = read("vllm-generate", sse([chunk]))
+        assert isinstance(events[-1], ms.Error)
+        assert events[-1].error.provider_code == "aborted"
+        with pytest.raises(ProviderError) as caught:
+            decode("vllm-generate", chunk)
+        assert caught.value.partial == response
+        assert response.tokens is not None
+        assert [*response.tokens.ids] == choice["token_ids"]
+
+
+def sglang(
+    text: str, ids: list[int], count: int, finish: object = None, logprobs: list[int] | None = None, **members: Any
+) -> dict[str, Any]:
+    pairs = [[-float(id), id, None] for id in (ids if logprobs is None else logprobs)]
+    meta = {
+        "id": "r", "finish_reason": finish, "prompt_tokens": 3, "completion_tokens": count, "cached_tokens": 1,
+        "weight_version": "v1", "output_token_logprobs": pairs,
+    }  # fmt: skip
+    return {"text": text, "output_ids": ids, "meta_info": meta, **members}
+
+
+STOP = {"type": "stop", "matched": 8}
+LENGTH = {"type": "length", "length": 3}
+SGLANG: dict[str, list[dict[str, Any]]] = {
+    "cumulative": [sglang("a", [5], 1), sglang("ab", [5, 6, 7], 3), sglang("ab", [5, 6, 7, 8], 4, STOP)],
+    "incremental": [sglang("a", [5], 1), sglang("b", [6, 7], 3), sglang("", [8], 4, STOP)],
+    "incremental ids, cumulative logprobs": [
+        sglang("a", [5], 1), sglang("b", [6, 7], 3, None, [5, 6, 7]), sglang("", [8], 4, STOP, [5, 6, 7, 8]),
+    ],
+    "with an empty event": [
+        sglang("", [], 0), sglang("a", [5], 1), sglang("a", [5], 1), sglang("ab", [5, 6, 7], 3),
+        sglang("ab", [5, 6, 7, 8], 4, STOP),
+    ],
+    "incremental, with an empty event": [
+        sglang("a", [5], 1), sglang("", [], 1), sglang("b", [6, 7], 3), sglang("", [8], 4, STOP),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cut", [0, 1])
+@pytest.mark.parametrize("form", SGLANG)
+def test_sglang_sends_all_again_or_what_is_new(form: str, cut: int) -> None:
+    _, response = read("sglang-generate", sse(SGLANG[form]), cut)
+    assert response.text == "ab"
+    assert response.tokens == ms.Tokens(
+        array("q", [5, 6, 7, 8]), array("d", [-5.0, -6.0, -7.0, -8.0]), None, (ms.WeightSpan("v1", 0, 4),), 1, 3
+    )
+    assert response == decode("sglang-generate", SGLANG["cumulative"][-1])
+    assert (response.usage.input_tokens, response.usage.output_tokens, response.usage.total_tokens) == (3, 4, 7)
+
+
+def test_sglang_sends_a_list_for_several_choices() -> None:
+    whole = [sglang("a", [5], 1, LENGTH), sglang("b", [6], 1, LENGTH)]
+    response = decode("sglang-generate", whole)
+    assert [choice.text for choice in response.choices] == ["a", "b"]
+    assert response.usage.output_tokens == 2
+    _, streamed = read("sglang-generate", sse({**choice, "index": index} for index, choice in enumerate(whole)))
+    assert [choice.tokens for choice in streamed.choices] == [choice.tokens for choice in response.choices]
+
+
+@pytest.mark.parametrize("error", [{"message": "The request was aborted"}, "gone"])
+def test_an_error_in_a_stream_ends_it(error: object) -> None:
+    events, response = read("sglang-generate", sse([sglang("a", [5], 1), {"error": error}]))
+    assert isinstance(events[-1], ms.Error)
+    assert response.tokens is not None
+    with pytest.raises(ProviderError):
+        decode("sglang-generate", {"error": error})
+
+
+def completion(index: int, text: str, ids: list[int] | None, finish: str | None = None) -> dict[str, Any]:
+    logprobs = None if ids is None else {
+        "tokens": [*text], "token_logprobs": [-float(id) for id in ids], "top_logprobs": None, "text_offset": [0],
+    }  # fmt: skip
+    return {
+        "index": index, "text": text, "logprobs": logprobs, "finish_reason": finish, "stop_reason": None,
+        "token_ids": ids, "prompt_token_ids": None,
+    }  # fmt: skip
+
+
+def test_completions_with_and_without_ids() -> None:
+    chunks = [
+        {"id": "c", "object": "text_completion", "created": 1, "model": "m", "choices": [choice]}
+        for choice in (
+            {**completion(0, "a", [5]), "prompt_token_ids": [1]}, completion(1, "x", [7]), completion(0, "", [6]),
+            completion(0, "b", None, "stop"), completion(1, "", [8], "length"),
+        )
+    ]  # fmt: skip
+    events, response = read("openai-completions", sse([*chunks, {"id": "c", "choices": [], "usage": USAGE}]))
+    assert [choice.text for choice in response.choices] == ["ab", "x"]
+    assert response.tokens == ms.Tokens(array("q", [5, 6]), array("d", [-5.0, -6.0]), array("q", [1]), (), 1, 1)
+    assert [event.text for event in events if isinstance(event, ms.TextDelta)] == ["a", "", "b"]
+    whole = decode("openai-completions", {"id": "c", "choices": [completion(0, "ab", None, "stop")], "usage": USAGE})
+    assert (whole.text, whole.tokens, whole.model) == ("ab", None, None)
+
+
+WRONG: list[object] = [[], {}, "a", None, {"choices": 1}, {"choices": [1]}, {"text": "a"}]
+
+
+@pytest.mark.parametrize("dialect", PROVIDERS)
+@pytest.mark.parametrize("body", WRONG, ids=str)
+def test_a_body_of_another_shape_is_an_error(dialect: str, body: object) -> None:
+    with pytest.raises(ProviderError):
+        decode(dialect, body)
+
+
+IDS = ms.Request(
+    "m", prompt_token_ids=[1, 2], max_output_tokens=9, temperature=0.5, seed=3, logprobs=0,
+    extra_body={"n": 2, "priority": 1},
+)  # fmt: skip
+BODIES: dict[str, tuple[str, dict[str, object]]] = {
+    "vllm-generate": ("/inference/v1/generate", {
+        "model": "m", "token_ids": [1, 2], "return_token_ids": True, "priority": 1,
+        "sampling_params": {"max_tokens": 9, "temperature": 0.5, "seed": 3, "logprobs": 0, "n": 2},
+    }),
+    "sglang-generate": ("/generate", {
+        "input_ids": [1, 2], "return_logprob": True, "priority": 1,
+        "sampling_params": {"max_new_tokens": 9, "temperature": 0.5, "sampling_seed": 3, "n": 2},
+    }),
+    "openai-completions": ("/completions", {
+        "model": "m", "prompt": [1, 2], "max_tokens": 9, "temperature": 0.5, "seed": 3, "logprobs": 0, "n": 2,
+        "priority": 1,
+    }),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dialect", BODIES)
+def test_what_is_sent(dialect: str) -> None:
+    wire = DIALECTS[dialect].encode(IDS, "m", PROVIDERS[dialect], stream=False)
+    path, body = BODIES[dialect]
+    assert (wire.path, json.loads(wire.body)) == (path, body)
+    assert (wire.choices, wire.max_output_tokens) == (2, 18)
+    streamed = json.loads(DIALECTS[dialect].encode(IDS, "m", PROVIDERS[dialect], stream=True).body)
+    assert streamed.pop("stream") is True
+    assert streamed.pop("stream_options", None) == (None if dialect == "sglang-generate" else {"include_usage": True})
+    assert streamed == body
+
+
+@pytest.mark.parametrize("dialect", BODIES)
+def test_what_belongs_to_a_conversation_is_refused(dialect: str) -> None:
+    encode = DIALECTS[dialect].encode
+    tool = ms.Tool("f")
+    conversation = [ms.Message.user("a"), ms.Message.assistant("b"), ms.Message.user("c")]
+    for field, request in {
+        "system": ms.Request("m", prompt_token_ids=[1], system="s"),
+        "tools": ms.Request("m", prompt_token_ids=[1], tools=[tool]),
+        "thinking": ms.Request("m", prompt_token_ids=[1], thinking="high"),
+        "messages": ms.Request("m", "a", prompt_token_ids=[1]),
+        "prompt_token_ids": ms.Request("m", prompt_token_ids=[]),
+        "prompt_token_ids ": ms.Request("m", prompt_token_ids=[-1]),
+        "prompt_token_ids  ": ms.Request("m", prompt_token_ids=["a"]),  # type: ignore[list-item]
+        "messages ": ms.Request("m"),
+    }.items():
+        with pytest.raises(ms.InvalidRequestError) as caught:
+            encode(request, "m", PROVIDERS[dialect], stream=False)
+        assert caught.value.field == field.strip()
+    with pytest.raises(ms.InvalidRequestError):
+        encode(ms.Request("m", conversation), "m", PROVIDERS[dialect], stream=False)
+    text = ms.Request("m", "hello")
+    if dialect == "vllm-generate":
+        with pytest.raises(ms.InvalidRequestError, match="takes ids only"):
+            encode(text, "m", PROVIDERS[dialect], stream=False)
+    else:
+        body = json.loads(encode(text, "m", PROVIDERS[dialect], stream=False).body)
+        assert "hello" in (body.get("prompt"), body.get("text"))
+
+
+def test_a_server_without_the_endpoint_says_how_it_gets_it() -> None:
+    error = DIALECTS["vllm-generate"].decode_error(403, {}, b'{"error":{"message":"no"}}', 0.0)
+    assert "--enable-scale-out" in error.message
+
+
+@pytest.mark.parametrize(
+    ("provider", "url"),
+    [
+        (ms.VLLMGenerate(base_url="http://h:8000/v1"), "http://h:8000"),
+        (ms.VLLMGenerate(base_url="http://h:8000/inference/v1/generate"), "http://h:8000"),
+        (ms.VLLMGenerate(), "http://localhost:8000"),
+        (ms.SGLangGenerate(base_url="http://h/generate/"), "http://h"),
+        (ms.Completions(base_url="http://h/v1/completions"), "http://h/v1"),
+        (ms.Completions("k"), "https://api.openai.com/v1"),
+    ],
+)
+def test_the_addresses(provider: ms.Provider, url: str) -> None:
+    assert provider.base_url == url
