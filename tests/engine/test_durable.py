@@ -983,7 +983,8 @@ KILLED = """
 import os, random, signal, sys, trio
 import manystream as ms
 
-url, folder, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+name, url, folder, count = *sys.argv[1:4], int(sys.argv[4])
+kind = {"openai-responses": ms.OpenAIResponses, "gemini-interactions": ms.GeminiInteractions}[name]
 moments = random.Random(7)
 
 
@@ -999,7 +1000,7 @@ async def main(path, left):
             os.kill(os.getpid(), signal.SIGKILL)
         os.write(file, (repr(event) + "\\n").encode())
 
-    async with ms.open_engine([ms.OpenAIResponses("key", url, name="p")]) as engine:
+    async with ms.open_engine([kind("key", url, name="p")]) as engine:
         call = engine.start_stream(ms.Request("m", f"Hello, {path}.", durable=True), on_event)
         await call.wait()
 
@@ -1016,12 +1017,16 @@ for number in range(count):
 """Starts durable calls, each in a process that is killed at an event. Each writes its token, and the events it has."""
 
 
+@pytest.mark.parametrize("kind", [ms.OpenAIResponses, ms.GeminiInteractions])
 @pytest.mark.parametrize("count", [10, pytest.param(100, marks=pytest.mark.soak)])
-def test_the_rest_of_an_answer_is_read_after_its_process_was_killed(tmp_path: Path, count: int) -> None:
+def test_the_rest_of_an_answer_is_read_after_its_process_was_killed(
+    tmp_path: Path, count: int, kind: type[ms.OpenAIResponses | ms.GeminiInteractions]
+) -> None:
     with open_simulator_thread("events=10") as simulator:
-        url = simulator.base_urls["openai-responses"]
-        subprocess.run([sys.executable, "-c", KILLED, url, str(tmp_path), str(count)], check=True, timeout=100)
-        with open_portal([ms.OpenAIResponses("key", url, name="p")]) as portal:
+        name = kind("key").dialect
+        url = simulator.base_urls[name]
+        subprocess.run([sys.executable, "-c", KILLED, name, url, str(tmp_path), str(count)], check=True, timeout=100)
+        with open_portal([kind("key", url, name="p")]) as portal:
             for number in range(count):
                 token, *kept = (tmp_path / str(number)).read_text().splitlines()
                 whole, after = Recorder(), Recorder()
