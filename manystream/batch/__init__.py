@@ -8,6 +8,7 @@ async with open_engine([provider]) as engine:
 
 from .budget import BatchBudget as BatchBudget
 from .intake import Counters as Counters
+from .intake import WayFigures as WayFigures
 from .journal import Journal as Journal
 from .journal import Records as Records
 from .line_file import JournalError as JournalError

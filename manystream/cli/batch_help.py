@@ -34,6 +34,9 @@ the rows of a table, and a table of their answers:
   manystream batch reviews.parquet -o labels.parquet --model gpt-5-mini \\
       --prompt "Is this review good or bad? {review}"
 
+at half the price, if that keeps the deadline:
+  manystream batch prompts.jsonl -o answers.jsonl --model gpt-5-mini --by 06:00
+
 failed lines again:
   manystream batch prompts.jsonl -o answers.jsonl --retry-failed
 
@@ -110,6 +113,15 @@ budget:
   lines end, the others stay unsent, and the exit status is 1. The same command
   with a larger budget sends them.
 
+deadlines:
+  --by 06:00 or --by 3h: each line goes the cheapest way that can be expected to
+  keep the deadline: the provider's batch interface (half the price), a window
+  of OpenAI's Responses, or live. When the deadline comes into danger, a batch
+  is cancelled, its partial results are taken, and the rest goes live. --via
+  fixes the way. What is submitted is in answers.batches.jsonl, so that nothing
+  is submitted twice. Ctrl-C leaves the batches running; the same command takes
+  their answers. --status answers.jsonl shows them and sends nothing.
+
 shards:
   --shard 2/8 sends the lines whose number modulo 8 is 2, and writes
   answers.2-of-8.jsonl and answers.2-of-8.errors.jsonl. Line numbers begin with
@@ -128,7 +140,8 @@ summary and the answers show the cost.
 
 exit status:
   0    every line has an answer
-  1    some lines failed, or the budget did not allow them
+  1    some lines failed, the budget did not allow them, or the deadline was
+       missed
   2    the command line is wrong
   130  interrupted; all answers so far are in the file
 """
