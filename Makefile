@@ -85,6 +85,7 @@ clients: ## run the clients' published tests over our transports, in an environm
 
 conformance: $(VENV)/.test ## decode recorded answers: make conformance CORPUS=folder
 	@$(BIN)/python -m tests.conformance "$(CORPUS)"
+	@$(BIN)/python -m tests.conformance.gateway "$(CORPUS)"
 	@MANYSTREAM_CORPUS="$(CORPUS)" $(PYTEST) -q tests/conformance/test_request_bodies.py
 
 soak: $(VENV)/.test ## long runs that find leaks: make soak MINUTES=30

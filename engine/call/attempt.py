@@ -184,6 +184,10 @@ class Attempt(BodyOwner):
         durable = self.prepared.durable
         return durable is not None and durable.reads
 
+    @property
+    def is_forwarded(self) -> bool:
+        return self.prepared.forwarder is not None
+
     def partial_response(self) -> Response | None:
         """Return the part of a stream that has arrived; None if nothing has."""
         response = self._body.partial_response() if self._body is not None else None
@@ -579,7 +583,7 @@ class Attempt(BodyOwner):
         if not self.over:
             self._leave()
             if drain:
-                self.drain(deliver=self.prepared.forwarder is not None)
+                self.drain()
             self._listener.on_answer(self, response, terminal)
 
     def unfinished(self) -> None:
@@ -640,9 +644,9 @@ class Attempt(BodyOwner):
             connection.close()
             self.connection = None  # last: if closing raises, it is closed again
 
-    def drain(self, *, deliver: bool = False) -> None:
-        """Let the connection read the rest of the body, so that it can be reused. `deliver`: a forwarder gets it."""
-        connection = self.connection
+    def drain(self) -> None:
+        """Let the connection read the rest of the body, so that it can be reused. A forwarder gets it."""
+        connection, deliver = self.connection, self.is_forwarded
         if connection is not None:
             if self._tap is not None and not deliver:
                 self._tap.left(whole=True)

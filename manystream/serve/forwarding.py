@@ -23,6 +23,7 @@ from ..providers.model.provider_error import ErrorCategory, ProviderError
 from ..providers.model.request import Request
 from ..transport.errors import TransportError
 from ..transport.exchange import Exchange, RawHeaders
+from ..transport.http1 import Connection
 from ..transport.timers import Timer
 from .bodies import with_members, with_model
 from .dialects import (
@@ -106,13 +107,16 @@ class AnswerTap(Exchange):
     headers: the headers of the response.
     held: the bytes of the body that were not sent to the client.
     ended: the body has ended as its framing says.
+    connection: the attempt's connection.
     """
 
-    __slots__ = ("_exchange", "_owner", "ended", "headers", "held", "status")
+    __slots__ = ("_exchange", "_owner", "connection", "ended", "headers", "held", "status")
 
     def __init__(self, owner: Forwarding, exchange: Exchange) -> None:
         self._owner = owner
         self._exchange = exchange
+        assert isinstance(exchange, Attempt)
+        self.connection: Connection | None = exchange.connection
         self.status: int = 0
         self.headers: RawHeaders = ()
         self.held: list[bytes] = []
@@ -280,24 +284,21 @@ class Forwarding:
         if self._call is not None:
             self._slot.running.pop(self._call, None)
         self._disarm()
-        call = TracedCall(
-            started=self._started,
-            dialect=self._dialect.name,
-            model=self._model,
-            target="" if self._call is None else self._call.target,
-            stream=bool(self._stream),
-            body=self._body,
-            completion=completion,
-            client_left=self._is_over,
-        )
-        self._slot.add(call)
+        target = "" if self._call is None else self._call.target
+        asked = (self._started, self._dialect.name, self._model, target, bool(self._stream), self._body)
+        self._slot.add(TracedCall(*asked, completion=completion, client_left=self._is_over))
         if self._is_over:
             return
         if completion.error is not None:
             self._fail(completion.error)
             return
-        self._chosen = tap = self._chosen or self.latest
+        tap = self._chosen or self.latest
         assert tap is not None, "an answer has come over a connection"
+        self._send_rest(tap)
+
+    def _send_rest(self, tap: AnswerTap) -> None:
+        """Send what has come and what still comes of the body of an answer that has ended."""
+        self._chosen = tap
         if tap.ended:
             self.flush(tap)
         else:  # the end of the body follows in `on_body` and `on_end`; if it does not, the client need not wait for it
@@ -318,8 +319,8 @@ class Forwarding:
             tap = self.latest  # else the last attempt has received nothing
         is_ours = tap is None or not tap.status or (error.category in OURS and not tap.ended)
         if tap is not None and not is_ours and (self._chosen is not None or not self._has_head):
-            self._chosen, tap.ended = tap, True  # the client gets the provider's own error
-            self.flush(tap)
+            tap.ended |= tap.connection is None or tap.connection.closed
+            self._send_rest(tap)  # the client gets the provider's own error
             return
         if not self._has_head:
             self._refuse(STATUS[error.category], error.message, error.category.value, error.retry_after_ms)

@@ -33,8 +33,10 @@ class Answer:
 class Server:
     """A server of the given responses."""
 
-    def __init__(self, answers: Sequence[Answer]) -> None:
+    def __init__(self, answers: Sequence[Answer], which: re.Pattern[bytes] = _WHICH) -> None:
+        """Create it. which: finds the number of a response in the bytes of a request."""
         self._answers = answers
+        self._which = which
         self.port = 0
 
     async def run(self, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
@@ -56,14 +58,14 @@ class Server:
                 head, _, rest = received.partition(b"\r\n\r\n")
                 head += b"\r\n"
                 length = _LENGTH.search(head)
-                wanted = _WHICH.search(head)
                 assert length is not None, head
-                assert wanted is not None, head
                 while len(rest) < int(length[1]):
                     rest += await stream.receive_some(65536)
+                wanted = self._which.search(head + rest)
+                assert wanted is not None, head
                 received = rest[int(length[1]) :]
                 await _send(stream, self._answers[int(wanted[1])])
-        except trio.BrokenResourceError:
+        except (trio.BrokenResourceError, ConnectionError):
             pass  # the client has closed the connection, as it does after a response that it refuses
         finally:
             await trio.aclose_forcefully(stream)

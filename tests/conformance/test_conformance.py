@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from . import gateway
 from .__main__ import main
 from .corpus import Case, read_corpus
 from .damage import cut, flipped, places, reordered
@@ -51,6 +52,17 @@ def run(folder: Path) -> int:
 def test_without_a_folder_the_run_is_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path / "nowhere")]) == main([]) == 0
     assert capsys.readouterr().out.count("skipped") == 2
+
+
+def test_clients_of_the_gateway_get_what_they_get_without_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep(tmp_path, "hello.s", STREAM, HELLO)
+    keep(tmp_path, "broken.s", STREAM[:150], HELLO)
+    keep(tmp_path, "refused", '{"error": {"message": "no"}}', HELLO, http_status=429, is_stream=False)
+    keep(tmp_path, "one", '{"content": [{"type": "text", "text": "é"}]}', HELLO, dialect="anthropic", is_stream=False)
+    assert gateway.main([str(tmp_path)]) == gateway.main([]) == 0
+    assert ", 0 differences" in capsys.readouterr().out
 
 
 def test_a_result_equal_to_the_reference_s_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -184,12 +184,22 @@ def with_knobs(provider: ms.Provider, knobs: str) -> ms.Provider:
     return provider
 
 
-async def test_bytes_behind_the_end_of_an_answer_are_forwarded_and_recorded(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "said",
+    [
+        "".join(chat_stream("fine")),
+        "".join([*chat_stream("fine")[:-2], f"data: {error_body('overloaded')}\n\n"]),
+        "".join([*chat_stream("fine")[:-2], f"data: {error_body('no', 'invalid_request_error')}\n\n"]),
+        "".join([*chat_stream("fine")[:-2], "data: {\n\n"]),
+    ],
+    ids=["answered", "overloaded", "refused", "malformed"],
+)
+async def test_bytes_behind_the_end_of_an_answer_are_forwarded_and_recorded(tmp_path: Path, said: str) -> None:
     tail = ": later\n\n"
 
     async def script(line: Line) -> None:
         while await line.request():
-            await line.send(STREAM_HEAD.encode() + chunked(*chat_stream("fine"), end=False))
+            await line.send(STREAM_HEAD.encode() + chunked(said, end=False))
             await trio.testing.wait_all_tasks_blocked(0.01)
             await line.send(chunked(tail))
 
@@ -203,7 +213,7 @@ async def test_bytes_behind_the_end_of_an_answer_are_forwarded_and_recorded(tmp_
         with engine.record(recording):
             for _ in range(3):
                 got = await ask(gateway.port, posted(CHAT, body))
-                assert got.body.decode() == "".join(chat_stream("fine")) + tail
+                assert got.body.decode() == said + tail
         assert len(peer.lines) == 1  # the connection was used again
     for line in recording.read_text().splitlines():
         exchange = json.loads(line)

@@ -86,6 +86,11 @@ class BodyOwner(abc.ABC):
     def give_way(self) -> None:
         """Fail at the next tick, because the answers of the engine are too large."""
 
+    @property
+    @abc.abstractmethod
+    def is_forwarded(self) -> bool:
+        """Whether somebody gets the bytes of the body as they are."""
+
     @abc.abstractmethod
     def deliver_in_steps(self, events: Sequence[Event], then: Callable[[], object]) -> None:
         """Deliver many events a few at a time, then call `then`. No bytes are fed meanwhile."""

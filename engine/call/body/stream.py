@@ -144,7 +144,7 @@ class StreamBody(Body):
             error = terminal.error
             if error.request_id is None:
                 error.request_id = attempt.request_id
-            if error.retryable:
+            if error.retryable or attempt.is_forwarded:
                 attempt.drain()  # busy, but in order: the next attempt may have its connection
             attempt.give_up(error)
             return
