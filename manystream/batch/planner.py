@@ -28,6 +28,10 @@ PRIOR_WEIGHT = 2.0
 CAUTION = (1.5, 1.15)
 """A live call is taken to need so many times its time: before its rate was observed, and after."""
 
+HOPE = (0.6, 1.0)
+"""A live call needs at least so many times its time: before its rate was observed, and after. What live calls cannot do
+even so is not theirs."""
+
 SURE = 0.98
 """A way that cannot be left is used if this share of its answers is expected before the deadline."""
 
@@ -137,7 +141,7 @@ class Planner:
         self._deadline = deadline if deadline is not None else math.inf
         self._rate = rate
         self._tail = tail
-        self._caution = CAUTION[0]
+        self._caution, self._hope = CAUTION[0], HOPE[0]
 
     def observe(self, way: str, seconds: float) -> None:
         """Note how long something took that has ended with answers."""
@@ -146,11 +150,20 @@ class Planner:
 
     def observe_live(self, rate: float, tail: float) -> None:
         """Note the rate of live answers in answers per second, and how many seconds the longest of them took."""
-        self._rate, self._tail, self._caution = rate, tail, CAUTION[1]
+        self._rate, self._tail = rate, tail
+        self._caution, self._hope = CAUTION[1], HOPE[1]
 
     def live_seconds(self, lines: float) -> float:
         """Return how long so many lines are taken to need if they go live."""
         return (self._tail + lines / self._rate) * self._caution if lines > 0 else 0.0
+
+    def _waiting(self, live: int) -> float:
+        """Return how many of the lines that are live have not started."""
+        return max(0.0, live - self._rate * self._tail)
+
+    def _most_live(self, begin: float, factor: float) -> float:
+        """Return how many lines can go live from a time to the deadline, if each needs so many times its time."""
+        return max(0.0, (self._deadline - begin) / factor - self._tail) * self._rate
 
     def decide(self, now: float, *, unsent: int, live: int, under_way: Sequence[UnderWay]) -> Decision:
         """Decide what to send and what to cancel.
@@ -171,12 +184,16 @@ class Planner:
         way = self._way_of_unsent(now, unsent + moving + waiting)
         send = {way.name: unsent}
         in_time = now + self.live_seconds(unsent + moving + waiting) <= self._deadline
-        if way is dearest and not in_time and now < self._deadline:
+        if (
+            way is dearest
+            and now < self._deadline
+            and unsent + self._waiting(moving) > self._most_live(now, self._hope)
+        ):
             # Live calls alone cannot keep the deadline: what they cannot do by then has a chance in the cheapest way.
-            left = max(0.0, (self._deadline - now) / self._caution - self._tail) * self._rate
-            beyond = min(unsent, max(0, math.ceil(unsent + moving - left)))
-            send = {dearest.name: unsent - beyond, cheapest.name: beyond}
-            look = min(look, now + max(1.0, self._tail))
+            beyond = math.ceil(unsent + self._waiting(moving) - self._most_live(now, self._caution))
+            send = {dearest.name: max(0, unsent - beyond), cheapest.name: min(unsent, beyond)}
+        if unsent and not in_time:
+            look = min(look, now + max(1.0, self._tail))  # the rate of live calls is known better then
         send = {name: lines for name, lines in send.items() if lines}
         return Decision(send, move, max(look, math.nextafter(now, math.inf)), in_time)
 
@@ -189,33 +206,35 @@ class Planner:
         best = min(range(len(prices)), key=prices.__getitem__)
         return self._ways[best] if prices[best] < dearest.price - LEAST_GAIN else dearest
 
-    def _expected(self, place: int, now: float, elapsed: float, lines: int, *, after: int | None = None) -> float:
+    def _expected(self, place: int, now: float, elapsed: float, lines: int) -> float:
         """Return the expected price of a line that is on a way and moves up at the best time.
 
         place: the way's place among the ways, by price.
         elapsed: how long it has been on its way.
-        after: only ways from this place on are considered for the move.
+        lines: as many may have to go live in the end.
         """
         way, outlook = self._ways[place], self._outlooks[self._ways[place].name]
         best = self._ways[-1].price
         if math.isinf(way.stop):
             return way.price if outlook.share(self._deadline - MARGIN - now) >= SURE else best
-        for next_place in range(place + 1 if after is None else after, len(self._ways)):
-            until = self._latest(next_place, lines) - way.stop
-            if until <= now:
-                continue
-            share = outlook.share_after(elapsed, elapsed + until - now)
-            then = self._ways[next_place].price
-            if next_place < len(self._ways) - 1:
-                then = self._expected(next_place, until + way.stop, 0.0, lines)
-            best = min(best, share * way.price + (1 - share) * then)
+        for next_place in range(place + 1, len(self._ways)):
+            for start in self._starts(next_place, lines):
+                if start - way.stop > now:
+                    share = outlook.share_after(elapsed, elapsed + start - way.stop - now)
+                    then = self._price_from(next_place, start, lines)
+                    best = min(best, share * way.price + (1 - share) * then)
         return best
 
-    def _latest(self, place: int, lines: int) -> float:
-        """Return the latest time at which so many lines can begin a way: a way before live may still fail."""
+    def _price_from(self, place: int, start: float, lines: int) -> float:
+        """Return the expected price of a line that begins a way at this time."""
+        return self._ways[-1].price if place == len(self._ways) - 1 else self._expected(place, start, 0.0, lines)
+
+    def _starts(self, place: int, lines: int) -> list[float]:
+        """Return the times at which so many lines may best begin a way: the last one for live calls, and for others
+        those that leave it the times of its prior."""
         way = self._ways[place]
         latest = self._deadline - MARGIN - self.live_seconds(lines)
-        return latest if place == len(self._ways) - 1 else latest - way.stop - self._outlooks[way.name].longest
+        return [latest] if place == len(self._ways) - 1 else [latest - way.stop - seconds for _, seconds in way.prior]
 
     # --- what is under way ---
 
@@ -230,7 +249,10 @@ class Planner:
         look = math.inf
         lines = sum(each.lines for each in staying)
         ahead = others
-        for each in sorted(staying, key=lambda each: (self._promise(each, now), each.since)):
+        hopeful = sorted(staying, key=lambda each: (self._promise(each, now), each.since))
+        while hopeful and now < self._deadline and self._is_hopeless(now, hopeful[-1], lines, others):
+            lines -= hopeful.pop().lines  # it may still be answered in time, and live calls have enough without it
+        for each in hopeful:
             stop = self._outlooks[each.way].way.stop
             latest = self._deadline - MARGIN - stop - self.live_seconds(lines)
             idle = self.live_seconds(ahead) <= max(stop, self._deadline - MARGIN - now)
@@ -246,6 +268,12 @@ class Planner:
             lines -= each.lines
         return move, look
 
+    def _is_hopeless(self, now: float, each: UnderWay, lines: int, others: int) -> bool:
+        """Whether live calls cannot do so many lines by the deadline: `lines` after a cancellation, `others` now."""
+        stop = self._outlooks[each.way].way.stop
+        needed = lines + self._waiting(others)
+        return lines > self._most_live(now + stop, self._hope) or needed > self._most_live(now, self._hope)
+
     def _promise(self, each: UnderWay, now: float) -> float:
         elapsed = now - each.since
         return self._outlooks[each.way].share_after(elapsed, max(elapsed, self._deadline - each.since))
@@ -253,13 +281,13 @@ class Planner:
     def _upgrade(self, each: UnderWay, place: int, now: float, lines: int) -> tuple[str | None, float]:
         """Return the way between this one and live that is cheaper than to go on waiting, if any, and the next time at
         which to ask."""
-        look = math.inf
-        for next_place in range(place + 1, len(self._ways) - 1):
-            time = self._latest(next_place, lines) - self._ways[place].stop
-            if now < time:
-                look = min(look, time)
-            elif now <= time + MARGIN:
-                stay = self._expected(place, now, now - each.since, lines, after=next_place + 1)
-                if self._expected(next_place, now + self._ways[place].stop, 0.0, lines) < stay:
-                    return self._ways[next_place].name, look
-        return None, look
+        middle = range(place + 1, len(self._ways) - 1)
+        begins = now + self._ways[place].stop
+        prices = {next_place: self._expected(next_place, begins, 0.0, lines) for next_place in middle}
+        if not prices:
+            return None, math.inf
+        best = min(prices, key=prices.__getitem__)
+        if prices[best] < self._expected(place, now, now - each.since, lines) - LEAST_GAIN:
+            return self._ways[best].name, math.inf
+        starts = (start - self._ways[place].stop for next_place in middle for start in self._starts(next_place, lines))
+        return None, min((start for start in starts if start > now), default=math.inf)

@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from benchmarks import batch_deadlines
 from manystream.batch.planner import MARGIN, Planner, UnderWay, Way
 
 HOUR = 3600.0
@@ -142,22 +143,27 @@ def test_a_look_is_always_in_the_future() -> None:
         assert decision.look > now
 
 
-@pytest.mark.parametrize("median", [30.0, 420.0, 3 * HOUR])
-def test_in_simulated_time_no_deadline_is_missed_and_the_price_is_near_that_of_perfect_knowledge(median: float) -> None:
-    random.seed(median)
-    paid = least = 0.0
-    for _ in range(300):
-        deadline = math.exp(random.uniform(math.log(600), math.log(20 * HOUR)))
-        queue = median * random.lognormvariate(0, 1.2)
-        plan = planner(BATCH, LIVE, deadline=deadline)
-        lines, now, live_from = 100, 0.0, 0.0
-        if plan.decide(0.0, unsent=lines, live=0, under_way=()).send == {"batch": lines}:
-            batch = UnderWay("b", "batch", lines, since=0.0)
-            while not (decision := plan.decide(now, unsent=0, live=0, under_way=[batch])).move and now < queue:
-                now = min(decision.look, queue)
-            live_from = math.inf if now >= queue else now + random.uniform(0, BATCH.stop)
-        paid += 0.5 if math.isinf(live_from) else 1.0
-        least += 0.5 if queue <= deadline else 1.0
-        ended = queue if math.isinf(live_from) else live_from + 20 + lines / 10
-        assert ended <= deadline
-    assert paid <= 1.1 * least
+def test_a_batch_that_live_calls_cannot_replace_in_time_is_not_cancelled() -> None:
+    plan = planner(BATCH, LIVE, deadline=HOUR)
+    batch = UnderWay("b1", "batch", 50_000, since=0.0)
+    assert plan.decide(0.9 * HOUR, unsent=0, live=0, under_way=[batch]).move == {}
+    small = UnderWay("b2", "batch", 5000, since=1.0)  # alone, this one can be replaced
+    assert plan.decide(0.62 * HOUR, unsent=0, live=0, under_way=[batch, small]).move == {"b2": "live"}
+
+
+def test_lines_are_not_split_while_live_calls_may_do_them_all() -> None:
+    plan = planner(BATCH, LIVE, deadline=HOUR)
+    tight = plan.decide(0.0, unsent=34_000, live=0, under_way=())
+    assert tight.send == {"live": 34_000}
+    assert not tight.in_time
+    assert tight.look <= 60.0
+    plan.observe_live(5.0, 20.0)  # now it is known that they cannot
+    assert plan.decide(60.0, unsent=33_000, live=0, under_way=()).send["batch"] > 10_000
+
+
+def test_ten_models_of_queues_miss_no_deadline_that_live_calls_keep_and_cost_little_more_than_an_oracle_pays() -> None:
+    totals = batch_deadlines.measure(1000, seed=2)
+    assert len(totals) == 10
+    assert sum(total.kept for total in totals.values()) > 900
+    assert [total.missed for total in totals.values()] == [0] * 10
+    assert sum(total.paid for total in totals.values()) <= 1.1 * sum(total.least for total in totals.values())
