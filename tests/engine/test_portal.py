@@ -1,4 +1,6 @@
-"""Calls from other threads, step by step: what is passed to the engine's thread, and each error's whole text."""
+"""Calls from other threads: what is passed to the engine's thread, each error's text, and Ctrl-C while it waits."""
+
+from __future__ import annotations
 
 import math
 import os
@@ -12,6 +14,7 @@ import trio
 import manystream as ms
 from manystream.engine.frontends.engine_thread import EngineThread
 from manystream.engine.frontends.portal import Portal, PortalCall, PortalRecording
+from tests.support.peers import Line, open_peer
 
 CLOSED = "this portal is closed: the block of its engine was left"
 FORKED = "this portal was opened in another process: open one after the fork"
@@ -320,3 +323,43 @@ def test_a_portal_is_not_used_in_a_forked_process(monkeypatch: pytest.MonkeyPatc
         monkeypatch.undo()
 
     trio.run(main)
+
+
+@pytest.mark.parametrize("first", ["the start", "the interruption"])
+async def test_an_interrupted_start_leaves_no_call(monkeypatch: pytest.MonkeyPatch, first: str) -> None:
+    """The interruption may come before the engine's thread has started the call, or after."""
+    run, interrupted = EngineThread.run, False
+
+    def interrupted_run(thread: EngineThread, function: Callable[[], object]) -> object:
+        nonlocal interrupted
+        if interrupted:
+            return run(thread, function)
+        interrupted = True
+        if first == "the start":
+            run(thread, function)
+        else:
+            thread.soon(lambda: run(thread, function) and None)
+        raise KeyboardInterrupt
+
+    async def silent(line: Line) -> None:
+        await line.request()
+        await trio.sleep_forever()
+
+    completions: list[ms.Completion] = []
+
+    def program(portal: ms.Portal, provider: ms.Provider) -> None:
+        monkeypatch.setattr(EngineThread, "run", interrupted_run)
+        request = ms.Request(f"{provider.name}/m", [ms.Message.user("hello")])
+        with pytest.raises(KeyboardInterrupt):
+            portal.start_request(request, completions.append)
+
+    async with open_peer(silent) as peer:
+        provider = ms.OpenAIChat("key", peer.url, name="peer")
+        async with ms.open_engine([provider]) as engine:
+            await trio.to_thread.run_sync(program, engine.from_thread, provider)
+            with trio.fail_after(10):
+                while not completions:
+                    await trio.lowlevel.checkpoint()
+            assert [completion.error_category for completion in completions] == ["cancelled"]
+            assert engine.statistics().cancelled == 1
+            assert not sum(engine.statistics().calls.values())

@@ -1,14 +1,26 @@
-"""Compare the head reader with h11 at every split; and check the bounds that h11 does not have."""
+"""Response heads and headers: read as by h11 at every split, bounded in cost, and how headers are sent and found."""
+
+from __future__ import annotations
+
+import cProfile
+import tracemalloc
 
 import h11
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from manystream.transport.headers import CONNECTION_HEADERS, HeaderError, find, headers_to_mapping, validate_headers
 from manystream.transport.response_head import (
+    HEAD_TOO_LARGE,
     MAX_HEAD_BYTES,
+    MAX_HEAD_LINES,
     MAX_HEADER_LINE_BYTES,
     MAX_INFORMATIONAL,
+    TOO_MANY_LINES,
     HeadError,
     HeadReader,
+    parse_head,
 )
 
 HEADS = [
@@ -123,3 +135,234 @@ def test_a_head_may_come_byte_by_byte() -> None:
 def test_another_version_of_http_is_refused(before: bytes) -> None:
     with pytest.raises(HeadError, match=r"the response is not HTTP/1\.1"):
         read_in_pieces(before + b"HTTP/2.1 200 OK\r\nContent-Length: 5\r\n\r\n", 1000)
+
+
+Meaning = tuple[bytes, int, bytes, list[tuple[bytes, bytes]]]
+
+STATUS_LINES = (
+    b"HTTP/1.1 200 OK", b"HTTP/1.1 200", b"HTTP/1.1 200 ", b"HTTP/1.0 404 Not \t Found", b"HTTP/1.1 100 Continue",
+    b"HTTP/1.1 101 Switching Protocols", b"HTTP/1.1 103 Early Hints", b"HTTP/1.1 099 Low", b"HTTP/1.1 599 \xe4\xf6",
+    b"HTTP/1.1 999 High", b"HTTP/2.0 200 OK", b"HTTP/1.1  200 OK", b"HTTP/1.1 20 OK", b"HTTP/1.1\t200 OK",
+    b"HTTP/1.1 200OK", b"HTTP/1.1 200 a\x01b", b"HTTP/1.1 200 a\x0bb", b"http/1.1 200 OK", b" HTTP/1.1 200 OK", b"",
+)  # fmt: skip
+HEADER_LINES = (
+    b"content-type: text/event-stream", b"Content-Length: 5", b"content-length: 5, 5", b"content-length: 5, 6",
+    b"content-length: -5", b"content-length: +5", b"content-length: 99999999999999999999999",
+    b"Transfer-Encoding: chunked", b"transfer-encoding: Chunked", b"transfer-encoding: gzip, chunked", b"x-empty:",
+    b"x-blank: \t ", b"x-padded: \t value \t", b"x-inner: a \t b", b"x-colon: a:b: c", b"x-latin: caf\xe9",
+    b"x-nul: a\x00b", b"x-control: a\x01b", b"x-tab-form: a\x0bb", b"x-return: a\rb", b"x-delete: a\x7fb", b": no name",
+    b"no colon", b"space before : value", b"(comment): value", b"caf\xe9: value", b" folded", b"\tfolded \t again",
+    b"  ", b"set-cookie: a=1", b"set-cookie: b=2",
+)  # fmt: skip
+ENDS = (b"\r\n", b"\n", b"\r\r\n")
+
+
+def by_h11(head: bytes) -> Meaning | None:
+    """Return what h11's parser reads; None if it refuses the head."""
+    parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 20)
+    parser.send(h11.Request(method="POST", target="/", headers=[("Host", "any"), ("Content-Length", "0")]))
+    parser.receive_data(head)
+    try:
+        event = parser.next_event()
+    except h11.RemoteProtocolError:
+        return None
+    assert isinstance(event, h11.Response | h11.InformationalResponse)
+    return event.http_version, event.status_code, event.reason, list(event.headers)
+
+
+def by_lines(head: bytes) -> Meaning | None:
+    """Return what `parse_head` reads; None if it refuses the head."""
+    try:
+        event = parse_head(head)
+    except (h11.LocalProtocolError, ValueError):
+        return None
+    return event.http_version, event.status_code, event.reason, list(event.headers)
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("line", STATUS_LINES)
+def test_each_status_line_means_what_it_means_to_h11(line: bytes, end: bytes) -> None:
+    head = line + end + b"a: b" + end + b"\r\n"
+    assert by_lines(head) == by_h11(head)
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("line", HEADER_LINES)
+def test_each_header_line_means_what_it_means_to_h11(line: bytes, end: bytes) -> None:
+    for head in (
+        b"HTTP/1.1 200 OK" + end + line + end + b"\r\n",
+        b"HTTP/1.1 200 OK" + end + b"first: one" + end + line + end + b"last: one" + end + b"\n",
+    ):
+        assert by_lines(head) == by_h11(head)
+
+
+@settings(derandomize=True, max_examples=400)
+@given(
+    st.sampled_from(STATUS_LINES),
+    st.lists(st.tuples(st.sampled_from(HEADER_LINES), st.sampled_from(ENDS)), max_size=6),
+    st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=2),
+)
+def test_a_damaged_head_means_what_it_means_to_h11(
+    status_line: bytes, lines: list[tuple[bytes, bytes]], damage: list[tuple[int, int]]
+) -> None:
+    head = bytearray(status_line + b"\r\n" + b"".join(line + end for line, end in lines))
+    for place, byte in damage:
+        head[place % len(head)] = byte
+    whole = bytes(head)
+    for blank in (b"\n\r\n", b"\n\n"):  # the caller gives a head up to its first blank line
+        whole = whole.partition(blank)[0]
+    whole = whole.rstrip(b"\r\n") + b"\r\n\r\n"
+    if not whole.startswith((b"\r\n", b"\n")):
+        assert by_lines(whole) == by_h11(whole)
+
+
+def test_the_server_cannot_switch_to_another_protocol() -> None:
+    with pytest.raises(ValueError, match="another protocol"):
+        parse_head(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: h2c\r\n\r\n")
+
+
+STATUS = b"HTTP/1.1 200 OK\r\n"
+EARLY = b"HTTP/1.1 103 Early\r\n"
+READ = 16 * 1024
+
+
+def outcome(data: bytes, size: int = READ) -> str:
+    """Feed a head in reads of this size; return the error message, or the bytes after the head."""
+    reader = HeadReader()
+    for start in range(0, len(data), size):
+        try:
+            head = reader.feed(data[start : start + size])
+        except HeadError as error:
+            return str(error)
+        if head is not None:
+            return (reader.rest + data[start + size :]).decode()
+    return "more is awaited"
+
+
+@pytest.mark.parametrize("size", [1, 7, READ])
+def test_lines_of_a_body_do_not_count(size: int) -> None:
+    body = b"\n" * (2 * MAX_HEAD_LINES)
+    assert outcome(STATUS + b"A: b\r\n\r\n" + body, size) == body.decode()
+
+
+@pytest.mark.parametrize("size", [1, 5, READ])
+@pytest.mark.parametrize("over", [0, 1])
+def test_the_number_of_lines_of_a_head_is_bounded(over: int, size: int) -> None:
+    lines = MAX_HEAD_LINES - 2 + over  # besides the status line and the blank line
+    data = STATUS + b"a:\n" * lines + b"\r\nbody\n\n"
+    assert outcome(data, size) == (TOO_MANY_LINES if over else "body\n\n")
+
+
+def test_the_lines_of_informational_heads_count_together() -> None:
+    early = EARLY + b"a:\n" * 500 + b"\r\n"
+    assert outcome(early * 5 + STATUS + b"\r\nx") == "x"
+    assert outcome(early * 10 + STATUS + b"\r\nx") == TOO_MANY_LINES
+
+
+def test_the_bytes_of_informational_heads_count_together() -> None:
+    early = EARLY + b"a: " + b"x" * 90_000 + b"\r\n\r\n"
+    assert outcome(early * 5 + STATUS + b"\r\n") == HEAD_TOO_LARGE
+
+
+HOSTILE = {
+    "short lines": STATUS + b"a:\n" * 330_000,
+    "short lines, twice": EARLY + b"a:\n" * 2000 + b"\n" + STATUS + b"a:\n" * 330_000,
+    "folded lines": STATUS + b"a: b\n" + b" \n" * 500_000,
+    "short informational heads": b"HTTP/1.1 103 \n\n" * 66_000,
+    "informational heads of short lines": (EARLY + b"a:\n" * 1000 + b"\n") * 330,
+    "one long line": STATUS + b"a: " + b"x" * 1_000_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("size", [100, READ])
+def test_a_megabyte_of_heads_costs_a_bounded_amount(name: str, size: int) -> None:
+    profile = cProfile.Profile()
+    tracemalloc.start()
+    try:
+        profile.enable()
+        error = outcome(HOSTILE[name], size)
+        profile.disable()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert "response head" in error or "informational" in error, error
+    assert sum(entry.callcount for entry in profile.getstats()) < 400_000
+    assert peak < 10 * MAX_HEAD_BYTES
+
+
+SECRET = "sk-canary-0123456789"
+
+BAD_VALUES = {
+    f"Bearer {SECRET}\n": r"line break \(was it read from a file.* at position 27",
+    f"Bearer {SECRET}\r\nX-Evil: 1": "line break", f"{SECRET}\x00": "NUL", f"{SECRET}\x1b[0m": "control character",
+    f"{SECRET}\x7f": "control character", f"ключ-{SECRET}": "not ASCII at position 0",
+    f"{SECRET}é": "not ASCII at position 20", f"{SECRET}\ud800": "not ASCII",
+    f"{SECRET} ": "begins or ends with white space", f"\t{SECRET}": "begins or ends with white space",
+}  # fmt: skip
+
+BAD_NAMES = ["", " ", "a b", "a:", "é", "a\n", f"x: y\r\nauthorization: {SECRET}", "a\x00"]
+
+
+def test_good_headers_are_encoded_in_order_with_their_case() -> None:
+    pairs = [("X-Api-Key", SECRET), ("accept", "text/event-stream, */*;q=0.1"), ("X-Empty", ""), ("x-tab", "a\tb")]
+    assert validate_headers(pairs) == [(name.encode(), value.encode()) for name, value in pairs]
+
+
+@pytest.mark.parametrize("value", BAD_VALUES, ids=ascii)
+def test_an_error_names_the_header_and_not_its_bad_value(value: str) -> None:
+    with pytest.raises(HeaderError, match=BAD_VALUES[value]) as caught:
+        validate_headers([("accept", "a"), ("authorization", value)])
+    assert "'authorization'" in str(caught.value)
+    assert SECRET not in repr(caught.value)
+
+
+@pytest.mark.parametrize("name", BAD_NAMES, ids=ascii)
+def test_an_error_shows_only_the_token_of_a_bad_name(name: str) -> None:
+    with pytest.raises(HeaderError, match="header name") as caught:
+        validate_headers([(name, "value")])
+    assert SECRET not in repr(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_connection_headers_are_these() -> None:
+    assert sorted(CONNECTION_HEADERS) == [
+        "connection", "content-length", "expect", "host", "keep-alive", "proxy-authorization", "proxy-connection",
+        "te", "trailer", "transfer-encoding", "upgrade",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(CONNECTION_HEADERS))
+def test_connection_headers_can_be_forbidden(name: str) -> None:
+    with pytest.raises(HeaderError, match="the connection sets it itself"):
+        validate_headers([(name.title(), "1")], forbidden=CONNECTION_HEADERS)
+    assert validate_headers([(name, "1")])
+
+
+@given(st.text(max_size=8), st.text(max_size=12))
+@settings(deadline=None)
+def test_h11_accepts_every_accepted_header(name: str, value: str) -> None:
+    try:
+        headers = validate_headers([(name, value)], forbidden=CONNECTION_HEADERS)
+    except HeaderError:
+        return
+    request = h11.Request(method="POST", target="/", headers=[(b"host", b"h"), *headers])
+    assert h11.Connection(h11.CLIENT).send(request)
+
+
+@given(st.from_regex(r"\A[a-z-]{1,9}\Z"), st.from_regex(r"\A[!-~]{1,9}([ \t][!-~]{1,9})?\Z"))
+@settings(deadline=None)
+def test_plain_headers_are_accepted(name: str, value: str) -> None:
+    assert validate_headers([(name, value)]) == [(name.encode(), value.encode())]
+
+
+def test_the_first_header_of_a_name_is_found_in_any_case() -> None:
+    headers = [(b"Server", b"s"), (b"Retry-After", b"1"), (b"retry-after", b"2")]
+    assert find(headers, b"retry-after") == b"1"
+    assert find(headers, b"retry") is None
+    assert find([], b"retry-after") is None
+
+
+def test_a_mapping_has_lower_case_names_and_joins_repeated_ones() -> None:
+    headers = [(b"Vary", b"a"), (b"X-Id", b"1"), (b"vary", b"b"), (b"X-Latin", b"\xe9")]
+    assert headers_to_mapping(headers) == {"vary": "a, b", "x-id": "1", "x-latin": "é"}
