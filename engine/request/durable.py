@@ -154,7 +154,7 @@ class DurableAnswer:
     def read_request(self, provider: Provider) -> WireRequest:
         """Return the request that reads the answer from its beginning, or goes on after the last event."""
         assert self.answer_id is not None, "the server has named the answer"
-        return self._stored.read(provider, self.answer_id, self._extra, stream=self.stream, after=self.events.after)
+        return self._stored.read(provider, self.answer_id, stream=self.stream, after=self.events.after)
 
     def next_read(self, prepared: Prepared) -> Prepared:
         """Prepare the next attempt, which reads on. prepared: the latest attempt's request."""
@@ -165,7 +165,7 @@ class DurableAnswer:
     def cancel_request(self, prepared: Prepared) -> Prepared:
         """Prepare the request that ends the answer at the server. prepared: the latest attempt's request."""
         assert self.answer_id is not None, "the server has named the answer"
-        wire = self._stored.cancel(prepared.provider, self.answer_id, self._extra)
+        wire = self._stored.cancel(prepared.provider, self.answer_id)
         request = self._prepare(prepared, wire, self._extra)
         request.durable, request.stream = None, False
         return request

@@ -459,35 +459,24 @@ class StoredAnswers:
         status = string(self.answer(body), "status")
         return None if status is None else status not in self.unfinished
 
-    def read(
-        self,
-        provider: Provider,
-        answer_id: str,
-        extra: Mapping[str, str] | None,
-        *,
-        stream: bool,
-        after: int | str | None = None,
-    ) -> WireRequest:
+    def read(self, provider: Provider, answer_id: str, *, stream: bool, after: int | str | None = None) -> WireRequest:
         """Return the request that reads an answer again.
 
-        extra: the request's own headers.
         stream: whether its events are read.
         after: the position of the event after which they go on; None: from the first one.
         """
         query = "" if not stream else "?stream=true"
         if stream and after is not None:
             query += f"&{self.after}={quote(str(after), safe='')}"
-        return self._request(provider, f"/{quote(answer_id, safe='')}{query}", "GET", extra, stream=stream)
+        return self._request(provider, f"/{quote(answer_id, safe='')}{query}", "GET", stream=stream)
 
-    def cancel(self, provider: Provider, answer_id: str, extra: Mapping[str, str] | None) -> WireRequest:
+    def cancel(self, provider: Provider, answer_id: str) -> WireRequest:
         """Return the request that ends an answer at the server."""
-        return self._request(provider, f"/{quote(answer_id, safe='')}/cancel", "POST", extra, stream=False)
+        return self._request(provider, f"/{quote(answer_id, safe='')}/cancel", "POST", stream=False)
 
-    def _request(
-        self, provider: Provider, path: str, method: str, extra: Mapping[str, str] | None, *, stream: bool
-    ) -> WireRequest:
+    def _request(self, provider: Provider, path: str, method: str, *, stream: bool) -> WireRequest:
         quirks = provider.profile.quirks
-        headers = request_headers(quirks, extra, stream=stream, own=self.headers)
+        headers = request_headers(quirks, None, stream=stream, own=self.headers)
         headers = [(name, value) for name, value in headers if name != "content-type"]
         return WireRequest(path_with_query(self.path(provider) + path, quirks), headers, b"", method)
 

@@ -292,12 +292,13 @@ async def test_what_follows_is_asked_for_after_the_last_event() -> None:
     assert "content-type" not in keeper.heads[1].lower()
     assert f"Bearer {KEY}" in keeper.heads[1]
     async with keeping("interactions", 1700) as (keeper, engine):
-        assert (await read(engine, durable())).completion.success
+        assert (await read(engine, durable(extra_headers={"API-Revision": "mine"}))).completion.success
     assert keeper.asked == [
         "POST /v1beta/interactions", "GET /v1beta/interactions/v1%2F1?stream=true&last_event_id=ev%2011"
     ]  # fmt: skip
     assert f"x-goog-api-key: {KEY}" in keeper.heads[1]
-    assert "api-revision" in keeper.heads[1]
+    assert [head.lower().count("api-revision") for head in keeper.heads] == [1, 1]
+    assert all("API-Revision: mine" in head for head in keeper.heads)
 
 
 ERROR_EVENTS = {
