@@ -449,7 +449,7 @@ class Batch:
         except Exception as error:  # the answer must be recorded even if the price list fails
             cost = Unpriced(f"the price list raised {error!r}")
         if isinstance(cost, Cost):
-            if self._part != 1.0:
+            if self._part != 1.0 and not has_batch_price(response):
                 cost = _part_of(cost, Decimal(str(self._part)))
             self._paid += float(cost.total) if cost.currency == CURRENCY else 0.0
             counters.cost[cost.currency] = counters.cost.get(cost.currency, Decimal(0)) + cost.total
@@ -487,6 +487,12 @@ class Batch:
         if self._failure is None:
             self._failure = failure
         self.stop()
+
+
+def has_batch_price(response: Response) -> bool:
+    """Return whether a response names the service tier of batches, so that the price list has its price already."""
+    raw = response.usage.raw or {}
+    return "batch" in (raw.get("service_tier"), response.provider_data.get("service_tier"))
 
 
 def _part_of(cost: Cost, part: Decimal) -> Cost:

@@ -43,6 +43,7 @@ from .line_ids import LineIds
 from .lines import Item, LineId
 from .planner import Planner, UnderWay, Way
 from .provider_batch import LONGEST_LOOK, SETTLED, ProviderBatch, Target
+from .run import has_batch_price
 from .submissions import Submissions
 
 BATCH, WINDOW, LIVE = "batch", "window", "live"
@@ -212,6 +213,7 @@ class WaysRun:
         self._building = 0
         self._block = FIRST_BLOCK
         self._blocked_until = -math.inf
+        self._waits_for_budget = False
         self._changed = trio.Event()
         self._fed = trio.Event()
         self._submitted = trio.Event()
@@ -371,6 +373,7 @@ class WaysRun:
     def ended(self, item: Item, completion: Completion, way: str) -> bool:
         """Take the end of a call. Returns False if its line goes another way, so that it has no record."""
         self.changed()
+        self._waits_for_budget = False
         lines = self._in_window.get(way)
         if lines is not None:
             since = lines.pop(item.id)
@@ -443,7 +446,8 @@ class WaysRun:
         """Make batches of the lines that are to go this way."""
         while True:
             now = trio.current_time()
-            if self._wanted[BATCH] > 0 and len(self._pool) and now >= self._blocked_until:
+            ready = now >= self._blocked_until and not self._waits_for_budget
+            if ready and self._wanted[BATCH] > 0 and len(self._pool):
                 await self._submit_some()
                 self.changed()
                 continue
@@ -455,6 +459,8 @@ class WaysRun:
         drafts: dict[tuple[str, BatchGroup, int], _Draft] = {}
         count = 0
         while self._wanted[BATCH] > 0 and len(self._pool) and trio.current_time() >= self._blocked_until:
+            if self._waits_for_budget:
+                break
             position = self._pool.take()
             self._wanted[BATCH] -= 1
             self._building += 1
@@ -483,12 +489,12 @@ class WaysRun:
         prepared, wire, group = found
         generation = self._generations.get(position, 0)
         holding = self._reserve(item, prepared, wire, target)
-        if holding is False:
+        if holding is False and (self._jobs or drafts or self._live.running()):
             self._building -= 1
             self._pool.give_back([position])
-            self._blocked_until = trio.current_time() + (FIRST_BLOCK if self._jobs or drafts else 0.0)
+            self._waits_for_budget = True  # until something ends that has reserved more than it used
             return None
-        if holding is True:
+        if holding is True or holding is False:
             self._building -= 1
             self._live.unpaid(item)
             return None
@@ -529,9 +535,10 @@ class WaysRun:
         found = traffic.budgets.reserve(need, amounts, now)
         return True if isinstance(found, ProviderError) else found if isinstance(found, Holding) else False
 
-    def _settle(self, job: ProviderBatch, index: int, dollars: float) -> None:
-        holding = job.holdings.pop(index, None)
+    def _settle(self, holding: Holding | None, dollars: float) -> None:
+        """Replace what is reserved for a line by what it has cost."""
         traffic = self._starter.traffic
+        self._waits_for_budget = False
         if holding is not None and traffic is not None and traffic.budgets is not None:
             used = NOTHING if not dollars else Amounts(dollars, 0.0, 0.0, 1.0)
             traffic.budgets.settle(holding, used, self._starter.runtime.loop.clock())
@@ -541,6 +548,8 @@ class WaysRun:
         now = trio.current_time()
         self._building -= len(draft.ids)
         if now < self._blocked_until:
+            for holding in draft.holdings.values():
+                self._settle(holding, 0.0)
             self._pool.give_back(draft.positions)
             return
         name = draft.target.provider.name
@@ -602,8 +611,9 @@ class WaysRun:
         self._close(job)
 
     def _close(self, job: ProviderBatch) -> None:
-        for index in list(job.holdings):
-            self._settle(job, index, 0.0)
+        self._waits_for_budget = False
+        for holding in job.holdings.values():
+            self._settle(holding, 0.0)
         del self._jobs[job.submission.key]
         self._count()
         if job.submission.file is not None:
@@ -714,7 +724,7 @@ class WaysRun:
         completion.attempt_records = (AttemptRecord(target, 0.0, seconds, OK if completion.success else "error"),)
         completion.cost = self._cost(job, completion)
         self._live.record(item, completion, BATCH, job.target.interface.terms.price)
-        self._settle(job, index, completion.cost or 0.0)
+        self._settle(job.holdings.pop(index, None), completion.cost or 0.0)
 
     def _cost(self, job: ProviderBatch, completion: Completion) -> float | None:
         """Return the US dollars of an answer of a batch; None without prices."""
@@ -723,7 +733,9 @@ class WaysRun:
             return None
         model = job.submission.group.model
         dollars = ask_price(traffic.budgets.price, job.target.provider, model, response.usage)
-        return None if dollars is None else dollars * job.target.interface.terms.price
+        if dollars is None or has_batch_price(response):
+            return dollars
+        return dollars * job.target.interface.terms.price
 
     # --- lines that a batch did not answer ---
 

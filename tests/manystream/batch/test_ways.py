@@ -15,7 +15,7 @@ import trio
 import trio.testing
 
 import manystream as ms
-from manystream.batch import Batch, BatchError, Journal, read_lines
+from manystream.batch import Batch, BatchBudget, BatchError, Journal, read_lines
 from manystream.batch.journal import submissions_path
 from manystream.batch.submissions import Submissions
 from manystream.simulator import open_simulator_thread
@@ -433,6 +433,80 @@ async def test_nothing_is_submitted_twice_wherever_a_run_was_killed(
     assert len(server.batches) == 1
     assert sorted(server.paid) == sorted(f"text {n}" for n in range(5))
     assert not [id for id in server.files if "out" not in id]
+
+
+async def test_a_budget_holds_for_batches_at_their_price(tmp_path: Path, autojump_clock: Clock) -> None:
+    server = Server()
+    prompts = write(tmp_path / "p.jsonl", [line(f"q{n}", f"text {n}", max_output_tokens=10) for n in range(10)])
+    async with open_peer(server.script) as peer:
+        provider = ms.OpenAIChat("sk-canary-secret", peer.url, name="sim")
+        # A line reserves 1.00 live and 0.50 in a batch, and costs 0.20 and 0.10.
+        budget = BatchBudget(1.2, lambda provider, model, usage: (usage.output_tokens or 0) / 10, [provider])
+        with Journal(tmp_path / "a.jsonl", budget=budget) as journal:
+            traffic = ms.Traffic(budgets=[budget.for_engine()], price=budget.price)
+            async with ms.open_engine([provider], traffic=traffic) as engine:
+                batch = Batch(engine, journal, lambda named: "sim/m", budget=budget, via="batch")
+                await batch.run(read_lines(prompts))
+    sizes = [len(each["lines"]) for each in server.batches.values()]
+    assert sizes[:2] == [2, 2]
+    assert batch.counters.spent == pytest.approx(0.1 * len(server.paid))
+    assert batch.counters.spent <= 1.2
+    assert len(texts(tmp_path)) + batch.counters.unpaid == 10
+    assert len(server.paid) >= 8
+
+
+@dataclass
+class Windows(Server):
+    """OpenAI's Responses with windows: each answer takes an hour."""
+
+    windows: list[str] = field(default_factory=list)
+    since: dict[str, tuple[float, str]] = field(default_factory=dict)
+
+    def respond(self, method: str, path: str, body: bytes) -> bytes:
+        if path == "/responses":
+            given = json.loads(body)
+            text = given["input"] if isinstance(given["input"], str) else given["input"][-1]["content"]
+            text = text if isinstance(text, str) else text[0]["text"]
+            self.windows.append(given.get("background_options", {}).get("completion_window", "none"))
+            id = f"resp_{len(self.since)}"
+            self.since[id] = trio.current_time(), text
+            return json.dumps(self.answer(id, now="none" in self.windows[-1])).encode()
+        if path.startswith("/responses/"):
+            return json.dumps(self.answer(path.split("/")[2].partition("?")[0], now=False)).encode()
+        return super().respond(method, path, body)
+
+    def answer(self, id: str, *, now: bool) -> dict[str, Any]:
+        since, text = self.since[id]
+        done = now or trio.current_time() - since >= HOUR
+        content = [{"type": "output_text", "text": text.upper(), "annotations": []}]
+        message = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": content}
+        return {
+            "id": id, "object": "response", "status": "completed" if done else "queued", "model": "m",
+            "output": [message] if done else [],
+            "usage": {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5} if done else None,
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("by", "via", "windows"),
+    [(20 * HOUR, "window", {"8h"}), (3 * HOUR, "window", {"2h"}), (None, "window", {"8h"}), (20 * HOUR, None, {"2h"})],
+)
+async def test_lines_go_into_a_window_of_the_responses(
+    by: float | None, via: str | None, windows: set[str], tmp_path: Path, autojump_clock: Clock
+) -> None:
+    server = Windows(queue=math.inf, stop=60.0)
+    prompts = write(tmp_path / "p.jsonl", [line(f"q{n}", f"text {n}") for n in range(5)])
+    async with open_peer(server.script) as peer:
+        provider = ms.OpenAIResponses("sk-canary-secret", peer.url, name="sim", profile="openai")
+        async with ms.open_engine([provider]) as engine:
+            with Journal(tmp_path / "a.jsonl") as journal:
+                deadline = None if by is None else time.time() + by
+                batch = Batch(engine, journal, lambda named: "sim/m", by=deadline, via=via)  # type: ignore[arg-type]
+                await batch.run(read_lines(prompts))
+    assert texts(tmp_path) == expected()
+    assert set(server.windows) == windows
+    assert batch.counters.ways[f"window-{min(windows)}"].lines == 5
+    assert batch.counters.missed == 0
 
 
 INTERFACES: dict[str, Callable[[str], ms.Provider]] = {
