@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ..providers.catalog.dialect import WireRequest
 from ..providers.catalog.provider import Provider
+from ..providers.errors import InvalidRequestError
 from ..providers.model.options import Retry
 from ..providers.model.provider_error import ErrorCategory, ProviderError
 from ..providers.model.request import Request
@@ -159,6 +160,8 @@ class CallStarter:
         if dispatcher is not None and dispatcher.has_routes and attached is None:
             routed = dispatcher.routed(request, self._makers[stream])
             if routed is not None:
+                if request.continue_aborted:
+                    raise InvalidRequestError("continue_aborted", "is for one server: name it in place of a route")
                 admission, first = routed, routed.first_request
         if first is not None:
             prepared, counters, finish_response = first.prepared, first.counters, first.finish_response

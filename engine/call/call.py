@@ -13,12 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ...providers.model.events import Error, Event
+from ...providers.model.events import Done, Error, Event, Start
 from ...providers.model.options import Retry
 from ...providers.model.provider_error import ErrorCategory, ProviderError, malformed
 from ...providers.model.response import Response
 from ...providers.wire.retry_hints import poll_after_ms
 from ...transport.timers import Deadline
+from ..request.continued import ContinuedAnswer
 from ..request.durable import DurableAnswer
 from ..request.errors import callback_failed, cancelled, internal
 from ..request.prepared import Prepared
@@ -32,7 +33,7 @@ from .delivery import Counters, Delivery
 from .ending import OPEN, SETTLED, STOPPED, Ending
 from .listener import AnswerStore
 from .plain_request import PlainRequest
-from .retry import read_again_delay, retry_delay
+from .retry import backoff, read_again_delay, retry_delay
 from .runtime import Runtime
 from .timeouts import BACKOFF, ENDED, LEAST_WAIT, LENGTH, QUEUED, CallState, Clock, Clocks, timeout_error
 
@@ -522,7 +523,11 @@ class RunningCall(Ending):
         """Deliver events up to the first content, and record the time of the first content."""
         delivery = self._delivery
         if delivery.delivered:
-            attempt.receiver.deliver(events)  # from the same read as the first
+            if attempt.receiver is attempt:  # it goes on with the answer
+                events = [event for event in events if not isinstance(event, Start)]
+                observed = self._hooks.observed
+                attempt.receiver = delivery if observed is None else observed(self, delivery)
+            attempt.receiver.deliver(events)  # else from the same read as the first
             return
         if not self._chosen(attempt):
             return
@@ -628,6 +633,12 @@ class RunningCall(Ending):
     def on_answer(self, attempt: Attempt, response: Response, terminal: Event | None) -> None:
         if not self._chosen(attempt):
             return
+        continued = attempt.prepared.continued
+        if continued is not None and continued.so_far is not None:
+            response = continued.joined(attempt, response) or response
+            if isinstance(terminal, Done):
+                reason, raw = terminal.finish_reason, terminal.raw_finish_reason
+                terminal = Done(reason, raw, response.usage, response.provider_data)
         try:
             self._finish_response(response)
         except ProviderError as error:
@@ -646,7 +657,10 @@ class RunningCall(Ending):
             attempt.accepted()
             if not self._attempts:
                 outcome.cached, outcome.cost, outcome.cost_unknown = True, 0.0, ""
-            self._settle(outcome, () if terminal is None else attempt.with_start((terminal,)))
+            last = () if terminal is None else attempt.with_start((terminal,))
+            if continued is not None and self._delivery.delivered:
+                last = last[-1:]  # the answer had its `Start`
+            self._settle(outcome, last)
         self.finish()
 
     def on_attempt_failure(self, attempt: Attempt, error: ProviderError, *, unread: bool) -> None:
@@ -662,6 +676,8 @@ class RunningCall(Ending):
                 self._read_on(durable, fresh=unread)
             else:
                 self._read_failed(durable, attempt, error)
+            return
+        if attempt.prepared.continued is not None and self._goes_on(attempt.prepared.continued, attempt, error):
             return
         if not self._delivery.delivered:
             self._unanswered = attempt.sent and error.category in UNANSWERED and error.http_status < 400
@@ -691,6 +707,25 @@ class RunningCall(Ending):
                 return
         self._fail(error)
         self.finish()
+
+    def _goes_on(self, continued: ContinuedAnswer, attempt: Attempt, error: ProviderError) -> bool:
+        """Ask for the rest of an answer that was stopped or cut. Returns False if it cannot be asked for."""
+        advanced = continued.take(attempt, attempt.partial_response())
+        if not continued.goes_on_after(error) or (not advanced and continued.failures >= self._retry.max_attempts):
+            return False
+        if self._admission is not None:
+            self._sign(error, attempt)
+            judged = self._admission.failed(attempt, error, may_wait=True)
+            if self._step is not OPEN:
+                return True  # a function of the program has ended the call
+            if judged is None:
+                self._prepared = continued.next()
+                self._enter_queue()
+                self._arm()
+                return True
+        self._unanswered, self._prepared = False, continued.next()
+        self._back_off(0.0 if advanced else backoff(continued.failures, self._retry, self._runtime.random))
+        return True
 
     def _rival_failed(self, rival: Attempt, error: ProviderError, *, unread: bool) -> None:
         admission = self._admission
@@ -772,6 +807,8 @@ class RunningCall(Ending):
             outcome.headers = attempt.headers
             if response is None:
                 outcome.response = attempt.partial_response()
+            if attempt.prepared.continued is not None:
+                outcome.response = attempt.prepared.continued.joined(attempt, outcome.response)
         return outcome
 
     def _fail(self, error: ProviderError, response: Response | None = None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from ...providers.catalog.dialect import NOTHING_UNASKED, Dialect, MakeId
 from ...providers.catalog.provider import Provider
@@ -18,6 +18,9 @@ from .fresh_key import FreshKey, Key
 from .limits import Limits
 from .redaction import Redaction
 from .signing import sign_head
+
+if TYPE_CHECKING:
+    from .continued import ContinuedAnswer
 
 WallClock: TypeAlias = Callable[[], float]
 """Returns Unix seconds, for dates in headers; never used to time anything."""
@@ -46,6 +49,7 @@ class Prepared:
     asked: what the request asks for of the answer's tokens.
     tags: the request's, for recordings and the completion; None if it has none.
     durable: the answer that the server keeps; None for every request that is not durable.
+    continued: the answer so far, if the request goes on with one that is stopped; None for every other request.
     forwarder: gets the bytes of the answers; None if nobody does.
     """
 
@@ -53,7 +57,7 @@ class Prepared:
         "asked",
         "body",
         "choices",
-        "dialect",
+        "continued",
         "durable",
         "forwarder",
         "fresh_key",
@@ -89,7 +93,6 @@ class Prepared:
         self.stream: bool = stream
         self.provider: Provider = shared.provider
         self.model: str = model
-        self.dialect: Dialect = shared.dialect
         self.shared: Shared = shared
         self.fresh_key: FreshKey | None = fresh_key
         self.unasked: frozenset[str] = unasked
@@ -97,7 +100,13 @@ class Prepared:
         self.asked: frozenset[str] = asked
         self.tags: Tags | None = tags
         self.durable: DurableAnswer | None = None
+        self.continued: ContinuedAnswer | None = None
         self.forwarder: Forwarder | None = None
+
+    @property
+    def dialect(self) -> Dialect:
+        """The dialect of the provider."""
+        return self.shared.dialect
 
     def with_key(self, key: Key) -> Prepared:
         """Return a copy with a key of the key function, for one attempt. Raises `ProviderError` (AUTH).

@@ -24,6 +24,7 @@ from ...transport.headers import HeaderError, validate_headers
 from ...transport.proxy import ProxyConfig, choose_proxy
 from ...transport.url import BaseURL, Origin, target
 from .addresses import OWN_HEADERS, Addressed
+from .continued import ContinuedAnswer
 from .credentials import find_key
 from .durable import DurableAnswer, ResumeToken
 from .forwarded import forwarded_of
@@ -138,10 +139,19 @@ class Preparer:
         prepared = Prepared(shared, model, head, body, secrets, stream, fresh_key, unasked, choices, tags, wire.asked)
         if forwarded is not None:
             prepared.forwarder = forwarded.forwarder
+        if request.continue_aborted:
+            prepared.continued = self._continued(request, wire, stream)
         if stored is not None:
             extra = request.extra_headers
             prepared.durable = DurableAnswer(stored, self._following, stream=stream, extra=extra, key=self._position)
         return prepared, wire
+
+    def _continued(self, request: Request, wire: WireRequest, stream: bool) -> ContinuedAnswer:
+        if request.prompt_token_ids is None:
+            raise InvalidRequestError("continue_aborted", "needs prompt_token_ids: the ids so far are appended to them")
+        if wire.choices > 1:
+            raise InvalidRequestError("continue_aborted", "is for one choice, and the body asks for several")
+        return ContinuedAnswer(request, lambda rest: self.prepare(rest, stream=stream)[0])
 
     def attach(self, token: ResumeToken) -> Prepared:
         """Prepare the request that reads an answer which another call has created. Raises `InvalidRequestError`."""

@@ -416,3 +416,130 @@ def test_tokens_are_plain_values() -> None:
     assert delta != other
     assert (delta.tokens, pickle.loads(pickle.dumps(other)).tokens) == (None, tokens)
     assert delta != ms.ThinkingDelta(0, "a")
+
+
+# --- answers that go on ---
+
+
+def part(ids: Sequence[int], finish: str | None = None, version: str | None = None, **members: Any) -> dict[str, Any]:
+    """A chunk of vLLM's generate endpoint. The log probability of an id is its negative."""
+    content = [{"token_id": id, "logprob": -float(id), "rank": 1, "top_logprobs": []} for id in ids]
+    spans = None if version is None else [{"version": version, "start": 0, "end": members.pop("end")}]
+    choice = {
+        "index": 0, "finish_reason": finish, "stop_reason": None, "token_ids": [*ids], "weight_versions": spans,
+        "logprobs": {"content": content},
+    }  # fmt: skip
+    return {"request_id": "r", "usage": None, "choices": [choice], **members}
+
+
+def counted(prompt: int, output: int) -> dict[str, int]:
+    return {"prompt_tokens": prompt, "completion_tokens": output, "total_tokens": prompt + output}
+
+
+PARTS: list[list[dict[str, Any] | None]] = [
+    [part([5, 6], prompt_token_ids=[1, 2]), part([7], "abort", "v1", end=3), {"choices": [], "usage": counted(2, 3)}],
+    [part([], "abort")],
+    [part([8]), None],  # killed
+    [part([9]), part([2], "stop", "v2", end=2), {"choices": [], "usage": counted(6, 2)}],
+]
+"""The answers of one server after another, as chunks; None: the connection breaks."""
+
+JOINED = ms.Tokens(
+    array("q", [5, 6, 7, 8, 9, 2]), array("d", [-5.0, -6.0, -7.0, -8.0, -9.0, -2.0]), array("q", [1, 2]),
+    (ms.WeightSpan("v1", 0, 3), ms.WeightSpan("v2", 4, 6)), None, 5,
+)  # fmt: skip
+
+
+@dataclass
+class Pieces:
+    """What a call in several parts sent and delivered."""
+
+    bodies: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    recorder: Recorder = field(default_factory=Recorder)
+
+
+async def in_parts(parts: Sequence[Sequence[dict[str, Any] | None]], **options: Any) -> Pieces:
+    asked = Pieces()
+    left = iter(parts)
+
+    async def serve(line: Line) -> None:
+        while request := await line.request():
+            asked.bodies.append(json.loads(request.partition(b"\r\n\r\n")[2]))
+            chunks = next(left)
+            await line.send(STREAM_HEAD)
+            for value in chunks:
+                if value is None:
+                    return line.reset()
+                await line.send(chunked(sse([value]), end=False))
+            await line.send(chunked("data: [DONE]\n\n"))
+        return None
+
+    async with open_peer(serve) as peer:
+        retry = ms.Retry(max_attempts=3, base=0, jitter=0)
+        async with ms.open_engine([ms.VLLMGenerate(base_url=peer.origin)], retry=retry) as engine:
+            recorder = asked.recorder
+            request = ms.Request("m", prompt_token_ids=[1, 2], max_output_tokens=9, logprobs=0, **options)
+            await engine.start_stream(request, recorder.on_event, recorder.on_completion).wait()
+    return asked
+
+
+async def test_an_answer_that_was_stopped_goes_on_with_its_ids_as_the_prompt() -> None:
+    asked = await in_parts(PARTS, continue_aborted=True)
+    completion = asked.recorder.completion
+    assert completion.success, completion.error
+    assert completion.response is not None
+    assert completion.response.tokens == JOINED
+    usage = completion.response.usage
+    assert (usage.input_tokens, usage.output_tokens, usage.total_tokens) == (2, 6, 8)
+    sent = [(body["token_ids"], body["sampling_params"]["max_tokens"]) for body in asked.bodies]
+    assert sent == [([1, 2], 9), ([1, 2, 5, 6, 7], 6), ([1, 2, 5, 6, 7], 6), ([1, 2, 5, 6, 7, 8], 5)]
+    events = asked.recorder.events
+    assert asked.recorder.types.count("START") == asked.recorder.types.count("DONE") == 1
+    deltas = [event for event in events if isinstance(event, ms.TextDelta)]
+    assert [id for delta in deltas if delta.tokens for id in delta.tokens.ids] == [*JOINED.ids]
+    assert isinstance(events[-1], ms.Done)
+    assert events[-1].usage == usage
+
+
+async def test_an_answer_that_was_stopped_is_not_asked_again_by_itself() -> None:
+    asked = await in_parts(PARTS)
+    completion = asked.recorder.completion
+    assert completion.error is not None
+    assert completion.error.provider_code == "aborted"
+    assert (completion.attempts, len(asked.bodies)) == (1, 1)
+    assert completion.response is not None
+    assert completion.response.tokens is not None
+    assert [*completion.response.tokens.ids] == [5, 6, 7]
+
+
+async def test_an_answer_does_not_go_on_for_ever() -> None:
+    asked = await in_parts([PARTS[0], *([part([], "abort")] for _ in range(9))], continue_aborted=True)
+    completion = asked.recorder.completion
+    assert completion.error is not None
+    assert completion.error.provider_code == "aborted"
+    assert len(asked.bodies) == 4
+    assert completion.response is not None
+    assert completion.response.tokens is not None
+    assert [*completion.response.tokens.ids] == [5, 6, 7]
+
+
+async def test_whole_answers_go_on_too() -> None:
+    bodies: list[dict[str, Any]] = []
+    answers = [
+        {**part([5], "abort", "v1", end=1), "usage": counted(1, 1), "prompt_token_ids": [1]},
+        {**part([6, 2], "stop", "v1", end=2), "usage": counted(2, 2), "prompt_token_ids": [1, 5]},
+    ]
+
+    async def serve(line: Line) -> None:
+        while request := await line.request():
+            bodies.append(json.loads(request.partition(b"\r\n\r\n")[2]))
+            await line.send(answer(json.dumps(answers[len(bodies) - 1])))
+
+    async with open_peer(serve) as peer, ms.open_engine([ms.VLLMGenerate(base_url=peer.origin)]) as engine:
+        response = await engine.request(ms.Request("m", prompt_token_ids=[1], logprobs=0, continue_aborted=True))
+        with pytest.raises(ms.InvalidRequestError, match="one choice"):
+            engine.start_request(ms.Request("m", prompt_token_ids=[1], continue_aborted=True, extra_body={"n": 2}))
+    assert [body["token_ids"] for body in bodies] == [[1], [1, 5]]
+    assert response.tokens == ms.Tokens(
+        array("q", [5, 6, 2]), array("d", [-5.0, -6.0, -2.0]), array("q", [1]), (ms.WeightSpan("v1", 0, 3),), None, 2
+    )

@@ -1,0 +1,133 @@
+"""An answer that goes on after its server stopped it: with the prompt and the ids so far as the new prompt."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from dataclasses import replace
+
+from ...providers.json.json_values import JSON
+from ...providers.model.messages import Text
+from ...providers.model.provider_error import ABORTED_CODE, ProviderError
+from ...providers.model.request import Request
+from ...providers.model.response import Response
+from ...providers.model.tokens import Tokens, WeightSpan
+from ...providers.model.usage import Usage
+from .prepared import Prepared
+
+
+class ContinuedAnswer:
+    """The parts of one answer that have arrived, and what asks for the rest. The attempts of its call share it.
+
+    so_far: the answer as the attempts before the latest one have left it, joined; None before the first part.
+    failures: the attempts in a row that brought no id.
+    """
+
+    __slots__ = ("_prepare", "_request", "_taken", "failures", "so_far")
+
+    def __init__(self, request: Request, prepare: Callable[[Request], Prepared]) -> None:
+        """Create it before its first attempt. prepare: prepares a request for the same provider."""
+        self._request = request
+        self._prepare = prepare
+        self._taken: object = None  # the latest attempt whose part was taken
+        self.so_far: Response | None = None
+        self.failures: int = 0
+
+    @property
+    def count(self) -> int:
+        """The number of ids that have arrived."""
+        return 0 if self.so_far is None or self.so_far.tokens is None else len(self.so_far.tokens.ids)
+
+    def take(self, attempt: object, response: Response | None) -> bool:
+        """Take the part that an attempt has left. Returns whether it has new ids."""
+        before = self.count
+        self.so_far, self._taken = self.joined(attempt, response), attempt
+        self.failures = 0 if self.count > before else self.failures + 1
+        return self.count > before
+
+    def goes_on_after(self, error: ProviderError) -> bool:
+        """Return whether the rest can be asked for."""
+        limit = self._request.max_output_tokens
+        stopped = error.provider_code == ABORTED_CODE or (error.retryable and self.count > 0)
+        return stopped and (limit is None or self.count < limit)
+
+    def next(self) -> Prepared:
+        """Prepare the request for the rest."""
+        request, limit = self._request, self._request.max_output_tokens
+        prompt, tokens = request.prompt_token_ids or (), None if self.so_far is None else self.so_far.tokens
+        ids = () if tokens is None else tokens.ids
+        rest = replace(
+            request,
+            prompt_token_ids=[*prompt, *ids],
+            max_output_tokens=None if limit is None else limit - len(ids),
+        )
+        prepared = self._prepare(rest)
+        prepared.continued = self
+        return prepared
+
+    def joined(self, attempt: object, response: Response | None) -> Response | None:
+        """Return the answer with the part that an attempt has brought, unless that was taken."""
+        before = self.so_far
+        if before is None or response is None or attempt is self._taken:
+            return before if response is None or attempt is self._taken else response
+        text = before.text + response.text
+        return replace(
+            response,
+            content=[Text(text)] if text else [],
+            model=before.model or response.model,
+            id=before.id or response.id,
+            usage=_sum(before.usage, self.count, response.usage),
+            warnings=list(dict.fromkeys([*before.warnings, *response.warnings])),
+            provider_data=_merged(before.provider_data, response.provider_data),
+            tokens=_appended(before.tokens, response.tokens),
+        )
+
+
+def _sum(before: Usage, count: int, after: Usage) -> Usage:
+    """Return the counts of both parts: the ids in the prompt of the second are output of the first.
+
+    count: the number of ids of the first, whose server may not have counted them.
+    """
+    output = None if after.output_tokens is None else count + after.output_tokens
+    prompt = before.input_tokens
+    if prompt is None and after.input_tokens is not None:
+        prompt = after.input_tokens - count
+    total = None if output is None or prompt is None else output + prompt
+    cached = before.cached_tokens
+    return replace(after, input_tokens=prompt, output_tokens=output, cached_tokens=cached, total_tokens=total)
+
+
+def _merged(before: dict[str, JSON], after: dict[str, JSON]) -> dict[str, JSON]:
+    merged = {**before, **after}
+    first, second = before.get("logprobs"), after.get("logprobs")
+    if type(first) is dict and type(second) is dict:
+        lists: dict[str, JSON] = {}
+        for name in {**first, **second}:
+            one, other = first.get(name), second.get(name)
+            lists[name] = [*(one if type(one) is list else ()), *(other if type(other) is list else ())]
+        merged["logprobs"] = lists
+    return merged
+
+
+def _appended(before: Tokens | None, after: Tokens | None) -> Tokens | None:
+    if before is None or after is None:
+        return before or after
+    count = len(before.ids)
+    spans = list(before.weight_versions)
+    for span in after.weight_versions:
+        moved = WeightSpan(span.version, span.start + count, span.end + count)
+        if spans and spans[-1].version == moved.version and spans[-1].end == moved.start:
+            spans[-1] = WeightSpan(moved.version, spans[-1].start, moved.end)
+        else:
+            spans.append(moved)
+    logprobs = None
+    if before.logprobs is not None or after.logprobs is not None:
+        logprobs = array("d", [*(before.logprobs or ()), *(after.logprobs or ())])
+    return Tokens(
+        before.ids + after.ids,
+        logprobs,
+        before.prompt_ids,
+        tuple(spans),
+        before.cached,
+        None if after.text_count is None else count + after.text_count,
+    )
