@@ -198,7 +198,7 @@ static void begin_stream(struct connection *connection) {
         return;
     }
     uint64_t period = period_of(connection);
-    uint64_t phase = period * (++number * 2654435769u >> 16) >> 16; /* golden ratio: phases apart */
+    uint64_t phase = connection->load.at_once ? 0 : period * (++number * 2654435769u >> 16) >> 16; /* golden ratio */
     pace(connection, now() + phase);
 }
 

@@ -25,6 +25,8 @@ static void read_pair(struct load *load, const char *key, const char *value) {
         load->events = (uint32_t)strtoul(value, NULL, 10);
     else if (!strcmp(key, "rate"))
         load->rate = strtod(value, NULL);
+    else if (!strcmp(key, "phase"))
+        load->at_once = !strcmp(value, "0");
     else if (!strcmp(key, "gate"))
         load->gate = (uint32_t)strtoul(value, NULL, 10);
     else if (!strcmp(key, "spread"))

@@ -63,6 +63,7 @@ struct load {
     enum framing framing;
     uint32_t events;
     double rate;        /* events per second and stream; 0: no pacing, one event per turn of the loop */
+    bool at_once;       /* the first event is due at once, and not at a phase of the stream's own */
     uint32_t gate;      /* pacing begins when that many streams wait; 0: at once */
     uint32_t spread_ms; /* a gate's streams begin spread over this time; 0: over one period */
     uint64_t size;      /* bytes of text in MODE_GIANT */

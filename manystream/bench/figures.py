@@ -81,6 +81,9 @@ class Figures:
     unreported: calls that succeeded without a report of tokens.
     due: calls that were due.
     started: calls that were started.
+    opened_at: when the measured time began, in nanoseconds; 0 if it includes the start.
+    call_time: nanoseconds that successful calls ran in the measured time, and the calls that its end cut.
+    first_end, last_end: when the first and the last successful call ended, in nanoseconds; 0 if none has.
     """
 
     def __init__(self, slo: Slo | None = None) -> None:
@@ -96,6 +99,10 @@ class Figures:
         self.unreported: int = 0
         self.due: int = 0
         self.started: int = 0
+        self.opened_at: int = 0
+        self.call_time: int = 0
+        self.first_end: int = 0
+        self.last_end: int = 0
         self.window: Window = self.before
         self.itl: Counts = self.before.spans["itl"]
         self._events_measured: int | None = None
@@ -108,7 +115,7 @@ class Figures:
             self.windows.append(self.before)
             self.before = Window()
         else:
-            self.events = 0
+            self.events = self.call_time = 0
             self.next_window()
 
     def next_window(self) -> None:
@@ -136,18 +143,21 @@ class Figures:
         self.first_failure = self.first_failure or error.message
         self.window.ended += 1
 
-    def succeeded(self, spans: Mapping[str, int], events: int, tokens: int | None, pieces: int) -> None:
+    def succeeded(self, spans: Mapping[str, int], ended: int, events: int, tokens: int | None, pieces: int) -> None:
         """Count a call that succeeded.
 
+        ended: when it ended, in nanoseconds.
         spans: name of a figure → nanoseconds; those that were not counted before are counted here.
         events: its events; an unstreamed call counts as one.
         tokens: the output tokens that the server reported, or None.
         pieces: its events with content.
         """
         window = self.window
+        self.first_end, self.last_end = self.first_end or ended, ended
+        self.call_time += max(0, min(spans["e2el"], ended - self.opened_at))
         window.ok += 1
         window.ended += 1
-        for name in ("e2el", "ttfb", "tpot"):
+        for name in ("e2el", "tpot"):
             if name in spans:
                 self.count(name, spans[name])
         window.good += all(spans.get(name, 0) <= limit * 1e9 for name, limit in self._slo.items())
@@ -191,16 +201,6 @@ class Figures:
     def failures_total(self) -> int:
         """The number of calls that failed."""
         return self.failures.total()
-
-    @property
-    def measured_ok(self) -> int:
-        """The number of calls that succeeded in the measured time."""
-        return sum(window.ok for window in self.windows)
-
-    @property
-    def measured_good(self) -> int:
-        """The number of those that kept the objective."""
-        return sum(window.good for window in self.windows)
 
     @property
     def measured_events(self) -> int:
@@ -253,7 +253,9 @@ class Figures:
         self.failures += other.failures
         self.first_failure = self.first_failure or other.first_failure
         self._events_measured = self.measured_events + other.measured_events
-        for name in ("ended_tokens", "ended_events", "unreported", "due", "started"):
+        self.first_end = min(self.first_end or other.first_end, other.first_end or self.first_end)
+        self.last_end = max(self.last_end, other.last_end)
+        for name in ("call_time", "ended_tokens", "ended_events", "unreported", "due", "started"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 

@@ -29,7 +29,7 @@ from ..transport.kernel_timer import KernelTimer, make_kernel_timer
 from ..transport.loop import LAG_WINDOW
 from .arrivals import Arrival, Arrivals
 from .figures import Figures, Slo
-from .histogram import bucket_of, new_counts
+from .histogram import bucket_of, mean, new_counts
 from .moments import CallRecord, Wire
 from .validity import ClientFigures, Meter, process_seconds
 from .work import Session, Work, WorkPlan
@@ -111,13 +111,25 @@ class Result:
 
     @property
     def calls_per_second(self) -> float:
-        """Successful calls per second of the measured time."""
-        return self.figures.measured_ok / self.seconds
+        """Successful calls per second.
+
+        In a closed loop a call that the measured time cuts counts by its part, as the time that calls ran divided by
+        the mean time of a call. In an open loop the calls that were due count, at most as fast as they ended.
+        """
+        figures = self.figures
+        if self.plan.arrivals is None:
+            usual = mean(figures.all_of("e2el"))
+            return figures.call_time / 1e9 / usual / self.seconds if usual else 0.0
+        ends = (figures.last_end - figures.first_end) / 1e9
+        rate = figures.ok / self.seconds
+        return min(rate, (figures.ok - 1) / ends) if ends > 0 else rate
 
     @property
     def goodput(self) -> float | None:
         """Calls per second that kept the objective; None without one."""
-        return self.figures.measured_good / self.seconds if self.plan.slo else None
+        if not self.plan.slo:
+            return None
+        return self.calls_per_second * self.figures.good / self.figures.ok if self.figures.ok else 0.0
 
     @property
     def events_per_second(self) -> float:
@@ -341,8 +353,8 @@ class Load:
             record.on_completion(completion)
             self._ended(completion, session)
 
+        self._records[number] = record
         if self._plan.stream:
-            self._records[number] = record
             call = self._engine.start_stream(session.request, record.on_event, on_completion)
         else:
             call = self._engine.start_request(session.request, on_completion)
@@ -425,6 +437,7 @@ class Load:
         if ramp_is_all:
             return
         self._window = time.perf_counter()
+        self.figures.opened_at = time.perf_counter_ns()
         self._meter.restart()
         self._wire.delays = new_counts()
         self._simulator_before = self._simulator_seconds()
@@ -461,11 +474,16 @@ class Load:
     def _silent_streams(self) -> int:
         """Return the number of streams without content in the measured time."""
         opened = round(self._window * 1e9)
+        if not self._plan.stream:
+            return 0
         return sum((record.last or record.begun) <= opened for record in self._records.values())
 
     def _count_cut(self) -> None:
         """Count the waits that the end cuts."""
-        now = time.perf_counter_ns()
+        now, opened = time.perf_counter_ns(), self.figures.opened_at
+        self.figures.call_time += sum(now - max(record.begun, opened) for record in self._records.values())
+        if not self._plan.stream:
+            return
         waits = [
             ("itl", now - record.last) if record.last else ("ttft", now - record.origin)
             for record in self._records.values()

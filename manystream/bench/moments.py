@@ -229,9 +229,13 @@ class CallRecord:
                 self._thinking = False
                 figures.count("ttfo", now - self.origin)
         else:
-            self._first, self._socket = now, self._wire.socket
+            self._first, sock = now, self._wire.socket
+            self._socket = sock
             self._thinking = kind is ThinkingDelta
-            figures.count("ttft", now - self.origin)
+            origin = self.origin
+            figures.count("ttft", now - origin)
+            if sock is not None:
+                figures.count("ttfb", sock.first - origin)
         self.last = now
 
     def on_completion(self, completion: Completion) -> None:
@@ -244,6 +248,8 @@ class CallRecord:
         spans = {"e2el": arrived - origin}
         if sock is not None:
             spans["ttfb"] = sock.first - origin
+            if not self.last:
+                self._figures.count("ttfb", spans["ttfb"])
         tokens, reported = self._pieces, None
         if completion.response is not None:
             usage = completion.response.usage
@@ -253,4 +259,4 @@ class CallRecord:
             spans["ttft"], spans["itl"] = self._first - origin, self._longest_gap * 1000
             if tokens > 1:
                 spans["tpot"] = (self.last - self._first) // (tokens - 1)
-        self._figures.succeeded(spans, self.events or 1, reported, self._pieces)
+        self._figures.succeeded(spans, arrived, self.events or 1, reported, self._pieces)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from manystream.bench.figures import Figures
-from manystream.bench.histogram import bucket_of, new_counts
+from manystream.bench.histogram import bucket_of, mean, new_counts
 from manystream.bench.load import Plan, Result
 from manystream.bench.runs import Run
 from manystream.bench.validity import Calibration, ClientFigures, Verdict, judge
@@ -32,6 +32,7 @@ def figures(
             found.windows[number % windows].spans[name][bucket_of(round(value * MICROSECONDS))] += 1
     found.windows[0].ok, found.windows[0].good = ok, good
     found.failures.update(failures or {})
+    found.call_time = round(ok * (mean(found.all_of("e2el")) or 0.0) * 1e9)
     found.due = found.started = ok + found.failures_total
     return found
 

@@ -203,7 +203,7 @@ UNSTREAMED = run(result(figures({"e2el": [1.0, 1.0]}, ok=2), stream=False, concu
 def test_invalid_figures_are_struck_out(terminal: Terminal) -> None:
     lines = run_lines(INVALID, Paint(io.StringIO()))
     assert lines[:3] == [
-        "calls          5 ok (~~0.5/s~~), 0 failed",
+        "calls          5 ok (~~0.0/s~~), 0 failed",
         "TTFT           ~~p50 100.0 ms, p90 100.0 ms, p99 100.0 ms, longest 100.0 ms~~",
         "events         ~~0/s~~, 0 in 10.0 s",
     ]
@@ -263,7 +263,11 @@ def test_the_json_of_a_run_is_one_line_of_the_schema(bench: Bench, runs: Runs) -
     }  # fmt: skip
     assert page["calls"] == {"due": 13348, "started": 13348, "ok": 12345, "failed": 1003, "unfinished": 2000}
     assert (page["failures"], page["first_failure"]) == ({"server": 1000, "network": 3}, "the server\x1b failed")
-    assert (page["slo"], page["goodput"], page["good_calls"]) == ({"ttft": 0.2}, 1200.0, 12000)
+    assert (page["slo"], page["goodput"], page["good_calls"]) == (
+        {"ttft": 0.2},
+        pytest.approx(1200.0),
+        12000,
+    )
     for name in ("ttfb", "ttft", "tpot", "itl", "e2el"):
         assert page[name].keys() == FIGURE_KEYS
         assert (len(page[name]["histograms"]), page[name]["valid"]) == (10, True)
