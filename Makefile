@@ -24,7 +24,7 @@ DIST ?= dist
 SITE ?= site
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench bench-quick instructions interop clients conformance ray soak defects fuzz audit \
+.PHONY: help demo test lint format bench bench-quick instructions interop clients conformance ray soak kills defects fuzz audit \
 	docs wheel clean distclean
 
 help: ## print this list
@@ -90,6 +90,9 @@ conformance: $(VENV)/.test ## decode recorded answers: make conformance CORPUS=f
 
 soak: $(VENV)/.test ## long runs that find leaks: make soak MINUTES=30
 	@MANYSTREAM_SOAK_MINUTES="$(MINUTES)" $(PYTEST) -q -m soak -o faulthandler_timeout=0 -o timeout=0 $(TEST)
+
+kills: $(VENV)/.test ## kill a batch at 200 random moments, and count at the server
+	@$(PYTEST) -q -m soak -o faulthandler_timeout=0 -o timeout=0 tests/manystream/batch/test_batch_kills.py
 
 defects: $(VENV)/.test ## raise at every Python call of iterations and timers; TEST="-k chat" for one dialect
 	@MANYSTREAM_DEFECT_STEP=1 $(PYTEST) -q -o faulthandler_timeout=0 -o timeout=0 tests/faults/test_defects.py $(TEST)
