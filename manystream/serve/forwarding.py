@@ -211,9 +211,8 @@ class Forwarding:
             replaces=not in_path,
         )
         self._connection.forwarding = self
-        self._call = call = gateway.calls.start(
-            request, self._on_event if stream else None, self._on_completion, stream=stream
-        )
+        on_event = self._on_event if stream else None
+        self._call = call = gateway.calls.start(request, on_event, self._on_completion, stream=stream)
         slot.running[call] = None
         if not self._is_over and (stream or self._interim):
             self._arm(gateway.keep_alive)
@@ -317,9 +316,10 @@ class Forwarding:
         connection, tap = self._connection, self._chosen
         if tap is None and self.latest is self._newest:
             tap = self.latest  # else the last attempt has received nothing
-        is_ours = tap is None or not tap.status or (error.category in OURS and not tap.ended)
+        is_open = tap is not None and tap.connection is not None and not tap.connection.closed
+        is_ours = tap is None or not tap.status or (error.category in OURS and not tap.ended and not is_open)
         if tap is not None and not is_ours and (self._chosen is not None or not self._has_head):
-            tap.ended |= tap.connection is None or tap.connection.closed
+            tap.ended |= not is_open
             self._send_rest(tap)  # the client gets the provider's own error
             return
         if not self._has_head:

@@ -191,8 +191,9 @@ def with_knobs(provider: ms.Provider, knobs: str) -> ms.Provider:
         "".join([*chat_stream("fine")[:-2], f"data: {error_body('overloaded')}\n\n"]),
         "".join([*chat_stream("fine")[:-2], f"data: {error_body('no', 'invalid_request_error')}\n\n"]),
         "".join([*chat_stream("fine")[:-2], "data: {\n\n"]),
+        'data: {"error": {"message": "late", "type": "timeout_error", "code": 504}}\n\n',
     ],
-    ids=["answered", "overloaded", "refused", "malformed"],
+    ids=["answered", "overloaded", "refused", "malformed", "late"],
 )
 async def test_bytes_behind_the_end_of_an_answer_are_forwarded_and_recorded(tmp_path: Path, said: str) -> None:
     tail = ": later\n\n"
@@ -206,7 +207,7 @@ async def test_bytes_behind_the_end_of_an_answer_are_forwarded_and_recorded(tmp_
     recording = tmp_path / "calls.jsonl"
     async with (
         open_peer(script) as peer,
-        ms.open_engine([peer.chat]) as engine,
+        ms.open_engine([peer.chat], retry=NO_RETRY) as engine,
         open_gateway(engine) as gateway,
     ):
         body = json.dumps({**HELLO, "stream": True}).encode()
